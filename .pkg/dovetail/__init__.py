@@ -1,0 +1,3 @@
+"""Dovetail: hardware/software co-design for int8 neural-network accelerators."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""The Verilated RTL behind the engine interface, and the lockstep comparison."""

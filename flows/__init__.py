@@ -1,0 +1,1 @@
+"""The dovetail command and the design flows behind it."""

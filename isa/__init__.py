@@ -1,0 +1,1 @@
+"""The contract: configuration, instructions, numerics, timing rules, programs."""

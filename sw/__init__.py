@@ -1,0 +1,1 @@
+"""Front ends, graph, compiler, fast model, runtime and network zoo."""
