@@ -1,0 +1,363 @@
+"""The instruction set: the one table of opcodes, fields, registers and causes, with its encoder and decoder.
+
+Everything that knows an opcode, a field or a register offset (RTL, model, assembler, manual, C header) asks here.
+A program is a stream of 64-bit little-endian words; see ``docs/architecture.md`` for what they do.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+WORD_BYTES = 8
+PAGE_WORDS = 128
+"""Instruction words per fetch page: the front end fetches a program page by page."""
+PAGE_BYTES = PAGE_WORDS * WORD_BYTES
+QUEUE_DEPTH = 16
+"""Words that each unit's instruction queue holds."""
+
+
+class Unit(IntEnum):
+    """The four units; they run concurrently, each in order. The value is the unit's number in encodings."""
+
+    LOAD = 0
+    ARRAY = 1
+    VECTOR = 2
+    STORE = 3
+
+
+class Op(IntEnum):
+    """Opcodes, bits 7:0 of a word."""
+
+    CFG = 0x01
+    SYNC = 0x02
+    END = 0x03
+    DMA_READ = 0x10
+    DMA_WRITE = 0x11
+    CONV = 0x20
+    CONV_RELU = 0x21
+    DEPTH_CONV = 0x22
+    POOL = 0x40
+    E_ADD = 0x41
+
+
+class Cause(IntEnum):
+    """Why the engine stopped. Where several apply to one instruction the lowest number is reported."""
+
+    NONE = 0
+    OPCODE = 1
+    RESERVED = 2
+    REGISTER = 3
+    UNIT_ABSENT = 4
+    NO_END = 5
+    ZERO_SIZE = 6
+    TOO_LARGE = 7
+    ALIGNMENT = 8
+    SRAM_RANGE = 9
+    BANK_CONFLICT = 10
+    BUS_READ = 11
+    BUS_WRITE = 12
+    BUS_FETCH = 13
+
+
+CAUSE_DOC: dict[Cause, str] = {
+    Cause.NONE: "the program ran to its END",
+    Cause.OPCODE: "unknown opcode",
+    Cause.RESERVED: "a reserved bit of the instruction word or of a register value is set",
+    Cause.REGISTER: "CFG of a register that does not exist, or SYNC of a unit that does not exist",
+    Cause.UNIT_ABSENT: "the configuration has no such unit or instruction",
+    Cause.NO_END: "the program's last page was passed without an END",
+    Cause.ZERO_SIZE: "a size, count or region length is zero",
+    Cause.TOO_LARGE: "STRIPE above the accumulator depth, or a last block larger than the lanes",
+    Cause.ALIGNMENT: "the weight stream's address or length is not a multiple of the SRAM word",
+    Cause.SRAM_RANGE: "a region does not lie inside the SRAM",
+    Cause.BANK_CONFLICT: "a bank port that the instruction needs is in use by another unit, or twice by itself",
+    Cause.BUS_READ: "the bus answered a DMA read with an error",
+    Cause.BUS_WRITE: "the bus answered a DMA write with an error",
+    Cause.BUS_FETCH: "the bus answered an instruction fetch with an error",
+}
+
+
+@dataclass(frozen=True)
+class Field:
+    """Bits ``low .. low + width - 1`` of an instruction word or a packed register."""
+
+    name: str
+    low: int
+    width: int
+    doc: str
+
+    @property
+    def mask(self) -> int:
+        return ((1 << self.width) - 1) << self.low
+
+    def get(self, word: int) -> int:
+        """The field's value in ``word``, unsigned."""
+        return (word >> self.low) & ((1 << self.width) - 1)
+
+    def put(self, value: int) -> int:
+        """``value`` at the field's place. Raises ValueError when it does not fit; negatives wrap to the width."""
+        if not -(1 << (self.width - 1)) <= value < 1 << self.width:
+            raise ValueError(f"{self.name} must fit {self.width} bits, not {value}")
+        return (value & ((1 << self.width) - 1)) << self.low
+
+
+OPCODE = Field("opcode", 0, 8, "operation")
+CFG_REG = Field("reg", 8, 8, "register number: unit in bits 7:6, index in bits 5:0")
+CFG_VALUE = Field("value", 32, 32, "new value of the register")
+SYNC_UNIT = Field("unit", 8, 8, "the unit that waits")
+SYNC_ON = Field("on", 16, 8, "the unit it waits for")
+SYNC_PENDING = Field("pending", 32, 32, "how many of the instructions dispatched so far to `on` may still be running")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One row of the instruction table. ``unit`` is None for what the front end does itself."""
+
+    op: Op
+    unit: Unit | None
+    fields: tuple[Field, ...]
+    doc: str
+
+    @property
+    def reserved(self) -> int:
+        """Mask of the bits that must be zero."""
+        used = OPCODE.mask
+        for field in self.fields:
+            used |= field.mask
+        return ~used & (1 << 64) - 1
+
+
+INSTRUCTIONS: dict[Op, Instruction] = {
+    i.op: i
+    for i in (
+        Instruction(Op.CFG, None, (CFG_REG, CFG_VALUE), "Write a unit's configuration register, in order with its work."),
+        Instruction(
+            Op.SYNC,
+            None,
+            (SYNC_UNIT, SYNC_ON, SYNC_PENDING),
+            "Make `unit` wait until all but the last `pending` instructions dispatched so far to `on` are done.",
+        ),
+        Instruction(Op.END, None, (), "End of program: wait for every unit, then report completion."),
+        Instruction(Op.DMA_READ, Unit.LOAD, (), "Strided 3-D transfer from system memory to SRAM."),
+        Instruction(Op.DMA_WRITE, Unit.STORE, (), "Strided 3-D transfer from SRAM to system memory."),
+        Instruction(Op.CONV, Unit.ARRAY, (), "2-D convolution tile; results clamp to the int8 range."),
+        Instruction(Op.CONV_RELU, Unit.ARRAY, (), "2-D convolution tile; results clamp to QUANT.lo .. QUANT.hi."),
+        Instruction(
+            Op.DEPTH_CONV, Unit.ARRAY, (), "Depthwise convolution tile; results clamp to QUANT.lo .. QUANT.hi."
+        ),
+        Instruction(Op.POOL, Unit.VECTOR, (), "Maximum or average over a window."),
+        Instruction(Op.E_ADD, Unit.VECTOR, (), "Element-wise sum of two rescaled int8 tensors."),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Register:
+    """A 32-bit configuration register. Without ``fields`` all 32 bits are one unsigned number."""
+
+    unit: Unit
+    index: int
+    name: str
+    doc: str
+    fields: tuple[Field, ...] = ()
+
+    @property
+    def number(self) -> int:
+        """The number that CFG uses."""
+        return self.unit << 6 | self.index
+
+    @property
+    def mask(self) -> int:
+        """Bits that may be set."""
+        return sum(f.mask for f in self.fields) if self.fields else 0xFFFF_FFFF
+
+
+GEOMETRY = (
+    Field("kh", 0, 8, "kernel rows"),
+    Field("kw", 8, 8, "kernel columns (1 when packed along the lanes)"),
+    Field("stride_y", 16, 8, "input rows per output row"),
+    Field("dilation_y", 24, 8, "input rows per kernel row"),
+)
+TILE = (Field("height", 0, 16, "output rows"), Field("width", 16, 16, "output columns"))
+BLOCKS = (
+    Field("count", 0, 16, "blocks of output channels, the last included"),
+    Field("last", 16, 8, "channels in the last block, 1 .. lanes"),
+)
+QUANT = (
+    Field("zero_in", 0, 8, "int8 zero point of the input, what padding reads as"),
+    Field("zero_out", 8, 8, "int8 zero point of the output"),
+    Field("lo", 16, 8, "int8 lower clamp"),
+    Field("hi", 24, 8, "int8 upper clamp"),
+)
+
+WINDOW = (
+    ("IN_ADDR", "SRAM byte address of the input region", ()),
+    ("IN_BYTES", "length of the input region; bytes outside read as QUANT.zero_in", ()),
+    ("ORIGIN", "offset in the region of tap (0, 0) of output (0, 0), modulo 2^32 (negative with padding)", ()),
+    ("Y_STEP", "bytes between the windows of vertically adjacent outputs", ()),
+    ("X_STEP", "bytes between the windows of horizontally adjacent outputs", ()),
+    ("KY_STEP", "bytes between kernel rows", ()),
+    ("KX_STEP", "bytes between kernel columns", ()),
+    ("IN_ROWS", "valid input rows", ()),
+    ("ROW_BYTES", "valid bytes in an input row", ()),
+    ("PAD_TOP", "rows of padding above the region", ()),
+    ("PAD_LEFT", "bytes of padding left of a row", ()),
+    ("GEOMETRY", "kernel and vertical steps", GEOMETRY),
+    ("TILE", "output tile", TILE),
+    ("QUANT", "zero points and clamp", QUANT),
+    ("OUT_ADDR", "SRAM byte address of the output region", ()),
+    ("OUT_BYTES", "length of the output region; a write that does not lie inside is dropped", ()),
+    ("OUT_Y_STEP", "bytes between output rows", ()),
+    ("OUT_X_STEP", "bytes between output pixels", ()),
+    ("BLOCKS", "output channel blocks", BLOCKS),
+)
+
+DMA = (
+    ("MEM_ADDR", "system memory byte address, relative to the host's BASE", ()),
+    ("MEM_ROW_STEP", "bytes between rows in system memory", ()),
+    ("MEM_PLANE_STEP", "bytes between planes in system memory", ()),
+    ("SRAM_ADDR", "SRAM byte address of the region", ()),
+    ("SRAM_BYTES", "length of the region; reads outside give zero, writes outside are dropped", ()),
+    ("SRAM_ROW_STEP", "bytes between rows in SRAM", ()),
+    ("SRAM_PLANE_STEP", "bytes between planes in SRAM", ()),
+    ("LENGTH", "bytes of a row", ()),
+    ("COUNT", "rows and planes", (Field("rows", 0, 16, "rows"), Field("planes", 16, 16, "planes"))),
+)
+
+ARRAY = (
+    *WINDOW,
+    ("KC", "blocks of ic_lanes bytes per kernel tap (1 .. 65535); not used by DEPTH_CONV", (Field("blocks", 0, 16, "blocks"),)),
+    ("W_ADDR", "SRAM byte address of the weight stream, a multiple of the SRAM word", ()),
+    ("W_BYTES", "length of the weight stream, a multiple of the SRAM word; beyond it the stream reads as zero", ()),
+    ("STRIPE", "output pixels per stripe, 1 .. stripe", (Field("pixels", 0, 7, "pixels"),)),
+    (
+        "MODE",
+        "how results leave the array",
+        (
+            Field("rounding", 0, 1, "0: tflite, 1: onnx"),
+            Field("int32", 1, 1, "write int32 accumulators instead of requantised int8"),
+            Field("accumulate", 2, 1, "start from the int32 values at the output addresses instead of the bias"),
+        ),
+    ),
+)
+
+VECTOR = (
+    *WINDOW,
+    ("MODE", "operation variant", (
+        Field("rounding", 0, 1, "0: tflite, 1: onnx"),
+        Field("average", 1, 1, "POOL: 0 maximum, 1 average"),
+        Field("requantise", 2, 1, "POOL average: 1 requantise the sum by OUT_MULT/SHIFTS instead of dividing"),
+    )),
+    ("B_ADDR", "E_ADD: SRAM byte address of the second operand's region", ()),
+    ("B_BYTES", "E_ADD: length of that region; bytes outside read as zero_b", ()),
+    ("B_Y_STEP", "E_ADD: bytes between rows of the second operand", ()),
+    ("B_X_STEP", "E_ADD: bytes between pixels of the second operand", ()),
+    ("B_ZERO", "E_ADD: int8 zero point of the second operand", (Field("zero_b", 0, 8, "zero point"),)),
+    ("A_MULT", "E_ADD: multiplier of the first operand", (Field("mult", 0, 31, "multiplier"),)),
+    ("B_MULT", "E_ADD: multiplier of the second operand", (Field("mult", 0, 31, "multiplier"),)),
+    ("OUT_MULT", "multiplier of the result", (Field("mult", 0, 31, "multiplier"),)),
+    ("SHIFTS", "signed shifts of the three multipliers", (
+        Field("a", 0, 6, "shift of A_MULT"), Field("b", 8, 6, "shift of B_MULT"), Field("out", 16, 6, "shift of OUT_MULT"),
+    )),
+    ("SUM_BIAS", "POOL average: int32 added to the sum of the taps, which count padding as QUANT.zero_in", ()),
+    ("POOL_COUNT", "POOL average: taps per window", (Field("count", 0, 15, "taps"),)),
+    ("POOL_MAGIC", "POOL average: reciprocal of 2 * count", ()),
+    ("POOL_SHIFT", "POOL average: right shift that belongs to it", (Field("shift", 0, 6, "shift"),)),
+)
+
+REGISTERS: dict[Unit, dict[str, Register]] = {
+    unit: {name: Register(unit, index, name, doc, fields) for index, (name, doc, fields) in enumerate(rows)}
+    for unit, rows in ((Unit.LOAD, DMA), (Unit.ARRAY, ARRAY), (Unit.VECTOR, VECTOR), (Unit.STORE, DMA))
+}
+BY_NUMBER: dict[int, Register] = {r.number: r for unit in REGISTERS.values() for r in unit.values()}
+
+
+def _check_tables() -> None:
+    """Refuse overlapping or overflowing fields when the tables load."""
+    groups = [(str(i.op.name), 64, (OPCODE, *i.fields)) for i in INSTRUCTIONS.values()]
+    groups += [(f"{r.unit.name}.{r.name}", 32, r.fields) for r in BY_NUMBER.values()]
+    for name, width, fields in groups:
+        used = 0
+        for field in fields:
+            if field.mask & used or field.low + field.width > width:
+                raise AssertionError(f"field {field.name} of {name} overlaps another or exceeds {width} bits")
+            used |= field.mask
+    for unit, registers in REGISTERS.items():
+        if len(registers) > 64:
+            raise AssertionError(f"{unit.name} must have at most 64 registers, not {len(registers)}")
+
+
+_check_tables()
+
+
+def pack(unit: Unit, name: str, **values: int) -> int:
+    """The value of a packed register from its fields, all of which must be given."""
+    register = REGISTERS[unit][name]
+    if {f.name for f in register.fields} != set(values):
+        raise ValueError(f"{unit.name}.{name} must be given {[f.name for f in register.fields]}, not {sorted(values)}")
+    return sum(f.put(values[f.name]) for f in register.fields)
+
+
+def unpack(unit: Unit, name: str, value: int) -> dict[str, int]:
+    """The fields of a packed register's value, unsigned."""
+    return {f.name: f.get(value) for f in REGISTERS[unit][name].fields}
+
+
+def cfg(unit: Unit, name: str, value: int) -> int:
+    """The word that writes ``value`` (modulo 2^32) to a register."""
+    register = REGISTERS[unit][name]
+    return Op.CFG | register.number << CFG_REG.low | (value & 0xFFFF_FFFF) << CFG_VALUE.low
+
+
+def sync(unit: Unit, on: Unit, pending: int = 0) -> int:
+    """The word that makes ``unit`` wait for ``on``."""
+    return Op.SYNC | SYNC_UNIT.put(unit) | SYNC_ON.put(on) | SYNC_PENDING.put(pending)
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A decoded word; ``fault`` is what the front end raises for it."""
+
+    word: int
+    op: Op | None
+    fault: Cause = Cause.NONE
+    register: Register | None = None
+    value: int = 0
+    unit: Unit | None = None
+    on: Unit | None = None
+
+
+def decode(word: int) -> Decoded:
+    """Decode a 64-bit word. Absent units are the engine's business, not the decoder's."""
+    code = OPCODE.get(word)
+    if code not in Op.__members__.values():
+        return Decoded(word, None, Cause.OPCODE)
+    op = Op(code)
+    row = INSTRUCTIONS[op]
+    if word & row.reserved:
+        return Decoded(word, op, Cause.RESERVED)
+    if op == Op.CFG:
+        register = BY_NUMBER.get(CFG_REG.get(word))
+        value = CFG_VALUE.get(word)
+        if register is None:
+            return Decoded(word, op, Cause.REGISTER)
+        if value & ~register.mask:
+            return Decoded(word, op, Cause.RESERVED)
+        return Decoded(word, op, Cause.NONE, register, value, register.unit)
+    if op == Op.SYNC:
+        unit, on = SYNC_UNIT.get(word), SYNC_ON.get(word)
+        if unit >= len(Unit) or on >= len(Unit):
+            return Decoded(word, op, Cause.REGISTER)
+        return Decoded(word, op, Cause.NONE, None, SYNC_PENDING.get(word), Unit(unit), Unit(on))
+    return Decoded(word, op, Cause.NONE, None, 0, row.unit)
+
+
+def to_bytes(words: Iterable[int]) -> bytes:
+    """Little-endian bytes of a stream."""
+    return b"".join(w.to_bytes(WORD_BYTES, "little") for w in words)
+
+
+def from_bytes(data: bytes) -> Iterator[int]:
+    """The words of a stream."""
+    for i in range(0, len(data), WORD_BYTES):
+        yield int.from_bytes(data[i : i + WORD_BYTES], "little")
