@@ -1,0 +1,20 @@
+"""Latencies of the fixed pipelines: cycles from the clock edge that takes an operand to the result's.
+
+They are part of the contract: the timing rules add them up, and the components in ``dovetail.hw`` check that
+they keep them. A latency of n means that the output during cycle ``t + n`` belongs to the inputs during cycle
+``t``.
+"""
+
+REQUANTISE = 9
+"""int32 accumulator to int8 (``hw.requantiser.Requantiser``).
+
+Left shift, magnitude, rounding to 24 bits, partial products, product, right shift, rounding, zero point,
+clamp.
+"""
+
+VECTOR_LANE = 13
+"""Every operation of the pooling and element-wise pipeline (``hw.rescale.VectorLane``).
+
+Seven stages form the operand of the final scaling (for an addition: differences, products, rounding,
+alignment, rounding, sum, magnitude); then come the last six of :data:`REQUANTISE`.
+"""
