@@ -1,0 +1,16 @@
+"""The errors a user of the software layer may see.
+
+The command line prints them as one line, without a traceback.
+"""
+
+
+class DovetailError(Exception):
+    """Something the user can act on: the text is one line and says what to do instead."""
+
+
+class NetworkError(DovetailError):
+    """The network file is missing, malformed, or asks for something that is not supported."""
+
+
+class CompileError(DovetailError):
+    """A valid network that cannot be compiled for the chosen configuration."""

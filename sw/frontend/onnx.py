@@ -1,0 +1,451 @@
+"""ONNX front end: QDQ and QOperator networks become a `Graph` with ONNX's own numerics.
+
+The file's nodes are walked once, in order. A name of the file is a constant, a graph tensor (`Value`), a
+dequantised tensor (`Source`), or a float result that waits for its QuantizeLinear; a waiting result that is
+wanted as float after all is computed by ONNX Runtime on the host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from dovetail.sw import graph as ir
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend import onnx_movement as movement
+from dovetail.sw.frontend.onnx_builder import GraphBuilder
+from dovetail.sw.frontend.onnx_file import RUNTIME_DOMAINS, OnnxFile, OnnxInput, OnnxNode
+from dovetail.sw.frontend.onnx_integer import FULL, Clamp, IntegerOps
+from dovetail.sw.frontend.onnx_values import Constant, Quant, Source, Value
+from dovetail.sw.layout import Array, Layout
+
+_WAITING = ("Conv", "Gemm", "MatMul", "Add", "AveragePool", "GlobalAveragePool", "ReduceMean", "Relu", "Clip")
+_QUANTISED = ("QuantizeLinear", "DequantizeLinear", "ConvInteger", "MatMulInteger", "DynamicQuantizeLinear")
+
+
+def load_onnx(data: bytes, name: str, folder: Path | None = None) -> ir.Graph:
+    """Read a quantised ONNX network; `folder` is where its external data lies.
+
+    Raises
+    ------
+    NetworkError: the file is malformed or not quantised, or a node is outside what Dovetail runs.
+    """
+    try:
+        return _Importer(OnnxFile(data, name, folder)).read().check()
+    except NetworkError:
+        raise
+    except RecursionError as error:
+        raise NetworkError(
+            f"{name}: float parts must be short, not hundreds of nodes deep; quantise them"
+        ) from error
+    except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise NetworkError(f"{name}: ONNX file must be well formed, not damaged ({error!r})") from error
+
+
+class _Importer:
+    def __init__(self, file: OnnxFile) -> None:
+        self.file = file
+        self.builder = GraphBuilder(file)
+        self.integer = IntegerOps(self.builder)
+        self.constants: dict[str, Array] = dict(file.constants)
+        self.quantised: dict[str, Constant] = {}
+        self.values: dict[str, Value] = {}
+        self.sources: dict[str, Source] = {}
+        self.waiting: dict[str, OnnxNode] = {}
+
+    def read(self) -> ir.Graph:
+        quantised = any(n.op in _QUANTISED or n.op.startswith(("QLinear", "QGemm")) for n in self.file.nodes)
+        if not quantised:
+            raise NetworkError(
+                f"{self.file.name}: network must be quantised to int8, not float; quantise it first, "
+                "for example with onnxruntime.quantization.quantize_static"
+            )
+        inputs = [self._input(declared) for declared in self.file.inputs]
+        for node in self.file.nodes:
+            self._node(node)
+        outputs = tuple(self._output(name) for name in self.file.outputs)
+        if not any(tensor.dtype == "int8" for tensor in self.builder.tensors.values()):
+            raise NetworkError(
+                f"{self.file.name}: activations must be int8 or uint8, not float; quantise them too"
+            )
+        ports = tuple(self._annotated(port) for port in inputs)
+        tensors, nodes = self.builder.tensors, tuple(self.builder.nodes)
+        return ir.Graph(ports, outputs, tensors, nodes, "onnx", self.file.name)
+
+    # Borders -----------------------------------------------------------------------------------
+
+    def _input(self, declared: OnnxInput) -> ir.Port:
+        image = len(declared.shape) == 4 and movement.wants_image(self.file, declared.name)
+        layout = Layout.image(declared.shape) if image else Layout.plain(declared.shape)
+        tensor = self.builder.tensor(declared.name, layout.inner, declared.dtype)
+        self.values[declared.name] = Value(tensor, layout, declared.dtype)
+        offset = 128 if declared.dtype == "uint8" else 0
+        return ir.Port(declared.name, tensor, declared.dtype, None, 0, layout, offset)
+
+    def _annotated(self, port: ir.Port) -> ir.Port:
+        """A port with the quantisation its consumers revealed."""
+        tensor = self.builder.tensors[port.tensor]
+        return replace(
+            port, scale=tensor.scale, zero_point=tensor.zero_point + port.offset if tensor.scale else 0
+        )
+
+    def _output(self, name: str) -> ir.Port:
+        value = self._value(name)
+        tensor = self.builder.tensors[value.tensor]
+        offset = 128 if value.dtype == "uint8" else 0
+        zero = tensor.zero_point + offset if tensor.scale else 0
+        return ir.Port(name, tensor.name, value.dtype, tensor.scale, zero, value.layout, offset)
+
+    # What a name is ----------------------------------------------------------------------------
+
+    def _constant(self, name: str) -> Array | None:
+        """The array behind a constant name; dequantised constants become float."""
+        if name not in self.constants and name in self.quantised:
+            self.constants[name] = self.quantised[name].real()
+        return self.constants.get(name)
+
+    def _value(self, name: str) -> Value:
+        """The name as a graph tensor; emits the host nodes that takes."""
+        if name in self.values:
+            return self.values[name]
+        if name in self.sources:
+            self.values[name] = self.builder.dequantize(name, self.sources[name])
+        elif name in self.waiting:
+            self._host(self.waiting[name])
+        if name not in self.values:
+            kind = "a constant" if self._constant(name) is not None else "missing"
+            raise NetworkError(f"{name!r} must be computed from the network's inputs, not {kind}")
+        return self.values[name]
+
+    def _quant(self, node: OnnxNode, scale: int, zero: int) -> Quant | None:
+        zero_name = node.input(zero)
+        zero_point = self._constant(zero_name) if zero_name else None
+        if zero_name and zero_point is None:
+            return None
+        return Quant.of(self._constant(node.input(scale)), zero_point, f"node {node.label}")
+
+    def _operand(self, node: OnnxNode, data: int) -> Source | None:
+        """Three inputs of a QOperator node (data, scale, zero point) as an activation."""
+        quant = self._quant(node, data + 1, data + 2)
+        value = self.values.get(node.input(data))
+        if quant is None or value is None:
+            return None
+        self.builder.annotate(value, quant)
+        return Source(value, quant)
+
+    def _weight(self, node: OnnxNode, data: int, axis: int) -> Constant | None:
+        """Three inputs of a QOperator node as a quantised constant."""
+        values, scale = self._constant(node.input(data)), self._constant(node.input(data + 1))
+        if values is None or scale is None:
+            return None
+        zero = self._constant(node.input(data + 2))
+        return Constant(values, scale, np.zeros((), values.dtype) if zero is None else zero, axis)
+
+    # The walk ----------------------------------------------------------------------------------
+
+    def _node(self, node: OnnxNode) -> None:
+        if self._fold(node) or self._move(node):
+            return
+        if node.op == "DequantizeLinear" and self._dequantize(node):
+            return
+        if node.op == "QuantizeLinear" and self._quantize(node):
+            return
+        if node.op == "MaxPool" and self._max_pool(node):
+            return
+        if node.op == "Relu" and node.inputs[0] in self.sources:
+            source = self.sources[node.inputs[0]]
+            result = self.integer.relu(node.name, node.outputs[0], source)
+            self.sources[node.outputs[0]] = Source(result, source.quant)
+            return
+        build = _QOPERATORS.get(node.op)
+        if build is not None:
+            value = build(self, node)
+            if value is not None:
+                self.values[node.outputs[0]] = value
+                return
+        if node.op in _WAITING and any(name in self.sources or name in self.waiting for name in node.inputs):
+            self.waiting[node.outputs[0]] = node
+            return
+        self._host(node)
+
+    def _fold(self, node: OnnxNode) -> bool:
+        """Constants of constants; a dequantised constant keeps its integers."""
+        names = [name for name in node.inputs if name]
+        if node.op == "Transpose" and names[0] in self.quantised and names[0] not in self.file.constants:
+            held = self.quantised[names[0]]
+            perm = node.attributes.get("perm", range(held.values.ndim)[::-1])
+            self.quantised[node.outputs[0]] = held.transposed(tuple(int(p) for p in perm))
+            return True
+        found = {name: array for name in names if (array := self._constant(name)) is not None}
+        if len(found) < len(set(names)):
+            return False
+        if node.op == "DequantizeLinear" and "block_size" not in node.attributes:
+            values, scale = found[node.inputs[0]], found[node.inputs[1]]
+            zero = found.get(node.input(2), np.zeros((), values.dtype))
+            axis = int(node.attributes.get("axis", 1)) if scale.size > 1 else 0
+            self.quantised[node.outputs[0]] = Constant(values, scale, zero, axis)
+            return True
+        results = self.builder.run_constant(node, found)
+        self.constants.update(zip([name for name in node.outputs if name], results, strict=True))
+        return True
+
+    def _move(self, node: OnnxNode) -> bool:
+        """Data movement: only the layout changes, of integers and of dequantised names alike."""
+        if node.op not in movement.MOVES:
+            return False
+        name, result = node.inputs[0], node.outputs[0]
+        source = self.sources.get(name)
+        value = source.value if source is not None else self.values.get(name)
+        if value is None:
+            return False
+        layout = movement.moved(node, value.layout, self._constant)
+        if layout is None:
+            value = self.builder.plain(value)
+            layout = movement.moved(node, value.layout, self._constant)
+        if layout is None:
+            return False
+        value = replace(value, layout=layout)
+        if source is not None:
+            self.sources[result] = replace(source, value=value)
+        else:
+            self.values[result] = value
+        return True
+
+    def _dequantize(self, node: OnnxNode) -> bool:
+        source = self._operand(node, 0)
+        if source is None or source.value.dtype != source.quant.dtype:
+            return False
+        self.sources[node.outputs[0]] = source
+        return True
+
+    def _quantize(self, node: OnnxNode) -> bool:
+        quant = self._quant(node, 1, 2)
+        name, result = node.inputs[0], node.outputs[0]
+        if quant is None:
+            return False
+        source = self.sources.get(name)
+        if source is not None and source.quant == quant:
+            self.values[result] = source.value
+            return True
+        if name in self.waiting:
+            value = self._fuse(result, name, quant)
+            if value is not None:
+                self.values[result] = value
+                return True
+        value = self._value(name)
+        if value.dtype != "float32":
+            return False
+        self.values[result] = self.builder.quantize(node.name, result, value, quant)
+        return True
+
+    def _max_pool(self, node: OnnxNode) -> bool:
+        name, result = node.inputs[0], node.outputs[0]
+        if len(node.outputs) > 1 and node.outputs[1]:
+            return False
+        source = self.sources.get(name)
+        value = source.value if source is not None else self.values.get(name)
+        if value is None:
+            return False
+        tensor = self.builder.tensors[value.tensor]
+        quant = source.quant if source is not None else None
+        if quant is None and tensor.scale is not None:
+            quant = Quant(tensor.scale, tensor.zero_point, value.dtype)
+        pooled = self.integer.max_pool(node.name, result, node.attributes, value, quant)
+        if pooled is None:
+            return False
+        if source is not None:
+            self.sources[result] = Source(pooled, source.quant)
+        else:
+            self.values[result] = pooled
+        return True
+
+    def _host(self, node: OnnxNode) -> None:
+        """Leave a node to ONNX Runtime."""
+        values: dict[str, Value] = {}
+        constants: dict[str, Array] = {}
+        for name in dict.fromkeys(name for name in node.inputs if name):
+            constant = self._constant(name)
+            if constant is not None:
+                constants[name] = constant
+            else:
+                values[name] = self._value(name)
+        if node.proto.domain in RUNTIME_DOMAINS or values or not node.inputs:
+            self.values.update(self.builder.onnx_node(node, values, constants))
+
+    # QDQ patterns ------------------------------------------------------------------------------
+
+    def _fuse(self, result: str, name: str, target: Quant) -> Value | None:
+        """[operator, activations, QuantizeLinear] as one integer node; None if the pattern is another."""
+        clamp = FULL
+        node = self.waiting[name]
+        while node.op in ("Relu", "Clip"):
+            bounds = self._bounds(node)
+            if bounds is None or node.inputs[0] not in self.waiting:
+                return None
+            clamp = _tighter(clamp, bounds, target)
+            node = self.waiting[node.inputs[0]]
+        fuse = _FLOAT_OPERATORS.get(node.op)
+        return fuse(self, node, result, target, clamp) if fuse is not None else None
+
+    def _bounds(self, node: OnnxNode) -> tuple[float, float] | None:
+        """Real bounds of an activation."""
+        if node.op == "Relu":
+            return 0.0, np.inf
+        ends = [node.attributes.get("min", -np.inf), node.attributes.get("max", np.inf)]
+        for index in (1, 2):
+            if node.input(index):
+                constant = self._constant(node.input(index))
+                if constant is None:
+                    return None
+                ends[index - 1] = float(constant.ravel()[0])
+        return float(ends[0]), float(ends[1])
+
+    def _fuse_conv(self, node: OnnxNode, result: str, target: Quant, clamp: Clamp) -> Value | None:
+        source, weights = self.sources.get(node.inputs[0]), self.quantised.get(node.inputs[1])
+        if source is None or weights is None:
+            return None
+        known, bias = self._bias(node.input(2))
+        if not known:
+            return None
+        attributes = node.attributes
+        return self.integer.conv(node.name, result, attributes, source, weights, bias, target, clamp)
+
+    def _bias(self, name: str) -> tuple[bool, Constant | Array | None]:
+        """(whether it is known now, the bias or None if the node has none)."""
+        if name in self.quantised:
+            return True, self.quantised[name]
+        constant = self._constant(name) if name else None
+        return not name or constant is not None, constant
+
+    def _fuse_gemm(self, node: OnnxNode, result: str, target: Quant, clamp: Clamp) -> Value | None:
+        source, weights = self.sources.get(node.inputs[0]), self.quantised.get(node.inputs[1])
+        known, bias = self._bias(node.input(2))
+        plain = node.attributes.get("alpha", 1.0) == 1.0 and node.attributes.get("beta", 1.0) == 1.0
+        plain = plain and not node.attributes.get("transA", 0)
+        if source is None or weights is None or not known or not plain:
+            return None
+        if node.attributes.get("transB", 0):
+            weights = weights.transposed((1, 0))
+        return self.integer.dense(node.name, result, source, weights, bias, target, clamp)
+
+    def _fuse_matmul(
+        self, node: OnnxNode, result: str, target: Quant, clamp: Clamp, bias: Constant | Array | None = None
+    ) -> Value | None:
+        source, weights = self.sources.get(node.inputs[0]), self.quantised.get(node.inputs[1])
+        if source is None or weights is None:
+            return None
+        return self.integer.dense(node.name, result, source, weights, bias, target, clamp)
+
+    def _fuse_add(self, node: OnnxNode, result: str, target: Quant, clamp: Clamp) -> Value | None:
+        left, right = node.inputs[:2]
+        if left in self.sources and right in self.sources:
+            a, b = self.sources[left], self.sources[right]
+            return self.integer.add(node.name, result, a, b, target, clamp)
+        for data, other in ((left, right), (right, left)):
+            _, bias = self._bias(other)
+            product = self.waiting.get(data)
+            if bias is not None and product is not None and product.op == "MatMul":
+                size = bias.values.size if isinstance(bias, Constant) else np.asarray(bias).size
+                weights = self.quantised.get(product.inputs[1])
+                if weights is not None and size in (1, weights.values.shape[-1]):
+                    return self._fuse_matmul(product, result, target, clamp, bias)
+        return None
+
+    def _fuse_average(self, node: OnnxNode, result: str, target: Quant, clamp: Clamp) -> Value | None:
+        source = self.sources.get(node.inputs[0])
+        if source is None:
+            return None
+        return self.integer.average_pool(node.name, result, node.attributes, source, target, clamp)
+
+    def _fuse_global(self, node: OnnxNode, result: str, target: Quant, clamp: Clamp) -> Value | None:
+        source = self.sources.get(node.inputs[0])
+        return None if source is None else self.integer.mean(node.name, result, source, target, True, clamp)
+
+    def _fuse_reduce(self, node: OnnxNode, result: str, target: Quant, clamp: Clamp) -> Value | None:
+        source = self.sources.get(node.inputs[0])
+        axes = node.attributes.get("axes")
+        if node.input(1):
+            axes = self._constant(node.input(1))
+        if source is None or axes is None or len(source.value.shape) != 4:
+            return None
+        if sorted(int(axis) % 4 for axis in axes) != [2, 3]:
+            return None
+        keep = bool(node.attributes.get("keepdims", 1))
+        return self.integer.mean(node.name, result, source, target, keep, clamp)
+
+    # QOperator nodes ---------------------------------------------------------------------------
+
+    def _qlinear_conv(self, node: OnnxNode) -> Value | None:
+        source, weights, target = self._operand(node, 0), self._weight(node, 3, 0), self._quant(node, 6, 7)
+        if source is None or weights is None or target is None:
+            return None
+        bias = self._constant(node.input(8)) if node.input(8) else None
+        return self.integer.conv(node.name, node.outputs[0], node.attributes, source, weights, bias, target)
+
+    def _qlinear_matmul(self, node: OnnxNode) -> Value | None:
+        source, weights, target = self._operand(node, 0), self._weight(node, 3, 1), self._quant(node, 6, 7)
+        if source is None or weights is None or target is None:
+            return None
+        return self.integer.dense(node.name, node.outputs[0], source, weights, None, target)
+
+    def _qgemm(self, node: OnnxNode) -> Value | None:
+        source, target = self._operand(node, 0), self._quant(node, 7, 8)
+        turned = bool(node.attributes.get("transB", 0))
+        weights = self._weight(node, 3, 0 if turned else 1)
+        plain = node.attributes.get("alpha", 1.0) == 1.0 and not node.attributes.get("transA", 0)
+        if source is None or weights is None or target is None or not plain:
+            return None
+        bias = self._constant(node.input(6)) if node.input(6) else None
+        weights = weights.transposed((1, 0)) if turned else weights
+        return self.integer.dense(node.name, node.outputs[0], source, weights, bias, target)
+
+    def _qlinear_add(self, node: OnnxNode) -> Value | None:
+        a, b, target = self._operand(node, 0), self._operand(node, 3), self._quant(node, 6, 7)
+        if a is None or b is None or target is None:
+            return None
+        return self.integer.add(node.name, node.outputs[0], a, b, target)
+
+    def _qlinear_average(self, node: OnnxNode) -> Value | None:
+        source, target = self._operand(node, 0), self._quant(node, 3, 4)
+        if source is None or target is None or node.attributes.get("channels_last", 0):
+            return None
+        return self.integer.average_pool(node.name, node.outputs[0], node.attributes, source, target)
+
+    def _qlinear_global(self, node: OnnxNode) -> Value | None:
+        source, target = self._operand(node, 0), self._quant(node, 3, 4)
+        if source is None or target is None or node.attributes.get("channels_last", 0):
+            return None
+        return self.integer.mean(node.name, node.outputs[0], source, target)
+
+
+_FLOAT_OPERATORS = {
+    "Conv": _Importer._fuse_conv,
+    "Gemm": _Importer._fuse_gemm,
+    "MatMul": _Importer._fuse_matmul,
+    "Add": _Importer._fuse_add,
+    "AveragePool": _Importer._fuse_average,
+    "GlobalAveragePool": _Importer._fuse_global,
+    "ReduceMean": _Importer._fuse_reduce,
+}
+
+_QOPERATORS = {
+    "QLinearConv": _Importer._qlinear_conv,
+    "QLinearMatMul": _Importer._qlinear_matmul,
+    "QGemm": _Importer._qgemm,
+    "QLinearAdd": _Importer._qlinear_add,
+    "QLinearAveragePool": _Importer._qlinear_average,
+    "QLinearGlobalAveragePool": _Importer._qlinear_global,
+}
+
+
+def _tighter(clamp: Clamp, bounds: tuple[float, float], target: Quant) -> Clamp:
+    """The clamp after real bounds: both are quantised as QuantizeLinear would."""
+
+    def level(real: float) -> int:
+        if not np.isfinite(real):
+            return -128 if real < 0 else 127
+        steps = np.rint(np.float32(real) / target.scale)
+        return int(np.clip(float(steps) + target.zero_point, -128, 127))
+
+    return max(clamp[0], level(bounds[0])), min(clamp[1], level(bounds[1]))

@@ -1,0 +1,144 @@
+"""Reading an ONNX file: protobuf to checked Python values, before anything is said about quantisation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.layout import Array, Shape
+from onnx import external_data_helper, helper, inliner, numpy_helper
+
+STANDARD_DOMAINS = ("", "ai.onnx")
+RUNTIME_DOMAINS = ("com.microsoft", "ai.onnx.ml")
+_CONTROL_FLOW = ("If", "Loop", "Scan")
+
+
+@dataclass(frozen=True)
+class OnnxNode:
+    """One node of the file, with a name that is unique and never empty."""
+
+    name: str
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    proto: Any
+
+    @property
+    def label(self) -> str:
+        """For messages: name and operator."""
+        return f"{self.name!r} ({self.op})"
+
+    def input(self, index: int) -> str:
+        """Name of an input, "" if left out."""
+        return self.inputs[index] if index < len(self.inputs) else ""
+
+
+@dataclass(frozen=True)
+class OnnxInput:
+    """A network input with a fixed shape, batch 1."""
+
+    name: str
+    shape: Shape
+    dtype: str
+
+
+class OnnxFile:
+    """Nodes in order, constants, inputs and outputs of an ONNX network.
+
+    Raises
+    ------
+    NetworkError: no ONNX network, dynamic shapes, batch other than 1, control flow, unknown operators.
+    """
+
+    def __init__(self, data: bytes, name: str, folder: Path | None) -> None:
+        self.name = name
+        model = _parse(data, name, folder)
+        self.opsets = list(model.opset_import)
+        self.ir_version = model.ir_version
+        graph = model.graph
+        self.constants: dict[str, Array] = {}
+        for tensor in graph.initializer:
+            self.constants[tensor.name] = numpy_helper.to_array(tensor)
+        self.inputs = [_input(value) for value in graph.input if value.name not in self.constants]
+        self.outputs = [value.name for value in graph.output]
+        self.nodes = list(self._nodes(graph.node))
+        self.consumers: dict[str, list[OnnxNode]] = {}
+        for node in self.nodes:
+            for tensor_name in node.inputs:
+                self.consumers.setdefault(tensor_name, []).append(node)
+
+    def _nodes(self, protos: Any) -> Iterator[OnnxNode]:
+        versions = {opset.domain: opset.version for opset in self.opsets}
+        used: set[str] = set()
+        for index, proto in enumerate(protos):
+            name = proto.name or (proto.output[0] if proto.output else f"node_{index}")
+            while name in used:
+                name += f"_{index}"
+            used.add(name)
+            attributes = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
+            node = OnnxNode(name, proto.op_type, tuple(proto.input), tuple(proto.output), attributes, proto)
+            self._check_known(node, versions)
+            yield node
+
+    @staticmethod
+    def _check_known(node: OnnxNode, versions: Mapping[str, int]) -> None:
+        domain = node.proto.domain
+        if node.op in _CONTROL_FLOW and domain in STANDARD_DOMAINS:
+            raise NetworkError(
+                f"node {node.label}: the network must be free of control flow; unroll it on export"
+            )
+        if domain in RUNTIME_DOMAINS:
+            return
+        known = domain in STANDARD_DOMAINS and onnx.defs.has(
+            node.op, versions.get(domain, versions.get("", 1)), ""
+        )
+        if not known:
+            full = f"{domain}.{node.op}" if domain else node.op
+            raise NetworkError(
+                f"node {node.label}: operator must be one of ONNX or ONNX Runtime, not {full}; "
+                "replace it on export"
+            )
+
+
+def _parse(data: bytes, name: str, folder: Path | None) -> Any:
+    wrong = f"{name}: must be a complete TFLite or ONNX file"
+    try:
+        model = onnx.load_model_from_string(data)
+    except Exception as error:  # protobuf raises several classes, none of them public
+        raise NetworkError(f"{wrong}, not damaged or of another kind") from error
+    if not model.graph.node or not model.opset_import:
+        raise NetworkError(f"{wrong}, not one without nodes")
+    try:
+        if folder is not None:
+            external_data_helper.load_external_data_for_model(model, str(folder))
+        if model.functions:
+            model = inliner.inline_local_functions(model)
+    except Exception as error:  # as above; also OSError for missing external data
+        raise NetworkError(f"{wrong} with all its external data, not: {error}".splitlines()[0]) from error
+    return model
+
+
+def _input(value: Any) -> OnnxInput:
+    tensor = value.type.tensor_type
+    if not value.type.HasField("tensor_type") or not tensor.HasField("shape"):
+        raise NetworkError(f"input {value.name!r} must be a tensor of known shape")
+    shape = []
+    for axis, dim in enumerate(tensor.shape.dim):
+        size = dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else 0
+        if axis == 0 and size == 0:
+            size = 1
+        if size == 0:
+            raise NetworkError(
+                f"input {value.name!r}: axis {axis} must have a fixed size; export with static shapes"
+            )
+        shape.append(size)
+    if len(shape) > 1 and shape[0] != 1:
+        raise NetworkError(f"input {value.name!r}: batch must be 1, not {shape[0]}; export with batch 1")
+    dtype = str(np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)))
+    return OnnxInput(value.name, tuple(shape), dtype)

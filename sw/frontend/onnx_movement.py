@@ -1,0 +1,76 @@
+"""Data movement in ONNX files: what Transpose, Reshape and friends do to a layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.onnx_file import OnnxFile, OnnxNode
+from dovetail.sw.layout import Array, Layout, Shape
+
+MOVES = ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
+"""Operators that neither compute nor drop an element."""
+
+_PASS = ("QuantizeLinear", "DequantizeLinear", "Identity", "Relu", "Clip", "Add", "Cast")
+_ROWS = ("Transpose", "Reshape", "Flatten", "MatMul", "Gemm", "QLinearMatMul", "QGemm")
+
+
+def wants_image(file: OnnxFile, name: str) -> bool:
+    """Whether the first consumers of a 4-D input read it as NCHW."""
+    pending, seen = [name], {name}
+    while pending:
+        for node in file.consumers.get(pending.pop(), ()):
+            if node.op in _ROWS:
+                return False
+            if node.op in _PASS:
+                fresh = [output for output in node.outputs if output not in seen]
+                pending += fresh
+                seen.update(fresh)
+    return True
+
+
+def moved(node: OnnxNode, layout: Layout, constant: Callable[[str], Array | None]) -> Layout | None:
+    """The layout after a movement node; None if its bytes must be moved to plain order first.
+
+    Raises
+    ------
+    NetworkError: the node's target shape is not constant or does not fit.
+    """
+    shape = layout.shape
+    if node.op in ("Identity", "Dropout"):
+        return layout
+    if node.op == "Transpose":
+        perm = node.attributes.get("perm", range(len(shape))[::-1])
+        return layout.transposed(tuple(int(p) for p in perm))
+    if node.op == "Flatten":
+        axis = int(node.attributes.get("axis", 1))
+        axis += len(shape) if axis < 0 else 0
+        return layout.reshaped((prod(shape[:axis]), prod(shape[axis:])))
+    parameter = constant(node.input(1)) if node.input(1) else None
+    if node.op == "Reshape":
+        if parameter is None:
+            raise NetworkError(f"node {node.label}: target shape must be constant; export with static shapes")
+        return layout.reshaped(_target(node, shape, [int(size) for size in parameter.ravel()]))
+    axes = node.attributes.get("axes") if parameter is None else parameter.ravel()
+    numbers = (
+        [int(axis) for axis in axes] if axes is not None else [i for i, size in enumerate(shape) if size == 1]
+    )
+    if node.op == "Squeeze":
+        dropped = {axis % len(shape) for axis in numbers}
+        return layout.reshaped(tuple(size for i, size in enumerate(shape) if i not in dropped))
+    rank = len(shape) + len(numbers)
+    added = {axis % rank for axis in numbers}
+    rest = iter(shape)
+    return layout.reshaped(tuple(1 if i in added else next(rest) for i in range(rank)))
+
+
+def _target(node: OnnxNode, shape: Shape, wanted: list[int]) -> Shape:
+    """Reshape's rule: 0 copies, -1 is what is left."""
+    if not node.attributes.get("allowzero", 0):
+        wanted = [shape[i] if size == 0 and i < len(shape) else size for i, size in enumerate(wanted)]
+    known = prod(size for size in wanted if size != -1)
+    target = tuple(prod(shape) // max(known, 1) if size == -1 else size for size in wanted)
+    if prod(target) != prod(shape):
+        raise NetworkError(f"node {node.label}: target must have {prod(shape)} elements, not {target}")
+    return target

@@ -1,0 +1,460 @@
+"""The network inside Dovetail: a small typed graph of int8 tensors, NHWC, batch 1.
+
+Front ends build it, passes transform it, the compiler and the reference interpreter read it. Every
+node is frozen; a pass returns a new `Graph` and calls `check()` on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from dovetail.isa.numerics import AddParams, Rounding, encode_multiplier
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.layout import Array, Layout, Shape
+from numpy.typing import NDArray
+
+Pair = tuple[int, int]
+Pads = tuple[int, int, int, int]
+"""Padding in pixels: (top, left, bottom, right)."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor between nodes.
+
+    Parameters
+    ----------
+    name: unique in the graph.
+    shape: sizes in elements, channels last; spatial tensors are (1, H, W, C).
+    scale: real value of one step, None where the tensor is not quantised.
+    zero_point: the integer that stands for 0.0 (0 where not quantised).
+    dtype: NumPy name of the element type: "int8" everywhere the accelerator is meant to touch.
+    """
+
+    name: str
+    shape: Shape
+    scale: np.float32 | None = None
+    zero_point: int = 0
+    dtype: str = "int8"
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nhwc(self) -> tuple[int, int, int, int]:
+        """The shape seen by spatial nodes: (1, H, W, C), missing leading axes filled with ones."""
+        full = (1,) * (4 - len(self.shape)) + self.shape
+        if len(full) != 4 or full[0] != 1:
+            raise NetworkError(f"tensor {self.name!r} must be (1, H, W, C) or shorter, not {self.shape}")
+        return full[0], full[1], full[2], full[3]
+
+    def __str__(self) -> str:
+        quant = "" if self.scale is None else f" scale={self.scale:.6g} zero={self.zero_point}"
+        return f"{self.name}: {self.dtype}[{'x'.join(map(str, self.shape))}]{quant}"
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of the network as its file declares it, and how it maps to a tensor.
+
+    Parameters
+    ----------
+    name: the file's name for it.
+    tensor: the graph tensor behind it.
+    dtype: what the user passes or receives.
+    scale, zero_point: the file's quantisation (scale None if float).
+    layout: the file's shape, and how the tensor's bytes are ordered in it.
+    offset: file value minus tensor value: 128 for uint8 files, else 0.
+    """
+
+    name: str
+    tensor: str
+    dtype: str
+    scale: np.float32 | None
+    zero_point: int
+    layout: Layout
+    offset: int = 0
+
+    @property
+    def shape(self) -> Shape:
+        """The file's shape."""
+        return self.layout.shape
+
+    def to_tensor(self, value: Array, shape: Shape) -> Array:
+        """The tensor of `shape` for the user's array.
+
+        Raises
+        ------
+        NetworkError: element type or shape differ from the port's (the leading 1 may be left out).
+        """
+        value = np.asarray(value)
+        if value.dtype != np.dtype(self.dtype):
+            raise NetworkError(f"input {self.name!r} must be {self.dtype}, not {value.dtype}")
+        if value.shape != self.shape and value.shape != self.shape[1:]:
+            raise NetworkError(f"input {self.name!r} must have shape {self.shape}, not {value.shape}")
+        return _shift(self.layout.inside(value), -self.offset).reshape(shape)
+
+    def from_tensor(self, value: Array) -> Array:
+        """The user's array for a tensor; inverse of `to_tensor`."""
+        return _shift(self.layout.outside(value), self.offset).astype(self.dtype, copy=False)
+
+
+def _shift(value: Array, offset: int) -> Array:
+    """int8 <-> uint8 by adding `offset` (+-128); anything else unchanged."""
+    if not offset:
+        return value
+    target = np.uint8 if offset > 0 else np.int8
+    return (value.astype(np.int16) + offset).astype(target)
+
+
+@dataclass(frozen=True, eq=False)
+class Requant:
+    """How an accumulator becomes int8: per-channel multipliers, rounding, offsets and clamp.
+
+    Parameters
+    ----------
+    mult, shift: int32 arrays, one entry per output channel (or one for all), as `isa.numerics` encodes them.
+    rounding: which of the roundings of `isa.numerics`.
+    zero_in, zero_out: zero points of input and output.
+    lo, hi: clamp of the result, activation folded in.
+    """
+
+    mult: NDArray[np.int32]
+    shift: NDArray[np.int32]
+    rounding: Rounding
+    zero_in: int
+    zero_out: int
+    lo: int = -128
+    hi: int = 127
+
+    @classmethod
+    def encode(
+        cls,
+        real: NDArray[np.floating[Any]],
+        rounding: Rounding,
+        zero_in: int,
+        zero_out: int,
+        lo: int = -128,
+        hi: int = 127,
+    ) -> Requant:
+        """From real multipliers, one per channel.
+
+        Raises
+        ------
+        NetworkError: a multiplier is not finite, negative, or too large to encode.
+        """
+        try:
+            mult, shift = encode_multiplier(real, rounding)
+        except ValueError as error:
+            raise NetworkError(f"requantisation: {error}") from error
+        return cls(mult.astype(np.int32), shift.astype(np.int32), rounding, zero_in, zero_out, lo, hi)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Node:
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def op(self) -> str:
+        """Label for reports."""
+        return type(self).__name__.lower()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Conv(_Node):
+    """2-D convolution, and the dense layer as a 1x1 convolution on a (1, 1, rows, IC) view.
+
+    Parameters
+    ----------
+    weights: int8 [OC, KH, KW, IC], zero point 0.
+    bias: int32 [OC], raw (input zero point not folded in).
+    stride, dilation: (y, x).
+    pads: pixels of input zero point, (top, left, bottom, right).
+    kind: "conv" or "dense", for reports.
+    """
+
+    weights: NDArray[np.int8]
+    bias: NDArray[np.int32]
+    requant: Requant
+    stride: Pair = (1, 1)
+    pads: Pads = (0, 0, 0, 0)
+    dilation: Pair = (1, 1)
+    kind: str = "conv"
+
+    @property
+    def op(self) -> str:
+        return self.kind
+
+    @property
+    def kernel(self) -> Pair:
+        """(KH, KW)"""
+        return self.weights.shape[1], self.weights.shape[2]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Depthwise(_Node):
+    """Depthwise convolution, channel multiplier 1; else as `Conv`.
+
+    Parameters
+    ----------
+    weights: int8 [KH, KW, C].
+    bias: int32 [C].
+    """
+
+    weights: NDArray[np.int8]
+    bias: NDArray[np.int32]
+    requant: Requant
+    stride: Pair = (1, 1)
+    pads: Pads = (0, 0, 0, 0)
+    dilation: Pair = (1, 1)
+
+    @property
+    def kernel(self) -> Pair:
+        """(KH, KW)"""
+        return self.weights.shape[0], self.weights.shape[1]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Add(_Node):
+    """Sum of two tensors of one shape, each rescaled as `params` says."""
+
+    params: AddParams
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AvgPool(_Node):
+    """Average over the valid taps of a window; input and output quantisation are equal.
+
+    `zero_point` is subtracted from every tap before the mean and added after. It is 0 unless that
+    matters: TFLite never does it, and with ties to even only an odd zero point changes a result.
+    """
+
+    kernel: Pair
+    stride: Pair
+    pads: Pads
+    rounding: Rounding
+    zero_point: int = 0
+    lo: int = -128
+    hi: int = 127
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Mean(_Node):
+    """Mean over all pixels of a (1, H, W, C) tensor -> C values, requantised from the plain sum.
+
+    `requant` (one entry) already holds the division: result = requantise(sum(x - zero_in)).
+    """
+
+    requant: Requant
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MaxPool(_Node):
+    """Maximum over the valid taps of a window, then a clamp; kernel (1, 1) is a clamp alone."""
+
+    kernel: Pair
+    stride: Pair
+    pads: Pads
+    lo: int = -128
+    hi: int = 127
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Reshape(_Node):
+    """The same bytes under another shape; costs nothing."""
+
+    shape: Shape
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Host(_Node):
+    """Anything the accelerator does not do: `payload` (see `sw.host`) runs it with the reference runtime."""
+
+    label: str
+    payload: Any
+
+    @property
+    def op(self) -> str:
+        return self.label
+
+
+Node = Conv | Depthwise | Add | AvgPool | Mean | MaxPool | Reshape | Host
+
+
+def window_size(size: int, kernel: int, stride: int, dilation: int, before: int, after: int) -> int:
+    """Output length of a sliding window over `size` elements with padding."""
+    return (size + before + after - (kernel - 1) * dilation - 1) // stride + 1
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A network: its ports, tensors by name, and nodes in an order they can be executed in.
+
+    Parameters
+    ----------
+    inputs, outputs: the file's inputs and outputs.
+    tensors: every tensor by name; constants live in the nodes.
+    nodes: topologically sorted.
+    source: where it came from: "tflite", "onnx", ...
+    name: file stem or zoo name.
+    """
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    tensors: Mapping[str, Tensor]
+    nodes: tuple[Node, ...]
+    source: str
+    name: str = "network"
+
+    def check(self) -> Graph:
+        """Verify order, single definition and shapes; returns the graph itself.
+
+        Raises
+        ------
+        NetworkError: names the node and the rule it breaks.
+        """
+        defined = {port.tensor for port in self.inputs}
+        names: set[str] = set()
+        for tensor_name, tensor in self.tensors.items():
+            _require(
+                tensor_name == tensor.name, tensor_name, f"table key must be its name, not {tensor.name!r}"
+            )
+        for name in defined:
+            _require(name in self.tensors, name, "input tensor must be in the table, not missing")
+        for node in self.nodes:
+            _require(node.name not in names, node.name, "node name must be unique, not used twice")
+            names.add(node.name)
+            for name in node.inputs:
+                _require(name in defined, node.name, f"input {name!r} must be computed before its use")
+            for name in node.outputs:
+                _require(name in self.tensors, node.name, f"output {name!r} must be in the tensor table")
+                _require(name not in defined, node.name, f"output {name!r} must be written once, not twice")
+                defined.add(name)
+            self._check_node(node)
+        for port in self.outputs:
+            _require(
+                port.tensor in defined, port.name, f"output tensor {port.tensor!r} must be computed by a node"
+            )
+        return self
+
+    def _check_node(self, node: Node) -> None:
+        if isinstance(node, Host):
+            return
+        ins = [self.tensors[name] for name in node.inputs]
+        out = self.tensors[node.outputs[0]]
+        for tensor in [*ins, out]:
+            _require(tensor.dtype == "int8", node.name, f"{tensor.name!r} must be int8, not {tensor.dtype}")
+        arity = 2 if isinstance(node, Add) else 1
+        _require(len(ins) == arity, node.name, f"{node.op} must have {arity} input(s), not {len(ins)}")
+        if isinstance(node, Reshape):
+            _require(
+                ins[0].size == out.size,
+                node.name,
+                f"reshape must keep {ins[0].size} elements, not {out.size}",
+            )
+            _require(node.shape == out.shape, node.name, f"output must be {node.shape}, not {out.shape}")
+            return
+        if isinstance(node, Add):
+            shapes = {tensor.shape for tensor in [*ins, out]}
+            _require(len(shapes) == 1, node.name, f"add must have one shape, not {sorted(shapes)}")
+            return
+        want = self._expected(node, ins[0])
+        _require(out.nhwc == want, node.name, f"output must be {want}, not {out.nhwc}")
+
+    @staticmethod
+    def _expected(node: Conv | Depthwise | AvgPool | Mean | MaxPool, source: Tensor) -> Shape:
+        """(1, H, W, C) of the output of a spatial node."""
+        _, height, width, channels = source.nhwc
+        if isinstance(node, Mean):
+            return 1, 1, 1, channels
+        out_channels, dilation = channels, (1, 1)
+        if isinstance(node, Conv | Depthwise):
+            dilation = node.dilation
+            last = node.weights.shape[-1]
+            _require(last == channels, node.name, f"weights must have {channels} input channels, not {last}")
+            out_channels = node.weights.shape[0] if isinstance(node, Conv) else channels
+            _require(
+                node.bias.shape == (out_channels,),
+                node.name,
+                f"bias must have {out_channels} entries, not {node.bias.shape}",
+            )
+        top, left, bottom, right = node.pads
+        return (
+            1,
+            window_size(height, node.kernel[0], node.stride[0], dilation[0], top, bottom),
+            window_size(width, node.kernel[1], node.stride[1], dilation[1], left, right),
+            out_channels,
+        )
+
+    def macs(self, node: Node) -> int:
+        """Multiply-accumulates of a node, padding included; 0 for anything but convolutions."""
+        if not isinstance(node, Conv | Depthwise):
+            return 0
+        _, height, width, _ = self.tensors[node.outputs[0]].nhwc
+        return height * width * int(node.weights.size)
+
+    @property
+    def total_macs(self) -> int:
+        """Multiply-accumulates of all nodes."""
+        return sum(self.macs(node) for node in self.nodes)
+
+    def producer(self, tensor: str) -> Node | None:
+        """The node that writes a tensor; None for network inputs."""
+        return next((node for node in self.nodes if tensor in node.outputs), None)
+
+    def consumers(self, tensor: str) -> tuple[Node, ...]:
+        """The nodes that read a tensor."""
+        return tuple(node for node in self.nodes if tensor in node.inputs)
+
+    def bind(self, inputs: Mapping[str, Array] | Iterable[Array] | Array) -> dict[str, Array]:
+        """The user's arrays (by port name, in port order, or a single one) as tensors by tensor name."""
+        if isinstance(inputs, np.ndarray):
+            inputs = [inputs]
+        if not isinstance(inputs, Mapping):
+            arrays = list(inputs)
+            if len(arrays) != len(self.inputs):
+                raise NetworkError(f"the network must get {len(self.inputs)} input(s), not {len(arrays)}")
+            inputs = {port.name: array for port, array in zip(self.inputs, arrays, strict=True)}
+        if set(inputs) != {port.name for port in self.inputs}:
+            wanted = ", ".join(port.name for port in self.inputs)
+            raise NetworkError(f"inputs must be named {wanted}, not {', '.join(sorted(inputs))}")
+        return {
+            port.tensor: port.to_tensor(inputs[port.name], self.tensors[port.tensor].shape)
+            for port in self.inputs
+        }
+
+    def unbind(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """The network's outputs as its file declares them, by port name, from tensors by tensor name."""
+        return {port.name: port.from_tensor(tensors[port.tensor]) for port in self.outputs}
+
+    def __str__(self) -> str:
+        lines = [f"{self.source} network {self.name}: {len(self.nodes)} nodes, {self.total_macs:,} MACs"]
+        lines += [f"  input  {self.tensors[port.tensor]}" for port in self.inputs]
+        for node in self.nodes:
+            outs = ", ".join(str(self.tensors[name]) for name in node.outputs)
+            lines.append(f"  {node.name} = {node.op}({', '.join(node.inputs)}){_details(node)} -> {outs}")
+        lines += [f"  output {self.tensors[port.tensor]}" for port in self.outputs]
+        return "\n".join(lines)
+
+
+def _details(node: Node) -> str:
+    if isinstance(node, Conv | Depthwise | AvgPool | MaxPool):
+        kernel, stride = (f"{y}x{x}" for y, x in (node.kernel, node.stride))
+        text = f" {kernel} stride {stride} pads {','.join(map(str, node.pads))}"
+        if isinstance(node, Conv | Depthwise):
+            text += f" clamp [{node.requant.lo}, {node.requant.hi}]"
+        return text
+    return ""
+
+
+def _require(condition: bool, where: str, rule: str) -> None:
+    if not condition:
+        raise NetworkError(f"{where!r}: {rule}")

@@ -1,0 +1,207 @@
+"""What runs on the host: one payload class per way of running a node, each with `run(inputs) -> outputs`.
+
+The reference runtimes are imported when the first payload needs them; sessions are kept per payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.layout import Array, Layout
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+class Payload(Protocol):
+    """Something a `Host` node can run."""
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Outputs, in the node's order, for its input tensors."""
+        ...
+
+
+@dataclass(frozen=True)
+class Quantize:
+    """float32 -> int8: round(x / scale) + zero_point, saturating.
+
+    `ties_even` False rounds ties away from zero (TFLite Micro), True to even (ONNX).
+    """
+
+    scale: np.float32
+    zero_point: int
+    ties_even: bool
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        ratio = (inputs[0].astype(np.float32) / np.float32(self.scale)).astype(np.float64)
+        rounded = np.rint(ratio) if self.ties_even else np.trunc(ratio + np.copysign(0.5, ratio))
+        return [np.clip(rounded + self.zero_point, -128, 127).astype(np.int8)]
+
+
+@dataclass(frozen=True)
+class Dequantize:
+    """int8 -> float32: (x - zero_point) * scale."""
+
+    scale: np.float32
+    zero_point: int
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        centred = inputs[0].astype(np.int32) - self.zero_point
+        return [centred.astype(np.float32) * np.float32(self.scale)]
+
+
+@dataclass(frozen=True)
+class Permute:
+    """Move bytes from one layout of the file's array to another."""
+
+    before: Layout
+    after: Layout
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        return [self.after.inside(self.before.outside(inputs[0]))]
+
+
+@dataclass(frozen=True)
+class Wire:
+    """An operand of an ONNX operator.
+
+    Parameters
+    ----------
+    name: in the one-node model.
+    layout: how the tensor's bytes appear in the file.
+    unsigned: uint8 in the file, int8 (value - 128) here.
+    """
+
+    name: str
+    layout: Layout
+    unsigned: bool = False
+
+
+@dataclass(frozen=True)
+class OnnxOp:
+    """One ONNX operator, as a one-node model for ONNX Runtime.
+
+    Parameters
+    ----------
+    model: serialised one-node model; constants are its initialisers.
+    label: names node and operator in messages.
+    inputs, outputs: its operands.
+    """
+
+    model: bytes = field(repr=False)
+    label: str
+    inputs: tuple[Wire, ...]
+    outputs: tuple[Wire, ...]
+    _session: list[Any] = field(default_factory=list, repr=False, compare=False)
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        feed = {}
+        for wire, value in zip(self.inputs, inputs, strict=True):
+            outside = wire.layout.outside(value)
+            feed[wire.name] = outside.view(np.uint8) ^ np.uint8(128) if wire.unsigned else outside
+        return [
+            wire.layout.inside((value ^ np.uint8(128)).view(np.int8) if wire.unsigned else value)
+            for wire, value in zip(self.outputs, self.raw(feed), strict=True)
+        ]
+
+    def raw(self, feed: dict[str, Array]) -> list[Array]:
+        """Outputs as the file has them, for inputs as the file has them."""
+        try:
+            values = self._open().run([wire.name for wire in self.outputs], feed)
+        except NetworkError:
+            raise
+        except Exception as error:  # the runtime raises its own classes, undocumented
+            raise NetworkError(
+                f"{self.label}: ONNX Runtime must run it, not fail: {_first_line(error)}"
+            ) from error
+        return [np.asarray(value) for value in values]
+
+    def _open(self) -> Any:
+        if not self._session:
+            import onnxruntime
+
+            options = onnxruntime.SessionOptions()
+            options.log_severity_level = 4
+            try:
+                session = onnxruntime.InferenceSession(
+                    self.model, options, providers=["CPUExecutionProvider"]
+                )
+            except Exception as error:  # the runtime raises its own classes, undocumented
+                raise NetworkError(
+                    f"{self.label}: must be an operator that ONNX Runtime knows: {_first_line(error)}"
+                ) from error
+            self._session.append(session)
+        return self._session[0]
+
+
+@dataclass(frozen=True)
+class TfliteOp:
+    """One operator of a TFLite file, run by LiteRT's reference kernels.
+
+    Parameters
+    ----------
+    data: the whole file.
+    index: operator in its only subgraph.
+    inputs, outputs: tensor indices of the activations.
+    """
+
+    data: bytes = field(repr=False)
+    index: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    _interpreter: list[Any] = field(default_factory=list, repr=False, compare=False)
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        interpreter = self._open()
+        for detail, value in zip(interpreter.get_input_details(), inputs, strict=True):
+            interpreter.set_tensor(detail["index"], value.reshape(detail["shape"]))
+        interpreter.invoke()
+        return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
+
+    def _open(self) -> Any:
+        if not self._interpreter:
+            from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+            try:
+                interpreter = Interpreter(
+                    model_content=self.single(), experimental_op_resolver_type=OpResolverType.BUILTIN_REF
+                )
+                interpreter.allocate_tensors()
+            except (ValueError, RuntimeError) as error:
+                raise NetworkError(
+                    f"operator {self.index}: must be an operator that LiteRT knows: {_first_line(error)}"
+                ) from error
+            self._interpreter.append(interpreter)
+        return self._interpreter[0]
+
+    def single(self) -> bytes:
+        """A flatbuffer that holds this operator alone."""
+        import flatbuffers
+        from ai_edge_litert import schema_py_generated as schema
+
+        model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(self.data, 0))
+        graph = model.subgraphs[0]
+        operator = graph.operators[self.index]
+        keep = sorted({int(i) for i in [*operator.inputs, *operator.outputs] if i >= 0})
+        renamed = {old: new for new, old in enumerate(keep)} | {-1: -1}
+        tensors = [graph.tensors[i] for i in keep]
+        buffers = [model.buffers[0]]
+        for tensor in tensors:
+            buffers.append(model.buffers[tensor.buffer])
+            tensor.buffer = len(buffers) - 1
+        model.operatorCodes = [model.operatorCodes[operator.opcodeIndex]]
+        model.buffers, model.metadata, model.metadataBuffer, model.signatureDefs = buffers, [], [], []
+        operator.opcodeIndex = 0
+        operator.inputs = [renamed[int(i)] for i in operator.inputs]
+        operator.outputs = [renamed[int(i)] for i in operator.outputs]
+        graph.tensors, graph.operators = tensors, [operator]
+        graph.inputs = [renamed[i] for i in self.inputs]
+        graph.outputs = [renamed[i] for i in self.outputs]
+        builder = flatbuffers.Builder(1024)
+        builder.Finish(model.Pack(builder), b"TFL3")
+        return bytes(builder.Output())
