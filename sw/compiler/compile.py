@@ -1,0 +1,212 @@
+"""The compiler's driver: partition, plan, tile, emit."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.instructions import PAGE_BYTES, WORD_BYTES
+from dovetail.sw import graph as ir
+from dovetail.sw.compiler import convolution, memory, tiling, vector, weights
+from dovetail.sw.compiler.emit import Emitter, Task
+from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.partition import Step, reason_for_host, steps_of
+from dovetail.sw.errors import CompileError
+
+Packer = Callable[[], NDArray[np.uint8]]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer on the accelerator, for reports.
+
+    ``macs``; ``least_bytes``: input, weights, biases and output moved once; ``moved_bytes``: what the program moves;
+    ``segment``: the program's part it is in; ``tiling`` of convolutions.
+    """
+
+    name: str
+    kind: str
+    output: str
+    segment: int
+    macs: int
+    least_bytes: int
+    moved_bytes: int
+    tiling: tiling.Tiling | None
+
+
+@dataclass(frozen=True)
+class SegmentCode:
+    """Words of one segment, its address in system memory, and the layer of each operation's word index."""
+
+    address: int
+    words: list[int]
+    layers: dict[int, int]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Everything a compilation produces; weights are packed on demand (`constants`).
+
+    ``where``: system memory address of each tensor the accelerator touches; ``steps`` as executed, ``segments`` in order.
+    """
+
+    config: Config
+    graph: ir.Graph
+    steps: tuple[Step, ...]
+    segments: tuple[SegmentCode, ...]
+    layers: tuple[Layer, ...]
+    where: dict[str, int]
+    packers: tuple[tuple[int, Packer], ...]
+    constants_bytes: int
+    stream_offset: int
+    memory_bytes: int
+    host_reasons: dict[str, str]
+
+    def constants(self) -> bytes:
+        """The constant image: every layer's weight streams at its place."""
+        image = np.zeros(self.constants_bytes, np.uint8)
+        for address, packer in self.packers:
+            packed = packer()
+            image[address : address + len(packed)] = packed
+        return image.tobytes()
+
+
+def is_accelerated(step: Step) -> bool:
+    """Whether a step executes instructions (reshapes alone do not)."""
+    return not step.host and any(not isinstance(node, ir.Reshape) for node in step.nodes)
+
+
+def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
+    """Compile a graph.
+
+    Raises
+    ------
+    CompileError
+        A layer does not fit the configuration; names layer, rule and way out.
+    """
+    steps = steps_of(config, graph)
+    roots = _aliases(graph)
+    plans: dict[str, tuple[convolution.ConvLayer, tiling.Tiling]] = {}
+    packers: list[tuple[int, Packer]] = []
+    constants: dict[str, int] = {}
+    end = 0
+    for step in steps:
+        for node in () if step.host else step.nodes:
+            if not isinstance(node, ir.Conv | ir.Depthwise):
+                continue
+            layer = convolution.layer_of(config, graph, node)
+            try:
+                plan = tiling.choose(config, layer, options.tiling)
+            except CompileError as error:
+                raise CompileError(f"layer {node.name!r}: {error}") from None
+            plans[node.name] = layer, plan
+            slices = convolution.slices_of(layer, plan)
+            group = convolution.group_of(config, layer, plan)
+            constants[node.name] = end
+            packers.append((end, partial(weights.pack, node, layer, config, group, slices)))
+            blocks = ceil_div(layer.out_channels, group)
+            size = sum(blocks * layer.stream_bytes(config, 1, channels) for _, channels in slices)
+            end += memory.align(size)
+    where, tensors_end = memory.allocate(_lifetimes(graph, steps, roots), end)
+    where = {name: where[root] for name, root in roots.items() if root in where}
+    address = memory.align(tensors_end)
+    stream_offset = address
+    segments: list[SegmentCode] = []
+    layers: list[Layer] = []
+    for step in steps:
+        if not is_accelerated(step):
+            continue
+        emitter = Emitter(config)
+        first = len(layers)
+        nodes = [node for node in step.nodes if not isinstance(node, ir.Reshape)]
+
+        def tasks(nodes: list[ir.Node] = nodes, first: int = first) -> Iterator[Task]:
+            for index, node in enumerate(nodes, first):
+                yield from _tasks(config, graph, node, index, where, constants, plans)
+
+        emitter.emit(tasks())
+        emitter.end()
+        segments.append(SegmentCode(address, emitter.words, emitter.layers))
+        address += len(emitter.words) * WORD_BYTES
+        for index, node in enumerate(nodes, first):
+            layers.append(
+                Layer(
+                    node.name,
+                    node.op,
+                    node.outputs[0],
+                    len(segments) - 1,
+                    graph.macs(node),
+                    _least_bytes(graph, node),
+                    emitter.moved.get(index, 0),
+                    plans[node.name][1] if node.name in plans else None,
+                )
+            )
+    reasons = {node.name: text for node in graph.nodes if (text := reason_for_host(config, graph, node))}
+    return Code(
+        config, graph, tuple(steps), tuple(segments), tuple(layers), where, tuple(packers), end, stream_offset,
+        max(memory.align(address), PAGE_BYTES), reasons,
+    )  # fmt: skip
+
+
+def _tasks(
+    config: Config,
+    graph: ir.Graph,
+    node: ir.Node,
+    index: int,
+    where: dict[str, int],
+    constants: dict[str, int],
+    plans: dict[str, tuple[convolution.ConvLayer, tiling.Tiling]],
+) -> Iterator[Task]:
+    source, target = where[node.inputs[0]], where[node.outputs[0]]
+    if isinstance(node, ir.Conv | ir.Depthwise):
+        layer, plan = plans[node.name]
+        return convolution.ConvCode(
+            config, layer, plan, node.requant, index, source, target, constants[node.name]
+        ).tasks()
+    if isinstance(node, ir.Add):
+        size = graph.tensors[node.outputs[0]].size
+        return vector.add_tasks(config, index, node.params, size, (source, where[node.inputs[1]]), target)
+    if isinstance(node, ir.AvgPool | ir.MaxPool | ir.Mean):
+        return vector.pool_tasks(config, index, graph, node, source, target)
+    raise AssertionError(f"{node.name}: {node.op} was placed on the accelerator but has no code")
+
+
+def _aliases(graph: ir.Graph) -> dict[str, str]:
+    """The tensor whose bytes each tensor shares: itself, or what its reshapes lead back to."""
+    roots = {name: name for name in graph.tensors}
+    for node in graph.nodes:
+        if isinstance(node, ir.Reshape):
+            roots[node.outputs[0]] = roots[node.inputs[0]]
+    return roots
+
+
+def _lifetimes(graph: ir.Graph, steps: list[Step], roots: dict[str, str]) -> dict[str, tuple[int, int, int]]:
+    """name -> (bytes, first, last) of every tensor that an accelerator node reads or writes."""
+    first: dict[str, int] = {roots[port.tensor]: -1 for port in graph.inputs}
+    last: dict[str, int] = {}
+    touched: set[str] = set()
+    number = 0
+    for step in steps:
+        for node in step.nodes:
+            for name in node.inputs:
+                last[roots[name]] = number
+            for name in node.outputs:
+                first.setdefault(roots[name], number)
+                last[roots[name]] = max(last.get(roots[name], number), number)
+            if not step.host and not isinstance(node, ir.Reshape):
+                touched.update(roots[name] for name in (*node.inputs, *node.outputs))
+            number += 1
+    for port in graph.outputs:
+        last[roots[port.tensor]] = number
+    return {name: (graph.tensors[name].size, first[name], last[name]) for name in touched}
+
+
+def _least_bytes(graph: ir.Graph, node: ir.Node) -> int:
+    """Bytes of a layer's int8 operands, weights and int32 biases, each once."""
+    size = sum(graph.tensors[name].size for name in (*node.inputs, *node.outputs))
+    if isinstance(node, ir.Conv | ir.Depthwise):
+        size += node.weights.size + 4 * node.bias.size
+    return size

@@ -1,0 +1,245 @@
+"""Code for convolution, dense and depthwise layers: the tile tasks of a tiling."""
+
+from collections.abc import Iterator
+
+from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.instructions import Op, Unit, pack
+from dovetail.sw import graph as ir
+from dovetail.sw.compiler.emit import Compute, Task, Transfer
+from dovetail.sw.compiler.layer import ConvLayer, use_packing
+from dovetail.sw.compiler.tiling import Tiling, stripe_of
+
+
+def layer_of(config: Config, graph: ir.Graph, node: ir.Conv | ir.Depthwise) -> ConvLayer:
+    """The layer's shape on this configuration."""
+    _, height, width, channels = graph.tensors[node.inputs[0]].nhwc
+    _, out_height, out_width, out_channels = graph.tensors[node.outputs[0]].nhwc
+    if isinstance(node, ir.Depthwise):
+        mode = "depthwise" if config.depthwise == "native" else "emulated"
+        packed = False
+    else:
+        mode = "conv"
+        packed = use_packing(config, channels, node.kernel, node.dilation[1])
+    return ConvLayer(
+        height, width, channels, out_height, out_width, out_channels, node.kernel, node.stride, node.dilation,
+        node.pads[0], node.pads[1], mode, packed,
+    )  # fmt: skip
+
+
+def slices_of(layer: ConvLayer, tiling: Tiling) -> list[tuple[int, int]]:
+    """(first, channels) of each pass over the input channels."""
+    if layer.depthwise:
+        return [(0, layer.channels)]
+    step = tiling.in_channels
+    return [(c, min(step, layer.channels - c)) for c in range(0, layer.channels, step)]
+
+
+def group_of(config: Config, layer: ConvLayer, tiling: Tiling) -> int:
+    """Output channels of a weight block."""
+    return min(layer.lanes(config), tiling.out_channels)
+
+
+class _Rotation:
+    """Buffers of one operand, filled in turn; tells where a piece lies and whether it must be loaded."""
+
+    def __init__(self, addresses: tuple[int, ...]) -> None:
+        self.addresses = addresses
+        self.keys: list[object] = [None] * len(addresses)
+        self.next = 0
+
+    def get(self, key: object) -> tuple[int, bool]:
+        """(address, must be loaded)."""
+        if key in self.keys:
+            return self.addresses[self.keys.index(key)], False
+        slot = self.next
+        self.keys[slot] = key
+        self.next = (slot + 1) % len(self.addresses)
+        return self.addresses[slot], True
+
+
+class ConvCode:
+    """Generates the tasks of one layer.
+
+    ``source``, ``target``, ``constants``: system memory addresses of input, output and weight streams; ``index``: the layer's number.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        layer: ConvLayer,
+        tiling: Tiling,
+        requant: ir.Requant,
+        index: int,
+        source: int,
+        target: int,
+        constants: int,
+    ) -> None:
+        self.config, self.layer, self.tiling, self.requant, self.index = config, layer, tiling, requant, index
+        self.source, self.target, self.constants = source, target, constants
+        self.slices = slices_of(layer, tiling)
+        self.group = group_of(config, layer, tiling)
+        channels = self.slices[0][1]
+        self.slice_bytes = ceil_div(layer.out_channels, self.group) * layer.stream_bytes(config, 1, channels)
+
+    def tasks(self) -> Iterator[Task]:
+        """One task per tile and input-channel pass."""
+        tiling, layer = self.tiling, self.layer
+        rows = [(r, min(tiling.rows, layer.out_height - r)) for r in range(0, layer.out_height, tiling.rows)]
+        step = tiling.out_channels
+        cols = [(c, min(step, layer.out_channels - c)) for c in range(0, layer.out_channels, step)]
+        order = (
+            [(r, c) for r in rows for c in cols]
+            if tiling.rows_outer
+            else [(r, c) for c in cols for r in rows]
+        )
+        inputs = _Rotation(tiling.input_at)
+        weights = _Rotation(tiling.weights_at)
+        for number, (row, col) in enumerate(order):
+            output = tiling.output_at[number % len(tiling.output_at)]
+            for turn, (first, channels) in enumerate(self.slices):
+                task = Task(self.index)
+                weights_at, missing = weights.get((col, first))
+                stream = layer.stream_bytes(self.config, col[1], channels)
+                if missing:
+                    task.loads.append(Transfer(self._stream_at(turn, col[0], channels), weights_at, stream))
+                part = col if layer.depthwise else (first, channels)
+                input_at, missing = inputs.get((row, part))
+                if missing:
+                    task.loads.append(self._load_input(row, part, input_at))
+                task.computes = list(
+                    self._computes(row, col, part, turn, input_at, (weights_at, stream), output)
+                )
+                if turn == len(self.slices) - 1:
+                    task.stores.append(self._store(row, col, output))
+                yield task
+
+    def _stream_at(self, turn: int, channel: int, in_channels: int) -> int:
+        block = self.layer.stream_bytes(self.config, 1, in_channels)
+        return self.constants + turn * self.slice_bytes + channel // self.group * block
+
+    def _load_input(self, row: tuple[int, int], part: tuple[int, int], at: int) -> Transfer:
+        layer = self.layer
+        first, rows, _ = layer.input_rows(*row)
+        pitch = layer.width * layer.channels
+        if part[1] == layer.channels:
+            return Transfer(self.source + first * pitch, at, rows * pitch)
+        return Transfer(
+            self.source + first * pitch + part[0],
+            at,
+            part[1],
+            rows=layer.width,
+            planes=rows,
+            memory_row=layer.channels,
+            memory_plane=pitch,
+            sram_row=part[1],
+            sram_plane=layer.width * part[1],
+        )
+
+    def _store(self, row: tuple[int, int], col: tuple[int, int], at: int) -> Transfer:
+        layer = self.layer
+        pitch = layer.out_width * layer.out_channels
+        step = col[1] * self._item
+        if col[1] == layer.out_channels and self._item == 1:
+            return Transfer(self.target + row[0] * pitch, at, row[1] * pitch)
+        return Transfer(
+            self.target + row[0] * pitch + col[0],
+            at,
+            col[1],
+            rows=layer.out_width,
+            planes=row[1],
+            memory_row=layer.out_channels,
+            memory_plane=pitch,
+            sram_row=step,
+            sram_plane=layer.out_width * step,
+        )
+
+    @property
+    def _item(self) -> int:
+        """Bytes of an output element while it is in SRAM."""
+        return 4 if len(self.slices) > 1 else 1
+
+    def _computes(
+        self,
+        row: tuple[int, int],
+        col: tuple[int, int],
+        part: tuple[int, int],
+        turn: int,
+        input_at: int,
+        weights: tuple[int, int],
+        output: int,
+    ) -> Iterator[Compute]:
+        layer, config, requant = self.layer, self.config, self.requant
+        emulated = layer.mode == "emulated"
+        _, rows, pad_top = layer.input_rows(*row)
+        pixel = part[1]
+        pitch = layer.width * pixel
+        kh, kw = layer.taps
+        lanes = 1 if emulated else layer.lanes(config)
+        blocks = 1 if emulated else ceil_div(col[1], lanes)
+        out_pixel = col[1] * self._item
+        out_bytes = row[1] * layer.out_width * out_pixel
+        pixels = row[1] * layer.out_width
+        trim = pixel - 1 if emulated else 0
+        registers = {
+            "IN_ADDR": input_at,
+            "IN_BYTES": rows * pitch - trim,
+            "ORIGIN": -(pad_top * pitch + layer.pad_left * pixel),
+            "Y_STEP": layer.stride[0] * pitch,
+            "X_STEP": layer.stride[1] * pixel,
+            "KY_STEP": layer.dilation[0] * pitch,
+            "KX_STEP": layer.dilation[1] * pixel,
+            "IN_ROWS": rows,
+            "ROW_BYTES": pitch - trim,
+            "PAD_TOP": pad_top,
+            "PAD_LEFT": layer.pad_left * pixel,
+            "GEOMETRY": pack(
+                Unit.ARRAY, "GEOMETRY", kh=kh, kw=kw, stride_y=layer.stride[0], dilation_y=layer.dilation[0]
+            ),
+            "TILE": pack(Unit.ARRAY, "TILE", height=row[1], width=layer.out_width),
+            "QUANT": pack(
+                Unit.ARRAY,
+                "QUANT",
+                zero_in=requant.zero_in,
+                zero_out=requant.zero_out,
+                lo=requant.lo,
+                hi=requant.hi,
+            ),
+            "OUT_ADDR": output,
+            "OUT_BYTES": out_bytes - (col[1] - 1 if emulated else 0),
+            "OUT_Y_STEP": layer.out_width * out_pixel,
+            "OUT_X_STEP": out_pixel,
+            "BLOCKS": pack(
+                Unit.ARRAY, "BLOCKS", count=blocks, last=1 if emulated else col[1] - (blocks - 1) * lanes
+            ),
+            "KC": layer.kc(config, part[1]),
+            "W_ADDR": weights[0],
+            "W_BYTES": weights[1] // col[1] if emulated else weights[1],
+            "STRIPE": stripe_of(config, pixels),
+            "MODE": pack(
+                Unit.ARRAY,
+                "MODE",
+                rounding=int(requant.rounding),
+                int32=int(turn < len(self.slices) - 1),
+                accumulate=int(turn > 0),
+            ),
+        }
+        if not emulated:
+            reads = ((input_at, rows * pitch), weights)
+            if turn:
+                reads = (*reads, (output, out_bytes))
+            yield Compute(Unit.ARRAY, layer.op, registers, reads, (output, out_bytes))
+            return
+        size = registers["W_BYTES"]
+        for channel in range(col[1]):
+            changes = {
+                "IN_ADDR": input_at + channel,
+                "OUT_ADDR": output + channel,
+                "W_ADDR": weights[0] + channel * size,
+            }
+            yield Compute(
+                Unit.ARRAY,
+                Op.CONV_RELU,
+                registers | changes if channel == 0 else changes,
+                ((input_at + channel, registers["IN_BYTES"]), (weights[0] + channel * size, size)),
+                (output + channel, registers["OUT_BYTES"]),
+            )

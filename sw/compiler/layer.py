@@ -1,0 +1,78 @@
+"""A convolution layer as the tiler and the code generator see it: plain integers."""
+
+from dataclasses import dataclass
+
+from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.instructions import Op
+
+
+@dataclass(frozen=True)
+class ConvLayer:
+    """Shape of a convolution, dense or depthwise layer on a configuration's array.
+
+    ``height, width, channels``: input; ``out_height, out_width, out_channels``: output; ``kernel``, ``stride``,
+    ``dilation`` as (y, x); ``pad_top, pad_left`` in pixels. ``mode``: ``"conv"``, ``"depthwise"`` (native instruction) or
+    ``"emulated"`` (depthwise as one-channel convolutions). ``packed``: (kx, channel) run together along the lanes.
+    """
+
+    height: int
+    width: int
+    channels: int
+    out_height: int
+    out_width: int
+    out_channels: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    pad_top: int
+    pad_left: int
+    mode: str
+    packed: bool
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether outputs depend on their own input channel only."""
+        return self.mode != "conv"
+
+    @property
+    def op(self) -> Op:
+        """The instruction that computes the layer."""
+        return Op.DEPTH_CONV if self.mode == "depthwise" else Op.CONV_RELU
+
+    @property
+    def taps(self) -> tuple[int, int]:
+        """(kh, kw) as the instruction walks them: one column when packed."""
+        return self.kernel[0], 1 if self.packed else self.kernel[1]
+
+    def lanes(self, config: Config) -> int:
+        """Output channels of a block of the weight stream."""
+        return {"conv": config.oc, "depthwise": config.dw, "emulated": 1}[self.mode]
+
+    def kc(self, config: Config, channels: int) -> int:
+        """Blocks of input lanes per tap for ``channels`` input channels (1 for depthwise)."""
+        if self.depthwise:
+            return 1
+        return ceil_div(channels * (self.kernel[1] if self.packed else 1), config.ic)
+
+    def stream_bytes(self, config: Config, out_channels: int, in_channels: int) -> int:
+        """Bytes of the weight stream of ``out_channels`` output channels over ``in_channels`` input channels."""
+        kh, kw = self.taps
+        steps = kh * kw * self.kc(config, in_channels)
+        if self.mode == "depthwise":
+            words = config.param_rows(config.dw) + steps
+        else:
+            words = config.param_rows(config.oc) + steps * config.weight_rows
+        return ceil_div(out_channels, self.lanes(config)) * words * config.word_bytes
+
+    def input_rows(self, first: int, rows: int) -> tuple[int, int, int]:
+        """(first valid input row, valid input rows, rows of padding above) that output rows need."""
+        top = first * self.stride[0] - self.pad_top
+        bottom = (first + rows - 1) * self.stride[0] - self.pad_top + (self.kernel[0] - 1) * self.dilation[0]
+        low, high = max(top, 0), min(bottom, self.height - 1)
+        return low, max(high - low + 1, 0), low - top
+
+
+def use_packing(config: Config, channels: int, kernel: tuple[int, int], dilation_x: int) -> bool:
+    """Whether running (kx, channel) along the lanes takes fewer steps than one tap at a time."""
+    together = ceil_div(channels * kernel[1], config.ic)
+    return kernel[1] > 1 and dilation_x == 1 and together < kernel[1] * ceil_div(channels, config.ic)

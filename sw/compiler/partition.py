@@ -1,0 +1,114 @@
+"""Decides which nodes run on the accelerator, and groups them into segments between host steps."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dovetail.isa.config import Config
+from dovetail.sw import graph as ir
+
+
+@dataclass(frozen=True)
+class Step:
+    """Nodes that run together: an accelerator segment, or one node on the host."""
+
+    host: bool
+    nodes: tuple[ir.Node, ...]
+
+
+def has_array(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
+    """Depthwise convolutions need depthwise = "emulated" or "native"."""
+    if isinstance(node, ir.Depthwise) and config.depthwise == "none":
+        return 'the configuration has depthwise = "none"'
+    return None
+
+
+def has_vector(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
+    """Pooling and addition need the vector unit."""
+    if isinstance(node, ir.Add | ir.AvgPool | ir.MaxPool | ir.Mean) and not config.vector:
+        return "the configuration has no vector unit"
+    return None
+
+
+def fits_fields(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
+    """Kernel, stride, dilation and top padding are at most 255; height, width and channels at most 65535."""
+    if isinstance(node, ir.Conv | ir.Depthwise | ir.AvgPool | ir.MaxPool):
+        small = [*node.kernel, *node.stride, *node.pads]
+        small += node.dilation if isinstance(node, ir.Conv | ir.Depthwise) else ()
+        if max(small) > 255:
+            return f"kernel, stride, dilation and padding must be at most 255, not {max(small)}"
+    for name in (*node.inputs, *node.outputs):
+        if max(graph.tensors[name].nhwc) > 65535:
+            return f"height, width and channels must be at most 65535, not {max(graph.tensors[name].nhwc)}"
+    return None
+
+
+def uniform_average(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
+    """Average pooling has no padding: every window divides by the same count, at most 16384 taps."""
+    if isinstance(node, ir.AvgPool):
+        if any(node.pads):
+            return "average pooling with padding divides by different counts"
+        if node.kernel[0] * node.kernel[1] > 1 << 14:
+            return f"average pooling must have at most 16384 taps, not {node.kernel[0] * node.kernel[1]}"
+    if isinstance(node, ir.Mean):
+        _, height, width, _ = graph.tensors[node.inputs[0]].nhwc
+        if max(height, width) > 255:
+            return f"a mean must be over at most 255 x 255 pixels, not {height} x {width}"
+    return None
+
+
+def pads_inside(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
+    """Every window of a pooling touches the input, and padding is smaller than the kernel."""
+    if isinstance(node, ir.MaxPool) and (
+        max(node.pads[::2]) >= node.kernel[0] or max(node.pads[1::2]) >= node.kernel[1]
+    ):
+        return f"padding must be smaller than the kernel, not {node.pads}"
+    return None
+
+
+RULES: tuple[Callable[[Config, ir.Graph, ir.Node], str | None], ...] = (
+    has_array,
+    has_vector,
+    fits_fields,
+    uniform_average,
+    pads_inside,
+)
+"""What a node must satisfy to run on the accelerator; each rule's docstring is its text for users."""
+
+
+def reason_for_host(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
+    """Why a node runs on the host, or None when the accelerator takes it."""
+    if isinstance(node, ir.Host):
+        return f"{node.label} is not an accelerator operation"
+    if isinstance(node, ir.Reshape):
+        return None
+    for rule in RULES:
+        if text := rule(config, graph, node):
+            return text
+    return None
+
+
+def steps_of(config: Config, graph: ir.Graph) -> list[Step]:
+    """Steps in execution order: as few accelerator segments as a greedy order finds."""
+    host = {node.name for node in graph.nodes if reason_for_host(config, graph, node)}
+    ready = {port.tensor for port in graph.inputs}
+    waiting = list(graph.nodes)
+    steps: list[Step] = []
+    while waiting:
+        run: list[ir.Node] = []
+        left: list[ir.Node] = []
+        for node in waiting:
+            if node.name not in host and all(name in ready for name in node.inputs):
+                run.append(node)
+                ready.update(node.outputs)
+            else:
+                left.append(node)
+        if run:
+            steps.append(Step(False, tuple(run)))
+        waiting = []
+        for node in left:
+            if node.name in host and all(name in ready for name in node.inputs):
+                steps.append(Step(True, (node,)))
+                ready.update(node.outputs)
+            else:
+                waiting.append(node)
+    return steps

@@ -1,0 +1,260 @@
+"""Chooses tiles: how many output rows and channels at a time, in which order, in which banks.
+
+Candidates are priced with the exact durations of `isa.timing`; the price of a whole layer assumes that loads, computation
+and stores of different tiles overlap where buffers are doubled.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dovetail.isa.config import Config, ceil_div, format_bytes
+from dovetail.isa.timing.array import array_duration
+from dovetail.isa.timing.dma import read_duration, write_duration
+from dovetail.sw.compiler.layer import ConvLayer
+from dovetail.sw.errors import CompileError
+
+OVERHEAD = 12
+"""Cycles between two operations of a unit: register writes and waits. For pricing only."""
+
+COUNTS = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    10,
+    12,
+    14,
+    16,
+    20,
+    24,
+    28,
+    32,
+    40,
+    48,
+    56,
+    64,
+    96,
+    128,
+    192,
+    256,
+    512,
+    1024,
+)
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """A layer's schedule.
+
+    ``rows`` x ``out_channels``: output tile; ``in_channels``: input channels per pass (all unless split);
+    ``rows_outer``: the order of the two loops; ``*_at``: SRAM byte addresses of each operand's buffers (two when doubled).
+    """
+
+    rows: int
+    out_channels: int
+    in_channels: int
+    rows_outer: bool
+    input_at: tuple[int, ...]
+    weights_at: tuple[int, ...]
+    output_at: tuple[int, ...]
+    price: int
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """Bytes of one buffer of each operand."""
+
+    input: int
+    weights: int
+    output: int
+
+
+def buffer_bytes(config: Config, layer: ConvLayer, rows: int, out_channels: int, in_channels: int) -> Buffers:
+    """SRAM that a tile needs. With split input channels the output is held as int32."""
+    span = (rows - 1) * layer.stride[0] + (layer.kernel[0] - 1) * layer.dilation[0] + 1
+    channels = out_channels if layer.depthwise else in_channels
+    split = not layer.depthwise and in_channels < layer.channels
+    return Buffers(
+        min(span, layer.height) * layer.width * channels,
+        layer.stream_bytes(config, out_channels, in_channels),
+        rows * layer.out_width * out_channels * (4 if split else 1),
+    )
+
+
+def place(config: Config, sizes: Buffers, copies: tuple[int, int, int]) -> tuple[tuple[int, ...], ...] | None:
+    """Addresses of (input, weights, output) buffers in banks of their own, or None when they do not fit.
+
+    Where three groups of banks do not fit, output shares the input's banks: it fits more, and the ports then take turns.
+    """
+    bank, word = config.bank_bytes, config.word_bytes
+    padded = [ceil_div(size, word) * word for size in (sizes.input, sizes.weights, sizes.output)]
+    need = [size * count for size, count in zip(padded, copies, strict=True)]
+    for shared in (False, True):
+        groups = [need[0] + need[2], need[1]] if shared else need
+        if sum(ceil_div(size, bank) for size in groups) > config.n_banks:
+            continue
+        start_w = ceil_div(groups[0], bank) * bank
+        starts = [0, start_w, need[0] if shared else start_w + ceil_div(need[1], bank) * bank]
+        return tuple(
+            tuple(start + i * size for i in range(count))
+            for start, size, count in zip(starts, padded, copies, strict=True)
+        )
+    return None
+
+
+def stripe_of(config: Config, pixels: int) -> int:
+    """Pixels per stripe: as few stripes as the accumulators allow, equally long."""
+    return ceil_div(pixels, ceil_div(pixels, config.stripe))
+
+
+def _array_cycles(config: Config, layer: ConvLayer, rows: int, out_channels: int, in_channels: int) -> int:
+    kh, kw = layer.taps
+    pixels = rows * layer.out_width
+    lanes = layer.lanes(config)
+    emulated = layer.mode == "emulated"
+    blocks = 1 if emulated else ceil_div(out_channels, lanes)
+    passes = ceil_div(layer.channels, in_channels) if not layer.depthwise else 1
+    one = array_duration(
+        config,
+        depthwise=layer.mode == "depthwise",
+        taps=kh * kw,
+        kc=layer.kc(config, in_channels),
+        pixels=pixels,
+        stripe=stripe_of(config, pixels),
+        blocks=blocks,
+        last=out_channels - (blocks - 1) * lanes if not emulated else 1,
+        accumulate=passes > 1,
+    )
+    return passes * (out_channels * (one + 6) if emulated else one + OVERHEAD)
+
+
+def _read(config: Config, length: int, rows: int = 1, step: int = 0) -> int:
+    return read_duration(config, 0, rows, 1, step, 0, length) + OVERHEAD if length and rows else 0
+
+
+def _candidates(total: int, quantum: int, limit: int | None = None) -> list[int]:
+    """Tile sizes worth trying: ``total`` cut into equal parts, rounded up to ``quantum``."""
+    sizes = []
+    for count in COUNTS:
+        size = ceil_div(ceil_div(total, count), quantum) * quantum
+        size = min(size, total)
+        if size not in sizes:
+            sizes.append(size)
+        if size <= quantum:
+            break
+    if quantum not in sizes and quantum < total:
+        sizes.append(quantum)
+    return sizes
+
+
+@lru_cache(maxsize=4096)
+def choose(config: Config, layer: ConvLayer, mode: str) -> Tiling:
+    """The cheapest tiling. ``mode``: ``"free"``, or ``"channels"`` to cut output channels only.
+
+    Raises
+    ------
+    CompileError
+        Not even the smallest tile fits the SRAM.
+    """
+    best: Tiling | None = None
+    lanes = layer.lanes(config)
+    heights = [layer.out_height] if mode == "channels" else _candidates(layer.out_height, 1)
+    channel_tiles = _candidates(layer.out_channels, min(lanes, layer.out_channels))
+    if mode == "channels" and lanes > 1:
+        channel_tiles += [c for c in range(min(lanes, layer.out_channels) - 1, 0, -1)]
+    splits = [layer.channels]
+    if not layer.depthwise and not layer.packed:
+        splits += [
+            c for c in _candidates(layer.channels, min(config.ic, layer.channels)) if c < layer.channels
+        ]
+    for in_channels in splits:
+        for height in heights:
+            for out_channels in channel_tiles:
+                found = _price(config, layer, height, out_channels, in_channels)
+                if found and (best is None or found.price < best.price):
+                    best = found
+        if best:
+            return best
+    smallest = buffer_bytes(config, layer, heights[-1], channel_tiles[-1], splits[-1])
+    raise CompileError(
+        f"its smallest tile ({heights[-1]} row(s) of {layer.out_width} pixels, {channel_tiles[-1]} channel(s)) needs"
+        f" {smallest.input} + {smallest.weights} + {smallest.output} bytes of input, weights and output in banks of their own;"
+        f" {format_bytes(config.sram_bytes)} of SRAM in {config.n_banks} banks is too small:"
+        " give more SRAM or let the layer run on the host"
+    )
+
+
+def _price(
+    config: Config, layer: ConvLayer, height: int, out_channels: int, in_channels: int
+) -> Tiling | None:
+    """The best buffering and loop order of one tile size, or None when it does not fit."""
+    sizes = buffer_bytes(config, layer, height, out_channels, in_channels)
+    rows = ceil_div(layer.out_height, height)
+    cols = ceil_div(layer.out_channels, out_channels)
+    passes = 1 if layer.depthwise else ceil_div(layer.channels, in_channels)
+    if sizes.input + sizes.weights + sizes.output > config.sram_bytes:
+        return None
+    array = _array_cycles(config, layer, height, out_channels, in_channels)
+    last_rows = layer.out_height - (rows - 1) * height
+    last_channels = layer.out_channels - (cols - 1) * out_channels
+    total_array = (rows - 1) * (cols - 1) * array
+    if rows > 1:
+        total_array += (rows - 1) * _array_cycles(config, layer, height, last_channels, in_channels)
+    if cols > 1:
+        total_array += (cols - 1) * _array_cycles(config, layer, last_rows, out_channels, in_channels)
+    total_array += _array_cycles(config, layer, last_rows, last_channels, in_channels)
+    whole = out_channels if layer.depthwise else in_channels
+    if whole == layer.channels:
+        load_input = _read(config, sizes.input)
+    else:
+        load_input = _read(config, whole, sizes.input // whole, layer.channels)
+    load_weights = _read(config, sizes.weights)
+    pixels = height * layer.out_width
+    if out_channels == layer.out_channels:
+        store = write_duration(config, 0, 1, 1, 0, 0, pixels * out_channels) + OVERHEAD
+    else:
+        store = write_duration(config, 0, pixels, 1, layer.out_channels, 0, out_channels) + OVERHEAD
+    best: Tiling | None = None
+    tiles = rows * cols
+    for rows_outer in (True, False) if rows > 1 and cols > 1 else (rows > 1,):
+        if passes > 1:
+            inputs = weights = tiles * passes
+        elif layer.depthwise:
+            inputs = tiles
+            weights = cols if not rows_outer or cols == 1 else tiles
+        else:
+            inputs = rows if rows_outer or rows == 1 else tiles
+            weights = cols if not rows_outer or cols == 1 else tiles
+        loads = inputs * load_input + weights * load_weights
+        first = load_input + load_weights
+        for doubled in (
+            (min(inputs, 2), min(weights, 2), min(tiles, 2)),
+            (min(inputs, 2), min(weights, 2), 1),
+            (1, min(weights, 2), 1),
+            (min(inputs, 2), 1, 1),
+            (1, 1, 1),
+        ):
+            at = place(config, sizes, doubled)
+            if at is None:
+                continue
+            alone = 0
+            if doubled[0] < min(inputs, 2):
+                alone += (inputs - 1) * load_input
+            if doubled[1] < min(weights, 2):
+                alone += (weights - 1) * load_weights
+            if doubled[2] < min(tiles, 2):
+                alone += (tiles - 1) * store
+            hidden = max(loads - first - alone, 0)
+            if at[2][0] < at[1][0]:  # output shares the input's banks: the ports take turns
+                price = loads + total_array + tiles * store
+            else:
+                price = first + max(total_array + alone, hidden + array, (tiles - 1) * store + array) + store
+            if best is None or price < best.price:
+                best = Tiling(height, out_channels, in_channels, rows_outer, *at, price)
+            if not alone:
+                break
+    return best
