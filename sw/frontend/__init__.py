@@ -25,9 +25,9 @@ def load(path: str | Path) -> Graph:
     """
     text = str(path)
     if text.startswith(ZOO):
-        from dovetail.sw import zoo
+        from dovetail.sw.zoo import model_bytes
 
-        return _load_onnx(zoo.model_bytes(text[len(ZOO) :]), text, None)
+        return _load_onnx(model_bytes(text[len(ZOO) :]), text, None)
     file = Path(path)
     try:
         data = file.read_bytes()

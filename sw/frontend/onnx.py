@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+
 from dovetail.sw import graph as ir
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import onnx_movement as movement
@@ -36,9 +37,7 @@ def load_onnx(data: bytes, name: str, folder: Path | None = None) -> ir.Graph:
     except NetworkError:
         raise
     except RecursionError as error:
-        raise NetworkError(
-            f"{name}: float parts must be short, not hundreds of nodes deep; quantise them"
-        ) from error
+        raise NetworkError(f"{name}: float parts must be short, not hundreds of nodes deep; quantise them") from error
     except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise NetworkError(f"{name}: ONNX file must be well formed, not damaged ({error!r})") from error
 
@@ -66,9 +65,7 @@ class _Importer:
             self._node(node)
         outputs = tuple(self._output(name) for name in self.file.outputs)
         if not any(tensor.dtype == "int8" for tensor in self.builder.tensors.values()):
-            raise NetworkError(
-                f"{self.file.name}: activations must be int8 or uint8, not float; quantise them too"
-            )
+            raise NetworkError(f"{self.file.name}: activations must be int8 or uint8, not float; quantise them too")
         ports = tuple(self._annotated(port) for port in inputs)
         tensors, nodes = self.builder.tensors, tuple(self.builder.nodes)
         return ir.Graph(ports, outputs, tensors, nodes, "onnx", self.file.name)
@@ -86,9 +83,7 @@ class _Importer:
     def _annotated(self, port: ir.Port) -> ir.Port:
         """A port with the quantisation its consumers revealed."""
         tensor = self.builder.tensors[port.tensor]
-        return replace(
-            port, scale=tensor.scale, zero_point=tensor.zero_point + port.offset if tensor.scale else 0
-        )
+        return replace(port, scale=tensor.scale, zero_point=tensor.zero_point + port.offset if tensor.scale else 0)
 
     def _output(self, name: str) -> ir.Port:
         value = self._value(name)

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx import helper, numpy_helper
+
 from dovetail.sw import graph as ir
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx_file import OnnxFile, OnnxNode
 from dovetail.sw.frontend.onnx_values import Quant, Source, Value
 from dovetail.sw.host import Dequantize, OnnxOp, Permute, Quantize, Wire
 from dovetail.sw.layout import Array, Layout, Shape
-from onnx import helper, numpy_helper
 
 
 class GraphBuilder:
@@ -49,9 +50,7 @@ class GraphBuilder:
         """Declare the int8 result of an accelerator node."""
         return Value(self.tensor(name, layout.inner, "int8", quant), layout, quant.dtype)
 
-    def host(
-        self, label: str, name: str, sources: tuple[str, ...], results: tuple[str, ...], payload: Any
-    ) -> None:
+    def host(self, label: str, name: str, sources: tuple[str, ...], results: tuple[str, ...], payload: Any) -> None:
         """Append a host node."""
         self.nodes.append(
             ir.Host(name=self.node_name(name), inputs=sources, outputs=results, label=label, payload=payload)
@@ -129,9 +128,7 @@ class GraphBuilder:
         model = self._model(node, constants, {})
         return OnnxOp(model, f"node {node.label}", (), wires).raw({})
 
-    def onnx_node(
-        self, node: OnnxNode, values: dict[str, Value], constants: dict[str, Array]
-    ) -> dict[str, Value]:
+    def onnx_node(self, node: OnnxNode, values: dict[str, Value], constants: dict[str, Array]) -> dict[str, Value]:
         """Leave a node to ONNX Runtime; returns its outputs by name.
 
         Shapes and element types of the outputs come from running it once on zeros.
@@ -142,9 +139,7 @@ class GraphBuilder:
         ins = tuple(Wire(name, value.layout, value.dtype == "uint8") for name, value in values.items())
         probe = OnnxOp(model, label, ins, tuple(Wire(name, Layout.plain(())) for name in names))
         zeros = {name: np.zeros(value.shape, value.dtype) for name, value in values.items()}
-        images = any(
-            value.layout == Layout.image(value.shape) for value in values.values() if len(value.shape) == 4
-        )
+        images = any(value.layout == Layout.image(value.shape) for value in values.values() if len(value.shape) == 4)
         results: dict[str, Value] = {}
         for name, sample in zip(names, probe.raw(zeros), strict=True):
             shape, dtype = tuple(sample.shape), str(sample.dtype)
@@ -164,9 +159,7 @@ class GraphBuilder:
             [node.proto],
             "one_node",
             [
-                helper.make_tensor_value_info(
-                    name, helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype)), value.shape
-                )
+                helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype)), value.shape)
                 for name, value in values.items()
             ],
             [onnx.ValueInfoProto(name=name) for name in node.outputs if name],

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx import external_data_helper, helper, inliner, numpy_helper
+
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.layout import Array, Shape
-from onnx import external_data_helper, helper, inliner, numpy_helper
 
 STANDARD_DOMAINS = ("", "ai.onnx")
 RUNTIME_DOMAINS = ("com.microsoft", "ai.onnx.ml")
@@ -90,19 +91,14 @@ class OnnxFile:
     def _check_known(node: OnnxNode, versions: Mapping[str, int]) -> None:
         domain = node.proto.domain
         if node.op in _CONTROL_FLOW and domain in STANDARD_DOMAINS:
-            raise NetworkError(
-                f"node {node.label}: the network must be free of control flow; unroll it on export"
-            )
+            raise NetworkError(f"node {node.label}: the network must be free of control flow; unroll it on export")
         if domain in RUNTIME_DOMAINS:
             return
-        known = domain in STANDARD_DOMAINS and onnx.defs.has(
-            node.op, versions.get(domain, versions.get("", 1)), ""
-        )
+        known = domain in STANDARD_DOMAINS and onnx.defs.has(node.op, versions.get(domain, versions.get("", 1)), "")
         if not known:
             full = f"{domain}.{node.op}" if domain else node.op
             raise NetworkError(
-                f"node {node.label}: operator must be one of ONNX or ONNX Runtime, not {full}; "
-                "replace it on export"
+                f"node {node.label}: operator must be one of ONNX or ONNX Runtime, not {full}; replace it on export"
             )
 
 
@@ -134,9 +130,7 @@ def _input(value: Any) -> OnnxInput:
         if axis == 0 and size == 0:
             size = 1
         if size == 0:
-            raise NetworkError(
-                f"input {value.name!r}: axis {axis} must have a fixed size; export with static shapes"
-            )
+            raise NetworkError(f"input {value.name!r}: axis {axis} must have a fixed size; export with static shapes")
         shape.append(size)
     if len(shape) > 1 and shape[0] != 1:
         raise NetworkError(f"input {value.name!r}: batch must be 1, not {shape[0]}; export with batch 1")

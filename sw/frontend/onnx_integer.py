@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
 from dovetail.isa import numerics
 from dovetail.isa.numerics import AddParams, Rounding
 from dovetail.sw import graph as ir
@@ -18,7 +20,6 @@ from dovetail.sw.frontend.onnx_builder import GraphBuilder
 from dovetail.sw.frontend.onnx_values import Constant, Quant, Source, Value
 from dovetail.sw.frontend.onnx_window import window_of
 from dovetail.sw.layout import Array, Layout
-from numpy.typing import NDArray
 
 Clamp = tuple[int, int]
 FULL: Clamp = (-128, 127)
@@ -48,9 +49,7 @@ class IntegerOps:
         channels, depth, *kernel = weights.values.shape
         groups = int(attributes.get("group", 1))
         if depth * groups != shape[1]:
-            raise NetworkError(
-                f"node {name!r}: weights must have {shape[1]} input channels, not {depth * groups}"
-            )
+            raise NetworkError(f"node {name!r}: weights must have {shape[1]} input channels, not {depth * groups}")
         depthwise = groups > 1 and groups == channels == shape[1]
         if groups > 1 and not depthwise:
             return None
@@ -70,9 +69,7 @@ class IntegerOps:
             "pads": window.pads,
             "dilation": window.dilation,
         }
-        ordered = np.ascontiguousarray(
-            integers.transpose(2, 3, 0, 1)[..., 0] if depthwise else _ohwi(integers)
-        )
+        ordered = np.ascontiguousarray(integers.transpose(2, 3, 0, 1)[..., 0] if depthwise else _ohwi(integers))
         self.builder.nodes.append((ir.Depthwise if depthwise else ir.Conv)(**wires, weights=ordered))
         return out
 
@@ -122,9 +119,7 @@ class IntegerOps:
         )
         return out
 
-    def add(
-        self, name: str, result: str, a: Source, b: Source, target: Quant, clamp: Clamp = FULL
-    ) -> Value | None:
+    def add(self, name: str, result: str, a: Source, b: Source, target: Quant, clamp: Clamp = FULL) -> Value | None:
         """Sum of two activations of one shape."""
         if a.value.shape != b.value.shape:
             return None

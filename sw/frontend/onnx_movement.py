@@ -53,9 +53,7 @@ def moved(node: OnnxNode, layout: Layout, constant: Callable[[str], Array | None
             raise NetworkError(f"node {node.label}: target shape must be constant; export with static shapes")
         return layout.reshaped(_target(node, shape, [int(size) for size in parameter.ravel()]))
     axes = node.attributes.get("axes") if parameter is None else parameter.ravel()
-    numbers = (
-        [int(axis) for axis in axes] if axes is not None else [i for i, size in enumerate(shape) if size == 1]
-    )
+    numbers = [int(axis) for axis in axes] if axes is not None else [i for i, size in enumerate(shape) if size == 1]
     if node.op == "Squeeze":
         dropped = {axis % len(shape) for axis in numbers}
         return layout.reshaped(tuple(size for i, size in enumerate(shape) if i not in dropped))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.layout import Array, Layout, Shape
-from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,18 @@ from typing import Any
 
 import numpy as np
 import tflite
+from numpy.typing import NDArray
+
 from dovetail.isa import numerics
 from dovetail.isa.numerics import AddParams, Rounding
 from dovetail.sw import graph as ir
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.host import Quantize, TfliteOp
 from dovetail.sw.layout import Array, Layout
-from numpy.typing import NDArray
 
 _DTYPES = {0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 6: "bool", 7: "int16", 9: "int8"}
 _OP_NAMES = {
-    value: name
-    for name, value in vars(tflite.BuiltinOperator).items()
-    if isinstance(value, int) and name.isupper()
+    value: name for name, value in vars(tflite.BuiltinOperator).items() if isinstance(value, int) and name.isupper()
 }
 _STATEFUL = {"IF", "WHILE", "CALL", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CUSTOM"}
 _SPATIAL = {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"}
@@ -46,9 +45,7 @@ def load_tflite(data: bytes, name: str) -> ir.Graph:
     except NetworkError:
         raise
     except Exception as error:  # a malformed flatbuffer fails anywhere in the generated accessors
-        raise NetworkError(
-            f"{name}: TFLite file must be complete, not malformed ({type(error).__name__})"
-        ) from error
+        raise NetworkError(f"{name}: TFLite file must be complete, not malformed ({type(error).__name__})") from error
     if not any(tensor.dtype == "int8" for tensor in graph.tensors.values()):
         raise NetworkError(f"{name}: activations must be int8, not float; {_WAY_OUT}")
     return graph.check()
@@ -228,11 +225,7 @@ class _Reader:
 
     def _convolution(self, op: _Op, options: Any, weights: NDArray[np.int8]) -> ir.Node:
         source, out = self._ends(op)
-        kernel = (
-            (weights.shape[0], weights.shape[1])
-            if weights.ndim == 3
-            else (weights.shape[1], weights.shape[2])
-        )
+        kernel = (weights.shape[0], weights.shape[1]) if weights.ndim == 3 else (weights.shape[1], weights.shape[2])
         stride = options.StrideH(), options.StrideW()
         dilation = options.DilationHFactor(), options.DilationWFactor()
         table = ir.Depthwise if weights.ndim == 3 else ir.Conv
@@ -256,14 +249,10 @@ class _Reader:
         wires = self._wires(op)
         rows = source.size // depth
         if source.nhwc != (1, 1, rows, depth):
-            view = ir.Tensor(
-                f"{source.name}/rows{op.index}", (1, 1, rows, depth), source.scale, source.zero_point
-            )
+            view = ir.Tensor(f"{source.name}/rows{op.index}", (1, 1, rows, depth), source.scale, source.zero_point)
             self.tensors[view.name] = view
             self.nodes.append(
-                ir.Reshape(
-                    name=f"{op.name}/rows", inputs=wires["inputs"], outputs=(view.name,), shape=view.shape
-                )
+                ir.Reshape(name=f"{op.name}/rows", inputs=wires["inputs"], outputs=(view.name,), shape=view.shape)
             )
             wires["inputs"] = (view.name,)
         if out.nhwc != (1, 1, rows, channels):
@@ -359,9 +348,7 @@ class _Reader:
         real = np.full(channels, float(source.scale) / float(out.scale))
         requant = ir.Requant.encode(real, Rounding.TFLITE, source.zero_point, out.zero_point)
         ones = np.ones((1, 1, channels), np.int8)
-        return ir.Depthwise(
-            **self._wires(op), weights=ones, bias=np.zeros(channels, np.int32), requant=requant
-        )
+        return ir.Depthwise(**self._wires(op), weights=ones, bias=np.zeros(channels, np.int32), requant=requant)
 
     # Helpers -----------------------------------------------------------------------------------
 
@@ -379,9 +366,7 @@ class _Reader:
         if info.tensor.dtype != "int8":
             raise NetworkError(f"{op.name}: weights must be int8, not {info.tensor.dtype}; {_WAY_OUT}")
         if np.any(info.zero_points):
-            raise NetworkError(
-                f"{op.name}: weights must have zero point 0, not an asymmetric one; {_WAY_OUT}"
-            )
+            raise NetworkError(f"{op.name}: weights must have zero point 0, not an asymmetric one; {_WAY_OUT}")
         if info.scales.size not in (1, info.value.shape[axis]):
             raise NetworkError(f"{op.name}: weights must have one scale per channel, not {info.scales.size}")
         return info.value.astype(np.int8)
@@ -429,9 +414,7 @@ def _clamp(op: _Op, out: ir.Tensor, activation: int) -> tuple[int, int]:
         tflite.ActivationFunctionType.RELU_N1_TO_1: (-1.0, 1.0),
     }
     if activation not in bounds:
-        raise NetworkError(
-            f"{op.name}: fused activation must be RELU, RELU6 or RELU_N1_TO_1, not {activation}"
-        )
+        raise NetworkError(f"{op.name}: fused activation must be RELU, RELU6 or RELU_N1_TO_1, not {activation}")
     scale = out.scale
     assert scale is not None
 
