@@ -1,0 +1,224 @@
+"""Product, right shift, rounding and clamp of a magnitude: the back half of every path to int8."""
+
+from amaranth import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.lib import data, enum, wiring
+from amaranth.lib.wiring import In, Out
+
+
+class ScaleKind(enum.Enum, shape=2):
+    """How :class:`Scaler` rounds. The first two are the values of ``isa.numerics.Rounding``."""
+
+    TFLITE = 0
+    """Rounded twice: to Q31 with ties upward, then by the right shift with ties away from zero."""
+
+    ONNX = 1
+    """The product rounded to 24 bits, then to an integer, ties to even both times."""
+
+    FLOOR = 2
+    """Truncated: for products that already carry their rounding."""
+
+    FLOOR_EVEN = 3
+    """Truncated, but one less when odd and the first 16 fraction bits are zero: an average's tie, to even."""
+
+
+class ScaleShared(data.Struct):
+    """What all lanes of a :class:`Scaler` have in common."""
+
+    kind: ScaleKind
+    zero_point: signed(8)
+    lo: signed(8)
+    hi: signed(8)
+
+
+def lane(packed: Value, index: int, width: int) -> Value:
+    """Lane ``index`` of a packed signal with lanes of ``width`` bits."""
+    return packed[index * width : (index + 1) * width]
+
+
+def left_shift_of(shift: Value) -> Value:
+    """``max(shift, 0)`` of a signed 6-bit shift, 5 bits."""
+    return Mux(shift[5], 0, shift[:5])
+
+
+def right_shift_of(shift: Value) -> Value:
+    """``max(-shift, 0)`` of a signed 6-bit shift, 0..32 in 6 bits."""
+    return Mux(shift[5], (~shift[:6] + 1)[:6], 0)
+
+
+def shift_left(value: Value, amount: Value, saturate: Value) -> Value:
+    """``value << amount`` in 32 bits, signed; overflow saturates or wraps. ``amount`` has 5 bits."""
+    sign = value[31]
+    shifted = (value[:32].as_unsigned() << amount)[:32]
+    lost = (Const(0xFFFF_FFFF, 32) << ~amount)[:31] & (value[:31] ^ sign.replicate(31))
+    limit = Cat((~sign).replicate(31), sign)
+    return Mux(saturate & lost.any(), limit, shifted)
+
+
+def rounding_to_24(magnitude: Value, enable: Value) -> tuple[Value, Value]:
+    """``(addend, mask)``: ``(magnitude + addend) & ~mask`` has 24 significant bits, rounded to even.
+
+    ``magnitude`` has 32 bits, so at most its low 8 are dropped; both results have 8 bits, 0 without
+    ``enable``.
+    """
+    smear = magnitude[24:32]
+    for step in (1, 2, 4):
+        smear = smear | (smear >> step)
+    mask = smear & enable.replicate(8)
+    highest = mask & ~(mask >> 1)
+    odd = (magnitude[1:9] & highest).any()
+    return Mux(odd, highest, mask >> 1), mask
+
+
+class Scaler(wiring.Component):
+    """``clamp(round(+-magnitude * mult / 2**(31 + right)) + zero_point, lo, hi)``, a pipeline without stalls.
+
+    Parameters
+    ----------
+    lanes
+        Values per cycle.
+
+    Members
+    -------
+    negative
+        Sign, one bit per lane.
+    magnitude
+        64 bits per lane, of which 57 count. Either it has no more than 32 bits, or ``mult`` is 1.
+    mult
+        32 bits per lane, of which 31 count.
+    right
+        8 bits per lane, of which 6 count, 0..32.
+    shared
+        :class:`ScaleShared`. All inputs are sampled together.
+    result
+        int8 per lane.
+
+    Latency
+    -------
+    ``LATENCY`` cycles: partial products, product, right shift, rounding, zero point, clamp.
+
+    Raises
+    ------
+    ValueError
+        When ``lanes`` is not positive.
+    """
+
+    LATENCY = 6
+
+    def __init__(self, *, lanes: int) -> None:
+        if lanes < 1:
+            raise ValueError(f"lanes must be positive, not {lanes!r}")
+        self.lanes = lanes
+        super().__init__(
+            {
+                "negative": In(lanes),
+                "magnitude": In(64 * lanes),
+                "mult": In(32 * lanes),
+                "right": In(8 * lanes),
+                "shared": In(ScaleShared),
+                "result": Out(8 * lanes),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # One packed register per quantity and stage: a simulator then moves whole words.
+        shared = [self.shared]
+        negative = [self.negative]
+        for stage in range(1, self.LATENCY):
+            shared.append(Signal(ScaleShared, name=f"shared_{stage}"))
+            m.d.sync += shared[stage].eq(shared[stage - 1])
+        for stage in range(1, 4):
+            negative.append(Signal(self.lanes, name=f"negative_{stage}"))
+            m.d.sync += negative[stage].eq(negative[stage - 1])
+
+        # 1: two 32 x 16 products, two DSP multipliers each.
+        low = Signal(64 * self.lanes)
+        high = Signal(64 * self.lanes)
+        right_1 = Signal(8 * self.lanes)
+        m.d.sync += right_1.eq(self.right)
+        for i in range(self.lanes):
+            magnitude, mult = lane(self.magnitude, i, 64), lane(self.mult, i, 32)
+            beyond = Cat(Const(0, 16), magnitude[32:57])
+            m.d.sync += [
+                lane(low, i, 64).eq(magnitude[:32] * mult[:16]),
+                lane(high, i, 64).eq((magnitude[:32] * mult[16:31]) | beyond),
+            ]
+
+        # 2: their sum; TFLITE adds the first rounding, one half less an infinitesimal for negative values.
+        product = Signal(64 * self.lanes)
+        right_2 = Signal(8 * self.lanes)
+        left_2 = Signal(8 * self.lanes)
+        m.d.sync += right_2.eq(right_1)
+        twice = shared[1].kind == ScaleKind.TFLITE
+        for i in range(self.lanes):
+            less = negative[1][i]
+            half = Cat((less & twice).replicate(30), ~less & twice)
+            rounded = (lane(low, i, 64)[:48] + half)[:49]
+            m.d.sync += [
+                lane(product, i, 64).eq(Cat(rounded[:16], (rounded[16:] + lane(high, i, 64)[:48])[:48])),
+                lane(left_2, i, 8).eq((Const(32, 6) - lane(right_1, i, 8)[:6])[:6]),
+            ]
+
+        # 3: binary point to bit 31. Bits shifted out are kept as one sticky bit, bit 0.
+        aligned = Signal(64 * self.lanes)
+        for i in range(self.lanes):
+            right = lane(right_2, i, 8)[:6]
+            word = lane(product, i, 64)
+            shifted = word >> right
+            dropped = (word[:32] & (Const(0xFFFF_FFFF, 32) >> lane(left_2, i, 8)[:6])).any()
+            once = (shared[2].kind == ScaleKind.TFLITE) & ~right.any()
+            m.d.sync += lane(aligned, i, 64).eq(
+                Cat(shifted[0] | dropped, shifted[1:30], shifted[30] & ~once, shifted[31:64])
+            )
+
+        # 4: integer part (10 bits, saturated), and what rounding adds to it: c = -1 .. 2 with the sign's
+        # carry in it.
+        integer = Signal(16 * self.lanes)
+        for i in range(self.lanes):
+            up, down = self._rounding(lane(aligned, i, 64), shared[3].kind)
+            sign = negative[3][i]
+            magnitude = lane(aligned, i, 64)[31:41] | lane(aligned, i, 64)[41:].any().replicate(10)
+            # negative: -(v + up - down) = ~v + (1 - up + down)
+            correction = Mux(sign, Cat(~(up ^ down), down, Const(0, 1)), Cat(up | down, down, down))
+            m.d.sync += lane(integer, i, 16).eq(Cat(magnitude ^ sign.replicate(10), sign, Const(0, 1), correction))
+
+        # 5: zero point.
+        offset = Signal(16 * self.lanes)
+        for i in range(self.lanes):
+            value, correction = lane(integer, i, 16)[:11].as_signed(), lane(integer, i, 16)[12:15].as_signed()
+            m.d.sync += lane(offset, i, 16).eq((value + correction) + shared[4].zero_point)
+
+        # 6: clamp; lo wins over hi.
+        result = Signal(8 * self.lanes)
+        for i in range(self.lanes):
+            value = lane(offset, i, 16)[:13].as_signed()
+            below_hi = Mux(value > shared[5].hi, shared[5].hi, value)
+            m.d.sync += lane(result, i, 8).eq(Mux(below_hi < shared[5].lo, shared[5].lo, below_hi))
+        m.d.comb += self.result.eq(result)
+        return m
+
+    @staticmethod
+    def _rounding(word: Value, kind: Value) -> tuple[Value, Value]:
+        """``(up, down)``: what to add to the integer part of ``word``, whose binary point is at bit 31.
+
+        ONNX: the value becomes a tie when the rounding to 24 bits makes it one, that is when it is no further
+        than half a unit in the last place of 24 bits from it. Its leading one at bit 29 + j puts half that
+        unit at bit 5 + j.
+        """
+        odd, half = word[31], word[30]
+        smear = word[29:41]
+        for step in (1, 2, 4, 8):
+            smear = smear | (smear >> step)
+        unit = smear & ~(smear >> 1)
+        distance = word[5:30] ^ (~half).replicate(25)
+        exact = ~word[:5].any()
+        tie = (distance < unit) | (half & exact & (distance == unit))
+        onnx = Mux(tie, odd, half)
+        up = (kind == ScaleKind.TFLITE) & half | (kind == ScaleKind.ONNX) & onnx
+        down = (kind == ScaleKind.FLOOR_EVEN) & odd & ~word[15:31].any()
+        return up, down
+
+
+def multiplier_of(mult: Value, onnx: Value) -> Value:
+    """The 31-bit multiplier of the TFLITE encoding that equals ``mult`` in either encoding."""
+    return Mux(onnx, Cat(Const(0, 7), mult[:24]), mult[:31])
