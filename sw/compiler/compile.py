@@ -1,6 +1,6 @@
 """The compiler's driver: partition, plan, tile, emit."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,11 +12,13 @@ from dovetail.isa.instructions import PAGE_BYTES, WORD_BYTES
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler import convolution, memory, tiling, vector, weights
 from dovetail.sw.compiler.emit import Emitter, Task
+from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition import Step, reason_for_host, steps_of
 from dovetail.sw.errors import CompileError
 
 Packer = Callable[[], NDArray[np.uint8]]
+Plans = dict[str, tuple[ConvLayer, tiling.Tiling]]
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class SegmentCode:
 class Code:
     """Everything a compilation produces; weights are packed on demand (`constants`).
 
-    ``where``: system memory address of each tensor the accelerator touches; ``steps`` as executed, ``segments`` in order.
+    ``where``: system memory address of each tensor the accelerator touches; ``steps`` as executed,
+    ``segments`` in order.
     """
 
     config: Config
@@ -89,7 +92,7 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
     """
     steps = steps_of(config, graph)
     roots = _aliases(graph)
-    plans: dict[str, tuple[convolution.ConvLayer, tiling.Tiling]] = {}
+    plans: Plans = {}
     packers: list[tuple[int, Packer]] = []
     constants: dict[str, int] = {}
     end = 0
@@ -123,7 +126,7 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
         first = len(layers)
         nodes = [node for node in step.nodes if not isinstance(node, ir.Reshape)]
 
-        def tasks(nodes: list[ir.Node] = nodes, first: int = first) -> Iterator[Task]:
+        def tasks(nodes: Sequence[ir.Node] = nodes, first: int = first) -> Iterator[Task]:
             for index, node in enumerate(nodes, first):
                 yield from _tasks(config, graph, node, index, where, constants, plans)
 
@@ -158,7 +161,7 @@ def _tasks(
     index: int,
     where: dict[str, int],
     constants: dict[str, int],
-    plans: dict[str, tuple[convolution.ConvLayer, tiling.Tiling]],
+    plans: Plans,
 ) -> Iterator[Task]:
     source, target = where[node.inputs[0]], where[node.outputs[0]]
     if isinstance(node, ir.Conv | ir.Depthwise):

@@ -8,6 +8,7 @@ from dovetail.sw import graph as ir
 from dovetail.sw.compiler.emit import Compute, Task, Transfer
 from dovetail.sw.compiler.layer import ConvLayer, use_packing
 from dovetail.sw.compiler.tiling import Tiling, stripe_of
+from dovetail.sw.hazards import Range
 
 
 def layer_of(config: Config, graph: ir.Graph, node: ir.Conv | ir.Depthwise) -> ConvLayer:
@@ -60,7 +61,8 @@ class _Rotation:
 class ConvCode:
     """Generates the tasks of one layer.
 
-    ``source``, ``target``, ``constants``: system memory addresses of input, output and weight streams; ``index``: the layer's number.
+    ``source``, ``target``, ``constants``: system memory addresses of input, output and weight streams;
+    ``index``: the layer's number.
     """
 
     def __init__(
@@ -87,11 +89,7 @@ class ConvCode:
         rows = [(r, min(tiling.rows, layer.out_height - r)) for r in range(0, layer.out_height, tiling.rows)]
         step = tiling.out_channels
         cols = [(c, min(step, layer.out_channels - c)) for c in range(0, layer.out_channels, step)]
-        order = (
-            [(r, c) for r in rows for c in cols]
-            if tiling.rows_outer
-            else [(r, c) for c in cols for r in rows]
-        )
+        order = [(r, c) for r in rows for c in cols] if tiling.rows_outer else [(r, c) for c in cols for r in rows]
         inputs = _Rotation(tiling.input_at)
         weights = _Rotation(tiling.weights_at)
         for number, (row, col) in enumerate(order):
@@ -106,9 +104,7 @@ class ConvCode:
                 input_at, missing = inputs.get((row, part))
                 if missing:
                     task.loads.append(self._load_input(row, part, input_at))
-                task.computes = list(
-                    self._computes(row, col, part, turn, input_at, (weights_at, stream), output)
-                )
+                task.computes = list(self._computes(row, col, part, turn, input_at, (weights_at, stream), output))
                 if turn == len(self.slices) - 1:
                     task.stores.append(self._store(row, col, output))
                 yield task
@@ -208,9 +204,7 @@ class ConvCode:
             "OUT_BYTES": out_bytes - (col[1] - 1 if emulated else 0),
             "OUT_Y_STEP": layer.out_width * out_pixel,
             "OUT_X_STEP": out_pixel,
-            "BLOCKS": pack(
-                Unit.ARRAY, "BLOCKS", count=blocks, last=1 if emulated else col[1] - (blocks - 1) * lanes
-            ),
+            "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=blocks, last=1 if emulated else col[1] - (blocks - 1) * lanes),
             "KC": layer.kc(config, part[1]),
             "W_ADDR": weights[0],
             "W_BYTES": weights[1] // col[1] if emulated else weights[1],
@@ -224,7 +218,7 @@ class ConvCode:
             ),
         }
         if not emulated:
-            reads = ((input_at, rows * pitch), weights)
+            reads: tuple[Range, ...] = ((input_at, rows * pitch), weights)
             if turn:
                 reads = (*reads, (output, out_bytes))
             yield Compute(Unit.ARRAY, layer.op, registers, reads, (output, out_bytes))

@@ -178,8 +178,6 @@ class Emitter:
             if values[name] != value:
                 values[name] = value
                 words.append(cfg(unit, name, value))
-        words += self._tracker.issue(
-            unit, reads=reads, writes=writes, mem_reads=mem_reads, mem_writes=mem_writes
-        )
+        words += self._tracker.issue(unit, reads=reads, writes=writes, mem_reads=mem_reads, mem_writes=mem_writes)
         self.layers[len(words)] = layer
         words.append(int(op))

@@ -11,8 +11,8 @@ class ConvLayer:
     """Shape of a convolution, dense or depthwise layer on a configuration's array.
 
     ``height, width, channels``: input; ``out_height, out_width, out_channels``: output; ``kernel``, ``stride``,
-    ``dilation`` as (y, x); ``pad_top, pad_left`` in pixels. ``mode``: ``"conv"``, ``"depthwise"`` (native instruction) or
-    ``"emulated"`` (depthwise as one-channel convolutions). ``packed``: (kx, channel) run together along the lanes.
+    ``dilation`` as (y, x); ``pad_top, pad_left`` in pixels. ``mode``: ``"conv"``, ``"depthwise"`` (native
+    instruction) or ``"emulated"`` (depthwise as one-channel convolutions). ``packed``: (kx, channel) run together along the lanes.
     """
 
     height: int

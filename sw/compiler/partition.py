@@ -57,11 +57,12 @@ def uniform_average(config: Config, graph: ir.Graph, node: ir.Node) -> str | Non
 
 
 def pads_inside(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
-    """Every window of a pooling touches the input, and padding is smaller than the kernel."""
-    if isinstance(node, ir.MaxPool) and (
-        max(node.pads[::2]) >= node.kernel[0] or max(node.pads[1::2]) >= node.kernel[1]
-    ):
-        return f"padding must be smaller than the kernel, not {node.pads}"
+    """Every window touches the input: padding is smaller than the (dilated) kernel."""
+    if isinstance(node, ir.Conv | ir.Depthwise | ir.MaxPool):
+        dilation = (1, 1) if isinstance(node, ir.MaxPool) else node.dilation
+        reach = [(k - 1) * d + 1 for k, d in zip(node.kernel, dilation, strict=True)]
+        if max(node.pads[::2]) >= reach[0] or max(node.pads[1::2]) >= reach[1]:
+            return f"padding must be smaller than the kernel, not {node.pads}"
     return None
 
 

@@ -1,7 +1,7 @@
 """Chooses tiles: how many output rows and channels at a time, in which order, in which banks.
 
-Candidates are priced with the exact durations of `isa.timing`; the price of a whole layer assumes that loads, computation
-and stores of different tiles overlap where buffers are doubled.
+Candidates are priced with the exact durations of `isa.timing`; the price of a whole layer assumes that loads,
+computation and stores of different tiles overlap where buffers are doubled.
 """
 
 from dataclasses import dataclass
@@ -51,7 +51,8 @@ class Tiling:
     """A layer's schedule.
 
     ``rows`` x ``out_channels``: output tile; ``in_channels``: input channels per pass (all unless split);
-    ``rows_outer``: the order of the two loops; ``*_at``: SRAM byte addresses of each operand's buffers (two when doubled).
+    ``rows_outer``: the order of the two loops; ``*_at``: SRAM byte addresses of each operand's buffers (two when
+    doubled).
     """
 
     rows: int
@@ -88,7 +89,7 @@ def buffer_bytes(config: Config, layer: ConvLayer, rows: int, out_channels: int,
 def place(config: Config, sizes: Buffers, copies: tuple[int, int, int]) -> tuple[tuple[int, ...], ...] | None:
     """Addresses of (input, weights, output) buffers in banks of their own, or None when they do not fit.
 
-    Where three groups of banks do not fit, output shares the input's banks: it fits more, and the ports then take turns.
+    Where three groups of banks do not fit, output shares the input's banks: more fits, and the ports take turns.
     """
     bank, word = config.bank_bytes, config.word_bytes
     padded = [ceil_div(size, word) * word for size in (sizes.input, sizes.weights, sizes.output)]
@@ -165,12 +166,10 @@ def choose(config: Config, layer: ConvLayer, mode: str) -> Tiling:
     heights = [layer.out_height] if mode == "channels" else _candidates(layer.out_height, 1)
     channel_tiles = _candidates(layer.out_channels, min(lanes, layer.out_channels))
     if mode == "channels" and lanes > 1:
-        channel_tiles += [c for c in range(min(lanes, layer.out_channels) - 1, 0, -1)]
+        channel_tiles += list(range(min(lanes, layer.out_channels) - 1, 0, -1))
     splits = [layer.channels]
     if not layer.depthwise and not layer.packed:
-        splits += [
-            c for c in _candidates(layer.channels, min(config.ic, layer.channels)) if c < layer.channels
-        ]
+        splits += [c for c in _candidates(layer.channels, min(config.ic, layer.channels)) if c < layer.channels]
     for in_channels in splits:
         for height in heights:
             for out_channels in channel_tiles:
@@ -182,15 +181,13 @@ def choose(config: Config, layer: ConvLayer, mode: str) -> Tiling:
     smallest = buffer_bytes(config, layer, heights[-1], channel_tiles[-1], splits[-1])
     raise CompileError(
         f"its smallest tile ({heights[-1]} row(s) of {layer.out_width} pixels, {channel_tiles[-1]} channel(s)) needs"
-        f" {smallest.input} + {smallest.weights} + {smallest.output} bytes of input, weights and output in banks of their own;"
-        f" {format_bytes(config.sram_bytes)} of SRAM in {config.n_banks} banks is too small:"
+        f" {smallest.input} + {smallest.weights} + {smallest.output} bytes of input, weights and output, in banks of"
+        f" their own; {format_bytes(config.sram_bytes)} of SRAM in {config.n_banks} banks is too small:"
         " give more SRAM or let the layer run on the host"
     )
 
 
-def _price(
-    config: Config, layer: ConvLayer, height: int, out_channels: int, in_channels: int
-) -> Tiling | None:
+def _price(config: Config, layer: ConvLayer, height: int, out_channels: int, in_channels: int) -> Tiling | None:
     """The best buffering and loop order of one tile size, or None when it does not fit."""
     sizes = buffer_bytes(config, layer, height, out_channels, in_channels)
     rows = ceil_div(layer.out_height, height)
@@ -254,7 +251,7 @@ def _price(
             else:
                 price = first + max(total_array + alone, hidden + array, (tiles - 1) * store + array) + store
             if best is None or price < best.price:
-                best = Tiling(height, out_channels, in_channels, rows_outer, *at, price)
+                best = Tiling(height, out_channels, in_channels, rows_outer, at[0], at[1], at[2], price)
             if not alone:
                 break
     return best

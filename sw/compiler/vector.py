@@ -40,9 +40,7 @@ def add_tasks(
         "ORIGIN": 0,
         "PAD_TOP": 0,
         "PAD_LEFT": 0,
-        "QUANT": pack(
-            Unit.VECTOR, "QUANT", zero_in=params.za, zero_out=params.zy, lo=params.lo, hi=params.hi
-        ),
+        "QUANT": pack(Unit.VECTOR, "QUANT", zero_in=params.za, zero_out=params.zy, lo=params.lo, hi=params.hi),
         "MODE": pack(Unit.VECTOR, "MODE", rounding=int(params.rounding), average=0, requantise=0),
         "B_ZERO": pack(Unit.VECTOR, "B_ZERO", zero_b=params.zb),
         "A_MULT": params.mult_a,
@@ -149,9 +147,7 @@ def pool_tasks(
             yield task
 
 
-def _slab(
-    base: int, sram: int, first: int, rows: int, width: int, channels: int, channel: int, count: int
-) -> Transfer:
+def _slab(base: int, sram: int, first: int, rows: int, width: int, channels: int, channel: int, count: int) -> Transfer:
     """Rows of a tensor, all channels or some, as a dense block in SRAM."""
     memory = base + first * width * channels + channel
     if count == channels:
@@ -169,9 +165,7 @@ def _slab(
     )
 
 
-def _window(
-    node: ir.AvgPool | ir.MaxPool | ir.Mean, height: int, width: int
-) -> tuple[ir.Pair, ir.Pair, ir.Pads]:
+def _window(node: ir.AvgPool | ir.MaxPool | ir.Mean, height: int, width: int) -> tuple[ir.Pair, ir.Pair, ir.Pads]:
     if isinstance(node, ir.Mean):
         return (height, width), (1, 1), (0, 0, 0, 0)
     return node.kernel, node.stride, node.pads
@@ -205,9 +199,7 @@ def _pool_registers(
             "SHIFTS": pack(Unit.VECTOR, "SHIFTS", a=0, b=0, out=int(requant.shift[0])),
         }
     return values | {
-        "GEOMETRY": pack(
-            Unit.VECTOR, "GEOMETRY", kh=kernel[0], kw=kernel[1], stride_y=stride[0], dilation_y=1
-        ),
+        "GEOMETRY": pack(Unit.VECTOR, "GEOMETRY", kh=kernel[0], kw=kernel[1], stride_y=stride[0], dilation_y=1),
         "QUANT": pack(Unit.VECTOR, "QUANT", zero_in=zero_in, zero_out=zero_out, lo=lo, hi=hi),
         "MODE": pack(
             Unit.VECTOR,

@@ -62,9 +62,7 @@ def pack(
         lanes = config.dw if layer.mode == "depthwise" else config.oc
         size = config.word_bytes * (1 if layer.mode == "depthwise" else config.weight_rows)
         ic = 1 if layer.mode == "depthwise" else config.ic
-        return np.concatenate(
-            [_records(node, group, lanes, config), _blocks(taps, group, lanes, ic, size)], 1
-        ).ravel()
+        return np.concatenate([_records(node, group, lanes, config), _blocks(taps, group, lanes, ic, size)], 1).ravel()
     records = _records(node, group, config.oc, config)
     size = config.weight_rows * config.word_bytes
     parts = []
