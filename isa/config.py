@@ -333,6 +333,16 @@ class Config:
         with ``None``."""
         return replace(self, **changes)
 
+    def __hash__(self) -> int:
+        # Timing rules are cached by configuration, so this is kept. Of numbers only, lest a pickled one goes stale.
+        try:
+            return self._hash
+        except AttributeError:
+            values = [getattr(self, field.name) for field in fields(self)]
+            value = hash(tuple(v for v in values if isinstance(v, (int, MemoryTiming))))
+            object.__setattr__(self, "_hash", value)
+            return value
+
     @property
     def hash(self) -> int:
         """64-bit hash of the hardware parameters (the memory timing is left out)."""

@@ -1,0 +1,138 @@
+"""What an operation is verified for before it works: static checks of its registers, and the bank ports it claims.
+
+Registers are given as the sequence of a unit's values in the order of :data:`REGISTERS`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dovetail.isa.config import Config
+from dovetail.isa.instructions import REGISTERS, Cause, Op, Unit
+
+INDEX = {unit: {name: r.index for name, r in registers.items()} for unit, registers in REGISTERS.items()}
+"""Where each register stands in its unit's sequence."""
+
+_FIELDS = {
+    unit: {(r.name, f.name): (r.index, f.low, (1 << f.width) - 1) for r in registers.values() for f in r.fields}
+    for unit, registers in REGISTERS.items()
+}
+
+Region = tuple[int, int]
+"""(SRAM byte address, bytes)."""
+
+
+class View:
+    """Reads a unit's registers by name: ``view["KC"]``, ``view["KC", "blocks"]``; all unsigned."""
+
+    def __init__(self, unit: Unit, values: Sequence[int]) -> None:
+        self.unit = unit
+        self.values = values
+        self._index = INDEX[unit]
+        self._fields = _FIELDS[unit]
+
+    def __getitem__(self, key: str | tuple[str, str]) -> int:
+        if isinstance(key, str):
+            return self.values[self._index[key]]
+        index, low, mask = self._fields[key]
+        return self.values[index] >> low & mask
+
+    def region(self, name: str) -> Region:
+        """``<name>_ADDR`` and ``<name>_BYTES``."""
+        return self.values[self._index[name + "_ADDR"]], self.values[self._index[name + "_BYTES"]]
+
+
+@dataclass(frozen=True)
+class Regions:
+    """The SRAM regions that an operation declares, in the order input, weights or operand B, accumulators; output."""
+
+    reads: tuple[Region, ...]
+    writes: tuple[Region, ...]
+    exclusive: tuple[tuple[Region, Region], ...] = ()
+    """Pairs of read regions that must not share a bank: they are read at the same time."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Bank ports as masks: bit k is bank k. ``twice``: the instruction needs a read port twice itself."""
+
+    reads: int
+    writes: int
+    twice: bool
+
+
+def regions(op: Op, view: View) -> Regions:
+    """The regions that ``op`` claims."""
+    if op == Op.DMA_READ:
+        return Regions((), (view.region("SRAM"),))
+    if op == Op.DMA_WRITE:
+        return Regions((view.region("SRAM"),), ())
+    source, target = view.region("IN"), view.region("OUT")
+    if op == Op.E_ADD:
+        return Regions((source, view.region("B")), (target,))
+    if op == Op.POOL:
+        return Regions((source,), (target,))
+    weights = view.region("W")
+    if view["MODE", "accumulate"]:
+        return Regions((source, weights, target), (target,), ((source, weights), (weights, target)))
+    return Regions((source, weights), (target,), ((source, weights),))
+
+
+def lanes_of(config: Config, op: Op) -> int:
+    """Channels per block of output channels."""
+    if op in (Op.POOL, Op.E_ADD):
+        return config.vec
+    return config.dw if op == Op.DEPTH_CONV else config.oc
+
+
+def _sizes(op: Op, view: View) -> Iterable[int]:
+    """Everything that must not be zero, regions aside."""
+    if op in (Op.DMA_READ, Op.DMA_WRITE):
+        return view["LENGTH"], view["COUNT", "rows"], view["COUNT", "planes"]
+    sizes = [
+        view["TILE", "height"],
+        view["TILE", "width"],
+        view["BLOCKS", "count"],
+        view["BLOCKS", "last"],
+        view["GEOMETRY", "kh"],
+        view["GEOMETRY", "kw"],
+    ]
+    if view.unit == Unit.ARRAY:
+        sizes.append(view["STRIPE", "pixels"])
+        if op != Op.DEPTH_CONV:
+            sizes.append(view["KC", "blocks"])
+    elif op == Op.POOL and view["MODE", "average"] and not view["MODE", "requantise"]:
+        sizes.append(view["POOL_COUNT", "count"])
+    return sizes
+
+
+def check(config: Config, op: Op, view: View) -> Cause:
+    """The lowest cause number among the static checks that fail, else ``NONE``."""
+    declared = regions(op, view)
+    spaces = declared.reads + declared.writes
+    if not all(_sizes(op, view)) or not all(size for _, size in spaces):
+        return Cause.ZERO_SIZE
+    if view.unit in (Unit.ARRAY, Unit.VECTOR) and view["BLOCKS", "last"] > lanes_of(config, op):
+        return Cause.TOO_LARGE
+    if view.unit == Unit.ARRAY:
+        if view["STRIPE", "pixels"] > config.stripe:
+            return Cause.TOO_LARGE
+        if view["W_ADDR"] % config.word_bytes or view["W_BYTES"] % config.word_bytes:
+            return Cause.ALIGNMENT
+    if any(address + size > config.sram_bytes for address, size in spaces):
+        return Cause.SRAM_RANGE
+    return Cause.NONE
+
+
+def _banks(config: Config, spaces: Iterable[Region]) -> int:
+    mask = 0
+    for address, size in spaces:
+        first, last = address // config.bank_bytes, (address + size - 1) // config.bank_bytes
+        mask |= (2 << last) - (1 << first)
+    return mask
+
+
+def claim(config: Config, op: Op, view: View) -> Claim:
+    """The bank ports of an operation that passes :func:`check`."""
+    declared = regions(op, view)
+    twice = any(_banks(config, (a,)) & _banks(config, (b,)) for a, b in declared.exclusive)
+    return Claim(_banks(config, declared.reads), _banks(config, declared.writes), twice)
