@@ -335,13 +335,12 @@ class Config:
 
     def __hash__(self) -> int:
         # Timing rules are cached by configuration, so this is kept. Of numbers only, lest a pickled one goes stale.
-        try:
-            return self._hash
-        except AttributeError:
+        value: int | None = self.__dict__.get("_hash")
+        if value is None:
             values = [getattr(self, field.name) for field in fields(self)]
             value = hash(tuple(v for v in values if isinstance(v, (int, MemoryTiming))))
             object.__setattr__(self, "_hash", value)
-            return value
+        return value
 
     @property
     def hash(self) -> int:
