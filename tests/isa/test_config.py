@@ -1,0 +1,187 @@
+"""The configuration: derivation, rules, text forms, hash."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dovetail.isa.config import PRESETS, Config, ConfigError, MemoryTiming, format_bytes, lanes_of, parse_bytes
+
+DEFAULT_HASH = 0x0710_A20C_E67D_705C
+
+
+def test_default() -> None:
+    config = Config()
+    assert (config.ic, config.oc, config.sram_bytes, config.dw) == (8, 8, 512 << 10, 32)
+    assert (config.n_banks, config.bank_bytes, config.word_bytes) == (16, 32 << 10, 32)
+    assert (config.requant, config.vec, config.stripe) == (4, 4, 32)
+    assert (config.bus, config.bus_bytes, config.outstanding) == (64, 8, 4)
+    assert (config.macs_per_cycle, config.acc_lanes, config.weight_rows) == (64, 32, 2)
+    assert config.param_rows(8) == 4
+
+
+@pytest.mark.parametrize(
+    ("pe", "dataflow", "lanes"),
+    [(64, "input", (64, 1)), (64, "output", (1, 64)), (64, "mixed", (8, 8)), (128, "mixed", (8, 16))],
+)
+def test_shorthand(pe: int, dataflow: str, lanes: tuple[int, int]) -> None:
+    assert lanes_of(pe, dataflow) == lanes
+    config = Config(pe=pe, dataflow=dataflow)
+    assert (config.ic, config.oc) == lanes
+    assert config == Config(ic_lanes=lanes[0], oc_lanes=lanes[1])
+
+
+def test_odd_lanes() -> None:
+    config = Config(ic_lanes=3, oc_lanes=5)
+    assert (config.macs_per_cycle, config.word_bytes, config.weight_rows, config.dw) == (15, 16, 1, 15)
+
+
+@pytest.mark.parametrize("scenario", ["none", "emulated"])
+def test_depthwise_lanes_are_for_native_only(scenario: str) -> None:
+    assert Config(depthwise=scenario).dw == 0
+    assert "depthwise_lanes" not in Config(depthwise=scenario).to_dict()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"pe": 7}, "pe must be 8..1024, not 7"),
+        ({"pe": 1025}, "pe must be 8..1024, not 1025"),
+        ({"dataflow": "both"}, "dataflow must be one of input, output, mixed, not 'both'"),
+        ({"pe": 64, "ic_lanes": 8, "oc_lanes": 8}, "give either pe and dataflow or ic_lanes and oc_lanes, not both"),
+        ({"ic_lanes": 8}, "ic_lanes and oc_lanes must be given together"),
+        ({"ic_lanes": 0, "oc_lanes": 8}, "ic_lanes must be 1..128, not 0"),
+        ({"ic_lanes": 8, "oc_lanes": 129}, "oc_lanes must be 1..128, not 129"),
+        ({"ic_lanes": 64, "oc_lanes": 64}, "ic_lanes * oc_lanes must be at most 1024, not 4096"),
+        ({"ic_lanes": 2.5, "oc_lanes": 8}, "ic_lanes must be an integer, not 2.5"),
+        ({"ic_lanes": True, "oc_lanes": 8}, "ic_lanes must be an integer, not True"),
+        ({"ic_lanes": "8", "oc_lanes": 8}, "ic_lanes must be an integer, not '8'"),
+        ({"vector": 1}, "vector must be true or false, not 1"),
+        ({"depthwise": "some"}, "depthwise must be one of none, emulated, native, not 'some'"),
+        (
+            {"depthwise": "none", "depthwise_lanes": 8},
+            'depthwise_lanes must be left out unless depthwise is "native"',
+        ),
+        ({"depthwise_lanes": 65}, "depthwise_lanes must be 1..64, not 65"),
+        ({"requant_lanes": 33}, "requant_lanes must be 1..32, not 33"),
+        ({"vector_lanes": 17}, "vector_lanes must be 1..16, not 17"),
+        ({"stripe": 65}, "stripe must be 1..64, not 65"),
+        ({"outstanding": 0}, "outstanding must be 1..16, not 0"),
+        ({"bus": 48}, "bus must be one of 32, 64, 128, 256, 512 bits, not 48"),
+        ({"sram": "16 KiB"}, "sram must be 32 KiB..256 MiB, not 16 KiB"),
+        ({"sram": "512 MiB"}, "sram must be 32 KiB..256 MiB, not 512 MiB"),
+        ({"sram": "much"}, 'size must be a number with B, KiB, MiB or GiB, not "much"'),
+        ({"sram": "17 KiB", "banks": 4}, "sram must be 32 KiB..256 MiB, not 17 KiB"),
+        ({"banks": 3}, "banks must be 4..32, not 3"),
+        ({"banks": 12}, "sram / banks must be a power of two, not 512 KiB / 12"),
+        (
+            {"sram": "34 KiB"},
+            "sram must split into 4..16 banks of a power of two, not 34 KiB; give banks or another size",
+        ),
+    ],
+)
+def test_rules(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        Config(**parameters)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"read_latency": 0}, "read_latency must be 1..4096, not 0"),
+        ({"write_latency": 4097}, "write_latency must be 1..4096, not 4097"),
+        ({"beat_cycles": 65}, "beat_cycles must be 1..64, not 65"),
+        ({"beat_cycles": "1"}, "beat_cycles must be an integer, not '1'"),
+    ],
+)
+def test_memory_rules(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        MemoryTiming(**parameters)
+
+
+@pytest.mark.parametrize(("text", "size"), [("512 KiB", 1 << 19), ("1MiB", 1 << 20), ("4096", 4096), ("7 b", 7)])
+def test_sizes(text: str, size: int) -> None:
+    assert parse_bytes(text) == size
+
+
+@given(st.integers(1, 1 << 40))
+def test_formatted_sizes_read_back(size: int) -> None:
+    assert parse_bytes(format_bytes(size)) == size
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_text_forms_round_trip(name: str) -> None:
+    config = PRESETS[name]
+    assert Config.from_toml(config.to_toml()) == config
+    assert Config.from_dict(config.to_dict()) == config
+    assert Config.load(name) == config
+
+
+@given(
+    ic=st.integers(1, 32),
+    oc=st.integers(1, 32),
+    sram=st.sampled_from(["64 KiB", "512 KiB", 1 << 20]),
+    scenario=st.sampled_from(["none", "emulated", "native"]),
+    latency=st.integers(1, 4096),
+)
+def test_toml_round_trip(ic: int, oc: int, sram: str | int, scenario: str, latency: int) -> None:
+    memory = MemoryTiming(read_latency=latency)
+    config = Config(ic_lanes=ic, oc_lanes=oc, sram=sram, depthwise=scenario, memory=memory)
+    assert Config.from_toml(config.to_toml()) == config
+
+
+def test_toml_takes_the_shorthand() -> None:
+    text = 'pe = 128\ndataflow = "output"\nsram = "1 MiB"\n[memory]\nread_latency = 10\n'
+    assert Config.from_toml(text) == Config(
+        pe=128, dataflow="output", sram="1 MiB", memory=MemoryTiming(read_latency=10)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("pe = ", "configuration is not TOML: Invalid value"),
+        ("lanes = 8", "unknown parameter 'lanes'; known: banks, bus, dataflow, depthwise"),
+        ("memory = 3", "memory must be a table of read_latency, write_latency, beat_cycles, not 3"),
+        ("[memory]\nlatency = 3", "memory must be a table of read_latency, write_latency, beat_cycles, not {"),
+    ],
+)
+def test_toml_errors(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
+        Config.from_toml(text)
+
+
+def test_load_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text("stripe = 65\n")
+    with pytest.raises(ConfigError, match=f"^{re.escape(str(path))}: stripe must be 1..64, not 65$"):
+        Config.load(path)
+    with pytest.raises(ConfigError, match=r"^nowhere must be a TOML file or a preset \(default, 8x8, .*no such file$"):
+        Config.load("nowhere")
+
+
+def test_study_presets() -> None:
+    assert sum(name.startswith("study-") for name in PRESETS) == 12
+    config = PRESETS["study-128-256MiB-input"]
+    assert (config.ic, config.oc, config.sram_bytes) == (128, 1, 256 << 20)
+
+
+def test_hash_is_stable() -> None:
+    """Programs and hardware in the field carry it: it may change with the hardware parameters only."""
+    assert Config().hash == DEFAULT_HASH
+
+
+def test_hash_sees_hardware_only() -> None:
+    config = Config()
+    assert config.replace(memory=MemoryTiming(read_latency=1)).hash == config.hash
+    hashes = {c.hash for c in PRESETS.values()}
+    assert len(hashes) == len(set(PRESETS.values()))
+    assert config.replace(stripe=16).hash != config.hash
+
+
+def test_replace_resets_what_is_derived() -> None:
+    config = Config().replace(ic_lanes=4, oc_lanes=4, requant_lanes=None, vector_lanes=None, depthwise_lanes=None)
+    assert config == Config(ic_lanes=4, oc_lanes=4)
