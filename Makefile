@@ -1,0 +1,61 @@
+# Everything starts from Python 3.11+, g++, make, perl and git: the first target that needs the environment makes it.
+#
+#   make sweep   the reference study on MobileNetV1 224: out/sweep/results.csv and cycles.png
+#   make test    the default tests
+#   make lint    ruff: rules and format
+#   make types   mypy, strict
+#   make layers  import-linter: which folder may import which
+#   make docs    the generated manual, docs/isa.md
+#   make clean   removes everything that can be made again
+#
+# PYTHON is the interpreter that the environment is made from, VENV its folder.
+
+PYTHON ?= python3
+VENV ?= .venv
+EXTRAS ?= dev,cocotb
+JOBS ?= 2
+
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup sweep test slow lint types layers docs clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+setup: $(STAMP)
+
+# pip runs again only when pyproject.toml has changed.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo 'Dovetail needs Python 3.11 or newer; name one: make PYTHON=/path/to/python3.11' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	@touch $@
+
+sweep: $(STAMP)
+	$(BIN)/dovetail sweep zoo:mobilenet_v1 --study --output out/sweep
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n $(JOBS)
+
+slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow -n $(JOBS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+layers: $(STAMP)
+	$(BIN)/lint-imports
+
+docs: $(STAMP)
+	$(BIN)/dovetail isa --manual --output docs/isa.md
+
+clean:
+	rm -rf $(VENV) build dist out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
