@@ -5,9 +5,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.scaler import (
+    SCALE_SHARED,
     ScaleKind,
     Scaler,
-    ScaleShared,
     lane,
     left_shift_of,
     multiplier_of,
@@ -79,9 +79,9 @@ class Requantiser(wiring.Component):
         assert self.LATENCY == 3 + scaler.LATENCY
         onnx = self.rounding == Rounding.ONNX
 
-        shared_1 = Signal(ScaleShared)
-        shared_2 = Signal(ScaleShared)
-        shared_3 = Signal(ScaleShared)
+        shared_1 = Signal(SCALE_SHARED)
+        shared_2 = Signal(SCALE_SHARED)
+        shared_3 = Signal(SCALE_SHARED)
         m.d.sync += [
             shared_1.kind.eq(Mux(onnx, ScaleKind.ONNX, ScaleKind.TFLITE)),
             shared_1.zero_point.eq(self.zero_point),

@@ -1,11 +1,13 @@
 """Product, right shift, rounding and clamp of a magnitude: the back half of every path to int8."""
 
+from enum import IntEnum
+
 from amaranth import Cat, Const, Module, Mux, Signal, Value, signed
-from amaranth.lib import data, enum, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 
-class ScaleKind(enum.Enum, shape=2):
+class ScaleKind(IntEnum):
     """How :class:`Scaler` rounds. The first two are the values of ``isa.numerics.Rounding``."""
 
     TFLITE = 0
@@ -21,13 +23,8 @@ class ScaleKind(enum.Enum, shape=2):
     """Truncated, but one less when odd and the first 16 fraction bits are zero: an average's tie, to even."""
 
 
-class ScaleShared(data.Struct):
-    """What all lanes of a :class:`Scaler` have in common."""
-
-    kind: ScaleKind
-    zero_point: signed(8)
-    lo: signed(8)
-    hi: signed(8)
+SCALE_SHARED = data.StructLayout({"kind": ScaleKind, "zero_point": signed(8), "lo": signed(8), "hi": signed(8)})
+"""What all lanes of a :class:`Scaler` have in common."""
 
 
 def lane(packed: Value, index: int, width: int) -> Value:
@@ -88,7 +85,7 @@ class Scaler(wiring.Component):
     right
         8 bits per lane, of which 6 count, 0..32.
     shared
-        :class:`ScaleShared`. All inputs are sampled together.
+        :data:`SCALE_SHARED`. All inputs are sampled together.
     result
         int8 per lane.
 
@@ -114,7 +111,7 @@ class Scaler(wiring.Component):
                 "magnitude": In(64 * lanes),
                 "mult": In(32 * lanes),
                 "right": In(8 * lanes),
-                "shared": In(ScaleShared),
+                "shared": In(SCALE_SHARED),
                 "result": Out(8 * lanes),
             }
         )
@@ -125,7 +122,7 @@ class Scaler(wiring.Component):
         shared = [self.shared]
         negative = [self.negative]
         for stage in range(1, self.LATENCY):
-            shared.append(Signal(ScaleShared, name=f"shared_{stage}"))
+            shared.append(Signal(SCALE_SHARED, name=f"shared_{stage}"))
             m.d.sync += shared[stage].eq(shared[stage - 1])
         for stage in range(1, 4):
             negative.append(Signal(self.lanes, name=f"negative_{stage}"))

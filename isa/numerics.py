@@ -53,7 +53,7 @@ ADD_FRACTION = 40
 ADD_SHIFT_MIN, ADD_SHIFT_MAX = -16, 7
 """Operand shifts that the fixed point of the ONNX addition can hold."""
 
-AVERAGE_COUNT_MAX = 1 << 14
+AVERAGE_COUNT_MAX = (1 << 15) - 1
 """The largest number of elements that an average may have."""
 
 AVERAGE_TIE_BITS = 16
@@ -136,23 +136,17 @@ def _clamp_to_int8(value: Int64s, lo: int, hi: int) -> Int8s:
 # --- multipliers ----------------------------------------------------------------------------------
 
 
-def tflite_multiplier(
-    input_scale: Reals, weight_scale: Reals, output_scale: Reals
-) -> npt.NDArray[np.float64]:
+def tflite_multiplier(input_scale: Reals, weight_scale: Reals, output_scale: Reals) -> npt.NDArray[np.float64]:
     """Real multiplier of a TFLite convolution, depthwise convolution or per-channel dense layer.
 
     Float32 scales, converted to float64 first: ``(double)sx * (double)sw / (double)sy``, the order of
     TFLite's ``PopulateConvolutionQuantizationParams``.
     """
-    sx, sw, sy = (
-        np.asarray(s, np.float32).astype(np.float64) for s in (input_scale, weight_scale, output_scale)
-    )
+    sx, sw, sy = (np.asarray(s, np.float32).astype(np.float64) for s in (input_scale, weight_scale, output_scale))
     return np.asarray(sx * sw / sy, dtype=np.float64)
 
 
-def tflite_dense_multiplier(
-    input_scale: Reals, weight_scale: Reals, output_scale: Reals
-) -> npt.NDArray[np.float64]:
+def tflite_dense_multiplier(input_scale: Reals, weight_scale: Reals, output_scale: Reals) -> npt.NDArray[np.float64]:
     """Real multiplier of a TFLite layer with one weight scale for all channels, as FULLY_CONNECTED forms it.
 
     The product is made in float32: ``(double)(sx * sw) / (double)sy``, TFLite's
@@ -435,9 +429,7 @@ class AddParams:
             real = np.float32(scale) / np.float32(sy)
             mult, shift = (int(v) for v in encode_multiplier(float(real), Rounding.ONNX))
             if not ADD_SHIFT_MIN <= shift <= ADD_SHIFT_MAX or mult == 0:
-                raise ValueError(
-                    f"rescaling factor of operand {name} must be in [2**-17, 2**7), not {real!r}"
-                )
+                raise ValueError(f"rescaling factor of operand {name} must be in [2**-17, 2**7), not {real!r}")
             encoded.append((mult, shift))
         (qa, ea), (qb, eb) = encoded
         return cls(
@@ -536,16 +528,16 @@ def average_magic(count: int, max_abs_sum: int | None = None) -> tuple[int, int]
 
     - ``n2 * error < 2**s`` for the largest ``n2`` keeps the bracket below ``2**s``, so the quotient is ``k``;
     - the sum is a tie exactly when ``r = 0``; the bracket is then ``k * error < 2**(s - 16)``, and else at
-      least ``mult >= 2**s / d >= 2**(s - 15)``: a tie shows as 16 zero bits below the binary point.
+      least ``mult >= 2**s / d >= 2**(s - 16)``: a tie shows as 16 zero bits below the binary point.
 
-    Both conditions are checked here for the given count, and ``d <= 2**15``.
+    Both conditions are checked here for the given count, and ``d <= 2**16``.
 
     Parameters
     ----------
     count
-        Number of elements, 1..2**14.
+        Number of elements, 1..2**15 - 1.
     max_abs_sum
-        Largest ``|sum|``; int8 elements, ``128 * count``, when left out.
+        Largest ``|sum|``; when left out that of int8 elements less a zero point, ``255 * count``.
 
     Raises
     ------
@@ -554,25 +546,17 @@ def average_magic(count: int, max_abs_sum: int | None = None) -> tuple[int, int]
     """
     if not 1 <= count <= AVERAGE_COUNT_MAX:
         raise ValueError(f"count must be in 1..{AVERAGE_COUNT_MAX}, not {count!r}")
-    largest = 2 * (128 * count if max_abs_sum is None else max_abs_sum) + count
+    largest = 2 * (255 * count if max_abs_sum is None else max_abs_sum) + count
     divisor = 2 * count
     s = 30 + (divisor - 1).bit_length()
     mult = -(-(1 << s) // divisor)
     error = mult * divisor - (1 << s)
-    if (
-        largest * error >= 1 << s
-        or (largest // divisor) * error >= 1 << (s - AVERAGE_TIE_BITS)
-        or largest >> 32
-    ):
-        raise ValueError(
-            f"max_abs_sum must be small enough to divide by {count} exactly, not {max_abs_sum!r}"
-        )
+    if largest * error >= 1 << s or (largest // divisor) * error >= 1 << (s - AVERAGE_TIE_BITS) or largest >> 32:
+        raise ValueError(f"max_abs_sum must be small enough to divide by {count} exactly, not {max_abs_sum!r}")
     return mult, MULT_BITS - s
 
 
-def average_product(
-    total: Integers, count: Integers, mult: Integers, shift: Integers, rounding: Rounding
-) -> Int64s:
+def average_product(total: Integers, count: Integers, mult: Integers, shift: Integers, rounding: Rounding) -> Int64s:
     """:func:`average` as the hardware computes it, by a product with the reciprocal from
     :func:`average_magic`.
 

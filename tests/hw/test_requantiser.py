@@ -14,6 +14,9 @@ from dovetail.hw.scaler import Scaler
 from dovetail.isa import latency, numerics
 from dovetail.isa.numerics import Rounding
 
+# A refused component is never elaborated.
+pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
+
 VECTORS = Path(__file__).resolve().parents[3] / "shared/models/requantisation/requant_vectors.npz"
 
 CORNERS = [0, 1, -1, 3, -3, 2**24 + 1, -(2**24) - 3, 2**30, -(2**30), 2**31 - 1, -(2**31) + 1, -(2**31)]
@@ -93,9 +96,7 @@ def test_corners(rounding: Rounding) -> None:
     }[rounding]
     lanes = len(CORNERS)
     jobs: list[Job] = [
-        (rounding, 0, -128, 127, CORNERS, [mult] * lanes, [shift] * lanes)
-        for mult in mults
-        for shift in range(-32, 32)
+        (rounding, 0, -128, 127, CORNERS, [mult] * lanes, [shift] * lanes) for mult in mults for shift in range(-32, 32)
     ]
     check(lanes, jobs)
 
@@ -137,15 +138,14 @@ def test_onnx_near_ties() -> None:
         [
             (Rounding.ONNX, 0, -128, 127, a, q, e)
             for a, q, e in zip(
-                chunks(acc[chosen], lanes), chunks(mult[chosen], lanes), chunks(shift[chosen], lanes),
-                strict=True
+                chunks(acc[chosen], lanes), chunks(mult[chosen], lanes), chunks(shift[chosen], lanes), strict=True
             )
         ],
     )
 
 
-@pytest.mark.parametrize(("rounding", "column"), [(Rounding.TFLITE, "tflm_conv"), (Rounding.ONNX,
-"ort_qlinearconv")]) def test_measured_vectors(rounding: Rounding, column: str) -> None:
+@pytest.mark.parametrize(("rounding", "column"), [(Rounding.TFLITE, "tflm_conv"), (Rounding.ONNX, "ort_qlinearconv")])
+def test_measured_vectors(rounding: Rounding, column: str) -> None:
     if not VECTORS.exists():
         pytest.skip(f"{VECTORS} is absent")
     with np.load(VECTORS) as file:
@@ -158,8 +158,7 @@ def test_onnx_near_ties() -> None:
     jobs: list[Job] = [
         (rounding, 3, -128, 127, a, q, e)
         for a, q, e in zip(
-            chunks(v["acc"], lanes), chunks(np.asarray(mult), lanes), chunks(np.asarray(shift), lanes),
-            strict=True
+            chunks(v["acc"], lanes), chunks(np.asarray(mult), lanes), chunks(np.asarray(shift), lanes), strict=True
         )
     ]
     assert len(jobs) * lanes == 14_200

@@ -1,0 +1,269 @@
+"""The arithmetic of pooling and element-wise operations: int8 operands or an int32 sum to int8."""
+
+from amaranth import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from dovetail.hw.scaler import (
+    SCALE_SHARED,
+    ScaleKind,
+    Scaler,
+    lane,
+    left_shift_of,
+    multiplier_of,
+    right_shift_of,
+    rounding_to_24,
+    shift_left,
+)
+from dovetail.isa.latency import VECTOR_LANE
+from dovetail.isa.numerics import ADD_SHIFT_MAX, ADD_SHIFT_MIN, Rounding, VectorOperation
+
+VECTOR_PARAMS = data.StructLayout(
+    {
+        "operation": VectorOperation,
+        "rounding": Rounding,
+        "za": signed(8),
+        "zb": signed(8),
+        "zy": signed(8),
+        "lo": signed(8),
+        "hi": signed(8),
+        "mult_a": 31,
+        "shift_a": signed(6),
+        "mult_b": 31,
+        "shift_b": signed(6),
+        "mult_out": 31,
+        "shift_out": signed(6),
+        "count": 15,
+    }
+)
+"""Parameters of a :class:`VectorLane`, named as in ``isa.numerics.AddParams``.
+
+REQUANTISE uses ``mult_out``, ``shift_out`` and ``zy``; AVERAGE ``mult_out``, ``shift_out`` (both from
+``isa.numerics.average_magic``), ``count`` and ``zy``; PASS none of the multipliers and no zero point.
+All clamp to ``lo`` .. ``hi``.
+"""
+
+
+class VectorLane(wiring.Component):
+    """The operations of ``isa.numerics.VectorOperation`` on ``lanes`` values per cycle, a pipeline without stalls.
+
+    Parameters
+    ----------
+    lanes
+        Values per cycle.
+
+    Members
+    -------
+    a, b
+        int8 per lane, lane 0 lowest: operands of ADD; ``a`` also of PASS.
+    sum
+        int32 per lane: operand of AVERAGE and REQUANTISE.
+    params
+        :data:`VECTOR_PARAMS`. Must not change while values are in the pipeline: it is not registered.
+    result
+        int8 per lane.
+
+    Latency
+    -------
+    ``LATENCY`` cycles (``isa.latency.VECTOR_LANE``), whatever the operation. All of them take the path of operand a;
+    only ADD has a second one.
+
+    Raises
+    ------
+    ValueError
+        When ``lanes`` is not positive.
+    """
+
+    LATENCY = VECTOR_LANE
+
+    def __init__(self, *, lanes: int) -> None:
+        if lanes < 1:
+            raise ValueError(f"lanes must be positive, not {lanes!r}")
+        self.lanes = lanes
+        super().__init__(
+            {
+                "a": In(8 * lanes),
+                "b": In(8 * lanes),
+                "sum": In(32 * lanes),
+                "params": In(VECTOR_PARAMS),
+                "result": Out(8 * lanes),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.scaler = scaler = Scaler(lanes=self.lanes)
+        assert self.LATENCY == 7 + scaler.LATENCY
+        params = self.params
+        lanes = self.lanes
+
+        onnx = Signal()
+        adds = Signal()
+        adds_onnx = Signal()
+        adds_tflite = Signal()
+        averages = Signal()
+        passes = Signal()
+        rounds_24 = Signal()
+        m.d.comb += [
+            onnx.eq(params.rounding == Rounding.ONNX),
+            adds.eq(params.operation == VectorOperation.ADD),
+            averages.eq(params.operation == VectorOperation.AVERAGE),
+            passes.eq(params.operation == VectorOperation.PASS),
+            adds_onnx.eq(adds & onnx),
+            adds_tflite.eq(adds & ~onnx),
+            rounds_24.eq(onnx & (adds | (params.operation == VectorOperation.REQUANTISE))),
+        ]
+
+        # 1: ADD, sign and magnitude of the operands less their zero points; else the operand of the final scaling.
+        # PASS doubles its operand, which the product with 2**30 and the binary point at bit 31 make up for.
+        a_1 = Signal(16 * lanes)
+        b_1 = Signal(16 * lanes)
+        value_1 = Signal(32 * lanes)
+        left = Mux(params.operation == VectorOperation.REQUANTISE, left_shift_of(params.shift_out.as_unsigned()), 0)
+        for i in range(lanes):
+            total = shift_left(lane(self.sum, i, 32), left, onnx)
+            operand = lane(self.a, i, 8)
+            doubled = Cat(Const(0, 1), operand, operand[7].replicate(23))
+            m.d.sync += [
+                lane(a_1, i, 16).eq(_difference(operand, params.za)),
+                lane(b_1, i, 16).eq(_difference(lane(self.b, i, 8), params.zb)),
+                lane(value_1, i, 32).eq(Mux(passes, doubled, total)),
+            ]
+
+        # 2: ADD, products with the operands' multipliers; else the magnitude.
+        a_2 = Signal(64 * lanes)
+        b_2 = Signal(64 * lanes)
+        negative_a_2 = Signal(lanes)
+        negative_b_2 = Signal(lanes)
+        mult_a = Signal(31)
+        mult_b = Signal(31)
+        m.d.comb += [
+            mult_a.eq(Mux(onnx, params.mult_a[:24], params.mult_a)),
+            mult_b.eq(Mux(adds, Mux(onnx, params.mult_b[:24], params.mult_b), 0)),
+        ]
+        for i in range(lanes):
+            value = lane(value_1, i, 32)
+            sign = Mux(adds, lane(a_1, i, 16)[8], value[31])
+            magnitude = ((value ^ value[31].replicate(32)) + value[31])[:32]
+            m.d.sync += [
+                lane(a_2, i, 64).eq(Mux(adds, lane(a_1, i, 16)[:8] * mult_a, magnitude)),
+                lane(b_2, i, 64).eq(lane(b_1, i, 16)[:8] * mult_b),
+                negative_a_2[i].eq(sign),
+                negative_b_2[i].eq(lane(b_1, i, 16)[8] & adds),
+            ]
+
+        # 3: the first rounding. ADD in TFLITE: to Q31 (operands times 2**20, hence 11 bits); in ONNX and for its
+        # requantisation: to 24 bits. AVERAGE: twice the magnitude plus the count.
+        a_3 = Signal(32 * lanes)
+        b_3 = Signal(32 * lanes)
+        negative_a_3 = Signal(lanes)
+        negative_b_3 = Signal(lanes)
+        m.d.sync += [negative_a_3.eq(negative_a_2), negative_b_3.eq(negative_b_2)]
+        for i in range(lanes):
+            word = lane(a_2, i, 64)
+            base = Mux(averages, Cat(Const(0, 1), word[:31]), word[:39])
+            addend, mask = rounding_to_24(word[:32], rounds_24)
+            q31 = _half_q31(negative_a_2[i], adds_tflite)
+            total = (base + (addend | q31 | Mux(averages, params.count, 0)))[:40]
+            m.d.sync += lane(a_3, i, 32).eq(Mux(adds_tflite, total[11:], Cat(total[:8] & ~mask, total[8:32])))
+
+            word = lane(b_2, i, 64)
+            addend, mask = rounding_to_24(word[:32], rounds_24)
+            q31 = _half_q31(negative_b_2[i], adds_tflite)
+            total = (word[:39] + (addend | q31))[:40]
+            m.d.sync += lane(b_3, i, 32).eq(Mux(adds_tflite, total[11:], Cat(total[:8] & ~mask, total[8:32])))
+
+        # 4: ADD, operands to a common binary point: bit 32 in TFLITE, 40 in ONNX; else an integer at bit 32.
+        a_4 = Signal(64 * lanes)
+        b_4 = Signal(64 * lanes)
+        negative_a_4 = Signal(lanes)
+        negative_b_4 = Signal(lanes)
+        right_a = Signal(6)
+        right_b = Signal(6)
+        m.d.comb += [
+            right_a.eq(Mux(adds, _alignment(params.shift_a, onnx), 0)),
+            right_b.eq(_alignment(params.shift_b, onnx)),
+        ]
+        m.d.sync += [negative_a_4.eq(negative_a_3), negative_b_4.eq(negative_b_3)]
+        for i in range(lanes):
+            m.d.sync += [
+                lane(a_4, i, 64).eq(Cat(Const(0, 32), lane(a_3, i, 32)) >> right_a),
+                lane(b_4, i, 64).eq(Cat(Const(0, 32), lane(b_3, i, 32)) >> right_b),
+            ]
+
+        # 5: TFLITE, the second rounding, ties away from zero; an integer stays as it is.
+        a_5 = Signal(64 * lanes)
+        b_5 = Signal(64 * lanes)
+        negative_a_5 = Signal(lanes)
+        negative_b_5 = Signal(lanes)
+        m.d.sync += [negative_a_5.eq(negative_a_4), negative_b_5.eq(negative_b_4)]
+        for i in range(lanes):
+            for source, target in ((a_4, a_5), (b_4, b_5)):
+                word = lane(source, i, 64)
+                integer = (word[32:] + word[31])[:32]
+                m.d.sync += lane(target, i, 64).eq(Mux(adds_onnx, word[:55], integer))
+
+        # 6: signed sum.
+        sum_6 = Signal(64 * lanes)
+        for i in range(lanes):
+            sign_a, sign_b = negative_a_5[i], negative_b_5[i]
+            a = Cat(lane(a_5, i, 64)[:55] ^ sign_a.replicate(55), sign_a).as_signed()
+            b = Cat(lane(b_5, i, 64)[:55] ^ sign_b.replicate(55), sign_b).as_signed()
+            carry = Cat(sign_a ^ sign_b, sign_a & sign_b)
+            m.d.sync += lane(sum_6, i, 64).eq(((a + b) + carry)[:57])
+
+        # 7: its sign and magnitude.
+        magnitude_7 = Signal(64 * lanes)
+        negative_7 = Signal(lanes)
+        for i in range(lanes):
+            word = lane(sum_6, i, 64)[:57]
+            m.d.sync += [
+                lane(magnitude_7, i, 64).eq(((word ^ word[56].replicate(57)) + word[56])[:57]),
+                negative_7[i].eq(word[56]),
+            ]
+
+        mult = Signal(32)
+        right = Signal(8)
+        shared = Signal(SCALE_SHARED)
+        m.d.comb += [
+            mult.eq(multiplier_of(params.mult_out, onnx & ~averages)),
+            right.eq(right_shift_of(params.shift_out.as_unsigned())),
+            shared.kind.eq(Mux(onnx, ScaleKind.ONNX, ScaleKind.TFLITE)),
+            shared.zero_point.eq(params.zy),
+            shared.lo.eq(params.lo),
+            shared.hi.eq(params.hi),
+        ]
+        with m.If(adds_onnx):
+            # The sum has 40 fraction bits, the scaler's product 31.
+            m.d.comb += [mult.eq(1), right.eq(9)]
+        with m.If(averages):
+            m.d.comb += shared.kind.eq(Mux(onnx, ScaleKind.FLOOR_EVEN, ScaleKind.FLOOR))
+        with m.If(passes):
+            m.d.comb += [mult.eq(1 << 30), right.eq(0), shared.kind.eq(ScaleKind.FLOOR), shared.zero_point.eq(0)]
+        m.d.comb += [
+            scaler.negative.eq(negative_7),
+            scaler.magnitude.eq(magnitude_7),
+            scaler.mult.eq(mult.replicate(lanes)),
+            scaler.right.eq(right.replicate(lanes)),
+            scaler.shared.eq(shared),
+            self.result.eq(scaler.result),
+        ]
+        return m
+
+
+def _difference(value: Value, zero_point: Value) -> Value:
+    """Magnitude (8 bits) and sign (bit 8) of an int8 less its zero point."""
+    difference = value.as_signed() - zero_point
+    sign = difference[8]
+    return Cat(((difference[:8] ^ sign.replicate(8)) + sign)[:8], sign)
+
+
+def _half_q31(negative: Value, enable: Value) -> Value:
+    """One half at 11 fraction bits, less an infinitesimal for negative values."""
+    return Cat((negative & enable).replicate(10), ~negative & enable)
+
+
+def _alignment(shift: Value, onnx: Value) -> Value:
+    """Right shift, 0..32, of an ADD operand that starts at bit 32."""
+    fixed = Mux(shift > ADD_SHIFT_MAX, ADD_SHIFT_MAX, Mux(shift < ADD_SHIFT_MIN, ADD_SHIFT_MIN, shift))
+    return Mux(onnx, (Const(16, 6) - fixed)[:6], right_shift_of(shift.as_unsigned()))
