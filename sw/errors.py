@@ -7,6 +7,9 @@ The command line prints them as one line, without a traceback.
 class DovetailError(Exception):
     """Something the user can act on: the text is one line and says what to do instead."""
 
+    def __init__(self, text: str) -> None:
+        super().__init__(" ".join(text.split()))
+
 
 class NetworkError(DovetailError):
     """The network file is missing, malformed, or asks for something that is not supported."""

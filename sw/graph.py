@@ -12,10 +12,11 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
 from dovetail.isa.numerics import AddParams, Rounding, encode_multiplier
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.layout import Array, Layout, Shape
-from numpy.typing import NDArray
 
 Pair = tuple[int, int]
 Pads = tuple[int, int, int, int]
@@ -142,8 +143,10 @@ class Requant:
         zero_out: int,
         lo: int = -128,
         hi: int = 127,
+        *,
+        where: str,
     ) -> Requant:
-        """From real multipliers, one per channel.
+        """From real multipliers, one per channel; `where` names the node in errors.
 
         Raises
         ------
@@ -152,7 +155,8 @@ class Requant:
         try:
             mult, shift = encode_multiplier(real, rounding)
         except ValueError as error:
-            raise NetworkError(f"requantisation: {error}") from error
+            worst = real.flat[np.argmax(np.where(np.isfinite(real) & (real >= 0), real, np.inf))]
+            raise NetworkError(f"{where!r}: scales must give multipliers of 0 to 2**31, not {worst}") from error
         return cls(mult.astype(np.int32), shift.astype(np.int32), rounding, zero_in, zero_out, lo, hi)
 
 
@@ -324,9 +328,11 @@ class Graph:
         defined = {port.tensor for port in self.inputs}
         names: set[str] = set()
         for tensor_name, tensor in self.tensors.items():
-            _require(
-                tensor_name == tensor.name, tensor_name, f"table key must be its name, not {tensor.name!r}"
-            )
+            _require(tensor_name == tensor.name, tensor_name, f"table key must be its name, not {tensor.name!r}")
+            _require(all(size > 0 for size in tensor.shape), tensor_name, f"shape must be positive, not {tensor.shape}")
+            if tensor.dtype == "int8":
+                fits = -128 <= tensor.zero_point <= 127
+                _require(fits, tensor_name, f"zero point must be -128..127, not {tensor.zero_point}")
         for name in defined:
             _require(name in self.tensors, name, "input tensor must be in the table, not missing")
         for node in self.nodes:
@@ -340,9 +346,7 @@ class Graph:
                 defined.add(name)
             self._check_node(node)
         for port in self.outputs:
-            _require(
-                port.tensor in defined, port.name, f"output tensor {port.tensor!r} must be computed by a node"
-            )
+            _require(port.tensor in defined, port.name, f"output tensor {port.tensor!r} must be computed by a node")
         return self
 
     def _check_node(self, node: Node) -> None:
@@ -378,6 +382,8 @@ class Graph:
         out_channels, dilation = channels, (1, 1)
         if isinstance(node, Conv | Depthwise):
             dilation = node.dilation
+            clamp = (node.requant.lo, node.requant.hi)
+            _require(-128 <= clamp[0] <= clamp[1] <= 127, node.name, f"clamp must be within int8, not {clamp}")
             last = node.weights.shape[-1]
             _require(last == channels, node.name, f"weights must have {channels} input channels, not {last}")
             out_channels = node.weights.shape[0] if isinstance(node, Conv) else channels
@@ -386,6 +392,8 @@ class Graph:
                 node.name,
                 f"bias must have {out_channels} entries, not {node.bias.shape}",
             )
+        _require(min(node.stride) > 0, node.name, f"stride must be positive, not {node.stride}")
+        _require(min(node.pads) >= 0, node.name, f"padding must not be negative, not {node.pads}")
         top, left, bottom, right = node.pads
         return (
             1,
@@ -426,10 +434,7 @@ class Graph:
         if set(inputs) != {port.name for port in self.inputs}:
             wanted = ", ".join(port.name for port in self.inputs)
             raise NetworkError(f"inputs must be named {wanted}, not {', '.join(sorted(inputs))}")
-        return {
-            port.tensor: port.to_tensor(inputs[port.name], self.tensors[port.tensor].shape)
-            for port in self.inputs
-        }
+        return {port.tensor: port.to_tensor(inputs[port.name], self.tensors[port.tensor].shape) for port in self.inputs}
 
     def unbind(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """The network's outputs as its file declares them, by port name, from tensors by tensor name."""

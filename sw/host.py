@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.layout import Array, Layout
 
@@ -116,9 +117,7 @@ class OnnxOp:
         except NetworkError:
             raise
         except Exception as error:  # the runtime raises its own classes, undocumented
-            raise NetworkError(
-                f"{self.label}: ONNX Runtime must run it, not fail: {_first_line(error)}"
-            ) from error
+            raise NetworkError(f"{self.label}: ONNX Runtime must run it, not fail: {_first_line(error)}") from error
         return [np.asarray(value) for value in values]
 
     def _open(self) -> Any:
@@ -128,9 +127,7 @@ class OnnxOp:
             options = onnxruntime.SessionOptions()
             options.log_severity_level = 4
             try:
-                session = onnxruntime.InferenceSession(
-                    self.model, options, providers=["CPUExecutionProvider"]
-                )
+                session = onnxruntime.InferenceSession(self.model, options, providers=["CPUExecutionProvider"])
             except Exception as error:  # the runtime raises its own classes, undocumented
                 raise NetworkError(
                     f"{self.label}: must be an operator that ONNX Runtime knows: {_first_line(error)}"

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
 from dovetail.isa import numerics
 from dovetail.sw import graph as ir
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.layout import Array
-from numpy.typing import NDArray
 
 Int8 = NDArray[np.int8]
 Int64 = NDArray[np.int64]
@@ -136,9 +137,7 @@ def conv_accumulators(node: ir.Conv, pixels: Int8) -> Int64:
 
 def depthwise_accumulators(node: ir.Depthwise, pixels: Int8) -> Int64:
     """int32 accumulators [OH, OW, C] of a depthwise convolution, bias in."""
-    centred = _padded(pixels, node.pads, node.requant.zero_in).astype(np.int32) - np.int32(
-        node.requant.zero_in
-    )
+    centred = _padded(pixels, node.pads, node.requant.zero_in).astype(np.int32) - np.int32(node.requant.zero_in)
     taps = node.weights.reshape(-1, node.weights.shape[-1]).astype(np.int32)
     views = _taps(centred, node.kernel, node.stride, node.dilation)
     sums = np.zeros(views[0].shape, np.int32)

@@ -64,7 +64,7 @@ class IntegerOps:
             "inputs": (image.tensor,),
             "outputs": (out.tensor,),
             "bias": levels,
-            "requant": _requant(source.quant, scales, target, clamp),
+            "requant": _requant(name, source.quant, scales, target, clamp),
             "stride": window.stride,
             "pads": window.pads,
             "dilation": window.dilation,
@@ -113,7 +113,7 @@ class IntegerOps:
                 outputs=(out.tensor,),
                 weights=np.ascontiguousarray(matrix.reshape(channels, 1, 1, depth)),
                 bias=levels,
-                requant=_requant(source.quant, scales, target, clamp),
+                requant=_requant(name, source.quant, scales, target, clamp),
                 kind="dense",
             )
         )
@@ -197,7 +197,7 @@ class IntegerOps:
         layout = Layout.image((1, shape[1], 1, 1))
         out = self.builder.integer(result, layout, target)
         zeros = (source.quant.zero_point, target.zero_point)
-        requant = ir.Requant.encode(np.array([real], np.float32), Rounding.ONNX, *zeros, *clamp)
+        requant = ir.Requant.encode(np.array([real], np.float32), Rounding.ONNX, *zeros, *clamp, where=name)
         self.builder.nodes.append(
             ir.Mean(
                 name=self.builder.node_name(name),
@@ -283,6 +283,7 @@ def _ohwi(weights: NDArray[np.int8]) -> NDArray[np.int8]:
     return weights.transpose(0, 2, 3, 1)
 
 
-def _requant(source: Quant, scales: NDArray[np.float32], target: Quant, clamp: Clamp) -> ir.Requant:
+def _requant(name: str, source: Quant, scales: NDArray[np.float32], target: Quant, clamp: Clamp) -> ir.Requant:
     real = numerics.onnx_multiplier(np.asarray(source.scale), scales, np.asarray(target.scale))
-    return ir.Requant.encode(real, Rounding.ONNX, source.zero_point, target.zero_point, *clamp)
+    zeros = source.zero_point, target.zero_point
+    return ir.Requant.encode(real, Rounding.ONNX, *zeros, *clamp, where=name)

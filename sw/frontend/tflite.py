@@ -346,7 +346,7 @@ class _Reader:
         assert source.scale is not None and out.scale is not None
         channels = source.nhwc[3]
         real = np.full(channels, float(source.scale) / float(out.scale))
-        requant = ir.Requant.encode(real, Rounding.TFLITE, source.zero_point, out.zero_point)
+        requant = ir.Requant.encode(real, Rounding.TFLITE, source.zero_point, out.zero_point, where=op.name)
         ones = np.ones((1, 1, channels), np.int8)
         return ir.Depthwise(**self._wires(op), weights=ones, bias=np.zeros(channels, np.int32), requant=requant)
 
@@ -387,7 +387,8 @@ class _Reader:
         form = numerics.tflite_dense_multiplier if one_scale else numerics.tflite_multiplier
         real = form(np.asarray(source.scale), scales, np.asarray(out.scale))
         clamp = _clamp(op, out, activation)
-        return ir.Requant.encode(real, Rounding.TFLITE, source.zero_point, out.zero_point, *clamp)
+        zeros = source.zero_point, out.zero_point
+        return ir.Requant.encode(real, Rounding.TFLITE, *zeros, *clamp, where=op.name)
 
 
 _BUILDERS: dict[str, Callable[[_Reader, _Op], ir.Node | None]] = {
