@@ -1,0 +1,160 @@
+"""ARRAY: convolution and depthwise convolution.
+
+Sums are formed by floating point matrix products where these are exact: every partial sum is an integer below
+2^24 (float32) or 2^53 (float64), known from the magnitudes of the weights. The rest is int64.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.isa.checks import View, lanes_of
+from dovetail.isa.config import Config
+from dovetail.isa.instructions import Op
+from dovetail.isa.numerics import INT8_MAX, INT8_MIN, Rounding, requantise
+from dovetail.sw.model_units.base import Sram, SystemMemory, UnitModel, int8
+from dovetail.sw.model_units.output import Output
+from dovetail.sw.model_units.weights import Shape, WeightCache, Weights
+from dovetail.sw.model_units.window import Window
+
+Array = npt.NDArray[Any]
+
+_FLOAT32 = 1 << 24
+_FLOAT64 = 1 << 53
+_SMALL = 96
+"""Terms per output up to which all taps are copied side by side, for one matrix product."""
+
+
+class _Plan:
+    """Everything that the registers decide."""
+
+    def __init__(self, config: Config, op: Op, registers: View) -> None:
+        r = registers
+        self.depthwise = op == Op.DEPTH_CONV
+        lanes = lanes_of(config, op)
+        self.shape = Shape(
+            self.depthwise,
+            r["GEOMETRY", "kh"] * r["GEOMETRY", "kw"],
+            1 if self.depthwise else r["KC", "blocks"],
+            r["BLOCKS", "count"],
+            r["BLOCKS", "last"],
+        )
+        self.weights = r.region("W")
+        self.int32, self.accumulate = bool(r["MODE", "int32"]), bool(r["MODE", "accumulate"])
+        self.rounding = Rounding(r["MODE", "rounding"])
+        self.zero_out = int8(r["QUANT", "zero_out"])
+        clamp = op != Op.CONV
+        self.lo = int8(r["QUANT", "lo"]) if clamp else INT8_MIN
+        self.hi = int8(r["QUANT", "hi"]) if clamp else INT8_MAX
+        self.output = Output(r, lanes=lanes, group=config.requant, item=4 if self.int32 else 1)
+        self.old = Output(r, lanes=lanes, group=config.requant, item=4 if self.int32 else 1)
+        self.registers = r
+        self._windows: dict[int, Window] = {}
+
+    def window(self, channels: int) -> Window:
+        """The walk that reads the first ``channels`` bytes per tap."""
+        if channels not in self._windows:
+            self._windows[channels] = Window(self.registers, channels)
+        return self._windows[channels]
+
+
+class ArrayModel(UnitModel):
+    """The array unit."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.weights = WeightCache(config)
+        self._plans: dict[tuple[Op, tuple[int, ...]], _Plan] = {}
+
+    def execute(self, op: Op, registers: View, sram: Sram, memory: SystemMemory) -> None:
+        key = (op, tuple(registers.values))
+        plan = self._plans.get(key)
+        if plan is None:
+            if len(self._plans) > 1 << 15:
+                self._plans.clear()
+            plan = self._plans[key] = _Plan(self.config, op, registers)
+        weights = self.weights.find(sram, *plan.weights, plan.shape)
+        window = plan.window(weights.used)
+        sums = _depthwise(window, weights, sram) if plan.depthwise else _convolve(window, weights, sram)
+        plan.output.write(sram, self._finish(plan, weights, sums, sram))
+
+    def _finish(self, plan: _Plan, weights: Weights, sums: Array, sram: Sram) -> Array:
+        """Bias or old values, requantisation: [pixels, channels]."""
+        if plan.accumulate:
+            old = plan.output.read_int32(sram, self.config.word_bytes // 4).reshape(sums.shape)
+            total = _int32(sums) + old
+        elif sums.dtype == np.float32 and weights.bound + weights.bias_bound < _FLOAT32:
+            total = sums
+            total += weights.bias.astype(np.float32)
+        else:
+            total = _int32(sums) + weights.bias
+        if plan.int32:
+            return _int32(total)
+        return requantise(total, weights.mult, weights.shift, plan.rounding, plan.zero_out, plan.lo, plan.hi)
+
+
+def _int32(values: Array) -> npt.NDArray[np.int32]:
+    """Integers of any type, modulo 2^32."""
+    if values.dtype == np.float64:
+        values = values.astype(np.int64)
+    return values.astype(np.int32, copy=False)
+
+
+def _convolve(window: Window, weights: Weights, sram: Sram) -> Array:
+    """[pixels, channels] of float32, or float64 or int64 (not yet modulo 2^32), all of them exact integers."""
+    dtype: type[np.floating] = np.float32 if weights.bound < _FLOAT32 else np.float64
+    matrix = weights.floats(dtype)
+    taps, used, channels = matrix.shape
+    pixels = window.height * window.width
+    if window.regular:
+        image = window.image(sram, dtype)
+        if taps == 1:
+            return _product(_rows(window, window.tap(image, 0, 0)), matrix[0])
+        parts = [window.tap(image, t // window.kw, t % window.kw) for t in range(taps)]
+        if taps * used <= _SMALL:
+            joined = np.concatenate(parts, axis=2).reshape(pixels, taps * used)
+            return _product(joined, matrix.reshape(taps * used, channels))
+        if weights.bound < _FLOAT64:
+            total = _product(_rows(window, parts[0]), matrix[0])
+            for part, m in zip(parts[1:], matrix[1:], strict=True):
+                total += _product(_rows(window, part), m)
+            return total
+    wide = weights.floats(np.float64)
+    result = np.zeros((pixels, channels), np.int64)
+    for tap in range(taps):
+        gathered = window.gather(sram, tap // window.kw, tap % window.kw) if not window.regular else parts[tap]
+        # A tap has at most 65535 * 128 terms of at most 2^14.
+        result += (gathered.reshape(pixels, used).astype(np.float64) @ wide[tap]).astype(np.int64)
+    return result
+
+
+def _product(rows: Array, matrix: Array) -> Array:
+    """[pixels, channels]."""
+    return np.asarray(np.matmul(rows, matrix)).reshape(-1, matrix.shape[1])
+
+
+def _rows(window: Window, tap: Array) -> Array:
+    """A tap in a form that the matrix product takes without copying, where there is one."""
+    row, pixel, item = tap.strides
+    if pixel < window.channels * item and window.width > 1:
+        return np.ascontiguousarray(tap).reshape(-1, window.channels)
+    if row == pixel * window.width or window.height == 1:
+        shape = (window.height * window.width, window.channels)
+        return np.lib.stride_tricks.as_strided(tap, shape, (pixel, item), writeable=False)
+    return tap
+
+
+def _depthwise(window: Window, weights: Weights, sram: Sram) -> Array:
+    """[pixels, channels] of float32 or int64."""
+    exact = weights.bound < _FLOAT32
+    matrix = weights.floats(np.float32) if exact else weights.values.astype(np.int64)
+    image = window.image(sram, np.float32 if exact else np.int64) if window.regular else None
+    total: Array = np.zeros((window.height, window.width, window.channels), matrix.dtype)
+    product = np.empty_like(total)
+    for tap in range(len(matrix)):
+        ky, kx = divmod(tap, window.kw)
+        part = window.tap(image, ky, kx) if image is not None else window.gather(sram, ky, kx)
+        np.multiply(part, matrix[tap], out=product)
+        total += product
+    return total.reshape(-1, window.channels)

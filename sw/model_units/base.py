@@ -1,0 +1,70 @@
+"""What the units of the model share: SRAM, system memory, and the interface of a unit."""
+
+import itertools
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.isa.checks import View
+from dovetail.isa.config import Config
+from dovetail.isa.instructions import Op
+
+Bytes = npt.NDArray[np.uint8]
+Int8s = npt.NDArray[np.int8]
+
+_PAGE_SHIFT = 10
+
+_clock = itertools.count(1)
+"""Of all SRAMs together: what one remembers of its age means nothing else in another."""
+
+
+class Sram:
+    """On-chip memory. ``data`` may be written anywhere as long as :meth:`touch` is told."""
+
+    def __init__(self, size: int) -> None:
+        self.data: Bytes = np.zeros(size, np.uint8)
+        """The bytes; the operating system provides them as they are written."""
+        self._written: npt.NDArray[np.int64] = np.zeros((size >> _PAGE_SHIFT) + 1, np.int64)
+
+    def touch(self, address: int, size: int) -> None:
+        """Take note of a write to ``size`` bytes at ``address``."""
+        self._written[address >> _PAGE_SHIFT : (address + size - 1 >> _PAGE_SHIFT) + 1] = next(_clock)
+
+    def age(self, address: int, size: int) -> int:
+        """A number that grows when any of these bytes (or a neighbour) is written; 0 while they are zero."""
+        return int(self._written[address >> _PAGE_SHIFT : (address + size - 1 >> _PAGE_SHIFT) + 1].max())
+
+    def signed(self, address: int, size: int) -> Int8s:
+        """A view of a region as int8."""
+        return self.data[address : address + size].view(np.int8)
+
+
+@dataclass(frozen=True)
+class SystemMemory:
+    """Memory behind the bus: ``data`` from address 0 on, what lies beyond answers with an error."""
+
+    data: Bytes
+    base: int
+
+
+class UnitModel(ABC):
+    """One unit. To probe or replace it, give :class:`~dovetail.sw.model.Model` an instance of a subclass."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    @abstractmethod
+    def execute(self, op: Op, registers: View, sram: Sram, memory: SystemMemory) -> None:
+        """Carry out an operation that has passed its checks."""
+
+
+def int8(value: int) -> int:
+    """The low 8 bits as a signed number."""
+    return (value & 0xFF ^ 0x80) - 0x80
+
+
+def int6(value: int) -> int:
+    """The low 6 bits as a signed number."""
+    return (value & 0x3F ^ 0x20) - 0x20
