@@ -23,21 +23,31 @@ def load(path: str | Path) -> Graph:
     ------
     NetworkError: one line that says what is wrong and what to do.
     """
+    name, data = read(path)
+    return parse(data, name, Path(path).parent)
+
+
+def read(path: str | Path) -> tuple[str, bytes]:
+    """(name, bytes) of a network file or a `zoo:` network. Raises NetworkError."""
     text = str(path)
     if text.startswith(ZOO):
         from dovetail.sw.zoo import model_bytes
 
-        return _load_onnx(model_bytes(text[len(ZOO) :]), text, None)
-    file = Path(path)
+        return text, model_bytes(text[len(ZOO) :])
     try:
-        data = file.read_bytes()
+        data = Path(path).read_bytes()
     except OSError as error:
         raise NetworkError(f"{path}: must be a readable file, not: {error.strerror}") from error
     if not data:
         raise NetworkError(f"{path}: must be a TFLite or ONNX file, not an empty file")
+    return Path(path).stem, data
+
+
+def parse(data: bytes, name: str, folder: Path | None) -> Graph:
+    """The graph of a network file's bytes; `folder` is where an ONNX file's external data lies. Raises NetworkError."""
     if is_tflite(data):
-        return load_tflite(data, file.stem)
-    return _load_onnx(data, file.stem, file.parent)
+        return load_tflite(data, name)
+    return _load_onnx(data, name, folder)
 
 
 def _load_onnx(data: bytes, name: str, folder: Path | None) -> Graph:

@@ -15,6 +15,7 @@ import numpy as np
 from dovetail.sw import graph as ir
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import onnx_movement as movement
+from dovetail.sw.frontend.fold_pads import fold_pads
 from dovetail.sw.frontend.onnx_builder import GraphBuilder
 from dovetail.sw.frontend.onnx_file import RUNTIME_DOMAINS, OnnxFile, OnnxInput, OnnxNode
 from dovetail.sw.frontend.onnx_integer import FULL, Clamp, IntegerOps
@@ -33,7 +34,7 @@ def load_onnx(data: bytes, name: str, folder: Path | None = None) -> ir.Graph:
     NetworkError: the file is malformed or not quantised, or a node is outside what Dovetail runs.
     """
     try:
-        return _Importer(OnnxFile(data, name, folder)).read().check()
+        return fold_pads(_Importer(OnnxFile(data, name, folder)).read().check()).check()
     except NetworkError:
         raise
     except RecursionError as error:
@@ -148,6 +149,8 @@ class _Importer:
             return
         if node.op == "MaxPool" and self._max_pool(node):
             return
+        if node.op == "Pad" and self._pad(node):
+            return
         if node.op == "Relu" and node.inputs[0] in self.sources:
             source = self.sources[node.inputs[0]]
             result = self.integer.relu(node.name, node.outputs[0], source)
@@ -253,6 +256,21 @@ class _Importer:
             self.sources[result] = Source(pooled, source.quant)
         else:
             self.values[result] = pooled
+        return True
+
+    def _pad(self, node: OnnxNode) -> bool:
+        """Padding of height and width with real zero."""
+        source, sizes = self.sources.get(node.inputs[0]), self._constant(node.input(1))
+        fill = self._constant(node.input(2)) if node.input(2) else np.zeros(1, np.float32)
+        plain = node.attributes.get("mode", b"constant") == b"constant" and not node.input(3)
+        if source is None or sizes is None or fill is None or not plain or np.any(fill) or sizes.size != 8:
+            return False
+        numbers = tuple(int(size) for size in sizes)
+        if min(numbers) < 0 or any(numbers[axis] for axis in (0, 1, 4, 5)) or source.value.shape[0] != 1:
+            return False
+        pads = (numbers[2], numbers[3], numbers[6], numbers[7])
+        result = self.builder.pad(node.name, node.outputs[0], source, pads)
+        self.sources[node.outputs[0]] = Source(result, source.quant)
         return True
 
     def _host(self, node: OnnxNode) -> None:

@@ -13,7 +13,7 @@ from dovetail.sw import graph as ir
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx_file import OnnxFile, OnnxNode
 from dovetail.sw.frontend.onnx_values import Quant, Source, Value
-from dovetail.sw.host import Dequantize, OnnxOp, Permute, Quantize, Wire
+from dovetail.sw.host import Dequantize, OnnxOp, Pad, Permute, Quantize, Wire
 from dovetail.sw.layout import Array, Layout, Shape
 
 
@@ -120,6 +120,16 @@ class GraphBuilder:
         payload = Quantize(quant.scale, quant.zero_point, ties_even=True)
         self.host("quantize", node_name, (value.tensor,), (result,), payload)
         return Value(result, value.layout, quant.dtype)
+
+    def pad(self, node_name: str, name: str, source: Source, pads: ir.Pads) -> Value:
+        """Frame an NCHW name of the file with real zeros; `fold_pads` removes most of these again."""
+        image = self.image(source.value)
+        _, channels, height, width = image.shape
+        layout = Layout.image((1, channels, height + pads[0] + pads[2], width + pads[1] + pads[3]))
+        out = self.integer(name, layout, source.quant)
+        payload = Pad(pads, source.quant.zero_point)
+        self.host("pad", node_name, (image.tensor,), (out.tensor,), payload)
+        return out
 
     def run_constant(self, node: OnnxNode, constants: dict[str, Array]) -> list[Array]:
         """Results of a node whose inputs are all constants."""

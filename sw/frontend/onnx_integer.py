@@ -156,7 +156,11 @@ class IntegerOps:
         target: Quant,
         clamp: Clamp = FULL,
     ) -> Value | None:
-        """Windowed average; input and output quantisation must be equal."""
+        """Windowed average; input and output quantisation must be equal.
+
+        Exact ties go to even. ONNX Runtime adds dequantised floats, whose rounding may push a tie either
+        way: windows of an even number of taps can differ from it by one.
+        """
         shape = source.value.shape
         if len(shape) != 4 or (source.quant.scale, source.quant.zero_point) != (
             target.scale,

@@ -15,7 +15,8 @@ from dovetail.isa import numerics
 from dovetail.isa.numerics import AddParams, Rounding
 from dovetail.sw import graph as ir
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.host import Quantize, TfliteOp
+from dovetail.sw.frontend.fold_pads import fold_pads
+from dovetail.sw.host import Pad, Quantize, TfliteOp
 from dovetail.sw.layout import Array, Layout
 
 _DTYPES = {0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 6: "bool", 7: "int16", 9: "int8"}
@@ -48,7 +49,7 @@ def load_tflite(data: bytes, name: str) -> ir.Graph:
         raise NetworkError(f"{name}: TFLite file must be complete, not malformed ({type(error).__name__})") from error
     if not any(tensor.dtype == "int8" for tensor in graph.tensors.values()):
         raise NetworkError(f"{name}: activations must be int8, not float; {_WAY_OUT}")
-    return graph.check()
+    return fold_pads(graph.check()).check()
 
 
 @dataclass(frozen=True)
@@ -350,6 +351,18 @@ class _Reader:
         ones = np.ones((1, 1, channels), np.int8)
         return ir.Depthwise(**self._wires(op), weights=ones, bias=np.zeros(channels, np.int32), requant=requant)
 
+    def pad(self, op: _Op) -> ir.Node | None:
+        """PAD of height and width with the zero point."""
+        source, _ = self._ends(op)
+        sizes = self.infos[op.inputs[1]].value
+        if not self._int8(op) or sizes is None or sizes.shape != (4, 2) or source.nhwc != source.shape:
+            return None
+        if np.any(sizes[[0, 3]]) or np.any(sizes < 0):
+            return None
+        (top, bottom), (left, right) = (tuple(int(size) for size in row) for row in sizes[1:3])
+        payload = Pad((top, left, bottom, right), source.zero_point)
+        return ir.Host(**self._wires(op), label="pad", payload=payload)
+
     # Helpers -----------------------------------------------------------------------------------
 
     def _int8(self, op: _Op) -> bool:
@@ -403,6 +416,7 @@ _BUILDERS: dict[str, Callable[[_Reader, _Op], ir.Node | None]] = {
     "SQUEEZE": _Reader.reshape,
     "EXPAND_DIMS": _Reader.reshape,
     "QUANTIZE": _Reader.quantize,
+    "PAD": _Reader.pad,
 }
 
 

@@ -185,6 +185,19 @@ def test_quantiser_written_files(tmp_path: Path, style: QuantFormat, activations
         assert np.array_equal(ours, theirs)
 
 
+@pytest.mark.parametrize("style", [QuantFormat.QDQ, QuantFormat.QOperator])
+def test_padding_layers_fold_into_convolutions(tmp_path: Path, style: QuantFormat) -> None:
+    net = Net((1, 3, 9, 9))
+    x = net.op("Pad", net.op("Relu", net.conv("x", 8, 3, 3)), net.constant(np.array([0, 0, 0, 1, 0, 0, 2, 1])))
+    net.conv(x, 4, 8, 3, strides=[2, 2], pads=[1, 0, 0, 0])
+    graph, pairs = run_both(quantised(net, tmp_path, style, QuantType.QUInt8, False))
+    folded = [node for node in graph.nodes if isinstance(node, ir.Conv)][1]
+    if style == QuantFormat.QDQ:
+        assert folded.pads == (1, 1, 2, 1)
+    for ours, theirs in pairs:
+        assert np.array_equal(ours, theirs)
+
+
 def test_nchw_input_is_transposed_at_the_border(tmp_path: Path) -> None:
     path = quantised(residual(), tmp_path, QuantFormat.QDQ, QuantType.QUInt8, False)
     port = load(path).inputs[0]

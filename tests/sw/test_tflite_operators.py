@@ -168,6 +168,12 @@ def test_dilated_convolution(tmp_path: Path, padding: int) -> None:
     agree(network(Operator.CONV_2D, sources, (shape, 0.09, 4), window), tmp_path)
 
 
+def test_padding_without_a_convolution_stays_on_the_host(tmp_path: Path) -> None:
+    sizes = np.array([[0, 0], [1, 2], [0, 3], [0, 0]], np.int32)
+    data = network(Operator.PAD, [((1, 4, 4, 3), 0.05, -20), sizes], ((1, 7, 7, 3), 0.05, -20), schema.PadOptionsT())
+    assert [node.op for node in agree(data, tmp_path).nodes] == ["pad"]
+
+
 def test_concatenation_stays_on_the_host(tmp_path: Path) -> None:
     sources = [((1, 4, 4, 3), 0.05, -20), ((1, 4, 4, 2), 0.05, -20)]
     joined = options(schema.ConcatenationOptionsT, axis=3)
