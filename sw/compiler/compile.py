@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.config import Config, ceil_div
-from dovetail.isa.instructions import PAGE_BYTES, WORD_BYTES
+from dovetail.isa.instructions import WORD_BYTES
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler import convolution, memory, tiling, vector, weights
 from dovetail.sw.compiler.emit import Emitter, Task
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.partition import Step, reason_for_host, steps_of
+from dovetail.sw.compiler.partition import Step, host_reasons, steps_of
 from dovetail.sw.errors import CompileError
 
 Packer = Callable[[], NDArray[np.uint8]]
@@ -26,7 +26,7 @@ class Layer:
     """A layer on the accelerator, for reports.
 
     ``macs``; ``least_bytes``: input, weights, biases and output moved once; ``moved_bytes``: what the program moves;
-    ``segment``: the program's part it is in; ``tiling`` of convolutions.
+    ``segment``: the program's part it is in; ``tiles``: a convolution's tiling in words.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Layer:
     macs: int
     least_bytes: int
     moved_bytes: int
-    tiling: tiling.Tiling | None
+    tiles: str
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class Code:
     """
 
     config: Config
+    options: Options
     graph: ir.Graph
     steps: tuple[Step, ...]
     segments: tuple[SegmentCode, ...]
@@ -113,7 +114,7 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
             blocks = ceil_div(layer.out_channels, group)
             size = sum(blocks * layer.stream_bytes(config, 1, channels) for _, channels in slices)
             end += memory.align(size)
-    where, tensors_end = memory.allocate(_lifetimes(graph, steps, roots), end)
+    where, tensors_end = memory.allocate(_lifetimes(graph, steps, roots, options.keep_tensors), end)
     where = {name: where[root] for name, root in roots.items() if root in where}
     address = memory.align(tensors_end)
     stream_offset = address
@@ -144,14 +145,23 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
                     graph.macs(node),
                     _least_bytes(graph, node),
                     emitter.moved.get(index, 0),
-                    plans[node.name][1] if node.name in plans else None,
+                    str(plans[node.name][1]) if node.name in plans else "",
                 )
             )
-    reasons = {node.name: text for node in graph.nodes if (text := reason_for_host(config, graph, node))}
     return Code(
-        config, graph, tuple(steps), tuple(segments), tuple(layers), where, tuple(packers), end, stream_offset,
-        max(memory.align(address), PAGE_BYTES), reasons,
-    )  # fmt: skip
+        config=config,
+        options=options,
+        graph=graph,
+        steps=tuple(steps),
+        segments=tuple(segments),
+        layers=tuple(layers),
+        where=where,
+        packers=tuple(packers),
+        constants_bytes=end,
+        stream_offset=stream_offset,
+        memory_bytes=max(memory.align(address), memory.ALIGN),
+        host_reasons=host_reasons(config, graph),
+    )
 
 
 def _tasks(
@@ -186,8 +196,10 @@ def _aliases(graph: ir.Graph) -> dict[str, str]:
     return roots
 
 
-def _lifetimes(graph: ir.Graph, steps: list[Step], roots: dict[str, str]) -> dict[str, tuple[int, int, int]]:
-    """name -> (bytes, first, last) of every tensor that an accelerator node reads or writes."""
+def _lifetimes(
+    graph: ir.Graph, steps: list[Step], roots: dict[str, str], keep: bool
+) -> dict[str, tuple[int, int, int]]:
+    """name -> (bytes, first, last) of every tensor an accelerator node touches; ``keep``: last is the end."""
     first: dict[str, int] = {roots[port.tensor]: -1 for port in graph.inputs}
     last: dict[str, int] = {}
     touched: set[str] = set()
@@ -204,7 +216,7 @@ def _lifetimes(graph: ir.Graph, steps: list[Step], roots: dict[str, str]) -> dic
             number += 1
     for port in graph.outputs:
         last[roots[port.tensor]] = number
-    return {name: (graph.tensors[name].size, first[name], last[name]) for name in touched}
+    return {name: (graph.tensors[name].size, first[name], number if keep else last[name]) for name in touched}
 
 
 def _least_bytes(graph: ir.Graph, node: ir.Node) -> int:

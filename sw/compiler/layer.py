@@ -12,7 +12,8 @@ class ConvLayer:
 
     ``height, width, channels``: input; ``out_height, out_width, out_channels``: output; ``kernel``, ``stride``,
     ``dilation`` as (y, x); ``pad_top, pad_left`` in pixels. ``mode``: ``"conv"``, ``"depthwise"`` (native
-    instruction) or ``"emulated"`` (depthwise as one-channel convolutions). ``packed``: (kx, channel) run together along the lanes.
+    instruction) or ``"emulated"`` (depthwise as one-channel convolutions).
+    ``packed``: (kx, channel) run together along the lanes.
     """
 
     height: int

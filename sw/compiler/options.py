@@ -10,9 +10,10 @@ TILINGS = ("free", "channels")
 @dataclass(frozen=True)
 class Options:
     """``tiling``: ``"free"`` cuts rows and channels as is cheapest; ``"channels"`` cuts output channels only, as the
-    reference study did."""
+    reference study did. ``keep_tensors``: no system memory is used twice, so every tensor can be read after a run."""
 
     tiling: str = "free"
+    keep_tensors: bool = False
 
     def __post_init__(self) -> None:
         if self.tiling not in TILINGS:

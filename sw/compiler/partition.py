@@ -113,3 +113,8 @@ def steps_of(config: Config, graph: ir.Graph) -> list[Step]:
             else:
                 waiting.append(node)
     return steps
+
+
+def host_reasons(config: Config, graph: ir.Graph) -> dict[str, str]:
+    """Name -> reason of every node that runs on the host."""
+    return {node.name: text for node in graph.nodes if (text := reason_for_host(config, graph, node))}

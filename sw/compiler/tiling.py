@@ -64,6 +64,11 @@ class Tiling:
     output_at: tuple[int, ...]
     price: int
 
+    def __str__(self) -> str:
+        order = "rows outer" if self.rows_outer else "channels outer"
+        copies = "/".join(str(len(at)) for at in (self.input_at, self.weights_at, self.output_at))
+        return f"{self.rows} rows x {self.out_channels} of {self.in_channels} channels, {order}, buffers {copies}"
+
 
 @dataclass(frozen=True)
 class Buffers:

@@ -1,0 +1,28 @@
+"""The engines by name: ``model`` is built in, others register themselves (``rtl`` does, from ``dovetail.cosim``)."""
+
+from collections.abc import Callable
+
+from dovetail.isa.config import Config
+from dovetail.sw.engine import Engine
+from dovetail.sw.errors import DovetailError
+
+
+def _model(config: Config) -> Engine:
+    from dovetail.sw.model import Model
+
+    return Model(config)
+
+
+_factories: dict[str, Callable[[Config], Engine]] = {"model": _model}
+
+
+def register(name: str, factory: Callable[[Config], Engine]) -> None:
+    """Make an engine available by name."""
+    _factories[name] = factory
+
+
+def create(name: str, config: Config) -> Engine:
+    """A new engine. Raises DovetailError for an unknown name."""
+    if name not in _factories:
+        raise DovetailError(f"engine must be one of {', '.join(_factories)}, not {name!r}")
+    return _factories[name](config)

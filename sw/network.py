@@ -1,0 +1,424 @@
+"""A compiled network: run it on an engine, time it, report on it, save it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.isa.config import Config
+from dovetail.isa.instructions import PAGE_BYTES, Unit, from_bytes, to_bytes
+from dovetail.isa.program import Program, ProgramError, Segment, TensorDescriptor
+from dovetail.isa.program import Step as ProgramStep
+from dovetail.isa.timing.engine import Counters, Timeline, time_program
+from dovetail.sw import frontend, reference
+from dovetail.sw import graph as ir
+from dovetail.sw.compiler import Code, Layer, Options, SegmentCode, generate
+from dovetail.sw.compiler.compile import is_accelerated
+from dovetail.sw.compiler.partition import host_reasons, steps_of
+from dovetail.sw.engine import Engine, RunResult
+from dovetail.sw.engines import create
+from dovetail.sw.errors import DovetailError, NetworkError
+
+Array = NDArray[Any]
+NETWORK_STEP = "network"
+"""Label of the step that carries the network file, from which host nodes are rebuilt on loading."""
+
+
+class RunError(DovetailError):
+    """The engine stopped with a fault, or ran into its cycle limit."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run gives.
+
+    ``outputs`` by name, as the network's file declares them; ``cycles``: accelerator cycles of all segments;
+    ``timeline``: one per segment; ``counters``: stall counters per unit, summed over segments; ``tensors``: int8
+    tensors by name (with ``Options.keep_tensors`` every tensor the accelerator wrote).
+    """
+
+    outputs: dict[str, Array]
+    cycles: int
+    timeline: tuple[Timeline, ...]
+    counters: dict[Unit, Counters]
+    tensors: dict[str, Array] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """A layer's share of a run.
+
+    ``cycles``: from the end of the layer before to its own end, so the layers of a network add up to its cycles;
+    ``bound``: the roofline max(macs / PEs, least_bytes / bus bytes) in cycles.
+    """
+
+    name: str
+    kind: str
+    macs: int
+    cycles: int
+    bound: int
+    least_bytes: int
+    moved_bytes: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """Timing of one inference, without tensor data.
+
+    ``bound``: roofline of the whole network in cycles: max(macs / PEs, bytes / bus bytes), where ``least_bytes`` counts
+    the network's accelerator inputs and outputs and every weight once. ``host``: nodes on the host and why.
+    """
+
+    cycles: int
+    macs: int
+    host_macs: int
+    bound: int
+    least_bytes: int
+    moved_bytes: int
+    layers: tuple[LayerReport, ...]
+    counters: dict[Unit, Counters]
+    timeline: tuple[Timeline, ...]
+    host: dict[str, str]
+    pe: int
+
+    @property
+    def utilisation(self) -> float:
+        """Share of the multipliers' cycles that did multiply-accumulates of the network."""
+        return self.macs / (self.cycles * self.pe) if self.cycles else 0.0
+
+    @property
+    def over_bound(self) -> float:
+        """Cycles over the roofline bound."""
+        return self.cycles / self.bound if self.bound else 0.0
+
+    def by_kind(self) -> dict[str, int]:
+        """Cycles per kind of layer."""
+        total: dict[str, int] = {}
+        for layer in self.layers:
+            total[layer.kind] = total.get(layer.kind, 0) + layer.cycles
+        return total
+
+
+def _add_counters(runs: list[Mapping[Unit, Counters]]) -> dict[Unit, Counters]:
+    names = [f.name for f in fields(Counters)]
+    return {unit: Counters(**{name: sum(getattr(run[unit], name) for run in runs) for name in names}) for unit in Unit}
+
+
+class CompiledNetwork:
+    """A network compiled for one configuration.
+
+    Parameters
+    ----------
+    code
+        What the compiler made.
+    source
+        Bytes and name of the network file, kept for `save`.
+    """
+
+    def __init__(self, code: Code, source: tuple[str, bytes] | None = None) -> None:
+        self.code = code
+        self.config = code.config
+        self.graph = code.graph
+        self.source = source
+        self._engines: dict[str, Engine] = {}
+
+    # --- timing ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _report(self) -> Report:
+        code, config = self.code, self.config
+        timelines = []
+        offset = 0
+        reports: list[LayerReport] = []
+        layer_ends = np.zeros(len(code.layers), np.int64)
+        for segment in code.segments:
+            timeline = time_program(config, segment.words, address=segment.address, memory_bytes=code.memory_bytes)
+            if timeline.fault:
+                raise RunError(f"the compiler made a faulty program: {timeline.fault}; please report this network")
+            index = np.full(len(segment.words), -1, np.int64)
+            index[list(segment.layers)] = list(segment.layers.values())
+            operations = ~timeline.is_fetch
+            np.maximum.at(layer_ends, index[timeline.pc[operations]], timeline.end[operations] + 1 + offset)
+            timelines.append(timeline)
+            offset += timeline.cycles
+            last = max(segment.layers.values())
+            layer_ends[last] = offset  # the segment's end belongs to its last layer
+        ends = np.maximum.accumulate(layer_ends)
+        before = 0
+        for layer, end in zip(code.layers, ends.tolist(), strict=True):
+            bound = _bound(config, layer.macs, layer.least_bytes)
+            reports.append(
+                LayerReport(
+                    layer.name, layer.kind, layer.macs, end - before, bound, layer.least_bytes, layer.moved_bytes
+                )
+            )
+            before = end
+        macs = sum(layer.macs for layer in code.layers)
+        least = self._least_bytes()
+        return Report(
+            cycles=offset,
+            macs=macs,
+            host_macs=self.graph.total_macs - macs,
+            bound=_bound(config, macs, least),
+            least_bytes=least,
+            moved_bytes=sum(layer.moved_bytes for layer in code.layers),
+            layers=tuple(reports),
+            counters=_add_counters([t.counters for t in timelines]),
+            timeline=tuple(timelines),
+            host=code.host_reasons,
+            pe=config.macs_per_cycle,
+        )
+
+    def report(self) -> Report:
+        """Exact cycles of an inference and where they go; no tensor data is touched."""
+        return self._report
+
+    def _least_bytes(self) -> int:
+        """Bytes that must cross the bus: accelerator inputs from and outputs to the host, weights, biases."""
+        made: set[str] = set()
+        read: set[str] = set()
+        for step in self.code.steps:
+            for node in step.nodes:
+                if step.host:
+                    read.update(node.inputs)
+                else:
+                    made.update(node.outputs)
+        wanted = read | {port.tensor for port in self.graph.outputs}
+        outputs = sum(self.graph.tensors[name].size for name in made & wanted)
+        used = {name for step in self.code.steps if not step.host for node in step.nodes for name in node.inputs}
+        inputs = sum(self.graph.tensors[name].size for name in used - made)
+        weights = sum(
+            node.weights.size + 4 * node.bias.size
+            for step in self.code.steps
+            if not step.host
+            for node in step.nodes
+            if isinstance(node, ir.Conv | ir.Depthwise)
+        )
+        return inputs + outputs + weights
+
+    # --- running -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _image(self) -> NDArray[np.uint8]:
+        """System memory before a run: constants and instruction stream in place."""
+        code = self.code
+        image = np.zeros(code.memory_bytes, np.uint8)
+        constants = np.frombuffer(code.constants(), np.uint8)
+        image[: len(constants)] = constants
+        for segment in code.segments:
+            words = np.frombuffer(to_bytes(segment.words), np.uint8)
+            image[segment.address : segment.address + len(words)] = words
+        return image
+
+    def run(self, inputs: Mapping[str, Array] | Array, engine: str = "model") -> Result:
+        """One inference.
+
+        Parameters
+        ----------
+        inputs
+            By input name, or one array; dtype and shape as the network's file declares them.
+        engine
+            ``"model"`` or ``"rtl"``: same bytes, same cycles.
+
+        Raises
+        ------
+        NetworkError
+            Inputs do not fit the network.
+        RunError
+            The engine faulted.
+        """
+        graph, code = self.graph, self.code
+        if engine not in self._engines:
+            self._engines[engine] = create(engine, self.config)
+        values: dict[str, Array] = dict(graph.bind(inputs))
+        memory = self._image.copy()
+        runs: list[RunResult] = []
+        number = 0
+        for step in code.steps:
+            if step.host:
+                for node in step.nodes:
+                    results = reference.execute(graph, node, [values[name] for name in node.inputs])
+                    values.update(zip(node.outputs, results, strict=True))
+                continue
+            if is_accelerated(step):
+                self._write(memory, step.nodes, values)
+                segment = code.segments[number]
+                number += 1
+                run = self._engines[engine].run(memory, segment.address, len(segment.words) * 8 // PAGE_BYTES)
+                if run.fault:
+                    raise RunError(f"the {engine} engine stopped in segment {number - 1}: {run.fault}")
+                runs.append(run)
+            for node in step.nodes:
+                for name in node.outputs:
+                    values[name] = self._read(memory, name, values, node)
+        outputs = graph.unbind(values)
+        return Result(
+            outputs,
+            sum(run.cycles for run in runs),
+            tuple(run.timeline for run in runs),
+            _add_counters([run.counters for run in runs]),
+            values,
+        )
+
+    def _write(self, memory: NDArray[np.uint8], nodes: tuple[ir.Node, ...], values: dict[str, Array]) -> None:
+        """Put what a segment reads from outside where it expects it."""
+        made = {name for node in nodes for name in node.outputs}
+        for name in {name for node in nodes for name in node.inputs} - made:
+            address = self.code.where.get(name)
+            if address is not None:
+                data = np.ascontiguousarray(values[name]).view(np.uint8).ravel()
+                memory[address : address + data.size] = data
+
+    def _read(self, memory: NDArray[np.uint8], name: str, values: dict[str, Array], node: ir.Node) -> Array:
+        tensor = self.graph.tensors[name]
+        address = self.code.where.get(name)
+        if address is None:  # a reshape of something that stays on the host
+            return values[node.inputs[0]].reshape(tensor.shape)
+        return memory[address : address + tensor.size].view(np.int8).reshape(tensor.shape).copy()
+
+    # --- container ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def program(self) -> Program:
+        """The program container (see `dovetail.isa.program`)."""
+        code, graph = self.code, self.graph
+        steps = []
+        number = 0
+        for step in code.steps:
+            if step.host:
+                node = step.nodes[0]
+                steps.append(
+                    ProgramStep(
+                        label=f"host: {node.op} {node.name}",
+                        inputs=tuple(self._descriptor(name) for name in node.inputs),
+                        outputs=tuple(self._descriptor(name) for name in node.outputs),
+                    )
+                )
+            elif is_accelerated(step):
+                steps.append(ProgramStep(label=f"segment {number}", segment=number))
+                number += 1
+        if self.source:
+            steps.append(ProgramStep(label=f"{NETWORK_STEP}: {self.source[0]}", payload=self.source[1]))
+        stream = b"".join(to_bytes(segment.words) for segment in code.segments)
+        return Program(
+            config=self.config,
+            stream=stream,
+            constants=code.constants(),
+            stream_offset=code.stream_offset,
+            memory_bytes=code.memory_bytes,
+            segments=tuple(
+                Segment(s.address, len(s.words) * 8 // PAGE_BYTES, f"segment {i}") for i, s in enumerate(code.segments)
+            ),
+            inputs=tuple(self._descriptor(port.tensor) for port in graph.inputs),
+            outputs=tuple(self._descriptor(port.tensor) for port in graph.outputs),
+            steps=tuple(steps),
+            metadata={
+                "network": graph.name,
+                "options": asdict(code.options),
+                "addresses": code.where,
+                "layers": [asdict(layer) for layer in code.layers],
+                "operations": [sorted(segment.layers.items()) for segment in code.segments],
+            },
+        )
+
+    def _descriptor(self, name: str) -> TensorDescriptor:
+        tensor = self.graph.tensors[name]
+        scale = None if tensor.scale is None else float(tensor.scale)
+        return TensorDescriptor(
+            name=name,
+            offset=self.code.where.get(name),
+            shape=tensor.shape,
+            dtype=tensor.dtype,
+            scale=scale,
+            zero_point=tensor.zero_point,
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the program container, whole or not at all. Raises OSError."""
+        self.program.save(path)
+
+
+def _bound(config: Config, macs: int, size: int) -> int:
+    return max(-(-macs // config.macs_per_cycle), -(-size // config.bus_bytes))
+
+
+def compile_network(
+    network: str | Path | ir.Graph, config: Config | None = None, *, tiling: str = "free", keep_tensors: bool = False
+) -> CompiledNetwork:
+    """Compile a network for a configuration.
+
+    Parameters
+    ----------
+    network
+        An ONNX or TFLite file, a ``zoo:`` name, or a graph.
+    config
+        The accelerator; the default configuration when left out.
+    tiling, keep_tensors
+        See `dovetail.sw.compiler.Options`.
+
+    Raises
+    ------
+    NetworkError, CompileError
+        One line that names the node or layer, the rule and the way out.
+    """
+    options = Options(tiling, keep_tensors)
+    if isinstance(network, ir.Graph):
+        return CompiledNetwork(generate(network, config or Config(), options))
+    name, data = frontend.read(network)
+    graph = frontend.parse(data, name, Path(network).parent)
+    return CompiledNetwork(generate(graph, config or Config(), options), (name, data))
+
+
+def load_program(path: str | Path, config: Config | None = None) -> CompiledNetwork:
+    """Read a saved program and make it runnable.
+
+    ``config``: the accelerator it is meant to run on, when that is known; another one is refused.
+
+    Raises
+    ------
+    ProgramError
+        The file is damaged, of another version, or for another configuration.
+    """
+    program = Program.load(path)
+    if config is not None:
+        program.check_config(config)
+    carried = [step for step in program.steps if step.label.startswith(f"{NETWORK_STEP}: ")]
+    if not carried:
+        raise ProgramError(f"{path}: program must carry its network file; compile it from the file, not from a graph")
+    name = carried[0].label.removeprefix(f"{NETWORK_STEP}: ")
+    graph = frontend.parse(carried[0].payload, name, None)
+    return CompiledNetwork(_code_of(program, graph), (name, carried[0].payload))
+
+
+def _code_of(program: Program, graph: ir.Graph) -> Code:
+    """What the compiler made, from the container and the network in it."""
+    data, config = program.metadata, program.config
+    segments = []
+    for segment, operations in zip(program.segments, data["operations"], strict=True):
+        first = segment.address - program.stream_offset
+        words = list(from_bytes(program.stream[first : first + segment.pages * PAGE_BYTES]))
+        segments.append(SegmentCode(segment.address, words, dict(operations)))
+    constants = np.frombuffer(program.constants, np.uint8)
+    return Code(
+        config=config,
+        options=Options(**data["options"]),
+        graph=graph,
+        steps=tuple(steps_of(config, graph)),
+        segments=tuple(segments),
+        layers=tuple(Layer(**layer) for layer in data["layers"]),
+        where=data["addresses"],
+        packers=((0, lambda: constants),),
+        constants_bytes=len(constants),
+        stream_offset=program.stream_offset,
+        memory_bytes=program.memory_bytes,
+        host_reasons=host_reasons(config, graph),
+    )
+
+
+__all__ = ["CompiledNetwork", "NetworkError", "Report", "Result", "RunError", "compile_network", "load_program"]
