@@ -17,7 +17,7 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import onnx_movement as movement
 from dovetail.sw.frontend.fold_pads import fold_pads
 from dovetail.sw.frontend.onnx_builder import GraphBuilder
-from dovetail.sw.frontend.onnx_file import RUNTIME_DOMAINS, OnnxFile, OnnxInput, OnnxNode
+from dovetail.sw.frontend.onnx_file import OnnxFile, OnnxInput, OnnxNode
 from dovetail.sw.frontend.onnx_integer import FULL, Clamp, IntegerOps
 from dovetail.sw.frontend.onnx_values import Constant, Quant, Source, Value
 from dovetail.sw.layout import Array, Layout
@@ -283,8 +283,7 @@ class _Importer:
                 constants[name] = constant
             else:
                 values[name] = self._value(name)
-        if node.proto.domain in RUNTIME_DOMAINS or values or not node.inputs:
-            self.values.update(self.builder.onnx_node(node, values, constants))
+        self.values.update(self.builder.onnx_node(node, values, constants))
 
     # QDQ patterns ------------------------------------------------------------------------------
 

@@ -75,7 +75,6 @@ class OnnxFile:
                 self.consumers.setdefault(tensor_name, []).append(node)
 
     def _nodes(self, protos: Any) -> Iterator[OnnxNode]:
-        versions = {opset.domain: opset.version for opset in self.opsets}
         used: set[str] = set()
         for index, proto in enumerate(protos):
             name = proto.name or (proto.output[0] if proto.output else f"node_{index}")
@@ -84,18 +83,18 @@ class OnnxFile:
             used.add(name)
             attributes = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
             node = OnnxNode(name, proto.op_type, tuple(proto.input), tuple(proto.output), attributes, proto)
-            self._check_known(node, versions)
+            self._check_known(node)
             yield node
 
     @staticmethod
-    def _check_known(node: OnnxNode, versions: Mapping[str, int]) -> None:
+    def _check_known(node: OnnxNode) -> None:
         domain = node.proto.domain
         if node.op in _CONTROL_FLOW and domain in STANDARD_DOMAINS:
             raise NetworkError(f"node {node.label}: the network must be free of control flow; unroll it on export")
         if domain in RUNTIME_DOMAINS:
             return
-        known = domain in STANDARD_DOMAINS and onnx.defs.has(node.op, versions.get(domain, versions.get("", 1)), "")
-        if not known:
+        # Any opset: ONNX Runtime knows some operators before the standard took them in.
+        if domain not in STANDARD_DOMAINS or not onnx.defs.has(node.op):
             full = f"{domain}.{node.op}" if domain else node.op
             raise NetworkError(
                 f"node {node.label}: operator must be one of ONNX or ONNX Runtime, not {full}; replace it on export"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -455,8 +454,3 @@ def _pads(
         before.append(total // 2)
         after.append(total - total // 2)
     return before[0], before[1], after[0], after[1]
-
-
-def read_tflite(path: Path) -> ir.Graph:
-    """`load_tflite` of a file."""
-    return load_tflite(path.read_bytes(), path.stem)

@@ -118,13 +118,14 @@ class Net:
 class Samples(CalibrationDataReader):  # type: ignore[misc]
     """Eight seeded inputs."""
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, shape: tuple[int, ...], name: str = "x") -> None:
         rng = np.random.default_rng(1)
+        self.name = name
         self.rest: Iterator[Array] = iter([rng.normal(size=shape).astype(np.float32) for _ in range(8)])
 
     def get_next(self) -> dict[str, Array] | None:
         x = next(self.rest, None)
-        return None if x is None else {"x": x}
+        return None if x is None else {self.name: x}
 
 
 def residual() -> Net:
@@ -250,6 +251,29 @@ def test_integer_input_keeps_the_files_type(tmp_path: Path) -> None:
     ours = reference.run(graph, x)["y"]
     assert ours.dtype == np.uint8
     assert np.array_equal(ours, session.run(None, {"x": x})[0])
+
+
+@needs_models
+@pytest.mark.slow
+@pytest.mark.parametrize("style", [QuantFormat.QDQ, QuantFormat.QOperator])
+def test_transformer_runs_with_its_attention_on_the_host(tmp_path: Path, style: QuantFormat) -> None:
+    source = MODELS / "architectures_only" / "cct_1_32_32_32.onnx"
+    path = tmp_path / "int8.onnx"
+    samples = Samples((1, 3, 32, 32), "input")
+    quantize_static(
+        source,
+        path,
+        samples,
+        quant_format=style,
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+    )
+    graph = load(path)
+    assert sum(node.op == "dense" for node in graph.nodes) == 8
+    x = np.random.default_rng(9).normal(size=(1, 3, 32, 32)).astype(np.float32)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    expected = session.run(None, {"input": x})[0]
+    assert np.array_equal(reference.run(graph, x)[graph.outputs[0].name], expected)
 
 
 # What is refused ---------------------------------------------------------------------------------
