@@ -1,3 +1,41 @@
-"""Dovetail: hardware/software co-design for int8 neural-network accelerators."""
+"""Dovetail: hardware/software co-design for int8 neural-network accelerators.
+
+Two lines deploy a network::
+
+    program = dovetail.compile("net.onnx", dovetail.Config(pe=64, dataflow="output", sram="512 KiB"))
+    result = program.run(x, engine="rtl")
+
+`result` has `outputs`, `cycles`, `timeline` and `counters`. What is here is imported when first used.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dovetail.isa import Config, MemoryTiming
+    from dovetail.sw.network import CompiledNetwork, Report, Result
+    from dovetail.sw.network import compile_network as compile
+    from dovetail.sw.network import load_program as load
 
 __version__ = "0.1.0"
+__all__ = ["CompiledNetwork", "Config", "MemoryTiming", "Report", "Result", "__version__", "compile", "load"]
+
+_HOME = {
+    "Config": ("dovetail.isa", "Config"),
+    "MemoryTiming": ("dovetail.isa", "MemoryTiming"),
+    "CompiledNetwork": ("dovetail.sw.network", "CompiledNetwork"),
+    "Report": ("dovetail.sw.network", "Report"),
+    "Result": ("dovetail.sw.network", "Result"),
+    "compile": ("dovetail.sw.network", "compile_network"),
+    "load": ("dovetail.sw.network", "load_program"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'dovetail' has no attribute {name!r}")
+    from importlib import import_module
+
+    module, attribute = _HOME[name]
+    if module == "dovetail.sw.network":
+        import_module("dovetail.cosim").register()
+    return getattr(import_module(module), attribute)
