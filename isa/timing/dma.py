@@ -17,11 +17,11 @@ BOUNDARY = 4096
 """No burst crosses a multiple of this many bytes."""
 
 ADDRESS = 2
-"""Cycles from the start of work to the first burst's address, and the least between two addresses."""
+"""Cycles from an instruction's verification to its first burst's address, and the least between two addresses."""
 READ_END = 4
 """Cycles from the last beat of a read to the end of the instruction."""
-WRITE_FIRST = 8
-"""Cycles from the start of work to the earliest first write beat."""
+WRITE_FIRST = 7
+"""Cycles from an instruction's verification to the earliest first write beat."""
 WRITE_END = 2
 """Cycles from the last response to the end of the instruction."""
 
@@ -56,9 +56,8 @@ def read_duration(
 ) -> int:
     """Cycles from start to end of a DMA_READ or a fetch; ``address`` matters modulo 4096 only."""
     memory = config.memory
-    start = CHECK + 1 + ADDRESS
-    issue = start - ADDRESS
-    data = 0
+    issue = CHECK
+    data = -memory.beat_cycles
     ends = [-1] * config.outstanding
     for n, beats in enumerate(_beats(config, address, rows, planes, row_step, plane_step, length)):
         slot = n % config.outstanding
@@ -74,9 +73,8 @@ def write_duration(
 ) -> int:
     """Cycles from start to end of a DMA_WRITE; ``address`` matters modulo 4096 only."""
     memory = config.memory
-    start = CHECK + 1
-    issue = start
-    data = start + WRITE_FIRST - memory.beat_cycles
+    issue = CHECK
+    data = CHECK + WRITE_FIRST - memory.beat_cycles
     ends = [-1] * config.outstanding
     for n, beats in enumerate(_beats(config, address, rows, planes, row_step, plane_step, length)):
         slot = n % config.outstanding

@@ -1,0 +1,272 @@
+"""Walks over the rows of a DMA transfer: one walker yields its bursts, one its beats."""
+
+from amaranth import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from dovetail.isa.timing.dma import BOUNDARY, MAX_BURST
+
+PAGE_BITS = exact_log2(BOUNDARY)
+
+
+class Transfer(data.Struct):
+    """What a transfer touches: ``planes`` times ``rows`` rows of ``span`` + 1 bytes in system memory, from
+    ``address`` on; ``region_*`` are the same steps in the SRAM region. Stable while the transfer runs."""
+
+    address: unsigned(32)
+    row_step: unsigned(32)
+    plane_step: unsigned(32)
+    region_row_step: unsigned(32)
+    region_plane_step: unsigned(32)
+    span: unsigned(32)
+    rows: unsigned(16)
+    planes: unsigned(16)
+
+
+class Burst(data.Struct):
+    """A burst: address of its first beat and beats - 1, as AXI has them."""
+
+    address: unsigned(32)
+    length: unsigned(8)
+
+
+class Beat(data.StructLayout):
+    """The bytes of one beat: lanes ``low`` .. ``low + size - 1`` of the bus, from ``offset`` on in the region."""
+
+    def __init__(self, bus_bytes: int) -> None:
+        super().__init__(
+            {
+                "low": range(bus_bytes),
+                "size": range(bus_bytes + 1),
+                "offset": 32,
+                "burst_last": 1,
+                "last": 1,
+            }
+        )
+
+
+class _Rows:
+    """Counts rows and planes; ``row_end`` and ``end`` tell that this row is the last of its plane, of all."""
+
+    def __init__(self, m: Module, transfer: Transfer) -> None:
+        self.m, self.transfer = m, transfer
+        self.rows = Signal(16)
+        self.planes = Signal(16)
+        self.row_end = self.rows == 1
+        self.end = self.row_end & (self.planes == 1)
+
+    def begin(self) -> list[object]:
+        return [self.rows.eq(self.transfer.rows), self.planes.eq(self.transfer.planes)]
+
+    def next(self) -> list[object]:
+        return [
+            self.rows.eq(Mux(self.row_end, self.transfer.rows, self.rows - 1)),
+            self.planes.eq(self.planes - self.row_end),
+        ]
+
+
+class BurstWalker(wiring.Component):
+    """The bursts of a transfer: INCR, at most 256 beats, none across a 4 KiB boundary.
+
+    Parameters
+    ----------
+    bus_bytes: bytes of a beat.
+
+    Members
+    -------
+    begin: pulse; starts a transfer.
+    active: high from the cycle after ``begin`` until the last burst has been taken.
+    o: the bursts.
+
+    Latency
+    -------
+    The first burst shows 2 cycles after ``begin``, each other one 2 cycles after the one before it was taken.
+    """
+
+    def __init__(self, *, bus_bytes: int) -> None:
+        self.bus_bytes = bus_bytes
+        super().__init__(
+            {"transfer": In(Transfer), "begin": In(1), "active": Out(1), "o": Out(stream.Signature(Burst))}
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        t = self.transfer
+        lane_bits = exact_log2(self.bus_bytes)
+        rows = _Rows(m, t)
+        row, plane = Signal(32), Signal(32)  # first byte of this row, of this plane
+        beat = Signal(32 - lane_bits)  # first beat of the burst
+        left = Signal(33 - lane_bits)  # beats - 1 from there to the row's end
+        first = Signal()  # `left` must still be taken from the row
+        length = Signal(8)
+        ends_row = Signal()
+        full, full_1 = Signal(32 - lane_bits), Signal(33 - lane_bits)
+        m.d.comb += full.eq(t.span >> lane_bits)
+        m.d.sync += full_1.eq(full + 1)
+
+        left_now = Signal.like(left)
+        limit = Signal(8)
+        straddles = (row[:lane_bits] + t.span[:lane_bits])[lane_bits]
+        m.d.comb += left_now.eq(Mux(first, Mux(straddles, full_1, full), left))
+        in_page = beat[: PAGE_BITS - lane_bits]
+        if BOUNDARY >> lane_bits > MAX_BURST:
+            to_boundary = (BOUNDARY >> lane_bits) - MAX_BURST
+            m.d.comb += limit.eq(Mux(in_page >= to_boundary, ~in_page[:8], MAX_BURST - 1))
+        else:
+            m.d.comb += limit.eq((~in_page).as_unsigned())
+        fits = Signal()
+        m.d.comb += fits.eq(left_now <= limit)
+
+        next_row, next_plane = Signal(32), Signal(32)
+        m.d.comb += [
+            next_plane.eq(plane + t.plane_step),
+            next_row.eq(Mux(rows.row_end, next_plane, row + t.row_step)),
+            self.o.payload.address.eq(Cat(Const(0, lane_bits), beat)),
+            self.o.payload.length.eq(length),
+        ]
+        with m.If(self.begin):
+            m.d.sync += [
+                self.active.eq(1),
+                row.eq(t.address),
+                plane.eq(t.address),
+                beat.eq(t.address >> lane_bits),
+                first.eq(1),
+                *rows.begin(),
+            ]
+        with m.Elif(self.active & ~self.o.valid):
+            m.d.sync += [
+                self.o.valid.eq(1),
+                length.eq(Mux(fits, left_now[:8], limit)),
+                left.eq(left_now),
+                ends_row.eq(fits),
+            ]
+        with m.Elif(self.active & self.o.ready):
+            m.d.sync += [
+                self.o.valid.eq(0),
+                left.eq(left - length - 1),
+                beat.eq(beat + length + 1),
+                first.eq(ends_row),
+            ]
+            with m.If(ends_row):
+                m.d.sync += [
+                    self.active.eq(~rows.end),
+                    row.eq(next_row),
+                    beat.eq(next_row >> lane_bits),
+                    *rows.next(),
+                ]
+                with m.If(rows.row_end):
+                    m.d.sync += plane.eq(next_plane)
+        return m
+
+
+class BeatWalker(wiring.Component):
+    """The beats of a transfer.
+
+    Parameters
+    ----------
+    bus_bytes: bytes of a beat.
+
+    Members
+    -------
+    begin: pulse; starts a transfer.
+    active: high from the cycle after ``begin`` until the last beat has been taken.
+    beat: the beat that is due while ``active``.
+    advance: takes it; the next one shows in the next cycle.
+    """
+
+    def __init__(self, *, bus_bytes: int) -> None:
+        self.bus_bytes = bus_bytes
+        super().__init__(
+            {
+                "transfer": In(Transfer),
+                "begin": In(1),
+                "active": Out(1),
+                "beat": Out(Beat(bus_bytes)),
+                "advance": In(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        t = self.transfer
+        lane_bits = exact_log2(self.bus_bytes)
+        rows = _Rows(m, t)
+        row, plane = Signal(PAGE_BITS), Signal(PAGE_BITS)  # addresses within 4 KiB
+        in_page = Signal(PAGE_BITS - lane_bits)
+        count = Signal(8)  # beats of the burst so far
+        first = Signal()
+        low, high = Signal(lane_bits), Signal(lane_bits)  # first lane of the row, last lane of the row
+        left = Signal(33 - lane_bits)
+        row_offset, plane_offset, offset = Signal(32), Signal(32), Signal(32)
+        full, full_1 = Signal(32 - lane_bits), Signal(33 - lane_bits)
+        m.d.comb += full.eq(t.span >> lane_bits)
+        m.d.sync += full_1.eq(full + 1)
+
+        b = self.beat
+        row_last = Signal()
+        first_lane, last_lane = Signal(lane_bits), Signal(lane_bits)
+        m.d.comb += [
+            row_last.eq(left == 0),
+            first_lane.eq(Mux(first, low, 0)),
+            last_lane.eq(Mux(row_last, high, self.bus_bytes - 1)),
+            b.low.eq(first_lane),
+            b.size.eq(last_lane - first_lane + 1),
+            b.offset.eq(offset),
+            b.burst_last.eq(row_last | in_page.all()),
+            b.last.eq(row_last & rows.end),
+        ]
+        if BOUNDARY >> lane_bits > MAX_BURST:
+            m.d.comb += b.burst_last.eq(row_last | in_page.all() | count.all())
+
+        def enter(address: Signal) -> list[object]:
+            """Starts a row."""
+            lanes = address[:lane_bits] + t.span[:lane_bits]
+            return [
+                row.eq(address),
+                in_page.eq(address[lane_bits:]),
+                count.eq(0),
+                first.eq(1),
+                low.eq(address[:lane_bits]),
+                high.eq(lanes[:lane_bits]),
+                left.eq(Mux(lanes[lane_bits], full_1, full)),
+            ]
+
+        next_row, next_plane = Signal(PAGE_BITS), Signal(PAGE_BITS)
+        next_row_offset, next_plane_offset = Signal(32), Signal(32)
+        m.d.comb += [
+            next_plane.eq(plane + t.plane_step),
+            next_plane_offset.eq(plane_offset + t.region_plane_step),
+            next_row.eq(Mux(rows.row_end, next_plane, row + t.row_step)),
+            next_row_offset.eq(Mux(rows.row_end, next_plane_offset, row_offset + t.region_row_step)),
+        ]
+        with m.If(self.begin):
+            m.d.sync += [
+                self.active.eq(1),
+                plane.eq(t.address),
+                row_offset.eq(0),
+                plane_offset.eq(0),
+                offset.eq(0),
+                *enter(t.address[:PAGE_BITS]),
+                *rows.begin(),
+            ]
+        with m.Elif(self.active & self.advance):
+            with m.If(row_last):
+                m.d.sync += [
+                    self.active.eq(~rows.end),
+                    row_offset.eq(next_row_offset),
+                    offset.eq(next_row_offset),
+                    *enter(next_row),
+                    *rows.next(),
+                ]
+                with m.If(rows.row_end):
+                    m.d.sync += [plane.eq(next_plane), plane_offset.eq(next_plane_offset)]
+            with m.Else():
+                m.d.sync += [
+                    in_page.eq(in_page + 1),
+                    count.eq(Mux(b.burst_last, 0, count + 1)),
+                    first.eq(0),
+                    left.eq(left - 1),
+                    offset.eq(offset + b.size),
+                ]
+        return m

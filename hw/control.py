@@ -1,0 +1,159 @@
+"""Control of a unit: takes entries from its queue, has them verified, counts what its cycles go to."""
+
+from amaranth import Array, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from dovetail.hw.ports import Core, Entry, EntryKind
+from dovetail.hw.scoreboard import Claimant
+from dovetail.isa.config import Config
+from dovetail.isa.instructions import Cause, Unit
+from dovetail.isa.timing.common import CHECK
+
+BUS_CAUSE = {Unit.LOAD: Cause.BUS_READ, Unit.STORE: Cause.BUS_WRITE}
+"""What a core's ``error`` means, fetches aside."""
+
+
+class Fault(data.Struct):
+    """A fault: what and where."""
+
+    cause: 4
+    pc: 32
+
+
+class Stalls(data.Struct):
+    """What a unit's cycles went to, modulo 2^32; what is left of a run's cycles was idle."""
+
+    busy: 32
+    config: 32
+    token: 32
+
+
+class Trace(wiring.Signature):
+    """What a unit does, for simulation. ``start``: pulse in the pop cycle of an operation or fetch, with ``fetch`` and
+    ``pc``. ``end``: pulse in its end cycle, which for an operation that fails its checks is the cycle in which it does."""
+
+    def __init__(self) -> None:
+        super().__init__({"start": Out(1), "fetch": Out(1), "pc": Out(32), "end": Out(1)})
+
+
+class UnitControl(wiring.Component):
+    """Control of one unit.
+
+    Parameters
+    ----------
+    config: the accelerator.
+    unit: which unit.
+
+    Members
+    -------
+    entries: the unit's queue.
+    core: the unit's core.
+    claim: the unit's side of the scoreboard.
+    completed: completion counts of all units. ``done``: this unit's.
+    clear: pulse before a run: registers and counts to zero.
+    running: a run is under way (its cycles are counted). ``halt``: nothing is popped.
+    idle: no operation or fetch is in the unit. ``fetched``: pulse in the end cycle of a fetch.
+    failed, fault: pulse with a fault in the cycle to which it belongs.
+    stalls, trace: statistics.
+
+    Latency
+    -------
+    An operation popped in cycle t is verified in t + CHECK; the next entry is popped after its end at the earliest.
+    """
+
+    def __init__(self, config: Config, *, unit: Unit) -> None:
+        self.config = config
+        self.unit = unit
+        super().__init__(
+            {
+                "entries": In(stream.Signature(Entry)),
+                "core": Out(Core(config)),
+                "claim": Out(Claimant(config)),
+                "completed": In(data.ArrayLayout(32, len(Unit))),
+                "done": Out(32),
+                "clear": In(1),
+                "running": In(1),
+                "halt": In(1),
+                "idle": Out(1),
+                "fetched": Out(1),
+                "failed": Out(1),
+                "fault": Out(Fault),
+                "stalls": Out(Stalls),
+                "trace": Out(Trace()),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        core, claim, entry = self.core, self.claim, self.entries.payload
+        busy, fetching = Signal(), Signal()
+        pc = Signal(32)
+        check = Signal(CHECK)  # the operation's way to its verification
+
+        ready, start, waits, satisfied = Signal(), Signal(), Signal(), Signal()
+        on = entry.code[:2]
+        m.d.comb += [
+            ready.eq(self.entries.valid & ~busy & ~self.halt),
+            satisfied.eq(Array(self.completed[unit] for unit in Unit)[on] >= entry.value),
+            waits.eq((entry.kind == EntryKind.WAIT) & ~satisfied),
+            self.entries.ready.eq(~busy & ~self.halt & ~waits),
+            start.eq(ready & ((entry.kind == EntryKind.OP) | (entry.kind == EntryKind.FETCH))),
+            core.clear.eq(self.clear),
+            core.cfg_en.eq(ready & (entry.kind == EntryKind.CFG)),
+            core.cfg_index.eq(entry.code),
+            core.cfg_value.eq(entry.value),
+            core.start.eq(start),
+            core.op.eq(entry.code),
+            core.fetch.eq(entry.kind == EntryKind.FETCH),
+            core.address.eq(entry.value),
+        ]
+
+        verify, passes = Signal(), Signal()
+        m.d.sync += check.eq(check << 1 | start)
+        m.d.comb += [
+            verify.eq(check[-1]),
+            passes.eq(~core.cause.any() & ~claim.conflict),
+            core.go.eq(verify & passes),
+            claim.verify.eq(verify),
+            claim.reads.eq(core.reads),
+            claim.writes.eq(core.writes),
+            claim.granted.eq(core.go),
+            claim.release.eq(core.done),
+        ]
+
+        m.d.comb += [self.idle.eq(~busy), self.fetched.eq(core.done & fetching), self.fault.pc.eq(pc)]
+        with m.If(verify & ~passes):
+            m.d.comb += [
+                self.failed.eq(1),
+                self.fault.cause.eq(Mux(core.cause.any(), core.cause, Cause.BANK_CONFLICT)),
+            ]
+        with m.Elif(core.done & core.error):
+            bus = BUS_CAUSE.get(self.unit, Cause.NONE)
+            m.d.comb += [self.failed.eq(1), self.fault.cause.eq(Mux(fetching, Cause.BUS_FETCH, bus))]
+
+        with m.If(start):
+            m.d.sync += [busy.eq(1), pc.eq(entry.pc), fetching.eq(core.fetch)]
+        with m.Elif(core.done | (verify & ~passes)):
+            m.d.sync += busy.eq(0)
+        with m.If(self.clear):
+            m.d.sync += self.done.eq(0)
+        with m.Elif(core.done & ~fetching):
+            m.d.sync += self.done.eq(self.done + 1)
+
+        m.d.comb += [
+            self.trace.start.eq(start),
+            self.trace.fetch.eq(core.fetch),
+            self.trace.pc.eq(entry.pc),
+            self.trace.end.eq(core.done | (verify & ~passes)),
+        ]
+        with m.If(self.clear):
+            m.d.sync += self.stalls.eq(0)
+        with m.Elif(self.running):
+            with m.If(busy | start):
+                m.d.sync += self.stalls.busy.eq(self.stalls.busy + 1)
+            with m.Elif(ready & ~waits):
+                m.d.sync += self.stalls.config.eq(self.stalls.config + 1)
+            with m.Elif(ready):
+                m.d.sync += self.stalls.token.eq(self.stalls.token + 1)
+        return m

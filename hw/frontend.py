@@ -1,0 +1,291 @@
+"""The front end: fetches the program page by page, decodes and checks its words, and feeds the units' queues."""
+
+from amaranth import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from dovetail.hw.control import Fault
+from dovetail.hw.load import PageWrite
+from dovetail.hw.ports import Entry, EntryKind
+from dovetail.isa.config import Config
+from dovetail.isa.instructions import (
+    BY_NUMBER,
+    CFG_REG,
+    CFG_VALUE,
+    INSTRUCTIONS,
+    OPCODE,
+    PAGE_BYTES,
+    PAGE_WORDS,
+    SYNC_ON,
+    SYNC_PENDING,
+    SYNC_UNIT,
+    Cause,
+    Field,
+    Op,
+    Unit,
+)
+from dovetail.isa.timing.engine_constants import PAGE_READY
+
+PAGES_BITS = 23
+"""Bits of a page count: enough for 4 GiB."""
+WORD_BITS = 64
+
+
+class Decoded(data.Struct):
+    """A word, decoded. ``value`` of a WAIT is how many operations may still be pending."""
+
+    kind: EntryKind
+    unit: 2
+    code: 8
+    value: 32
+    end: 1
+    first: 1
+    cause: 4
+
+
+class Decoder(wiring.Component):
+    """Decodes and checks a word, combinationally, as ``isa.instructions.decode`` does and with the units of ``config``.
+
+    Members
+    -------
+    word: the word.
+    decoded: what it is; ``first`` is left 0.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__({"word": In(WORD_BITS), "decoded": Out(Decoded)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        d = self.decoded
+
+        def bits(field: Field) -> Signal:
+            return self.word[field.low : field.low + field.width]
+
+        absent = set() if self.config.vector else {Unit.VECTOR}
+        missing = {op for op, row in INSTRUCTIONS.items() if row.unit in absent}
+        if not self.config.dw:
+            missing.add(Op.DEPTH_CONV)
+
+        known, reserved, lacking = Signal(), Signal(), Signal()
+        with m.Switch(bits(OPCODE)):
+            for op, row in INSTRUCTIONS.items():
+                with m.Case(op):
+                    m.d.comb += [known.eq(1), reserved.eq((self.word & row.reserved).any()), lacking.eq(op in missing)]
+                    if row.unit is not None:
+                        m.d.comb += [d.kind.eq(EntryKind.OP), d.unit.eq(row.unit), d.code.eq(op)]
+
+        number = bits(CFG_REG)
+        exists, overflows = Signal(), Signal()
+        with m.Switch(number):
+            for register in BY_NUMBER.values():
+                with m.Case(register.number):
+                    m.d.comb += exists.eq(1)
+                    if unused := ~register.mask & 0xFFFF_FFFF:
+                        m.d.comb += overflows.eq((bits(CFG_VALUE) & unused).any())
+        target, on = bits(SYNC_UNIT), bits(SYNC_ON)
+
+        def is_absent(unit: Signal) -> object:
+            return Cat(unit == u for u in absent).any() if absent else Const(0)
+
+        unknown = Signal()
+        with m.If(bits(OPCODE) == Op.CFG):
+            m.d.comb += [
+                d.kind.eq(EntryKind.CFG),
+                d.unit.eq(number[6:]),
+                d.code.eq(number[:6]),
+                d.value.eq(bits(CFG_VALUE)),
+                unknown.eq(~exists),
+                lacking.eq(is_absent(number[6:])),
+            ]
+        with m.Elif(bits(OPCODE) == Op.SYNC):
+            m.d.comb += [
+                d.kind.eq(EntryKind.WAIT),
+                d.unit.eq(target),
+                d.code.eq(on),
+                d.value.eq(bits(SYNC_PENDING)),
+                unknown.eq((target >= len(Unit)) | (on >= len(Unit))),
+                lacking.eq(is_absent(target) | is_absent(on)),
+            ]
+        m.d.comb += d.end.eq(bits(OPCODE) == Op.END)
+        with m.If(~known):
+            m.d.comb += d.cause.eq(Cause.OPCODE)
+        with m.Elif(reserved):
+            m.d.comb += d.cause.eq(Cause.RESERVED)
+        with m.Elif(unknown):
+            m.d.comb += d.cause.eq(Cause.REGISTER)
+        with m.Elif((bits(OPCODE) == Op.CFG) & overflows):
+            m.d.comb += d.cause.eq(Cause.RESERVED)
+        with m.Elif(lacking):
+            m.d.comb += d.cause.eq(Cause.UNIT_ABSENT)
+        return m
+
+
+class Frontend(wiring.Component):
+    """Fetch, decode, dispatch.
+
+    Parameters
+    ----------
+    config: the accelerator.
+
+    Members
+    -------
+    start: pulse before the first cycle of a run. ``halt``: nothing more is done.
+    program, pages: where the program is (1 KiB aligned), and how many pages it has.
+    page: writes of the page buffers. ``fetched``: pulse in the end cycle of a fetch.
+    queues: one per unit.
+    stopped: END has been passed.
+    failed, fault: pulse with a fault in the cycle to which it belongs.
+
+    Latency
+    -------
+    The first fetch goes out in the cycle after ``start``; the first action of a page PAGE_READY cycles after its fetch
+    has ended; then one action per cycle.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "start": In(1),
+                "halt": In(1),
+                "program": In(32),
+                "pages": In(PAGES_BITS),
+                "page": In(PageWrite(config)),
+                "fetched": In(1),
+                "queues": Out(stream.Signature(Entry)).array(len(Unit)),
+                "stopped": Out(1),
+                "failed": Out(1),
+                "fault": Out(Fault),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self.config
+        assert PAGE_READY == 3, "page buffer and decoder take a stage each"
+        page_bits = exact_log2(PAGE_BYTES)
+        word_bits = exact_log2(PAGE_WORDS)
+
+        # Page buffers: rows as wide as the bus or a word.
+        width = max(config.bus, WORD_BITS)
+        m.submodules.pages = pages = memory.Memory(shape=width, depth=2 * 8 * PAGE_BYTES // width, init=[])
+        write = pages.write_port(granularity=config.bus)
+        read = pages.read_port(domain="sync")
+        parts = exact_log2(width // config.bus)
+        m.d.comb += [
+            write.addr.eq(self.page.row >> parts),
+            write.data.eq(self.page.data.replicate(1 << parts)),
+            write.en.eq(self.page.en << self.page.row[:parts]),
+        ]
+
+        # Counts of pages: read into the pipeline, to be fetched, fetched.
+        active, opening = Signal(), Signal()
+        reading = Signal(PAGES_BITS)
+        index = Signal(word_bits)
+        to_fetch, here = Signal(PAGES_BITS), Signal(PAGES_BITS)
+        past_end = Signal()
+
+        # Stage A: the word as it leaves the buffer. Stage B: decoded.
+        a_valid, a_first, a_past = Signal(), Signal(), Signal()
+        select = Signal(exact_log2(width // WORD_BITS))
+        b_valid = Signal()
+        b = Signal(Decoded)
+        advance_a, advance_b, taken = Signal(), Signal(), Signal()
+        available = Signal()
+        m.submodules.decoder = decoder = Decoder(config)
+        m.d.comb += [
+            advance_b.eq(~b_valid | taken),
+            advance_a.eq(~a_valid | advance_b),
+            past_end.eq(reading == self.pages),
+            available.eq(active & (past_end | (here != reading))),
+            read.en.eq(advance_a & available),
+            read.addr.eq(Cat(index, reading[0] ^ self.program[page_bits]) >> len(select)),
+            decoder.word.eq(read.data.word_select(select, WORD_BITS)),
+        ]
+        with m.If(advance_a):
+            m.d.sync += [
+                a_valid.eq(available),
+                a_first.eq((index == 0) & ~past_end),
+                a_past.eq(past_end),
+                select.eq(index[: len(select)]),
+            ]
+            with m.If(available & ~past_end):
+                m.d.sync += Cat(index, reading).eq(Cat(index, reading) + 1)
+        with m.If(advance_b):
+            m.d.sync += [b_valid.eq(a_valid), b.eq(decoder.decoded), b.first.eq(a_first)]
+            with m.If(a_past):
+                m.d.sync += b.cause.eq(Cause.NO_END)
+
+        # Actions.
+        dispatched = Signal(data.ArrayLayout(32, len(Unit)))
+        pc = Signal(32)
+        pending = dispatched[b.code[:2]]
+        entry = Signal(Entry)
+        valid, ready, fetching = Signal(), Signal(), Signal()
+        unit = Signal(2)
+        m.d.comb += [
+            fetching.eq(opening & (self.pages != 0) | b_valid & b.first & (to_fetch != self.pages)),
+            unit.eq(b.unit),
+            entry.kind.eq(b.kind),
+            entry.code.eq(b.code),
+            entry.value.eq(b.value),
+            entry.pc.eq(pc),
+            valid.eq(fetching | b_valid & ~b.end & ~b.cause.any()),
+        ]
+        with m.If(fetching):
+            m.d.comb += [
+                unit.eq(Unit.LOAD),
+                entry.kind.eq(EntryKind.FETCH),
+                entry.code.eq(0),
+                entry.value.eq(self.program + (to_fetch << page_bits)),
+                entry.pc.eq(to_fetch),
+            ]
+        with m.Elif(b.kind == EntryKind.WAIT):
+            m.d.comb += entry.value.eq(Mux(pending > b.value, pending - b.value, 0))
+        with m.Switch(unit):
+            for u in Unit:
+                with m.Case(u):
+                    m.d.comb += [
+                        self.queues[u].valid.eq(valid & active & ~self.halt),
+                        ready.eq(self.queues[u].ready),
+                    ]
+        for u in Unit:
+            m.d.comb += self.queues[u].payload.eq(entry)
+
+        with m.If(active & ~self.halt):
+            with m.If(fetching):
+                with m.If(ready):
+                    m.d.sync += [to_fetch.eq(to_fetch + 1), b.first.eq(0)]
+            with m.Elif(b_valid):
+                with m.If(b.cause.any()):
+                    m.d.comb += self.failed.eq(1)
+                with m.Elif(b.end):
+                    m.d.sync += [active.eq(0), self.stopped.eq(1)]
+                with m.Elif(ready):
+                    m.d.comb += taken.eq(1)
+                    m.d.sync += pc.eq(pc + 1)
+                    with m.If(b.kind == EntryKind.OP):
+                        m.d.sync += dispatched[b.unit].eq(dispatched[b.unit] + 1)
+        m.d.comb += [self.fault.cause.eq(b.cause), self.fault.pc.eq(pc)]
+
+        m.d.sync += opening.eq(0)
+        with m.If(self.fetched):
+            m.d.sync += here.eq(here + 1)
+        with m.If(self.start):
+            m.d.sync += [
+                active.eq(1),
+                opening.eq(1),
+                self.stopped.eq(0),
+                a_valid.eq(0),
+                b_valid.eq(0),
+                reading.eq(0),
+                index.eq(0),
+                to_fetch.eq(0),
+                here.eq(0),
+                pc.eq(0),
+                dispatched.eq(0),
+            ]
+        return m

@@ -1,0 +1,62 @@
+"""Instruction queue of a unit."""
+
+from amaranth import Module, Signal
+from amaranth.lib import memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from dovetail.hw.ports import Entry
+
+
+class Queue(wiring.Component):
+    """First in, first out, ``depth`` entries.
+
+    Parameters
+    ----------
+    depth: entries held; a power of two of at least 2.
+
+    Members
+    -------
+    i: what is pushed; ready while a place is free.
+    o: the oldest entry.
+    clear: empties the queue (what is pushed in the same cycle is lost).
+
+    Latency
+    -------
+    An entry pushed in cycle d shows from d + 1 on; a place freed in cycle c takes an entry from c + 1 on.
+    """
+
+    def __init__(self, *, depth: int) -> None:
+        if depth < 2 or depth & (depth - 1):
+            raise ValueError(f"depth must be a power of two of at least 2, not {depth}")
+        self.depth = depth
+        super().__init__(
+            {"i": In(stream.Signature(Entry)), "o": Out(stream.Signature(Entry)), "clear": In(1)}
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        bits = ceil_log2(self.depth)
+        m.submodules.entries = entries = memory.Memory(shape=Entry, depth=self.depth, init=[])
+        write = entries.write_port()
+        read = entries.read_port(domain="comb")
+        head = Signal(bits + 1)  # the extra bit tells full from empty
+        tail = Signal(bits + 1)
+        level = Signal(bits + 1)
+        m.d.comb += [
+            level.eq(tail - head),
+            self.i.ready.eq(~level[-1]),
+            self.o.valid.eq(head != tail),
+            write.addr.eq(tail[:bits]),
+            write.data.eq(self.i.payload),
+            write.en.eq(self.i.valid & self.i.ready),
+            read.addr.eq(head[:bits]),
+            self.o.payload.eq(read.data),
+        ]
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += tail.eq(tail + 1)
+        with m.If(self.o.valid & self.o.ready):
+            m.d.sync += head.eq(head + 1)
+        with m.If(self.clear):
+            m.d.sync += [head.eq(0), tail.eq(0)]
+        return m

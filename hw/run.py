@@ -1,0 +1,66 @@
+"""A run: from the host's start to the end or the first fault."""
+
+from amaranth import Const, Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from dovetail.hw.control import Fault
+from dovetail.isa.instructions import Unit
+
+SOURCES = len(Unit) + 1
+"""Where faults come from: the units in their order, then the front end."""
+
+
+class Run(wiring.Component):
+    """State of a run.
+
+    Members
+    -------
+    start: pulse; ignored while ``busy``. ``clear``: pulse in the same cycle if it is not.
+    failed, fault: faults in the order of precedence within a cycle: units, then front end.
+    idle: every unit is idle. ``drained``: the front end has stopped and every queue is empty.
+    busy: a run is under way. ``halt``: from the cycle after the first fault on.
+    ended: pulse in the last cycle of ``busy``. ``faulted``, ``first``: whether there was a fault, and the first one.
+    cycles: cycles of ``busy``.
+
+    Latency
+    -------
+    ``busy`` rises the cycle after ``start``; its last cycle is the one after the last event.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "start": In(1),
+                "clear": Out(1),
+                "failed": In(SOURCES),
+                "fault": In(Fault).array(SOURCES),
+                "idle": In(1),
+                "drained": In(1),
+                "busy": Out(1),
+                "halt": Out(1),
+                "ended": Out(1),
+                "faulted": Out(1),
+                "first": Out(Fault),
+                "cycles": Out(64),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.comb += [
+            self.clear.eq(self.start & ~self.busy),
+            self.ended.eq(self.busy & self.idle & (self.drained | self.halt)),
+            self.faulted.eq(self.halt),
+        ]
+        with m.If(self.clear):
+            m.d.sync += [self.busy.eq(1), self.halt.eq(0), self.first.eq(0), self.cycles.eq(0)]
+        with m.If(self.busy):
+            m.d.sync += self.cycles.eq(self.cycles + 1)
+        with m.If(self.ended):
+            m.d.sync += self.busy.eq(0)
+        for source in range(SOURCES):
+            earlier = self.failed[:source].any() if source else Const(0)
+            with m.If(self.failed[source] & ~earlier & ~self.halt):
+                m.d.sync += [self.first.eq(self.fault[source]), self.halt.eq(1)]
+        return m

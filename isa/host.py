@@ -1,0 +1,65 @@
+"""The host's registers behind AXI4-Lite: the one table of names, offsets and bits, for RTL, drivers and manual."""
+
+from dataclasses import dataclass
+
+from dovetail.isa.instructions import Field, Unit
+
+ID = 0x6C746F64
+"""Value of the ID register: ``dotl`` in ASCII, little-endian."""
+VERSION = 1
+"""Version of the instruction set and of this table."""
+ADDRESS_BITS = 12
+"""Address bits of the AXI4-Lite port."""
+OKAY, SLVERR = 0, 2
+"""AXI responses: done; there is no such register (it reads as zero, a write does nothing)."""
+STALLS = ("BUSY", "CONFIG", "TOKEN", "IDLE")
+"""What each unit counts, one of them in every cycle of a run; modulo 2^32."""
+
+
+@dataclass(frozen=True)
+class HostRegister:
+    """A 32-bit register at byte ``offset``. ``access`` is ``"r"`` (read only) or ``"rw"``."""
+
+    name: str
+    offset: int
+    access: str
+    doc: str
+    fields: tuple[Field, ...] = ()
+
+
+CONTROL_START = Field("start", 0, 1, "write 1: start the program; ignored while busy; reads as 0")
+CONTROL_IRQ = Field("irq_enable", 1, 1, "interrupt when a run has ended")
+STATUS_BUSY = Field("busy", 0, 1, "a run is under way")
+STATUS_DONE = Field("done", 1, 1, "a run has ended, well or with a fault; write 1 to clear (and the interrupt with it)")
+STATUS_FAULT = Field("fault", 2, 1, "the last run ended with a fault")
+
+
+def _table() -> tuple[HostRegister, ...]:
+    rows = [
+        HostRegister("ID", 0x000, "r", "identity, a constant"),
+        HostRegister("VERSION", 0x004, "r", "version of the instruction set, a constant"),
+        HostRegister("CONFIG_HASH_LO", 0x008, "r", "bits 31:0 of the configuration's hash"),
+        HostRegister("CONFIG_HASH_HI", 0x00C, "r", "bits 63:32 of the configuration's hash"),
+        HostRegister("CONTROL", 0x010, "rw", "start and interrupt enable", (CONTROL_START, CONTROL_IRQ)),
+        HostRegister("STATUS", 0x014, "rw", "state of the engine", (STATUS_BUSY, STATUS_DONE, STATUS_FAULT)),
+        HostRegister("CAUSE", 0x018, "r", "why the last run stopped; 0 when it ran to its END"),
+        HostRegister("FAULT_PC", 0x01C, "r", "word index of the faulting instruction (page index for BUS_FETCH)"),
+        HostRegister("PROGRAM", 0x020, "rw", "system memory address of the program; bits 9:0 read as zero; writes while busy are ignored"),
+        HostRegister("PAGES", 0x024, "rw", "pages of the program, 23 bits; writes while busy are ignored"),
+        HostRegister("BASE", 0x028, "rw", "added to every MEM_ADDR; bits 11:0 read as zero; writes while busy are ignored"),
+        HostRegister("CYCLES_LO", 0x030, "r", "cycles of the run, bits 31:0"),
+        HostRegister("CYCLES_HI", 0x034, "r", "cycles of the run, bits 63:32"),
+    ]
+    meaning = {
+        "BUSY": "cycles with an operation or fetch in the unit",
+        "CONFIG": "cycles that took a CFG or a satisfied SYNC from the queue",
+        "TOKEN": "cycles waiting for another unit",
+        "IDLE": "cycles with an empty queue, or halted",
+    }
+    for unit in Unit:
+        for n, stall in enumerate(STALLS):
+            rows.append(HostRegister(f"{unit.name}_{stall}", 0x040 + 16 * unit + 4 * n, "r", f"{unit.name}: {meaning[stall]}"))
+    return tuple(rows)
+
+
+HOST_REGISTERS: dict[str, HostRegister] = {r.name: r for r in _table()}
