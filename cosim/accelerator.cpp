@@ -1,0 +1,264 @@
+// Runs programs on the Verilated accelerator: host port, memory and timeline in one C++ loop.
+#include "Vdut.h"
+#include "axi_memory.h"
+#include "verilated.h"
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#if VM_TRACE_FST
+#include "verilated_fst_c.h"
+typedef VerilatedFstC Waves;
+#elif VM_TRACE
+#include "verilated_vcd_c.h"
+typedef VerilatedVcdC Waves;
+#endif
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+namespace {
+
+enum Status { DONE = 0, TIMEOUT = 1, NOT_STARTED = 2, PROTOCOL = 3 };
+constexpr int HOST_LIMIT = 1000;    // cycles for one host access, and from the start write to busy
+constexpr unsigned BEAT = BUS_BYTES;
+
+struct Entry {
+    int64_t unit, pc, fetch, start, end;
+};
+
+struct Accelerator {
+    VerilatedContext context;
+    std::unique_ptr<Vdut> top;
+    AxiMemory<BEAT> memory;
+    AxiCycle bus;
+    uint64_t now = 0;     // cycles since the instance was made
+    uint64_t origin = 0;  // `now` of the run's cycle 0
+    bool running = false, finished = false;
+    std::vector<Entry> entries;
+    size_t open[4] = {};  // entry that each unit works on, plus 1
+    const char* message = "";
+#if VM_TRACE
+    std::unique_ptr<Waves> waves;
+#endif
+
+    Accelerator() {
+        context.traceEverOn(VM_TRACE);
+        top = std::make_unique<Vdut>(&context, "top");
+        top->s_axil_bready = 1;
+        top->s_axil_rready = 1;
+        top->m_axi_arready = 1;
+        top->m_axi_awready = 1;
+        top->m_axi_wready = 1;
+        top->eval();
+        reset();
+    }
+
+    void reset() {
+        top->rst = 1;
+        for (int i = 0; i < 4; ++i) cycle();
+        top->rst = 0;
+        memory.reset();
+        cycle();
+    }
+
+    void dump(uint64_t half) {
+#if VM_TRACE
+        if (waves) waves->dump(2 * now + half);
+#else
+        (void)half;
+#endif
+    }
+
+    // One clock cycle: memory's side, settle, master's side and timeline, edge.
+    void cycle() {
+        Vdut* const t = top.get();
+        memory.begin(now, bus, &t->m_axi_rdata);
+        t->m_axi_arready = bus.arready;
+        t->m_axi_rvalid = bus.rvalid;
+        t->m_axi_rlast = bus.rlast;
+        t->m_axi_rresp = bus.rresp;
+        t->m_axi_awready = bus.awready;
+        t->m_axi_wready = bus.wready;
+        t->m_axi_bvalid = bus.bvalid;
+        t->m_axi_bresp = bus.bresp;
+        t->eval();
+        dump(0);
+        if (UNLIKELY(t->m_axi_arvalid | t->m_axi_awvalid | t->m_axi_wvalid | bus.rvalid | bus.bvalid)) master();
+        if (t->trace_busy) timeline();
+        else if (running) stop();
+        t->clk = 1;
+        t->eval();
+        dump(1);
+        t->clk = 0;
+        ++now;
+    }
+
+    void master() {
+        Vdut* const t = top.get();
+        bus.arvalid = t->m_axi_arvalid;
+        bus.araddr = t->m_axi_araddr;
+        bus.arlen = t->m_axi_arlen;
+        bus.arsize = t->m_axi_arsize;
+        bus.arburst = t->m_axi_arburst;
+        bus.rready = t->m_axi_rready;
+        bus.awvalid = t->m_axi_awvalid;
+        bus.awaddr = t->m_axi_awaddr;
+        bus.awlen = t->m_axi_awlen;
+        bus.awsize = t->m_axi_awsize;
+        bus.awburst = t->m_axi_awburst;
+        bus.wvalid = t->m_axi_wvalid;
+        bus.wlast = t->m_axi_wlast;
+        bus.bready = t->m_axi_bready;
+        memory.end(now, bus, &t->m_axi_wdata, t->m_axi_wstrb);
+    }
+
+    void timeline() {
+        Vdut* const t = top.get();
+        if (UNLIKELY(!running)) {
+            running = true;
+            origin = now;
+        }
+#define UNIT(number, name)                                                                                     \
+    if (UNLIKELY(t->trace_##name##_end) && open[number]) {                                                     \
+        entries[open[number] - 1].end = int64_t(now - origin);                                                 \
+        open[number] = 0;                                                                                      \
+    }                                                                                                          \
+    if (UNLIKELY(t->trace_##name##_start)) {                                                                   \
+        entries.push_back({number, int64_t(t->trace_##name##_pc), t->trace_##name##_fetch, int64_t(now - origin), -1}); \
+        open[number] = entries.size();                                                                         \
+    }
+        UNIT(0, load)
+        UNIT(1, array)
+#if HAS_VECTOR
+        UNIT(2, vector)
+#endif
+        UNIT(3, store)
+#undef UNIT
+    }
+
+    void stop() {
+        running = false;
+        finished = true;
+    }
+
+    bool write(uint32_t address, uint32_t value) {
+        Vdut* const t = top.get();
+        t->s_axil_awaddr = address;
+        t->s_axil_wdata = value;
+        t->s_axil_wstrb = 15;
+        t->s_axil_awvalid = t->s_axil_wvalid = 1;
+        bool answered = false;
+        for (int i = 0; i < HOST_LIMIT; ++i) {
+            t->eval();
+            const bool aw = t->s_axil_awvalid && t->s_axil_awready, w = t->s_axil_wvalid && t->s_axil_wready;
+            answered = t->s_axil_bvalid;
+            cycle();
+            if (aw) t->s_axil_awvalid = 0;
+            if (w) t->s_axil_wvalid = 0;
+            if (answered) break;
+        }
+        return answered;
+    }
+
+    bool read(uint32_t address, uint32_t* value) {
+        Vdut* const t = top.get();
+        t->s_axil_araddr = address;
+        t->s_axil_arvalid = 1;
+        bool answered = false;
+        for (int i = 0; i < HOST_LIMIT; ++i) {
+            t->eval();
+            const bool ar = t->s_axil_arvalid && t->s_axil_arready;
+            answered = t->s_axil_rvalid;
+            if (answered) *value = t->s_axil_rdata;
+            cycle();
+            if (ar) t->s_axil_arvalid = 0;
+            if (answered) break;
+        }
+        return answered;
+    }
+
+    Status run(uint32_t address, uint32_t value, uint64_t limit) {
+        entries.clear();
+        memset(open, 0, sizeof open);
+        running = finished = false;
+        message = "";
+        const uint64_t begin = now;
+        if (!write(address, value)) return NOT_STARTED;
+        while (!running && !finished) {
+            if (now - begin > HOST_LIMIT) return NOT_STARTED;
+            cycle();
+        }
+        while (LIKELY(!finished)) {
+            if (UNLIKELY(now - origin >= limit)) return TIMEOUT;
+            cycle();
+        }
+        if (memory.violation) {
+            message = memory.violation;
+            return PROTOCOL;
+        }
+        return DONE;
+    }
+};
+
+}  // namespace
+
+EXPORT Accelerator* acc_new() { return new Accelerator; }
+EXPORT void acc_delete(Accelerator* a) {
+#if VM_TRACE
+    if (a->waves) a->waves->close();
+#endif
+    a->top->final();
+    delete a;
+}
+EXPORT void acc_reset(Accelerator* a) { a->reset(); }
+
+// Attaches system memory: `size` bytes from address 0 on, and its timing.
+EXPORT void acc_memory(Accelerator* a, uint8_t* data, uint64_t size, uint64_t read_latency, uint64_t write_latency,
+                       uint64_t beat_cycles) {
+    a->memory.data = data;
+    a->memory.size = size;
+    a->memory.read_latency = read_latency;
+    a->memory.write_latency = write_latency;
+    a->memory.beat_cycles = beat_cycles;
+}
+
+// Host accesses; 0 when the port does not answer.
+EXPORT int acc_write(Accelerator* a, uint32_t address, uint32_t value) { return a->write(address, value); }
+EXPORT int acc_read(Accelerator* a, uint32_t address, uint32_t* value) { return a->read(address, value); }
+
+// Writes the start register and runs until the engine is idle again, at most `limit` cycles. Returns a Status.
+EXPORT int acc_run(Accelerator* a, uint32_t address, uint32_t value, uint64_t limit) {
+    return a->run(address, value, limit);
+}
+EXPORT const char* acc_message(Accelerator* a) { return a->message; }
+
+// Cycles in which the engine was busy in the last run.
+EXPORT uint64_t acc_cycles(Accelerator* a) { return a->now - a->origin; }
+
+// Timeline of the last run: number of entries; `out` (may be null) receives unit, pc, fetch, start, end of each.
+EXPORT uint64_t acc_entries(Accelerator* a, int64_t* out) {
+    if (out && !a->entries.empty()) memcpy(out, a->entries.data(), a->entries.size() * sizeof(Entry));
+    return a->entries.size();
+}
+EXPORT int acc_irq(Accelerator* a) { return a->top->irq; }
+
+// Starts a wave dump to a file, or ends it with nullptr. 0: the library was built without.
+EXPORT int acc_waves(Accelerator* a, const char* path) {
+#if VM_TRACE
+    if (a->waves) a->waves->close();
+    a->waves.reset();
+    if (path) {
+        a->waves = std::make_unique<Waves>();
+        a->top->trace(a->waves.get(), 99);
+        a->waves->open(path);
+    }
+    return 1;
+#else
+    (void)a;
+    return path == nullptr;
+#endif
+}

@@ -1,0 +1,158 @@
+"""One program on the model and on the RTL: are they equal, and if not, where do they differ first?"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.cosim.rtl import DEFAULT_LIMIT, RtlEngine, RtlError
+from dovetail.isa.config import Config
+from dovetail.isa.instructions import Op, Unit
+from dovetail.isa.timing.engine import FETCH, Timeline
+from dovetail.sw.engine import Bytes, RunResult
+from dovetail.sw.model import Model
+
+LIMIT_FACTOR, LIMIT_OFFSET = 2, 10_000
+"""The RTL is given up after this many times the model's cycles and this many more."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What agreed. ``first_difference`` is empty when everything did."""
+
+    bytes_equal: bool
+    cycles_model: int
+    cycles_rtl: int
+    timeline_equal: bool
+    counters_equal: bool
+    fault_equal: bool
+    first_difference: str = ""
+
+    @property
+    def equal(self) -> bool:
+        """Everything agrees."""
+        return not self.first_difference
+
+
+def compare(
+    model: RunResult,
+    rtl: RunResult,
+    *,
+    model_sram: Bytes | None = None,
+    rtl_sram: Bytes | None = None,
+) -> Comparison:
+    """Compare two runs of one program, and SRAM after them when given. The order in which differences are named is
+    the order in which they explain each other: timeline, fault, cycles, counters, bytes."""
+    timeline = _timeline_difference(model.timeline, rtl.timeline)
+    fault = "" if model.fault == rtl.fault else f"fault: model {model.fault}, RTL {rtl.fault}"
+    cycles = "" if model.cycles == rtl.cycles else f"cycles: model {model.cycles}, RTL {rtl.cycles}"
+    counters = ""
+    for unit in Unit:
+        if not counters and model.counters[unit] != rtl.counters[unit]:
+            counters = f"{unit.name} counters: model {model.counters[unit]}, RTL {rtl.counters[unit]}"
+    data = _bytes_difference("memory", model.memory, rtl.memory)
+    if model_sram is not None and rtl_sram is not None:
+        data = data or _bytes_difference("SRAM", model_sram, rtl_sram)
+    return Comparison(
+        bytes_equal=not data,
+        cycles_model=model.cycles,
+        cycles_rtl=rtl.cycles,
+        timeline_equal=not timeline,
+        counters_equal=not counters,
+        fault_equal=not fault,
+        first_difference=timeline or fault or cycles or counters or data,
+    )
+
+
+class Lockstep:
+    """Model and RTL of one accelerator, side by side; SRAM persists in both.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+    cache
+        Folder of the RTL builds.
+    trace
+        File for the RTL's waves.
+    """
+
+    def __init__(self, config: Config, *, cache: Path, trace: Path | None = None) -> None:
+        self.model = Model(config)
+        self.rtl = RtlEngine(config, cache=cache, trace=trace)
+
+    def reset(self) -> None:
+        """As after power-up."""
+        self.model.reset()
+        self.rtl.reset()
+
+    def run(self, memory: Bytes, program: int, pages: int, base: int = 0, sram: Bytes | None = None) -> Comparison:
+        """Run a program on both, each on a copy of ``memory`` (and from ``sram``, if given), and compare all that is
+        left behind, SRAM included."""
+        if sram is not None:
+            self.model.write_sram(sram)
+            self.rtl.write_sram(sram)
+        model = self.model.run(memory.copy(), program, pages, base)
+        self.rtl.limit = LIMIT_FACTOR * model.cycles + LIMIT_OFFSET
+        try:
+            rtl = self.rtl.run(memory.copy(), program, pages, base)
+        except RtlError as error:
+            self.rtl.reset()
+            difference = f"RTL: {error}"
+            if error.timeline is not None:
+                difference = (_timeline_difference(model.timeline, error.timeline) + "; " + difference).removeprefix(
+                    "; "
+                )
+            return Comparison(False, model.cycles, 0, False, False, False, difference)
+        finally:
+            self.rtl.limit = DEFAULT_LIMIT
+        return compare(model, rtl, model_sram=self.model.read_sram(), rtl_sram=self.rtl.read_sram())
+
+
+def lockstep(
+    config: Config, memory: Bytes, program: int, pages: int, base: int = 0, *, cache: Path, sram: Bytes | None = None
+) -> Comparison:
+    """One program on fresh engines; see :meth:`Lockstep.run`."""
+    return Lockstep(config, cache=cache).run(memory, program, pages, base, sram)
+
+
+def _text(timeline: Timeline, n: int) -> str:
+    """Entry ``n`` as a reader names it."""
+    op = int(timeline.op[n])
+    name = "fetch of page" if op == FETCH else f"{Op(op).name} at word"
+    text = (
+        f"{name} {timeline.pc[n]} ({Unit(int(timeline.unit[n])).name}), cycles {timeline.start[n]}..{timeline.end[n]}"
+    )
+    return text if timeline.works[n] else text + " (fails its checks)"
+
+
+def _columns(timeline: Timeline) -> npt.NDArray[np.int64]:
+    return np.stack(
+        [timeline.unit, timeline.op, timeline.pc, timeline.start, timeline.end, timeline.works.astype(np.int64)], 1
+    )
+
+
+def _timeline_difference(model: Timeline, rtl: Timeline) -> str:
+    """The differing entry that starts first."""
+    common = min(len(model), len(rtl))
+    differs = np.flatnonzero((_columns(model)[:common] != _columns(rtl)[:common]).any(1))
+    if len(differs):
+        n = int(differs[np.argmin(np.minimum(model.start[differs], rtl.start[differs]))])
+        return f"timeline: model {_text(model, n)}; RTL {_text(rtl, n)}"
+    if len(model) != len(rtl):
+        longer, name = (model, "model") if len(model) > len(rtl) else (rtl, "RTL")
+        return (
+            f"timeline: {len(model)} entries in the model, {len(rtl)} in the RTL; {name} only: {_text(longer, common)}"
+        )
+    return ""
+
+
+def _bytes_difference(name: str, model: Bytes, rtl: Bytes) -> str:
+    if len(model) != len(rtl):
+        return f"{name}: {len(model)} bytes in the model, {len(rtl)} in the RTL"
+    differs = np.flatnonzero(model != rtl)
+    if not len(differs):
+        return ""
+    n = int(differs[0])
+    return f"{name}: {len(differs)} bytes differ, first at {n:#x}: model {model[n]:#04x}, RTL {rtl[n]:#04x}"

@@ -1,0 +1,208 @@
+"""The Verilated accelerator behind the engine interface that the model has too."""
+
+import ctypes
+from pathlib import Path
+
+import numpy as np
+
+from dovetail.cosim.blocks import driver
+from dovetail.cosim.verilate import Design, trace_format, verilate
+from dovetail.hw.verilog import to_verilog
+from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.host import CONTROL_START, HOST_REGISTERS, STALLS
+from dovetail.isa.instructions import PAGE_BYTES, PAGE_WORDS, Cause, Op, Unit, cfg, pack, to_bytes
+from dovetail.isa.timing.common import CHECK
+from dovetail.isa.timing.engine import FETCH, Counters, Fault, Timeline
+from dovetail.sw.engine import Bytes, RunResult
+
+TOP = "accelerator"
+FAILURES = {1: "no end after {limit} cycles", 2: "the engine did not start", 3: "AXI protocol: {message}"}
+"""What a status of the C++ loop other than 0 means."""
+DEFAULT_LIMIT = 1 << 32
+"""Cycles after which a run is given up, unless the caller says otherwise."""
+
+
+class RtlError(RuntimeError):
+    """The RTL did what no program may make it do: it hung, or broke the bus protocol. ``timeline``: what had been
+    recorded until then, if a run was under way. The engine needs a :meth:`RtlEngine.reset` before the next run."""
+
+    def __init__(self, text: str, timeline: Timeline | None = None) -> None:
+        super().__init__(text)
+        self.timeline = timeline
+
+
+def accelerator_design(config: Config, *, trace: bool = False) -> Design:
+    """What is Verilated for ``config``; the memory timing does not matter."""
+    return Design(
+        verilog=to_verilog(config, simulation=True, name=TOP),
+        top=TOP,
+        driver={name: driver(name) for name in ("accelerator.cpp", "axi_memory.h")},
+        trace=trace,
+        defines=(f"BUS_BYTES={config.bus_bytes}", f"HAS_VECTOR={int(config.vector)}"),
+    )
+
+
+class RtlEngine:
+    """Runs programs on the RTL, cycle by cycle in C++.
+
+    Parameters
+    ----------
+    config
+        The accelerator. Configurations that differ in ``memory`` only share a build.
+    cache
+        Folder of the builds; the first use of a configuration compiles for some seconds.
+    trace
+        File for the waves of all runs; ``.fst`` or ``.vcd``, see :func:`~dovetail.cosim.verilate.trace_format`.
+    limit
+        Cycles after which a run raises :class:`RtlError`.
+
+    Raises
+    ------
+    ToolError
+        When Verilator or the C++ compiler is missing or fails.
+    """
+
+    def __init__(self, config: Config, *, cache: Path, trace: Path | None = None, limit: int = DEFAULT_LIMIT) -> None:
+        if trace is not None and trace.suffix != f".{trace_format()}":
+            raise ValueError(f"trace must end in .{trace_format()} on this machine, not {trace.suffix!r}")
+        self._config = config
+        self.limit = limit
+        self._trace = trace
+        library = ctypes.CDLL(str(verilate(accelerator_design(config, trace=trace is not None), cache)))
+        library.acc_new.restype = ctypes.c_void_p
+        library.acc_cycles.restype = ctypes.c_uint64
+        library.acc_entries.restype = ctypes.c_uint64
+        library.acc_message.restype = ctypes.c_char_p
+        self._library = library
+        self._handle = ctypes.c_void_p()
+        self.reset()
+
+    @property
+    def config(self) -> Config:
+        """The accelerator."""
+        return self._config
+
+    @property
+    def timing(self) -> MemoryTiming:
+        """Timing of system memory; another one may be set between runs."""
+        return self._config.memory
+
+    @timing.setter
+    def timing(self, timing: MemoryTiming) -> None:
+        self._config = self._config.replace(memory=timing)
+
+    def close(self) -> None:
+        """Free the instance (and finish the waves)."""
+        if self._handle:
+            self._library.acc_delete(self._handle)
+            self._handle = ctypes.c_void_p()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self.close()
+
+    def reset(self) -> None:
+        """As after power-up: SRAM is zero. Waves start again."""
+        self.close()
+        self._handle = ctypes.c_void_p(self._library.acc_new())
+        if self._trace is not None:
+            self._library.acc_waves(self._handle, str(self._trace).encode())
+
+    def read_register(self, name: str) -> int:
+        """A host register's value."""
+        value = ctypes.c_uint32()
+        if not self._library.acc_read(self._handle, HOST_REGISTERS[name].offset, ctypes.byref(value)):
+            raise RtlError(f"the host port did not answer a read of {name}")
+        return value.value
+
+    def write_register(self, name: str, value: int) -> None:
+        """Write a host register."""
+        if not self._library.acc_write(self._handle, HOST_REGISTERS[name].offset, ctypes.c_uint32(value)):
+            raise RtlError(f"the host port did not answer a write of {name}")
+
+    def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
+        """Run a program; see :class:`dovetail.sw.engine.Engine`. Raises :class:`RtlError`."""
+        if memory.dtype != np.uint8 or memory.ndim != 1 or not memory.flags.c_contiguous or len(memory) % 4096:
+            raise ValueError("memory must be contiguous bytes, a multiple of 4096")
+        words = _program_words(memory, program, pages)
+        timing = self._config.memory
+        self._library.acc_memory(
+            self._handle,
+            ctypes.c_void_p(memory.ctypes.data),
+            ctypes.c_uint64(len(memory)),
+            ctypes.c_uint64(timing.read_latency),
+            ctypes.c_uint64(timing.write_latency),
+            ctypes.c_uint64(timing.beat_cycles),
+        )
+        self.write_register("PROGRAM", program)
+        self.write_register("PAGES", pages)
+        self.write_register("BASE", base)
+        status = self._library.acc_run(
+            self._handle, HOST_REGISTERS["CONTROL"].offset, CONTROL_START.mask, ctypes.c_uint64(self.limit)
+        )
+        if status:
+            message = self._library.acc_message(self._handle).decode()
+            partial = self._timeline(words, int(self._library.acc_cycles(self._handle)), {}, None)
+            raise RtlError(FAILURES[status].format(limit=self.limit, message=message), partial)
+        cycles = self.read_register("CYCLES_LO") | self.read_register("CYCLES_HI") << 32
+        counters = {unit: Counters(*(self.read_register(f"{unit.name}_{stall}") for stall in STALLS)) for unit in Unit}
+        cause = Cause(self.read_register("CAUSE"))
+        fault = Fault(cause, self.read_register("FAULT_PC")) if cause else None
+        return RunResult(memory, cycles, self._timeline(words, cycles, counters, fault), counters, fault)
+
+    def _timeline(
+        self, words: np.ndarray, cycles: int, counters: dict[Unit, Counters], fault: Fault | None
+    ) -> Timeline:
+        """The recorded entries in program order; the registers that an operation saw are not recorded."""
+        count = int(self._library.acc_entries(self._handle, None))
+        rows = np.zeros((count, 5), np.int64)
+        self._library.acc_entries(self._handle, ctypes.c_void_p(rows.ctypes.data))
+        unit, pc, fetch, start, end = rows.T
+        # fetch(p + 1) is dispatched before the words of page p.
+        order = np.argsort(np.where(fetch == 1, 2 * PAGE_WORDS * (pc - 1), 2 * pc + 1), kind="stable")
+        unit, pc, fetch, start, end = rows[order].T.copy()
+        codes = (words[np.where(fetch == 1, 0, np.minimum(pc, len(words) - 1))] & np.uint64(0xFF)).astype(np.int64)
+        works = end >= 0
+        return Timeline(
+            unit=unit,
+            op=np.where(fetch == 1, FETCH, codes),
+            pc=pc,
+            start=start,
+            end=np.where(works, end, start + CHECK),
+            works=works,
+            registers=((),) * count,
+            cycles=cycles,
+            counters=counters,
+            fault=fault,
+        )
+
+    def read_sram(self) -> Bytes:
+        """A copy of SRAM, fetched by a DMA program."""
+        return self._copy(Unit.STORE, np.zeros(self._config.sram_bytes, np.uint8))
+
+    def write_sram(self, contents: Bytes) -> None:
+        """Replace SRAM, all of it, by a DMA program."""
+        if contents.shape != (self._config.sram_bytes,):
+            raise ValueError(f"contents must be {self._config.sram_bytes} bytes, not {contents.shape}")
+        self._copy(Unit.LOAD, contents)
+
+    def _copy(self, unit: Unit, contents: Bytes) -> Bytes:
+        """Move all of SRAM to or from system memory."""
+        size = self._config.sram_bytes
+        values = {"MEM_ADDR": 4096, "SRAM_BYTES": size, "LENGTH": size, "COUNT": pack(unit, "COUNT", rows=1, planes=1)}
+        words = [cfg(unit, name, value) for name, value in values.items()]
+        words += [int(Op.DMA_READ if unit == Unit.LOAD else Op.DMA_WRITE), int(Op.END)]
+        program = to_bytes(words)
+        memory = np.zeros(4096 + -(-size // 4096) * 4096, np.uint8)
+        memory[: len(program)] = np.frombuffer(program, np.uint8)
+        memory[4096 : 4096 + size] = contents
+        result = self.run(memory, 0, 1)
+        if result.fault:
+            raise RtlError(f"the copy of SRAM failed: {result.fault}")
+        return memory[4096 : 4096 + size].copy()
+
+
+def _program_words(memory: Bytes, program: int, pages: int) -> np.ndarray:
+    """The program's words as they are before the run; zeros where there is no memory."""
+    data = memory[program : program + pages * PAGE_BYTES]
+    return np.frombuffer(data.tobytes() + bytes(pages * PAGE_BYTES - len(data)), "<u8")

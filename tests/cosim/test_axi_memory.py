@@ -1,0 +1,143 @@
+"""The memory behind the AXI port, alone: the cycle of every handshake, strobes, errors, protocol checks."""
+
+import ctypes
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail.cosim.blocks import driver
+from dovetail.cosim.verilate import Design, verilate
+
+READ_INPUTS = ("arvalid", "araddr", "arlen", "arsize", "arburst", "rready")
+INPUTS = (*READ_INPUTS, "awvalid", "awaddr", "awlen", "wvalid", "wlast", "wstrb", "wdata", "bready")
+OUTPUTS = ("arready", "rvalid", "rlast", "rresp", "rdata", "awready", "wready", "bvalid", "bresp")
+
+
+class Memory:
+    """One memory of 8-byte beats; `cycle` is one clock cycle."""
+
+    def __init__(self, library: ctypes.CDLL, size: int, latency: tuple[int, int], beat_cycles: int) -> None:
+        self.library = library
+        self.data = np.arange(size, dtype=np.uint8)
+        library.mem_new.restype = ctypes.c_void_p
+        library.mem_violation.restype = ctypes.c_char_p
+        self.handle = ctypes.c_void_p(
+            library.mem_new(
+                ctypes.c_void_p(self.data.ctypes.data),
+                *(ctypes.c_uint64(v) for v in (size, *latency, beat_cycles)),
+            )
+        )
+
+    def cycle(self, **inputs: int) -> dict[str, int]:
+        values = {"arsize": 3, "arburst": 1, "rready": 1, "bready": 1, "wstrb": 255, **inputs}
+        given = np.array([values.get(name, 0) for name in INPUTS], np.uint64)
+        got = np.zeros(len(OUTPUTS), np.uint64)
+        self.library.mem_cycle(self.handle, ctypes.c_void_p(given.ctypes.data), ctypes.c_void_p(got.ctypes.data))
+        return dict(zip(OUTPUTS, map(int, got), strict=True))
+
+    @property
+    def violation(self) -> str:
+        return str(self.library.mem_violation(self.handle).decode())
+
+
+@pytest.fixture(scope="module")
+def library(build_cache: Path) -> ctypes.CDLL:
+    source = (Path(__file__).parent / "memory_driver.cpp").read_text()
+    files = {"memory_driver.cpp": source, "axi_memory.h": driver("axi_memory.h")}
+    design = Design({"dut.v": "module dut(input clk); endmodule\n"}, "dut", files)
+    return ctypes.CDLL(str(verilate(design, build_cache)))
+
+
+@pytest.fixture
+def make(library: ctypes.CDLL) -> Iterator[Any]:
+    made: list[Memory] = []
+
+    def factory(size: int = 8192, latency: tuple[int, int] = (5, 7), beat_cycles: int = 1) -> Memory:
+        made.append(Memory(library, size, latency, beat_cycles))
+        return made[-1]
+
+    yield factory
+    for memory in made:
+        library.mem_delete(memory.handle)
+
+
+@pytest.mark.parametrize("beat_cycles", [1, 3])
+def test_read_beats_come_when_they_should(make: Any, beat_cycles: int) -> None:
+    memory = make(beat_cycles=beat_cycles)
+    addresses = {0: (16, 3), 2: (4088, 0), 30: (128, 1)}
+    seen = []
+    for now in range(60):
+        address, beats = addresses.get(now, (0, 0))
+        bus = memory.cycle(arvalid=int(now in addresses), araddr=address, arlen=beats)
+        assert bus["arready"]
+        if bus["rvalid"]:
+            seen.append((now, bus["rdata"] & 255, bus["rlast"], bus["rresp"]))
+    g = beat_cycles
+    first = [5, 5 + g, 5 + 2 * g, 5 + 3 * g, 5 + 4 * g]
+    assert [s[0] for s in seen] == [*first, 35, 35 + g]
+    assert [s[1] for s in seen] == [16, 24, 32, 40, 4088 & 255, 128, 136]
+    assert [s[2] for s in seen] == [0, 0, 0, 1, 1, 0, 1]
+    assert not any(s[3] for s in seen)
+
+
+def test_a_beat_waits_for_rready(make: Any) -> None:
+    memory = make()
+    memory.cycle(arvalid=1, araddr=0, arlen=1)
+    seen = [bool(memory.cycle(rready=int(now == 9))["rvalid"]) for now in range(1, 10)]
+    assert seen == [False] * 4 + [True] * 5
+    assert memory.cycle()["rdata"] & 255 == 8
+
+
+@pytest.mark.parametrize("beat_cycles", [1, 2])
+def test_write_beats_strobes_and_response(make: Any, beat_cycles: int) -> None:
+    memory = make(beat_cycles=beat_cycles)
+    beats = [(0x1111111111111111, 255, 0), (0x2222222222222222, 0b11000000, 1)]
+    memory.cycle(awvalid=1, awaddr=68, awlen=1)
+    accepted: list[int] = []
+    answered: list[tuple[int, int]] = []
+    for now in range(1, 20):
+        data, strobe, last = beats[len(accepted)] if len(accepted) < 2 else (0, 0, 0)
+        bus = memory.cycle(wvalid=int(len(accepted) < 2), wdata=data, wstrb=strobe, wlast=last)
+        if bus["wready"] and len(accepted) < 2:
+            accepted.append(now)
+        if bus["bvalid"]:
+            answered.append((now, bus["bresp"]))
+    assert accepted == [1, 1 + beat_cycles]
+    assert answered == [(1 + beat_cycles + 7, 0)]
+    expected = np.arange(8192, dtype=np.uint8)
+    expected[64:72] = 0x11
+    expected[78:80] = 0x22
+    assert np.array_equal(memory.data, expected)
+    assert memory.violation == ""
+
+
+def test_outside_answers_decerr(make: Any) -> None:
+    memory = make(size=4096)
+    memory.cycle(arvalid=1, araddr=4096, arlen=0, awvalid=1, awaddr=4096, awlen=0)
+    memory.cycle(wvalid=1, wlast=1, wdata=1)
+    codes = [
+        (bus["rvalid"], bus["rresp"], bus["rdata"], bus["bvalid"], bus["bresp"])
+        for bus in (memory.cycle() for _ in range(8))
+    ]
+    assert (1, 3, 0) in [c[:3] for c in codes]
+    assert (1, 3) in [c[3:] for c in codes]
+    assert np.array_equal(memory.data, np.arange(4096, dtype=np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "text"),
+    [
+        ({"arvalid": 1, "araddr": 4088, "arlen": 1}, "a burst that crosses a 4 KiB boundary"),
+        ({"arvalid": 1, "arsize": 2}, "a beat narrower than the bus"),
+        ({"arvalid": 1, "arburst": 0}, "a burst that is not INCR"),
+        ({"wvalid": 1}, "a write beat without an address"),
+        ({"awvalid": 1, "awlen": 0, "wvalid": 1}, "WLAST does not match AWLEN"),
+    ],
+)
+def test_protocol(make: Any, inputs: dict[str, int], text: str) -> None:
+    memory = make()
+    memory.cycle(**inputs)
+    assert memory.violation == text
