@@ -7,8 +7,13 @@ unit already imply, also by way of a third unit, are left out.
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
+from dovetail.isa.checks import View, regions
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import Unit, sync
+from dovetail.isa.instructions import INSTRUCTIONS, Op, Unit, sync
+from dovetail.isa.timing.dma import row_addresses
+from dovetail.isa.timing.engine import FETCH, Timeline
 
 Range = tuple[int, int]
 """(first byte, bytes)."""
@@ -20,6 +25,9 @@ _SRAM_DEPTH = 20
 _MEMORY_DEPTH = 48
 """Accesses remembered one by one. Older ones melt into one range: being more than QUEUE_DEPTH instructions
 back, they have started by the time the wait is dispatched, so a needless wait costs little but its word."""
+
+_MEMORY = 1 << 40
+"""Where system memory starts among the bytes that :func:`races` compares."""
 
 _OTHERS = tuple(tuple(int(v) for v in Unit if v != u) for u in Unit)
 _SYNC = tuple(tuple(sync(u, v) for v in Unit) for u in Unit)
@@ -134,9 +142,7 @@ class Tracker:
         waits = [v for v in _OTHERS[unit] if need[v] > known[v]]
         if len(waits) > 1:
             # The instruction waited for in v may itself have waited for the one in w.
-            waits = [
-                w for w in waits if not any(self._born[v][need[v] - 1][w] >= need[w] for v in waits if v != w)
-            ]
+            waits = [w for w in waits if not any(self._born[v][need[v] - 1][w] >= need[w] for v in waits if v != w)]
         words = []
         for v in waits:
             words.append(_SYNC[unit][v] | self.dispatched[v] - need[v] << 32)
@@ -168,3 +174,56 @@ class Tracker:
             _record(self._memory_reads[unit], low, low + length, count, _MEMORY_DEPTH)
         for low, length in mem_writes:
             _record(self._memory_writes[unit], low, low + length, count, _MEMORY_DEPTH)
+
+
+def races(config: Config, timeline: Timeline, base: int = 0) -> list[tuple[int, int]]:
+    """Pairs of elements of a timeline that run at the same time though one writes bytes which the other uses.
+
+    The architecture leaves the outcome of such a program open; a compiler's program has none.
+    """
+    live = np.flatnonzero(timeline.works & (timeline.op != FETCH))
+    live = live[np.argsort(timeline.start[live], kind="stable")]
+    found = []
+    running: list[_Use] = []
+    for n in live.tolist():
+        use = _use(Op(int(timeline.op[n])), timeline.registers[n], base)
+        use.number, use.end = n, int(timeline.end[n])
+        start = int(timeline.start[n])
+        running = [r for r in running if r.end >= start]
+        found += [(r.number, n) for r in running if r.clashes(use)]
+        running.append(use)
+    return found
+
+
+class _Use:
+    """The bytes that an operation reads and writes: SRAM from 0 on, system memory above it."""
+
+    def __init__(self, reads: list[Range], writes: list[Range]) -> None:
+        self.reads, self.writes = reads, writes
+        self.number = self.end = 0
+
+    def clashes(self, other: "_Use") -> bool:
+        return _meet(self.writes, other.writes) or _meet(self.writes, other.reads) or _meet(self.reads, other.writes)
+
+
+def _meet(a: list[Range], b: list[Range]) -> bool:
+    return any(x < y + m and y < x + n for x, n in a for y, m in b)
+
+
+def _use(op: Op, registers: Sequence[int], base: int) -> _Use:
+    unit = INSTRUCTIONS[op].unit
+    assert unit is not None
+    view = View(unit, registers)
+    spaces = regions(op, view)
+    reads, writes = list(spaces.reads), list(spaces.writes)
+    if unit in (Unit.LOAD, Unit.STORE):
+        memory = reads if unit == Unit.LOAD else writes
+        rows = row_addresses(
+            base + view["MEM_ADDR"],
+            view["COUNT", "rows"],
+            view["COUNT", "planes"],
+            view["MEM_ROW_STEP"],
+            view["MEM_PLANE_STEP"],
+        )
+        memory += [(_MEMORY + row, view["LENGTH"]) for row in rows]
+    return _Use(reads, writes)

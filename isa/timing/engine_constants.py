@@ -8,5 +8,5 @@ PAGE_READY = 3
 are a register stage each). Where the fetch ended long ago the action follows the page before without a gap."""
 
 END_TO_DONE = 2
-"""CYCLES counts from cycle 0 to this many cycles after the last one in which anything happened: END's dispatch, the
-last pop, the end of the last operation or fetch, or the fault. So `busy` is last seen in the cycle before that."""
+"""CYCLES is this many more than the number of the last cycle in which anything happened: END's dispatch, a pop, the
+end of an operation or fetch, the fault. (`busy` lasts one cycle longer than that, and cycles count from 0.)"""

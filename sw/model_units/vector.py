@@ -29,7 +29,8 @@ class _Plan:
         self.mult, self.shift = r["OUT_MULT", "mult"], int6(r["SHIFTS", "out"])
         self.bias = (r["SUM_BIAS"] + (_WRAP >> 1)) % _WRAP - (_WRAP >> 1)
         self.count = r["POOL_COUNT", "count"]
-        self.magic, self.pool_shift = r["POOL_MAGIC"], int6(r["POOL_SHIFT", "shift"])
+        # A multiplier has 31 bits.
+        self.magic, self.pool_shift = r["POOL_MAGIC"] & 0x7FFF_FFFF, int6(r["POOL_SHIFT", "shift"])
         self.b_address, self.b_size = r.region("B")
         self.b_y_step, self.b_x_step = r["B_Y_STEP"], r["B_X_STEP"]
         self.zero_b = int8(r["B_ZERO", "zero_b"])
