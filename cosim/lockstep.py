@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.cosim.rtl import DEFAULT_LIMIT, RtlEngine, RtlError
-from dovetail.isa.config import Config
+from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.instructions import Op, Unit
 from dovetail.isa.timing.engine import FETCH, Timeline
 from dovetail.sw.engine import Bytes, RunResult
@@ -81,6 +81,24 @@ class Lockstep:
     def __init__(self, config: Config, *, cache: Path, trace: Path | None = None) -> None:
         self.model = Model(config)
         self.rtl = RtlEngine(config, cache=cache, trace=trace)
+
+    @property
+    def config(self) -> Config:
+        """The accelerator."""
+        return self.rtl.config
+
+    @property
+    def timing(self) -> MemoryTiming:
+        """Timing of system memory, of both sides; another one may be set between runs."""
+        return self.rtl.timing
+
+    @timing.setter
+    def timing(self, timing: MemoryTiming) -> None:
+        if timing != self.rtl.timing:
+            sram = self.model.read_sram()
+            self.rtl.timing = timing
+            self.model = Model(self.rtl.config)
+            self.model.write_sram(sram)
 
     def reset(self) -> None:
         """As after power-up."""

@@ -162,13 +162,14 @@ class RtlEngine:
         order = np.argsort(np.where(fetch == 1, 2 * PAGE_WORDS * (pc - 1), 2 * pc + 1), kind="stable")
         unit, pc, fetch, start, end = rows[order].T.copy()
         codes = (words[np.where(fetch == 1, 0, np.minimum(pc, len(words) - 1))] & np.uint64(0xFF)).astype(np.int64)
-        works = end >= 0
+        # An operation that fails its checks leaves the unit in that cycle; one that works takes longer.
+        works = (end != start + CHECK) & (end >= 0)
         return Timeline(
             unit=unit,
             op=np.where(fetch == 1, FETCH, codes),
             pc=pc,
             start=start,
-            end=np.where(works, end, start + CHECK),
+            end=end,
             works=works,
             registers=((),) * count,
             cycles=cycles,

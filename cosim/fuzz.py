@@ -1,0 +1,171 @@
+"""Random programs in lockstep: run them, shrink one that differs, keep it as a small text file."""
+
+import json
+import random
+import tomllib
+import zlib
+from base64 import b85decode, b85encode
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from dovetail.cosim.lockstep import Comparison, Lockstep
+from dovetail.isa.assembler import assemble, disassemble
+from dovetail.isa.config import Config, MemoryTiming, ceil_div
+from dovetail.isa.instructions import PAGE_BYTES, PAGE_WORDS, to_bytes
+from dovetail.sw.engine import Bytes
+from dovetail.sw.random_programs import RandomProgram, bounded, illegal_program, legal_program, settled
+
+ILLEGAL_SHARE = 0.4
+"""How many of the programs are broken on purpose."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program to run in lockstep; ``sram_seed`` decides what SRAM holds before (0: zeros)."""
+
+    program: RandomProgram
+    sram_seed: int = 0
+
+    def sram(self) -> Bytes:
+        """SRAM before the run."""
+        size = self.program.config.sram_bytes
+        if not self.sram_seed:
+            return np.zeros(size, np.uint8)
+        return np.random.default_rng(self.sram_seed).integers(0, 256, size, np.uint8)
+
+    def run(self, pair: Lockstep) -> Comparison:
+        """Model and RTL on this case."""
+        p = self.program
+        pair.timing = p.config.memory
+        return pair.run(p.memory, p.program, p.pages, p.base, self.sram())
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A case in which model and RTL differ."""
+
+    seed: int
+    case: Case
+    comparison: Comparison
+
+
+def random_case(config: Config, seed: int, *, count: int = 10) -> Case:
+    """The case of a seed: a legal program of ``count`` operations or so, or an illegal one."""
+    rng = random.Random(seed)
+    if rng.random() < ILLEGAL_SHARE:
+        program = illegal_program(rng, config, count=rng.randint(1, count))
+    else:
+        program = legal_program(rng, config, count=rng.randint(1, count))
+    return Case(program, rng.choice((0, seed + 1)))
+
+
+def fuzz(pair: Lockstep, seeds: range, *, count: int = 10) -> Iterator[Failure]:
+    """Run the cases of ``seeds``; yields those that differ. Memory timing changes from case to case."""
+    for seed in seeds:
+        rng = random.Random(~seed)
+        timing = MemoryTiming(
+            read_latency=rng.choice((1, 2, 10, 40, 100)),
+            write_latency=rng.choice((1, 2, 20, 60)),
+            beat_cycles=rng.choice((1, 1, 2, 3)),
+        )
+        case = random_case(pair.config.replace(memory=timing), seed, count=count)
+        comparison = case.run(pair)
+        if not comparison.equal:
+            yield Failure(seed, case, comparison)
+
+
+def with_words(program: RandomProgram, words: list[int]) -> RandomProgram:
+    """The same memory with another program at the same place."""
+    pages = max(1, ceil_div(len(words), PAGE_WORDS))
+    memory = program.memory.copy()
+    text = np.frombuffer(to_bytes(words).ljust(pages * PAGE_BYTES, b"\0"), np.uint8)
+    room = memory[program.program : program.program + len(text)]
+    room[:] = text[: len(room)]
+    return replace(program, memory=memory, pages=min(pages, program.pages), words=tuple(words))
+
+
+def shrink(case: Case, fails: Callable[[Case], bool], *, tries: int = 400) -> Case:
+    """A smaller case that still fails: fewer words, zeros in SRAM and memory. It has one outcome, as all have."""
+    left = tries
+
+    def attempt(candidate: Case) -> bool:
+        nonlocal left
+        left -= 1
+        program = candidate.program
+        return left >= 0 and bounded(program.config, list(program.words)) and settled(program) and fails(candidate)
+
+    chunk = max(1, len(case.program.words) // 2)
+    while chunk and left > 0:
+        start = 0
+        while start < len(case.program.words) and left > 0:
+            words = list(case.program.words)
+            del words[start : start + chunk]
+            candidate = replace(case, program=with_words(case.program, words))
+            if words and attempt(candidate):
+                case = candidate
+            else:
+                start += chunk
+        chunk //= 2
+    left = max(left, 40)
+    if case.sram_seed and attempt(candidate := replace(case, sram_seed=0)):
+        case = candidate
+    program = case.program
+    memory = program.memory.copy()
+    memory[: program.program] = 0
+    if attempt(candidate := replace(case, program=replace(program, memory=memory))):
+        return candidate
+    memory[: program.program] = _filler(program.program)
+    if attempt(candidate := replace(case, program=replace(program, memory=memory))):
+        return candidate
+    return case
+
+
+def _filler(size: int) -> Bytes:
+    """Bytes below the program that a file need not spell out."""
+    return np.random.default_rng(0).integers(0, 256, size, np.uint8)
+
+
+def save(path: Path, case: Case, comment: str) -> None:
+    """Write a case as TOML with its program as assembly text."""
+    program = case.program
+    below = program.memory[: program.program]
+    if not below.any():
+        data = "zeros"
+    elif np.array_equal(below, _filler(len(below))):
+        data = "random"
+    else:
+        data = b85encode(zlib.compress(below.tobytes(), 9)).decode()
+    lines = [f"# {line}" for line in comment.splitlines()]
+    lines += [
+        f"program = {program.program}",
+        f"base = {program.base}",
+        f"memory_bytes = {len(program.memory)}",
+        f"sram_seed = {case.sram_seed}",
+        f"data = {json.dumps(data)}",
+        "words = '''",
+        disassemble(program.words).rstrip(),
+        "'''",
+        "config = '''",
+        program.config.to_toml().rstrip(),
+        "'''",
+    ]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def load(path: Path) -> Case:
+    """Read what :func:`save` wrote."""
+    values = tomllib.loads(path.read_text())
+    memory = np.zeros(values["memory_bytes"], np.uint8)
+    below = memory[: values["program"]]
+    if values["data"] == "random":
+        below[:] = _filler(len(below))
+    elif values["data"] != "zeros":
+        below[:] = np.frombuffer(zlib.decompress(b85decode(values["data"])), np.uint8)
+    words = assemble(values["words"])
+    pages = max(1, ceil_div(len(words), PAGE_WORDS))
+    config = Config.from_toml(values["config"])
+    program = RandomProgram(config, memory, values["program"], pages, values["base"], tuple(words))
+    return Case(with_words(program, words), values["sram_seed"])
