@@ -83,7 +83,7 @@ class Output:
 
     def read_int32(self, sram: Sram, word: int) -> npt.NDArray[np.int32]:
         """[height, width, channels] old int32 values, ``word`` channels per read; 0 outside the region."""
-        if self.regular:
+        if self.regular and self.item == 4:
             return np.array(self.view(sram), dtype=np.int32)
         region = sram.data[self.address : self.address + self.size]
         channel = np.arange(self.channels, dtype=np.int64)
