@@ -1,0 +1,240 @@
+"""Compiled networks on the model equal the graph interpreter, for every way to tile, split and place them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from dovetail.isa import numerics
+from dovetail.isa.config import Config
+from dovetail.isa.numerics import AddParams, Rounding
+from dovetail.isa.program import Program, ProgramError
+from dovetail.sw import graph as ir
+from dovetail.sw import reference
+from dovetail.sw.compiler import Options, generate, tiling
+from dovetail.sw.compiler.layer import ConvLayer
+from dovetail.sw.errors import CompileError
+from dovetail.sw.layout import Layout
+from dovetail.sw.network import CompiledNetwork, compile_network, load_program
+
+SMALL = Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=16, stripe=16, requant_lanes=2)
+
+
+class Builder:
+    """Builds small graphs with random weights."""
+
+    def __init__(self, shape: tuple[int, ...], seed: int = 1, rounding: Rounding = Rounding.TFLITE) -> None:
+        self.random = np.random.default_rng(seed)
+        self.rounding = rounding
+        self.tensors = {"x": ir.Tensor("x", (1, *shape), np.float32(0.05), 3)}
+        self.nodes: list[ir.Node] = []
+        self.last = "x"
+
+    def _tensor(self, shape: tuple[int, ...]) -> str:
+        name = f"t{len(self.tensors)}"
+        self.tensors[name] = ir.Tensor(name, shape, np.float32(0.05), -5)
+        return name
+
+    def _requant(self, channels: int, fan_in: int) -> ir.Requant:
+        real = self.random.uniform(0.2, 1.0, channels) / (60 * fan_in**0.5)
+        if self.rounding == Rounding.ONNX:
+            real = real.astype(np.float32)
+        mult, shift = numerics.encode_multiplier(real, self.rounding)
+        return ir.Requant(mult.astype(np.int32), shift.astype(np.int32), self.rounding, 3, -5, -120, 110)
+
+    def conv(
+        self,
+        channels: int,
+        kernel: ir.Pair = (3, 3),
+        stride: ir.Pair = (1, 1),
+        pads: ir.Pads = (1, 1, 1, 1),
+        dilation: ir.Pair = (1, 1),
+        depthwise: bool = False,
+    ) -> Builder:
+        _, height, width, inputs = self.tensors[self.last].nhwc
+        outputs = inputs if depthwise else channels
+        shape = (
+            1,
+            ir.window_size(height, kernel[0], stride[0], dilation[0], pads[0], pads[2]),
+            ir.window_size(width, kernel[1], stride[1], dilation[1], pads[1], pads[3]),
+            outputs,
+        )
+        name = self._tensor(shape)
+        fan_in = kernel[0] * kernel[1] * (1 if depthwise else inputs)
+        size = (*kernel, inputs) if depthwise else (outputs, *kernel, inputs)
+        kind = ir.Depthwise if depthwise else ir.Conv
+        self.nodes.append(
+            kind(
+                name=f"n{len(self.nodes)}",
+                inputs=(self.last,),
+                outputs=(name,),
+                weights=self.random.integers(-127, 128, size).astype(np.int8),
+                bias=self.random.integers(-5000, 5000, outputs).astype(np.int32),
+                requant=self._requant(outputs, fan_in),
+                stride=stride,
+                pads=pads,
+                dilation=dilation,
+            )
+        )
+        self.last = name
+        return self
+
+    def add(self, other: str) -> Builder:
+        if self.rounding == Rounding.TFLITE:
+            params = AddParams.tflite(0.05, -5, 0.031, 3, 0.06, -9, lo=-100)
+        else:
+            params = AddParams.onnx(0.05, -5, 0.031, 3, 0.06, -9, lo=-100)
+        name = self._tensor(self.tensors[self.last].shape)
+        self.nodes.append(ir.Add(name=f"n{len(self.nodes)}", inputs=(self.last, other), outputs=(name,), params=params))
+        self.last = name
+        return self
+
+    def pool(self, kernel: ir.Pair, stride: ir.Pair, pads: ir.Pads = (0, 0, 0, 0), average: bool = False) -> Builder:
+        _, height, width, channels = self.tensors[self.last].nhwc
+        shape = (
+            1,
+            ir.window_size(height, kernel[0], stride[0], 1, pads[0], pads[2]),
+            ir.window_size(width, kernel[1], stride[1], 1, pads[1], pads[3]),
+            channels,
+        )
+        name = self._tensor(shape)
+        common = {"name": f"n{len(self.nodes)}", "inputs": (self.last,), "outputs": (name,)}
+        if average:
+            node: ir.Node = ir.AvgPool(**common, kernel=kernel, stride=stride, pads=pads, rounding=self.rounding)
+        else:
+            node = ir.MaxPool(**common, kernel=kernel, stride=stride, pads=pads)
+        self.nodes.append(node)
+        self.last = name
+        return self
+
+    def graph(self) -> ir.Graph:
+        def port(name: str) -> ir.Port:
+            tensor = self.tensors[name]
+            return ir.Port(name, name, "int8", tensor.scale, tensor.zero_point, Layout.plain(tensor.shape))
+
+        return ir.Graph((port("x"),), (port(self.last),), self.tensors, tuple(self.nodes), "test").check()
+
+
+def check(graph: ir.Graph, config: Config, mode: str = "free", seed: int = 0) -> CompiledNetwork:
+    """Every tensor the accelerator wrote equals the interpreter's, and cycles equal the report's."""
+    compiled = CompiledNetwork(generate(graph, config, Options(mode, keep_tensors=True)))
+    x = np.random.default_rng(seed).integers(-128, 128, graph.inputs[0].shape).astype(np.int8)
+    expected = reference.evaluate(graph, graph.bind(x), keep_all=True)
+    result = compiled.run(x)
+    for node in graph.nodes:
+        for name in node.outputs:
+            np.testing.assert_array_equal(result.tensors[name], expected[name], err_msg=f"{node.name} {name}")
+    assert result.cycles == compiled.report().cycles
+    report = compiled.report()
+    assert sum(layer.cycles for layer in report.layers) == report.cycles
+    return compiled
+
+
+SHAPES: dict[str, Callable[[], Builder]] = {
+    "plain": lambda: Builder((9, 11, 8)).conv(12),
+    "packed first layer": lambda: Builder((17, 16, 3)).conv(8, stride=(2, 2), pads=(0, 0, 1, 1)),
+    "dilated": lambda: Builder((12, 13, 5)).conv(7, dilation=(2, 3), pads=(2, 3, 2, 3)),
+    "wide kernel": lambda: Builder((14, 9, 2)).conv(6, kernel=(10, 4), stride=(2, 2), pads=(4, 1, 5, 1)),
+    "pointwise": lambda: Builder((7, 7, 33)).conv(19, kernel=(1, 1), pads=(0, 0, 0, 0)),
+    "dense": lambda: Builder((1, 1, 200)).conv(37, kernel=(1, 1), pads=(0, 0, 0, 0)),
+    "depthwise": lambda: Builder((13, 10, 21)).conv(0, depthwise=True),
+    "depthwise stride": lambda: Builder((14, 14, 9)).conv(0, stride=(2, 2), pads=(0, 0, 1, 1), depthwise=True),
+    "maximum": lambda: Builder((12, 12, 10)).pool((3, 3), (2, 2), (1, 1, 1, 1)),
+    "average": lambda: Builder((8, 6, 10)).pool((8, 6), (1, 1), average=True),
+    "residual": lambda: Builder((8, 8, 6)).conv(6).conv(6).add("t1"),
+    "chain": lambda: (
+        Builder((16, 16, 3))
+        .conv(8, stride=(2, 2))
+        .conv(0, depthwise=True)
+        .conv(16, kernel=(1, 1), pads=(0, 0, 0, 0))
+        .pool((8, 8), (1, 1), average=True)
+    ),
+}
+CONFIGS = {
+    "4x4": SMALL,
+    "3x5": Config(ic_lanes=3, oc_lanes=5, sram="64 KiB", stripe=7, bus=32),
+    "1x16": Config(ic_lanes=1, oc_lanes=16, sram="64 KiB", bus=128),
+    "16x1 emulated": Config(ic_lanes=16, oc_lanes=1, sram="32 KiB", banks=4, depthwise="emulated"),
+    "8x8 host": Config(ic_lanes=8, oc_lanes=8, depthwise="none", vector=False),
+}
+
+
+@pytest.mark.parametrize("mode", ["free", "channels"])
+@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_equals_the_interpreter(shape: str, config: str, mode: str) -> None:
+    check(SHAPES[shape]().graph(), CONFIGS[config], mode)
+
+
+@pytest.mark.parametrize("shape", ["plain", "pointwise", "residual", "average", "depthwise"])
+def test_onnx_rounding(shape: str) -> None:
+    builder = SHAPES[shape]()
+    graph = builder.graph()
+    assert graph  # the shapes are those of the table; rebuild with the other rounding
+    onnx = {
+        "plain": lambda: Builder((9, 11, 8), rounding=Rounding.ONNX).conv(12),
+        "pointwise": lambda: Builder((7, 7, 33), rounding=Rounding.ONNX).conv(19, (1, 1), pads=(0, 0, 0, 0)),
+        "residual": lambda: Builder((8, 8, 6), rounding=Rounding.ONNX).conv(6).conv(6).add("t1"),
+        "average": lambda: Builder((8, 6, 10), rounding=Rounding.ONNX).pool((8, 6), (1, 1), average=True),
+        "depthwise": lambda: Builder((13, 10, 21), rounding=Rounding.ONNX).conv(0, depthwise=True),
+    }[shape]()
+    check(onnx.graph(), SMALL)
+
+
+def test_rows_are_tiled_when_a_layer_exceeds_the_sram() -> None:
+    graph = Builder((40, 40, 16)).conv(16).graph()
+    compiled = check(graph, SMALL)
+    assert sum(1 for layer in compiled.code.layers) == 1
+    assert compiled.report().moved_bytes > 2 * 40 * 40 * 16
+
+
+def test_input_channels_are_split_when_weights_do_not_fit() -> None:
+    graph = Builder((2, 2, 1200)).conv(9, kernel=(3, 3)).graph()
+    compiled = check(graph, SMALL)
+    assert "of 1200 channels" not in compiled.code.layers[0].tiles
+
+
+def test_too_small_an_sram_names_layer_rule_and_way_out() -> None:
+    graph = Builder((4, 3000, 16)).conv(4).graph()
+    with pytest.raises(CompileError, match=r"layer 'n0': its smallest tile .* give more SRAM"):
+        generate(graph, SMALL, Options())
+
+
+def test_channel_tiling_never_cuts_rows() -> None:
+    layer = ConvLayer(56, 56, 64, 56, 56, 128, (1, 1), (1, 1), (1, 1), 0, 0, "conv", False)
+    plan = tiling.choose(Config(pe=64, dataflow="output"), layer, "channels")
+    assert plan.rows == 56 and plan.in_channels == 64
+
+
+def test_unknown_tiling_is_refused() -> None:
+    with pytest.raises(CompileError, match="tiling must be one of free, channels, not 'rows'"):
+        Options("rows")
+
+
+def test_memory_is_reused_unless_tensors_are_kept() -> None:
+    builder = Builder((32, 32, 8))
+    for _ in range(6):
+        builder.conv(8)
+    graph = builder.graph()
+    reused = generate(graph, SMALL, Options())
+    kept = generate(graph, SMALL, Options(keep_tensors=True))
+    assert reused.memory_bytes < kept.memory_bytes
+
+
+def test_saved_program_runs_like_the_compiled_one(tmp_path: object) -> None:
+    from pathlib import Path
+
+    path = Path(str(tmp_path)) / "net.dvt"
+    compiled = compile_network("zoo:dscnn", Config(depthwise="none"))
+    compiled.save(path)
+    loaded = load_program(path)
+    x = np.random.default_rng(3).integers(-128, 128, compiled.graph.inputs[0].shape).astype(np.int8)
+    ours, theirs = compiled.run(x), loaded.run(x)
+    assert ours.cycles == theirs.cycles
+    for name, value in ours.outputs.items():
+        np.testing.assert_array_equal(value, theirs.outputs[name])
+    with pytest.raises(ProgramError, match="program must run on configuration"):
+        load_program(path, Config(ic_lanes=4, oc_lanes=4))
+    assert Program.load(path).segments
