@@ -2,11 +2,20 @@
 
 A transfer is rows of bytes; a row is cut into bursts at 256 beats and at 4 KiB boundaries. Memory answers in
 order: a burst's first beat comes ``read_latency`` after its address at the earliest, beats are ``beat_cycles``
-apart. Read and write channels do not disturb each other. Times are exact for that memory.
+apart. Write data follows its address, a beat per ``beat_cycles``, and is answered ``write_latency`` after a burst's last
+beat. Read and write channels do not disturb each other. Times are exact for that memory:
+
+    issue(n)      = max(issue(n - 1) + ADDRESS, end(n - outstanding) + 1)
+    first_beat(n) = max(issue(n) + latency, last_beat(n - 1) + beat_cycles)     latency: read_latency; 1 for writes
+    last_beat(n)  = first_beat(n) + (beats(n) - 1) * beat_cycles
+    end(n)        = last_beat(n) + answer                                       answer: 0; write_latency for writes
+
+with issue(-1) the instruction's verification. Transfers may have billions of bursts: what repeats is counted once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from functools import lru_cache
+from typing import TypeVar
 
 from dovetail.isa.config import Config
 from dovetail.isa.timing.common import CHECK
@@ -42,12 +51,109 @@ def row_addresses(address: int, rows: int, planes: int, row_step: int, plane_ste
             yield (address + plane * plane_step + row * row_step) & 0xFFFF_FFFF
 
 
-def _beats(
-    config: Config, address: int, rows: int, planes: int, row_step: int, plane_step: int, length: int
-) -> Iterator[int]:
-    for start in row_addresses(address, rows, planes, row_step, plane_step):
-        for _, _, beats in bursts(start, length, config.bus_bytes):
-            yield beats
+State = tuple[int, ...]
+"""What is left of the past after a burst's address, in cycles from that address on: the last beat so far, then the ends
+of the latest ``outstanding`` bursts, oldest first (one that no longer matters counts as 1)."""
+
+
+class _Channel:
+    """One direction of the bus during an instruction.
+
+    ``first``: cycles from a burst's address to its first beat; ``answer``: from its last beat to its end.
+    """
+
+    def __init__(self, *, first: int, answer: int, beat_cycles: int) -> None:
+        self.first, self.answer, self.beat_cycles = first, answer, beat_cycles
+        self.known: dict[tuple[State, int], tuple[int, State]] = {}
+
+    def burst(self, state: State, beats: int) -> tuple[int, State]:
+        """Cycles to the next burst's address, and the state then."""
+        found = self.known.get((state, beats))
+        if found is None:
+            last, oldest, *ends = state
+            wait = max(ADDRESS, oldest + 1)
+            last = max(self.first, last - wait + self.beat_cycles) + (beats - 1) * self.beat_cycles
+            kept = (max(end - wait, 1) for end in (*ends, wait + last + self.answer))
+            found = self.known[state, beats] = wait, (last, *kept)
+        return found
+
+    def row(self, state: State, plan: "Plan") -> tuple[int, State]:
+        """The same for all bursts of a row."""
+        head, beats, count, tail = plan
+        time = 0
+        for n in head:
+            wait, state = self.burst(state, n)
+            time += wait
+        wait, state = _repeat(lambda s: self.burst(s, beats), state, count)
+        time += wait
+        for n in tail:
+            wait, state = self.burst(state, n)
+            time += wait
+        return time, state
+
+
+Plan = tuple[tuple[int, ...], int, int, tuple[int, ...]]
+"""A row's bursts: beats of the first ones; beats and number of the equal ones of whole 4 KiB; beats of the last ones."""
+
+
+def _plan(address: int, length: int, bus_bytes: int) -> Plan:
+    largest = min(MAX_BURST, BOUNDARY // bus_bytes)
+    inner, outer = -(-address // BOUNDARY) * BOUNDARY, (address + length) // BOUNDARY * BOUNDARY
+    if inner >= outer:
+        return tuple(n for _, _, n in bursts(address, length, bus_bytes)), largest, 0, ()
+    head = tuple(n for _, _, n in bursts(address, inner - address, bus_bytes))
+    tail = tuple(n for _, _, n in bursts(outer, address + length - outer, bus_bytes))
+    return head, largest, (outer - inner) // (largest * bus_bytes), tail
+
+
+S = TypeVar("S", bound=Hashable)
+
+
+def _repeat(advance: Callable[[S], tuple[int, S]], state: S, count: int) -> tuple[int, S]:
+    """``count`` times ``advance``, which gives cycles and the next state: the sum of the cycles and the last state.
+
+    As soon as a state comes back, whole periods are added at once.
+    """
+    seen: dict[S, tuple[int, int]] | None = {}
+    time = n = 0
+    while n < count:
+        if seen is not None:
+            if state in seen:
+                then, before = seen[state]
+                periods = (count - n) // (n - then)
+                time += periods * (time - before)
+                n += periods * (n - then)
+                seen = None
+                continue
+            seen[state] = n, time
+        wait, state = advance(state)
+        time += wait
+        n += 1
+    return time, state
+
+
+def _last_beat(
+    channel: _Channel, state: State, bus_bytes: int, address: int, rows: int, planes: int, row_step: int, plane_step: int,
+    length: int,
+) -> int:
+    """Cycles from an instruction's verification to its last beat."""
+    plans: dict[int, Plan] = {}
+
+    def row(now: tuple[int, State]) -> tuple[int, tuple[int, State]]:
+        start, state = now
+        plan = plans.get(start)
+        if plan is None:
+            plan = plans[start] = _plan(start, length, bus_bytes)
+        wait, state = channel.row(state, plan)
+        return wait, ((start + row_step) % BOUNDARY, state)
+
+    def plane(now: tuple[int, State]) -> tuple[int, tuple[int, State]]:
+        start, state = now
+        wait, (_, state) = _repeat(row, (start, state), rows)
+        return wait, ((start + plane_step) % BOUNDARY, state)
+
+    time, (_, state) = _repeat(plane, (address % BOUNDARY, state), planes)
+    return time + state[0]
 
 
 @lru_cache(maxsize=65536)
@@ -56,15 +162,10 @@ def read_duration(
 ) -> int:
     """Cycles from start to end of a DMA_READ or a fetch; ``address`` matters modulo 4096 only."""
     memory = config.memory
-    issue = CHECK
-    data = -memory.beat_cycles
-    ends = [-1] * config.outstanding
-    for n, beats in enumerate(_beats(config, address, rows, planes, row_step, plane_step, length)):
-        slot = n % config.outstanding
-        issue = max(issue + ADDRESS, ends[slot] + 1)
-        data = max(issue + memory.read_latency, data + memory.beat_cycles) + (beats - 1) * memory.beat_cycles
-        ends[slot] = data
-    return data + READ_END
+    channel = _Channel(first=memory.read_latency, answer=0, beat_cycles=memory.beat_cycles)
+    state = (-memory.beat_cycles, *(1,) * config.outstanding)
+    last = _last_beat(channel, state, config.bus_bytes, address, rows, planes, row_step, plane_step, length)
+    return CHECK + last + READ_END
 
 
 @lru_cache(maxsize=65536)
@@ -73,12 +174,7 @@ def write_duration(
 ) -> int:
     """Cycles from start to end of a DMA_WRITE; ``address`` matters modulo 4096 only."""
     memory = config.memory
-    issue = CHECK
-    data = CHECK + WRITE_FIRST - memory.beat_cycles
-    ends = [-1] * config.outstanding
-    for n, beats in enumerate(_beats(config, address, rows, planes, row_step, plane_step, length)):
-        slot = n % config.outstanding
-        issue = max(issue + ADDRESS, ends[slot] + 1)
-        data = max(issue + 1, data + memory.beat_cycles) + (beats - 1) * memory.beat_cycles
-        ends[slot] = data + memory.write_latency
-    return max(ends) + WRITE_END
+    channel = _Channel(first=1, answer=memory.write_latency, beat_cycles=memory.beat_cycles)
+    state = (WRITE_FIRST - memory.beat_cycles, *(1,) * config.outstanding)
+    last = _last_beat(channel, state, config.bus_bytes, address, rows, planes, row_step, plane_step, length)
+    return CHECK + last + memory.write_latency + WRITE_END
