@@ -84,6 +84,11 @@ class MemoryTiming:
                 raise ConfigError(f"{name} must be an integer, not {value!r}")
             if not low <= value <= high:
                 raise ConfigError(f"{name} must be {low}..{high}, not {value}")
+        # So that a transfer's duration does not depend on the transfer before it.
+        if self.beat_cycles > min(self.read_latency, self.write_latency) + 10:
+            raise ConfigError(
+                f"beat_cycles must be at most 10 above read_latency and write_latency, not {self.beat_cycles}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
