@@ -261,8 +261,8 @@ VECTOR = (
     )),
     ("SUM_BIAS", "POOL average: int32 added to the sum of the taps, which count padding as QUANT.zero_in", ()),
     ("POOL_COUNT", "POOL average: taps per window", (Field("count", 0, 15, "taps"),)),
-    ("POOL_MAGIC", "POOL average: reciprocal of 2 * count", ()),
-    ("POOL_SHIFT", "POOL average: right shift that belongs to it", (Field("shift", 0, 6, "shift"),)),
+    ("POOL_MAGIC", "POOL average: reciprocal of 2 * count, see `average_magic`", (Field("mult", 0, 31, "multiplier"),)),
+    ("POOL_SHIFT", "POOL average: signed shift that belongs to it", (Field("shift", 0, 6, "shift of POOL_MAGIC"),)),
 )
 
 REGISTERS: dict[Unit, dict[str, Register]] = {

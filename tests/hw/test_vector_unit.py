@@ -1,0 +1,571 @@
+"""The vector unit in the Amaranth simulator against a byte-by-byte reading of docs/architecture.md."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from amaranth.sim import Simulator
+
+from dovetail.hw.vector_unit import VectorCore
+from dovetail.isa import numerics
+from dovetail.isa.checks import View, check, claim
+from dovetail.isa.config import Config
+from dovetail.isa.instructions import REGISTERS, Cause, Op, Unit, pack
+from dovetail.isa.numerics import Rounding
+from dovetail.isa.timing.common import CHECK, SRAM_READ
+from dovetail.isa.timing.vector import vector_duration
+
+Registers = dict[str, int]
+WORD = 1 << 32
+
+
+def config_of(lanes: int, **changes: Any) -> Config:
+    return Config(
+        ic_lanes=8, oc_lanes=8, sram="32 KiB", banks=8, requant_lanes=2, stripe=16, vector_lanes=lanes, **changes
+    )
+
+
+@dataclass
+class Run:
+    """What one instruction did: the cause shown, claimed banks, cycles from start to end, SRAM afterwards."""
+
+    cause: Cause
+    reads: int
+    writes: int
+    duration: int
+    memory: bytes = field(repr=False)
+
+
+def signed(value: int, bits: int = 32) -> int:
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> bits - 1 else value
+
+
+# --- oracle ------------------------------------------------------------------------------------------------------
+
+
+def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes:
+    """SRAM after an instruction that passes its checks: the document, lane by lane."""
+    r = dict.fromkeys(REGISTERS[Unit.VECTOR], 0) | registers
+    view = View(Unit.VECTOR, list(r.values()))
+    quant = {name: signed(view["QUANT", name], 8) for name in ("zero_in", "zero_out", "lo", "hi")}
+    zero_b = signed(view["B_ZERO", "zero_b"], 8)
+    shift = {name: signed(view["SHIFTS", name], 6) for name in ("a", "b", "out")}
+    rounding = Rounding(view["MODE", "rounding"])
+    blocks, last = view["BLOCKS", "count"], view["BLOCKS", "last"]
+    after = bytearray(memory)
+
+    def byte(address: int) -> int:
+        return signed(memory[address], 8)
+
+    def operand_a(oy: int, ox: int, ky: int, kx: int, c: int) -> int:
+        row = oy * view["GEOMETRY", "stride_y"] + ky * view["GEOMETRY", "dilation_y"] - r["PAD_TOP"]
+        col = ox * r["X_STEP"] + kx * r["KX_STEP"] - r["PAD_LEFT"] + c
+        off = r["ORIGIN"] + oy * r["Y_STEP"] + ox * r["X_STEP"] + ky * r["KY_STEP"] + kx * r["KX_STEP"] + c
+        if row % WORD < r["IN_ROWS"] and col % WORD < r["ROW_BYTES"] and off % WORD < r["IN_BYTES"]:
+            return byte(r["IN_ADDR"] + off % WORD)
+        return quant["zero_in"]
+
+    def operand_b(oy: int, ox: int, c: int) -> int:
+        off = (oy * r["B_Y_STEP"] + ox * r["B_X_STEP"] + c) % WORD
+        return byte(r["B_ADDR"] + off) if off < r["B_BYTES"] else zero_b
+
+    def clamp(value: int) -> int:
+        return max(min(value, quant["hi"]), quant["lo"])
+
+    def add(oy: int, ox: int, c: int) -> int:
+        params = numerics.AddParams(
+            rounding=rounding,
+            za=quant["zero_in"],
+            zb=zero_b,
+            zy=quant["zero_out"],
+            mult_a=r["A_MULT"],
+            shift_a=shift["a"],
+            mult_b=r["B_MULT"],
+            shift_b=shift["b"],
+            mult_out=r["OUT_MULT"],
+            shift_out=shift["out"],
+            lo=quant["lo"],
+            hi=quant["hi"],
+        )
+        return int(numerics.add_integer(operand_a(oy, ox, 0, 0, c), operand_b(oy, ox, c), params))
+
+    def pool(oy: int, ox: int, c: int) -> int:
+        taps = [
+            operand_a(oy, ox, ky, kx, c) for ky in range(view["GEOMETRY", "kh"]) for kx in range(view["GEOMETRY", "kw"])
+        ]
+        if not view["MODE", "average"]:
+            return clamp(max(taps))
+        total = signed(r["SUM_BIAS"] + sum(taps))
+        if view["MODE", "requantise"]:
+            return int(
+                numerics.requantise_integer(
+                    total, r["OUT_MULT"], shift["out"], rounding, quant["zero_out"], quant["lo"], quant["hi"]
+                )
+            )
+        pool_shift = signed(view["POOL_SHIFT", "shift"], 6)
+        quotient = numerics.average_product(total, r["POOL_COUNT"], r["POOL_MAGIC"], pool_shift, rounding)
+        return clamp(int(quotient) + quant["zero_out"])
+
+    value: Callable[[int, int, int], int] = add if op == Op.E_ADD else pool
+    for oy in range(view["TILE", "height"]):
+        for ox in range(view["TILE", "width"]):
+            for block in range(blocks):
+                channels = last if block == blocks - 1 else config.vec
+                first = block * config.vec
+                off = (oy * r["OUT_Y_STEP"] + ox * r["OUT_X_STEP"] + first) % WORD
+                if off + channels <= r["OUT_BYTES"]:
+                    for c in range(channels):
+                        after[r["OUT_ADDR"] + off + c] = value(oy, ox, first + c) & 0xFF
+    return bytes(after)
+
+
+# --- bench -------------------------------------------------------------------------------------------------------
+
+
+def run(config: Config, jobs: Iterable[tuple[Op, Registers]], memory: bytes) -> list[Run]:
+    """Instructions one after the other, with SRAM kept between them. A failed check does not stop the bench.
+
+    Reads give noise for everything outside the claimed banks; a write outside them is an error. Registers not
+    named are zero.
+    """
+    dut = VectorCore(config)
+    core = dut.core
+    sram = bytearray(memory)
+    results: list[Run] = []
+    rng = np.random.default_rng(1)
+    reads_in_flight: list[bytes] = [bytes(config.word_bytes)] * SRAM_READ
+    claimed = [0, 0]
+    bits = (config.sram_bytes - 1).bit_length()
+
+    def access(ctx: Any) -> None:
+        """The SRAM's part of the present cycle, once per cycle."""
+        word = rng.bytes(config.word_bytes)
+        if ctx.get(dut.input.en):
+            addr = ctx.get(dut.input.addr)
+            data = bytearray(word)
+            hit = False
+            for n in range(config.word_bytes):
+                at = (addr + n) % (1 << bits)
+                if claimed[0] >> at // config.bank_bytes & 1:
+                    data[n] = sram[at]
+                    hit |= n < config.vec
+            assert hit, "a read must touch a claimed bank"
+            word = bytes(data)
+        reads_in_flight.append(word)
+        ctx.set(dut.input.data, int.from_bytes(reads_in_flight.pop(0), "little"))
+        if ctx.get(dut.output.en):
+            addr, size = ctx.get(dut.output.addr), ctx.get(dut.output.size)
+            data = ctx.get(dut.output.data).to_bytes(config.word_bytes, "little")
+            assert 0 < size <= config.vec
+            for n in range(size):
+                assert claimed[1] >> (addr + n) // config.bank_bytes & 1, "a write must stay in claimed banks"
+                sram[addr + n] = data[n]
+
+    async def tick(ctx: Any) -> None:
+        await ctx.tick()
+        access(ctx)
+
+    async def bench(ctx: Any) -> None:
+        for op, registers in jobs:
+            ctx.set(core.clear, 1)
+            await tick(ctx)
+            ctx.set(core.clear, 0)
+            for name, value in registers.items():
+                ctx.set(core.cfg_en, 1)
+                ctx.set(core.cfg_index, REGISTERS[Unit.VECTOR][name].index)
+                ctx.set(core.cfg_value, value)
+                await tick(ctx)
+            ctx.set(core.cfg_en, 0)
+            ctx.set(core.start, 1)
+            ctx.set(core.op, int(op))
+            await tick(ctx)
+            ctx.set(core.start, 0)
+            ctx.set(core.op, 0)
+            for _ in range(CHECK - 1):
+                await tick(ctx)
+            cause = Cause(ctx.get(core.cause))
+            reads, writes = ctx.get(core.reads), ctx.get(core.writes)
+            if cause:
+                for _ in range(8):
+                    await tick(ctx)
+                    assert not (ctx.get(core.done) or ctx.get(dut.input.en) or ctx.get(dut.output.en))
+                results.append(Run(cause, 0, 0, CHECK, bytes(sram)))
+                continue
+            claimed[:] = reads, writes
+            ctx.set(core.go, 1)
+            duration = CHECK
+            while not ctx.get(core.done):
+                await tick(ctx)
+                ctx.set(core.go, 0)
+                duration += 1
+                assert duration < 100_000
+            assert not ctx.get(core.error)
+            # One more cycle shows that nothing follows the end.
+            await tick(ctx)
+            assert not (ctx.get(core.done) or ctx.get(dut.input.en) or ctx.get(dut.output.en))
+            claimed[:] = 0, 0
+            results.append(Run(cause, reads, writes, duration, bytes(sram)))
+
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-8)
+    simulator.add_testbench(bench)
+    simulator.run()
+    return results
+
+
+def verify(config: Config, jobs: list[tuple[Op, Registers]], seed: int = 0) -> list[Run]:
+    """Run the jobs and compare causes, claims, durations and every byte of SRAM."""
+    memory = np.random.default_rng(seed).bytes(config.sram_bytes)
+    results = run(config, jobs, memory)
+    for (op, registers), result in zip(jobs, results, strict=True):
+        values = dict.fromkeys(REGISTERS[Unit.VECTOR], 0) | registers
+        view = View(Unit.VECTOR, list(values.values()))
+        assert result.cause == check(config, op, view), registers
+        if result.cause:
+            assert result.memory == memory
+            continue
+        claims = claim(config, op, view)
+        assert (result.reads, result.writes) == (claims.reads, claims.writes)
+        taps = view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"]
+        assert result.duration == vector_duration(
+            config,
+            pixels=view["TILE", "height"] * view["TILE", "width"],
+            blocks=view["BLOCKS", "count"],
+            reads=2 if op == Op.E_ADD else taps,
+        )
+        memory = oracle(config, op, registers, memory)
+        assert result.memory == memory, (op, registers)
+    return results
+
+
+# --- instructions ------------------------------------------------------------------------------------------------
+
+
+def vec(name: str, **values: int) -> int:
+    return pack(Unit.VECTOR, name, **values)
+
+
+def blocks_of(config: Config, channels: int) -> int:
+    count = -(-channels // config.vec)
+    return vec("BLOCKS", count=count, last=channels - (count - 1) * config.vec)
+
+
+def pool(
+    config: Config,
+    *,
+    height: int = 4,
+    width: int = 5,
+    channels: int = 3,
+    kernel: tuple[int, int] = (3, 3),
+    stride: tuple[int, int] = (1, 1),
+    pad: tuple[int, int] = (0, 0),
+    out: tuple[int, int] | None = None,
+    dilation: tuple[int, int] = (1, 1),
+    **registers: int,
+) -> Registers:
+    """A pooling of a dense NHWC tensor at 100 to one at 20 KiB."""
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    rows, columns = out or (
+        (height + 2 * pad[0] - reach[0]) // stride[0] + 1,
+        (width + 2 * pad[1] - reach[1]) // stride[1] + 1,
+    )
+    pitch = width * channels
+    return {
+        "IN_ADDR": 100,
+        "IN_BYTES": height * pitch,
+        "ORIGIN": (-pad[0] * pitch - pad[1] * channels) % WORD,
+        "Y_STEP": stride[0] * pitch,
+        "X_STEP": stride[1] * channels,
+        "KY_STEP": dilation[0] * pitch,
+        "KX_STEP": dilation[1] * channels,
+        "IN_ROWS": height,
+        "ROW_BYTES": pitch,
+        "PAD_TOP": pad[0],
+        "PAD_LEFT": pad[1] * channels,
+        "GEOMETRY": vec("GEOMETRY", kh=kernel[0], kw=kernel[1], stride_y=stride[0], dilation_y=dilation[0]),
+        "TILE": vec("TILE", height=rows, width=columns),
+        "QUANT": vec("QUANT", zero_in=-128, zero_out=0, lo=-128, hi=127),
+        "OUT_ADDR": 20 << 10,
+        "OUT_BYTES": rows * columns * channels,
+        "OUT_Y_STEP": columns * channels,
+        "OUT_X_STEP": channels,
+        "BLOCKS": blocks_of(config, channels),
+    } | registers
+
+
+def average(taps: int, rounding: Rounding, zero_point: int = 0, **quant: int) -> Registers:
+    mult, shift = numerics.average_magic(taps, 255 * taps)
+    quant = {"zero_in": zero_point, "zero_out": zero_point, "lo": -128, "hi": 127} | quant
+    return {
+        "MODE": vec("MODE", rounding=int(rounding), average=1, requantise=0),
+        "QUANT": vec("QUANT", **quant),
+        "SUM_BIAS": -zero_point * taps % WORD,
+        "POOL_COUNT": taps,
+        "POOL_MAGIC": mult,
+        "POOL_SHIFT": vec("POOL_SHIFT", shift=shift),
+    }
+
+
+def addition(config: Config, elements: int, params: numerics.AddParams, **registers: int) -> Registers:
+    """A flat element-wise addition."""
+    return {
+        "IN_ADDR": 77,
+        "IN_BYTES": elements,
+        "IN_ROWS": 1,
+        "ROW_BYTES": elements,
+        "GEOMETRY": vec("GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1),
+        "TILE": vec("TILE", height=1, width=1),
+        "QUANT": vec("QUANT", zero_in=params.za, zero_out=params.zy, lo=params.lo, hi=params.hi),
+        "OUT_ADDR": 24 << 10,
+        "OUT_BYTES": elements,
+        "BLOCKS": blocks_of(config, elements),
+        "MODE": vec("MODE", rounding=int(params.rounding), average=0, requantise=0),
+        "B_ADDR": 5000,
+        "B_BYTES": elements,
+        "B_ZERO": vec("B_ZERO", zero_b=params.zb),
+        "A_MULT": params.mult_a,
+        "B_MULT": params.mult_b,
+        "OUT_MULT": params.mult_out,
+        "SHIFTS": vec("SHIFTS", a=params.shift_a, b=params.shift_b, out=params.shift_out),
+    } | registers
+
+
+def add_params(rounding: Rounding) -> numerics.AddParams:
+    make = numerics.AddParams.tflite if rounding == Rounding.TFLITE else numerics.AddParams.onnx
+    return make(0.021, 3, 0.034, -7, 0.041, 5)
+
+
+# --- tests -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lanes", [1, 3, 4, 16])
+def test_pooling(lanes: int) -> None:
+    config = config_of(lanes)
+    jobs = [
+        (Op.POOL, pool(config)),
+        (Op.POOL, pool(config, kernel=(2, 2), stride=(2, 2), channels=lanes)),
+        (Op.POOL, pool(config, kernel=(3, 2), stride=(2, 1), pad=(1, 1), channels=5, height=5)),
+        (
+            Op.POOL,
+            pool(
+                config,
+                kernel=(2, 2),
+                dilation=(2, 3),
+                channels=2,
+                QUANT=vec("QUANT", zero_in=9, zero_out=99, lo=-20, hi=30),
+            ),
+        ),
+        (Op.POOL, pool(config, kernel=(2, 3), **average(6, Rounding.TFLITE, 5))),
+        (Op.POOL, pool(config, kernel=(2, 3), **average(6, Rounding.ONNX, -11, lo=-9))),
+        (Op.POOL, pool(config, kernel=(4, 5), channels=7, **average(20, Rounding.ONNX))),
+        (Op.POOL, pool(config, kernel=(3, 3), pad=(1, 1), out=(2, 3), **average(9, Rounding.TFLITE))),
+    ]
+    verify(config, jobs)
+
+
+@pytest.mark.parametrize("rounding", list(Rounding))
+def test_average_rounds_ties(rounding: Rounding) -> None:
+    """Every sum of two small taps: x.5 in both signs."""
+    config = config_of(4)
+    memory = bytearray(config.sram_bytes)
+    memory[:16] = [v & 0xFF for v in (1, 0, -1, 0, 2, 1, -2, -1, 3, 2, -3, -2, 127, 126, -128, -127)]
+    registers = pool(config, height=1, width=2, channels=1, kernel=(1, 2), out=(1, 8), **average(2, rounding))
+    registers |= {"IN_ADDR": 0, "IN_BYTES": 16, "ROW_BYTES": 16, "X_STEP": 2}
+    (result,) = run(config, [(Op.POOL, registers)], bytes(memory))
+    got = [signed(v, 8) for v in result.memory[20 << 10 : (20 << 10) + 8]]
+    away = [1, -1, 2, -2, 3, -3, 127, -128]
+    even = [0, 0, 2, -2, 2, -2, 126, -128]
+    assert got == (away if rounding == Rounding.TFLITE else even)
+
+
+@pytest.mark.parametrize("rounding", list(Rounding))
+def test_average_with_requantisation(rounding: Rounding) -> None:
+    config = config_of(4)
+    mult, shift = numerics.encode_multiplier(np.float32(0.0437), rounding)
+    changes = {
+        "MODE": vec("MODE", rounding=int(rounding), average=1, requantise=1),
+        "QUANT": vec("QUANT", zero_in=0, zero_out=-4, lo=-100, hi=100),
+        "SUM_BIAS": -1000 % WORD,
+        "OUT_MULT": int(mult),
+        "SHIFTS": vec("SHIFTS", a=0, b=0, out=int(shift)),
+    }
+    results = verify(config, [(Op.POOL, pool(config, channels=6, **changes))])
+    assert len(set(results[0].memory[20 << 10 : (20 << 10) + 36])) > 10
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 16])
+@pytest.mark.parametrize("rounding", list(Rounding))
+def test_addition(lanes: int, rounding: Rounding) -> None:
+    config = config_of(lanes)
+    params = add_params(rounding)
+    jobs = [
+        (Op.E_ADD, addition(config, 67, params)),
+        (Op.E_ADD, addition(config, 1, params)),
+        # Rows with gaps on every side, operand B's region ends early.
+        (
+            Op.E_ADD,
+            addition(config, 9, params)
+            | {
+                "TILE": vec("TILE", height=3, width=2),
+                "GEOMETRY": vec("GEOMETRY", kh=5, kw=7, stride_y=1, dilation_y=3),
+                "IN_ROWS": 3,
+                "IN_BYTES": 80,
+                "Y_STEP": 23,
+                "X_STEP": 10,
+                "ROW_BYTES": 18,
+                "B_Y_STEP": 40,
+                "B_X_STEP": 15,
+                "B_BYTES": 100,
+                "OUT_Y_STEP": 30,
+                "OUT_X_STEP": 11,
+                "OUT_BYTES": 100,
+            },
+        ),
+    ]
+    verify(config, jobs)
+
+
+def test_one_read_of_each_kind_ends_at_once() -> None:
+    """Shortest instructions back to back: the registers are taken anew each time."""
+    config = config_of(4)
+    one = pool(config, height=1, width=1, channels=4, kernel=(1, 1))
+    verify(config, [(Op.POOL, one), (Op.POOL, one | {"OUT_ADDR": 0x5100}), (Op.POOL, one | {"BLOCKS": 1 << 16 | 1})])
+
+
+def test_lanes_that_begin_below_the_region() -> None:
+    """Only upper lanes count: the read begins before the region, or before the SRAM."""
+    for lanes in (3, 4, 8):
+        config = config_of(lanes)
+        registers = pool(config, height=2, width=6, channels=1, kernel=(1, 1), out=(2, 3))
+        jobs = []
+        for back in range(1, lanes + 1):
+            start = {"ORIGIN": -back % WORD, "PAD_LEFT": back, "BLOCKS": vec("BLOCKS", count=2, last=lanes)}
+            for address in (0, 100):
+                jobs.append(
+                    (Op.POOL, registers | start | {"IN_ADDR": address, "OUT_X_STEP": 2 * lanes, "OUT_BYTES": 90})
+                )
+        verify(config, jobs)
+
+
+def test_memory_that_is_not_a_power_of_two() -> None:
+    config = Config(ic_lanes=8, oc_lanes=8, sram=5 << 13, banks=5, requant_lanes=2, vector_lanes=4)
+    registers = pool(config, channels=6, pad=(1, 1), IN_ADDR=0, OUT_ADDR=(5 << 13) - 200, OUT_BYTES=200)
+    verify(config, [(Op.POOL, registers), (Op.POOL, registers | {"OUT_BYTES": 201})])
+
+
+def test_writes_not_wholly_inside_are_dropped() -> None:
+    config = config_of(4)
+    registers = pool(config, height=1, width=4, channels=6, kernel=(1, 1))
+    jobs = [(Op.POOL, registers | {"OUT_BYTES": size}) for size in range(1, 25)]
+    jobs += [(Op.POOL, registers | {"OUT_X_STEP": step % WORD}) for step in (-1, -2, -8, 1 << 31)]
+    verify(config, jobs)
+
+
+FAULTS = [
+    ({"IN_BYTES": 0}, Cause.ZERO_SIZE),
+    ({"OUT_BYTES": 0}, Cause.ZERO_SIZE),
+    ({"GEOMETRY": 0x0101_0100}, Cause.ZERO_SIZE),
+    ({"GEOMETRY": 0x0101_0001}, Cause.ZERO_SIZE),
+    ({"GEOMETRY": 0x0000_0101}, Cause.NONE),
+    ({"TILE": 0x0001_0000}, Cause.ZERO_SIZE),
+    ({"TILE": 0x0000_0001}, Cause.ZERO_SIZE),
+    ({"BLOCKS": 0x0001_0000}, Cause.ZERO_SIZE),
+    ({"BLOCKS": 0x0000_0001}, Cause.ZERO_SIZE),
+    ({"BLOCKS": 0x0004_0001}, Cause.NONE),
+    ({"BLOCKS": 0x0005_0001}, Cause.TOO_LARGE),
+    ({"BLOCKS": 0x00FF_0000}, Cause.ZERO_SIZE),
+    ({"IN_ADDR": 32 << 10, "IN_BYTES": 1}, Cause.SRAM_RANGE),
+    ({"IN_ADDR": (32 << 10) - 1, "IN_BYTES": 1}, Cause.NONE),
+    ({"IN_ADDR": (32 << 10) - 1, "IN_BYTES": 2}, Cause.SRAM_RANGE),
+    ({"IN_ADDR": WORD - 1, "IN_BYTES": 2}, Cause.SRAM_RANGE),
+    ({"IN_BYTES": WORD - 1}, Cause.SRAM_RANGE),
+    ({"OUT_ADDR": (32 << 10) - 11, "OUT_BYTES": 12}, Cause.SRAM_RANGE),
+    ({"OUT_ADDR": (32 << 10) - 12, "OUT_BYTES": 12}, Cause.NONE),
+    ({"OUT_BYTES": 33 << 10, "BLOCKS": 0x0005_0001}, Cause.TOO_LARGE),
+    ({"OUT_BYTES": 33 << 10, "BLOCKS": 0x0005_0000}, Cause.ZERO_SIZE),
+]
+B_FAULTS = [
+    ({"B_BYTES": 0}, Cause.ZERO_SIZE),
+    ({"B_ADDR": (32 << 10) - 4, "B_BYTES": 5}, Cause.SRAM_RANGE),
+]
+
+
+def test_faults() -> None:
+    config = config_of(4)
+    small = pool(config, height=1, width=1, channels=4, kernel=(1, 1))
+    both = addition(config, 4, add_params(Rounding.TFLITE))
+    cases = [(Op.POOL, small | change, cause) for change, cause in FAULTS]
+    cases += [(Op.E_ADD, both | change, cause) for change, cause in FAULTS + B_FAULTS]
+    cases += [(Op.POOL, small | change, Cause.NONE) for change, _ in B_FAULTS]
+    divided, requantised = (vec("MODE", rounding=0, average=1, requantise=n) for n in (0, 1))
+    cases += [
+        (Op.POOL, small | {"MODE": divided}, Cause.ZERO_SIZE),
+        (Op.POOL, small | {"MODE": requantised}, Cause.NONE),
+        (Op.E_ADD, both | {"MODE": divided}, Cause.NONE),
+    ]
+    results = verify(config, [(op, registers) for op, registers, _ in cases])
+    assert [r.cause for r in results] == [cause for _, _, cause in cases]
+
+
+def random_registers(config: Config, rng: np.random.Generator, op: Op) -> Registers:
+    """Legal sizes and regions; all else near what is sensible, near the corners of 32 bits, or anything."""
+
+    def wild(sensible: int) -> int:
+        kind = rng.integers(0, 8)
+        if kind < 4:
+            return int(rng.integers(0, sensible + 1))
+        if kind < 6:
+            return int(-rng.integers(0, sensible + 1)) % WORD
+        return int(rng.integers(0, WORD)) if kind == 6 else int(rng.integers(-20, 20)) % WORD
+
+    def region(name: str) -> Registers:
+        size = int(rng.integers(1, 200))
+        address = int(rng.choice([0, config.sram_bytes - size, rng.integers(0, config.sram_bytes - size)]))
+        return {f"{name}_ADDR": address, f"{name}_BYTES": size}
+
+    registers = {name: wild(40) for name in ("ORIGIN", "Y_STEP", "X_STEP", "KY_STEP", "KX_STEP", "PAD_LEFT")}
+    registers |= {name: wild(60) for name in ("ROW_BYTES", "OUT_Y_STEP", "OUT_X_STEP", "B_Y_STEP", "B_X_STEP")}
+    registers |= {name: wild(4) for name in ("PAD_TOP", "IN_ROWS")}
+    registers |= {
+        name: int(rng.integers(0, 1 << 31)) >> int(rng.integers(0, 9))
+        for name in ("A_MULT", "B_MULT", "OUT_MULT", "POOL_MAGIC")
+    }
+    kh, kw = int(rng.integers(1, 4)), int(rng.integers(1, 4))
+    near = rng.integers(0, 2)  # shifts that leave something of the value
+    a, b, out, pool_shift = (int(rng.integers(-14, 3) if near else rng.integers(-32, 32)) for _ in range(4))
+    registers |= region("IN") | region("OUT") | region("B")
+    registers |= {
+        "GEOMETRY": vec("GEOMETRY", kh=kh, kw=kw, stride_y=wild(2) & 0xFF, dilation_y=wild(2) & 0xFF),
+        "TILE": vec("TILE", height=int(rng.integers(1, 4)), width=int(rng.integers(1, 4))),
+        "BLOCKS": vec("BLOCKS", count=int(rng.integers(1, 4)), last=int(rng.integers(1, config.vec + 1))),
+        "QUANT": int(rng.integers(0, WORD)),
+        "B_ZERO": int(rng.integers(0, 256)),
+        "MODE": int(rng.integers(0, 8)),
+        "SHIFTS": vec("SHIFTS", a=a, b=b, out=out),
+        "SUM_BIAS": int(rng.choice([0, 1 << 31, WORD - 1, rng.integers(0, WORD), rng.integers(0, 4096)])),
+        "POOL_COUNT": int(rng.integers(1, 1 << 15)) >> int(rng.integers(0, 15)) or 1,
+        "POOL_SHIFT": vec("POOL_SHIFT", shift=pool_shift),
+    }
+    if rng.integers(0, 2):
+        registers["QUANT"] = vec("QUANT", zero_in=int(rng.integers(-128, 128)), zero_out=0, lo=-128, hi=127)
+    return registers
+
+
+@pytest.mark.parametrize("lanes", [1, 3, 4, 7])
+def test_any_registers(lanes: int) -> None:
+    config = config_of(lanes)
+    rng = np.random.default_rng(40 + lanes)
+    ops = [Op.POOL, Op.POOL, Op.E_ADD] * 8
+    verify(config, [(op, random_registers(config, rng, op)) for op in ops], seed=lanes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lanes", range(1, 17))
+def test_any_registers_at_length(lanes: int) -> None:
+    config = config_of(lanes)
+    rng = np.random.default_rng(900 + lanes)
+    ops = [Op.POOL, Op.POOL, Op.E_ADD] * 60
+    verify(config, [(op, random_registers(config, rng, op)) for op in ops], seed=lanes)
