@@ -93,25 +93,30 @@ class VectorLane(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.scaler = scaler = Scaler(lanes=self.lanes)
-        assert self.LATENCY == 7 + scaler.LATENCY
+        assert self.LATENCY == 8 + scaler.LATENCY
         params = self.params
         lanes = self.lanes
 
+        # Decoded once. Registered, because multiplexers in front of a multiplier cost its speed: stage 2 is the first
+        # to use them, one cycle after the parameters came with stage 1's operands.
         onnx = Signal()
         adds = Signal()
         adds_onnx = Signal()
         adds_tflite = Signal()
         averages = Signal()
-        passes = Signal()
         rounds_24 = Signal()
-        m.d.comb += [
-            onnx.eq(params.rounding == Rounding.ONNX),
-            adds.eq(params.operation == VectorOperation.ADD),
-            averages.eq(params.operation == VectorOperation.AVERAGE),
-            passes.eq(params.operation == VectorOperation.PASS),
-            adds_onnx.eq(adds & onnx),
-            adds_tflite.eq(adds & ~onnx),
-            rounds_24.eq(onnx & (adds | (params.operation == VectorOperation.REQUANTISE))),
+        onnx_0 = params.rounding == Rounding.ONNX
+        adds_0 = params.operation == VectorOperation.ADD
+        requantises_0 = params.operation == VectorOperation.REQUANTISE
+        averages_0 = params.operation == VectorOperation.AVERAGE
+        passes_0 = params.operation == VectorOperation.PASS
+        m.d.sync += [
+            onnx.eq(onnx_0),
+            adds.eq(adds_0),
+            adds_onnx.eq(adds_0 & onnx_0),
+            adds_tflite.eq(adds_0 & ~onnx_0),
+            averages.eq(averages_0),
+            rounds_24.eq(onnx_0 & (adds_0 | requantises_0)),
         ]
 
         # 1: ADD, sign and magnitude of the operands less their zero points; else the operand of the final scaling.
@@ -119,130 +124,143 @@ class VectorLane(wiring.Component):
         a_1 = Signal(16 * lanes)
         b_1 = Signal(16 * lanes)
         value_1 = Signal(32 * lanes)
-        left = Mux(params.operation == VectorOperation.REQUANTISE, left_shift_of(params.shift_out.as_unsigned()), 0)
+        left = Mux(requantises_0, left_shift_of(params.shift_out.as_unsigned()), 0)
         for i in range(lanes):
-            total = shift_left(lane(self.sum, i, 32), left, onnx)
+            total = shift_left(lane(self.sum, i, 32), left, onnx_0)
             operand = lane(self.a, i, 8)
             doubled = Cat(Const(0, 1), operand, operand[7].replicate(23))
             m.d.sync += [
                 lane(a_1, i, 16).eq(_difference(operand, params.za)),
                 lane(b_1, i, 16).eq(_difference(lane(self.b, i, 8), params.zb)),
-                lane(value_1, i, 32).eq(Mux(passes, doubled, total)),
+                lane(value_1, i, 32).eq(Mux(passes_0, doubled, total)),
             ]
 
-        # 2: ADD, products with the operands' multipliers; else the magnitude.
+        # 2: ADD, products with the low 16 and the high bits of the operands' multipliers; else the magnitude,
+        # twice for AVERAGE.
         a_2 = Signal(64 * lanes)
         b_2 = Signal(64 * lanes)
         negative_a_2 = Signal(lanes)
         negative_b_2 = Signal(lanes)
         mult_a = Signal(31)
         mult_b = Signal(31)
-        m.d.comb += [
-            mult_a.eq(Mux(onnx, params.mult_a[:24], params.mult_a)),
-            mult_b.eq(Mux(adds, Mux(onnx, params.mult_b[:24], params.mult_b), 0)),
+        m.d.sync += [
+            mult_a.eq(Mux(adds_0, Mux(onnx_0, params.mult_a[:24], params.mult_a), 0)),
+            mult_b.eq(Mux(adds_0, Mux(onnx_0, params.mult_b[:24], params.mult_b), 0)),
         ]
         for i in range(lanes):
             value = lane(value_1, i, 32)
-            sign = Mux(adds, lane(a_1, i, 16)[8], value[31])
+            a, b = lane(a_1, i, 16), lane(b_1, i, 16)
             magnitude = ((value ^ value[31].replicate(32)) + value[31])[:32]
+            magnitude = Mux(averages, Cat(Const(0, 1), magnitude[:31]), magnitude)
             m.d.sync += [
-                lane(a_2, i, 64).eq(Mux(adds, lane(a_1, i, 16)[:8] * mult_a, magnitude)),
-                lane(b_2, i, 64).eq(lane(b_1, i, 16)[:8] * mult_b),
-                negative_a_2[i].eq(sign),
-                negative_b_2[i].eq(lane(b_1, i, 16)[8] & adds),
+                lane(a_2, i, 64).eq(Cat(Mux(adds, a[:8] * mult_a[:16], magnitude), a[:8] * mult_a[16:])),
+                lane(b_2, i, 64).eq(Cat(b[:8] * mult_b[:16], Const(0, 8), b[:8] * mult_b[16:])),
+                negative_a_2[i].eq(Mux(adds, a[8], value[31])),
+                negative_b_2[i].eq(b[8] & adds),
             ]
 
-        # 3: the first rounding. ADD in TFLITE: to Q31 (operands times 2**20, hence 11 bits); in ONNX and for its
-        # requantisation: to 24 bits. AVERAGE: twice the magnitude plus the count.
-        a_3 = Signal(32 * lanes)
-        b_3 = Signal(32 * lanes)
+        # 3: the products.
+        a_3 = Signal(64 * lanes)
+        b_3 = Signal(64 * lanes)
         negative_a_3 = Signal(lanes)
         negative_b_3 = Signal(lanes)
         m.d.sync += [negative_a_3.eq(negative_a_2), negative_b_3.eq(negative_b_2)]
         for i in range(lanes):
-            word = lane(a_2, i, 64)
-            base = Mux(averages, Cat(Const(0, 1), word[:31]), word[:39])
-            addend, mask = rounding_to_24(word[:32], rounds_24)
-            q31 = _half_q31(negative_a_2[i], adds_tflite)
-            total = (base + (addend | q31 | Mux(averages, params.count, 0)))[:40]
-            m.d.sync += lane(a_3, i, 32).eq(Mux(adds_tflite, total[11:], Cat(total[:8] & ~mask, total[8:32])))
+            for source, target in ((a_2, a_3), (b_2, b_3)):
+                word = lane(source, i, 64)
+                upper = (word[16:32] + word[32:55])[:24]
+                m.d.sync += lane(target, i, 64).eq(Cat(word[:16], upper))
 
-            word = lane(b_2, i, 64)
-            addend, mask = rounding_to_24(word[:32], rounds_24)
-            q31 = _half_q31(negative_b_2[i], adds_tflite)
-            total = (word[:39] + (addend | q31))[:40]
-            m.d.sync += lane(b_3, i, 32).eq(Mux(adds_tflite, total[11:], Cat(total[:8] & ~mask, total[8:32])))
-
-        # 4: ADD, operands to a common binary point: bit 32 in TFLITE, 40 in ONNX; else an integer at bit 32.
-        a_4 = Signal(64 * lanes)
-        b_4 = Signal(64 * lanes)
+        # 4: the first rounding. ADD in TFLITE: to Q31 (operands times 2**20, hence 11 bits); in ONNX and for its
+        # requantisation: to 24 bits. AVERAGE: plus the count.
+        a_4 = Signal(32 * lanes)
+        b_4 = Signal(32 * lanes)
         negative_a_4 = Signal(lanes)
         negative_b_4 = Signal(lanes)
-        right_a = Signal(6)
-        right_b = Signal(6)
-        m.d.comb += [
-            right_a.eq(Mux(adds, _alignment(params.shift_a, onnx), 0)),
-            right_b.eq(_alignment(params.shift_b, onnx)),
-        ]
         m.d.sync += [negative_a_4.eq(negative_a_3), negative_b_4.eq(negative_b_3)]
         for i in range(lanes):
-            m.d.sync += [
-                lane(a_4, i, 64).eq(Cat(Const(0, 32), lane(a_3, i, 32)) >> right_a),
-                lane(b_4, i, 64).eq(Cat(Const(0, 32), lane(b_3, i, 32)) >> right_b),
-            ]
+            word = lane(a_3, i, 64)
+            addend, mask = rounding_to_24(word[:32], rounds_24)
+            q31 = _half_q31(negative_a_3[i], adds_tflite)
+            total = (word[:39] + (addend | q31 | Mux(averages, params.count, 0)))[:40]
+            m.d.sync += lane(a_4, i, 32).eq(Mux(adds_tflite, total[11:], Cat(total[:8] & ~mask, total[8:32])))
 
-        # 5: TFLITE, the second rounding, ties away from zero; an integer stays as it is.
+            word = lane(b_3, i, 64)
+            addend, mask = rounding_to_24(word[:32], rounds_24)
+            q31 = _half_q31(negative_b_3[i], adds_tflite)
+            total = (word[:39] + (addend | q31))[:40]
+            m.d.sync += lane(b_4, i, 32).eq(Mux(adds_tflite, total[11:], Cat(total[:8] & ~mask, total[8:32])))
+
+        # 5: ADD, operands to a common binary point: bit 32 in TFLITE, 40 in ONNX; else an integer at bit 32.
         a_5 = Signal(64 * lanes)
         b_5 = Signal(64 * lanes)
         negative_a_5 = Signal(lanes)
         negative_b_5 = Signal(lanes)
+        right_a = Signal(6)
+        right_b = Signal(6)
+        m.d.sync += [
+            right_a.eq(Mux(adds_0, _alignment(params.shift_a, onnx_0), 0)),
+            right_b.eq(_alignment(params.shift_b, onnx_0)),
+        ]
         m.d.sync += [negative_a_5.eq(negative_a_4), negative_b_5.eq(negative_b_4)]
         for i in range(lanes):
-            for source, target in ((a_4, a_5), (b_4, b_5)):
+            m.d.sync += [
+                lane(a_5, i, 64).eq(Cat(Const(0, 32), lane(a_4, i, 32)) >> right_a),
+                lane(b_5, i, 64).eq(Cat(Const(0, 32), lane(b_4, i, 32)) >> right_b),
+            ]
+
+        # 6: TFLITE, the second rounding, ties away from zero; an integer stays as it is.
+        a_6 = Signal(64 * lanes)
+        b_6 = Signal(64 * lanes)
+        negative_a_6 = Signal(lanes)
+        negative_b_6 = Signal(lanes)
+        m.d.sync += [negative_a_6.eq(negative_a_5), negative_b_6.eq(negative_b_5)]
+        for i in range(lanes):
+            for source, target in ((a_5, a_6), (b_5, b_6)):
                 word = lane(source, i, 64)
                 integer = (word[32:] + word[31])[:32]
                 m.d.sync += lane(target, i, 64).eq(Mux(adds_onnx, word[:55], integer))
 
-        # 6: signed sum.
-        sum_6 = Signal(64 * lanes)
+        # 7: signed sum.
+        sum_7 = Signal(64 * lanes)
         for i in range(lanes):
-            sign_a, sign_b = negative_a_5[i], negative_b_5[i]
-            a = Cat(lane(a_5, i, 64)[:55] ^ sign_a.replicate(55), sign_a).as_signed()
-            b = Cat(lane(b_5, i, 64)[:55] ^ sign_b.replicate(55), sign_b).as_signed()
+            sign_a, sign_b = negative_a_6[i], negative_b_6[i]
+            a = Cat(lane(a_6, i, 64)[:55] ^ sign_a.replicate(55), sign_a).as_signed()
+            b = Cat(lane(b_6, i, 64)[:55] ^ sign_b.replicate(55), sign_b).as_signed()
             carry = Cat(sign_a ^ sign_b, sign_a & sign_b)
-            m.d.sync += lane(sum_6, i, 64).eq(((a + b) + carry)[:57])
+            m.d.sync += lane(sum_7, i, 64).eq(((a + b) + carry)[:57])
 
-        # 7: its sign and magnitude.
-        magnitude_7 = Signal(64 * lanes)
-        negative_7 = Signal(lanes)
+        # 8: its sign and magnitude.
+        magnitude_8 = Signal(64 * lanes)
+        negative_8 = Signal(lanes)
         for i in range(lanes):
-            word = lane(sum_6, i, 64)[:57]
+            word = lane(sum_7, i, 64)[:57]
             m.d.sync += [
-                lane(magnitude_7, i, 64).eq(((word ^ word[56].replicate(57)) + word[56])[:57]),
-                negative_7[i].eq(word[56]),
+                lane(magnitude_8, i, 64).eq(((word ^ word[56].replicate(57)) + word[56])[:57]),
+                negative_8[i].eq(word[56]),
             ]
 
         mult = Signal(32)
         right = Signal(8)
         shared = Signal(SCALE_SHARED)
-        m.d.comb += [
-            mult.eq(multiplier_of(params.mult_out, onnx & ~averages)),
+        m.d.sync += [
+            mult.eq(multiplier_of(params.mult_out, onnx_0 & requantises_0)),
             right.eq(right_shift_of(params.shift_out.as_unsigned())),
-            shared.kind.eq(Mux(onnx, ScaleKind.ONNX, ScaleKind.TFLITE)),
+            shared.kind.eq(Mux(onnx_0, ScaleKind.ONNX, ScaleKind.TFLITE)),
             shared.zero_point.eq(params.zy),
             shared.lo.eq(params.lo),
             shared.hi.eq(params.hi),
         ]
-        with m.If(adds_onnx):
+        with m.If(adds_0 & onnx_0):
             # The sum has 40 fraction bits, the scaler's product 31.
-            m.d.comb += [mult.eq(1), right.eq(9)]
-        with m.If(averages):
-            m.d.comb += shared.kind.eq(Mux(onnx, ScaleKind.FLOOR_EVEN, ScaleKind.FLOOR))
-        with m.If(passes):
-            m.d.comb += [mult.eq(1 << 30), right.eq(0), shared.kind.eq(ScaleKind.FLOOR), shared.zero_point.eq(0)]
+            m.d.sync += [mult.eq(1), right.eq(9)]
+        with m.Elif(averages_0):
+            m.d.sync += shared.kind.eq(Mux(onnx_0, ScaleKind.FLOOR_EVEN, ScaleKind.FLOOR))
+        with m.Elif(passes_0):
+            m.d.sync += [mult.eq(1 << 30), right.eq(0), shared.kind.eq(ScaleKind.FLOOR), shared.zero_point.eq(0)]
         m.d.comb += [
-            scaler.negative.eq(negative_7),
-            scaler.magnitude.eq(magnitude_7),
+            scaler.negative.eq(negative_8),
+            scaler.magnitude.eq(magnitude_8),
             scaler.mult.eq(mult.replicate(lanes)),
             scaler.right.eq(right.replicate(lanes)),
             scaler.shared.eq(shared),

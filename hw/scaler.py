@@ -91,7 +91,7 @@ class Scaler(wiring.Component):
 
     Latency
     -------
-    ``LATENCY`` cycles: partial products, product, right shift, rounding, zero point, clamp.
+    ``LATENCY`` cycles: partial products, their inner sum, product, right shift, rounding, zero point, clamp.
 
     Raises
     ------
@@ -99,7 +99,7 @@ class Scaler(wiring.Component):
         When ``lanes`` is not positive.
     """
 
-    LATENCY = 6
+    LATENCY = 7
 
     def __init__(self, *, lanes: int) -> None:
         if lanes < 1:
@@ -124,73 +124,86 @@ class Scaler(wiring.Component):
         for stage in range(1, self.LATENCY):
             shared.append(Signal(SCALE_SHARED, name=f"shared_{stage}"))
             m.d.sync += shared[stage].eq(shared[stage - 1])
-        for stage in range(1, 4):
+        for stage in range(1, 5):
             negative.append(Signal(self.lanes, name=f"negative_{stage}"))
             m.d.sync += negative[stage].eq(negative[stage - 1])
 
-        # 1: two 32 x 16 products, two DSP multipliers each.
-        low = Signal(64 * self.lanes)
-        high = Signal(64 * self.lanes)
+        # 1: four products of 16 bits, one DSP multiplier each, nothing behind them but a register.
+        outer_1 = Signal(64 * self.lanes)
+        inner_1 = Signal(64 * self.lanes)
         right_1 = Signal(8 * self.lanes)
         m.d.sync += right_1.eq(self.right)
         for i in range(self.lanes):
             magnitude, mult = lane(self.magnitude, i, 64), lane(self.mult, i, 32)
-            beyond = Cat(Const(0, 16), magnitude[32:57])
+            low, high = magnitude[:16], magnitude[16:32]
             m.d.sync += [
-                lane(low, i, 64).eq(magnitude[:32] * mult[:16]),
-                lane(high, i, 64).eq((magnitude[:32] * mult[16:31]) | beyond),
+                lane(outer_1, i, 64).eq(Cat(low * mult[:16], (high * mult[16:31]) | magnitude[32:57])),
+                lane(inner_1, i, 64).eq(Cat(high * mult[:16], low * mult[16:31])),
             ]
 
-        # 2: their sum; TFLITE adds the first rounding, one half less an infinitesimal for negative values.
-        product = Signal(64 * self.lanes)
+        # 2: the inner ones together. TFLITE adds its first rounding, 2**30, or 2**30 - 1 for negative values: here the
+        # bits from 16 up, in stage 3 the sixteen ones below them.
+        outer_2 = Signal(64 * self.lanes)
+        inner_2 = Signal(64 * self.lanes)
         right_2 = Signal(8 * self.lanes)
-        left_2 = Signal(8 * self.lanes)
-        m.d.sync += right_2.eq(right_1)
+        less_2 = Signal(self.lanes)
         twice = shared[1].kind == ScaleKind.TFLITE
+        m.d.sync += [outer_2.eq(outer_1), right_2.eq(right_1), less_2.eq(negative[1] & twice.replicate(self.lanes))]
         for i in range(self.lanes):
             less = negative[1][i]
-            half = Cat((less & twice).replicate(30), ~less & twice)
-            rounded = (lane(low, i, 64)[:48] + half)[:49]
+            half = Cat((less & twice).replicate(14), ~less & twice)
+            word = lane(inner_1, i, 64)
+            m.d.sync += lane(inner_2, i, 64).eq(word[:32] + word[32:63] + half)
+
+        # 3: the product.
+        product = Signal(64 * self.lanes)
+        right_3 = Signal(8 * self.lanes)
+        left_3 = Signal(8 * self.lanes)
+        m.d.sync += right_3.eq(right_2)
+        for i in range(self.lanes):
+            inner = Cat(less_2[i].replicate(16), lane(inner_2, i, 64)[:34])
             m.d.sync += [
-                lane(product, i, 64).eq(Cat(rounded[:16], (rounded[16:] + lane(high, i, 64)[:48])[:48])),
-                lane(left_2, i, 8).eq((Const(32, 6) - lane(right_1, i, 8)[:6])[:6]),
+                lane(product, i, 64).eq(lane(outer_2, i, 64)[:63] + inner),
+                lane(left_3, i, 8).eq((Const(32, 6) - lane(right_2, i, 8)[:6])[:6]),
             ]
 
-        # 3: binary point to bit 31. Bits shifted out are kept as one sticky bit, bit 0.
+        # 4: binary point to bit 31. Bits shifted out are kept as one sticky bit, bit 0.
         aligned = Signal(64 * self.lanes)
         for i in range(self.lanes):
-            right = lane(right_2, i, 8)[:6]
+            right = lane(right_3, i, 8)[:6]
             word = lane(product, i, 64)
             shifted = word >> right
-            dropped = (word[:32] & (Const(0xFFFF_FFFF, 32) >> lane(left_2, i, 8)[:6])).any()
-            once = (shared[2].kind == ScaleKind.TFLITE) & ~right.any()
+            dropped = (word[:32] & (Const(0xFFFF_FFFF, 32) >> lane(left_3, i, 8)[:6])).any()
+            once = (shared[3].kind == ScaleKind.TFLITE) & ~right.any()
             m.d.sync += lane(aligned, i, 64).eq(
                 Cat(shifted[0] | dropped, shifted[1:30], shifted[30] & ~once, shifted[31:64])
             )
 
-        # 4: integer part (10 bits, saturated), and what rounding adds to it: c = -1 .. 2 with the sign's
+        # 5: integer part (10 bits, saturated), and what rounding adds to it: c = -1 .. 2 with the sign's
         # carry in it.
         integer = Signal(16 * self.lanes)
         for i in range(self.lanes):
-            up, down = self._rounding(lane(aligned, i, 64), shared[3].kind)
-            sign = negative[3][i]
+            up, down = self._rounding(lane(aligned, i, 64), shared[4].kind)
+            sign = negative[4][i]
             magnitude = lane(aligned, i, 64)[31:41] | lane(aligned, i, 64)[41:].any().replicate(10)
             # negative: -(v + up - down) = ~v + (1 - up + down)
             correction = Mux(sign, Cat(~(up ^ down), down, Const(0, 1)), Cat(up | down, down, down))
             m.d.sync += lane(integer, i, 16).eq(Cat(magnitude ^ sign.replicate(10), sign, Const(0, 1), correction))
 
-        # 5: zero point.
+        # 6: zero point.
         offset = Signal(16 * self.lanes)
         for i in range(self.lanes):
             value, correction = lane(integer, i, 16)[:11].as_signed(), lane(integer, i, 16)[12:15].as_signed()
-            m.d.sync += lane(offset, i, 16).eq((value + correction) + shared[4].zero_point)
+            m.d.sync += lane(offset, i, 16).eq((value + correction) + shared[5].zero_point)
 
-        # 6: clamp; lo wins over hi.
+        # 7: clamp; lo wins over hi.
         result = Signal(8 * self.lanes)
+        lo, hi = shared[6].lo, shared[6].hi
+        empty = Signal()
+        m.d.comb += empty.eq(hi < lo)
         for i in range(self.lanes):
             value = lane(offset, i, 16)[:13].as_signed()
-            below_hi = Mux(value > shared[5].hi, shared[5].hi, value)
-            m.d.sync += lane(result, i, 8).eq(Mux(below_hi < shared[5].lo, shared[5].lo, below_hi))
+            m.d.sync += lane(result, i, 8).eq(Mux((value < lo) | empty, lo, Mux(value > hi, hi, value)))
         m.d.comb += self.result.eq(result)
         return m
 

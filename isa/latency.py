@@ -5,16 +5,16 @@ they keep them. A latency of n means that the output during cycle ``t + n`` belo
 ``t``.
 """
 
-REQUANTISE = 9
+REQUANTISE = 10
 """int32 accumulator to int8 (``hw.requantiser.Requantiser``).
 
-Left shift, magnitude, rounding to 24 bits, partial products, product, right shift, rounding, zero point,
-clamp.
+Left shift, magnitude, rounding to 24 bits, partial products, their inner sum, product, right shift,
+rounding, zero point, clamp.
 """
 
-VECTOR_LANE = 13
+VECTOR_LANE = 15
 """Every operation of the pooling and element-wise pipeline (``hw.rescale.VectorLane``).
 
-Seven stages form the operand of the final scaling (for an addition: differences, products, rounding,
-alignment, rounding, sum, magnitude); then come the last six of :data:`REQUANTISE`.
+Eight stages form the operand of the final scaling (for an addition: differences, partial products, products and
+rounding in two, alignment, rounding, sum, magnitude); then come the last seven of :data:`REQUANTISE`.
 """

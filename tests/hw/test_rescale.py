@@ -93,7 +93,7 @@ def operands(rng: np.random.Generator, size: int) -> tuple[Ints, Ints, Ints]:
 
 
 def test_latency_is_the_contract() -> None:
-    assert VectorLane.LATENCY == latency.VECTOR_LANE == 7 + Scaler.LATENCY
+    assert VectorLane.LATENCY == latency.VECTOR_LANE == 8 + Scaler.LATENCY
 
 
 def test_lanes_must_be_positive() -> None:
