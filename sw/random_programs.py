@@ -203,12 +203,12 @@ def _output(
 _STEPS = ("ORIGIN", "Y_STEP", "X_STEP", "KY_STEP", "KX_STEP", "IN_ROWS", "ROW_BYTES", "PAD_TOP", "PAD_LEFT")
 
 
-def _spoil(rng: random.Random, values: Registers, *, output: bool) -> None:
+def _spoil(rng: random.Random, values: Registers) -> None:
     """Now and then, steps that no compiler would choose: still one defined outcome."""
     if rng.random() < 0.12:
         for name in rng.sample(_STEPS, rng.randint(1, 3)):
             values[name] = rng.choice((0, rng.randint(0, 300), rng.getrandbits(32), _MASK - rng.randint(0, 99)))
-    if output and rng.random() < 0.08:
+    if rng.random() < 0.08:
         for name in rng.sample(("OUT_Y_STEP", "OUT_X_STEP"), rng.randint(1, 2)):
             values[name] = rng.choice((0, rng.randint(0, 300), rng.getrandbits(32)))
 
@@ -232,7 +232,8 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         "int32": int(rng.random() < 0.2),
         "accumulate": int(rng.random() < 0.2),
     }
-    _output(rng, config, unit, values, count, last, lanes, 4 if mode["int32"] else 1)
+    item = 4 if mode["int32"] or mode["accumulate"] else 1  # accumulation reads int32 slots whatever it writes
+    _output(rng, config, unit, values, count, last, lanes, item)
     rows = 1 if depthwise else config.weight_rows
     steps = kh * kw * (1 if depthwise else kc)
     stream = count * (config.param_rows(lanes) + steps * rows) * config.word_bytes
@@ -245,7 +246,7 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         "STRIPE": rng.choice((config.stripe, rng.randint(1, config.stripe))),
         "MODE": pack(unit, "MODE", **mode),
     }
-    _spoil(rng, values, output=not mode["accumulate"])
+    _spoil(rng, values)
     return values
 
 
@@ -287,7 +288,7 @@ def vector_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         values |= {"OUT_ADDR": values["IN_ADDR"], "OUT_BYTES": values["IN_BYTES"]}
         values |= {"OUT_X_STEP": values["X_STEP"], "OUT_Y_STEP": values["Y_STEP"]}
     else:
-        _spoil(rng, values, output=True)
+        _spoil(rng, values)
     return values
 
 
@@ -545,6 +546,21 @@ def _wild_value(rng: random.Random, config: Config, words: Words) -> None:
         words[n] = words[n] & _MASK | value << 32
 
 
+def _limits(rng: random.Random, config: Config, words: Words) -> None:
+    """A stripe or last block beyond what there is, or a weight stream off its alignment."""
+    changes = {
+        REGISTERS[Unit.ARRAY]["STRIPE"].number: rng.randint(config.stripe + 1, 127),
+        REGISTERS[Unit.ARRAY]["BLOCKS"].number: pack(Unit.ARRAY, "BLOCKS", count=1, last=config.acc_lanes + 1),
+        REGISTERS[Unit.ARRAY]["W_ADDR"].number: rng.randrange(config.sram_bytes) | 1,
+        REGISTERS[Unit.ARRAY]["W_BYTES"].number: rng.randrange(3000) | 1,
+        REGISTERS[Unit.VECTOR]["BLOCKS"].number: pack(Unit.VECTOR, "BLOCKS", count=1, last=config.vec + 1),
+    }
+    where = [n for n, w in enumerate(words) if w & 0xFF == Op.CFG and w >> 8 & 0xFF in changes]
+    if where:
+        n = rng.choice(where)
+        words[n] = words[n] & _MASK | changes[words[n] >> 8 & 0xFF] << 32
+
+
 def _bus(rng: random.Random, config: Config, words: Words) -> None:
     """A transfer that leaves system memory, at its start or further on."""
     numbers = {REGISTERS[u]["MEM_ADDR"].number for u in (Unit.LOAD, Unit.STORE)}
@@ -590,6 +606,7 @@ BREAKS: dict[str, Callable[[random.Random, Config, Words], None]] = {
     "absent": _absent,
     "end": _no_end,
     "wild": _wild_value,
+    "limits": _limits,
     "bus": _bus,
     "conflict": _conflict,
     "syncs": _drop_syncs,

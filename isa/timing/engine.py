@@ -275,6 +275,11 @@ _COUNT = tuple(len(REGISTERS[u]) for u in Unit)
 _UNIT_OF = {int(op): int(row.unit) for op, row in INSTRUCTIONS.items() if row.unit is not None}
 
 
+def _first_of_page(fetched: int) -> int:
+    """Earliest cycle of an action that a page's fetch, which ended in cycle ``fetched``, allows."""
+    return fetched + PAGE_READY
+
+
 def _trace(rules: _Rules, words: npt.NDArray[np.uint64], program: int, base: int, memory: int) -> _Trace:
     trace = _Trace()
     pages = len(words) // PAGE_WORDS
@@ -327,7 +332,7 @@ def _trace(rules: _Rules, words: npt.NDArray[np.uint64], program: int, base: int
 
     fetch(0)
     for page in range(pages):
-        now = max(now, fetched[page] + PAGE_READY - 1)
+        now = max(now, _first_of_page(fetched[page]) - 1)
         if now >= earliest:
             break
         if page + 1 < pages:
@@ -492,7 +497,7 @@ def time_program(
         raise ValueError(f"address must be a multiple of {PAGE_BYTES} in 0..2**32-1, not {address}")
     words = as_words(program)
     if not len(words):
-        raise ValueError("program must have at least one page, not none")
+        return _timeline(_Trace(pops=([], [], [], [])), [], 0, _first_of_page(FIRST_ACTION - 1), Fault(Cause.NO_END, 0))
     trace = _trace(_rules_of(config), words, address, base, memory_bytes)
     first, fails = _verify(trace)
     if first is None:

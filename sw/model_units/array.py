@@ -48,7 +48,9 @@ class _Plan:
         self.lo = int8(r["QUANT", "lo"]) if clamp else INT8_MIN
         self.hi = int8(r["QUANT", "hi"]) if clamp else INT8_MAX
         self.output = Output(r, lanes=lanes, group=config.requant, item=4 if self.int32 else 1)
-        self.old = Output(r, lanes=lanes, group=config.requant, item=4 if self.int32 else 1)
+        # Old values lie 4 bytes apart, whatever is written.
+        self.old = Output(r, lanes=lanes, group=1, item=4) if self.accumulate else self.output
+        self.lanes, self.stripe = lanes, r["STRIPE", "pixels"]
         self.registers = r
         self._windows: dict[int, Window] = {}
 
@@ -77,21 +79,40 @@ class ArrayModel(UnitModel):
         weights = self.weights.find(sram, *plan.weights, plan.shape)
         window = plan.window(weights.used)
         sums = _depthwise(window, weights, sram) if plan.depthwise else _convolve(window, weights, sram)
-        plan.output.write(sram, self._finish(plan, weights, sums, sram))
-
-    def _finish(self, plan: _Plan, weights: Weights, sums: Array, sram: Sram) -> Array:
-        """Bias or old values, requantisation: [pixels, channels]."""
-        if plan.accumulate:
-            old = plan.output.read_int32(sram, self.config.word_bytes // 4).reshape(sums.shape)
-            total = _int32(sums) + old
-        elif sums.dtype == np.float32 and weights.bound + weights.bias_bound < _FLOAT32:
-            total = sums
-            total += weights.bias.astype(np.float32)
+        if not plan.accumulate:
+            bias = weights.bias
+            if sums.dtype == np.float32 and weights.bound + weights.bias_bound < _FLOAT32:
+                sums += bias.astype(np.float32)
+            else:
+                sums = _int32(sums) + bias
+            plan.output.write(sram, _results(plan, weights, sums, slice(None)))
+        elif plan.old.regular:
+            sums = _int32(sums) + np.array(plan.old.view(sram)).reshape(sums.shape)
+            plan.output.write(sram, _results(plan, weights, sums, slice(None)))
         else:
-            total = _int32(sums) + weights.bias
-        if plan.int32:
-            return _int32(total)
-        return requantise(total, weights.mult, weights.shift, plan.rounding, plan.zero_out, plan.lo, plan.hi)
+            _by_stripes(plan, weights, _int32(sums), sram)
+
+
+def _results(plan: _Plan, weights: Weights, totals: Array, channels: slice) -> Array:
+    """What is written for [pixels, channels] integers that include the bias or the old values."""
+    if plan.int32:
+        return _int32(totals)
+    mult, shift = weights.mult[channels], weights.shift[channels]
+    return requantise(totals, mult, shift, plan.rounding, plan.zero_out, plan.lo, plan.hi)
+
+
+def _by_stripes(plan: _Plan, weights: Weights, sums: Array, sram: Sram) -> None:
+    """Accumulate where results of a stripe may be old values of a later one."""
+    pixels, channels = sums.shape
+    for first in range(0, channels, plan.lanes):
+        block = range(first, min(first + plan.lanes, channels))
+        columns = slice(block.start, block.stop)
+        for start in range(0, pixels, plan.stripe):
+            stripe = range(start, min(start + plan.stripe, pixels))
+            old = plan.old.read_part(sram, stripe, block)
+            totals = sums[stripe.start : stripe.stop, columns] + old
+            plan.output.write_part(sram, _results(plan, weights, totals, columns), stripe, block)
+    sram.touch(plan.output.address, plan.output.size)
 
 
 def _int32(values: Array) -> npt.NDArray[np.int32]:

@@ -52,42 +52,39 @@ class Output:
         return raw.view(np.int8) if self.item == 1 else raw.view("<i4")
 
     def write(self, sram: Sram, values: npt.NDArray[Any]) -> None:
-        """Write [height, width, channels] int8 or int32 values."""
-        shape = (self.height, self.width, self.channels)
+        """Write int8 or int32 values, [pixels, channels] or [height, width, channels]."""
         if self.regular:
-            self.view(sram)[:] = values.reshape(shape)
+            self.view(sram)[:] = values.reshape(self.height, self.width, self.channels)
         else:
-            self._scatter(sram, np.ascontiguousarray(values).reshape(shape))
+            pixels = values.reshape(-1, self.channels)
+            for first in range(0, self.channels, self.lanes):
+                past = min(first + self.lanes, self.channels)
+                self.write_part(sram, pixels[:, first:past], range(len(pixels)), range(first, past))
         sram.touch(self.address, self.size)
 
-    def _offsets(self, channel: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """[height, width, channel] byte offset of channels."""
-        y = np.arange(self.height, dtype=np.int64)[:, None, None] * self.y_step
-        x = np.arange(self.width, dtype=np.int64)[None, :, None] * self.x_step
-        return np.asarray((y + x + channel * self.item) % _WRAP)
-
-    def _scatter(self, sram: Sram, values: npt.NDArray[Any]) -> None:
+    def write_part(self, sram: Sram, values: npt.NDArray[Any], pixels: range, channels: range) -> None:
+        """Write [pixels, channels] values of one block; ``pixels`` are counted row by row."""
         region = sram.data[self.address : self.address + self.size]
-        for first in range(0, self.channels, self.lanes):
-            past = min(first + self.lanes, self.channels)
-            starts = np.arange(first, past, self.group, dtype=np.int64)
-            sizes = np.minimum(self.group, past - starts)
-            fits = self._offsets(starts) + sizes * self.item <= self.size
-            fits = np.repeat(fits, sizes * self.item, axis=2)
-            channel = np.arange(first, past, dtype=np.int64)
-            start = np.repeat(self._offsets(starts), sizes * self.item, axis=2)
-            within = np.concatenate([np.arange(n * self.item, dtype=np.int64) for n in sizes.tolist()])
-            block: Bytes = np.ascontiguousarray(values[:, :, channel]).view(np.uint8)
-            # Of several writes to one byte NumPy keeps the last, as the hardware does: pixel by pixel.
-            region[(start + within)[fits]] = block[fits]
+        starts = np.arange(channels.start, channels.stop, self.group, dtype=np.int64)
+        sizes = np.minimum(self.group, channels.stop - starts) * self.item
+        offsets = self._offsets(pixels, starts)
+        fits = np.repeat(offsets + sizes <= self.size, sizes, axis=1)
+        within = np.concatenate([np.arange(n, dtype=np.int64) for n in sizes.tolist()])
+        places = np.repeat(offsets, sizes, axis=1) + within
+        contents: Bytes = np.ascontiguousarray(values).view(np.uint8)
+        # Of several writes to one byte NumPy keeps the last, as the hardware does: pixel by pixel.
+        region[places[fits]] = contents[fits]
 
-    def read_int32(self, sram: Sram, word: int) -> npt.NDArray[np.int32]:
-        """[height, width, channels] old int32 values, ``word`` channels per read; 0 outside the region."""
-        if self.regular and self.item == 4:
-            return np.array(self.view(sram), dtype=np.int32)
+    def read_part(self, sram: Sram, pixels: range, channels: range) -> npt.NDArray[np.int32]:
+        """[pixels, channels] old values, as int32; bytes outside the region are 0."""
         region = sram.data[self.address : self.address + self.size]
-        channel = np.arange(self.channels, dtype=np.int64)
-        byte = self._offsets(channel)[..., None] + np.arange(4)
-        inside = byte < self.size
-        taken = np.where(inside, region[np.where(inside, byte, 0)], 0).astype(np.uint8)
+        starts = self._offsets(pixels, np.arange(channels.start, channels.stop, dtype=np.int64))
+        places = (starts[..., None] + np.arange(4)) % _WRAP
+        inside = places < self.size
+        taken = np.where(inside, region[np.where(inside, places, 0)], 0).astype(np.uint8)
         return np.ascontiguousarray(taken).view("<i4")[..., 0].astype(np.int32)
+
+    def _offsets(self, pixels: range, channels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """[pixels, channels] byte offset in the region."""
+        y, x = np.divmod(np.arange(pixels.start, pixels.stop, dtype=np.int64)[:, None], self.width)
+        return np.asarray((y * self.y_step + x * self.x_step + channels * self.item) % _WRAP)

@@ -72,10 +72,11 @@ class Machine:
             at = v["OUT_ADDR"] + off + n * item
             self.sram[at : at + item] = (value & (1 << 8 * item) - 1).to_bytes(item, "little")
 
-    def old(self, oy: int, ox: int, channel: int, item: int) -> int:
+    def old(self, oy: int, ox: int, channel: int) -> int:
         v = self.v
-        off = (oy * v["OUT_Y_STEP"] + ox * v["OUT_X_STEP"] + channel * item) & M32
-        data = [self.sram[v["OUT_ADDR"] + off + n] if off + n < v["OUT_BYTES"] else 0 for n in range(4)]
+        off = oy * v["OUT_Y_STEP"] + ox * v["OUT_X_STEP"] + channel * 4
+        places = [(off + n) & M32 for n in range(4)]
+        data = [self.sram[v["OUT_ADDR"] + p] if p < v["OUT_BYTES"] else 0 for p in places]
         return int.from_bytes(bytes(data), "little", signed=True)
 
 
@@ -99,13 +100,14 @@ def run_array(machine: Machine, op: Op) -> None:
     lo, hi = (-128, 127) if op == Op.CONV else (signed(v["QUANT", "lo"], 8), signed(v["QUANT", "hi"], 8))
     rows = 1 if depthwise else config.weight_rows
     block_bytes = (config.param_rows(lanes) + kh * kw * kc * rows) * word
-    # Old values are read before any result of the instruction can reach them: outputs do not overlap.
-    before = bytearray(machine.sram)
     for block in range(count):
         at = block * block_bytes
         channels = last if block == count - 1 else lanes
-        for oy in range(height):
-            for ox in range(width):
+        pixels = [(oy, ox) for oy in range(height) for ox in range(width)]
+        for start in range(0, len(pixels), v["STRIPE", "pixels"]):
+            stripe = pixels[start : start + v["STRIPE", "pixels"]]
+            old = {(p, o): machine.old(*p, block * lanes + o) for p in stripe for o in range(channels)}
+            for oy, ox in stripe:
                 values = []
                 for o in range(channels):
                     acc = 0
@@ -125,8 +127,7 @@ def run_array(machine: Machine, op: Op) -> None:
                     record = fetch(at + 16 * o, 16)
                     bias, mult, shift = (int.from_bytes(record[n : n + 4], "little", signed=n == 0) for n in (0, 4, 8))
                     if v["MODE", "accumulate"]:
-                        reader = Machine(config, v, before, machine.memory)
-                        bias = reader.old(oy, ox, block * lanes + o, item)
+                        bias = old[(oy, ox), o]
                     acc = signed(acc + bias, 32)
                     if item == 1:
                         zero_out = signed(v["QUANT", "zero_out"], 8)
