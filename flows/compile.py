@@ -1,0 +1,38 @@
+"""Compile a network for a configuration into a program file, and report its exact cycles."""
+
+import argparse
+from pathlib import Path
+
+from rich.console import RenderableType
+
+from dovetail.flows.network import add_network_options, compiled_of, describe, layer_table, summary
+from dovetail.flows.report import Report
+
+NAME = "compile"
+HELP = "compile a network into a program file"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    add_network_options(parser, programs=False)
+    parser.add_argument("--output", metavar="FILE", type=Path, help="the program file (without: report only)")
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Run the command."""
+    compiled = compiled_of(args)
+    data = describe(compiled)
+    program = compiled.program
+    data["program"] = {
+        "segments": len(program.segments),
+        "words": len(program.stream) // 8,
+        "constants_bytes": len(program.constants),
+        "memory_bytes": program.memory_bytes,
+        "host_steps": sum(step.on_host and not step.payload for step in program.steps),
+    }
+    text: list[RenderableType] = [layer_table(compiled.report()), summary(compiled)]
+    if args.output:
+        compiled.save(args.output)
+        data["output"] = str(args.output)
+        text.append(f"program      {args.output}: {len(program.stream) // 8:,} words, {len(program.constants):,} bytes")
+    return Report(data, text)

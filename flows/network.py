@@ -1,0 +1,225 @@
+"""What compile, run and verify share: the network, its inputs, and the report on its cycles."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from dovetail.flows.parameters import add_options, changed, config_of, given
+from dovetail.flows.report import si
+from dovetail.isa.config import Config, format_bytes
+from dovetail.isa.files import write_atomically
+from dovetail.isa.program import MAGIC, Program
+from dovetail.sw.compiler.options import TILINGS
+from dovetail.sw.errors import NetworkError
+
+if TYPE_CHECKING:
+    from dovetail.sw.graph import Graph, Port
+    from dovetail.sw.network import CompiledNetwork, Report
+
+Array = NDArray[Any]
+Sample = Mapping[str, Array]
+
+NETWORK_HELP = "a .tflite or .onnx file, zoo:NAME (mobilenet_v1, resnet8, dscnn, autoencoder)"
+
+
+def add_network_options(parser: argparse.ArgumentParser, *, programs: bool) -> None:
+    """Add the network and the configuration; ``programs``: a saved program will do as well."""
+    parser.add_argument("network", metavar="NETWORK", help=NETWORK_HELP + (", or a saved program" if programs else ""))
+    parser.add_argument(
+        "--tiling", choices=TILINGS, help="what layers are cut along: rows and channels, or output channels only"
+    )
+    add_options(parser)
+
+
+def add_input_options(parser: argparse.ArgumentParser) -> None:
+    """Add where the inputs come from."""
+    parser.add_argument(
+        "--input",
+        metavar="X.npy|X.npz",
+        type=Path,
+        help="one sample or a batch of them; random ones without (see --seed)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the random input; default: %(default)s")
+
+
+def compiled_of(args: argparse.Namespace) -> CompiledNetwork:
+    """The network of a command line, compiled for its configuration, or the saved program.
+
+    Raises NetworkError, CompileError, ProgramError, ConfigError or OSError.
+    """
+    from dovetail.sw.network import CompiledNetwork, compile_network, load_program
+
+    if not _is_program(args.network):
+        return compile_network(args.network, config_of(args), tiling=args.tiling or TILINGS[0])
+    if args.tiling:
+        raise NetworkError(f"{args.network}: a saved program is tiled already; leave out --tiling")
+    own = Program.load(args.network).config
+    config = changed(own if args.config is None else Config.load(args.config), given(args))
+    loaded = load_program(args.network, config)
+    # The hash leaves the memory timing out: it may be another one than the program was compiled for.
+    return loaded if config == own else CompiledNetwork(replace(loaded.code, config=config), loaded.source)
+
+
+def _is_program(network: str) -> bool:
+    try:
+        with open(network, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False  # the front end says what is wrong
+
+
+# --- inputs and outputs -----------------------------------------------------------------------------------------
+
+
+def samples_of(args: argparse.Namespace, graph: Graph) -> tuple[list[Sample], bool]:
+    """The samples of ``--input``, or a random one; and whether the file holds a batch of them.
+
+    Raises NetworkError or OSError.
+    """
+    if args.input is None:
+        random = np.random.default_rng(args.seed)
+        return [{port.name: _random(port, random) for port in graph.inputs}], False
+    arrays = _read(args.input, graph)
+    counts = {}
+    samples: dict[str, list[Array]] = {}
+    for port in graph.inputs:
+        samples[port.name], batch = _split(arrays[port.name], port)
+        counts[port.name] = len(samples[port.name]) if batch else 0
+    if len(set(counts.values())) != 1:
+        raise NetworkError(f"{args.input}: every input must have as many samples, not {counts}")
+    size = next(iter(counts.values()))
+    return [{name: values[n] for name, values in samples.items()} for n in range(size or 1)], size > 0
+
+
+def save_outputs(path: Path, results: list[Mapping[str, Array]], batch: bool) -> None:
+    """Write an .npz of the outputs by name, or an .npy of the only one; a batch along the first axis.
+
+    Raises NetworkError or OSError.
+    """
+    stacked = {name: _join([result[name] for result in results], batch) for name in results[0]}
+    buffer = BytesIO()
+    if path.suffix == ".npz":
+        np.savez(buffer, **stacked)  # type: ignore[arg-type]
+    elif path.suffix == ".npy" and len(stacked) == 1:
+        np.save(buffer, next(iter(stacked.values())))
+    else:
+        raise NetworkError(f"output must be a .npz file (or .npy for a network with one output), not {path}")
+    write_atomically(path, buffer.getvalue())
+
+
+def _read(path: Path, graph: Graph) -> dict[str, Array]:
+    """The file's arrays by input name."""
+    names = [port.name for port in graph.inputs]
+    try:
+        content = np.load(path, allow_pickle=False)
+        arrays = {"": content} if isinstance(content, np.ndarray) else {name: content[name] for name in content}
+    except (ValueError, EOFError, KeyError) as error:
+        raise NetworkError(f"{path}: must be an .npy or .npz file of plain arrays: {error}") from None
+    if set(names) <= set(arrays):
+        return arrays
+    if len(names) == 1:
+        name = next((key for key in ("x", "") if key in arrays), next(iter(arrays)) if len(arrays) == 1 else None)
+        if name is not None:
+            return {names[0]: arrays[name]}
+    found = ", ".join(arrays) if "" not in arrays else "one array"
+    raise NetworkError(f"{path}: must hold the input(s) {', '.join(names)}, not {found}")
+
+
+def _split(value: Array, port: Port) -> tuple[list[Array], bool]:
+    """The samples in an array, and whether it is a batch."""
+    shape = tuple(port.shape)
+    if value.shape in (shape, shape[1:]):
+        return [value], False
+    if value.ndim == len(shape) and value.shape[1:] == shape[1:] and shape[0] == 1 and len(value):
+        return [value[n : n + 1] for n in range(len(value))], True
+    if value.shape[1:] == shape and len(value):
+        return list(value), True
+    wanted = f"{shape}" + (f", or (N, {', '.join(map(str, shape[1:]))}) for a batch" if shape[0] == 1 else "")
+    raise NetworkError(f"input {port.name!r} must have shape {wanted}, not {value.shape}")
+
+
+def _join(values: list[Array], batch: bool) -> Array:
+    if not batch:
+        return values[0]
+    return np.concatenate(values) if values[0].ndim and len(values[0]) == 1 else np.stack(values)
+
+
+def _random(port: Port, random: np.random.Generator) -> Array:
+    dtype = np.dtype(port.dtype)
+    if np.issubdtype(dtype, np.integer):
+        info = np.iinfo(dtype)
+        return random.integers(info.min, info.max, port.shape, dtype, endpoint=True)
+    return random.standard_normal(port.shape).astype(dtype)
+
+
+# --- report -----------------------------------------------------------------------------------------------------
+
+
+def describe(compiled: CompiledNetwork) -> dict[str, Any]:
+    """The exact timing of one inference as JSON has it."""
+    report = compiled.report()
+    return {
+        "network": compiled.graph.name,
+        "config": compiled.config.to_dict(),
+        "config_hash": f"{compiled.config.hash:016x}",
+        "tiling": compiled.code.options.tiling,
+        "cycles": report.cycles,
+        "macs": report.macs,
+        "host_macs": report.host_macs,
+        "utilisation": report.utilisation,
+        "bound_cycles": report.bound,
+        "roofline_ratio": report.over_bound,
+        "least_bytes": report.least_bytes,
+        "dram_bytes": report.moved_bytes,
+        "cycles_by_kind": report.by_kind(),
+        "layers": [asdict(layer) for layer in report.layers],
+        "host_nodes": report.host,
+        "counters": {unit.name.lower(): asdict(counters) for unit, counters in report.counters.items()},
+    }
+
+
+def layer_table(report: Report) -> Table:
+    """A line per layer."""
+    table = Table(title="Layers")
+    for name in ("layer", "kind"):
+        table.add_column(name)
+    for name in ("MACs", "cycles", "share", "bound", "cycles / bound", "bytes moved", "bytes at least"):
+        table.add_column(name, justify="right")
+    for layer in report.layers:
+        table.add_row(
+            layer.name,
+            layer.kind,
+            f"{layer.macs:,}",
+            f"{layer.cycles:,}",
+            f"{layer.cycles / report.cycles:.1%}",
+            f"{layer.bound:,}",
+            f"{layer.cycles / layer.bound:.2f}" if layer.bound else "",
+            f"{layer.moved_bytes:,}",
+            f"{layer.least_bytes:,}",
+        )
+    return table
+
+
+def summary(compiled: CompiledNetwork) -> str:
+    """Cycles, MACs, utilisation, roofline bound and what the host runs, as text."""
+    report, config = compiled.report(), compiled.config
+    array = f"{config.ic} x {config.oc} multipliers, {format_bytes(config.sram_bytes)}, {config.bus}-bit bus"
+    lines = [
+        f"{compiled.graph.name} on {array}, depthwise {config.depthwise} ({config.hash:016x})",
+        f"cycles       {report.cycles:,} per inference",
+        f"MACs         {report.macs:,}" + (f", and {report.host_macs:,} on the host" if report.host_macs else ""),
+        f"utilisation  {report.utilisation:.1%} of {report.pe} multipliers",
+        f"roofline     {report.bound:,} cycles; cycles / roofline {report.over_bound:.3f}",
+        f"memory       {si(report.moved_bytes)}B moved, at least {si(report.least_bytes)}B",
+    ]
+    lines += [f"host         {name}: {reason}" for name, reason in report.host.items()]
+    return "\n".join(lines)

@@ -1,0 +1,57 @@
+"""Run a network, or a saved program, on the model or on the RTL."""
+
+import argparse
+import time
+from pathlib import Path
+
+from dovetail.flows.network import (
+    add_input_options,
+    add_network_options,
+    compiled_of,
+    describe,
+    layer_table,
+    samples_of,
+    save_outputs,
+    summary,
+)
+from dovetail.flows.report import Report
+
+NAME = "run"
+HELP = "run a network on the model or on the RTL"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    add_network_options(parser, programs=True)
+    add_input_options(parser)
+    parser.add_argument("--engine", choices=("model", "rtl"), default="model", help="default: %(default)s")
+    parser.add_argument("--output", metavar="Y.npz", type=Path, help="write the outputs, by name")
+    parser.add_argument("--layers", action="store_true", help="print a table of the layers too")
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Run the command."""
+    from dovetail import cosim
+
+    cosim.register()
+    compiled = compiled_of(args)
+    samples, batch = samples_of(args, compiled.graph)
+    start = time.perf_counter()
+    results = [compiled.run(sample, engine=args.engine) for sample in samples]
+    seconds = time.perf_counter() - start
+    if args.output:
+        save_outputs(args.output, [result.outputs for result in results], batch)
+    data = describe(compiled)
+    data |= {"engine": args.engine, "samples": len(samples), "cycles": results[0].cycles, "seconds": seconds}
+    data["outputs"] = {
+        name: {"shape": list(value.shape), "dtype": str(value.dtype)} for name, value in results[0].outputs.items()
+    }
+    text = [layer_table(compiled.report())] if args.layers else []
+    rate = f"{len(samples)} in {seconds:.2f} s on engine {args.engine}"
+    if args.engine == "rtl" and seconds:
+        rate += f" ({sum(result.cycles for result in results) / seconds / 1e6:.2f} M cycles/s)"
+    lines = [summary(compiled), f"samples      {rate}"]
+    if args.output:
+        data["output"] = str(args.output)
+        lines.append(f"outputs      {args.output}: {', '.join(results[0].outputs)}")
+    return Report(data, [*text, *lines])

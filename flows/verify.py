@@ -1,0 +1,62 @@
+"""Run a network on the model and on the RTL, and compare bytes, cycles and timeline."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from dovetail.cosim.verilate import default_cache
+from dovetail.flows.network import add_input_options, add_network_options, compiled_of, samples_of, summary
+from dovetail.flows.report import Report
+
+NAME = "verify"
+HELP = "compare model and RTL on a network: bytes, cycles, timeline"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    add_network_options(parser, programs=True)
+    add_input_options(parser)
+    parser.add_argument("--waves", metavar="FILE", type=Path, help="dump the RTL's waves (.fst or .vcd; slower)")
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Run the command."""
+    from dovetail.cosim.network import verify
+
+    compiled = compiled_of(args)
+    samples, _ = samples_of(args, compiled.graph)
+    start = time.perf_counter()
+    verdicts = verify(compiled, samples, cache=default_cache(), trace=args.waves)
+    seconds = time.perf_counter() - start
+    parts = [segment for verdict in verdicts for segment in verdict.segments]
+    first = next((f"sample {n}, {v.first_difference}" for n, v in enumerate(verdicts) if not v.equal), "")
+    data = {
+        "network": compiled.graph.name,
+        "config": compiled.config.to_dict(),
+        "config_hash": f"{compiled.config.hash:016x}",
+        "samples": len(samples),
+        "segments": len(compiled.code.segments),
+        "equal": not first,
+        "bytes_equal": all(p.bytes_equal for p in parts),
+        "cycles_model": sum(p.cycles_model for p in verdicts[0].segments),
+        "cycles_rtl": sum(p.cycles_rtl for p in verdicts[0].segments),
+        "timeline_equal": all(p.timeline_equal for p in parts),
+        "counters_equal": all(p.counters_equal for p in parts),
+        "fault_equal": all(p.fault_equal for p in parts),
+        "first_difference": first,
+        "seconds": seconds,
+    }
+    checks = ", ".join(
+        f"{name} {'equal' if data[f'{name}_equal'] else 'DIFFERENT'}" for name in ("bytes", "timeline", "counters")
+    )
+    lines = [
+        summary(compiled),
+        f"model        {data['cycles_model']:,} cycles",
+        f"RTL          {data['cycles_rtl']:,} cycles",
+        f"verdict      {'EQUAL' if not first else 'DIFFERENT'}: {checks}; {len(samples)} samples in {seconds:.1f} s",
+    ]
+    if first:
+        lines.append(f"first        {first}")
+    return Report(data, lines, 0 if not first else 1)
