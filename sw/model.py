@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from dovetail.isa.checks import View
 from dovetail.isa.config import Config
@@ -52,6 +53,7 @@ class Model:
         self.units: dict[Unit, UnitModel] = {u: make(config) for u, make in UNITS.items()} | dict(units or {})
         """The units that execute operations."""
         self.sram = Sram(config.sram_bytes)
+        self._threads = ThreadpoolController()
         self._timelines: OrderedDict[tuple[bytes, int, int, int], Timeline] = OrderedDict()
 
     @property
@@ -98,7 +100,9 @@ class Model:
         order = np.argsort(timeline.start, kind="stable")
         order = order[timeline.works[order] & (timeline.op[order] != FETCH)]
         ops, numbers = timeline.op.tolist(), timeline.unit.tolist()
-        for n in order.tolist():
-            unit, model = units[numbers[n]]
-            model.execute(Op(ops[n]), View(unit, timeline.registers[n]), self.sram, system)
+        # The matrix products are small: threads of BLAS would cost more than they bring, on a busy machine very much more.
+        with self._threads.limit(limits=1, user_api="blas"):
+            for n in order.tolist():
+                unit, model = units[numbers[n]]
+                model.execute(Op(ops[n]), View(unit, timeline.registers[n]), self.sram, system)
         return RunResult(memory, timeline.cycles, timeline, timeline.counters, timeline.fault)
