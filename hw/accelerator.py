@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.axi import AxiLite, AxiRead, AxiWrite
-from dovetail.hw.control import UnitControl
+from dovetail.hw.control import Trace, UnitControl
 from dovetail.hw.frontend import Frontend
 from dovetail.hw.host import Host
 from dovetail.hw.load import LoadCore
@@ -14,7 +14,8 @@ from dovetail.hw.run import Run
 from dovetail.hw.scoreboard import Scoreboard
 from dovetail.hw.sram import Sram
 from dovetail.hw.store import StoreCore
-from dovetail.hw.stub import ArrayCore, VectorCore
+from dovetail.hw.stub import ArrayCore
+from dovetail.hw.vector_unit import VectorCore
 from dovetail.isa.config import Config
 from dovetail.isa.host import ADDRESS_BITS
 from dovetail.isa.instructions import QUEUE_DEPTH, Unit
@@ -28,7 +29,8 @@ class Accelerator(wiring.Component):
     Parameters
     ----------
     config: which accelerator.
-    simulation: simulation form of the SRAM (its Verilog: :func:`dovetail.hw.sram.simulation_sources`), and the trace.
+    simulation: simulation form of the SRAM; its Verilog is that of :func:`dovetail.hw.sram.simulation_sources`.
+    trace: build the ``trace_*`` members; left out, they come with the simulation form.
 
     Members
     -------
@@ -36,23 +38,23 @@ class Accelerator(wiring.Component):
     m_axi_*: AXI4 manager, system memory; reads and writes are independent, one id each.
     irq: a run has ended (level).
     trace_busy: a run is under way; its first cycle is cycle 0.
-    trace_<unit>_start, _fetch, _pc, _end: see :class:`dovetail.hw.control.Trace`; simulation only.
+    trace_<unit>_start, _fetch, _pc, _end: see :class:`dovetail.hw.control.Trace`.
     """
 
-    def __init__(self, config: Config, *, simulation: bool) -> None:
+    def __init__(self, config: Config, *, simulation: bool, trace: bool | None = None) -> None:
         self.config = config
         self.simulation = simulation
+        self.trace = trace = simulation if trace is None else trace
         lite, read, write = AxiLite(ADDRESS_BITS).flip(), AxiRead(config.bus), AxiWrite(config.bus)
         members = {f"{HOST_PREFIX}{name}": member for name, member in lite.members.items()}
         for channels in (read, write):
             members |= {f"{MEMORY_PREFIX}{name}": member for name, member in channels.members.items()}
         members["irq"] = Out(1)
-        if simulation:
+        if trace:
             members["trace_busy"] = Out(1)
             for unit in Unit:
-                trace = f"trace_{unit.name.lower()}"
-                members |= {f"{trace}_start": Out(1), f"{trace}_fetch": Out(1), f"{trace}_pc": Out(32)}
-                members[f"{trace}_end"] = Out(1)
+                for part, member in Trace().members.items():
+                    members[f"trace_{unit.name.lower()}_{part}"] = member
         super().__init__(members)
 
     def _connect(self, m: Module, prefix: str, port: object) -> None:
@@ -100,8 +102,8 @@ class Accelerator(wiring.Component):
                 run.fault[unit].eq(control.fault),
                 host.stalls[unit].eq(control.stalls),
             ]
-            if self.simulation:
-                for part in ("start", "fetch", "pc", "end"):
+            if self.trace:
+                for part in control.trace.signature.members:
                     m.d.comb += getattr(self, f"trace_{name}_{part}").eq(getattr(control.trace, part))
         for control in controls.values():
             m.d.comb += [control.completed[unit].eq(other.done) for unit, other in controls.items()]
@@ -125,7 +127,7 @@ class Accelerator(wiring.Component):
             load.base.eq(host.base),
             store.base.eq(host.base),
         ]
-        if self.simulation:
+        if self.trace:
             m.d.comb += self.trace_busy.eq(run.busy)
 
         wiring.connect(m, load.page, frontend.page)
