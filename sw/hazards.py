@@ -177,7 +177,8 @@ class Tracker:
 
 
 def races(config: Config, timeline: Timeline, base: int = 0) -> list[tuple[int, int]]:
-    """Pairs of elements of a timeline that run at the same time though one writes bytes which the other uses.
+    """Pairs of elements of a timeline that run at the same time though one writes bytes which the other uses, and
+    elements (paired with themselves) whose output overlaps what they read.
 
     The architecture leaves the outcome of such a program open; a compiler's program has none.
     """
@@ -186,7 +187,10 @@ def races(config: Config, timeline: Timeline, base: int = 0) -> list[tuple[int, 
     found = []
     running: list[_Use] = []
     for n in live.tolist():
-        use = _use(Op(int(timeline.op[n])), timeline.registers[n], base)
+        op = Op(int(timeline.op[n]))
+        use = _use(op, timeline.registers[n], base)
+        if _overlaps_itself(config, op, timeline.registers[n]):
+            found.append((n, n))
         use.number, use.end = n, int(timeline.end[n])
         start = int(timeline.start[n])
         running = [r for r in running if r.end >= start]
@@ -227,3 +231,29 @@ def _use(op: Op, registers: Sequence[int], base: int) -> _Use:
         )
         memory += [(_MEMORY + row, view["LENGTH"]) for row in rows]
     return _Use(reads, writes)
+
+
+def _overlaps_itself(config: Config, op: Op, registers: Sequence[int]) -> bool:
+    """Whether the output lies on the input (or weights, or operand B); an addition in place does not count, nor do old
+    values."""
+    unit = INSTRUCTIONS[op].unit
+    if unit not in (Unit.ARRAY, Unit.VECTOR):
+        return False
+    view = View(unit, registers)
+    sources, (target,) = list(regions(op, view).reads), regions(op, view).writes
+    if op == Op.E_ADD and view.region("IN") == target and _in_place(config, view):
+        sources.remove(target)
+    elif unit == Unit.ARRAY and view["MODE", "accumulate"]:
+        sources.pop()
+    return _meet(sources, [target])
+
+
+def _in_place(config: Config, view: View) -> bool:
+    """Whether an addition writes every result where its operand A was, and nowhere else."""
+    channels = (view["BLOCKS", "count"] - 1) * config.vec + view["BLOCKS", "last"]
+    row = (view["TILE", "width"] - 1) * view["X_STEP"] + channels
+    apart = (view["TILE", "width"] == 1 or view["X_STEP"] >= channels) and (
+        view["TILE", "height"] == 1 or view["Y_STEP"] >= row
+    )
+    same = all(view[name] == view["OUT_" + name] for name in ("X_STEP", "Y_STEP"))
+    return apart and same and view["ORIGIN"] == 0

@@ -100,7 +100,8 @@ class Model:
         order = np.argsort(timeline.start, kind="stable")
         order = order[timeline.works[order] & (timeline.op[order] != FETCH)]
         ops, numbers = timeline.op.tolist(), timeline.unit.tolist()
-        # The matrix products are small: threads of BLAS would cost more than they bring, on a busy machine very much more.
+        # The matrix products are small: threads of BLAS would cost more than they bring, most of all on a busy
+        # machine.
         with self._threads.limit(limits=1, user_api="blas"):
             for n in order.tolist():
                 unit, model = units[numbers[n]]

@@ -76,13 +76,13 @@ class Output:
         region[places[fits]] = contents[fits]
 
     def read_part(self, sram: Sram, pixels: range, channels: range) -> npt.NDArray[np.int32]:
-        """[pixels, channels] old values, as int32; bytes outside the region are 0."""
+        """[pixels, channels] old values; an int32 that is not wholly inside the region is 0."""
         region = sram.data[self.address : self.address + self.size]
         starts = self._offsets(pixels, np.arange(channels.start, channels.stop, dtype=np.int64))
-        places = (starts[..., None] + np.arange(4)) % _WRAP
-        inside = places < self.size
-        taken = np.where(inside, region[np.where(inside, places, 0)], 0).astype(np.uint8)
-        return np.ascontiguousarray(taken).view("<i4")[..., 0].astype(np.int32)
+        inside = starts + 4 <= self.size
+        contents = np.zeros((*starts.shape, 4), np.uint8)
+        contents[inside] = region[starts[inside][:, None] + np.arange(4)]
+        return contents.view("<i4")[..., 0].astype(np.int32)
 
     def _offsets(self, pixels: range, channels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """[pixels, channels] byte offset in the region."""

@@ -74,10 +74,11 @@ class Machine:
 
     def old(self, oy: int, ox: int, channel: int) -> int:
         v = self.v
-        off = oy * v["OUT_Y_STEP"] + ox * v["OUT_X_STEP"] + channel * 4
-        places = [(off + n) & M32 for n in range(4)]
-        data = [self.sram[v["OUT_ADDR"] + p] if p < v["OUT_BYTES"] else 0 for p in places]
-        return int.from_bytes(bytes(data), "little", signed=True)
+        off = (oy * v["OUT_Y_STEP"] + ox * v["OUT_X_STEP"] + channel * 4) & M32
+        if off + 4 > v["OUT_BYTES"]:
+            return 0
+        at = v["OUT_ADDR"] + off
+        return int.from_bytes(self.sram[at : at + 4], "little", signed=True)
 
 
 def run_array(machine: Machine, op: Op) -> None:
