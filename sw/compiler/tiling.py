@@ -1,7 +1,7 @@
 """Chooses tiles: how many output rows and channels at a time, in which order, in which banks.
 
-Candidates are priced with the exact durations of `isa.timing`; the price of a whole layer assumes that loads,
-computation and stores of different tiles overlap where buffers are doubled.
+Candidates are priced with the exact durations of the array and close estimates of transfers; the price of a whole
+layer assumes that loads, computation and stores of different tiles overlap where buffers are doubled.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from dovetail.isa.config import Config, ceil_div, format_bytes
 from dovetail.isa.timing.array import array_duration
-from dovetail.isa.timing.dma import read_duration, write_duration
+from dovetail.isa.timing.dma import ADDRESS, BOUNDARY, MAX_BURST
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.errors import CompileError
 
@@ -138,8 +138,14 @@ def _array_cycles(config: Config, layer: ConvLayer, rows: int, out_channels: int
     return passes * (out_channels * (one + 6) if emulated else one + OVERHEAD)
 
 
-def _read(config: Config, length: int, rows: int = 1, step: int = 0) -> int:
-    return read_duration(config, 0, rows, 1, step, 0, length) + OVERHEAD if length and rows else 0
+def _transfer(config: Config, latency: int, length: int, rows: int = 1) -> int:
+    """About the cycles of a DMA of ``rows`` rows, aligned ones if there is one: for pricing only."""
+    memory = config.memory
+    beats = ceil_div(length, config.bus_bytes) + (rows > 1 and length % config.bus_bytes > 0)
+    longest = min(MAX_BURST, BOUNDARY // config.bus_bytes)
+    bursts = ceil_div(beats, longest)
+    in_flight = (latency + ceil_div(beats, bursts) * memory.beat_cycles) * bursts // config.outstanding
+    return rows * max(beats * memory.beat_cycles, bursts * ADDRESS, in_flight) + latency + OVERHEAD
 
 
 def _candidates(total: int, quantum: int, limit: int | None = None) -> list[int]:
@@ -210,16 +216,12 @@ def _price(config: Config, layer: ConvLayer, height: int, out_channels: int, in_
         total_array += (cols - 1) * _array_cycles(config, layer, last_rows, out_channels, in_channels)
     total_array += _array_cycles(config, layer, last_rows, last_channels, in_channels)
     whole = out_channels if layer.depthwise else in_channels
-    if whole == layer.channels:
-        load_input = _read(config, sizes.input)
-    else:
-        load_input = _read(config, whole, sizes.input // whole, layer.channels)
-    load_weights = _read(config, sizes.weights)
+    runs = 1 if whole == layer.channels else sizes.input // whole
+    load_input = _transfer(config, config.memory.read_latency, sizes.input // runs, runs)
+    load_weights = _transfer(config, config.memory.read_latency, sizes.weights)
     pixels = height * layer.out_width
-    if out_channels == layer.out_channels:
-        store = write_duration(config, 0, 1, 1, 0, 0, pixels * out_channels) + OVERHEAD
-    else:
-        store = write_duration(config, 0, pixels, 1, layer.out_channels, 0, out_channels) + OVERHEAD
+    runs = 1 if out_channels == layer.out_channels else pixels
+    store = _transfer(config, config.memory.write_latency, pixels * out_channels // runs, runs)
     best: Tiling | None = None
     tiles = rows * cols
     for rows_outer in (True, False) if rows > 1 and cols > 1 else (rows > 1,):
