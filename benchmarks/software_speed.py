@@ -1,0 +1,56 @@
+"""Speed of the software side on MobileNetV1 1.0 224: compile plus exact timing, cold and warm, and model inference.
+
+    python benchmarks/software_speed.py [NETWORK]
+
+Prints medians of several runs, in seconds. Run it on an idle machine.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import dovetail
+import numpy as np
+from dovetail.sw import frontend
+from dovetail.sw.network import compile_network
+
+
+def median(action: Callable[[int], object], runs: int) -> float:
+    """Median seconds of ``action(0)``, ``action(1)``, ..."""
+    times = []
+    for number in range(runs):
+        start = time.perf_counter()
+        action(number)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("network", nargs="?", default="zoo:mobilenet_v1", help="network file or zoo name")
+    parser.add_argument("--runs", type=int, default=7, help="runs per figure (default 7)")
+    arguments = parser.parse_args()
+    graph = frontend.load(arguments.network)
+    config = dovetail.Config(ic_lanes=8, oc_lanes=8)
+    print(f"{arguments.network}: {graph.total_macs:,} MACs, {config.ic} x {config.oc}, {config.sram_bytes >> 10} KiB")
+
+    def sweep_point(number: int) -> None:
+        changed = config.replace(sram=(512 + 64 * number) << 10, banks=None, outstanding=4 + number % 3)
+        compile_network(graph, changed).report()
+
+    def same_point(_: int) -> None:
+        compile_network(graph, config).report()
+
+    print(f"compile + timing, a configuration not seen before: {median(sweep_point, arguments.runs):.3f} s")
+    same_point(0)
+    print(f"compile + timing, the same configuration again:    {median(same_point, arguments.runs):.3f} s")
+    compiled = compile_network(graph, config)
+    random = np.random.default_rng(1)
+    inputs = random.integers(-128, 128, (arguments.runs + 1, *graph.inputs[0].shape)).astype(graph.inputs[0].dtype)
+    compiled.run(inputs[-1])
+    print(f"model inference, bit-exact:                        {median(lambda n: compiled.run(inputs[n]), arguments.runs):.3f} s")
+
+
+if __name__ == "__main__":
+    main()
