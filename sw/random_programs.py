@@ -284,7 +284,8 @@ def vector_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     if rng.random() < 0.1:
         for name in rng.sample(("B_Y_STEP", "B_X_STEP", "SHIFTS", "A_MULT", "POOL_MAGIC", "POOL_SHIFT"), 2):
             values[name] = rng.getrandbits(32) & REGISTERS[unit][name].mask
-    if op == Op.E_ADD and rng.random() < 0.2:  # in place
+    apart = height == 1 or values["Y_STEP"] >= (width - 1) * values["X_STEP"] + channels
+    if op == Op.E_ADD and apart and rng.random() < 0.2:  # in place
         values |= {"OUT_ADDR": values["IN_ADDR"], "OUT_BYTES": values["IN_BYTES"]}
         values |= {"OUT_X_STEP": values["X_STEP"], "OUT_Y_STEP": values["Y_STEP"]}
     else:
