@@ -1,0 +1,244 @@
+"""The command: reports, JSON, errors, exit codes."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.cosim.lockstep import Comparison
+from dovetail.cosim.network import Verdict
+from dovetail.flows.cli import main
+from dovetail.isa import Config, Program
+from dovetail.isa.cheader import cheader
+from dovetail.isa.manual import manual
+
+SMALL = ["--ic-lanes", "4", "--oc-lanes", "4", "--sram", "128KiB"]
+NETWORK = "zoo:autoencoder"
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs the command; gives its exit code, stdout and stderr."""
+
+    def run(*argv: str | Path) -> tuple[int, str, str]:
+        try:
+            code = main([str(a) for a in argv])
+        except SystemExit as exit:
+            code = int(str(exit.code))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.mark.parametrize("command", ["compile", "run", "verify", "sweep", "isa", "doctor"])
+def test_help(run: Any, command: str) -> None:
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert "--json" in out
+
+
+def test_version(run: Any) -> None:
+    assert run("--version")[:2] == (0, f"dovetail {dovetail.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["compile", NETWORK, "--pe", "7"], "pe must be 8..1024, not 7"),
+        (["compile", NETWORK, "--config", "nowhere.toml"], "nowhere.toml must be a TOML file or a preset"),
+        (["compile", "nowhere.onnx"], "nowhere.onnx: must be a readable file, not: No such file or directory"),
+        (["run", "zoo:vgg"], "zoo network must be one of mobilenet_v1, resnet8, dscnn, autoencoder, not 'vgg'"),
+        (["run", NETWORK, "--input", "nowhere.npy"], "nowhere.npy: No such file or directory"),
+        (["compile", NETWORK, "--output", "/nowhere/net.dvt"], "/nowhere/"),
+        (["sweep", "nowhere.onnx"], "nowhere.onnx: must be a readable file, not: No such file or directory"),
+        (["sweep", NETWORK, "--jobs", "0"], "jobs must be at least 1, not 0"),
+        (["isa", "--disassemble", "nowhere.dvt"], "nowhere.dvt: No such file or directory"),
+    ],
+)
+def test_user_errors_are_one_line(run: Any, argv: list[str], message: str) -> None:
+    code, out, err = run(*argv)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"dovetail: error: {message}")
+    assert err.count("\n") == 1
+    code, out, err = run(*argv, "--json")
+    assert code == 2
+    assert err == f"dovetail: error: {json.loads(out)['error']}\n"
+
+
+def test_unknown_flags_are_argparse_errors(run: Any) -> None:
+    code, _, err = run("compile", NETWORK, "--nonsense")
+    assert code == 2
+    assert "unrecognized arguments: --nonsense" in err
+    assert "Traceback" not in err
+
+
+def test_compile_and_run_the_program(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "net.dvt"
+    code, out, _ = run("compile", NETWORK, *SMALL, "--output", path, "--json")
+    compiled = json.loads(out)
+    assert code == 0
+    assert compiled["macs"] == sum(layer["macs"] for layer in compiled["layers"]) == 264_192
+    assert compiled["cycles"] == sum(compiled["cycles_by_kind"].values())
+    assert Program.load(path).config == Config(ic_lanes=4, oc_lanes=4, sram="128 KiB")
+    code, out, _ = run("run", path, "--json")
+    assert code == 0
+    assert json.loads(out)["cycles"] == compiled["cycles"]
+    code, out, _ = run("run", path, "--mem-latency", "400", "--json")
+    assert json.loads(out)["cycles"] > compiled["cycles"]
+    code, _, err = run("run", path, "--stripe", "8")
+    assert code == 2
+    assert "(it is for stripe 32, not 8)" in err
+    code, _, err = run("run", path, "--tiling", "free")
+    assert err.endswith("a saved program is tiled already; leave out --tiling\n")
+    path.write_bytes(path.read_bytes()[:1000])
+    code, _, err = run("run", path)
+    assert code == 2
+    assert f"{path}: file must be complete, not cut off after 1000 of" in err
+
+
+def test_run_for_a_person(run: Any) -> None:
+    code, out, _ = run("run", NETWORK, "--layers")
+    assert code == 0
+    for word in ("dense9", "cycles ", "MACs ", "utilisation ", "roofline ", "engine model"):
+        assert word in out
+
+
+def test_batches(run: Any, tmp_path: Path) -> None:
+    samples = np.random.default_rng(5).integers(-128, 128, (3, 640), np.int8)
+    np.save(tmp_path / "x.npy", samples)
+    np.savez(tmp_path / "x.npz", x=samples, y=np.zeros(3))
+    outputs = []
+    for name in ("x.npy", "x.npz"):
+        target = tmp_path / f"{name}.out.npz"
+        code, out, _ = run("run", NETWORK, "--input", tmp_path / name, "--output", target, "--json")
+        assert (code, json.loads(out)["samples"]) == (0, 3)
+        outputs.append(np.load(target)["output"])
+    assert outputs[0].shape == (3, 640)
+    np.testing.assert_array_equal(*outputs)
+    compiled = dovetail.compile(NETWORK)
+    for sample, output in zip(samples, outputs[0], strict=True):
+        np.testing.assert_array_equal(compiled.run(sample[None]).outputs["output"], output[None])
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.zeros((1, 3), np.int8), "input 'input' must have shape (1, 640), or (N, 640) for a batch, not (1, 3)"),
+        (np.zeros((1, 640), np.float32), "input 'input' must be int8, not float32"),
+        (np.zeros((0, 640), np.int8), "input 'input' must have shape (1, 640), or (N, 640) for a batch, not (0, 640)"),
+    ],
+)
+def test_bad_inputs(run: Any, tmp_path: Path, value: Any, message: str) -> None:
+    np.save(tmp_path / "x.npy", value)
+    target = tmp_path / "y.npz"
+    code, _, err = run("run", NETWORK, "--input", tmp_path / "x.npy", "--output", target)
+    assert (code, err) == (2, f"dovetail: error: {message}\n")
+    assert not target.exists()
+
+
+def test_bad_input_files(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "x.npy").write_text("hello")
+    code, _, err = run("run", NETWORK, "--input", tmp_path / "x.npy")
+    assert code == 2
+    assert "x.npy: must be an .npy or .npz file of plain arrays" in err
+    np.savez(tmp_path / "x.npz", a=1, b=2)
+    code, _, err = run("run", NETWORK, "--input", tmp_path / "x.npz")
+    assert err.endswith("x.npz: must hold the input(s) input, not a, b\n")
+
+
+def test_output_must_be_an_archive(run: Any, tmp_path: Path) -> None:
+    code, _, err = run("run", NETWORK, "--output", tmp_path / "y.txt")
+    assert code == 2
+    assert "output must be a .npz file (or .npy for a network with one output)" in err
+
+
+def test_sweep(run: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    lists = ["--pe", "16,64", "--dataflow", "input,output", "--bus", "32,64"]
+    code, out, _ = run("sweep", NETWORK, *lists, "--jobs", "1", "--output", folder, "--json")
+    data = json.loads(out)
+    assert (code, data["points"], data["failed"]) == (0, 8, 0)
+    assert sorted(path.name for path in folder.iterdir()) == ["cycles.png", "results.csv"]
+    rows = list(csv.DictReader((folder / "results.csv").open()))
+    assert [(r["pe"], r["dataflow"], r["bus"]) for r in rows[:3]] == [
+        ("16", "input", "32"),
+        ("16", "input", "64"),
+        ("16", "output", "32"),
+    ]
+    config = Config(pe=16, dataflow="input", bus=32)
+    assert int(rows[0]["cycles"]) == dovetail.compile(NETWORK, config).report().cycles
+    assert int(rows[0]["cycles"]) == sum(int(value) for name, value in rows[0].items() if name.startswith("cycles_"))
+
+
+def test_a_sweep_goes_on_past_a_bad_point(run: Any, tmp_path: Path) -> None:
+    code, out, err = run("sweep", NETWORK, "--pe", "16,7", "--jobs", "1", "--output", tmp_path)
+    assert code == 0
+    assert "PEs 7: pe must be 8..1024, not 7" in out
+    assert "configurations" in err
+    assert run("sweep", NETWORK, "--pe", "6,7", "--jobs", "1")[0] == 1
+
+
+def test_isa(run: Any, tmp_path: Path) -> None:
+    assert run("isa", "--manual")[1] == manual()
+    assert run("isa", "--c-header", "--output", tmp_path / "dovetail_isa.h")[0] == 0
+    assert (tmp_path / "dovetail_isa.h").read_text() == cheader()
+    out = run("isa", "--json")[1]
+    assert {row["name"] for row in json.loads(out)["instructions"]} >= {"CONV", "END"}
+    assert "DEPTH_CONV" in run("isa")[1]
+
+
+def test_assemble_and_disassemble(run: Any, tmp_path: Path) -> None:
+    source, words = tmp_path / "p.s", tmp_path / "p.bin"
+    source.write_text("sync array on load pending 1\nconv\nend\n")
+    assert run("isa", "--assemble", source)[1] == "0x0000000100000102\n0x0000000000000020\n0x0000000000000003\n"
+    assert run("isa", "--assemble", source, "--output", words)[0] == 0
+    text = run("isa", "--disassemble", words)[1]
+    assert [line.split("#")[0].strip() for line in text.splitlines()] == source.read_text().splitlines()
+    source.write_text("conv\ncnv\n")
+    assert run("isa", "--assemble", source)[2].startswith("dovetail: error: line 2: unknown instruction 'cnv'")
+    words.write_bytes(b"odd")
+    assert "words must be 8 bytes each, not 3 bytes in all" in run("isa", "--disassemble", words)[2]
+
+
+def test_a_programs_disassembly_assembles_to_its_stream(run: Any, tmp_path: Path) -> None:
+    path, source, words = tmp_path / "net.dvt", tmp_path / "net.s", tmp_path / "net.bin"
+    run("compile", NETWORK, "--output", path)
+    run("isa", "--disassemble", path, "--output", source)
+    run("isa", "--assemble", source, "--output", words)
+    assert words.read_bytes() == Program.load(path).stream
+    assert "# segment 0" in source.read_text()
+
+
+@pytest.mark.parametrize("difference", ["", "cycles: model 10, RTL 11"])
+def test_verify_reports_what_lockstep_found(run: Any, monkeypatch: pytest.MonkeyPatch, difference: str) -> None:
+    same = not difference
+    comparison = Comparison(same, 10, 10 + (not same), True, True, True, difference)
+    monkeypatch.setattr("dovetail.cosim.network.verify", lambda *a, **k: [Verdict((comparison, comparison))])
+    code, out, _ = run("verify", NETWORK, "--json")
+    data = json.loads(out)
+    assert (code, data["equal"], data["bytes_equal"], data["timeline_equal"]) == (int(not same), same, same, True)
+    assert (data["cycles_model"], data["cycles_rtl"]) == (20, 20 if same else 22)
+    assert data["first_difference"] == ("" if same else f"sample 0, segment 0: {difference}")
+    code, out, _ = run("verify", NETWORK)
+    assert ("verdict      EQUAL" in out) == same
+    assert difference in out
+
+
+def test_doctor(run: Any) -> None:
+    code, out, _ = run("doctor", "--json")
+    data = json.loads(out)
+    assert data["ok"] == (code == 0)
+    assert {check["name"] for check in data["checks"]} >= {"Python", "numpy", "g++", "cache folder"}
+
+
+def test_interrupt(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(args: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dovetail.flows.doctor.run", interrupted)
+    assert run("doctor") == (130, "", "dovetail: interrupted\n")

