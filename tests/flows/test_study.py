@@ -2,12 +2,13 @@
 
 import pytest
 
-from dovetail.flows.study import STUDY, Cost, Point, points_of, run_point, run_points
+from dovetail.flows.study import STUDY, Cost, Evaluate, Point, points_of, run_point, run_points
+from dovetail.flows.sweep import NetworkCost
 from dovetail.isa import Config
 
 
 def price(config: Config) -> Cost:
-    """A cost that only depends on the configuration. At module level: the pool's processes import it."""
+    """A cost that only depends on the configuration."""
     if config.stripe == 13:
         raise ValueError("stripe is unlucky\nand so on")
     cycles = 1_000_000 // config.macs_per_cycle
@@ -55,10 +56,11 @@ def test_record_by_hand() -> None:
     assert row["config_hash"] == f"{Config(depthwise='none').hash:016x}"
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_points_run_here_and_in_processes(jobs: int) -> None:
-    points = points_of(Config(), {"stripe": [8, 13, 16], "pe": [64, 2000]})
-    records = dict(run_points(price, points, jobs))
-    assert sorted(records) == list(range(6))
-    assert [records[n].point for n in range(6)] == points
-    assert [bool(records[n].error) for n in range(6)] == [False, True, False, True, True, True]
+@pytest.mark.parametrize(("evaluate", "jobs"), [(price, 1), (NetworkCost("zoo:autoencoder"), 2)])
+def test_points_run_here_and_in_processes(evaluate: Evaluate, jobs: int) -> None:
+    points = points_of(Config(), {"stripe": [8, 16], "pe": [64, 2000]})
+    records = dict(run_points(evaluate, points, jobs))
+    assert sorted(records) == list(range(4))
+    assert [records[n].point for n in range(4)] == points
+    assert [records[n].error for n in range(4)] == ["", "", *["pe must be 8..1024, not 2000"] * 2]
+    assert all(records[n].cost == evaluate(point.config) for n, point in enumerate(points) if point.config)
