@@ -4,253 +4,23 @@ Every SYNC refers to earlier instructions, so each word's times follow from thos
 recurrence; ``docs/architecture.md``). No tensor data is touched.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.isa.checks import View, check, claim
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import (
-    BY_NUMBER,
-    INSTRUCTIONS,
-    PAGE_BYTES,
-    PAGE_WORDS,
-    QUEUE_DEPTH,
-    REGISTERS,
-    WORD_BYTES,
-    Cause,
-    Op,
-    Unit,
-    to_bytes,
-)
-from dovetail.isa.timing.array import array_duration
+from dovetail.isa.instructions import INSTRUCTIONS, PAGE_BYTES, PAGE_WORDS, QUEUE_DEPTH, REGISTERS, Cause, Op, Unit
 from dovetail.isa.timing.common import CHECK
-from dovetail.isa.timing.dma import read_duration, row_addresses, write_duration
 from dovetail.isa.timing.engine_constants import END_TO_DONE, FIRST_ACTION, PAGE_READY
-from dovetail.isa.timing.vector import vector_duration
+from dovetail.isa.timing.predecode import Words, as_words, front_end_faults
+from dovetail.isa.timing.rules import ADDRESS_SPACE, Rule, Rules, bus_error, rules_of
+from dovetail.isa.timing.timeline import FETCH, Counters, Fault, Timeline
 
-Int64s = npt.NDArray[np.int64]
-Words = bytes | Sequence[int] | npt.NDArray[np.uint64]
+__all__ = ["FETCH", "Counters", "Fault", "Timeline", "time_program"]
 
 NEVER = 1 << 60
 """A cycle that does not come."""
-
-ADDRESS_SPACE = 1 << 32
-FETCH = 0
-"""What stands for the opcode of a fetch in a timeline."""
-
-
-@dataclass(frozen=True)
-class Counters:
-    """What a unit's cycles went to; the four add up to the program's cycles."""
-
-    busy: int
-    config: int
-    token: int
-    idle: int
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Why the engine stopped, and the word index it is about (for ``BUS_FETCH`` the page index)."""
-
-    cause: Cause
-    pc: int
-
-
-@dataclass(frozen=True)
-class Timeline:
-    """When everything that was started ran; one element per operation or fetch, in program order.
-
-    ``unit``; ``op`` (opcode, or :data:`FETCH`); ``pc`` (word index; page index of a fetch); ``start`` and ``end``
-    cycle; ``works``: false for an operation that failed its checks and did nothing; ``registers``: the unit's
-    registers as the operation saw them (empty for a fetch).
-    """
-
-    unit: Int64s
-    op: Int64s
-    pc: Int64s
-    start: Int64s
-    end: Int64s
-    works: npt.NDArray[np.bool_]
-    registers: tuple[tuple[int, ...], ...]
-    cycles: int
-    counters: dict[Unit, Counters]
-    fault: Fault | None = None
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-    @property
-    def is_fetch(self) -> npt.NDArray[np.bool_]:
-        """Which elements are instruction fetches."""
-        return np.asarray(self.op == FETCH)
-
-
-@dataclass(frozen=True)
-class _Rule:
-    """What the engine must know of an operation with given registers."""
-
-    duration: int
-    cause: Cause
-    reads: int
-    writes: int
-    top: int = -ADDRESS_SPACE  # past the last byte of system memory, from BASE, if no address wraps
-
-
-# --- decoding ----------------------------------------------------------------------------------------------------
-
-
-def _tables() -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint64], npt.NDArray[np.bool_], npt.NDArray[np.uint64]]:
-    known = np.zeros(256, bool)
-    reserved = np.zeros(256, np.uint64)
-    for op, row in INSTRUCTIONS.items():
-        known[op], reserved[op] = True, row.reserved
-    exists = np.zeros(256, bool)
-    unused = np.zeros(256, np.uint64)
-    for number, register in BY_NUMBER.items():
-        exists[number], unused[number] = True, ~register.mask & 0xFFFF_FFFF
-    return known, reserved, exists, unused
-
-
-_KNOWN, _RESERVED, _EXISTS, _UNUSED = _tables()
-
-
-def as_words(program: Words) -> npt.NDArray[np.uint64]:
-    """A program's words as an array, filled up to whole pages with zero words."""
-    if isinstance(program, np.ndarray):
-        words = program.astype(np.uint64, copy=False)
-    else:
-        data = program if isinstance(program, bytes) else to_bytes(program)
-        words = np.frombuffer(data + bytes(-len(data) % WORD_BYTES), "<u8")
-    rest = -len(words) % PAGE_WORDS
-    return np.concatenate([words, np.zeros(rest, np.uint64)]) if rest else words
-
-
-def front_end_faults(config: Config, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
-    """The cause that the front end raises for each word, 0 where it dispatches the word."""
-    code = (words & np.uint64(0xFF)).astype(np.intp)
-    middle = (words >> np.uint64(8) & np.uint64(0xFF)).astype(np.intp)
-    upper = (words >> np.uint64(16) & np.uint64(0xFF)).astype(np.intp)
-    is_cfg, is_sync = code == Op.CFG, code == Op.SYNC
-    faults = np.zeros(len(words), np.uint8)
-    # From the least to the most important: what comes later overwrites.
-    if not config.vector:
-        absent = (code == Op.POOL) | (code == Op.E_ADD) | is_cfg & (middle >> 6 == Unit.VECTOR)
-        absent |= is_sync & ((middle == Unit.VECTOR) | (upper == Unit.VECTOR))
-        faults[absent] = Cause.UNIT_ABSENT
-    if not config.dw:
-        faults[code == Op.DEPTH_CONV] = Cause.UNIT_ABSENT
-    faults[is_cfg & (words >> np.uint64(32) & _UNUSED[middle] != 0)] = Cause.RESERVED
-    faults[is_cfg & ~_EXISTS[middle] | is_sync & ((middle > 3) | (upper > 3))] = Cause.REGISTER
-    faults[words & _RESERVED[code] != 0] = Cause.RESERVED
-    faults[~_KNOWN[code]] = Cause.OPCODE
-    return faults
-
-
-# --- rules per configuration -------------------------------------------------------------------------------------
-
-_MAX_RULES = 1 << 17
-
-
-class _Rules:
-    """Durations, checks and claims of operations for one configuration, remembered by their registers."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        self.known: dict[tuple[int, tuple[int, ...]], _Rule] = {}
-        self.fetch = read_duration(config, 0, 1, 1, 0, 0, PAGE_BYTES)
-
-    def find(self, key: tuple[int, tuple[int, ...]]) -> _Rule:
-        """The rule for (opcode, registers); a new one is remembered."""
-        op = Op(key[0])
-        unit = INSTRUCTIONS[op].unit
-        assert unit is not None
-        view = View(unit, key[1])
-        cause = check(self.config, op, view)
-        if cause:
-            rule = _Rule(CHECK, cause, 0, 0)
-        else:
-            claims = claim(self.config, op, view)
-            if claims.twice:
-                rule = _Rule(CHECK, Cause.BANK_CONFLICT, 0, 0)
-            else:
-                top = _top(view) if unit in (Unit.LOAD, Unit.STORE) else -ADDRESS_SPACE
-                rule = _Rule(duration(self.config, op, view), Cause.NONE, claims.reads, claims.writes, top)
-        if len(self.known) >= _MAX_RULES:
-            self.known.clear()
-        self.known[key] = rule
-        return rule
-
-
-_rules: dict[Config, _Rules] = {}
-
-
-def _rules_of(config: Config) -> _Rules:
-    rules = _rules.get(config)
-    if rules is None:
-        if len(_rules) >= 64:
-            _rules.clear()
-        rules = _rules[config] = _Rules(config)
-    return rules
-
-
-def duration(config: Config, op: Op, view: View) -> int:
-    """Cycles from start to end of an operation that passes its checks."""
-    if op in (Op.DMA_READ, Op.DMA_WRITE):
-        rule = read_duration if op == Op.DMA_READ else write_duration
-        return rule(
-            config,
-            view["MEM_ADDR"] % 4096,
-            view["COUNT", "rows"],
-            view["COUNT", "planes"],
-            view["MEM_ROW_STEP"],
-            view["MEM_PLANE_STEP"],
-            view["LENGTH"],
-        )
-    pixels = view["TILE", "height"] * view["TILE", "width"]
-    taps = view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"]
-    if op in (Op.POOL, Op.E_ADD):
-        return vector_duration(
-            config, pixels=pixels, blocks=view["BLOCKS", "count"], reads=taps if op == Op.POOL else 2
-        )
-    depthwise = op == Op.DEPTH_CONV
-    return array_duration(
-        config,
-        depthwise=depthwise,
-        taps=taps,
-        kc=1 if depthwise else view["KC", "blocks"],
-        pixels=pixels,
-        stripe=view["STRIPE", "pixels"],
-        blocks=view["BLOCKS", "count"],
-        last=view["BLOCKS", "last"],
-        accumulate=bool(view["MODE", "accumulate"]),
-    )
-
-
-def _top(view: View) -> int:
-    planes = (view["COUNT", "planes"] - 1) * view["MEM_PLANE_STEP"]
-    rows = (view["COUNT", "rows"] - 1) * view["MEM_ROW_STEP"]
-    return view["MEM_ADDR"] + planes + rows + view["LENGTH"]
-
-
-def bus_error(op: int, registers: Sequence[int], base: int, memory_bytes: int) -> bool:
-    """Whether a transfer leaves the ``memory_bytes`` that answer, from address 0 on."""
-    view = View(Unit.LOAD if op == Op.DMA_READ else Unit.STORE, registers)
-    length = view["LENGTH"]
-    rows = row_addresses(
-        base + view["MEM_ADDR"],
-        view["COUNT", "rows"],
-        view["COUNT", "planes"],
-        view["MEM_ROW_STEP"],
-        view["MEM_PLANE_STEP"],
-    )
-    return any(start + length > memory_bytes for start in rows)
-
-
-# --- the pass ----------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -262,7 +32,7 @@ class _Trace:
     pcs: list[int] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
-    rules: list[_Rule | None] = field(default_factory=list)
+    rules: list[Rule | None] = field(default_factory=list)
     registers: list[tuple[int, ...]] = field(default_factory=list)
     bus: list[Cause] = field(default_factory=list)
     pops: tuple[list[int], ...] = ()  # per unit every pop, after QUEUE_DEPTH places that are free from the start
@@ -280,7 +50,7 @@ def _first_of_page(fetched: int) -> int:
     return fetched + PAGE_READY
 
 
-def _trace(rules: _Rules, words: npt.NDArray[np.uint64], program: int, base: int, memory: int) -> _Trace:
+def _trace(rules: Rules, words: npt.NDArray[np.uint64], program: int, base: int, memory: int) -> _Trace:
     trace = _Trace()
     pages = len(words) // PAGE_WORDS
     faults = front_end_faults(rules.config, words)
@@ -498,7 +268,7 @@ def time_program(
     words = as_words(program)
     if not len(words):
         return _timeline(_Trace(pops=([], [], [], [])), [], 0, _first_of_page(FIRST_ACTION - 1), Fault(Cause.NO_END, 0))
-    trace = _trace(_rules_of(config), words, address, base, memory_bytes)
+    trace = _trace(rules_of(config), words, address, base, memory_bytes)
     first, fails = _verify(trace)
     if first is None:
         return _timeline(trace, fails, NEVER, trace.last, None)

@@ -25,8 +25,10 @@ from dovetail.isa.instructions import (
 )
 from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.dma import read_duration, row_addresses
-from dovetail.isa.timing.engine import FETCH, as_words, duration, front_end_faults, time_program
+from dovetail.isa.timing.engine import FETCH, time_program
 from dovetail.isa.timing.engine_constants import END_TO_DONE, FIRST_ACTION, PAGE_READY
+from dovetail.isa.timing.predecode import as_words, front_end_faults
+from dovetail.isa.timing.rules import duration
 from dovetail.sw.random_programs import BREAKS, illegal_program, legal_program, random_config
 
 FRONT_END = 4

@@ -1,0 +1,124 @@
+"""What the timing engine must know of an operation: its duration, its failed check or its claims, its bus errors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dovetail.isa.checks import View, check, claim
+from dovetail.isa.config import Config
+from dovetail.isa.instructions import INSTRUCTIONS, PAGE_BYTES, Cause, Op, Unit
+from dovetail.isa.timing.array import array_duration
+from dovetail.isa.timing.common import CHECK
+from dovetail.isa.timing.dma import read_duration, row_addresses, write_duration
+from dovetail.isa.timing.vector import vector_duration
+
+ADDRESS_SPACE = 1 << 32
+"""Bytes that the bus can address."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What the engine must know of an operation with given registers."""
+
+    duration: int
+    cause: Cause
+    reads: int
+    writes: int
+    top: int = -ADDRESS_SPACE  # past the last byte of system memory, from BASE, if no address wraps
+
+
+_MAX_RULES = 1 << 17
+
+
+class Rules:
+    """Durations, checks and claims of operations for one configuration, remembered by their registers."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.known: dict[tuple[int, tuple[int, ...]], Rule] = {}
+        self.fetch = read_duration(config, 0, 1, 1, 0, 0, PAGE_BYTES)
+
+    def find(self, key: tuple[int, tuple[int, ...]]) -> Rule:
+        """The rule for (opcode, registers); a new one is remembered."""
+        op = Op(key[0])
+        unit = INSTRUCTIONS[op].unit
+        assert unit is not None
+        view = View(unit, key[1])
+        cause = check(self.config, op, view)
+        if cause:
+            rule = Rule(CHECK, cause, 0, 0)
+        else:
+            claims = claim(self.config, op, view)
+            if claims.twice:
+                rule = Rule(CHECK, Cause.BANK_CONFLICT, 0, 0)
+            else:
+                top = _top(view) if unit in (Unit.LOAD, Unit.STORE) else -ADDRESS_SPACE
+                rule = Rule(duration(self.config, op, view), Cause.NONE, claims.reads, claims.writes, top)
+        if len(self.known) >= _MAX_RULES:
+            self.known.clear()
+        self.known[key] = rule
+        return rule
+
+
+_rules: dict[Config, Rules] = {}
+
+
+def rules_of(config: Config) -> Rules:
+    rules = _rules.get(config)
+    if rules is None:
+        if len(_rules) >= 64:
+            _rules.clear()
+        rules = _rules[config] = Rules(config)
+    return rules
+
+
+def duration(config: Config, op: Op, view: View) -> int:
+    """Cycles from start to end of an operation that passes its checks."""
+    if op in (Op.DMA_READ, Op.DMA_WRITE):
+        rule = read_duration if op == Op.DMA_READ else write_duration
+        return rule(
+            config,
+            view["MEM_ADDR"] % 4096,
+            view["COUNT", "rows"],
+            view["COUNT", "planes"],
+            view["MEM_ROW_STEP"],
+            view["MEM_PLANE_STEP"],
+            view["LENGTH"],
+        )
+    pixels = view["TILE", "height"] * view["TILE", "width"]
+    taps = view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"]
+    if op in (Op.POOL, Op.E_ADD):
+        return vector_duration(
+            config, pixels=pixels, blocks=view["BLOCKS", "count"], reads=taps if op == Op.POOL else 2
+        )
+    depthwise = op == Op.DEPTH_CONV
+    return array_duration(
+        config,
+        depthwise=depthwise,
+        taps=taps,
+        kc=1 if depthwise else view["KC", "blocks"],
+        pixels=pixels,
+        stripe=view["STRIPE", "pixels"],
+        blocks=view["BLOCKS", "count"],
+        last=view["BLOCKS", "last"],
+        accumulate=bool(view["MODE", "accumulate"]),
+    )
+
+
+def _top(view: View) -> int:
+    planes = (view["COUNT", "planes"] - 1) * view["MEM_PLANE_STEP"]
+    rows = (view["COUNT", "rows"] - 1) * view["MEM_ROW_STEP"]
+    return view["MEM_ADDR"] + planes + rows + view["LENGTH"]
+
+
+def bus_error(op: int, registers: Sequence[int], base: int, memory_bytes: int) -> bool:
+    """Whether a transfer leaves the ``memory_bytes`` that answer, from address 0 on."""
+    view = View(Unit.LOAD if op == Op.DMA_READ else Unit.STORE, registers)
+    length = view["LENGTH"]
+    rows = row_addresses(
+        base + view["MEM_ADDR"],
+        view["COUNT", "rows"],
+        view["COUNT", "planes"],
+        view["MEM_ROW_STEP"],
+        view["MEM_PLANE_STEP"],
+    )
+    return any(start + length > memory_bytes for start in rows)

@@ -1,0 +1,60 @@
+"""What a run looked like in time: shared by the timing engine, the model and the RTL."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.isa.instructions import Cause, Unit
+
+Int64s = npt.NDArray[np.int64]
+
+FETCH = 0
+"""What stands for the opcode of a fetch in a timeline."""
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What a unit's cycles went to; the four add up to the program's cycles."""
+
+    busy: int
+    config: int
+    token: int
+    idle: int
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why the engine stopped, and the word index it is about (for ``BUS_FETCH`` the page index)."""
+
+    cause: Cause
+    pc: int
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """When everything that was started ran; one element per operation or fetch, in program order.
+
+    ``unit``; ``op`` (opcode, or :data:`FETCH`); ``pc`` (word index; page index of a fetch); ``start`` and ``end``
+    cycle; ``works``: false for an operation that failed its checks and did nothing; ``registers``: the unit's
+    registers as the operation saw them (empty for a fetch).
+    """
+
+    unit: Int64s
+    op: Int64s
+    pc: Int64s
+    start: Int64s
+    end: Int64s
+    works: npt.NDArray[np.bool_]
+    registers: tuple[tuple[int, ...], ...]
+    cycles: int
+    counters: dict[Unit, Counters]
+    fault: Fault | None = None
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def is_fetch(self) -> npt.NDArray[np.bool_]:
+        """Which elements are instruction fetches."""
+        return np.asarray(self.op == FETCH)
