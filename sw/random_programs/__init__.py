@@ -1,0 +1,24 @@
+"""Random programs, legal and illegal, for comparing engines.
+
+A legal program uses every operation the configuration has, with SYNCs from the hazard tracker. An illegal one is a
+legal one with something broken; it still has one outcome (no program returned here races, see
+:func:`~dovetail.sw.hazards.races`).
+"""
+
+from dovetail.sw.random_programs.broken import BREAKS, bounded, illegal_program, settled
+from dovetail.sw.random_programs.programs import RandomProgram, legal_program
+from dovetail.sw.random_programs.registers import DATA_BYTES, legal_registers, operations, random_config, weight_stream
+
+__all__ = [
+    "BREAKS",
+    "DATA_BYTES",
+    "RandomProgram",
+    "bounded",
+    "illegal_program",
+    "legal_program",
+    "legal_registers",
+    "operations",
+    "random_config",
+    "settled",
+    "weight_stream",
+]
