@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from dovetail.isa.checks import View
+from dovetail.isa.config import Config
 from dovetail.isa.instructions import Op
 from dovetail.isa.timing.dma import bursts
-from dovetail.sw.model_units.base import Bytes, Sram, SystemMemory, UnitModel
+from dovetail.sw.model_units.base import Bytes, Sram, SystemMemory, UnitModel, strided
 
 _WRAP = 1 << 32
 
@@ -26,27 +26,29 @@ class Transfer:
         self.rows, self.planes = r["COUNT", "rows"], r["COUNT", "planes"]
         self.shape = (self.planes, self.rows, self.length)
 
-    def _disjoint(self, row_step: int, plane_step: int) -> bool:
-        row_span = (self.rows - 1) * row_step + self.length
-        return (self.rows == 1 or row_step >= self.length) and (self.planes == 1 or plane_step >= row_span)
+        memory_span = self._span(self.memory_row, self.memory_plane)
+        sram_span = self._span(self.sram_row, self.sram_plane)
+        self.memory_end = memory_span[1]
+        # Whether each side is free of overlaps within itself; whether the region holds all of it.
+        self.memory_apart, self.sram_apart = memory_span[0], sram_span[0]
+        self.inside = sram_span[1] <= self.size
 
-    def _end(self, row_step: int, plane_step: int) -> int:
-        return (self.planes - 1) * plane_step + (self.rows - 1) * row_step + self.length
+    def _span(self, row_step: int, plane_step: int) -> tuple[bool, int]:
+        """(whether no byte occurs twice, bytes from the first to past the last), when no address wraps."""
+        row_end = (self.rows - 1) * row_step + self.length
+        apart = (self.rows == 1 or row_step >= self.length) and (self.planes == 1 or plane_step >= row_end)
+        return apart, (self.planes - 1) * plane_step + row_end
 
     def views(self, sram: Sram, memory: SystemMemory, *, to_memory: bool) -> tuple[Bytes, Bytes] | None:
         """([planes, rows, length] of memory and of SRAM), if they lie wholly inside and the target does not overlap
         itself; else None."""
-        target = (self.memory_row, self.memory_plane) if to_memory else (self.sram_row, self.sram_plane)
         start = (memory.base + self.memory) % _WRAP
-        if (
-            not self._disjoint(*target)
-            or start + self._end(self.memory_row, self.memory_plane) > len(memory.data)
-            or self._end(self.sram_row, self.sram_plane) > self.size
-        ):
+        apart = self.memory_apart if to_memory else self.sram_apart
+        if not apart or not self.inside or start + self.memory_end > len(memory.data):
             return None
         return (
-            as_strided(memory.data[start:], self.shape, (self.memory_plane, self.memory_row, 1)),
-            as_strided(sram.data[self.address :], self.shape, (self.sram_plane, self.sram_row, 1)),
+            strided(memory.data, start, self.shape, (self.memory_plane, self.memory_row, 1)),
+            strided(sram.data, self.address, self.shape, (self.sram_plane, self.sram_row, 1)),
         )
 
     def beats(self, base: int, bus_bytes: int) -> Iterator[tuple[int, int, int]]:
@@ -63,11 +65,29 @@ class Transfer:
                         address = stop
 
 
-class LoadModel(UnitModel):
+class DmaModel(UnitModel):
+    """What both DMA units keep: transfers by their registers."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._transfers: dict[tuple[int, ...], Transfer] = {}
+
+    def transfer(self, registers: View) -> Transfer:
+        """The transfer that the registers describe."""
+        key = tuple(registers.values)
+        transfer = self._transfers.get(key)
+        if transfer is None:
+            if len(self._transfers) > 1 << 15:
+                self._transfers.clear()
+            transfer = self._transfers[key] = Transfer(registers)
+        return transfer
+
+
+class LoadModel(DmaModel):
     """The load unit."""
 
     def execute(self, op: Op, registers: View, sram: Sram, memory: SystemMemory) -> None:
-        transfer = Transfer(registers)
+        transfer = self.transfer(registers)
         views = transfer.views(sram, memory, to_memory=False)
         if views:
             views[1][:] = views[0]
@@ -84,11 +104,11 @@ class LoadModel(UnitModel):
                 sram.data[at : at + size] = memory.data[address : address + size]
 
 
-class StoreModel(UnitModel):
+class StoreModel(DmaModel):
     """The store unit."""
 
     def execute(self, op: Op, registers: View, sram: Sram, memory: SystemMemory) -> None:
-        transfer = Transfer(registers)
+        transfer = self.transfer(registers)
         views = transfer.views(sram, memory, to_memory=True)
         if views:
             views[0][:] = views[1]

@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.stride_tricks import as_strided
 
 from dovetail.isa.checks import View
-from dovetail.sw.model_units.base import Bytes, Sram
+from dovetail.sw.model_units.base import Bytes, Sram, strided
 
 _WRAP = 1 << 32
 
@@ -44,11 +43,8 @@ class Output:
 
     def view(self, sram: Sram) -> npt.NDArray[Any]:
         """[height, width, channels] int8 or int32 of a regular output, writeable."""
-        raw = as_strided(
-            sram.data[self.address :],
-            (self.height, self.width, self.channels * self.item),
-            (self.y_step, self.x_step, 1),
-        )
+        shape = (self.height, self.width, self.channels * self.item)
+        raw = strided(sram.data, self.address, shape, (self.y_step, self.x_step, 1))
         return raw.view(np.int8) if self.item == 1 else raw.view("<i4")
 
     def write(self, sram: Sram, values: npt.NDArray[Any]) -> None:

@@ -9,7 +9,7 @@ from dovetail.isa.checks import View
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import Op
 from dovetail.isa.numerics import AddParams, Rounding, add, average_product, requantise
-from dovetail.sw.model_units.base import Int8s, Sram, SystemMemory, UnitModel, int6, int8
+from dovetail.sw.model_units.base import Int8s, Sram, SystemMemory, UnitModel, int6, int8, strided
 from dovetail.sw.model_units.output import Output
 from dovetail.sw.model_units.window import Window
 
@@ -104,7 +104,8 @@ def _operand_b(plan: _Plan, sram: Sram) -> Int8s:
     height, width, channels = shape = (plan.window.height, plan.window.width, plan.window.channels)
     end = (height - 1) * plan.b_y_step + (width - 1) * plan.b_x_step + channels
     if end <= plan.b_size:
-        return np.lib.stride_tricks.as_strided(region, shape, (plan.b_y_step, plan.b_x_step, 1), writeable=False)
+        data = sram.data.view(np.int8)
+        return strided(data, plan.b_address, shape, (plan.b_y_step, plan.b_x_step, 1))
     y = np.arange(height, dtype=np.int64)[:, None, None] * plan.b_y_step
     x = np.arange(width, dtype=np.int64)[None, :, None] * plan.b_x_step
     offset = (y + x + np.arange(channels, dtype=np.int64)) % _WRAP

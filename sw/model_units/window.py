@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.stride_tricks import as_strided
 
 from dovetail.isa.checks import View
-from dovetail.sw.model_units.base import Int8s, Sram, int8
+from dovetail.sw.model_units.base import Int8s, Sram, int8, strided
 
 Array = npt.NDArray[Any]
 
@@ -96,9 +95,9 @@ class Window:
         if not self.real_rows:
             return np.full(shape, self.zero, dtype)
         data = sram.data.view(np.int8)
-        real = as_strided(data[self.start :], (self.real_rows, self.real_columns), (self.pitch, 1), writeable=False)
+        real = strided(data, self.start, (self.real_rows, self.real_columns), (self.pitch, 1))
         if real.shape == shape:
-            return real.astype(dtype, copy=False)
+            return real.astype(dtype, order="C")
         top, left = min(self.top, self.image_rows), min(self.left, self.image_columns)
         image = np.empty(shape, dtype)
         bottom, right = top + self.real_rows, left + self.real_columns
@@ -112,12 +111,9 @@ class Window:
     def tap(self, image: Array, ky: int, kx: int) -> Array:
         """[height, width, channels] of a tap: a view of :meth:`image`."""
         row, column = image.strides
-        return as_strided(
-            image[ky * self.dilation :, kx * self.kx_step :],
-            (self.height, self.width, self.channels),
-            (self.stride * row, self.x_step * column, column),
-            writeable=False,
-        )
+        shape = (self.height, self.width, self.channels)
+        offset = ky * self.dilation * row + kx * self.kx_step * column
+        return strided(image, offset, shape, (self.stride * row, self.x_step * column, column))
 
     def gather(self, sram: Sram, ky: int, kx: int) -> Int8s:
         """[height, width, channels] of a tap of any walk, in the arithmetic of the hardware."""
