@@ -81,6 +81,7 @@ def with_words(program: RandomProgram, words: list[int]) -> RandomProgram:
     """The same memory with another program at the same place."""
     pages = max(1, ceil_div(len(words), PAGE_WORDS))
     memory = program.memory.copy()
+    memory[program.program : program.program + program.pages * PAGE_BYTES] = 0
     text = np.frombuffer(to_bytes(words).ljust(pages * PAGE_BYTES, b"\0"), np.uint8)
     room = memory[program.program : program.program + len(text)]
     room[:] = text[: len(room)]

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from dovetail.cosim.rtl import DEFAULT_LIMIT, RtlEngine, RtlError
 from dovetail.isa.config import Config, MemoryTiming
@@ -145,25 +144,25 @@ def _text(timeline: Timeline, n: int) -> str:
     return text if timeline.works[n] else text + " (fails its checks)"
 
 
-def _columns(timeline: Timeline) -> npt.NDArray[np.int64]:
-    return np.stack(
-        [timeline.unit, timeline.op, timeline.pc, timeline.start, timeline.end, timeline.works.astype(np.int64)], 1
-    )
+def _rows(timeline: Timeline) -> dict[tuple[bool, int], tuple[int, tuple[int, ...]]]:
+    """Entry number and contents by (is fetch, pc), which every entry has for itself."""
+    columns = (timeline.unit, timeline.op, timeline.start, timeline.end, timeline.works)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    keys = zip(timeline.is_fetch.tolist(), timeline.pc.tolist(), strict=True)
+    return {key: (n, row) for n, (key, row) in enumerate(zip(keys, rows, strict=True))}
 
 
 def _timeline_difference(model: Timeline, rtl: Timeline) -> str:
     """The differing entry that starts first."""
-    common = min(len(model), len(rtl))
-    differs = np.flatnonzero((_columns(model)[:common] != _columns(rtl)[:common]).any(1))
-    if len(differs):
-        n = int(differs[np.argmin(np.minimum(model.start[differs], rtl.start[differs]))])
-        return f"timeline: model {_text(model, n)}; RTL {_text(rtl, n)}"
-    if len(model) != len(rtl):
-        longer, name = (model, "model") if len(model) > len(rtl) else (rtl, "RTL")
-        return (
-            f"timeline: {len(model)} entries in the model, {len(rtl)} in the RTL; {name} only: {_text(longer, common)}"
-        )
-    return ""
+    ours, theirs = _rows(model), _rows(rtl)
+    found: list[tuple[int, str]] = []
+    for key in ours.keys() | theirs.keys():
+        left, right = ours.get(key), theirs.get(key)
+        if left is None or right is None or left[1] != right[1]:
+            start = min(int(t.start[e[0]]) for t, e in ((model, left), (rtl, right)) if e is not None)
+            texts = (_text(t, e[0]) if e is not None else "nothing" for t, e in ((model, left), (rtl, right)))
+            found.append((start, "timeline: model {}; RTL {}".format(*texts)))
+    return min(found)[1] if found else ""
 
 
 def _bytes_difference(name: str, model: Bytes, rtl: Bytes) -> str:

@@ -1,12 +1,16 @@
 """The Verilated accelerator behind the engine interface that the model has too."""
 
 import ctypes
+import hashlib
+import platform
+from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 
 from dovetail.cosim.blocks import driver
-from dovetail.cosim.verilate import Design, trace_format, verilate
+from dovetail.cosim.verilate import Design, design_hash, library_path, machine, publish, trace_format, verilate
 from dovetail.hw.verilog import to_verilog
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.host import CONTROL_START, HOST_REGISTERS, STALLS
@@ -18,6 +22,7 @@ from dovetail.sw.engine import Bytes, RunResult
 TOP = "accelerator"
 FAILURES = {1: "no end after {limit} cycles", 2: "the engine did not start", 3: "AXI protocol: {message}"}
 """What a status of the C++ loop other than 0 means."""
+FASTEST = MemoryTiming(read_latency=1, write_latency=1, beat_cycles=1)
 DEFAULT_LIMIT = 1 << 32
 """Cycles after which a run is given up, unless the caller says otherwise."""
 
@@ -40,6 +45,33 @@ def accelerator_design(config: Config, *, trace: bool = False) -> Design:
         trace=trace,
         defines=(f"BUS_BYTES={config.bus_bytes}", f"HAS_VECTOR={int(config.vector)}"),
     )
+
+
+def accelerator_library(config: Config, cache: Path, *, trace: bool = False) -> Path:
+    """The Verilated library for ``config``. A note in the cache remembers which design a configuration leads to as long
+    as no source changes, since writing Verilog takes seconds."""
+    note = cache / f"accelerator-{_sources_hash(config, trace)}"
+    if note.exists():
+        library = library_path(cache, note.read_text())
+        if library.exists():
+            return library
+    design = accelerator_design(config, trace=trace)
+    library = verilate(design, cache)
+    publish(design_hash(design), note)
+    return library
+
+
+def _sources_hash(config: Config, trace: bool) -> str:
+    """Hash of everything from which :func:`accelerator_design` makes its texts, and of the machine."""
+    digest = hashlib.sha256()
+    for package in ("hw", "isa", "cosim"):
+        root = files("dovetail").joinpath(package)
+        assert isinstance(root, Path)
+        for path in sorted(p for p in root.rglob("*") if p.suffix in (".py", ".cpp", ".h")):
+            digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+    tools = [version("amaranth"), platform.python_version(), machine(), trace_format() if trace else ""]
+    digest.update("\n".join([config.replace(memory=MemoryTiming()).to_toml(), *tools]).encode())
+    return digest.hexdigest()[:32]
 
 
 class RtlEngine:
@@ -68,7 +100,7 @@ class RtlEngine:
         self._config = config
         self.limit = limit
         self._trace = trace
-        library = ctypes.CDLL(str(verilate(accelerator_design(config, trace=trace is not None), cache)))
+        library = ctypes.CDLL(str(accelerator_library(config, Path(cache), trace=trace is not None)))
         library.acc_new.restype = ctypes.c_void_p
         library.acc_cycles.restype = ctypes.c_uint64
         library.acc_entries.restype = ctypes.c_uint64
@@ -197,7 +229,9 @@ class RtlEngine:
         memory = np.zeros(4096 + -(-size // 4096) * 4096, np.uint8)
         memory[: len(program)] = np.frombuffer(program, np.uint8)
         memory[4096 : 4096 + size] = contents
+        timing, self.timing = self.timing, FASTEST
         result = self.run(memory, 0, 1)
+        self.timing = timing
         if result.fault:
             raise RtlError(f"the copy of SRAM failed: {result.fault}")
         return memory[4096 : 4096 + size].copy()

