@@ -1,7 +1,7 @@
 """Random illegal programs: legal ones with something broken. Each still has one outcome."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dovetail.isa.checks import View
 from dovetail.isa.config import Config
@@ -152,13 +152,16 @@ BREAKS: dict[str, Callable[[random.Random, Config, Words], None]] = {
 _MAX_CYCLES = 400_000
 
 
-def illegal_program(rng: random.Random, config: Config, *, count: int = 8, ways: tuple[str, ...] = ()) -> RandomProgram:
-    """A program broken in one or more of ``ways`` (names of :data:`BREAKS`; random when left out).
+def illegal_program(
+    rng: random.Random, config: Config, *, count: int = 8, ways: tuple[str, ...] = (), only: Sequence[Op] = ()
+) -> RandomProgram:
+    """A program broken in one or more of ``ways`` (names of :data:`BREAKS`; random when left out), of ``only`` these
+    operations, if given.
 
     Now and then the outcome is legal all the same. Programs that race or last for ages are not returned.
     """
     while True:
-        builder = build(rng, config, count)
+        builder = build(rng, config, count, only)
         words = [*builder.words, int(Op.END)]
         chosen = ways or tuple(rng.sample(sorted(BREAKS), rng.choice((1, 1, 2))))
         for way in chosen:

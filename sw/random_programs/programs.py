@@ -1,6 +1,7 @@
 """Random legal programs: every operation of the configuration, with SYNCs from the hazard tracker."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -157,10 +158,10 @@ def _add_operation(builder: Builder, op: Op) -> None:
             builder.emit(Op.DMA_WRITE, values)
 
 
-def build(rng: random.Random, config: Config, count: int) -> Builder:
+def build(rng: random.Random, config: Config, count: int, only: Sequence[Op] = ()) -> Builder:
     builder = Builder(config, rng)
     builder.data[:] = np.frombuffer(rng.randbytes(DATA_BYTES), np.uint8)
-    ops = operations(config)
+    ops = [op for op in operations(config) if not only or op in only]
     for _ in range(count):
         _add_operation(builder, rng.choice(ops))
     return builder
@@ -184,7 +185,9 @@ def finish(rng: random.Random, builder: Builder, words: list[int], *, cut: bool 
     return RandomProgram(builder.config, memory, program, pages, base, tuple(words))
 
 
-def legal_program(rng: random.Random, config: Config, *, count: int = 12) -> RandomProgram:
-    """A program of ``count`` random operations (and the loads and stores around them) that runs to its END."""
-    builder = build(rng, config, count)
+def legal_program(rng: random.Random, config: Config, *, count: int = 12, only: Sequence[Op] = ()) -> RandomProgram:
+    """A program of ``count`` random operations (and the loads and stores around them) that runs to its END; ``only``
+    these operations, if given.
+    """
+    builder = build(rng, config, count, only)
     return finish(rng, builder, [*builder.words, int(Op.END)])
