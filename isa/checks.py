@@ -49,11 +49,14 @@ class Regions:
     writes: tuple[Region, ...]
     exclusive: tuple[tuple[Region, Region], ...] = ()
     """Pairs of read regions that must not share a bank: they are read at the same time."""
+    apart: tuple[tuple[Region, Region], ...] = ()
+    """Pairs that must not share a byte: one is written while the other is read."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Bank ports as masks: bit k is bank k. ``twice``: the instruction needs a read port twice itself."""
+    """Bank ports as masks: bit k is bank k. ``twice``: the instruction is in its own way, needing a read port twice or
+    writing over what it reads."""
 
     reads: int
     writes: int
@@ -73,8 +76,9 @@ def regions(op: Op, view: View) -> Regions:
         return Regions((source,), (target,))
     weights = view.region("W")
     if view["MODE", "accumulate"]:
-        return Regions((source, weights, target), (target,), ((source, weights), (weights, target)))
-    return Regions((source, weights), (target,), ((source, weights),))
+        exclusive: tuple[tuple[Region, Region], ...] = ((source, weights), (weights, target))
+        return Regions((source, weights, target), (target,), exclusive, ((source, target), (weights, target)))
+    return Regions((source, weights), (target,), ((source, weights),), ((source, target), (weights, target)))
 
 
 def lanes_of(config: Config, op: Op) -> int:
@@ -135,4 +139,5 @@ def claim(config: Config, op: Op, view: View) -> Claim:
     """The bank ports of an operation that passes :func:`check`."""
     declared = regions(op, view)
     twice = any(_banks(config, (a,)) & _banks(config, (b,)) for a, b in declared.exclusive)
+    twice |= any(a < b + m and b < a + n for (a, n), (b, m) in declared.apart)
     return Claim(_banks(config, declared.reads), _banks(config, declared.writes), twice)
