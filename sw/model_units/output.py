@@ -47,14 +47,16 @@ class Output:
         raw = strided(sram.data, self.address, shape, (self.y_step, self.x_step, 1))
         return raw.view(np.int8) if self.item == 1 else raw.view("<i4")
 
-    def write(self, sram: Sram, values: npt.NDArray[Any]) -> None:
-        """Write int8 or int32 values, [pixels, channels] or [height, width, channels]."""
+    def write(self, sram: Sram, values: npt.NDArray[Any], *, pixel_by_pixel: bool = False) -> None:
+        """Write int8 or int32 values, [pixels, channels] or [height, width, channels]: block by block, or all blocks
+        of a pixel before the next one. Only where results overlap does that matter."""
         if self.regular:
             self.view(sram)[:] = values.reshape(self.height, self.width, self.channels)
         else:
             pixels = values.reshape(-1, self.channels)
-            for first in range(0, self.channels, self.lanes):
-                past = min(first + self.lanes, self.channels)
+            part = self.channels if pixel_by_pixel else self.lanes
+            for first in range(0, self.channels, part):
+                past = min(first + part, self.channels)
                 self.write_part(sram, pixels[:, first:past], range(len(pixels)), range(first, past))
         sram.touch(self.address, self.size)
 

@@ -65,7 +65,7 @@ class VectorModel(UnitModel):
                 self._plans.clear()
             plan = self._plans[key] = _Plan(self.config, op, registers)
         result = _add(plan, sram) if op == Op.E_ADD else _pool(plan, sram)
-        plan.output.write(sram, result)
+        plan.output.write(sram, result, pixel_by_pixel=True)
 
 
 def _taps(plan: _Plan, sram: Sram) -> list[npt.NDArray[Any]]:
