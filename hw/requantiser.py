@@ -79,9 +79,9 @@ class Requantiser(wiring.Component):
         assert self.LATENCY == 3 + scaler.LATENCY
         onnx = self.rounding == Rounding.ONNX
 
-        shared_1 = Signal(SCALE_SHARED)
-        shared_2 = Signal(SCALE_SHARED)
-        shared_3 = Signal(SCALE_SHARED)
+        shared_1 = Signal(SCALE_SHARED, reset_less=True)
+        shared_2 = Signal(SCALE_SHARED, reset_less=True)
+        shared_3 = Signal(SCALE_SHARED, reset_less=True)
         m.d.sync += [
             shared_1.kind.eq(Mux(onnx, ScaleKind.ONNX, ScaleKind.TFLITE)),
             shared_1.zero_point.eq(self.zero_point),
@@ -92,9 +92,9 @@ class Requantiser(wiring.Component):
         ]
 
         # 1: left shift; the multiplier in one encoding.
-        shifted = Signal(32 * self.lanes)
-        mult_1 = Signal(32 * self.lanes)
-        right_1 = Signal(8 * self.lanes)
+        shifted = Signal(32 * self.lanes, reset_less=True)
+        mult_1 = Signal(32 * self.lanes, reset_less=True)
+        right_1 = Signal(8 * self.lanes, reset_less=True)
         for i in range(self.lanes):
             shift = lane(self.shift, i, 8)[:6]
             m.d.sync += [
@@ -104,10 +104,10 @@ class Requantiser(wiring.Component):
             ]
 
         # 2: sign and magnitude.
-        magnitude = Signal(32 * self.lanes)
-        negative_2 = Signal(self.lanes)
-        mult_2 = Signal(32 * self.lanes)
-        right_2 = Signal(8 * self.lanes)
+        magnitude = Signal(32 * self.lanes, reset_less=True)
+        negative_2 = Signal(self.lanes, reset_less=True)
+        mult_2 = Signal(32 * self.lanes, reset_less=True)
+        right_2 = Signal(8 * self.lanes, reset_less=True)
         m.d.sync += [mult_2.eq(mult_1), right_2.eq(right_1)]
         for i in range(self.lanes):
             value = lane(shifted, i, 32)
@@ -117,10 +117,10 @@ class Requantiser(wiring.Component):
             ]
 
         # 3: ONNX, float32 of the accumulator.
-        rounded = Signal(32 * self.lanes)
-        negative_3 = Signal(self.lanes)
-        mult_3 = Signal(32 * self.lanes)
-        right_3 = Signal(8 * self.lanes)
+        rounded = Signal(32 * self.lanes, reset_less=True)
+        negative_3 = Signal(self.lanes, reset_less=True)
+        mult_3 = Signal(32 * self.lanes, reset_less=True)
+        right_3 = Signal(8 * self.lanes, reset_less=True)
         m.d.sync += [mult_3.eq(mult_2), right_3.eq(right_2), negative_3.eq(negative_2)]
         for i in range(self.lanes):
             value = lane(magnitude, i, 32)

@@ -14,6 +14,7 @@ from dovetail.hw.scaler import (
     right_shift_of,
     rounding_to_24,
     shift_left,
+    wide_registers,
 )
 from dovetail.isa.latency import VECTOR_LANE
 from dovetail.isa.numerics import ADD_SHIFT_MAX, ADD_SHIFT_MIN, Rounding, VectorOperation
@@ -121,9 +122,9 @@ class VectorLane(wiring.Component):
 
         # 1: ADD, sign and magnitude of the operands less their zero points; else the operand of the final scaling.
         # PASS doubles its operand, which the product with 2**30 and the binary point at bit 31 make up for.
-        a_1 = Signal(16 * lanes)
-        b_1 = Signal(16 * lanes)
-        value_1 = Signal(32 * lanes)
+        a_1 = Signal(16 * lanes, reset_less=True)
+        b_1 = Signal(16 * lanes, reset_less=True)
+        value_1 = Signal(32 * lanes, reset_less=True)
         left = Mux(requantises_0, left_shift_of(params.shift_out.as_unsigned()), 0)
         for i in range(lanes):
             total = shift_left(lane(self.sum, i, 32), left, onnx_0)
@@ -137,10 +138,10 @@ class VectorLane(wiring.Component):
 
         # 2: ADD, products with the low 16 and the high bits of the operands' multipliers; else the magnitude,
         # twice for AVERAGE.
-        a_2 = Signal(64 * lanes)
-        b_2 = Signal(64 * lanes)
-        negative_a_2 = Signal(lanes)
-        negative_b_2 = Signal(lanes)
+        a_2 = wide_registers("a_2", lanes)
+        b_2 = wide_registers("b_2", lanes)
+        negative_a_2 = Signal(lanes, reset_less=True)
+        negative_b_2 = Signal(lanes, reset_less=True)
         mult_a = Signal(31)
         mult_b = Signal(31)
         m.d.sync += [
@@ -153,49 +154,49 @@ class VectorLane(wiring.Component):
             magnitude = ((value ^ value[31].replicate(32)) + value[31])[:32]
             magnitude = Mux(averages, Cat(Const(0, 1), magnitude[:31]), magnitude)
             m.d.sync += [
-                lane(a_2, i, 64).eq(Cat(Mux(adds, a[:8] * mult_a[:16], magnitude), a[:8] * mult_a[16:])),
-                lane(b_2, i, 64).eq(Cat(b[:8] * mult_b[:16], Const(0, 8), b[:8] * mult_b[16:])),
+                a_2[i].eq(Cat(Mux(adds, a[:8] * mult_a[:16], magnitude), a[:8] * mult_a[16:])),
+                b_2[i].eq(Cat(b[:8] * mult_b[:16], Const(0, 8), b[:8] * mult_b[16:])),
                 negative_a_2[i].eq(Mux(adds, a[8], value[31])),
                 negative_b_2[i].eq(b[8] & adds),
             ]
 
         # 3: the products.
-        a_3 = Signal(64 * lanes)
-        b_3 = Signal(64 * lanes)
-        negative_a_3 = Signal(lanes)
-        negative_b_3 = Signal(lanes)
+        a_3 = wide_registers("a_3", lanes)
+        b_3 = wide_registers("b_3", lanes)
+        negative_a_3 = Signal(lanes, reset_less=True)
+        negative_b_3 = Signal(lanes, reset_less=True)
         m.d.sync += [negative_a_3.eq(negative_a_2), negative_b_3.eq(negative_b_2)]
         for i in range(lanes):
             for source, target in ((a_2, a_3), (b_2, b_3)):
-                word = lane(source, i, 64)
+                word = source[i]
                 upper = (word[16:32] + word[32:55])[:24]
-                m.d.sync += lane(target, i, 64).eq(Cat(word[:16], upper))
+                m.d.sync += target[i].eq(Cat(word[:16], upper))
 
         # 4: the first rounding. ADD in TFLITE: to Q31 (operands times 2**20, hence 11 bits); in ONNX and for its
         # requantisation: to 24 bits. AVERAGE: plus the count.
-        a_4 = Signal(32 * lanes)
-        b_4 = Signal(32 * lanes)
-        negative_a_4 = Signal(lanes)
-        negative_b_4 = Signal(lanes)
+        a_4 = Signal(32 * lanes, reset_less=True)
+        b_4 = Signal(32 * lanes, reset_less=True)
+        negative_a_4 = Signal(lanes, reset_less=True)
+        negative_b_4 = Signal(lanes, reset_less=True)
         m.d.sync += [negative_a_4.eq(negative_a_3), negative_b_4.eq(negative_b_3)]
         for i in range(lanes):
-            word = lane(a_3, i, 64)
+            word = a_3[i]
             addend, mask = rounding_to_24(word[:32], rounds_24)
             q31 = _half_q31(negative_a_3[i], adds_tflite)
             total = (word[:39] + (addend | q31 | Mux(averages, params.count, 0)))[:40]
             m.d.sync += lane(a_4, i, 32).eq(Mux(adds_tflite, total[11:], Cat(total[:8] & ~mask, total[8:32])))
 
-            word = lane(b_3, i, 64)
+            word = b_3[i]
             addend, mask = rounding_to_24(word[:32], rounds_24)
             q31 = _half_q31(negative_b_3[i], adds_tflite)
             total = (word[:39] + (addend | q31))[:40]
             m.d.sync += lane(b_4, i, 32).eq(Mux(adds_tflite, total[11:], Cat(total[:8] & ~mask, total[8:32])))
 
         # 5: ADD, operands to a common binary point: bit 32 in TFLITE, 40 in ONNX; else an integer at bit 32.
-        a_5 = Signal(64 * lanes)
-        b_5 = Signal(64 * lanes)
-        negative_a_5 = Signal(lanes)
-        negative_b_5 = Signal(lanes)
+        a_5 = wide_registers("a_5", lanes)
+        b_5 = wide_registers("b_5", lanes)
+        negative_a_5 = Signal(lanes, reset_less=True)
+        negative_b_5 = Signal(lanes, reset_less=True)
         right_a = Signal(6)
         right_b = Signal(6)
         m.d.sync += [
@@ -205,44 +206,44 @@ class VectorLane(wiring.Component):
         m.d.sync += [negative_a_5.eq(negative_a_4), negative_b_5.eq(negative_b_4)]
         for i in range(lanes):
             m.d.sync += [
-                lane(a_5, i, 64).eq(Cat(Const(0, 32), lane(a_4, i, 32)) >> right_a),
-                lane(b_5, i, 64).eq(Cat(Const(0, 32), lane(b_4, i, 32)) >> right_b),
+                a_5[i].eq(Cat(Const(0, 32), lane(a_4, i, 32)) >> right_a),
+                b_5[i].eq(Cat(Const(0, 32), lane(b_4, i, 32)) >> right_b),
             ]
 
         # 6: TFLITE, the second rounding, ties away from zero; an integer stays as it is.
-        a_6 = Signal(64 * lanes)
-        b_6 = Signal(64 * lanes)
-        negative_a_6 = Signal(lanes)
-        negative_b_6 = Signal(lanes)
+        a_6 = wide_registers("a_6", lanes)
+        b_6 = wide_registers("b_6", lanes)
+        negative_a_6 = Signal(lanes, reset_less=True)
+        negative_b_6 = Signal(lanes, reset_less=True)
         m.d.sync += [negative_a_6.eq(negative_a_5), negative_b_6.eq(negative_b_5)]
         for i in range(lanes):
             for source, target in ((a_5, a_6), (b_5, b_6)):
-                word = lane(source, i, 64)
+                word = source[i]
                 integer = (word[32:] + word[31])[:32]
-                m.d.sync += lane(target, i, 64).eq(Mux(adds_onnx, word[:55], integer))
+                m.d.sync += target[i].eq(Mux(adds_onnx, word[:55], integer))
 
         # 7: signed sum.
-        sum_7 = Signal(64 * lanes)
+        sum_7 = wide_registers("sum_7", lanes)
         for i in range(lanes):
             sign_a, sign_b = negative_a_6[i], negative_b_6[i]
-            a = Cat(lane(a_6, i, 64)[:55] ^ sign_a.replicate(55), sign_a).as_signed()
-            b = Cat(lane(b_6, i, 64)[:55] ^ sign_b.replicate(55), sign_b).as_signed()
+            a = Cat(a_6[i][:55] ^ sign_a.replicate(55), sign_a).as_signed()
+            b = Cat(b_6[i][:55] ^ sign_b.replicate(55), sign_b).as_signed()
             carry = Cat(sign_a ^ sign_b, sign_a & sign_b)
-            m.d.sync += lane(sum_7, i, 64).eq(((a + b) + carry)[:57])
+            m.d.sync += sum_7[i].eq(((a + b) + carry)[:57])
 
         # 8: its sign and magnitude.
-        magnitude_8 = Signal(64 * lanes)
-        negative_8 = Signal(lanes)
+        magnitude_8 = wide_registers("magnitude_8", lanes)
+        negative_8 = Signal(lanes, reset_less=True)
         for i in range(lanes):
-            word = lane(sum_7, i, 64)[:57]
+            word = sum_7[i][:57]
             m.d.sync += [
-                lane(magnitude_8, i, 64).eq(((word ^ word[56].replicate(57)) + word[56])[:57]),
+                magnitude_8[i].eq(((word ^ word[56].replicate(57)) + word[56])[:57]),
                 negative_8[i].eq(word[56]),
             ]
 
         mult = Signal(32)
         right = Signal(8)
-        shared = Signal(SCALE_SHARED)
+        shared = Signal(SCALE_SHARED, reset_less=True)
         m.d.sync += [
             mult.eq(multiplier_of(params.mult_out, onnx_0 & requantises_0)),
             right.eq(right_shift_of(params.shift_out.as_unsigned())),
@@ -260,7 +261,7 @@ class VectorLane(wiring.Component):
             m.d.sync += [mult.eq(1 << 30), right.eq(0), shared.kind.eq(ScaleKind.FLOOR), shared.zero_point.eq(0)]
         m.d.comb += [
             scaler.negative.eq(negative_8),
-            scaler.magnitude.eq(magnitude_8),
+            scaler.magnitude.eq(Cat(*magnitude_8)),
             scaler.mult.eq(mult.replicate(lanes)),
             scaler.right.eq(right.replicate(lanes)),
             scaler.shared.eq(shared),
