@@ -1,0 +1,76 @@
+"""The accumulators: one row per stripe pixel and buffer, one int32 per channel."""
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from dovetail.hw.array import SUM, word
+from dovetail.hw.pipeline import delayed
+from dovetail.isa.config import Config
+
+
+class Accumulator(wiring.Component):
+    """Accumulators with a port that adds and one that reads.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+
+    Members
+    -------
+    valid, row, first
+        Add to a row, or set it if ``first``. Additions to one row are at least ACCUMULATE = 3 cycles apart.
+    term
+        What to add, SUM bits a channel, ``TERM`` cycles later.
+    drain_row
+        Row to read.
+    drained
+        The row, one cycle later. It has what was added to it with ``valid`` up to ``VISIBLE`` cycles before.
+
+    Latency
+    -------
+    Row from memory, its register, addition and write.
+    """
+
+    TERM = 2
+    VISIBLE = TERM + 1
+
+    def __init__(self, config: Config, *, rows: int) -> None:
+        self.config = config
+        self.rows = rows
+        super().__init__(
+            {
+                "valid": In(1),
+                "row": In(range(rows)),
+                "first": In(1),
+                "term": In(SUM * config.acc_lanes),
+                "drain_row": In(range(rows)),
+                "drained": Out(SUM * config.acc_lanes),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        width = SUM * self.config.acc_lanes
+        m.submodules.cells = cells = memory.Memory(shape=width, depth=self.rows, init=[])
+        write, read, drain = cells.write_port(), cells.read_port(), cells.read_port()
+        valid = delayed(m, "valid", self.valid, self.TERM)
+        row = delayed(m, "row", self.row, self.TERM)
+        first = delayed(m, "first", self.first, 1)
+        held = Signal(width)
+        m.d.comb += [read.addr.eq(self.row), read.en.eq(self.valid)]
+        with m.If(valid[1]):
+            m.d.sync += held.eq(Mux(first[1], 0, read.data))
+        sums = (
+            (word(held, n, SUM) + word(self.term, n, SUM))[:SUM] for n in range(self.config.acc_lanes)
+        )
+        m.d.comb += [
+            write.en.eq(valid[2]),
+            write.addr.eq(row[2]),
+            write.data.eq(Cat(sums)),
+            drain.addr.eq(self.drain_row),
+            drain.en.eq(1),
+            self.drained.eq(drain.data),
+        ]
+        return m

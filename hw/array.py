@@ -1,0 +1,100 @@
+"""The array: ic_lanes x oc_lanes multipliers and their adder trees."""
+
+from amaranth import Cat, Module, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from dovetail.hw.array_weights import OPERAND
+from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.timing.array import RADIX, tree_stages
+
+SUM = 32
+"""Bits of a sum. All sums of a stage are in one register: a simulator works on it as on a vector."""
+
+
+def word(values: Value, n: int, width: int) -> Value:
+    """The n-th word of ``values``."""
+    return values[n * width :][:width]
+
+
+class MultiplierArray(wiring.Component):
+    """Multipliers and adder trees, a pipeline without stalls.
+
+    Multiplier ``i * oc_lanes + o`` takes input lane i and weight ``i * oc_lanes + o``; depthwise, multiplier c takes
+    input lane c.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+
+    Members
+    -------
+    depthwise
+        Inputs are one per multiplier.
+    inputs
+        int8 lanes, sign-extended to OPERAND bits.
+    weights
+        Operands of all multipliers, one cycle after ``inputs``.
+    sums
+        Per output lane, the sum over the input lanes, SUM bits, ``LATENCY`` cycles after ``inputs``.
+    products
+        Per depthwise lane, its product, SUM bits, ``PRODUCT`` cycles after ``inputs``.
+
+    Latency
+    -------
+    Register stages: inputs, products, one per level of the tree, RADIX values each.
+    """
+
+    PRODUCT = 2
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.lanes = max(config.ic, config.dw)
+        self.LATENCY = self.PRODUCT + tree_stages(config)
+        super().__init__(
+            {
+                "depthwise": In(1),
+                "inputs": In(OPERAND * self.lanes),
+                "weights": In(OPERAND * config.macs_per_cycle),
+                "sums": Out(SUM * config.oc),
+                "products": Out(SUM * config.dw),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self.config
+        shared, own = Signal(OPERAND * config.ic), Signal(OPERAND * config.dw)
+        m.d.sync += shared.eq(self.inputs[: len(shared)])
+        if config.dw:
+            with m.If(self.depthwise):
+                m.d.sync += own.eq(self.inputs[: len(own)])
+            with m.Else():
+                m.d.sync += own.eq(Cat(word(self.inputs, n // config.oc, OPERAND) for n in range(config.dw)))
+
+        values = Signal(SUM * config.macs_per_cycle, name="products_all")
+        products = []
+        for n in range(config.macs_per_cycle):
+            x = word(own, n, OPERAND) if n < config.dw else word(shared, n // config.oc, OPERAND)
+            w = word(self.weights, n, OPERAND)
+            products.append((x.as_signed() * w.as_signed())[:SUM])
+        m.d.sync += values.eq(Cat(products))
+        m.d.comb += self.products.eq(values[: len(self.products)])
+
+        rows = config.ic
+        for stage in range(tree_stages(config)):
+            fewer = ceil_div(rows, RADIX)
+            sums = []
+            for row in range(fewer):
+                terms = range(row * RADIX, min(row * RADIX + RADIX, rows))
+                for lane in range(config.oc):
+                    total = word(values, terms[0] * config.oc + lane, SUM)
+                    for n in terms[1:]:
+                        total = (total + word(values, n * config.oc + lane, SUM))[:SUM]
+                    sums.append(total)
+            level = Signal(SUM * fewer * config.oc, name=f"sums_{stage}")
+            m.d.sync += level.eq(Cat(sums))
+            values, rows = level, fewer
+        m.d.comb += self.sums.eq(values)
+        return m

@@ -1,0 +1,361 @@
+"""The array's sequencer: which pixel meets which weights in which cycle."""
+
+from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from dovetail.hw.array_registers import ARRAY_REGISTERS
+from dovetail.hw.walk import PixelWalk
+from dovetail.hw.window import INT32_BYTES, PLACE
+from dovetail.isa.config import MAX_LANES, Config, ceil_div
+from dovetail.isa.timing.array import ACCUMULATE
+
+BUFFERS = 2
+"""Accumulator buffers: one fills while another drains."""
+
+
+class Stripe(data.Struct):
+    """What the drain must know of a stripe: its ``pixels`` less one, its ``channels``; which records it uses (``block``
+    mod 2); whether it ends its block, or the operation."""
+
+    pixels: 6
+    channels: range(MAX_LANES + 1)
+    block: 1
+    ends_block: 1
+    ends: 1
+
+
+class Step(data.Struct):
+    """One pixel's turn: ``pixel`` and ``turn`` say which accumulators. ``first``: they start from zero. ``swap``: new
+    weights from here on. ``old``: no products, but word ``word`` of the old int32 values."""
+
+    valid: 1
+    old: 1
+    first: 1
+    swap: 1
+    turn: 1
+    pixel: 6
+    word: 5
+
+
+class Load(data.Struct):
+    """A read of the weight stream: ``weights`` or ``record``, the next word or record each. With ``begin``, before that:
+    ``again``: go to the first weights of the block; ``onward``: the records before the weights of the next block are
+    passed; ``enter``: the next records are those of the block behind the last one entered."""
+
+    weights: 1
+    record: 1
+    begin: 1
+    again: 1
+    onward: 1
+    enter: 1
+
+
+class ArraySequencer(wiring.Component):
+    """Walks over blocks, stripes, and steps (ky, kx, input block) of a stripe.
+
+    Time is cut into *windows*. In a window the pixels of one step pass while the weights of the following step
+    load, the first window apart, which only loads. The next window follows at once when all that is done and at least
+    ACCUMULATE cycles have passed; before a stripe it waits for its accumulator buffer. Records of a block load in the
+    window of its first step. With ``accumulate``, windows in which old values pass go before the steps of a stripe.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+
+    Members
+    -------
+    regs, depthwise, pixels
+        Registers and operation.
+    load
+        Pulse: take the starting values. At least two cycles before ``go``.
+    go
+        Pulse: the first window begins in the next cycle.
+    step, place_pixel, place_tap
+        What passes in this cycle, and where in the input (or the output, for old values).
+    fetch
+        What loads in this cycle.
+    filled
+        Pulse in the last cycle of a stripe's last window.
+    stripes
+        Of the two buffers.
+    freed
+        Pulse: the drain has taken the last accumulators of a stripe.
+    settled
+        Pulse: reads from the next window on see what it wrote.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "regs": In(ARRAY_REGISTERS),
+                "depthwise": In(1),
+                "pixels": In(32),
+                "load": In(1),
+                "go": In(1),
+                "step": Out(Step),
+                "place_pixel": Out(PLACE),
+                "place_tap": Out(PLACE),
+                "fetch": Out(Load),
+                "filled": Out(1),
+                "stripes": Out(data.ArrayLayout(Stripe, BUFFERS)),
+                "freed": In(1),
+                "settled": In(1),
+            }
+        )
+
+    def _choose(self, conv: int, depth: int) -> Value | int:
+        """A constant of the operation."""
+        return Mux(self.depthwise, depth, conv) if self.config.dw and depth != conv else conv
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, regs = self.config, self.regs
+        accumulate = regs.MODE.accumulate
+        lanes = self._choose(config.oc, config.dw)
+        inputs = self._choose(config.ic, config.dw)
+        rows = self._choose(config.weight_rows, 1)
+        words = self._choose(*(ceil_div(INT32_BYTES * n, config.word_bytes) for n in (config.oc, config.dw or 1)))
+
+        # The step whose weights load: one ahead of the one whose pixels pass.
+        advance = Signal()
+        live = Signal()
+        last_step, first_step, first_stripe = Signal(), Signal(), Signal()
+        last_stripe, last_block = Signal(), Signal()
+        ahead = Signal(PLACE)
+        self._taps(m, advance, ahead, last_step, last_stripe, inputs)
+
+        left, blocks = Signal(32), Signal(16)
+        odd_block = Signal()
+        pixels_last = Signal(6)
+        old_off = Signal(32)
+        m.d.sync += [
+            # Both change at the beginning of a window only, and are needed at its end.
+            last_stripe.eq(left <= regs.STRIPE.pixels),
+            pixels_last.eq(Mux(left <= regs.STRIPE.pixels, left, regs.STRIPE.pixels) - 1),
+        ]
+        m.d.comb += last_block.eq(blocks == 1)
+        again, onward = Signal(), Signal()
+        m.d.comb += [
+            again.eq(last_step & ~last_stripe),
+            onward.eq(last_step & last_stripe),
+        ]
+        with m.If(self.load):
+            m.d.sync += [
+                left.eq(self.pixels),
+                blocks.eq(regs.BLOCKS.count),
+                odd_block.eq(0),
+                old_off.eq(0),
+                first_step.eq(1),
+                first_stripe.eq(1),
+            ]
+        with m.Elif(advance):
+            m.d.sync += first_step.eq(last_step)
+            with m.If(last_step):
+                m.d.sync += first_stripe.eq(last_stripe)
+            with m.If(again):
+                m.d.sync += left.eq(left - regs.STRIPE.pixels)
+            with m.If(onward):
+                m.d.sync += [
+                    left.eq(self.pixels),
+                    blocks.eq(blocks - 1),
+                    odd_block.eq(~odd_block),
+                    old_off.eq(old_off + (lanes << INT32_BYTES.bit_length() - 1)),
+                ]
+
+        # Windows.
+        open_, closes, opens = Signal(), Signal(), Signal()
+        passing = Signal()  # the window has a step
+        old, word = Signal(), Signal(5)
+        old_more = Signal()  # another word of old values follows
+        first, last = Signal(), Signal()
+        at_end = Signal()  # last stripe of the block
+        turn = Signal()
+        pixel, pixel_last = Signal(6), Signal(6)
+        busy, loading, recording = Signal(), Signal(), Signal()
+        row, record = Signal(range(max(config.weight_rows, 2))), Signal(range(max(config.acc_lanes, 2)))
+        age = Signal(range(ACCUMULATE))
+        waiting, unsettled = Signal(range(BUFFERS + 1)), Signal(range(BUFFERS + 1))
+
+        row_last, record_last, pixel_at_last = Signal(), Signal(), Signal()
+        m.d.comb += [
+            row_last.eq(row == rows - 1),
+            record_last.eq(record == lanes - 1),
+            pixel_at_last.eq(pixel == pixel_last),
+            closes.eq(
+                open_
+                & (age == ACCUMULATE - 1)
+                & (~busy | pixel_at_last)
+                & Mux(loading, row_last & ~recording, ~recording | record_last)
+            ),
+            self.filled.eq(closes & passing & last & ~old),
+            old_more.eq(old & (word != words - 1)),
+        ]
+        # A stripe begins with its first step, or with old values.
+        begins_old, begins_step, begins_stripe, may_begin = Signal(), Signal(), Signal(), Signal()
+        m.d.comb += [
+            may_begin.eq(Mux(accumulate, unsettled == 0, waiting != BUFFERS)),
+            begins_stripe.eq(opens & ~old & first_step),
+            begins_old.eq(opens & (old_more | (begins_stripe & accumulate))),
+            begins_step.eq(opens & ~begins_old),
+            opens.eq((closes | ~open_) & live & (old | ~first_step | may_begin)),
+            advance.eq(begins_step),
+        ]
+        more = Signal()  # there is a step after the one that begins to pass
+        m.d.comb += more.eq(~(onward & last_block))
+
+        fetch = self.fetch
+        m.d.comb += [fetch.weights.eq(loading), fetch.record.eq(~loading & recording)]
+        m.d.sync += fetch.begin.eq(opens | self.go)
+        with m.If(self.load):
+            m.d.sync += [waiting.eq(0), unsettled.eq(0), turn.eq(1), old.eq(0), passing.eq(0), live.eq(0)]
+            m.d.sync += [fetch.again.eq(0), fetch.onward.eq(0), fetch.enter.eq(0)]
+        with m.Else():
+            m.d.sync += [
+                waiting.eq(waiting + begins_stripe - self.freed),
+                unsettled.eq(unsettled + begins_stripe - self.settled),
+            ]
+        # Inside a window.
+        with m.If(open_):
+            with m.If(age != ACCUMULATE - 1):
+                m.d.sync += age.eq(age + 1)
+            with m.If(busy):
+                m.d.sync += [pixel.eq(pixel + 1), busy.eq(~pixel_at_last)]
+            with m.If(loading):
+                m.d.sync += [row.eq(row + 1), loading.eq(~row_last)]
+            with m.Elif(recording):
+                m.d.sync += [record.eq(record + 1), recording.eq(~record_last)]
+        # Between windows.
+        with m.If(closes):
+            m.d.sync += [open_.eq(0), passing.eq(0)]
+        with m.If(self.go):
+            m.d.sync += [live.eq(1), open_.eq(1), loading.eq(1), recording.eq(0), busy.eq(0), row.eq(0), age.eq(0)]
+        with m.If(opens):
+            m.d.sync += [open_.eq(1), passing.eq(1), age.eq(0), busy.eq(1), pixel.eq(0), row.eq(0), record.eq(0)]
+        with m.If(begins_stripe):
+            info = self.stripes[~turn]
+            m.d.sync += [
+                turn.eq(~turn),
+                pixel_last.eq(pixels_last),
+                at_end.eq(last_stripe),
+                info.pixels.eq(pixels_last),
+                info.channels.eq(Mux(last_block, regs.BLOCKS.last, lanes)),
+                info.block.eq(odd_block),
+                info.ends_block.eq(last_stripe),
+                info.ends.eq(last_stripe & last_block),
+            ]
+        with m.If(begins_old):
+            m.d.sync += [
+                old.eq(1),
+                word.eq(Mux(old, word + 1, 0)),
+                loading.eq(0),
+                recording.eq(0),
+                self.place_tap.off.eq(Mux(old, self.place_tap.off + config.word_bytes, old_off)),
+                fetch.again.eq(0),
+                fetch.onward.eq(0),
+                fetch.enter.eq(0),
+            ]
+        with m.If(begins_step):
+            m.d.sync += [
+                old.eq(0),
+                first.eq(first_step & ~accumulate),
+                last.eq(last_step),
+                live.eq(more),
+                loading.eq(more),
+                recording.eq(first_step & first_stripe),
+                self.place_tap.eq(ahead),
+                fetch.again.eq(again),
+                fetch.onward.eq(onward),
+                fetch.enter.eq(first_step & first_stripe),
+            ]
+
+        # Pixels.
+        m.submodules.window_walk = inside = PixelWalk(names=("off", "col", "row"))
+        m.submodules.old_walk = outside = PixelWalk(names=("off",))
+        for walk, passes, ends in ((inside, ~old, last), (outside, old, ~old_more)):
+            m.d.comb += [
+                walk.width.eq(regs.TILE.width),
+                walk.restart.eq(self.load),
+                walk.step.eq(busy & passes),
+                walk.rewind.eq(pixel_at_last & ~ends),
+                walk.keep.eq(pixel_at_last & ends),
+                walk.home.eq(pixel_at_last & ends & at_end),
+            ]
+        m.d.comb += [
+            inside.off_x_step.eq(regs.X_STEP),
+            inside.off_y_step.eq(regs.Y_STEP),
+            inside.col_x_step.eq(regs.X_STEP),
+            inside.row_y_step.eq(regs.GEOMETRY.stride_y),
+            outside.off_x_step.eq(regs.OUT_X_STEP),
+            outside.off_y_step.eq(regs.OUT_Y_STEP),
+        ]
+        m.d.comb += [
+            self.place_pixel.off.eq(Mux(old, outside.off, inside.off)),
+            self.place_pixel.col.eq(inside.col),
+            self.place_pixel.row.eq(inside.row),
+            self.step.valid.eq(busy),
+            self.step.old.eq(busy & old),
+            self.step.first.eq(Mux(old, word == 0, first)),
+            self.step.swap.eq(busy & ~old & (pixel == 0)),
+            self.step.turn.eq(turn),
+            self.step.pixel.eq(pixel),
+            self.step.word.eq(word),
+        ]
+        return m
+
+    def _taps(
+        self, m: Module, advance: Value, place: Signal, last_step: Signal, last_stripe: Value, inputs: Value | int
+    ) -> None:
+        """The loops ky, kx, input block, and the tap's part of the position."""
+        regs = self.regs
+        counts = {
+            "channels": Mux(self.depthwise, 1, regs.KC.blocks) if self.config.dw else regs.KC.blocks,
+            "kx": regs.GEOMETRY.kw,
+            "ky": regs.GEOMETRY.kh,
+        }
+        ends: list[Value] = []
+        for name, count in counts.items():
+            left = Signal(len(count), name=f"{name}_left")
+            end = Signal(name=f"{name}_end")
+            m.d.comb += end.eq(left == 1)
+            with m.If(self.load):
+                m.d.sync += left.eq(count)
+            with m.Elif(advance & Cat(ends).all() if ends else advance):
+                m.d.sync += left.eq(Mux(end, count, left - 1))
+            ends.append(end)
+        m.d.comb += last_step.eq(Cat(ends).all())
+
+        # Per loop, the place of the tap with all inner loops at their start.
+        at_stripe, at_ky, at_kx = Signal(PLACE), Signal(PLACE), Signal(PLACE)
+        base, following = Signal(PLACE), Signal(PLACE)
+        # A depthwise block takes the next channels.
+        shift = Mux(last_stripe & self.depthwise, inputs, 0) if self.config.dw else 0
+        steps = (
+            (~ends[0], place, (inputs, inputs, 0)),
+            (~ends[1], at_kx, (regs.KX_STEP, regs.KX_STEP, 0)),
+            (~ends[2], at_ky, (regs.KY_STEP, 0, regs.GEOMETRY.dilation_y)),
+            (1, at_stripe, (shift, shift, 0)),
+        )
+        step = Signal(PLACE)
+        for n, (condition, source, amounts) in enumerate(steps):
+            with m.If(condition) if n == 0 else m.Elif(condition):
+                m.d.comb += base.eq(source)
+                m.d.comb += [step[name].eq(amount) for name, amount in zip(("off", "col", "row"), amounts, strict=True)]
+        m.d.comb += [following[name].eq(base[name] + step[name]) for name in ("off", "col", "row")]
+        with m.If(self.load):
+            for target in (place, at_kx, at_ky, at_stripe):
+                m.d.sync += [
+                    target.off.eq(regs.ORIGIN),
+                    target.col.eq(-regs.PAD_LEFT),
+                    target.row.eq(-regs.PAD_TOP),
+                ]
+        with m.Elif(advance):
+            m.d.sync += place.eq(following)
+            with m.If(ends[0]):
+                m.d.sync += at_kx.eq(following)
+                with m.If(ends[1]):
+                    m.d.sync += at_ky.eq(following)
+                    with m.If(ends[2]):
+                        m.d.sync += at_stripe.eq(following)

@@ -1,0 +1,176 @@
+"""The array unit: CONV, CONV_RELU and DEPTH_CONV."""
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from dovetail.hw.accumulator import Accumulator
+from dovetail.hw.array import SUM, MultiplierArray, word
+from dovetail.hw.array_registers import ArrayRegisters
+from dovetail.hw.array_sequencer import ArraySequencer, Step
+from dovetail.hw.array_weights import OPERAND, ArrayWeights, extended
+from dovetail.hw.drain import Drain
+from dovetail.hw.pipeline import delayed
+from dovetail.hw.ports import Core, SramRead, SramWrite
+from dovetail.hw.window import WindowReads
+from dovetail.isa.config import Config
+from dovetail.isa.timing.array import to_accumulator
+
+ROWS = 128
+"""Rows of accumulators: two buffers of 64 pixels."""
+
+
+class ArrayCore(wiring.Component):
+    """Core of the array unit.
+
+    Registers and checks; the sequencer, in lockstep with it the reads of inputs and weights, the multipliers and the
+    accumulators; and the drain, on its own. Nothing stalls on the way.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+
+    Members
+    -------
+    core
+        Border to unit control.
+    input
+        Read port for activations and old int32 values.
+    weights
+        Read port for the weight stream: whole words inside its region.
+    output
+        Write port.
+
+    Latency
+    -------
+    As in ``isa.timing.array``.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "core": In(Core(config)),
+                "input": Out(SramRead(config)),
+                "weights": Out(SramRead(config)),
+                "output": Out(SramWrite(config)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, core = self.config, self.core
+        lanes = max(config.ic, config.dw)
+        m.submodules.registers = registers = ArrayRegisters(config)
+        m.submodules.sequencer = sequencer = ArraySequencer(config)
+        m.submodules.window = window = WindowReads(config, lanes=lanes)
+        m.submodules.weights = weights = ArrayWeights(config)
+        m.submodules.multipliers = multipliers = MultiplierArray(config)
+        m.submodules.accumulator = accumulator = Accumulator(config, rows=ROWS)
+        m.submodules.drain = drain = Drain(config)
+        regs, depthwise = registers.regs, registers.depthwise
+        m.d.comb += [
+            registers.clear.eq(core.clear),
+            registers.cfg_en.eq(core.cfg_en),
+            registers.cfg_index.eq(core.cfg_index),
+            registers.cfg_value.eq(core.cfg_value),
+            registers.start.eq(core.start),
+            registers.op.eq(core.op),
+            core.cause.eq(registers.cause),
+            core.reads.eq(registers.reads),
+            core.writes.eq(registers.writes),
+            core.done.eq(drain.done),
+            sequencer.regs.eq(regs),
+            sequencer.depthwise.eq(depthwise),
+            sequencer.pixels.eq(registers.pixels),
+            sequencer.load.eq(registers.load),
+            sequencer.go.eq(core.go),
+            sequencer.freed.eq(drain.freed),
+            sequencer.settled.eq(drain.settled),
+            window.valid.eq(sequencer.step.valid),
+            window.old.eq(sequencer.step.old),
+            window.pixel.eq(sequencer.place_pixel),
+            window.tap.eq(sequencer.place_tap),
+            window.in_addr.eq(regs.IN_ADDR),
+            window.in_bytes.eq(regs.IN_BYTES),
+            window.in_rows.eq(regs.IN_ROWS),
+            window.row_bytes.eq(regs.ROW_BYTES),
+            window.out_addr.eq(regs.OUT_ADDR),
+            window.out_bytes.eq(regs.OUT_BYTES),
+            self.input.en.eq(window.en),
+            self.input.addr.eq(window.addr),
+            weights.depthwise.eq(depthwise),
+            weights.w_addr.eq(regs.W_ADDR),
+            weights.w_bytes.eq(regs.W_BYTES),
+            weights.restart.eq(registers.load),
+            weights.fetch.eq(sequencer.fetch),
+            weights.record_row.eq(drain.record_row),
+            drain.regs.eq(regs),
+            drain.depthwise.eq(depthwise),
+            drain.clamps.eq(registers.clamps),
+            drain.load.eq(registers.load),
+            drain.stripes.eq(sequencer.stripes),
+            drain.records.eq(weights.records),
+            drain.accumulators.eq(accumulator.drained),
+            accumulator.drain_row.eq(drain.row),
+        ]
+        wiring.connect(m, weights.port, wiring.flipped(self.weights))
+        wiring.connect(m, drain.port, wiring.flipped(self.output))
+
+        # A step on its way: its bytes come at `arrives`, its sums at `summed`, its products at `multiplied`.
+        arrives = window.LATENCY
+        multiplied, summed = arrives + multipliers.PRODUCT, arrives + multipliers.LATENCY
+        settles = summed - accumulator.TERM + accumulator.VISIBLE
+        assert settles == to_accumulator(config)
+        step = Step(Signal.like(sequencer.step.as_value(), name="step"))
+        m.d.comb += step.eq(sequencer.step)
+        steps = [Step(value) for value in delayed(m, "steps", step.as_value(), max(summed - accumulator.TERM, arrives + 1))]
+        m.d.comb += [
+            weights.swap.eq(steps[arrives].swap),
+            multipliers.depthwise.eq(depthwise),
+            multipliers.weights.eq(weights.operands),
+            drain.filled.eq(delayed(m, "filled", sequencer.filled, settles - 1)[-1]),
+        ]
+
+        # Inputs: a lane that does not count is the zero point; without a step, zero.
+        live = steps[arrives].valid & ~steps[arrives].old
+        zero = Signal(OPERAND)
+        m.d.comb += zero.eq(Mux(live, extended(regs.QUANT.zero_in, 0), 0))
+        m.d.comb += multipliers.inputs.eq(
+            Cat(Mux(window.mask[n], extended(self.input.data, n), zero) for n in range(lanes))
+        )
+
+        # Old values, in place of sums.
+        group = len(window.old_mask)
+        old = Signal(SUM * group)
+        olds = [Signal(name="old_now"), Signal(name="old_before")]
+        m.d.comb += olds[0].eq(steps[arrives].valid & steps[arrives].old)
+        m.d.sync += olds[1].eq(olds[0])
+        with m.If(olds[0] | olds[1]):
+            m.d.sync += old.eq(
+                Cat(Mux(window.old_mask[n], word(self.input.data, n, SUM), 0) for n in range(group))
+            )
+        terms = []
+        for n in range(config.acc_lanes):
+            total = word(multipliers.sums, n, SUM) if n < config.oc else 0
+            if n < config.dw:
+                total = Mux(depthwise, word(multipliers.products, n, SUM), total)
+            mine = steps[arrives + 1].word == n // group if config.acc_lanes > group else 1
+            terms.append(Cat(total | Mux(mine, word(old, n % group, SUM), 0))[:SUM])
+        m.d.comb += accumulator.term.eq(Cat(terms))
+
+        # Which accumulators: old values come first, then products, then sums.
+        tap = Step(Signal.like(step.as_value(), name="tap"))
+        at_old, at_product, at_sum = (n - accumulator.TERM for n in (arrives + 1, multiplied, summed))
+        m.d.comb += [
+            tap.eq(steps[at_sum]),
+            accumulator.valid.eq(tap.valid & ~tap.old),
+            accumulator.row.eq(Cat(tap.pixel, tap.turn)),
+            accumulator.first.eq(tap.first),
+        ]
+        with m.If(depthwise):
+            m.d.comb += tap.eq(steps[at_product])
+        with m.If(steps[at_old].valid & steps[at_old].old):
+            m.d.comb += [tap.eq(steps[at_old]), accumulator.valid.eq(1)]
+        return m

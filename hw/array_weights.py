@@ -1,0 +1,216 @@
+"""The weight stream: reads it, holds the weights in use and the next ones, and the requantisation records."""
+
+from amaranth import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from dovetail.hw.array_sequencer import BUFFERS, Load
+from dovetail.hw.pipeline import delayed
+from dovetail.hw.ports import SramRead
+from dovetail.hw.window import WindowReads
+from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.timing.common import SRAM_READ
+
+RECORD_BYTES = 16
+OPERAND = 16
+"""Bits of a multiplier's operand: an int8, sign-extended. Simulators have no faster size."""
+
+
+class Record(data.Struct):
+    """What requantisation needs of a channel."""
+
+    bias: 32
+    mult: 31
+    shift: 6
+
+
+class ArrayWeights(wiring.Component):
+    """Reader of the weight stream.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+
+    Members
+    -------
+    depthwise, w_addr, w_bytes
+        The operation and its stream.
+    restart
+        Pulse: go to the begin of the stream.
+    fetch
+        What to read.
+    port
+        Read port. Reads are whole words inside the region.
+    swap
+        Pulse: the weights loaded last are in use from the next cycle on.
+    operands
+        Weights in use, OPERAND bits each.
+    record_row
+        Row of the record memory: the lowest bit is the block's number mod 2, above it the group of ``requant_lanes``
+        channels.
+    records
+        That row, a Record per lane, one cycle later.
+
+    Latency
+    -------
+    A word's weights take part in a ``swap`` ``LATENCY`` cycles after its ``fetch``, or later.
+    """
+
+    LATENCY = WindowReads.LATENCY
+    READ = LATENCY - SRAM_READ
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.groups = ceil_div(config.acc_lanes, config.requant)
+        super().__init__(
+            {
+                "depthwise": In(1),
+                "w_addr": In(32),
+                "w_bytes": In(32),
+                "restart": In(1),
+                "fetch": In(Load),
+                "port": Out(SramRead(config)),
+                "swap": In(1),
+                "operands": Out(OPERAND * config.macs_per_cycle),
+                "record_row": In(range(BUFFERS * self.groups)),
+                "records": Out(data.ArrayLayout(Record, config.requant)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self.config
+        word = config.word_bytes
+        shift = exact_log2(word)
+        conv, depth = config.param_rows(config.oc), config.param_rows(config.dw) if config.dw else 0
+        params = Mux(self.depthwise, depth, conv) if config.dw else conv
+        per_word = exact_log2(word // RECORD_BYTES)
+        assert self.READ == 4
+
+        # 1: where the word is, in words from the begin of the stream. Pointers stop far beyond any stream's end.
+        bits = max((config.sram_bytes >> shift).bit_length(), 8) + 1
+        pointer, weights_at, records_at, records_next = (
+            Signal(bits + 1, name=name) for name in ("pointer", "weights_at", "records_at", "records_next")
+        )
+        fetch = Signal(Load)
+        index = Signal(bits + 1)
+        passed = Signal(bits + 1)  # first weights of the block whose records the pointer is at
+        record = Signal(range(max(config.acc_lanes, 2)))
+        m.d.sync += fetch.eq(self.fetch)
+        m.d.comb += passed.eq(pointer + params)
+        with m.If(fetch.begin & fetch.onward):
+            m.d.comb += index.eq(passed)
+        with m.Elif(fetch.begin & fetch.again):
+            m.d.comb += index.eq(weights_at)
+        with m.Else():
+            m.d.comb += index.eq(pointer)
+        with m.If(self.restart):
+            m.d.sync += [pointer.eq(params), weights_at.eq(params), records_next.eq(0)]
+        with m.Else():
+            m.d.sync += pointer.eq(Mux(index[-1], index, index + fetch.weights))
+            with m.If(fetch.begin):
+                m.d.sync += record.eq(0)
+                with m.If(fetch.onward):
+                    m.d.sync += [weights_at.eq(passed), records_next.eq(pointer)]
+                with m.If(fetch.enter):
+                    m.d.sync += records_at.eq(records_next)
+            with m.If(fetch.record):
+                m.d.sync += record.eq(Mux(fetch.begin, 1, record + 1))
+
+        # 2: records.
+        reads_2, weights_2 = Signal(), Signal()
+        index_2 = Signal(bits + 1)
+        record_2 = Signal(len(record))
+        m.d.sync += [
+            reads_2.eq(fetch.weights | fetch.record),
+            weights_2.eq(fetch.weights),
+            index_2.eq(index),
+            record_2.eq(Mux(fetch.begin, 0, record)),
+        ]
+        index_3 = Signal(bits + 1)
+        reads_3 = Signal()
+        m.d.sync += [
+            reads_3.eq(reads_2),
+            index_3.eq(Mux(weights_2, index_2, records_at + (record_2 >> per_word))),
+        ]
+
+        # 3: the address.
+        inside = Signal()
+        m.d.comb += inside.eq(index_3 < self.w_bytes[shift:])
+        m.d.sync += [
+            self.port.en.eq(reads_3 & inside),
+            self.port.addr.eq(Cat(Const(0, shift), (self.w_addr[shift:] + index_3)[: len(self.port.addr) - shift])),
+        ]
+
+        # 4 to 7: meanwhile, where it goes.
+        flags = Cat(fetch.begin, fetch.enter, fetch.weights, fetch.record)
+        begins, enters, is_weights, is_record = delayed(m, "flags", flags, self.LATENCY - 1)[-1]
+        read = delayed(m, "read", self.port.en, SRAM_READ)[-1]
+        value = Signal(8 * word)
+        m.d.comb += value.eq(Mux(read, self.port.data, 0))
+        self._store_weights(m, value, begins, is_weights)
+        self._store_records(m, value, begins, enters, is_record)
+        return m
+
+    def _store_weights(self, m: Module, value: Signal, begins: Value, is_weights: Value) -> None:
+        """The words of a window fill ``shadow``; a swap puts it to use."""
+        config = self.config
+        width = 8 * config.word_bytes
+        shadow = Signal(8 * config.macs_per_cycle)
+        row, at = (Signal(range(max(config.weight_rows, 2)), name=name) for name in ("row", "at"))
+        m.d.comb += at.eq(Mux(begins, 0, row))
+        with m.If(is_weights):
+            m.d.sync += row.eq(at + 1)
+            with m.Switch(at):
+                for n in range(config.weight_rows):
+                    with m.Case(n):
+                        m.d.sync += shadow[n * width :][:width].eq(value)
+        with m.If(self.swap):
+            m.d.sync += self.operands.eq(Cat(extended(shadow, n) for n in range(config.macs_per_cycle)))
+
+    def _store_records(self, m: Module, value: Signal, begins: Value, enters: Value, is_record: Value) -> None:
+        """Records fill the memory in the order of channels."""
+        config = self.config
+        m.submodules.records = cells = memory.Memory(
+            shape=data.ArrayLayout(Record, config.requant), depth=BUFFERS * self.groups, init=[]
+        )
+        write, read = cells.write_port(granularity=1), cells.read_port()
+        per_word = config.word_bytes // RECORD_BYTES
+        ranges = {"slot": per_word, "lane": config.requant, "group": self.groups}
+        slot, lane, group = (Signal(range(max(n, 2)), name=name) for name, n in ranges.items())
+        slot_at, lane_at, group_at = (Signal(range(max(n, 2)), name=f"{name}_at") for name, n in ranges.items())
+        m.d.comb += [at.eq(Mux(begins, 0, n)) for at, n in ((slot_at, slot), (lane_at, lane), (group_at, group))]
+        odd, odd_at = Signal(), Signal()
+        m.d.comb += odd_at.eq(odd ^ (begins & enters))
+        with m.If(self.restart):
+            m.d.sync += odd.eq(1)
+        with m.Else():
+            m.d.sync += odd.eq(odd_at)
+
+        ends_lane = lane_at == config.requant - 1
+        m.d.sync += [slot.eq(slot_at), lane.eq(lane_at), group.eq(group_at), write.en.eq(0)]
+        with m.If(is_record):
+            m.d.sync += [
+                slot.eq(Mux(slot_at == per_word - 1, 0, slot_at + 1)),
+                lane.eq(Mux(ends_lane, 0, lane_at + 1)),
+                group.eq(group_at + ends_lane),
+                write.en.eq(1 << lane_at),
+                write.addr.eq(Cat(odd_at, group_at)),
+            ]
+            source = Signal(8 * RECORD_BYTES)
+            m.d.comb += source.eq(value.word_select(slot_at, 8 * RECORD_BYTES))
+            for n in range(config.requant):
+                target = write.data[n]
+                m.d.sync += [
+                    target.bias.eq(source[:32]),
+                    target.mult.eq(source[32:64]),
+                    target.shift.eq(source[64:96]),
+                ]
+        m.d.comb += [read.addr.eq(self.record_row), read.en.eq(1), self.records.eq(read.data)]
+
+
+def extended(values: Value, n: int) -> Value:
+    """The n-th int8 of ``values``, sign-extended to OPERAND bits."""
+    return Cat(values[8 * n :][:8], values[8 * n + 7].replicate(OPERAND - 8))

@@ -1,0 +1,93 @@
+"""The array's timing rule: fast-forwarding against a loop over all windows, and its speed."""
+
+import random
+import time
+from typing import Any
+
+import pytest
+
+from dovetail.isa.config import PRESETS, Config, ceil_div
+from dovetail.isa.timing.array import ACCUMULATE, DRAIN, SETTLE, array_duration, to_accumulator, tree_stages
+from dovetail.isa.timing.common import CHECK
+
+CONFIGS = (
+    PRESETS["small"],
+    PRESETS["16x16"],
+    Config(ic_lanes=64, oc_lanes=1),
+    Config(ic_lanes=1, oc_lanes=64, requant_lanes=3),
+    Config(ic_lanes=3, oc_lanes=5, stripe=7, requant_lanes=1, depthwise_lanes=11),
+)
+
+
+def window_by_window(
+    config: Config,
+    *,
+    depthwise: bool,
+    taps: int,
+    kc: int,
+    pixels: int,
+    stripe: int,
+    blocks: int,
+    last: int,
+    accumulate: bool,
+) -> int:
+    """The same rule, without a shortcut."""
+    lanes = config.dw if depthwise else config.oc
+    steps = taps * (1 if depthwise else kc)
+    rows = 1 if depthwise else config.weight_rows
+    words = ceil_div(4 * lanes, config.word_bytes)
+    sizes = [stripe] * (pixels // stripe) + [pixels % stripe] * (pixels % stripe > 0)
+    time = CHECK + 1 + max(rows, ACCUMULATE)
+    free = [time, time]
+    drained = settled = time
+    for block in range(blocks):
+        last_block = block == blocks - 1
+        groups = ceil_div(last if last_block else lanes, config.requant)
+        for n, size in enumerate(sizes):
+            time = max(time, free.pop(0))
+            if accumulate:
+                time = max(time, settled) + words * max(size, ACCUMULATE)
+            for step in range(steps):
+                more = not (last_block and n == len(sizes) - 1 and step == steps - 1)
+                records = lanes if n == 0 and step == 0 else 0
+                time += max(size, rows * more + records, ACCUMULATE)
+            drained = max(drained, time + to_accumulator(config) - 1) + size * groups
+            free.append(drained + 1)
+            settled = drained + SETTLE
+    return drained + DRAIN
+
+
+def random_shape(rng: random.Random, config: Config) -> dict[str, Any]:
+    depthwise = rng.random() < 0.3
+    return {
+        "depthwise": depthwise,
+        "taps": rng.choice([1, 1, 2, 9]),
+        "kc": rng.choice([1, 1, 2, 5]),
+        "pixels": rng.choice([1, 2, rng.randint(1, 40), rng.randint(1, 700)]),
+        "stripe": rng.choice([config.stripe, rng.randint(1, config.stripe), 1]),
+        "blocks": rng.choice([1, 2, 3, rng.randint(1, 20)]),
+        "last": rng.randint(1, config.dw if depthwise else config.oc),
+        "accumulate": rng.random() < 0.3,
+    }
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.ic}x{c.oc}")
+def test_fast_forward(config: Config) -> None:
+    rng = random.Random(config.macs_per_cycle)
+    for _ in range(300):
+        shape = random_shape(rng, config)
+        assert array_duration(config, **shape) == window_by_window(config, **shape), shape
+
+
+def test_huge_shape_takes_no_time() -> None:
+    shape: dict[str, Any] = {"taps": 65025, "kc": 65535, "pixels": 65535 * 65535, "stripe": 1, "blocks": 65535, "last": 3}
+    begin = time.perf_counter()
+    for depthwise in (False, True):
+        for accumulate in (False, True):
+            array_duration(PRESETS["default"], depthwise=depthwise, accumulate=accumulate, **shape)
+    assert time.perf_counter() - begin < 0.5
+
+
+@pytest.mark.parametrize(("lanes", "stages"), [(1, 0), (2, 1), (4, 1), (5, 2), (16, 2), (64, 3), (128, 4)])
+def test_tree_stages(lanes: int, stages: int) -> None:
+    assert tree_stages(Config(ic_lanes=lanes, oc_lanes=1)) == stages
