@@ -4,6 +4,7 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
+
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import SYNC_ON, SYNC_PENDING, SYNC_UNIT, Unit
 from dovetail.sw.hazards import Range, Tracker
@@ -64,9 +65,7 @@ def program(seed: int, length: int) -> list[Access]:
 def track(accesses: list[Access]) -> None:
     tracker = Tracker(CONFIG)
     for a in accesses:
-        words = tracker.issue(
-            a.unit, reads=a.reads, writes=a.writes, mem_reads=a.mem_reads, mem_writes=a.mem_writes
-        )
+        words = tracker.issue(a.unit, reads=a.reads, writes=a.writes, mem_reads=a.mem_reads, mem_writes=a.mem_writes)
         for word in words:
             assert SYNC_UNIT.get(word) == a.unit
             on = Unit(SYNC_ON.get(word))
