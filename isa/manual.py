@@ -1,14 +1,17 @@
 """The manual of the instruction set, ``docs/isa.md``, made from the tables and the docstrings of ``isa/``."""
 
+import ast
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from textwrap import dedent
+from types import ModuleType
 from typing import Any
 
 from dovetail.isa import assembler, config, host, latency, numerics, program
 from dovetail.isa import instructions as isa
-from dovetail.isa.timing import array, common, dma, vector
+from dovetail.isa.timing import array, common, dma, engine_constants, vector
 
 HEADER = """\
 # The instruction set
@@ -36,8 +39,15 @@ NUMERICS: tuple[Callable[..., Any], ...] = (
 )
 """The functions whose docstrings define the arithmetic."""
 
-TIMING = (common, array, vector, dma)
-LATENCY = "Latencies of the pipelines"
+TIMING: tuple[tuple[ModuleType, tuple[Callable[..., Any], ...]], ...] = (
+    (common, ()),
+    (engine_constants, ()),
+    (array, (array.tree_stages, array.to_accumulator, array._stripe, array.array_duration)),
+    (vector, (vector.vector_duration,)),
+    (dma, (dma.bursts, dma.row_addresses)),
+    (latency, ()),
+)
+"""Timing modules with the functions that are quoted."""
 
 
 def manual() -> str:
@@ -147,21 +157,30 @@ def _numerics() -> str:
 
 def _timing() -> str:
     text = ["## Durations\n\nCycles from an instruction's start to its end, quoted from `isa/timing/`.\n"]
-    for module in TIMING:
-        title = _prose((module.__doc__ or "").splitlines()[0].removeprefix("Timing of ").rstrip("."))
-        title = title[0].upper() + title[1:]
-        text.append(f"### {title}\n\n```python\n{_source(module)}\n```\n")
-    text.append(f"### {LATENCY}\n\n```python\n{_source(latency)}\n```\n")
+    for module, functions in TIMING:
+        title, _, rest = _prose(inspect.getdoc(module) or "").partition("\n")
+        text.append(f"### {title.rstrip('.')}\n")
+        if rest.strip():
+            text.append(_quote(rest.strip("\n")))
+        text.append(_table(("constant", "value", "meaning"), _constants(module)))
+        if functions:
+            sources = "\n\n".join(inspect.getsource(function).rstrip() for function in functions)
+            text.append(f"```python\n{sources}\n```\n")
     return "\n".join(text)
 
 
-def _source(module: Any) -> str:
-    """A module without its docstring and imports."""
-    lines = inspect.getsource(module).splitlines()
-    quotes = [i for i, line in enumerate(lines) if '"""' in line]
-    first = quotes[0] + 1 if lines[quotes[0]].count('"""') == 2 else quotes[1] + 1
-    body = [line for line in lines[first:] if not line.startswith(("from ", "import "))]
-    return "\n".join(body).strip("\n")
+def _constants(module: ModuleType) -> Iterator[tuple[object, ...]]:
+    """(name, value, meaning) of a module's documented constants."""
+    body = ast.parse(inspect.getsource(module)).body
+    for statement, doc in pairwise(body):
+        if not isinstance(statement, ast.Assign) or not isinstance(doc, ast.Expr):
+            continue
+        name = ast.unparse(statement.targets[0])
+        value = ast.unparse(statement.value)
+        if name.isupper() and isinstance(doc.value, ast.Constant):
+            shown = getattr(module, name)
+            meaning = _prose(" ".join(str(doc.value.value).split()))
+            yield f"`{name}`", shown if value == str(shown) else f"{shown} = {value}", meaning
 
 
 def _prose(text: str) -> str:

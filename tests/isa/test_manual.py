@@ -9,7 +9,7 @@ COMMITTED = Path(__file__).parents[2] / "docs" / "isa.md"
 
 
 def test_the_committed_manual_is_up_to_date() -> None:
-    assert COMMITTED.read_text() == manual(), "run: dovetail isa --manual > docs/isa.md"
+    assert COMMITTED.read_text() == manual(), "run: dovetail isa --manual --output docs/isa.md"
 
 
 def test_the_manual_names_everything() -> None:
