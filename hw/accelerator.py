@@ -4,6 +4,7 @@ from amaranth import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from dovetail.hw.array_unit import ArrayCore
 from dovetail.hw.axi import AxiLite, AxiRead, AxiWrite
 from dovetail.hw.control import Trace, UnitControl
 from dovetail.hw.frontend import Frontend
@@ -14,7 +15,6 @@ from dovetail.hw.run import Run
 from dovetail.hw.scoreboard import Scoreboard
 from dovetail.hw.sram import Sram
 from dovetail.hw.store import StoreCore
-from dovetail.hw.stub import ArrayCore
 from dovetail.hw.vector_unit import VectorCore
 from dovetail.isa.config import Config
 from dovetail.isa.host import ADDRESS_BITS
