@@ -18,12 +18,16 @@ WRITERS = ("load", "array", "vector")
 MODULE = "dovetail_sram"
 
 
-def rotate(word: Value, count: Signal, *, left: bool) -> Value:
+def rotate(m: Module, word: Value, count: Signal, *, left: bool) -> Signal:
     """``word`` rotated by ``count`` bytes, towards the upper bytes if ``left``; a multiplexer per bit of ``count``."""
+    stage = Signal(len(word))
+    m.d.comb += stage.eq(word)
     for n in range(len(count)):
         step = 8 << n
-        word = Mux(count[n], word.rotate_left(step) if left else word.rotate_right(step), word)
-    return word
+        rotated = Signal(len(word))
+        m.d.comb += rotated.eq(Mux(count[n], stage.rotate_left(step) if left else stage.rotate_right(step), stage))
+        stage = rotated
+    return stage
 
 
 class Sram(wiring.Component):
@@ -109,7 +113,7 @@ class Sram(wiring.Component):
                 row.eq(port.addr >> byte_bits),
                 keep.eq(Cat(n < port.size for n in range(config.word_bytes))),
                 mask.eq(keep << offset),
-                rotated.eq(rotate(port.data, offset, left=True)),
+                rotated.eq(rotate(m, port.data, offset, left=True)),
             ]
             halves = []
             for half in range(2):
@@ -170,7 +174,7 @@ class Sram(wiring.Component):
                 Mux(at[-1] ^ (n < at[:-1]), words[1].word_select(n, 8), words[0].word_select(n, 8))
                 for n in range(config.word_bytes)
             )
-            m.d.sync += port.data.eq(rotate(lanes, at[:-1], left=False))
+            m.d.sync += port.data.eq(rotate(m, lanes, at[:-1], left=False))
 
     def _weights_in(self, bank: int, port: object, shift: int) -> object:
         number = port.addr[shift:]  # type: ignore[attr-defined]
