@@ -1,0 +1,67 @@
+"""Whole networks in lockstep: bytes, cycles, timeline and counters of model and RTL are equal."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dovetail.cosim.network import verify
+from dovetail.isa.config import Config, MemoryTiming
+from dovetail.sw.network import compile_network
+
+MODELS = Path(__file__).parents[3] / "shared" / "models"
+TINY = {
+    "resnet8": "mlperf_tiny/ic_resnet8/resnet8_int8.tflite",
+    "vww": "mlperf_tiny/vww_mobilenet_v1_025/vww_int8.tflite",
+    "kws": "mlperf_tiny/kws_dscnn/kws_int8.tflite",
+    "ad": "mlperf_tiny/ad_autoencoder/ad_int8.tflite",
+}
+MOBILENET = "imagenet/mobilenet_v1_1.0_224/mobilenet_v1_1.0_224_int8.tflite"
+LATENCIES = ((10, 5), (100, 60))
+"""Memory latencies, (read, write) in cycles."""
+
+trained = pytest.mark.skipif(not MODELS.is_dir(), reason="the trained networks are not beside the project")
+
+
+def lockstep(network: str, config: Config, cache: Path) -> int:
+    """Cycles of one inference in which everything agrees."""
+    compiled = compile_network(network, config)
+    port = compiled.graph.inputs[0]
+    x = np.random.default_rng(1).integers(-128, 128, port.shape).astype(port.dtype)
+    (verdict,) = verify(compiled, [x], cache=cache)
+    assert verdict.equal, verdict.first_difference
+    return compiled.report().cycles
+
+
+@pytest.mark.parametrize("network", ["zoo:dscnn", "zoo:resnet8", "zoo:autoencoder"])
+def test_zoo_networks_on_8x8(network: str, build_cache: Path) -> None:
+    lockstep(network, Config(ic_lanes=8, oc_lanes=8, sram="64 KiB"), build_cache)
+
+
+@pytest.mark.slow
+@trained
+@pytest.mark.parametrize(("sram", "bus"), [("64 KiB", 64), ("1 MiB", 32), ("256 KiB", 128)])
+@pytest.mark.parametrize("array", [(8, 8), (1, 64), (64, 1), (16, 16)])
+def test_tiny_networks(array: tuple[int, int], sram: str, bus: int, build_cache: Path) -> None:
+    for (read, write), network in product(LATENCIES, TINY.values()):
+        memory = MemoryTiming(read_latency=read, write_latency=write)
+        config = Config(ic_lanes=array[0], oc_lanes=array[1], sram=sram, bus=bus, memory=memory)
+        lockstep(str(MODELS / network), config, build_cache)
+
+
+@pytest.mark.slow
+@trained
+@pytest.mark.parametrize("depthwise", ["none", "emulated"])
+def test_other_depthwise_scenarios(depthwise: str, build_cache: Path) -> None:
+    config = Config(ic_lanes=8, oc_lanes=8, sram="128 KiB", depthwise=depthwise)
+    lockstep(str(MODELS / TINY["vww"]), config, build_cache)
+
+
+@pytest.mark.slow
+@trained
+@pytest.mark.parametrize("array", [(8, 8), (16, 16)])
+def test_whole_mobilenet(array: tuple[int, int], build_cache: Path) -> None:
+    lockstep(str(MODELS / MOBILENET), Config(ic_lanes=array[0], oc_lanes=array[1]), build_cache)
