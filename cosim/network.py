@@ -11,12 +11,8 @@ import numpy.typing as npt
 from dovetail.cosim.lockstep import Comparison, Lockstep
 from dovetail.isa.config import Config
 from dovetail.sw.engine import Bytes, RunResult
-from dovetail.sw.engines import register
 from dovetail.sw.model import Model
 from dovetail.sw.network import CompiledNetwork
-
-ENGINE = "lockstep"
-"""Name under which the two engines run as one."""
 
 
 @dataclass(frozen=True)
@@ -103,10 +99,8 @@ def verify(
         When Verilator or the C++ compiler is missing or fails.
     """
     engine = LockstepEngine(compiled.config, cache=cache, trace=trace)
-    register(ENGINE, lambda _: engine)
-    network = CompiledNetwork(compiled.code, compiled.source)
     verdicts = []
     for sample in samples:
-        network.run(sample, engine=ENGINE)
+        compiled.run(sample, engine=engine)
         verdicts.append(Verdict(engine.take()))
     return verdicts

@@ -33,7 +33,7 @@ FAST = ("-O3", "-march=native", "-fno-stack-protector")
 """For what runs every cycle."""
 SLOW = ("-O0",)
 """For what runs once per instance: constructors, initial values, the set-up of traces."""
-GROUP_BYTES = 400_000
+GROUP_BYTES = 4_000_000
 """Sources that are compiled in one go, at most (unless a single file is larger)."""
 JOBS = 2
 """Compilers at a time."""
@@ -235,7 +235,7 @@ def _build(design: Design, work: Path, root: Path, runtime: list[Path], log: Pat
     for kind, level in (("FAST", FAST), ("SLOW", SLOW)):
         names = [n for n in sorted(design.driver) if n.endswith(".cpp")] if kind == "FAST" else []
         names += [f"{n}.cpp" for n in lists.get(f"VM_CLASSES_{kind}", []) + lists.get(f"VM_SUPPORT_{kind}", [])]
-        for n, group in enumerate(_grouped(names, work)):
+        for n, group in enumerate(_grouped(names, work, JOBS if kind == "FAST" else 1)):
             unit = f"{kind.lower()}{n}"
             includes = "".join(f'#include "{name}"\n' for name in group)
             (work / f"{unit}.cpp").write_text(
@@ -250,13 +250,15 @@ def _build(design: Design, work: Path, root: Path, runtime: list[Path], log: Pat
     _run_all([link], work, log)
 
 
-def _grouped(names: Sequence[str], work: Path) -> Iterator[list[str]]:
-    """Files to compile together: reading Verilator's headers takes longer than compiling a small file."""
+def _grouped(names: Sequence[str], work: Path, groups: int) -> Iterator[list[str]]:
+    """Files to compile together, as few groups as keep all jobs busy: reading Verilator's headers takes longer than
+    compiling a small file."""
+    limit = min(sum((work / name).stat().st_size for name in names) / groups, GROUP_BYTES)
     group: list[str] = []
     size = 0
     for name in names:
         more = (work / name).stat().st_size
-        if group and size + more > GROUP_BYTES:
+        if group and size + more / 2 > limit:
             yield group
             group, size = [], 0
         group.append(name)
