@@ -216,7 +216,7 @@ class CompiledNetwork:
             image[segment.address : segment.address + len(words)] = words
         return image
 
-    def run(self, inputs: Mapping[str, Array] | Array, engine: str = "model") -> Result:
+    def run(self, inputs: Mapping[str, Array] | Array, engine: str | Engine = "model") -> Result:
         """One inference.
 
         Parameters
@@ -224,7 +224,7 @@ class CompiledNetwork:
         inputs
             By input name, or one array; dtype and shape as the network's file declares them.
         engine
-            ``"model"`` or ``"rtl"``: same bytes, same cycles.
+            ``"model"`` or ``"rtl"`` (same bytes, same cycles), or an engine of the network's configuration.
 
         Raises
         ------
@@ -234,8 +234,7 @@ class CompiledNetwork:
             The engine faulted.
         """
         graph, code = self.graph, self.code
-        if engine not in self._engines:
-            self._engines[engine] = create(engine, self.config)
+        accelerator = self._engine(engine) if isinstance(engine, str) else engine
         values: dict[str, Array] = dict(graph.bind(inputs))
         memory = self._image.copy()
         runs: list[RunResult] = []
@@ -250,9 +249,9 @@ class CompiledNetwork:
                 self._write(memory, step.nodes, values)
                 segment = code.segments[number]
                 number += 1
-                run = self._engines[engine].run(memory, segment.address, len(segment.words) * 8 // PAGE_BYTES)
+                run = accelerator.run(memory, segment.address, len(segment.words) * 8 // PAGE_BYTES)
                 if run.fault:
-                    raise RunError(f"the {engine} engine stopped in segment {number - 1}: {run.fault}")
+                    raise RunError(f"the engine stopped in segment {number - 1}: {run.fault}")
                 runs.append(run)
             for node in step.nodes:
                 for name in node.outputs:
@@ -265,6 +264,11 @@ class CompiledNetwork:
             _add_counters([run.counters for run in runs]),
             values,
         )
+
+    def _engine(self, name: str) -> Engine:
+        if name not in self._engines:
+            self._engines[name] = create(name, self.config)
+        return self._engines[name]
 
     def _write(self, memory: NDArray[np.uint8], nodes: tuple[ir.Node, ...], values: dict[str, Array]) -> None:
         """Put what a segment reads from outside where it expects it."""
