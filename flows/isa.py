@@ -9,7 +9,7 @@ from rich.table import Table
 
 from dovetail.flows.report import Report
 from dovetail.isa import instructions as table
-from dovetail.isa.assembler import assemble, disassemble
+from dovetail.isa.assembler import AssemblyError, assemble, disassemble
 from dovetail.isa.files import write_atomically
 from dovetail.isa.program import MAGIC, Program, ProgramError
 
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--manual", action="store_true", help="the manual, Markdown")
     what.add_argument("--c-header", action="store_true", help="a C99 header: opcodes, registers, fields, causes")
-    what.add_argument("--assemble", metavar="FILE", help="assembly text to words")
+    what.add_argument("--assemble", metavar="FILE", help="assembly text to words; - is stdin")
     what.add_argument("--disassemble", metavar="FILE", help="a program file, or raw words, to assembly text")
     parser.add_argument("--output", metavar="FILE", type=Path, help="write there (words as little-endian bytes)")
 
@@ -69,8 +69,10 @@ def disassembly(path: Path) -> str:
 
 
 def _assemble(source: str, output: Path | None) -> Report:
-    text = sys.stdin.read() if source == "-" else Path(source).read_text()
-    words = assemble(text)
+    try:
+        words = assemble(sys.stdin.read() if source == "-" else Path(source).read_text())
+    except UnicodeDecodeError:
+        raise AssemblyError(f"{source}: must be text, not words; see --disassemble") from None
     data: dict[str, Any] = {"words": [f"0x{word:016x}" for word in words], "count": len(words)}
     if output is None:
         return Report(data, ["".join(f"0x{word:016x}\n" for word in words)])

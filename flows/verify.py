@@ -6,9 +6,10 @@ import argparse
 import time
 from pathlib import Path
 
-from dovetail.cosim.verilate import default_cache
+from dovetail.cosim.verilate import default_cache, trace_format
 from dovetail.flows.network import add_input_options, add_network_options, compiled_of, samples_of, summary
 from dovetail.flows.report import Report
+from dovetail.sw.errors import DovetailError
 
 NAME = "verify"
 HELP = "compare model and RTL on a network: bytes, cycles, timeline"
@@ -25,6 +26,8 @@ def run(args: argparse.Namespace) -> Report:
     """Run the command."""
     from dovetail.cosim.network import verify
 
+    if args.waves:
+        _check_waves(args.waves)
     compiled = compiled_of(args)
     samples, _ = samples_of(args, compiled.graph)
     start = time.perf_counter()
@@ -60,3 +63,11 @@ def run(args: argparse.Namespace) -> Report:
     if first:
         lines.append(f"first        {first}")
     return Report(data, lines, 0 if not first else 1)
+
+
+def _check_waves(path: Path) -> None:
+    """Raise before minutes have passed."""
+    if path.suffix != f".{trace_format()}":
+        raise DovetailError(f"waves must be a .{trace_format()} file on this machine, not {path}")
+    if not path.parent.is_dir():
+        raise DovetailError(f"{path.parent}: No such directory")

@@ -164,7 +164,7 @@ def _timing() -> str:
             text.append(_quote(rest.strip("\n")))
         text.append(_table(("constant", "value", "meaning"), _constants(module)))
         if functions:
-            sources = "\n\n".join(inspect.getsource(function).rstrip() for function in functions)
+            sources = "\n\n\n".join(inspect.getsource(function).rstrip() for function in functions)
             text.append(f"```python\n{sources}\n```\n")
     return "\n".join(text)
 

@@ -57,6 +57,7 @@ def test_version(run: Any) -> None:
         (["compile", NETWORK, "--output", "/nowhere/net.dvt"], "/nowhere/"),
         (["sweep", "nowhere.onnx"], "nowhere.onnx: must be a readable file, not: No such file or directory"),
         (["sweep", NETWORK, "--jobs", "0"], "jobs must be at least 1, not 0"),
+        (["verify", NETWORK, "--waves", "waves.txt"], "waves must be a ."),
         (["isa", "--disassemble", "nowhere.dvt"], "nowhere.dvt: No such file or directory"),
     ],
 )
@@ -201,6 +202,8 @@ def test_assemble_and_disassemble(run: Any, tmp_path: Path) -> None:
     assert [line.split("#")[0].strip() for line in text.splitlines()] == source.read_text().splitlines()
     source.write_text("conv\ncnv\n")
     assert run("isa", "--assemble", source)[2].startswith("dovetail: error: line 2: unknown instruction 'cnv'")
+    source.write_bytes(b"\xff\xfe")
+    assert run("isa", "--assemble", source)[2].endswith("p.s: must be text, not words; see --disassemble\n")
     words.write_bytes(b"odd")
     assert "words must be 8 bytes each, not 3 bytes in all" in run("isa", "--disassemble", words)[2]
 

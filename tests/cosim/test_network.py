@@ -1,0 +1,56 @@
+"""A network in lockstep, segment by segment; the interface, on the build that the other tests have too."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dovetail.cosim.lockstep import Comparison
+from dovetail.cosim.network import LockstepEngine, Verdict, verify
+from dovetail.isa import Config, MemoryTiming
+from dovetail.sw.network import CompiledNetwork, compile_network
+
+CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
+SAMPLE = np.random.default_rng(1).integers(-128, 128, (1, 640), np.int8)
+
+
+@pytest.fixture(scope="module")
+def network() -> CompiledNetwork:
+    return compile_network("zoo:autoencoder", CONFIG)
+
+
+def test_equal(network: CompiledNetwork, build_cache: Path) -> None:
+    verdicts = verify(network, [SAMPLE, SAMPLE[:, ::-1]], cache=build_cache)
+    assert [verdict.equal for verdict in verdicts] == [True, True]
+    assert [len(verdict.segments) for verdict in verdicts] == [len(network.code.segments)] * 2
+    cycles = network.run(SAMPLE).cycles
+    assert sum(segment.cycles_rtl for segment in verdicts[0].segments) == cycles
+
+
+def test_a_second_verification_starts_afresh(network: CompiledNetwork, build_cache: Path) -> None:
+    for _ in range(2):
+        (verdict,) = verify(network, [SAMPLE], cache=build_cache)
+        assert verdict.equal
+
+
+def test_a_difference_is_found(network: CompiledNetwork, build_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The RTL with another memory timing than the model's has other cycles."""
+    init = LockstepEngine.__init__
+
+    def slower(self: LockstepEngine, config: Config, *, cache: Path, trace: Path | None = None) -> None:
+        init(self, config, cache=cache, trace=trace)
+        self._both.rtl.timing = MemoryTiming(read_latency=41)
+
+    monkeypatch.setattr(LockstepEngine, "__init__", slower)
+    (verdict,) = verify(network, [SAMPLE], cache=build_cache)
+    assert not verdict.equal
+    assert all(segment.bytes_equal and not segment.timeline_equal for segment in verdict.segments)
+    assert verdict.first_difference.startswith("segment 0: timeline: model fetch of page 0 (LOAD), cycles ")
+
+
+def test_the_first_difference_names_the_segment() -> None:
+    good = Comparison(True, 5, 5, True, True, True)
+    bad = dataclasses.replace(good, cycles_rtl=6, first_difference="cycles: model 5, RTL 6")
+    assert Verdict((good, bad, bad)).first_difference == "segment 1: cycles: model 5, RTL 6"
+    assert Verdict((good, good)).first_difference == ""
