@@ -4,6 +4,7 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from dovetail.hw.clock_gate import gate_clock
 from dovetail.hw.ports import Core, SramRead, SramWrite
 from dovetail.hw.rescale import VectorLane
 from dovetail.hw.scaler import lane
@@ -11,7 +12,7 @@ from dovetail.hw.vector_registers import VectorRegisters
 from dovetail.hw.vector_walk import VectorReads, VectorWrites
 from dovetail.isa.config import Config
 from dovetail.isa.numerics import VectorOperation
-from dovetail.isa.timing.common import SRAM_READ
+from dovetail.isa.timing.common import CHECK, SRAM_READ
 from dovetail.isa.timing.vector import PIPELINE, TAPS
 
 
@@ -90,29 +91,11 @@ class VectorTaps(wiring.Component):
         return m
 
 
-class VectorCore(wiring.Component):
-    """Core of the vector unit: POOL and E_ADD.
+class VectorPipeline(wiring.Component):
+    """What :class:`VectorCore` does, on one clock.
 
     Registers and checks, walk over the reads, taps, final scaling, walk over the writes: each its own block, in
     lockstep. Nothing ever stalls, so a step's results come a fixed time after it.
-
-    Parameters
-    ----------
-    config
-        The accelerator.
-
-    Members
-    -------
-    core
-        Border to unit control.
-    input
-        Read port for both operands.
-    output
-        Write port.
-
-    Latency
-    -------
-    As in ``isa.timing.vector``: from the cycle of ``go``, one cycle per read and ``PIPELINE``.
     """
 
     def __init__(self, config: Config) -> None:
@@ -175,33 +158,83 @@ class VectorCore(wiring.Component):
         m.d.sync += outputs.eq(Cat(reads.valid & reads.last, outputs))
         m.d.comb += writes.step.eq(outputs[-1])
 
-        params = scaling.params
+        # Parameters of the final scaling, constant long before its first operand.
+        params = Signal.like(scaling.params)
+        m.d.comb += scaling.params.eq(params)
         average = regs.MODE.average & ~registers.adds
         divides = average & ~regs.MODE.requantise
-        m.d.comb += [
-            scaling.a.eq(taps.a),
-            scaling.b.eq(taps.b),
-            scaling.sum.eq(taps.sum),
-            params.rounding.eq(regs.MODE.rounding),
-            params.za.eq(regs.QUANT.zero_in),
-            params.zb.eq(regs.B_ZERO.zero_b),
-            params.zy.eq(regs.QUANT.zero_out),
-            params.lo.eq(regs.QUANT.lo),
-            params.hi.eq(regs.QUANT.hi),
-            params.mult_a.eq(regs.A_MULT.mult),
-            params.shift_a.eq(regs.SHIFTS.a),
-            params.mult_b.eq(regs.B_MULT.mult),
-            params.shift_b.eq(regs.SHIFTS.b),
-            params.mult_out.eq(Mux(divides, regs.POOL_MAGIC.mult, regs.OUT_MULT.mult)),
-            params.shift_out.eq(Mux(divides, regs.POOL_SHIFT.shift, regs.SHIFTS.out)),
-            params.count.eq(regs.POOL_COUNT.count),
-        ]
-        with m.If(registers.adds):
-            m.d.comb += params.operation.eq(VectorOperation.ADD)
-        with m.Elif(divides):
-            m.d.comb += params.operation.eq(VectorOperation.AVERAGE)
-        with m.Elif(average):
-            m.d.comb += params.operation.eq(VectorOperation.REQUANTISE)
-        with m.Else():
-            m.d.comb += params.operation.eq(VectorOperation.PASS)
+        operation = Mux(
+            registers.adds,
+            VectorOperation.ADD,
+            Mux(divides, VectorOperation.AVERAGE, Mux(average, VectorOperation.REQUANTISE, VectorOperation.PASS)),
+        )
+        with m.If(registers.load):
+            m.d.sync += [
+                params.operation.eq(operation),
+                params.rounding.eq(regs.MODE.rounding),
+                params.za.eq(regs.QUANT.zero_in),
+                params.zb.eq(regs.B_ZERO.zero_b),
+                params.zy.eq(regs.QUANT.zero_out),
+                params.lo.eq(regs.QUANT.lo),
+                params.hi.eq(regs.QUANT.hi),
+                params.mult_a.eq(regs.A_MULT.mult),
+                params.shift_a.eq(regs.SHIFTS.a),
+                params.mult_b.eq(regs.B_MULT.mult),
+                params.shift_b.eq(regs.SHIFTS.b),
+                params.mult_out.eq(Mux(divides, regs.POOL_MAGIC.mult, regs.OUT_MULT.mult)),
+                params.shift_out.eq(Mux(divides, regs.POOL_SHIFT.shift, regs.SHIFTS.out)),
+                params.count.eq(regs.POOL_COUNT.count),
+            ]
+        m.d.comb += [scaling.a.eq(taps.a), scaling.b.eq(taps.b), scaling.sum.eq(taps.sum)]
+        return m
+
+
+class VectorCore(wiring.Component):
+    """Core of the vector unit: POOL and E_ADD.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+    gated
+        The unit's clock stands still while it is idle. For Verilator: see :mod:`dovetail.hw.clock_gate`.
+
+    Members
+    -------
+    core
+        Border to unit control.
+    input
+        Read port for both operands.
+    output
+        Write port.
+
+    Latency
+    -------
+    As in ``isa.timing.vector``: from the cycle of ``go``, one cycle per read and ``PIPELINE``.
+    """
+
+    def __init__(self, config: Config, *, gated: bool = False) -> None:
+        self.config = config
+        self.gated = gated
+        super().__init__({"core": In(Core(config)), "input": Out(SramRead(config)), "output": Out(SramWrite(config))})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        core = self.core
+        pipeline = VectorPipeline(self.config)
+        if self.gated:
+            checking = Signal(CHECK)
+            busy = Signal()
+            m.d.sync += checking.eq(Cat(core.start, checking))
+            with m.If(core.start):
+                m.d.sync += busy.eq(1)
+            with m.Elif(core.done | checking[-1] & ~core.go):
+                m.d.sync += busy.eq(0)
+            enable = busy | core.start | core.cfg_en | core.clear
+            m.submodules.pipeline = gate_clock(m, pipeline, enable=enable, domain="vector")
+        else:
+            m.submodules.pipeline = pipeline
+        wiring.connect(m, wiring.flipped(core), pipeline.core)
+        wiring.connect(m, wiring.flipped(self.input), pipeline.input)
+        wiring.connect(m, wiring.flipped(self.output), pipeline.output)
         return m

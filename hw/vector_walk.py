@@ -1,5 +1,7 @@
 """The vector unit's loops: which bytes it reads, in which lanes they count, and where results go."""
 
+from typing import Any
+
 from amaranth import Const, Module, Mux, Signal, Value
 from amaranth.lib import enum, wiring
 from amaranth.lib.wiring import In, Out
@@ -288,10 +290,8 @@ class VectorWrites(wiring.Component):
         return m
 
 
-def odometer(
-    m: Module, counts: dict[Level, Value], *, load: Value, step: Value
-) -> tuple[Value, dict[Level, Value], Value]:
-    """Nested loops of ``counts`` steps, innermost first; a count is at least 1.
+def odometer(m: Module, counts: dict[Any, Value], *, load: Value, step: Value) -> tuple[Value, dict[Any, Value], Value]:
+    """Nested loops of ``counts`` steps by :class:`Level`, innermost first; a count is at least 1.
 
     Returns
     -------
@@ -299,7 +299,7 @@ def odometer(
     this step is the last.
     """
     advance: Value = Const(Level.Y.value, 3)
-    ends: dict[Level, Value] = {}
+    ends: dict[Any, Value] = {}
     every: Value = Const(1, 1)
     for loop, count in counts.items():
         left = Signal(len(count), name=f"{loop.name.lower()}_left")

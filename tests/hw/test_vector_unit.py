@@ -2,12 +2,16 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from amaranth.sim import Simulator
 
+from dovetail.cosim.blocks import Bench as VerilatorBench
+from dovetail.hw.clock_gate import gated_sources
 from dovetail.hw.vector_unit import VectorCore
 from dovetail.isa import numerics
 from dovetail.isa.checks import View, check, claim
@@ -125,101 +129,121 @@ def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes
 # --- bench -------------------------------------------------------------------------------------------------------
 
 
-def run(config: Config, jobs: Iterable[tuple[Op, Registers]], memory: bytes) -> list[Run]:
-    """Instructions one after the other, with SRAM kept between them. A failed check does not stop the bench.
+class Bench:
+    """A simulated unit with its SRAM. Runs instructions one after the other; SRAM and registers are kept between
+    them, and a failed check does not stop the bench. Registers not named are zero.
 
-    Reads give noise for everything outside the claimed banks; a write outside them is an error. Registers not
-    named are zero.
+    Reads give noise for everything outside the claimed banks; a write outside them is an error.
     """
-    dut = VectorCore(config)
-    core = dut.core
-    sram = bytearray(memory)
-    results: list[Run] = []
-    rng = np.random.default_rng(1)
-    reads_in_flight: list[bytes] = [bytes(config.word_bytes)] * SRAM_READ
-    claimed = [0, 0]
-    bits = (config.sram_bytes - 1).bit_length()
 
-    def access(ctx: Any) -> None:
-        """The SRAM's part of the present cycle, once per cycle."""
-        word = rng.bytes(config.word_bytes)
-        if ctx.get(dut.input.en):
-            addr = ctx.get(dut.input.addr)
-            data = bytearray(word)
-            hit = False
-            for n in range(config.word_bytes):
-                at = (addr + n) % (1 << bits)
-                if claimed[0] >> at // config.bank_bytes & 1:
-                    data[n] = sram[at]
-                    hit |= n < config.vec
-            assert hit, "a read must touch a claimed bank"
-            word = bytes(data)
-        reads_in_flight.append(word)
-        ctx.set(dut.input.data, int.from_bytes(reads_in_flight.pop(0), "little"))
-        if ctx.get(dut.output.en):
-            addr, size = ctx.get(dut.output.addr), ctx.get(dut.output.size)
-            data = ctx.get(dut.output.data).to_bytes(config.word_bytes, "little")
-            assert 0 < size <= config.vec
-            for n in range(size):
-                assert claimed[1] >> (addr + n) // config.bank_bytes & 1, "a write must stay in claimed banks"
-                sram[addr + n] = data[n]
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.dut = VectorCore(config)
+        self.simulator = Simulator(self.dut)
+        self.simulator.add_clock(1e-8)
+        self.simulator.add_testbench(self._bench)
+        self.fresh = True
 
-    async def tick(ctx: Any) -> None:
+    def run(self, jobs: Iterable[tuple[Op, Registers]], memory: bytes) -> list[Run]:
+        self.jobs = jobs
+        self.sram = bytearray(memory)
+        self.rng = np.random.default_rng(1)
+        self.claims = (0, 0)
+        self.flying = [bytes(self.config.word_bytes)] * SRAM_READ
+        self.results: list[Run] = []
+        self.simulate()
+        return self.results
+
+    def simulate(self) -> None:
+        if not self.fresh:
+            self.simulator.reset()
+        self.fresh = False
+        self.simulator.run()
+
+    def _claimed(self, port: int, address: int) -> bool:
+        return bool(self.claims[port] >> address // self.config.bank_bytes & 1)
+
+    async def _tick(self, ctx: Any) -> None:
+        """To the next cycle, and the SRAM's part of it."""
         await ctx.tick()
-        access(ctx)
+        dut, word_bytes = self.dut, self.config.word_bytes
+        word = self.rng.bytes(word_bytes)
+        if ctx.get(dut.input.en):
+            address = ctx.get(dut.input.addr)
+            mask = (1 << len(dut.input.addr)) - 1
+            places = [address + n & mask for n in range(word_bytes)]
+            assert any(self._claimed(0, at) for at in places[: self.config.vec]), "a read must touch a claimed bank"
+            word = bytes(self.sram[at] if self._claimed(0, at) else w for at, w in zip(places, word, strict=True))
+        self.flying.append(word)
+        ctx.set(dut.input.data, int.from_bytes(self.flying.pop(0), "little"))
+        if ctx.get(dut.output.en):
+            address, size = ctx.get(dut.output.addr), ctx.get(dut.output.size)
+            assert 0 < size <= self.config.vec
+            assert all(self._claimed(1, address + n) for n in range(size)), "a write must stay in claimed banks"
+            self.sram[address : address + size] = ctx.get(dut.output.data).to_bytes(word_bytes, "little")[:size]
 
-    async def bench(ctx: Any) -> None:
-        for op, registers in jobs:
-            ctx.set(core.clear, 1)
-            await tick(ctx)
-            ctx.set(core.clear, 0)
-            for name, value in registers.items():
-                ctx.set(core.cfg_en, 1)
-                ctx.set(core.cfg_index, REGISTERS[Unit.VECTOR][name].index)
-                ctx.set(core.cfg_value, value)
-                await tick(ctx)
+    def _quiet(self, ctx: Any) -> bool:
+        return not (ctx.get(self.dut.core.done) or ctx.get(self.dut.input.en) or ctx.get(self.dut.output.en))
+
+    async def _bench(self, ctx: Any) -> None:
+        core = self.dut.core
+        held = dict.fromkeys(REGISTERS[Unit.VECTOR], 0)
+        for op, registers in self.jobs:
+            for name, register in REGISTERS[Unit.VECTOR].items():
+                value = registers.get(name, 0)
+                if held[name] != value:
+                    held[name] = value
+                    ctx.set(core.cfg_en, 1)
+                    ctx.set(core.cfg_index, register.index)
+                    ctx.set(core.cfg_value, value)
+                    await self._tick(ctx)
             ctx.set(core.cfg_en, 0)
-            ctx.set(core.start, 1)
-            ctx.set(core.op, int(op))
-            await tick(ctx)
-            ctx.set(core.start, 0)
-            ctx.set(core.op, 0)
-            for _ in range(CHECK - 1):
-                await tick(ctx)
-            cause = Cause(ctx.get(core.cause))
-            reads, writes = ctx.get(core.reads), ctx.get(core.writes)
-            if cause:
-                for _ in range(8):
-                    await tick(ctx)
-                    assert not (ctx.get(core.done) or ctx.get(dut.input.en) or ctx.get(dut.output.en))
-                results.append(Run(cause, 0, 0, CHECK, bytes(sram)))
-                continue
-            claimed[:] = reads, writes
-            ctx.set(core.go, 1)
-            duration = CHECK
-            while not ctx.get(core.done):
-                await tick(ctx)
-                ctx.set(core.go, 0)
-                duration += 1
-                assert duration < 100_000
-            assert not ctx.get(core.error)
-            # One more cycle shows that nothing follows the end.
-            await tick(ctx)
-            assert not (ctx.get(core.done) or ctx.get(dut.input.en) or ctx.get(dut.output.en))
-            claimed[:] = 0, 0
-            results.append(Run(cause, reads, writes, duration, bytes(sram)))
+            self.results.append(await self._execute(ctx, op))
+        ctx.set(core.clear, 1)
+        await self._tick(ctx)
+        ctx.set(core.clear, 0)
+        if self.jobs:
+            assert (await self._execute(ctx, Op.POOL)).cause == Cause.ZERO_SIZE
 
-    simulator = Simulator(dut)
-    simulator.add_clock(1e-8)
-    simulator.add_testbench(bench)
-    simulator.run()
-    return results
+    async def _execute(self, ctx: Any, op: Op) -> Run:
+        core = self.dut.core
+        assert self._quiet(ctx)
+        ctx.set(core.start, 1)
+        ctx.set(core.op, int(op))
+        await self._tick(ctx)
+        ctx.set(core.start, 0)
+        ctx.set(core.op, 0)
+        for _ in range(CHECK - 1):
+            await self._tick(ctx)
+        cause, duration = Cause(ctx.get(core.cause)), CHECK
+        if cause:
+            for _ in range(8):
+                await self._tick(ctx)
+                assert self._quiet(ctx)
+            return Run(cause, 0, 0, duration, bytes(self.sram))
+        self.claims = reads, writes = ctx.get(core.reads), ctx.get(core.writes)
+        ctx.set(core.go, 1)
+        while not ctx.get(core.done):
+            await self._tick(ctx)
+            ctx.set(core.go, 0)
+            duration += 1
+            assert duration < 100_000
+        assert not ctx.get(core.error)
+        await self._tick(ctx)
+        self.claims = (0, 0)
+        return Run(cause, reads, writes, duration, bytes(self.sram))
 
 
-def verify(config: Config, jobs: list[tuple[Op, Registers]], seed: int = 0) -> list[Run]:
+@cache
+def bench_of(config: Config) -> Bench:
+    """Compiling a simulation takes longer than most runs of it."""
+    return Bench(config)
+
+
+def verify(config: Config, jobs: list[tuple[Op, Registers]], seed: int = 0, bench: Bench | None = None) -> list[Run]:
     """Run the jobs and compare causes, claims, durations and every byte of SRAM."""
     memory = np.random.default_rng(seed).bytes(config.sram_bytes)
-    results = run(config, jobs, memory)
+    results = (bench or bench_of(config)).run(jobs, memory)
     for (op, registers), result in zip(jobs, results, strict=True):
         values = dict.fromkeys(REGISTERS[Unit.VECTOR], 0) | registers
         view = View(Unit.VECTOR, list(values.values()))
@@ -341,7 +365,7 @@ def add_params(rounding: Rounding) -> numerics.AddParams:
 # --- tests -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lanes", [1, 3, 4, 16])
+@pytest.mark.parametrize("lanes", [1, 3, 4])
 def test_pooling(lanes: int) -> None:
     config = config_of(lanes)
     jobs = [
@@ -374,7 +398,7 @@ def test_average_rounds_ties(rounding: Rounding) -> None:
     memory[:16] = [v & 0xFF for v in (1, 0, -1, 0, 2, 1, -2, -1, 3, 2, -3, -2, 127, 126, -128, -127)]
     registers = pool(config, height=1, width=2, channels=1, kernel=(1, 2), out=(1, 8), **average(2, rounding))
     registers |= {"IN_ADDR": 0, "IN_BYTES": 16, "ROW_BYTES": 16, "X_STEP": 2}
-    (result,) = run(config, [(Op.POOL, registers)], bytes(memory))
+    (result,) = bench_of(config).run([(Op.POOL, registers)], bytes(memory))
     got = [signed(v, 8) for v in result.memory[20 << 10 : (20 << 10) + 8]]
     away = [1, -1, 2, -2, 3, -3, 127, -128]
     even = [0, 0, 2, -2, 2, -2, 126, -128]
@@ -396,7 +420,7 @@ def test_average_with_requantisation(rounding: Rounding) -> None:
     assert len(set(results[0].memory[20 << 10 : (20 << 10) + 36])) > 10
 
 
-@pytest.mark.parametrize("lanes", [1, 4, 16])
+@pytest.mark.parametrize("lanes", [1, 3, 4])
 @pytest.mark.parametrize("rounding", list(Rounding))
 def test_addition(lanes: int, rounding: Rounding) -> None:
     config = config_of(lanes)
@@ -437,7 +461,7 @@ def test_one_read_of_each_kind_ends_at_once() -> None:
 
 def test_lanes_that_begin_below_the_region() -> None:
     """Only upper lanes count: the read begins before the region, or before the SRAM."""
-    for lanes in (3, 4, 8):
+    for lanes in (3, 4):
         config = config_of(lanes)
         registers = pool(config, height=2, width=6, channels=1, kernel=(1, 1), out=(2, 3))
         jobs = []
@@ -459,7 +483,7 @@ def test_memory_that_is_not_a_power_of_two() -> None:
 def test_writes_not_wholly_inside_are_dropped() -> None:
     config = config_of(4)
     registers = pool(config, height=1, width=4, channels=6, kernel=(1, 1))
-    jobs = [(Op.POOL, registers | {"OUT_BYTES": size}) for size in range(1, 25)]
+    jobs = [(Op.POOL, registers | {"OUT_BYTES": size}) for size in (1, 3, 4, 5, 6, 9, 10, 11, 12, 23)]
     jobs += [(Op.POOL, registers | {"OUT_X_STEP": step % WORD}) for step in (-1, -2, -8, 1 << 31)]
     verify(config, jobs)
 
@@ -511,7 +535,10 @@ def test_faults() -> None:
 
 
 def random_registers(config: Config, rng: np.random.Generator, op: Op) -> Registers:
-    """Legal sizes and regions; all else near what is sensible, near the corners of 32 bits, or anything."""
+    """Legal sizes and regions; all else near what is sensible, near the corners of 32 bits, or anything.
+
+    The output does not overlap what is read: the outcome would be open.
+    """
 
     def wild(sensible: int) -> int:
         kind = rng.integers(0, 8)
@@ -536,7 +563,13 @@ def random_registers(config: Config, rng: np.random.Generator, op: Op) -> Regist
     kh, kw = int(rng.integers(1, 4)), int(rng.integers(1, 4))
     near = rng.integers(0, 2)  # shifts that leave something of the value
     a, b, out, pool_shift = (int(rng.integers(-14, 3) if near else rng.integers(-32, 32)) for _ in range(4))
-    registers |= region("IN") | region("OUT") | region("B")
+    registers |= region("IN") | region("B")
+    sources = [(registers[f"{name}_ADDR"], registers[f"{name}_BYTES"]) for name in ("IN", "B")]
+    while True:
+        registers |= region("OUT")
+        low, high = registers["OUT_ADDR"], registers["OUT_ADDR"] + registers["OUT_BYTES"]
+        if not any(low < start + size and start < high for start, size in sources):
+            break
     registers |= {
         "GEOMETRY": vec("GEOMETRY", kh=kh, kw=kw, stride_y=wild(2) & 0xFF, dilation_y=wild(2) & 0xFF),
         "TILE": vec("TILE", height=int(rng.integers(1, 4)), width=int(rng.integers(1, 4))),
@@ -554,18 +587,58 @@ def random_registers(config: Config, rng: np.random.Generator, op: Op) -> Regist
     return registers
 
 
-@pytest.mark.parametrize("lanes", [1, 3, 4, 7])
+@pytest.mark.parametrize("lanes", [1, 3, 4])
 def test_any_registers(lanes: int) -> None:
     config = config_of(lanes)
     rng = np.random.default_rng(40 + lanes)
-    ops = [Op.POOL, Op.POOL, Op.E_ADD] * 8
+    ops = [Op.POOL, Op.POOL, Op.E_ADD] * 6
     verify(config, [(op, random_registers(config, rng, op)) for op in ops], seed=lanes)
+
+
+def test_addition_in_place() -> None:
+    config = config_of(4)
+    for rounding in Rounding:
+        registers = addition(config, 39, add_params(rounding))
+        verify(config, [(Op.E_ADD, registers | {"OUT_ADDR": registers["IN_ADDR"]})])
+
+
+class Verilated:
+    """What a testbench uses of a simulator's context, for a Verilated component."""
+
+    def __init__(self, bench: VerilatorBench, component: VectorCore) -> None:
+        self.bench = bench
+        members = component.signature.flatten(component)
+        self.names = {id(value): "__".join(map(str, path)) for path, _, value in members}
+
+    def get(self, signal: Any) -> int:
+        return int(self.bench.peek(self.names[id(signal)]))
+
+    def set(self, signal: Any, value: int) -> None:
+        self.bench.poke(self.names[id(signal)], value)
+
+    async def tick(self) -> None:
+        self.bench.tick()
+
+
+class VerilatedBench(Bench):
+    """The same under Verilator, with the unit's clock gated. Registers and SRAM are kept between runs."""
+
+    def __init__(self, config: Config, cache: Path) -> None:
+        self.config = config
+        self.dut = VectorCore(config, gated=True)
+        self.context = Verilated(VerilatorBench(self.dut, cache=cache, extra=gated_sources()), self.dut)
+
+    def simulate(self) -> None:
+        with pytest.raises(StopIteration):
+            self._bench(self.context).send(None)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lanes", range(1, 17))
-def test_any_registers_at_length(lanes: int) -> None:
+@pytest.mark.parametrize("lanes", [1, 7, 16])
+def test_any_registers_under_verilator(lanes: int, tmp_path: Path) -> None:
     config = config_of(lanes)
     rng = np.random.default_rng(900 + lanes)
-    ops = [Op.POOL, Op.POOL, Op.E_ADD] * 60
-    verify(config, [(op, random_registers(config, rng, op)) for op in ops], seed=lanes)
+    bench = VerilatedBench(config, tmp_path)
+    for seed in range(20):
+        ops = [Op.POOL, Op.POOL, Op.E_ADD] * 10
+        verify(config, [(op, random_registers(config, rng, op)) for op in ops], seed, bench)

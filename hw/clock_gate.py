@@ -1,0 +1,36 @@
+"""A gated clock for simulation: what rests behind it costs a Verilated engine nothing.
+
+Verilator evaluates all logic of a clock at each of its edges, used or not. Without edges there is nothing to evaluate.
+The gate is a latch that is transparent while the clock is low: the gated clock never glitches, its edges are edges of
+the clock, and flip-flops on either side see each other as in one domain. Not for FPGAs, nor for Amaranth's simulator.
+"""
+
+from amaranth import ClockDomain, ClockSignal, DomainRenamer, Elaboratable, Instance, Module, ResetSignal, Value
+
+MODULE = "dovetail_clock_gate"
+
+VERILOG = f"""\
+module {MODULE}(input clk, input enable, output gated);
+  reg open;
+  always @* if (!clk) open = enable;
+  assign gated = clk & open;
+endmodule
+"""
+
+
+def gated_sources() -> dict[str, str]:
+    """Verilog files, by name, that a design with gated clocks needs beside the generated ones."""
+    return {f"{MODULE}.v": VERILOG}
+
+
+def gate_clock(m: Module, block: Elaboratable, *, enable: Value, domain: str) -> Elaboratable:
+    """``block`` with the clock of ``sync`` in the cycles with ``enable``, to be made a submodule of ``m``.
+
+    Without ``enable`` no register of the block may be about to change. ``domain`` names the clock.
+    """
+    m.domains += ClockDomain(domain, local=True)
+    m.submodules[f"{domain}_gate"] = Instance(
+        MODULE, i_clk=ClockSignal(), i_enable=enable | ResetSignal(), o_gated=ClockSignal(domain)
+    )
+    m.d.comb += ResetSignal(domain).eq(ResetSignal())
+    return DomainRenamer(domain)(block)
