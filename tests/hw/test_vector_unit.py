@@ -382,10 +382,10 @@ def test_pooling(lanes: int) -> None:
                 QUANT=vec("QUANT", zero_in=9, zero_out=99, lo=-20, hi=30),
             ),
         ),
-        (Op.POOL, pool(config, kernel=(2, 3), **average(6, Rounding.TFLITE, 5))),
-        (Op.POOL, pool(config, kernel=(2, 3), **average(6, Rounding.ONNX, -11, lo=-9))),
-        (Op.POOL, pool(config, kernel=(4, 5), channels=7, **average(20, Rounding.ONNX))),
-        (Op.POOL, pool(config, kernel=(3, 3), pad=(1, 1), out=(2, 3), **average(9, Rounding.TFLITE))),
+        (Op.POOL, pool(config, kernel=(2, 3)) | average(6, Rounding.TFLITE, 5)),
+        (Op.POOL, pool(config, kernel=(2, 3)) | average(6, Rounding.ONNX, -11, lo=-9)),
+        (Op.POOL, pool(config, kernel=(4, 5), channels=7) | average(20, Rounding.ONNX)),
+        (Op.POOL, pool(config, kernel=(3, 3), pad=(1, 1), out=(2, 3)) | average(9, Rounding.TFLITE)),
     ]
     verify(config, jobs)
 
@@ -396,7 +396,7 @@ def test_average_rounds_ties(rounding: Rounding) -> None:
     config = config_of(4)
     memory = bytearray(config.sram_bytes)
     memory[:16] = [v & 0xFF for v in (1, 0, -1, 0, 2, 1, -2, -1, 3, 2, -3, -2, 127, 126, -128, -127)]
-    registers = pool(config, height=1, width=2, channels=1, kernel=(1, 2), out=(1, 8), **average(2, rounding))
+    registers = pool(config, height=1, width=2, channels=1, kernel=(1, 2), out=(1, 8)) | average(2, rounding)
     registers |= {"IN_ADDR": 0, "IN_BYTES": 16, "ROW_BYTES": 16, "X_STEP": 2}
     (result,) = bench_of(config).run([(Op.POOL, registers)], bytes(memory))
     got = [signed(v, 8) for v in result.memory[20 << 10 : (20 << 10) + 8]]
@@ -416,7 +416,7 @@ def test_average_with_requantisation(rounding: Rounding) -> None:
         "OUT_MULT": int(mult),
         "SHIFTS": vec("SHIFTS", a=0, b=0, out=int(shift)),
     }
-    results = verify(config, [(Op.POOL, pool(config, channels=6, **changes))])
+    results = verify(config, [(Op.POOL, pool(config, channels=6) | changes)])
     assert len(set(results[0].memory[20 << 10 : (20 << 10) + 36])) > 10
 
 
@@ -550,7 +550,7 @@ def random_registers(config: Config, rng: np.random.Generator, op: Op) -> Regist
 
     def region(name: str) -> Registers:
         size = int(rng.integers(1, 200))
-        address = int(rng.choice([0, config.sram_bytes - size, rng.integers(0, config.sram_bytes - size)]))
+        address = int(rng.choice([0, config.sram_bytes - size, int(rng.integers(0, config.sram_bytes - size))]))
         return {f"{name}_ADDR": address, f"{name}_BYTES": size}
 
     registers = {name: wild(40) for name in ("ORIGIN", "Y_STEP", "X_STEP", "KY_STEP", "KX_STEP", "PAD_LEFT")}
@@ -578,7 +578,7 @@ def random_registers(config: Config, rng: np.random.Generator, op: Op) -> Regist
         "B_ZERO": int(rng.integers(0, 256)),
         "MODE": int(rng.integers(0, 8)),
         "SHIFTS": vec("SHIFTS", a=a, b=b, out=out),
-        "SUM_BIAS": int(rng.choice([0, 1 << 31, WORD - 1, rng.integers(0, WORD), rng.integers(0, 4096)])),
+        "SUM_BIAS": int(rng.choice([0, 1 << 31, WORD - 1, int(rng.integers(0, WORD)), int(rng.integers(0, 4096))])),
         "POOL_COUNT": int(rng.integers(1, 1 << 15)) >> int(rng.integers(0, 15)) or 1,
         "POOL_SHIFT": vec("POOL_SHIFT", shift=pool_shift),
     }
