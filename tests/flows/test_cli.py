@@ -12,9 +12,11 @@ import dovetail
 from dovetail.cosim.lockstep import Comparison
 from dovetail.cosim.network import Verdict
 from dovetail.flows.cli import main
+from dovetail.flows.network import NETWORK_HELP
 from dovetail.isa import Config, Program
 from dovetail.isa.cheader import cheader
 from dovetail.isa.manual import manual
+from dovetail.sw.zoo import NETWORKS
 
 SMALL = ["--ic-lanes", "4", "--oc-lanes", "4", "--sram", "128KiB"]
 NETWORK = "zoo:autoencoder"
@@ -40,6 +42,10 @@ def test_help(run: Any, command: str) -> None:
     code, out, _ = run(command, "--help")
     assert code == 0
     assert "--json" in out
+
+
+def test_help_names_every_built_in_network() -> None:
+    assert [name for name in NETWORKS if name not in NETWORK_HELP] == []
 
 
 def test_version(run: Any) -> None:
