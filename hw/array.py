@@ -3,6 +3,7 @@
 from amaranth import Cat, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 from dovetail.hw.array_weights import OPERAND
 from dovetail.isa.config import Config, ceil_div
@@ -10,6 +11,15 @@ from dovetail.isa.timing.array import RADIX, tree_stages
 
 SUM = 32
 """Bits of a sum. All sums of a stage are in one register: a simulator works on it as on a vector."""
+
+
+PRODUCT_BITS = 16
+"""Bits of a product of two int8."""
+
+
+def sign_extended(value: Value) -> Value:
+    """``value``, whatever its sign was taken for, as a signed number of SUM bits."""
+    return Cat(value, value[-1].replicate(SUM - len(value)))
 
 
 def word(values: Value, n: int, width: int) -> Value:
@@ -78,21 +88,23 @@ class MultiplierArray(wiring.Component):
         for n in range(config.macs_per_cycle):
             x = word(own, n, OPERAND) if n < config.dw else word(shared, n // config.oc, OPERAND)
             w = word(self.weights, n, OPERAND)
-            products.append((x.as_signed() * w.as_signed())[:SUM])
+            products.append(sign_extended((x.as_signed() * w.as_signed())[:PRODUCT_BITS]))
         m.d.sync += values.eq(Cat(products))
         m.d.comb += self.products.eq(values[: len(self.products)])
 
-        rows = config.ic
+        rows, terms = config.ic, 1
         for stage in range(tree_stages(config)):
             fewer = ceil_div(rows, RADIX)
+            # Only the bits that a sum of so many products has are worth adders and registers.
+            bits = PRODUCT_BITS + ceil_log2(terms)
+            terms = min(terms * RADIX, config.ic)
+            bits_out = PRODUCT_BITS + ceil_log2(terms)
             sums = []
             for row in range(fewer):
-                terms = range(row * RADIX, min(row * RADIX + RADIX, rows))
                 for lane in range(config.oc):
-                    total = word(values, terms[0] * config.oc + lane, SUM)
-                    for n in terms[1:]:
-                        total = (total + word(values, n * config.oc + lane, SUM))[:SUM]
-                    sums.append(total)
+                    inputs = range(row * RADIX, min(row * RADIX + RADIX, rows))
+                    total = sum(word(values, n * config.oc + lane, SUM)[:bits].as_signed() for n in inputs)
+                    sums.append(sign_extended(total[:bits_out]))
             level = Signal(SUM * fewer * config.oc, name=f"sums_{stage}")
             m.d.sync += level.eq(Cat(sums))
             values, rows = level, fewer
