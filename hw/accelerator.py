@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.array_unit import ArrayCore
 from dovetail.hw.axi import AxiLite, AxiRead, AxiWrite
+from dovetail.hw.clock_gate import gate_clock
 from dovetail.hw.control import Trace, UnitControl
 from dovetail.hw.frontend import Frontend
 from dovetail.hw.host import Host
@@ -29,7 +30,9 @@ class Accelerator(wiring.Component):
     Parameters
     ----------
     config: which accelerator.
-    simulation: simulation form of the SRAM; its Verilog is that of :func:`dovetail.hw.sram.simulation_sources`.
+    simulation: for Verilator: simulation form of the SRAM, and units whose clock stands still while they are idle.
+        The modules these take are those of :func:`dovetail.hw.sram.simulation_sources` and
+        :func:`dovetail.hw.clock_gate.gated_sources`.
     trace: build the ``trace_*`` members; left out, they come with the simulation form.
 
     Members
@@ -71,13 +74,10 @@ class Accelerator(wiring.Component):
         m.submodules.frontend = frontend = Frontend(config)
         m.submodules.scoreboard = scoreboard = Scoreboard(config)
         m.submodules.sram = sram = Sram(config, simulation=self.simulation)
-        m.submodules.load = load = LoadCore(config)
-        m.submodules.array = array = ArrayCore(config)
-        m.submodules.store = store = StoreCore(config)
+        load, array, store = LoadCore(config), ArrayCore(config), StoreCore(config)
         cores = {Unit.LOAD: load, Unit.ARRAY: array, Unit.STORE: store}
         if config.vector:
-            m.submodules.vector = vector = VectorCore(config)
-            cores[Unit.VECTOR] = vector
+            vector = cores[Unit.VECTOR] = VectorCore(config)
 
         self._connect(m, HOST_PREFIX, host.bus)
         self._connect(m, MEMORY_PREFIX, load.axi)
@@ -89,9 +89,12 @@ class Accelerator(wiring.Component):
             name = unit.name.lower()
             m.submodules[f"{name}_queue"] = queues[unit] = queue = Queue(depth=QUEUE_DEPTH)
             m.submodules[f"{name}_control"] = controls[unit] = control = UnitControl(config, unit=unit)
+            if self.simulation:
+                core = gate_clock(m, core, enable=control.awake, domain=f"{name}_clock")
+            m.submodules[name] = core
             wiring.connect(m, frontend.queues[unit], queue.i)
             wiring.connect(m, queue.o, control.entries)
-            wiring.connect(m, control.core, core.core)
+            wiring.connect(m, control.core, cores[unit].core)
             wiring.connect(m, control.claim, scoreboard.units[unit])
             m.d.comb += [
                 queue.clear.eq(run.clear),
@@ -100,8 +103,8 @@ class Accelerator(wiring.Component):
                 control.halt.eq(run.halt),
                 run.failed[unit].eq(control.failed),
                 run.fault[unit].eq(control.fault),
-                host.stalls[unit].eq(control.stalls),
             ]
+            wiring.connect(m, control.stalls, host.stalls[unit])
             if self.trace:
                 for part in control.trace.signature.members:
                     m.d.comb += getattr(self, f"trace_{name}_{part}").eq(getattr(control.trace, part))

@@ -21,12 +21,11 @@ class Fault(data.Struct):
     pc: 32
 
 
-class Stalls(data.Struct):
+class Stalls(wiring.Signature):
     """What a unit's cycles went to, modulo 2^32; what is left of a run's cycles was idle."""
 
-    busy: 32
-    config: 32
-    token: 32
+    def __init__(self) -> None:
+        super().__init__({"busy": Out(32), "config": Out(32), "token": Out(32)})
 
 
 class Trace(wiring.Signature):
@@ -53,7 +52,7 @@ class UnitControl(wiring.Component):
     completed: completion counts of all units. ``done``: this unit's.
     clear: pulse before a run: registers and counts to zero.
     running: a run is under way (its cycles are counted). ``halt``: nothing is popped.
-    idle: no operation or fetch is in the unit. ``fetched``: pulse in the end cycle of a fetch.
+    idle: no operation or fetch is in the unit. ``awake``: the core has something to do. ``fetched``: pulse in the end cycle of a fetch.
     failed, fault: pulse with a fault in the cycle to which it belongs.
     stalls, trace: statistics.
 
@@ -70,16 +69,17 @@ class UnitControl(wiring.Component):
                 "entries": In(stream.Signature(Entry)),
                 "core": Out(Core(config)),
                 "claim": Out(Claimant(config)),
-                "completed": In(data.ArrayLayout(32, len(Unit))),
+                "completed": In(32).array(len(Unit)),
                 "done": Out(32),
                 "clear": In(1),
                 "running": In(1),
                 "halt": In(1),
                 "idle": Out(1),
+                "awake": Out(1),
                 "fetched": Out(1),
                 "failed": Out(1),
                 "fault": Out(Fault),
-                "stalls": Out(Stalls),
+                "stalls": Out(Stalls()),
                 "trace": Out(Trace()),
             }
         )
@@ -122,7 +122,12 @@ class UnitControl(wiring.Component):
             claim.release.eq(core.done),
         ]
 
-        m.d.comb += [self.idle.eq(~busy), self.fetched.eq(core.done & fetching), self.fault.pc.eq(pc)]
+        m.d.comb += [
+            self.idle.eq(~busy),
+            self.awake.eq(busy | start | core.cfg_en | core.clear),
+            self.fetched.eq(core.done & fetching),
+            self.fault.pc.eq(pc),
+        ]
         with m.If(verify & ~passes):
             m.d.comb += [
                 self.failed.eq(1),
@@ -148,7 +153,7 @@ class UnitControl(wiring.Component):
             self.trace.end.eq(core.done | (verify & ~passes)),
         ]
         with m.If(self.clear):
-            m.d.sync += self.stalls.eq(0)
+            m.d.sync += [self.stalls.busy.eq(0), self.stalls.config.eq(0), self.stalls.token.eq(0)]
         with m.Elif(self.running):
             with m.If(busy | start):
                 m.d.sync += self.stalls.busy.eq(self.stalls.busy + 1)

@@ -1,6 +1,6 @@
 """The front end: fetches the program page by page, decodes and checks its words, and feeds the units' queues."""
 
-from amaranth import Cat, Const, Module, Mux, Signal
+from amaranth import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -220,7 +220,7 @@ class Frontend(wiring.Component):
                 m.d.sync += b.cause.eq(Cause.NO_END)
 
         # Actions.
-        dispatched = Signal(data.ArrayLayout(32, len(Unit)))
+        dispatched = Array(Signal(32, name=f"dispatched_{unit.name.lower()}") for unit in Unit)
         pc = Signal(32)
         pending = dispatched[b.code[:2]]
         entry = Signal(Entry)
@@ -286,6 +286,6 @@ class Frontend(wiring.Component):
                 to_fetch.eq(0),
                 here.eq(0),
                 pc.eq(0),
-                dispatched.eq(0),
+                *(count.eq(0) for count in dispatched),
             ]
         return m

@@ -37,7 +37,7 @@ class Host(wiring.Component):
     Members
     -------
     bus: AXI4-Lite; one access at a time in each direction.
-    start: pulse; the host wants a run. Only given while not ``busy``.
+    start: pulse in the cycle after its write; the host wants a run. Only given while not ``busy``.
     program, pages, base: what the host has set.
     busy, ended, faulted, first, cycles: state of the run; ``ended`` is a pulse.
     stalls: of each unit.
@@ -62,7 +62,7 @@ class Host(wiring.Component):
                 "faulted": In(1),
                 "first": In(Fault),
                 "cycles": In(64),
-                "stalls": In(Stalls).array(len(Unit)),
+                "stalls": In(Stalls()).array(len(Unit)),
                 "irq": Out(1),
             }
         )
@@ -133,6 +133,7 @@ class Host(wiring.Component):
         def given(field: Field) -> object:
             return (bus.wdata & lanes)[field.low]
 
+        m.d.sync += self.start.eq(0)
         with m.If(self.ended):
             m.d.sync += done.eq(1)
         with m.If(bus.bvalid & bus.bready):
@@ -144,7 +145,7 @@ class Host(wiring.Component):
                     with m.Case(case(register)):
                         m.d.sync += bus.bresp.eq(OKAY)
                         if register.name == "CONTROL":
-                            m.d.comb += self.start.eq(given(CONTROL_START) & ~self.busy)
+                            m.d.sync += self.start.eq(given(CONTROL_START) & ~self.busy)
                             m.d.sync += irq_enable.eq(
                                 Mux(lanes[CONTROL_IRQ.low], given(CONTROL_IRQ), irq_enable)
                             )

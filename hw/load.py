@@ -42,7 +42,7 @@ class LoadCore(wiring.Component):
 
     Latency
     -------
-    See :mod:`dovetail.isa.timing.dma`. A beat reaches ``sram`` 2 cycles after the bus.
+    See :mod:`dovetail.isa.timing.dma`. A beat reaches ``sram`` 3 cycles after the bus.
     """
 
     def __init__(self, config: Config) -> None:
@@ -89,7 +89,6 @@ class LoadCore(wiring.Component):
             axi.arvalid.eq(bursts.o.valid & room),
             bursts.o.ready.eq(axi.arready & room),
             axi.rready.eq(1),
-            beats.advance.eq(axi.rvalid),
             issued.eq(axi.arvalid & axi.arready),
             returned.eq(axi.rvalid & axi.rlast),
         ]
@@ -97,17 +96,25 @@ class LoadCore(wiring.Component):
             m.d.sync += in_flight.eq(in_flight + issued - returned)
 
         # First register stage: the beat as it came.
+        came, came_bad = Signal(), Signal()
+        came_word = Signal(config.bus)
+        m.d.sync += came.eq(axi.rvalid)
+        with m.If(axi.rvalid):
+            m.d.sync += [came_word.eq(axi.rdata), came_bad.eq(axi.rresp.any())]
+
+        # Second stage: which bytes it holds.
         arrived = Signal()
         beat = Signal(Beat(config.bus_bytes))
         word = Signal(config.bus)
         bad = Signal()  # an error answer came for this instruction
-        m.d.sync += arrived.eq(axi.rvalid)
+        m.d.comb += beats.advance.eq(came)
+        m.d.sync += arrived.eq(came)
         with m.If(core.go):
             m.d.sync += bad.eq(0)
-        with m.If(axi.rvalid):
-            m.d.sync += [beat.eq(beats.beat), word.eq(axi.rdata), bad.eq(bad | axi.rresp.any())]
+        with m.If(came):
+            m.d.sync += [beat.eq(beats.beat), word.eq(came_word), bad.eq(bad | came_bad)]
 
-        # Second stage: address, region, alignment.
+        # Third stage: address, region, alignment.
         address_bits = len(self.sram.addr)
         inside = Signal()
         m.d.comb += inside.eq((beat.offset + beat.size <= registers.sram_bytes) & ~bad & ~registers.fetching)
@@ -132,8 +139,8 @@ class LoadCore(wiring.Component):
         ]
 
         # The end: READ_END cycles after the last beat.
-        ending = Signal(READ_END)
-        m.d.sync += ending.eq(ending << 1 | (axi.rvalid & beats.active & beats.beat.last))
+        ending = Signal(READ_END - 1)
+        m.d.sync += ending.eq(ending << 1 | (came & beats.active & beats.beat.last))
         m.d.comb += [core.done.eq(ending[-1]), core.error.eq(bad)]
         assert CHECK == 3, "the register stages of DmaRegisters take CHECK cycles"
         return m

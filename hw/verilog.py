@@ -4,6 +4,7 @@ from amaranth.back import verilog
 from amaranth.lib import wiring
 
 from dovetail.hw.accelerator import Accelerator
+from dovetail.hw.clock_gate import gated_sources
 from dovetail.hw.sram import simulation_sources
 from dovetail.isa.config import Config
 
@@ -16,13 +17,39 @@ def to_verilog(design: Config | wiring.Component, *, simulation: bool, name: str
     Parameters
     ----------
     design: a configuration (gives the whole accelerator) or a component of ``hw``.
-    simulation: for a configuration, the form for Verilator, with the simulation form of the SRAM in a file of its own.
+    simulation: for a configuration, the form for Verilator, with the files of the modules it instantiates. Its reset
+        takes effect a cycle late.
     name: module name of the top; its file is ``<name>.v``.
     """
-    files = {}
-    if isinstance(design, Config):
-        if simulation:
-            files = simulation_sources(design)
-        design = Accelerator(design, simulation=simulation)
-    text = verilog.convert(design, name=name, emit_src=False, strip_internal_attrs=True)
-    return {f"{name}.v": text, **files}
+    if not isinstance(design, Config):
+        return {f"{name}.v": _convert(design, name)}
+    top = Accelerator(design, simulation=simulation)
+    if not simulation:
+        return {f"{name}.v": _convert(top, name)}
+    inner = f"{name}_core"
+    files = {f"{name}.v": _with_registered_reset(top, name, inner), f"{inner}.v": _convert(top, inner)}
+    return files | simulation_sources(design) | gated_sources()
+
+
+def _convert(design: wiring.Component, name: str) -> str:
+    return verilog.convert(design, name=name, emit_src=False, strip_internal_attrs=True)
+
+
+def _with_registered_reset(top: wiring.Component, name: str, inner: str) -> str:
+    """A module around ``inner`` whose reset comes from a register.
+
+    All next-state logic depends on the reset; as an input it would make Verilator evaluate that logic for every change
+    of any input, on top of the evaluation at the clock.
+    """
+    ports = [("clk", "input", 1), ("rst", "input", 1)]
+    for path, member, _ in top.signature.flatten(top):
+        ports.append(("__".join(map(str, path)), "output" if member.flow == wiring.Out else "input", member.shape))
+    declared = ", ".join(f"{way} [{width - 1}:0] {port}" if width > 1 else f"{way} {port}" for port, way, width in ports)
+    connected = ", ".join(f".{port}({'reset' if port == 'rst' else port})" for port, _, _ in ports)
+    return (
+        f"module {name}({declared});\n"
+        "  reg reset = 1;\n"
+        "  always @(posedge clk) reset <= rst;\n"
+        f"  {inner} core({connected});\n"
+        "endmodule\n"
+    )
