@@ -1,5 +1,6 @@
 """Random programs, legal and illegal, on model and RTL: equal in every byte, cycle, counter and fault."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,6 @@ from dovetail.isa.timing.engine import Counters, Fault
 from dovetail.sw.engine import RunResult
 from dovetail.sw.model import Model
 
-REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.toml"))
-
 SMALL = {
     "8x8": Config(ic_lanes=8, oc_lanes=8, sram="64 KiB"),
     "3x5": Config(ic_lanes=3, oc_lanes=5, sram="40 KiB", banks=5, bus=32, outstanding=1, requant_lanes=2, stripe=7),
@@ -30,6 +29,14 @@ LARGE = {
     "small": Config(ic_lanes=1, oc_lanes=1, sram="32 KiB", banks=4, vector=False, depthwise="none"),
     "stripes": Config(ic_lanes=2, oc_lanes=8, sram="64 KiB", stripe=64, depthwise_lanes=3, requant_lanes=8),
 }
+
+
+def regressions() -> Iterator[Any]:
+    """The kept cases; what needs a build of its own is slow."""
+    built = {config.hash for config in SMALL.values()}
+    for path in sorted((Path(__file__).parent / "regressions").glob("*.toml")):
+        marks = () if load(path).program.config.hash in built else pytest.mark.slow
+        yield pytest.param(path, id=path.stem, marks=marks)
 
 
 def agree(config: Config, cache: Path, seeds: range) -> None:
@@ -48,9 +55,8 @@ def test_many_random_programs(build_cache: Path, name: str) -> None:
     agree((SMALL | LARGE)[name], build_cache, range(40, 300))
 
 
-@pytest.mark.parametrize("path", REGRESSIONS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", regressions())
 def test_what_once_differed(build_cache: Path, path: Path) -> None:
-    """Kept programs run on a small configuration by default; their own is built if none of the others is it."""
     case = load(path)
     comparison = case.run(Lockstep(case.program.config, cache=build_cache))
     assert comparison.equal, comparison.first_difference
