@@ -62,9 +62,7 @@ class Accumulator(wiring.Component):
         m.d.comb += [read.addr.eq(self.row), read.en.eq(self.valid)]
         with m.If(valid[1]):
             m.d.sync += held.eq(Mux(first[1], 0, read.data))
-        sums = (
-            (word(held, n, SUM) + word(self.term, n, SUM))[:SUM] for n in range(self.config.acc_lanes)
-        )
+        sums = ((word(held, n, SUM) + word(self.term, n, SUM))[:SUM] for n in range(self.config.acc_lanes))
         m.d.comb += [
             write.en.eq(valid[2]),
             write.addr.eq(row[2]),

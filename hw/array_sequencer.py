@@ -1,6 +1,6 @@
 """The array's sequencer: which pixel meets which weights in which cycle."""
 
-from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -18,37 +18,37 @@ class Stripe(data.Struct):
     """What the drain must know of a stripe: its ``pixels`` less one, its ``channels``; which records it uses (``block``
     mod 2); whether it ends its block, or the operation."""
 
-    pixels: 6
-    channels: range(MAX_LANES + 1)
-    block: 1
-    ends_block: 1
-    ends: 1
+    pixels: unsigned(6)
+    channels: unsigned(MAX_LANES.bit_length())
+    block: unsigned(1)
+    ends_block: unsigned(1)
+    ends: unsigned(1)
 
 
 class Step(data.Struct):
     """One pixel's turn: ``pixel`` and ``turn`` say which accumulators. ``first``: they start from zero. ``swap``: new
     weights from here on. ``old``: no products, but word ``word`` of the old int32 values."""
 
-    valid: 1
-    old: 1
-    first: 1
-    swap: 1
-    turn: 1
-    pixel: 6
-    word: 5
+    valid: unsigned(1)
+    old: unsigned(1)
+    first: unsigned(1)
+    swap: unsigned(1)
+    turn: unsigned(1)
+    pixel: unsigned(6)
+    word: unsigned(5)
 
 
 class Load(data.Struct):
-    """A read of the weight stream: ``weights`` or ``record``, the next word or record each. With ``begin``, before that:
+    """A read of the weight stream: ``weights`` or ``record``, the next word or record each. Before it, with ``begin``:
     ``again``: go to the first weights of the block; ``onward``: the records before the weights of the next block are
     passed; ``enter``: the next records are those of the block behind the last one entered."""
 
-    weights: 1
-    record: 1
-    begin: 1
-    again: 1
-    onward: 1
-    enter: 1
+    weights: unsigned(1)
+    record: unsigned(1)
+    begin: unsigned(1)
+    again: unsigned(1)
+    onward: unsigned(1)
+    enter: unsigned(1)
 
 
 class ArraySequencer(wiring.Component):

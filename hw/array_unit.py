@@ -125,7 +125,9 @@ class ArrayCore(wiring.Component):
         assert settles == to_accumulator(config)
         step = Step(Signal.like(sequencer.step.as_value(), name="step"))
         m.d.comb += step.eq(sequencer.step)
-        steps = [Step(value) for value in delayed(m, "steps", step.as_value(), max(summed - accumulator.TERM, arrives + 1))]
+        steps = [
+            Step(value) for value in delayed(m, "steps", step.as_value(), max(summed - accumulator.TERM, arrives + 1))
+        ]
         m.d.comb += [
             weights.swap.eq(steps[arrives].swap),
             multipliers.depthwise.eq(depthwise),
@@ -148,9 +150,7 @@ class ArrayCore(wiring.Component):
         m.d.comb += olds[0].eq(steps[arrives].valid & steps[arrives].old)
         m.d.sync += olds[1].eq(olds[0])
         with m.If(olds[0] | olds[1]):
-            m.d.sync += old.eq(
-                Cat(Mux(window.old_mask[n], word(self.input.data, n, SUM), 0) for n in range(group))
-            )
+            m.d.sync += old.eq(Cat(Mux(window.old_mask[n], word(self.input.data, n, SUM), 0) for n in range(group)))
         terms = []
         for n in range(config.acc_lanes):
             total = word(multipliers.sums, n, SUM) if n < config.oc else 0

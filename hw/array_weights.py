@@ -1,6 +1,6 @@
 """The weight stream: reads it, holds the weights in use and the next ones, and the requantisation records."""
 
-from amaranth import Cat, Const, Module, Mux, Signal, Value
+from amaranth import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -20,9 +20,9 @@ OPERAND = 16
 class Record(data.Struct):
     """What requantisation needs of a channel."""
 
-    bias: 32
-    mult: 31
-    shift: 6
+    bias: unsigned(32)
+    mult: unsigned(31)
+    shift: unsigned(6)
 
 
 class ArrayWeights(wiring.Component):

@@ -80,7 +80,14 @@ def test_fast_forward(config: Config) -> None:
 
 
 def test_huge_shape_takes_no_time() -> None:
-    shape: dict[str, Any] = {"taps": 65025, "kc": 65535, "pixels": 65535 * 65535, "stripe": 1, "blocks": 65535, "last": 3}
+    shape: dict[str, Any] = {
+        "taps": 65025,
+        "kc": 65535,
+        "pixels": 65535 * 65535,
+        "stripe": 1,
+        "blocks": 65535,
+        "last": 3,
+    }
     begin = time.perf_counter()
     for depthwise in (False, True):
         for accumulate in (False, True):
