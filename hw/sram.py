@@ -97,9 +97,6 @@ class Sram(wiring.Component):
                 return row[1:]
             return (row[1:] + row[0])[: len(row) - 1]
 
-        def selected(table: list, index: Signal) -> object:
-            return Array(table)[index] if bank_bits else table[0]
-
         # Writes: rotate, then one register, then the memory.
         steps = []
         for name, port in zip(WRITERS, writers, strict=True):
@@ -130,7 +127,7 @@ class Sram(wiring.Component):
         for bank in range(config.n_banks):
             by_input = ~self._weights_in(bank, readers[1], byte_bits + 1 + half_bits)
             for half in range(2):
-                cells = memory.Memory(shape=width, depth=half_rows, init=[])
+                cells = memory.Memory(shape=width, depth=half_rows, init=[], attrs={"no_rw_check": True})
                 m.submodules[f"bank{bank}_{'odd' if half else 'even'}"] = cells
                 read = cells.read_port()
                 pairs = [pair(port.addr, half)[:half_bits] for port in readers]
@@ -160,21 +157,20 @@ class Sram(wiring.Component):
                     m.d.sync += [write.addr.eq(steps[2][0][half][1]), write.data.eq(steps[2][1])]
 
         for name, port in zip(READERS, readers, strict=True):
+            # While the memory reads: which half and bank each byte lane comes from. Then selection; then rotation.
             banks = [Signal(bank_bits, name=f"{name}_bank{half}") for half in range(2)]
-            words = [Signal(width, name=f"{name}_word{half}") for half in range(2)]
             offset = [Signal(byte_bits + 1, name=f"{name}_offset{n}") for n in range(2)]
+            lanes = Signal(width, name=f"{name}_lanes")
             m.d.sync += [offset[0].eq(port.addr[: byte_bits + 1]), offset[1].eq(offset[0])]
-            for half in range(2):
-                m.d.sync += [
-                    banks[half].eq(pair(port.addr, half)[half_bits:]),
-                    words[half].eq(selected(bank_data[half], banks[half])),
-                ]
-            at = offset[1]
-            lanes = Cat(
-                Mux(at[-1] ^ (n < at[:-1]), words[1].word_select(n, 8), words[0].word_select(n, 8))
-                for n in range(config.word_bytes)
-            )
-            m.d.sync += port.data.eq(rotate(m, lanes, at[:-1], left=False))
+            m.d.sync += [banks[half].eq(pair(port.addr, half)[half_bits:]) for half in range(2)]
+            for lane in range(config.word_bytes):
+                odd = Signal(name=f"{name}_odd{lane}")
+                m.d.comb += odd.eq(offset[0][-1] ^ (lane < offset[0][:-1]))
+                choice = [Array(words)[banks[half]] if bank_bits else words[0] for half, words in enumerate(
+                    [word.word_select(lane, 8) for word in bank_data[half]] for half in range(2)
+                )]
+                m.d.sync += lanes.word_select(lane, 8).eq(Mux(odd, choice[1], choice[0]))
+            m.d.sync += port.data.eq(rotate(m, lanes, offset[1][:-1], left=False))
 
     def _weights_in(self, bank: int, port: object, shift: int) -> object:
         number = port.addr[shift:]  # type: ignore[attr-defined]
