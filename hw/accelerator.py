@@ -1,25 +1,23 @@
-"""The accelerator: wires host registers, front end, units and SRAM to one another and to the buses."""
+"""The accelerator: wires host registers, engine, cores and SRAM to one another and to the buses."""
 
-from amaranth import Cat, Module
+from amaranth import Elaboratable, Module, Value
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import Out
 
 from dovetail.hw.array_unit import ArrayCore
 from dovetail.hw.axi import AxiLite, AxiRead, AxiWrite
 from dovetail.hw.clock_gate import gate_clock
-from dovetail.hw.control import Trace, UnitControl
-from dovetail.hw.frontend import Frontend
+from dovetail.hw.control import Trace
+from dovetail.hw.engine import Engine
 from dovetail.hw.host import Host
 from dovetail.hw.load import LoadCore
-from dovetail.hw.queue import Queue
-from dovetail.hw.run import Run
-from dovetail.hw.scoreboard import Scoreboard
 from dovetail.hw.sram import Sram
+from dovetail.hw.statistics import Statistics
 from dovetail.hw.store import StoreCore
 from dovetail.hw.vector_unit import VectorCore
 from dovetail.isa.config import Config
 from dovetail.isa.host import ADDRESS_BITS
-from dovetail.isa.instructions import QUEUE_DEPTH, Unit
+from dovetail.isa.instructions import Unit
 
 HOST_PREFIX, MEMORY_PREFIX = "s_axil_", "m_axi_"
 
@@ -66,74 +64,56 @@ class Accelerator(wiring.Component):
             outer, inner = getattr(self, prefix + name), getattr(port, name)
             m.d.comb += outer.eq(inner) if member.flow == Out else inner.eq(outer)
 
+    def _gated(self, m: Module, block: wiring.Component, name: str, enable: Value) -> Elaboratable:
+        """``block``, in simulation with a clock that stands still without ``enable``."""
+        return gate_clock(m, block, enable=enable, domain=f"{name}_clock") if self.simulation else block
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self.config
         m.submodules.host = host = Host(config)
-        m.submodules.run = run = Run()
-        m.submodules.frontend = frontend = Frontend(config)
-        m.submodules.scoreboard = scoreboard = Scoreboard(config)
+        m.submodules.statistics = statistics = Statistics()
         m.submodules.sram = sram = Sram(config, simulation=self.simulation)
+        engine = Engine(config)
         load, array, store = LoadCore(config), ArrayCore(config), StoreCore(config)
         cores = {Unit.LOAD: load, Unit.ARRAY: array, Unit.STORE: store}
         if config.vector:
             vector = cores[Unit.VECTOR] = VectorCore(config)
+        m.submodules.engine = self._gated(m, engine, "engine", engine.stirs)
+        for unit, core in cores.items():
+            name = unit.name.lower()
+            m.submodules[name] = self._gated(m, core, name, engine.awake[unit])
+            wiring.connect(m, engine.cores[unit], core.core)
+        for unit in Unit:
+            wiring.connect(m, engine.activity[unit], statistics.activity[unit])
+            wiring.connect(m, statistics.stalls[unit], host.stalls[unit])
+            if self.trace:
+                trace = engine.trace[unit]
+                for part in trace.signature.members:
+                    m.d.comb += getattr(self, f"trace_{unit.name.lower()}_{part}").eq(getattr(trace, part))
 
         self._connect(m, HOST_PREFIX, host.bus)
         self._connect(m, MEMORY_PREFIX, load.axi)
         self._connect(m, MEMORY_PREFIX, store.axi)
-        m.d.comb += self.irq.eq(host.irq)
-
-        controls, queues = {}, {}
-        for unit, core in cores.items():
-            name = unit.name.lower()
-            m.submodules[f"{name}_queue"] = queues[unit] = queue = Queue(depth=QUEUE_DEPTH)
-            m.submodules[f"{name}_control"] = controls[unit] = control = UnitControl(config, unit=unit)
-            if self.simulation:
-                core = gate_clock(m, core, enable=control.awake, domain=f"{name}_clock")
-            m.submodules[name] = core
-            wiring.connect(m, frontend.queues[unit], queue.i)
-            wiring.connect(m, queue.o, control.entries)
-            wiring.connect(m, control.core, cores[unit].core)
-            wiring.connect(m, control.claim, scoreboard.units[unit])
-            m.d.comb += [
-                queue.clear.eq(run.clear),
-                control.clear.eq(run.clear),
-                control.running.eq(run.busy),
-                control.halt.eq(run.halt),
-                run.failed[unit].eq(control.failed),
-                run.fault[unit].eq(control.fault),
-            ]
-            wiring.connect(m, control.stalls, host.stalls[unit])
-            if self.trace:
-                for part in control.trace.signature.members:
-                    m.d.comb += getattr(self, f"trace_{name}_{part}").eq(getattr(control.trace, part))
-        for control in controls.values():
-            m.d.comb += [control.completed[unit].eq(other.done) for unit, other in controls.items()]
-
         m.d.comb += [
-            run.start.eq(host.start),
-            run.failed[-1].eq(frontend.failed),
-            run.fault[-1].eq(frontend.fault),
-            run.idle.eq(Cat(control.idle for control in controls.values()).all()),
-            run.drained.eq(frontend.stopped & ~Cat(queue.o.valid for queue in queues.values()).any()),
-            host.busy.eq(run.busy),
-            host.ended.eq(run.ended),
-            host.faulted.eq(run.faulted),
-            host.first.eq(run.first),
-            host.cycles.eq(run.cycles),
-            frontend.start.eq(run.clear),
-            frontend.halt.eq(run.halt),
-            frontend.program.eq(host.program),
-            frontend.pages.eq(host.pages),
-            frontend.fetched.eq(controls[Unit.LOAD].fetched),
+            self.irq.eq(host.irq),
+            engine.start.eq(host.start),
+            engine.program.eq(host.program),
+            engine.pages.eq(host.pages),
+            host.busy.eq(engine.busy),
+            host.ended.eq(engine.ended),
+            host.faulted.eq(engine.faulted),
+            host.first.eq(engine.first),
+            host.cycles.eq(statistics.cycles),
+            statistics.clear.eq(engine.clear),
+            statistics.running.eq(engine.busy),
             load.base.eq(host.base),
             store.base.eq(host.base),
         ]
         if self.trace:
-            m.d.comb += self.trace_busy.eq(run.busy)
+            m.d.comb += self.trace_busy.eq(engine.busy)
 
-        wiring.connect(m, load.page, frontend.page)
+        wiring.connect(m, load.page, engine.page)
         wiring.connect(m, load.sram, sram.write_load)
         wiring.connect(m, array.input, sram.read_array_input)
         wiring.connect(m, array.weights, sram.read_array_weights)
@@ -143,8 +123,8 @@ class Accelerator(wiring.Component):
             wiring.connect(m, vector.output, sram.write_vector)
         wiring.connect(m, store.sram, sram.read_store)
         m.d.comb += [
-            sram.array_reads.eq(scoreboard.reads[Unit.ARRAY]),
-            sram.vector_reads.eq(scoreboard.reads[Unit.VECTOR]),
-            sram.store_reads.eq(scoreboard.reads[Unit.STORE]),
+            sram.array_reads.eq(engine.reads[Unit.ARRAY]),
+            sram.vector_reads.eq(engine.reads[Unit.VECTOR]),
+            sram.store_reads.eq(engine.reads[Unit.STORE]),
         ]
         return m

@@ -1,4 +1,4 @@
-"""Control of a unit: takes entries from its queue, has them verified, counts what its cycles go to."""
+"""Control of a unit: takes entries from its queue, has them verified, starts its core."""
 
 from amaranth import Array, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.ports import Core, Entry, EntryKind
 from dovetail.hw.scoreboard import Claimant
+from dovetail.hw.statistics import Activity
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import Cause, Unit
 from dovetail.isa.timing.common import CHECK
@@ -19,13 +20,6 @@ class Fault(data.Struct):
 
     cause: 4
     pc: 32
-
-
-class Stalls(wiring.Signature):
-    """What a unit's cycles went to, modulo 2^32; what is left of a run's cycles was idle."""
-
-    def __init__(self) -> None:
-        super().__init__({"busy": Out(32), "config": Out(32), "token": Out(32)})
 
 
 class Trace(wiring.Signature):
@@ -51,10 +45,11 @@ class UnitControl(wiring.Component):
     claim: the unit's side of the scoreboard.
     completed: completion counts of all units. ``done``: this unit's.
     clear: pulse before a run: registers and counts to zero.
-    running: a run is under way (its cycles are counted). ``halt``: nothing is popped.
+    halt: nothing is popped.
     idle: no operation or fetch is in the unit. ``awake``: the core has something to do. ``fetched``: pulse in the end cycle of a fetch.
     failed, fault: pulse with a fault in the cycle to which it belongs.
-    stalls, trace: statistics.
+    stirs: a register of this block is about to change.
+    activity, trace: what the unit does.
 
     Latency
     -------
@@ -72,14 +67,14 @@ class UnitControl(wiring.Component):
                 "completed": In(32).array(len(Unit)),
                 "done": Out(32),
                 "clear": In(1),
-                "running": In(1),
                 "halt": In(1),
                 "idle": Out(1),
                 "awake": Out(1),
                 "fetched": Out(1),
                 "failed": Out(1),
                 "fault": Out(Fault),
-                "stalls": Out(Stalls()),
+                "stirs": Out(1),
+                "activity": Out(Activity()),
                 "trace": Out(Trace()),
             }
         )
@@ -152,13 +147,10 @@ class UnitControl(wiring.Component):
             self.trace.pc.eq(entry.pc),
             self.trace.end.eq(core.done | (verify & ~passes)),
         ]
-        with m.If(self.clear):
-            m.d.sync += [self.stalls.busy.eq(0), self.stalls.config.eq(0), self.stalls.token.eq(0)]
-        with m.Elif(self.running):
-            with m.If(busy | start):
-                m.d.sync += self.stalls.busy.eq(self.stalls.busy + 1)
-            with m.Elif(ready & ~waits):
-                m.d.sync += self.stalls.config.eq(self.stalls.config + 1)
-            with m.Elif(ready):
-                m.d.sync += self.stalls.token.eq(self.stalls.token + 1)
+        m.d.comb += [
+            self.activity.busy.eq(busy | start),
+            self.activity.config.eq(ready & ~waits & ~start),
+            self.activity.token.eq(ready & waits),
+            self.stirs.eq(ready & ~waits | check.any() | core.done),
+        ]
         return m

@@ -137,6 +137,7 @@ class Frontend(wiring.Component):
     page: writes of the page buffers. ``fetched``: pulse in the end cycle of a fetch.
     queues: one per unit.
     stopped: END has been passed.
+    stirs: a register of this block is about to change.
     failed, fault: pulse with a fault in the cycle to which it belongs.
 
     Latency
@@ -157,6 +158,7 @@ class Frontend(wiring.Component):
                 "fetched": In(1),
                 "queues": Out(stream.Signature(Entry)).array(len(Unit)),
                 "stopped": Out(1),
+                "stirs": Out(1),
                 "failed": Out(1),
                 "fault": Out(Fault),
             }
@@ -269,7 +271,13 @@ class Frontend(wiring.Component):
                     m.d.sync += pc.eq(pc + 1)
                     with m.If(b.kind == EntryKind.OP):
                         m.d.sync += dispatched[b.unit].eq(dispatched[b.unit] + 1)
-        m.d.comb += [self.fault.cause.eq(b.cause), self.fault.pc.eq(pc)]
+        blocked = Mux(fetching | ~(b.end | b.cause.any()), ~ready, 0)
+        moves = available & advance_a | a_valid & advance_b | (opening | b_valid) & ~blocked
+        m.d.comb += [
+            self.fault.cause.eq(b.cause),
+            self.fault.pc.eq(pc),
+            self.stirs.eq(active & ~self.halt & moves | opening),
+        ]
 
         m.d.sync += opening.eq(0)
         with m.If(self.fetched):

@@ -6,8 +6,9 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from dovetail.hw.axi import AxiLite
-from dovetail.hw.control import Fault, Stalls
+from dovetail.hw.control import Fault
 from dovetail.hw.frontend import PAGES_BITS
+from dovetail.hw.statistics import Stalls
 from dovetail.isa.config import Config
 from dovetail.isa.host import (
     ADDRESS_BITS,

@@ -21,7 +21,6 @@ class Run(wiring.Component):
     idle: every unit is idle. ``drained``: the front end has stopped and every queue is empty.
     busy: a run is under way. ``halt``: from the cycle after the first fault on.
     ended: pulse in the last cycle of ``busy``. ``faulted``, ``first``: whether there was a fault, and the first one.
-    cycles: cycles of ``busy``.
 
     Latency
     -------
@@ -42,7 +41,6 @@ class Run(wiring.Component):
                 "ended": Out(1),
                 "faulted": Out(1),
                 "first": Out(Fault),
-                "cycles": Out(64),
             }
         )
 
@@ -54,9 +52,7 @@ class Run(wiring.Component):
             self.faulted.eq(self.halt),
         ]
         with m.If(self.clear):
-            m.d.sync += [self.busy.eq(1), self.halt.eq(0), self.first.eq(0), self.cycles.eq(0)]
-        with m.If(self.busy):
-            m.d.sync += self.cycles.eq(self.cycles + 1)
+            m.d.sync += [self.busy.eq(1), self.halt.eq(0), self.first.eq(0)]
         with m.If(self.ended):
             m.d.sync += self.busy.eq(0)
         for source in range(SOURCES):
