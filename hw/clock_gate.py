@@ -5,7 +5,7 @@ The gate is a latch that is transparent while the clock is low: the gated clock 
 the clock, and flip-flops on either side see each other as in one domain. Not for FPGAs, nor for Amaranth's simulator.
 """
 
-from amaranth import ClockDomain, ClockSignal, DomainRenamer, Elaboratable, Instance, Module, ResetSignal, Value
+from amaranth import ClockDomain, ClockSignal, DomainRenamer, Elaboratable, Instance, Module, ResetSignal, Signal, Value
 
 MODULE = "dovetail_clock_gate"
 
@@ -26,11 +26,15 @@ def gated_sources() -> dict[str, str]:
 def gate_clock(m: Module, block: Elaboratable, *, enable: Value, domain: str) -> Elaboratable:
     """``block`` with the clock of ``sync`` in the cycles with ``enable``, to be made a submodule of ``m``.
 
-    Without ``enable`` no register of the block may be about to change. ``domain`` names the clock.
+    Without ``enable`` no register of the block may be about to change. ``domain`` names the clock. The block's reset is
+    a register of its own clock, or all its logic would be evaluated at each edge of the one that resets.
     """
     m.domains += ClockDomain(domain, local=True)
+    m.domains += ClockDomain(f"{domain}_reset", local=True, reset_less=True)
+    reset = Signal(name=f"{domain}_reset")
+    m.d.comb += [ClockSignal(f"{domain}_reset").eq(ClockSignal(domain)), ResetSignal(domain).eq(reset)]
+    m.d[f"{domain}_reset"] += reset.eq(ResetSignal())
     m.submodules[f"{domain}_gate"] = Instance(
-        MODULE, i_clk=ClockSignal(), i_enable=enable | ResetSignal(), o_gated=ClockSignal(domain)
+        MODULE, i_clk=ClockSignal(), i_enable=enable | ResetSignal() | reset, o_gated=ClockSignal(domain)
     )
-    m.d.comb += ResetSignal(domain).eq(ResetSignal())
     return DomainRenamer(domain)(block)
