@@ -10,8 +10,9 @@ import statistics
 import time
 from collections.abc import Callable
 
-import dovetail
 import numpy as np
+
+import dovetail
 from dovetail.sw import frontend
 from dovetail.sw.network import compile_network
 
@@ -49,7 +50,8 @@ def main() -> None:
     random = np.random.default_rng(1)
     inputs = random.integers(-128, 128, (arguments.runs + 1, *graph.inputs[0].shape)).astype(graph.inputs[0].dtype)
     compiled.run(inputs[-1])
-    print(f"model inference, bit-exact:                        {median(lambda n: compiled.run(inputs[n]), arguments.runs):.3f} s")
+    seconds = median(lambda number: compiled.run(inputs[number]), arguments.runs)
+    print(f"model inference, bit-exact:                        {seconds:.3f} s")
 
 
 if __name__ == "__main__":

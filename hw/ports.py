@@ -8,8 +8,8 @@ from dovetail.isa.config import Config
 
 
 class SramRead(wiring.Signature):
-    """Read port, seen from the reader. ``data`` holds the ``word_bytes`` bytes from ``addr`` on (byte 0 lowest), SRAM_READ
-    cycles after ``addr`` was presented with ``en``; any byte alignment; addresses wrap at the SRAM size."""
+    """Read port, seen from the reader. ``data`` holds the ``word_bytes`` bytes from ``addr`` on (byte 0 lowest),
+    SRAM_READ cycles after ``addr`` was presented with ``en``; any byte alignment; addresses wrap at the SRAM size."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -23,8 +23,8 @@ class SramRead(wiring.Signature):
 
 
 class SramWrite(wiring.Signature):
-    """Write port, seen from the writer: the low ``size`` bytes of ``data`` go to ``addr`` and up. A read presented two or
-    more cycles later sees them."""
+    """Write port, seen from the writer: the low ``size`` bytes of ``data`` go to ``addr`` and up. A read presented two
+    or more cycles later sees them."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -48,8 +48,8 @@ class EntryKind(enum.Enum, shape=2):
 
 
 class Entry(data.Struct):
-    """A queue entry. ``code``: register index, unit to wait for, or opcode; ``value``: register value, completion count to
-    reach, or the fetch's system memory address; ``pc``: word index in the program (page index for FETCH)."""
+    """A queue entry. ``code``: register index, unit to wait for, or opcode; ``value``: register value, completion
+    count to reach, or the fetch's system memory address; ``pc``: word index in the program (page index for FETCH)."""
 
     kind: EntryKind
     code: unsigned(8)
@@ -61,9 +61,10 @@ class Core(wiring.Signature):
     """Border between unit control (this side) and the core that does a unit's work.
 
     Control pulses ``start`` with ``op`` and ``fetch`` in the pop cycle t (``address`` holds the entry's value).
-    In cycle v = t + CHECK the core shows ``cause`` (static checks; 0 if none) and the bank masks it claims; control answers in the
-    same cycle with ``go`` when the instruction may work, from v + 1 on. Without ``go`` the core returns to idle. The core pulses
-    ``done`` in its end cycle, with ``error`` if the bus answered with an error. ``cfg_*`` writes a register and ``clear`` zeroes all.
+    In cycle v = t + CHECK the core shows ``cause`` (static checks; 0 if none) and the bank masks it claims; control
+    answers in the same cycle with ``go`` when the instruction may work, from v + 1 on. Without ``go`` the core returns
+    to idle. The core pulses ``done`` in its end cycle, with ``error`` if the bus answered with an error. ``cfg_*``
+    writes a register and ``clear`` zeroes all.
     """
 
     def __init__(self, config: Config) -> None:

@@ -125,8 +125,9 @@ class Config:
 
         for field in fields(self):
             value = getattr(self, field.name)
-            if "int" in str(field.type) and not isinstance(value, (int, str, type(None))) or (
-                isinstance(value, bool) and field.name != "vector"
+            number = "int" in str(field.type)
+            if field.name != "vector" and (
+                isinstance(value, bool) or (number and not isinstance(value, int | str | None))
             ):
                 raise ConfigError(f"{field.name} must be an integer, not {value!r}")
         if not isinstance(self.vector, bool):

@@ -44,9 +44,16 @@ def _table() -> tuple[HostRegister, ...]:
         HostRegister("STATUS", 0x014, "rw", "state of the engine", (STATUS_BUSY, STATUS_DONE, STATUS_FAULT)),
         HostRegister("CAUSE", 0x018, "r", "why the last run stopped; 0 when it ran to its END"),
         HostRegister("FAULT_PC", 0x01C, "r", "word index of the faulting instruction (page index for BUS_FETCH)"),
-        HostRegister("PROGRAM", 0x020, "rw", "system memory address of the program; bits 9:0 read as zero; writes while busy are ignored"),
+        HostRegister(
+            "PROGRAM",
+            0x020,
+            "rw",
+            "system memory address of the program; bits 9:0 read as zero; writes while busy are ignored",
+        ),
         HostRegister("PAGES", 0x024, "rw", "pages of the program, 23 bits; writes while busy are ignored"),
-        HostRegister("BASE", 0x028, "rw", "added to every MEM_ADDR; bits 11:0 read as zero; writes while busy are ignored"),
+        HostRegister(
+            "BASE", 0x028, "rw", "added to every MEM_ADDR; bits 11:0 read as zero; writes while busy are ignored"
+        ),
         HostRegister("CYCLES_LO", 0x030, "r", "cycles of the run, bits 31:0"),
         HostRegister("CYCLES_HI", 0x034, "r", "cycles of the run, bits 63:32"),
     ]
@@ -58,7 +65,9 @@ def _table() -> tuple[HostRegister, ...]:
     }
     for unit in Unit:
         for n, stall in enumerate(STALLS):
-            rows.append(HostRegister(f"{unit.name}_{stall}", 0x040 + 16 * unit + 4 * n, "r", f"{unit.name}: {meaning[stall]}"))
+            rows.append(
+                HostRegister(f"{unit.name}_{stall}", 0x040 + 16 * unit + 4 * n, "r", f"{unit.name}: {meaning[stall]}")
+            )
     return tuple(rows)
 
 

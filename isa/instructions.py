@@ -130,7 +130,9 @@ class Instruction:
 INSTRUCTIONS: dict[Op, Instruction] = {
     i.op: i
     for i in (
-        Instruction(Op.CFG, None, (CFG_REG, CFG_VALUE), "Write a unit's configuration register, in order with its work."),
+        Instruction(
+            Op.CFG, None, (CFG_REG, CFG_VALUE), "Write a unit's configuration register, in order with its work."
+        ),
         Instruction(
             Op.SYNC,
             None,
@@ -226,7 +228,11 @@ DMA = (
 
 ARRAY = (
     *WINDOW,
-    ("KC", "blocks of ic_lanes bytes per kernel tap (1 .. 65535); not used by DEPTH_CONV", (Field("blocks", 0, 16, "blocks"),)),
+    (
+        "KC",
+        "blocks of ic_lanes bytes per kernel tap (1 .. 65535); not used by DEPTH_CONV",
+        (Field("blocks", 0, 16, "blocks"),),
+    ),
     ("W_ADDR", "SRAM byte address of the weight stream, a multiple of the SRAM word", ()),
     ("W_BYTES", "length of the weight stream, a multiple of the SRAM word; beyond it the stream reads as zero", ()),
     ("STRIPE", "output pixels per stripe, 1 .. stripe", (Field("pixels", 0, 7, "pixels"),)),
@@ -243,11 +249,15 @@ ARRAY = (
 
 VECTOR = (
     *WINDOW,
-    ("MODE", "operation variant", (
-        Field("rounding", 0, 1, "0: tflite, 1: onnx"),
-        Field("average", 1, 1, "POOL: 0 maximum, 1 average"),
-        Field("requantise", 2, 1, "POOL average: 1 requantise the sum by OUT_MULT/SHIFTS instead of dividing"),
-    )),
+    (
+        "MODE",
+        "operation variant",
+        (
+            Field("rounding", 0, 1, "0: tflite, 1: onnx"),
+            Field("average", 1, 1, "POOL: 0 maximum, 1 average"),
+            Field("requantise", 2, 1, "POOL average: 1 requantise the sum by OUT_MULT/SHIFTS instead of dividing"),
+        ),
+    ),
     ("B_ADDR", "E_ADD: SRAM byte address of the second operand's region", ()),
     ("B_BYTES", "E_ADD: length of that region; bytes outside read as zero_b", ()),
     ("B_Y_STEP", "E_ADD: bytes between rows of the second operand", ()),
@@ -256,9 +266,15 @@ VECTOR = (
     ("A_MULT", "E_ADD: multiplier of the first operand", (Field("mult", 0, 31, "multiplier"),)),
     ("B_MULT", "E_ADD: multiplier of the second operand", (Field("mult", 0, 31, "multiplier"),)),
     ("OUT_MULT", "multiplier of the result", (Field("mult", 0, 31, "multiplier"),)),
-    ("SHIFTS", "signed shifts of the three multipliers", (
-        Field("a", 0, 6, "shift of A_MULT"), Field("b", 8, 6, "shift of B_MULT"), Field("out", 16, 6, "shift of OUT_MULT"),
-    )),
+    (
+        "SHIFTS",
+        "signed shifts of the three multipliers",
+        (
+            Field("a", 0, 6, "shift of A_MULT"),
+            Field("b", 8, 6, "shift of B_MULT"),
+            Field("out", 16, 6, "shift of OUT_MULT"),
+        ),
+    ),
     ("SUM_BIAS", "POOL average: int32 added to the sum of the taps, which count padding as QUANT.zero_in", ()),
     ("POOL_COUNT", "POOL average: taps per window", (Field("count", 0, 15, "taps"),)),
     ("POOL_MAGIC", "POOL average: reciprocal of 2 * count, see `average_magic`", (Field("mult", 0, 31, "multiplier"),)),

@@ -2,8 +2,8 @@
 
 A transfer is rows of bytes; a row is cut into bursts at 256 beats and at 4 KiB boundaries. Memory answers in
 order: a burst's first beat comes ``read_latency`` after its address at the earliest, beats are ``beat_cycles``
-apart. Write data follows its address, a beat per ``beat_cycles``, and is answered ``write_latency`` after a burst's last
-beat. Read and write channels do not disturb each other. Times are exact for that memory:
+apart. Write data follows its address, a beat per ``beat_cycles``, and is answered ``write_latency`` after a burst's
+last beat. Read and write channels do not disturb each other. Times are exact for that memory:
 
     issue(n)      = max(issue(n - 1) + ADDRESS, end(n - outstanding) + 1)
     first_beat(n) = max(issue(n) + latency, last_beat(n - 1) + beat_cycles)     latency: read_latency; 1 for writes
@@ -93,7 +93,7 @@ class _Channel:
 
 
 Plan = tuple[tuple[int, ...], int, int, tuple[int, ...]]
-"""A row's bursts: beats of the first ones; beats and number of the equal ones of whole 4 KiB; beats of the last ones."""
+"""A row's bursts: beats of the first ones; beats and number of the equal ones of whole 4 KiB; beats of the last."""
 
 
 def _plan(address: int, length: int, bus_bytes: int) -> Plan:
@@ -133,7 +133,14 @@ def _repeat(advance: Callable[[S], tuple[int, S]], state: S, count: int) -> tupl
 
 
 def _last_beat(
-    channel: _Channel, state: State, bus_bytes: int, address: int, rows: int, planes: int, row_step: int, plane_step: int,
+    channel: _Channel,
+    state: State,
+    bus_bytes: int,
+    address: int,
+    rows: int,
+    planes: int,
+    row_step: int,
+    plane_step: int,
     length: int,
 ) -> int:
     """Cycles from an instruction's verification to its last beat."""

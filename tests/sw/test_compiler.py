@@ -100,11 +100,20 @@ class Builder:
             channels,
         )
         name = self._tensor(shape)
-        common = {"name": f"n{len(self.nodes)}", "inputs": (self.last,), "outputs": (name,)}
+        number, source = f"n{len(self.nodes)}", (self.last,)
+        node: ir.Node
         if average:
-            node: ir.Node = ir.AvgPool(**common, kernel=kernel, stride=stride, pads=pads, rounding=self.rounding)
+            node = ir.AvgPool(
+                name=number,
+                inputs=source,
+                outputs=(name,),
+                kernel=kernel,
+                stride=stride,
+                pads=pads,
+                rounding=self.rounding,
+            )
         else:
-            node = ir.MaxPool(**common, kernel=kernel, stride=stride, pads=pads)
+            node = ir.MaxPool(name=number, inputs=source, outputs=(name,), kernel=kernel, stride=stride, pads=pads)
         self.nodes.append(node)
         self.last = name
         return self
