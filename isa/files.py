@@ -1,6 +1,7 @@
 """Writing files so that a reader sees the old content or the new one, never a part."""
 
 import os
+from errno import ENOENT
 from pathlib import Path
 
 
@@ -10,6 +11,8 @@ def write_atomically(path: str | Path, data: bytes | str) -> None:
     Raises OSError with the place when the folder is missing or not writable.
     """
     target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(ENOENT, "its folder must exist before the file is written", str(path))
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
