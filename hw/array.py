@@ -1,6 +1,6 @@
 """The array: ic_lanes x oc_lanes multipliers and their adder trees."""
 
-from amaranth import Cat, Module, Signal, Value
+from amaranth import Cat, Const, Module, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -13,13 +13,9 @@ SUM = 32
 """Bits of a sum. All sums of a stage are in one register: a simulator works on it as on a vector."""
 
 
-PRODUCT_BITS = 16
-"""Bits of a product of two int8."""
-
-
-def sign_extended(value: Value) -> Value:
-    """``value``, whatever its sign was taken for, as a signed number of SUM bits."""
-    return Cat(value, value[-1].replicate(SUM - len(value)))
+def sum_bits(terms: int) -> int:
+    """Bits of a sum of products of int8."""
+    return 16 + ceil_log2(terms)
 
 
 def word(values: Value, n: int, width: int) -> Value:
@@ -88,23 +84,23 @@ class MultiplierArray(wiring.Component):
         for n in range(config.macs_per_cycle):
             x = word(own, n, OPERAND) if n < config.dw else word(shared, n // config.oc, OPERAND)
             w = word(self.weights, n, OPERAND)
-            products.append(sign_extended((x.as_signed() * w.as_signed())[:PRODUCT_BITS]))
+            products.append((x.as_signed() * w.as_signed())[:SUM])
         m.d.sync += values.eq(Cat(products))
         m.d.comb += self.products.eq(values[: len(self.products)])
 
         rows, terms = config.ic, 1
         for stage in range(tree_stages(config)):
             fewer = ceil_div(rows, RADIX)
-            # Only the bits that a sum of so many products has are worth adders and registers.
-            bits = PRODUCT_BITS + ceil_log2(terms)
+            # Adders and registers of the bits that sums of so many products need: nothing reads the others.
+            bits = sum_bits(terms)
             terms = min(terms * RADIX, config.ic)
-            bits_out = PRODUCT_BITS + ceil_log2(terms)
             sums = []
             for row in range(fewer):
                 for lane in range(config.oc):
-                    inputs = range(row * RADIX, min(row * RADIX + RADIX, rows))
-                    total = sum(word(values, n * config.oc + lane, SUM)[:bits].as_signed() for n in inputs)
-                    sums.append(sign_extended(total[:bits_out]))
+                    total: Value = Const(0, signed(SUM))
+                    for n in range(row * RADIX, min(row * RADIX + RADIX, rows)):
+                        total = (total + word(values, n * config.oc + lane, SUM)[:bits].as_signed())[:SUM].as_signed()
+                    sums.append(total)
             level = Signal(SUM * fewer * config.oc, name=f"sums_{stage}")
             m.d.sync += level.eq(Cat(sums))
             values, rows = level, fewer

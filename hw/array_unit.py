@@ -1,11 +1,11 @@
 """The array unit: CONV, CONV_RELU and DEPTH_CONV."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.accumulator import Accumulator
-from dovetail.hw.array import SUM, MultiplierArray, word
+from dovetail.hw.array import SUM, MultiplierArray, sum_bits, word
 from dovetail.hw.array_registers import ArrayRegisters
 from dovetail.hw.array_sequencer import ArraySequencer, Step
 from dovetail.hw.array_weights import OPERAND, ArrayWeights, extended
@@ -152,12 +152,15 @@ class ArrayCore(wiring.Component):
         with m.If(olds[0] | olds[1]):
             m.d.sync += old.eq(Cat(Mux(window.old_mask[n], word(self.input.data, n, SUM), 0) for n in range(group)))
         terms = []
+        sum_width, product_width = sum_bits(config.ic), sum_bits(1)
         for n in range(config.acc_lanes):
-            total = word(multipliers.sums, n, SUM) if n < config.oc else 0
+            total: Value = Const(0, signed(SUM))
+            if n < config.oc:
+                total = word(multipliers.sums, n, SUM)[:sum_width].as_signed()
             if n < config.dw:
-                total = Mux(depthwise, word(multipliers.products, n, SUM), total)
+                total = Mux(depthwise, word(multipliers.products, n, SUM)[:product_width].as_signed(), total)
             mine = steps[arrives + 1].word == n // group if config.acc_lanes > group else 1
-            terms.append(Cat(total | Mux(mine, word(old, n % group, SUM), 0))[:SUM])
+            terms.append((total | Mux(mine, word(old, n % group, SUM), 0).as_signed())[:SUM])
         m.d.comb += accumulator.term.eq(Cat(terms))
 
         # Which accumulators: old values come first, then products, then sums.

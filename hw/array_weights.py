@@ -1,6 +1,6 @@
 """The weight stream: reads it, holds the weights in use and the next ones, and the requantisation records."""
 
-from amaranth import Cat, Const, Module, Mux, Signal, Value, unsigned
+from amaranth import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -212,5 +212,8 @@ class ArrayWeights(wiring.Component):
 
 
 def extended(values: Value, n: int) -> Value:
-    """The n-th int8 of ``values``, sign-extended to OPERAND bits."""
-    return Cat(values[8 * n :][:8], values[8 * n + 7].replicate(OPERAND - 8))
+    """The n-th int8 of ``values``, sign-extended to OPERAND bits.
+
+    Written as a sum because Amaranth spells an extension bit by bit, which takes tools long for wide arrays.
+    """
+    return (values[8 * n :][:8].as_signed() + Const(0, signed(OPERAND)))[:OPERAND]
