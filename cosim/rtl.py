@@ -8,9 +8,19 @@ from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
+from amaranth.back.verilog import YosysError
 
 from dovetail.cosim.blocks import driver
-from dovetail.cosim.verilate import Design, design_hash, library_path, machine, publish, trace_format, verilate
+from dovetail.cosim.verilate import (
+    Design,
+    ToolError,
+    design_hash,
+    library_path,
+    machine,
+    publish,
+    trace_format,
+    verilate,
+)
 from dovetail.hw.verilog import to_verilog
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.host import CONTROL_START, HOST_REGISTERS, STALLS
@@ -37,9 +47,15 @@ class RtlError(RuntimeError):
 
 
 def accelerator_design(config: Config, *, trace: bool = False) -> Design:
-    """What is Verilated for ``config``; the memory timing does not matter."""
+    """What is Verilated for ``config``; the memory timing does not matter. Raises :class:`ToolError` without Yosys."""
+    try:
+        verilog = to_verilog(config, simulation=True, name=TOP)
+    except YosysError as error:
+        raise ToolError(
+            f'Amaranth needs Yosys to write Verilog: pip install "amaranth[builtin-yosys]" ({error})'
+        ) from None
     return Design(
-        verilog=to_verilog(config, simulation=True, name=TOP),
+        verilog=verilog,
         top=TOP,
         driver={name: driver(name) for name in ("accelerator.cpp", "axi_memory.h")},
         trace=trace,

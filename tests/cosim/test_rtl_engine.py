@@ -82,6 +82,17 @@ def test_fault(engine: RtlEngine) -> None:
     assert result.fault == Fault(Cause.BUS_READ, 5)
 
 
+def test_no_pages(engine: RtlEngine) -> None:
+    assert engine.run(image([int(Op.END)]), 0, 0).fault == Fault(Cause.NO_END, 0)
+
+
+def test_no_yosys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AMARANTH_USE_YOSYS", "system")
+    monkeypatch.setenv("YOSYS", "no-such-yosys")
+    with pytest.raises(verilate.ToolError, match=r'Yosys to write Verilog: pip install "amaranth\[builtin-yosys\]"'):
+        accelerator_design(CONFIG)
+
+
 def test_limit(engine: RtlEngine) -> None:
     engine.limit = 20
     with pytest.raises(RtlError, match="no end after 20 cycles") as caught:
