@@ -152,7 +152,7 @@ async def host_read(ctx: Any, port: Any, name: str) -> tuple[int, int]:
 def simulate(design: Any, *benches: Any, background: tuple[Any, ...] = ()) -> None:
     """Run ``benches`` to their end against ``design``, at one clock per nanosecond."""
     simulator = Simulator(Fragment.get(design, None))
-    simulator.add_clock(1e-9)
+    simulator.add_clock(1e-9, if_exists=True)
     for bench in background:
         simulator.add_testbench(bench, background=True)
     for bench in benches:
