@@ -7,7 +7,8 @@ results of a stripe drain through the requantiser while the next stripe runs in 
 """
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import lru_cache
 
 from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.latency import REQUANTISE
@@ -26,6 +27,7 @@ DRAIN = 3 + REQUANTISE
 """Cycles from the end of the last drain to the end of the instruction."""
 
 
+@lru_cache(maxsize=64)
 def tree_stages(config: Config) -> int:
     """Register stages of an adder tree over the input lanes."""
     stages, rows = 0, config.ic
@@ -41,20 +43,37 @@ def to_accumulator(config: Config) -> int:
     return 4 + SRAM_READ + 3 + tree_stages(config)
 
 
+@lru_cache(maxsize=64)
+def _derived(config: Config) -> tuple[int, int, int, int]:
+    """What costs time to derive: ``to_accumulator`` - 1, word_bytes, weight_rows, requant."""
+    return to_accumulator(config) - 1, config.word_bytes, config.weight_rows, config.requant
+
+
 State = tuple[int, int]
 """Between two stripes, in cycles from now: when the accumulators for the next stripe are free (0 if they are), and when
 the drain is. Those for the stripe after it are free one cycle later than the drain."""
 Advance = Callable[[State], tuple[int, State]]
-"""Cycles that a stripe or a block of them takes, and the state behind it."""
+"""Cycles that something takes, and the state behind it."""
 
 
-def _stripe(config: Config, size: int, groups: int, work: int, old: int, state: State) -> tuple[int, State]:
-    """``old``: cycles of the windows for old values, 0 if there are none."""
-    free, drained = state
-    if old:
-        free = max(free, drained + SETTLE) + old
-    end = free + work
-    return end, (max(drained + 1 - end, 0), max(drained - end, to_accumulator(config) - 1) + size * groups)
+@dataclass(slots=True)
+class _Stripe:
+    """``work`` cycles of windows for steps, ``old`` for old values, then ``fill`` to the drain of ``out`` cycles."""
+
+    work: int
+    old: int
+    fill: int
+    out: int
+
+    def __call__(self, state: State) -> tuple[int, State]:
+        end, drained = state
+        if self.old:
+            end = max(end, drained + SETTLE) + self.old
+        end += self.work
+        left = drained - end
+        if left < self.fill:
+            return end, (left + 1 if left >= 0 else 0, self.fill + self.out)
+        return end, (left + 1, left + self.out)
 
 
 def _repeat(advance: Advance, count: int, state: State) -> tuple[int, State]:
@@ -62,13 +81,14 @@ def _repeat(advance: Advance, count: int, state: State) -> tuple[int, State]:
     time = n = 0
     seen: dict[State, tuple[int, int]] = {}
     while n < count:
-        if state in seen:
-            n_before, time_before = seen[state]
-            rounds = (count - n) // (n - n_before)
-            time += rounds * (time - time_before)
-            n += rounds * (n - n_before)
-            seen.clear()
-            continue
+        before = seen.get(state)
+        if before:
+            rounds = (count - n) // (n - before[0])
+            time += rounds * (time - before[1])
+            n += rounds * (n - before[0])
+            seen = {}
+            if n == count:
+                break
         seen[state] = n, time
         elapsed, state = advance(state)
         time += elapsed
@@ -94,43 +114,46 @@ def array_duration(
     ``taps`` = kh * kw, ``kc`` input blocks per tap (ignored for depthwise), ``pixels`` = height * width,
     ``blocks`` of output channels with ``last`` channels in the last.
     """
-    lanes = config.dw if depthwise else config.oc
-    steps = taps * (1 if depthwise else kc)
-    rows = 1 if depthwise else config.weight_rows
-    words = ceil_div(4 * lanes, config.word_bytes) if accumulate else 0
-    stripes = ceil_div(pixels, stripe)
+    fill, word_bytes, rows, requant = _derived(config)
+    if depthwise:
+        lanes, steps, rows = config.dw, taps, 1
+    else:
+        lanes, steps = config.oc, taps * kc
+    words = -(-4 * lanes // word_bytes) if accumulate else 0
+    stripes = -(-pixels // stripe)
     rest = pixels - (stripes - 1) * stripe
+    size = stripe if stripes > 1 else pixels
+    window, window_rest = max(size, rows, ACCUMULATE), max(rest, rows, ACCUMULATE)
+    work, work_rest = steps * window, steps * window_rest
+    records = max(window, rows + lanes) - window  # longer first window of a block
+    old, old_rest = words * max(size, ACCUMULATE), words * max(rest, ACCUMULATE)
 
-    def one(size: int, groups: int, *, first: bool = False, final: bool = False) -> Advance:
-        """A stripe: the ``first`` of its block, the ``final`` one of the instruction."""
-        step = max(size, rows, ACCUMULATE)
-        work = steps * step
-        if first and not (final and steps == 1):
-            work += max(step, rows + lanes) - step
-        if final:
-            work += max(size, lanes * (first and steps == 1), ACCUMULATE) - step
-        return partial(_stripe, config, size, groups, work, words * max(size, ACCUMULATE))
-
-    def block(channels: int, *, final: bool = False) -> Advance:
-        groups = ceil_div(channels, config.requant)
-        begin, end = (
-            one(stripe if stripes > 1 else rest, groups, first=True, final=final and stripes == 1),
-            one(rest, groups, final=final),
-        )
-        middle = one(stripe, groups)
+    def block(channels: int, shorter: int) -> Advance:
+        groups = -(-channels // requant)
+        out, out_rest = size * groups, rest * groups
+        if stripes == 1:
+            return _Stripe(work + records - shorter, old, fill, out)
+        first, middle = _Stripe(work + records, old, fill, out), _Stripe(work, old, fill, out)
+        final = _Stripe(work_rest - shorter, old_rest, fill, out_rest)
 
         def advance(state: State) -> tuple[int, State]:
-            time, state = begin(state)
+            time, state = first(state)
             if stripes > 2:
                 elapsed, state = _repeat(middle, stripes - 2, state)
                 time += elapsed
-            if stripes > 1:
-                elapsed, state = end(state)
-                time += elapsed
-            return time, state
+            elapsed, state = final(state)
+            return time + elapsed, state
 
         return advance
 
-    time, state = _repeat(block(lanes), blocks - 1, (0, -SETTLE))
-    elapsed, (_, drained) = block(last, final=True)(state)
-    return CHECK + 1 + max(rows, ACCUMULATE) + time + elapsed + drained + DRAIN
+    time, state = CHECK + 1 + max(rows, ACCUMULATE), (0, -SETTLE)
+    if blocks > 1:
+        elapsed, state = _repeat(block(lanes, 0), blocks - 1, state)
+        time += elapsed
+    # No weights load in the very last window.
+    if stripes == 1 and steps == 1:
+        shorter = window + records - max(size, lanes, ACCUMULATE)
+    else:
+        shorter = window_rest - max(rest, ACCUMULATE)
+    elapsed, (_, drained) = block(last, shorter)(state)
+    return time + elapsed + drained + DRAIN
