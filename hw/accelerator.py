@@ -1,5 +1,7 @@
 """The accelerator: wires host registers, engine, cores and SRAM to one another and to the buses."""
 
+from typing import Any
+
 from amaranth import Elaboratable, Module, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
@@ -76,7 +78,7 @@ class Accelerator(wiring.Component):
         m.submodules.sram = sram = Sram(config, simulation=self.simulation)
         engine = Engine(config)
         load, array, store = LoadCore(config), ArrayCore(config), StoreCore(config)
-        cores = {Unit.LOAD: load, Unit.ARRAY: array, Unit.STORE: store}
+        cores: dict[Unit, Any] = {Unit.LOAD: load, Unit.ARRAY: array, Unit.STORE: store}
         if config.vector:
             vector = cores[Unit.VECTOR] = VectorCore(config)
         m.submodules.engine = self._gated(m, engine, "engine", engine.stirs)

@@ -23,8 +23,8 @@ class Fault(data.Struct):
 
 
 class Trace(wiring.Signature):
-    """What a unit does, for simulation. ``start``: pulse in the pop cycle of an operation or fetch, with ``fetch`` and
-    ``pc``. ``end``: pulse in its end cycle, which for an operation that fails its checks is the cycle in which it does."""
+    """What a unit does, for simulation. ``start``: pulse in the pop cycle of an operation or fetch, with ``fetch``
+    and ``pc``. ``end``: pulse in its end cycle; one that fails its checks ends in the cycle in which it does."""
 
     def __init__(self) -> None:
         super().__init__({"start": Out(1), "fetch": Out(1), "pc": Out(32), "end": Out(1)})
@@ -46,7 +46,8 @@ class UnitControl(wiring.Component):
     completed: completion counts of all units. ``done``: this unit's.
     clear: pulse before a run: registers and counts to zero.
     halt: nothing is popped.
-    idle: no operation or fetch is in the unit. ``awake``: the core has something to do. ``fetched``: pulse in the end cycle of a fetch.
+    idle: no operation or fetch is in the unit. ``awake``: the core has something to do.
+    fetched: pulse in the end cycle of a fetch.
     failed, fault: pulse with a fault in the cycle to which it belongs.
     stirs: a register of this block is about to change.
     activity, trace: what the unit does.

@@ -101,9 +101,7 @@ class DmaRegisters(wiring.Component):
             range_later.eq(end > config.sram_bytes),
             first.eq(regs["SRAM_ADDR"] >> bank_bits),
             last.eq((end - 1)[bank_bits : bank_bits + index_bits]),
-            self.banks.eq(
-                Mux(self.fetching, 0, Cat((first <= n) & (last >= n) for n in range(config.n_banks)))
-            ),
+            self.banks.eq(Mux(self.fetching, 0, Cat((first <= n) & (last >= n) for n in range(config.n_banks)))),
         ]
         with m.If(self.fetching):
             m.d.sync += self.cause.eq(0)

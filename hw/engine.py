@@ -1,4 +1,4 @@
-"""The engine: front end, queues, controls, bank claims and the state of a run; everything but cores, SRAM and counters."""
+"""The engine: front end, queues, controls, bank claims and the state of a run."""
 
 from amaranth import Cat, Module
 from amaranth.lib import wiring

@@ -1,6 +1,6 @@
 """The front end: fetches the program page by page, decodes and checks its words, and feeds the units' queues."""
 
-from amaranth import Array, Cat, Const, Module, Mux, Signal
+from amaranth import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -87,7 +87,7 @@ class Decoder(wiring.Component):
                         m.d.comb += overflows.eq((bits(CFG_VALUE) & unused).any())
         target, on = bits(SYNC_UNIT), bits(SYNC_ON)
 
-        def is_absent(unit: Signal) -> object:
+        def is_absent(unit: Signal) -> Value:
             return Cat(unit == u for u in absent).any() if absent else Const(0)
 
         unknown = Signal()
@@ -258,9 +258,8 @@ class Frontend(wiring.Component):
             m.d.comb += self.queues[u].payload.eq(entry)
 
         with m.If(active & ~self.halt):
-            with m.If(fetching):
-                with m.If(ready):
-                    m.d.sync += [to_fetch.eq(to_fetch + 1), b.first.eq(0)]
+            with m.If(fetching), m.If(ready):
+                m.d.sync += [to_fetch.eq(to_fetch + 1), b.first.eq(0)]
             with m.Elif(b_valid):
                 with m.If(b.cause.any()):
                     m.d.comb += self.failed.eq(1)

@@ -1,6 +1,6 @@
 """The host's register block behind AXI4-Lite."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -74,7 +74,7 @@ class Host(wiring.Component):
         irq_enable, done = Signal(), Signal()
         m.d.comb += self.irq.eq(irq_enable & done)
 
-        def at(field: Field, value: Signal) -> object:
+        def at(field: Field, value: Signal) -> Value:
             return value << field.low
 
         idle = [self.cycles[:32] - s.busy - s.config - s.token for s in (self.stalls[u] for u in Unit)]
@@ -84,9 +84,7 @@ class Host(wiring.Component):
             "CONFIG_HASH_LO": self.config.hash & 0xFFFF_FFFF,
             "CONFIG_HASH_HI": self.config.hash >> 32,
             "CONTROL": at(CONTROL_IRQ, irq_enable),
-            "STATUS": at(STATUS_BUSY, self.busy)
-            | at(STATUS_DONE, done)
-            | at(STATUS_FAULT, self.faulted & ~self.busy),
+            "STATUS": at(STATUS_BUSY, self.busy) | at(STATUS_DONE, done) | at(STATUS_FAULT, self.faulted & ~self.busy),
             "CAUSE": self.first.cause,
             "FAULT_PC": self.first.pc,
             "PROGRAM": self.program,
@@ -128,10 +126,10 @@ class Host(wiring.Component):
         lanes = Signal(32)
         m.d.comb += lanes.eq(Cat(bit.replicate(8) for bit in bus.wstrb))
 
-        def merged(old: Signal) -> object:
+        def merged(old: Signal) -> Value:
             return bus.wdata & lanes | old & ~lanes
 
-        def given(field: Field) -> object:
+        def given(field: Field) -> Value:
             return (bus.wdata & lanes)[field.low]
 
         m.d.sync += self.start.eq(0)
@@ -147,9 +145,7 @@ class Host(wiring.Component):
                         m.d.sync += bus.bresp.eq(OKAY)
                         if register.name == "CONTROL":
                             m.d.sync += self.start.eq(given(CONTROL_START) & ~self.busy)
-                            m.d.sync += irq_enable.eq(
-                                Mux(lanes[CONTROL_IRQ.low], given(CONTROL_IRQ), irq_enable)
-                            )
+                            m.d.sync += irq_enable.eq(Mux(lanes[CONTROL_IRQ.low], given(CONTROL_IRQ), irq_enable))
                         elif register.name == "STATUS":
                             with m.If(given(STATUS_DONE)):
                                 m.d.sync += done.eq(0)
@@ -157,10 +153,10 @@ class Host(wiring.Component):
                             with m.If(~self.busy):
                                 m.d.sync += self.pages.eq(merged(self.pages))
                         elif register.name in ("PROGRAM", "BASE"):
-                            target, unit = (
+                            target, size = (
                                 (self.program, PAGE_BYTES) if register.name == "PROGRAM" else (self.base, BOUNDARY)
                             )
-                            low = exact_log2(unit)
+                            low = exact_log2(size)
                             with m.If(~self.busy):
                                 m.d.sync += target[low:].eq(merged(target)[low:])
         with m.If(self.start):

@@ -20,9 +20,7 @@ class PageWrite(wiring.Signature):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        super().__init__(
-            {"en": Out(1), "row": Out(range(2 * PAGE_BYTES // config.bus_bytes)), "data": Out(config.bus)}
-        )
+        super().__init__({"en": Out(1), "row": Out(range(2 * PAGE_BYTES // config.bus_bytes)), "data": Out(config.bus)})
 
 
 class LoadCore(wiring.Component):

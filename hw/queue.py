@@ -30,9 +30,7 @@ class Queue(wiring.Component):
         if depth < 2 or depth & (depth - 1):
             raise ValueError(f"depth must be a power of two of at least 2, not {depth}")
         self.depth = depth
-        super().__init__(
-            {"i": In(stream.Signature(Entry)), "o": Out(stream.Signature(Entry)), "clear": In(1)}
-        )
+        super().__init__({"i": In(stream.Signature(Entry)), "o": Out(stream.Signature(Entry)), "clear": In(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

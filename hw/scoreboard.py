@@ -9,8 +9,8 @@ from dovetail.isa.instructions import Unit
 
 
 class Claimant(wiring.Signature):
-    """A unit's side: ``verify`` asks for the masks in one cycle; ``conflict`` answers in the same cycle, and ``granted``
-    says whether the unit takes them. ``release`` in the unit's end cycle gives them back after it."""
+    """A unit's side: ``verify`` asks for the masks in one cycle; ``conflict`` answers in the same cycle, and
+    ``granted`` says whether the unit takes them. ``release`` in the unit's end cycle gives them back after it."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -36,8 +36,8 @@ class Scoreboard(wiring.Component):
 
     Latency
     -------
-    A claim granted in cycle v holds from v + 1 up to and including the release cycle; of claims granted in one cycle the
-    lower unit's counts for the higher ones at once.
+    A claim granted in cycle v holds from v + 1 up to and including the release cycle; of claims granted in one cycle
+    the lower unit's counts for the higher ones at once.
     """
 
     def __init__(self, config: Config) -> None:

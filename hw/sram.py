@@ -4,9 +4,11 @@ Two forms that behave alike for what bank claims allow: FPGA (block RAM of ``lib
 bank) and simulation (one Verilog module behind an ``Instance``, see :func:`sram_verilog`).
 """
 
+from typing import Any
+
 from amaranth import Array, Cat, ClockSignal, Instance, Module, Mux, ResetSignal, Signal, Value
 from amaranth.lib import memory, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In
 from amaranth.utils import exact_log2
 
 from dovetail.hw.ports import SramRead, SramWrite
@@ -166,15 +168,18 @@ class Sram(wiring.Component):
             for lane in range(config.word_bytes):
                 odd = Signal(name=f"{name}_odd{lane}")
                 m.d.comb += odd.eq(offset[0][-1] ^ (lane < offset[0][:-1]))
-                choice = [Array(words)[banks[half]] if bank_bits else words[0] for half, words in enumerate(
-                    [word.word_select(lane, 8) for word in bank_data[half]] for half in range(2)
-                )]
+                choice = [
+                    Array(words)[banks[half]] if bank_bits else words[0]
+                    for half, words in enumerate(
+                        [word.word_select(lane, 8) for word in bank_data[half]] for half in range(2)
+                    )
+                ]
                 m.d.sync += lanes.word_select(lane, 8).eq(Mux(odd, choice[1], choice[0]))
             m.d.sync += port.data.eq(rotate(m, lanes, offset[1][:-1], left=False))
 
-    def _weights_in(self, bank: int, port: object, shift: int) -> object:
-        number = port.addr[shift:]  # type: ignore[attr-defined]
-        return port.en & ((number == bank) if len(number) else 1)  # type: ignore[attr-defined]
+    def _weights_in(self, bank: int, port: Any, shift: int) -> Value:
+        number = port.addr[shift:]
+        return port.en & ((number == bank) if len(number) else 1)
 
 
 def sram_verilog(config: Config) -> str:

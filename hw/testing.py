@@ -123,8 +123,8 @@ def check_burst(address: int, beats: int, size: int, kind: int, width: int) -> N
     assert address // BOUNDARY == (address + beats * width - 1) // BOUNDARY, "burst crosses 4 KiB"
 
 
-async def host_write(ctx: Any, port: Any, name: str, value: int, strobe: int = 0xF) -> int:
-    """Write a host register; gives the response."""
+async def host_write(ctx: Any, port: Any, name: str | int, value: int, strobe: int = 0xF) -> int:
+    """Write the host register of a name or an offset; gives the response."""
     ctx.set(port.awaddr, HOST_REGISTERS[name].offset if isinstance(name, str) else name)
     ctx.set(port.wdata, value)
     ctx.set(port.wstrb, strobe)
@@ -138,8 +138,8 @@ async def host_write(ctx: Any, port: Any, name: str, value: int, strobe: int = 0
     return int(response)
 
 
-async def host_read(ctx: Any, port: Any, name: str) -> tuple[int, int]:
-    """Read a host register; gives value and response."""
+async def host_read(ctx: Any, port: Any, name: str | int) -> tuple[int, int]:
+    """Read the host register of a name or an offset; gives value and response."""
     ctx.set(port.araddr, HOST_REGISTERS[name].offset if isinstance(name, str) else name)
     ctx.set(port.arvalid, 1)
     ctx.set(port.rready, 1)

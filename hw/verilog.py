@@ -44,7 +44,9 @@ def _with_registered_reset(top: wiring.Component, name: str, inner: str) -> str:
     ports = [("clk", "input", 1), ("rst", "input", 1)]
     for path, member, _ in top.signature.flatten(top):
         ports.append(("__".join(map(str, path)), "output" if member.flow == wiring.Out else "input", member.shape))
-    declared = ", ".join(f"{way} [{width - 1}:0] {port}" if width > 1 else f"{way} {port}" for port, way, width in ports)
+    declared = ", ".join(
+        f"{way} [{width - 1}:0] {port}" if width > 1 else f"{way} {port}" for port, way, width in ports
+    )
     connected = ", ".join(f".{port}({'reset' if port == 'rst' else port})" for port, _, _ in ports)
     return (
         f"module {name}({declared});\n"

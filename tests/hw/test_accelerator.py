@@ -142,7 +142,14 @@ PROGRAMS: dict[str, Words] = {
     "range while another runs": [*COPY, cfg(STORE, "SRAM_ADDR", 0x7FFF), Op.DMA_WRITE, Op.DMA_WRITE, *COPY * 2],
     "bus error of a read": [*COPY, *transfer(LOAD, 0x7000, 0, 60), *COPY, *END],
     "bus error of a write": [*COPY, *transfer(STORE, 0x7000, 0, 60), *COPY, *END],
-    "token": [*transfer(LOAD, 0, 0, 600), sync(STORE, LOAD), Op.DMA_READ, sync(STORE, LOAD, 1), sync(ARRAY, STORE), *END],
+    "token": [
+        *transfer(LOAD, 0, 0, 600),
+        sync(STORE, LOAD),
+        Op.DMA_READ,
+        sync(STORE, LOAD, 1),
+        sync(ARRAY, STORE),
+        *END,
+    ],
     "two pages": [*COPY * 3, *[cfg(STORE, "LENGTH", 9)] * 140, *END],
     "three pages, full queue": [*transfer(LOAD, 0, 0, 100), *[Op.DMA_READ] * 20, *[sync(ARRAY, LOAD, 2)] * 240, *END],
     "pool beside a load": [*POOL, *transfer(LOAD, 0, 0x4000, 500), *END],
@@ -181,9 +188,7 @@ def test_fetch_beyond_memory() -> None:
         address = MEMORY - PAGE_BYTES
         words = [cfg(ARRAY, "KC", 1)] * PAGE_WORDS
         seen = await bench.run(ctx, words, 2, address)
-        timeline = time_program(
-            CONFIG, words + [Op.END] * PAGE_WORDS, address=address, base=BASE, memory_bytes=MEMORY
-        )
+        timeline = time_program(CONFIG, words + [Op.END] * PAGE_WORDS, address=address, base=BASE, memory_bytes=MEMORY)
         assert timeline.fault and timeline.fault.cause == Cause.BUS_FETCH
         matches(bench, seen, timeline)
         assert (await bench.run(ctx, [], 0, 0))["CAUSE"] == Cause.NO_END
@@ -198,7 +203,12 @@ def random_words(rng: random.Random) -> Words:
     while len(words) < rng.choice([40, 140]):
         unit = rng.choice([LOAD, STORE])
         words += transfer(
-            unit, rng.randrange(0x3000), rng.randrange(0x7000), rng.randint(1, 200), rng.randint(1, 4), rng.randrange(600)
+            unit,
+            rng.randrange(0x3000),
+            rng.randrange(0x7000),
+            rng.randint(1, 200),
+            rng.randint(1, 4),
+            rng.randrange(600),
         )
         if rng.random() < 0.5:
             words.append(words[-1])
@@ -209,7 +219,9 @@ def random_words(rng: random.Random) -> Words:
 
 @pytest.mark.parametrize("bus", [128])
 def test_random_programs(bus: int) -> None:
-    config = CONFIG.replace(bus=bus, outstanding=3, memory=MemoryTiming(read_latency=3, write_latency=30, beat_cycles=2))
+    config = CONFIG.replace(
+        bus=bus, outstanding=3, memory=MemoryTiming(read_latency=3, write_latency=30, beat_cycles=2)
+    )
     bench = Bench(config, random.Random(0).randbytes(MEMORY))
     rng = random.Random(bus)
 

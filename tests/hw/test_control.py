@@ -17,7 +17,7 @@ from dovetail.isa.timing.common import CHECK
 CONFIG = Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=4)
 
 
-def entry(kind: EntryKind, code: int = 0, value: int = 0, pc: int = 0) -> dict[str, int]:
+def entry(kind: Any, code: int = 0, value: int = 0, pc: int = 0) -> dict[str, Any]:
     return {"kind": kind, "code": code, "value": value, "pc": pc}
 
 
@@ -68,7 +68,7 @@ class Bench:
 
     def __init__(self, unit: Unit = Unit.LOAD) -> None:
         self.control = UnitControl(CONFIG, unit=unit)
-        self.entries: list[dict[str, int]] = []
+        self.entries: list[dict[str, Any]] = []
         self.popped: list[int] = []
         self.ends: list[int] = []
         self.faults: list[tuple[int, Cause, int]] = []

@@ -22,8 +22,8 @@ from dovetail.isa.instructions import (
     sync,
     to_bytes,
 )
-from dovetail.isa.timing.engine import front_end_faults
 from dovetail.isa.timing.engine_constants import PAGE_READY
+from dovetail.isa.timing.predecode import front_end_faults
 
 CONFIG = Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=4)
 CONFIGS = {
@@ -156,13 +156,19 @@ def test_order_and_cycles(bus: int, program: int) -> None:
         assert [(e[0], e[1], e[4], e[5]) for e in others[:PAGE_WORDS]] == [
             (first + n, Unit(n % 4), n, n) for n in range(PAGE_WORDS)
         ]
-        assert others[PAGE_WORDS:] == [(max(first + PAGE_WORDS, second + PAGE_READY), Unit.LOAD, EntryKind.OP, Op.DMA_READ, 0, PAGE_WORDS)]
+        assert others[PAGE_WORDS:] == [
+            (max(first + PAGE_WORDS, second + PAGE_READY), Unit.LOAD, EntryKind.OP, Op.DMA_READ, 0, PAGE_WORDS)
+        ]
 
     bench.simulate(run)
 
 
 def test_sync_targets_and_full_queue() -> None:
-    words = [int(Op.DMA_WRITE)] * 3 + [sync(Unit.LOAD, Unit.STORE, 1), sync(Unit.LOAD, Unit.STORE, 9), int(Op.DMA_WRITE)]
+    words = [int(Op.DMA_WRITE)] * 3 + [
+        sync(Unit.LOAD, Unit.STORE, 1),
+        sync(Unit.LOAD, Unit.STORE, 9),
+        int(Op.DMA_WRITE),
+    ]
     bench = Bench([[*words, int(Op.END)]], 0)
 
     async def run(ctx: Any) -> None:

@@ -20,7 +20,7 @@ def make(bus: int, timing: MemoryTiming, outstanding: int) -> Config:
     return Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=4, bus=bus, outstanding=outstanding, memory=timing)
 
 
-def expected(memory: bytes, sram: bytearray, bus_bytes: int, base: int, r: dict[str, int]) -> bool:
+def expected(memory: bytearray, sram: bytearray, bus_bytes: int, base: int, r: dict[str, int]) -> bool:
     """Carries the transfer out on ``sram``; false from the first beat outside the memory on."""
     rows, planes = r["COUNT"] & 0xFFFF, r["COUNT"] >> 16
     for plane in range(planes):
@@ -152,9 +152,7 @@ def test_random_transfers(bus: int, timing: MemoryTiming, outstanding: int) -> N
                 r["LENGTH"],
             )
             assert cycles == rule
-            first, last = (
-                a // config.bank_bytes for a in (r["SRAM_ADDR"], r["SRAM_ADDR"] + r["SRAM_BYTES"] - 1)
-            )
+            first, last = (a // config.bank_bytes for a in (r["SRAM_ADDR"], r["SRAM_ADDR"] + r["SRAM_BYTES"] - 1))
             assert banks == sum(1 << bank for bank in range(first, last + 1))
 
     bench.simulate(run)

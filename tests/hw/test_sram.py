@@ -94,7 +94,7 @@ class Traffic:
             # A byte written in this very cycle does not count for its reads either.
             for name in READERS:
                 address = int(self.inputs[f"read_{name}__addr"][cycle])
-                for lane in np.flatnonzero(self.counts[name][cycle]):
+                for lane in np.flatnonzero(self.counts[name][cycle]).tolist():
                     if written[(address + lane) % (1 << (size - 1).bit_length())] == cycle:
                         self.counts[name][cycle, lane] = False
 

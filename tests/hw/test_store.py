@@ -149,9 +149,7 @@ def test_random_transfers(bus: int, timing: MemoryTiming, outstanding: int) -> N
                 r["LENGTH"],
             )
             assert cycles == rule
-            first, last = (
-                a // config.bank_bytes for a in (r["SRAM_ADDR"], r["SRAM_ADDR"] + r["SRAM_BYTES"] - 1)
-            )
+            first, last = (a // config.bank_bytes for a in (r["SRAM_ADDR"], r["SRAM_ADDR"] + r["SRAM_BYTES"] - 1))
             assert banks == sum(1 << bank for bank in range(first, last + 1))
 
     bench.simulate(run)
