@@ -42,7 +42,7 @@ NUMERICS: tuple[Callable[..., Any], ...] = (
 TIMING: tuple[tuple[ModuleType, tuple[Callable[..., Any], ...]], ...] = (
     (common, ()),
     (engine_constants, ()),
-    (array, (array.tree_stages, array.to_accumulator, array._stripe, array.array_duration)),
+    (array, (array.tree_stages, array.to_accumulator, array.array_duration)),
     (vector, (vector.vector_duration,)),
     (dma, (dma.bursts, dma.row_addresses)),
     (latency, ()),
