@@ -58,7 +58,7 @@ class Accumulator(wiring.Component):
         valid = delayed(m, "valid", self.valid, self.TERM)
         row = delayed(m, "row", self.row, self.TERM)
         first = delayed(m, "first", self.first, 1)
-        held = Signal(width)
+        held = Signal(width, reset_less=True)
         m.d.comb += [read.addr.eq(self.row), read.en.eq(self.valid)]
         with m.If(valid[1]):
             m.d.sync += held.eq(Mux(first[1], 0, read.data))

@@ -1,9 +1,8 @@
 """The array: ic_lanes x oc_lanes multipliers and their adder trees."""
 
-from amaranth import Cat, Const, Module, Signal, Value, signed
+from amaranth import Cat, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2
 
 from dovetail.hw.array_weights import OPERAND
 from dovetail.isa.config import Config, ceil_div
@@ -11,11 +10,6 @@ from dovetail.isa.timing.array import RADIX, tree_stages
 
 SUM = 32
 """Bits of a sum. All sums of a stage are in one register: a simulator works on it as on a vector."""
-
-
-def sum_bits(terms: int) -> int:
-    """Bits of a sum of products of int8."""
-    return 16 + ceil_log2(terms)
 
 
 def word(values: Value, n: int, width: int) -> Value:
@@ -71,7 +65,9 @@ class MultiplierArray(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self.config
-        shared, own = Signal(OPERAND * config.ic), Signal(OPERAND * config.dw)
+        shared, own = (
+            Signal(OPERAND * n, name=name, reset_less=True) for n, name in ((config.ic, "shared"), (config.dw, "own"))
+        )
         m.d.sync += shared.eq(self.inputs[: len(shared)])
         if config.dw:
             with m.If(self.depthwise):
@@ -79,7 +75,7 @@ class MultiplierArray(wiring.Component):
             with m.Else():
                 m.d.sync += own.eq(Cat(word(self.inputs, n // config.oc, OPERAND) for n in range(config.dw)))
 
-        values = Signal(SUM * config.macs_per_cycle, name="products_all")
+        values = Signal(SUM * config.macs_per_cycle, name="products_all", reset_less=True)
         products = []
         for n in range(config.macs_per_cycle):
             x = word(own, n, OPERAND) if n < config.dw else word(shared, n // config.oc, OPERAND)
@@ -88,20 +84,18 @@ class MultiplierArray(wiring.Component):
         m.d.sync += values.eq(Cat(products))
         m.d.comb += self.products.eq(values[: len(self.products)])
 
-        rows, terms = config.ic, 1
+        rows = config.ic
         for stage in range(tree_stages(config)):
             fewer = ceil_div(rows, RADIX)
-            # Adders and registers of the bits that sums of so many products need: nothing reads the others.
-            bits = sum_bits(terms)
-            terms = min(terms * RADIX, config.ic)
             sums = []
             for row in range(fewer):
                 for lane in range(config.oc):
-                    total: Value = Const(0, signed(SUM))
-                    for n in range(row * RADIX, min(row * RADIX + RADIX, rows)):
-                        total = (total + word(values, n * config.oc + lane, SUM)[:bits].as_signed())[:SUM].as_signed()
+                    inputs = range(row * RADIX, min(row * RADIX + RADIX, rows))
+                    total = word(values, inputs[0] * config.oc + lane, SUM)
+                    for n in inputs[1:]:
+                        total = (total + word(values, n * config.oc + lane, SUM))[:SUM]
                     sums.append(total)
-            level = Signal(SUM * fewer * config.oc, name=f"sums_{stage}")
+            level = Signal(SUM * fewer * config.oc, name=f"sums_{stage}", reset_less=True)
             m.d.sync += level.eq(Cat(sums))
             values, rows = level, fewer
         m.d.comb += self.sums.eq(values)

@@ -45,6 +45,8 @@ class ArrayRegisters(wiring.Component):
         Pulse in the cycle after ``start``.
     cause, reads, writes
         Failed check and claimed banks.
+    awake
+        Something is about to change.
 
     Latency
     -------
@@ -69,6 +71,7 @@ class ArrayRegisters(wiring.Component):
                 "cause": Out(Cause),
                 "reads": Out(config.n_banks),
                 "writes": Out(config.n_banks),
+                "awake": Out(1),
             }
         )
 
@@ -90,7 +93,10 @@ class ArrayRegisters(wiring.Component):
         depthwise = Signal()
         compare, decide = Signal(), Signal()
         m.d.comb += depthwise.eq(self.op == Op.DEPTH_CONV if config.dw else 0)
-        m.d.comb += [self.load.eq(compare)]
+        m.d.comb += [
+            self.load.eq(compare),
+            self.awake.eq(self.clear | self.cfg_en | self.start | compare | decide),
+        ]
         m.d.sync += [compare.eq(self.start), decide.eq(compare)]
 
         # 1: ends of the regions; sizes.

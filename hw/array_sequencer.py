@@ -1,12 +1,13 @@
 """The array's sequencer: which pixel meets which weights in which cycle."""
 
-from amaranth import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.array_registers import ARRAY_REGISTERS
+from dovetail.hw.array_taps import PARTS, TapWalk
 from dovetail.hw.walk import PixelWalk
-from dovetail.hw.window import INT32_BYTES, PLACE
+from dovetail.hw.window import INT32_BYTES
 from dovetail.isa.config import MAX_LANES, Config, ceil_div
 from dovetail.isa.timing.array import ACCUMULATE
 
@@ -72,8 +73,8 @@ class ArraySequencer(wiring.Component):
         Pulse: take the starting values. At least two cycles before ``go``.
     go
         Pulse: the first window begins in the next cycle.
-    step, place_pixel, place_tap
-        What passes in this cycle, and where in the input (or the output, for old values).
+    step, pixel_off .. tap_row
+        What passes in this cycle, and where in the input (or the output, for old values): the sum of the two places.
     fetch
         What loads in this cycle.
     filled
@@ -96,8 +97,8 @@ class ArraySequencer(wiring.Component):
                 "load": In(1),
                 "go": In(1),
                 "step": Out(Step),
-                "place_pixel": Out(PLACE),
-                "place_tap": Out(PLACE),
+                **{f"pixel_{part}": Out(32) for part in PARTS},
+                **{f"tap_{part}": Out(32) for part in PARTS},
                 "fetch": Out(Load),
                 "filled": Out(1),
                 "stripes": Out(data.ArrayLayout(Stripe, BUFFERS)),
@@ -115,7 +116,6 @@ class ArraySequencer(wiring.Component):
         config, regs = self.config, self.regs
         accumulate = regs.MODE.accumulate
         lanes = self._choose(config.oc, config.dw)
-        inputs = self._choose(config.ic, config.dw)
         rows = self._choose(config.weight_rows, 1)
         words = self._choose(*(ceil_div(INT32_BYTES * n, config.word_bytes) for n in (config.oc, config.dw or 1)))
 
@@ -124,8 +124,15 @@ class ArraySequencer(wiring.Component):
         live = Signal()
         last_step, first_step, first_stripe = Signal(), Signal(), Signal()
         last_stripe, last_block = Signal(), Signal()
-        ahead = Signal(PLACE)
-        self._taps(m, advance, ahead, last_step, last_stripe, inputs)
+        m.submodules.taps = taps = TapWalk(config)
+        m.d.comb += [
+            taps.regs.eq(regs),
+            taps.depthwise.eq(self.depthwise),
+            taps.load.eq(self.load),
+            taps.advance.eq(advance),
+            taps.onward.eq(last_stripe),
+            last_step.eq(taps.last),
+        ]
 
         left, blocks = Signal(32), Signal(16)
         odd_block = Signal()
@@ -252,7 +259,7 @@ class ArraySequencer(wiring.Component):
                 word.eq(Mux(old, word + 1, 0)),
                 loading.eq(0),
                 recording.eq(0),
-                self.place_tap.off.eq(Mux(old, self.place_tap.off + config.word_bytes, old_off)),
+                self.tap_off.eq(Mux(old, self.tap_off + config.word_bytes, old_off)),
                 fetch.again.eq(0),
                 fetch.onward.eq(0),
                 fetch.enter.eq(0),
@@ -265,14 +272,14 @@ class ArraySequencer(wiring.Component):
                 live.eq(more),
                 loading.eq(more),
                 recording.eq(first_step & first_stripe),
-                self.place_tap.eq(ahead),
+                *(getattr(self, f"tap_{part}").eq(getattr(taps, part)) for part in PARTS),
                 fetch.again.eq(again),
                 fetch.onward.eq(onward),
                 fetch.enter.eq(first_step & first_stripe),
             ]
 
         # Pixels.
-        m.submodules.window_walk = inside = PixelWalk(names=("off", "col", "row"))
+        m.submodules.window_walk = inside = PixelWalk(names=PARTS)
         m.submodules.old_walk = outside = PixelWalk(names=("off",))
         for walk, passes, ends in ((inside, ~old, last), (outside, old, ~old_more)):
             m.d.comb += [
@@ -292,9 +299,9 @@ class ArraySequencer(wiring.Component):
             outside.off_y_step.eq(regs.OUT_Y_STEP),
         ]
         m.d.comb += [
-            self.place_pixel.off.eq(Mux(old, outside.off, inside.off)),
-            self.place_pixel.col.eq(inside.col),
-            self.place_pixel.row.eq(inside.row),
+            self.pixel_off.eq(Mux(old, outside.off, inside.off)),
+            self.pixel_col.eq(inside.col),
+            self.pixel_row.eq(inside.row),
             self.step.valid.eq(busy),
             self.step.old.eq(busy & old),
             self.step.first.eq(Mux(old, word == 0, first)),
@@ -304,58 +311,3 @@ class ArraySequencer(wiring.Component):
             self.step.word.eq(word),
         ]
         return m
-
-    def _taps(
-        self, m: Module, advance: Value, place: Signal, last_step: Signal, last_stripe: Value, inputs: Value | int
-    ) -> None:
-        """The loops ky, kx, input block, and the tap's part of the position."""
-        regs = self.regs
-        counts = {
-            "channels": Mux(self.depthwise, 1, regs.KC.blocks) if self.config.dw else regs.KC.blocks,
-            "kx": regs.GEOMETRY.kw,
-            "ky": regs.GEOMETRY.kh,
-        }
-        ends: list[Value] = []
-        for name, count in counts.items():
-            left = Signal(len(count), name=f"{name}_left")
-            end = Signal(name=f"{name}_end")
-            m.d.comb += end.eq(left == 1)
-            with m.If(self.load):
-                m.d.sync += left.eq(count)
-            with m.Elif(advance & Cat(ends).all() if ends else advance):
-                m.d.sync += left.eq(Mux(end, count, left - 1))
-            ends.append(end)
-        m.d.comb += last_step.eq(Cat(ends).all())
-
-        # Per loop, the place of the tap with all inner loops at their start.
-        at_stripe, at_ky, at_kx = Signal(PLACE), Signal(PLACE), Signal(PLACE)
-        base, following = Signal(PLACE), Signal(PLACE)
-        # A depthwise block takes the next channels.
-        shift = Mux(last_stripe & self.depthwise, inputs, 0) if self.config.dw else 0
-        steps = (
-            (~ends[0], place, (inputs, inputs, 0)),
-            (~ends[1], at_kx, (regs.KX_STEP, regs.KX_STEP, 0)),
-            (~ends[2], at_ky, (regs.KY_STEP, 0, regs.GEOMETRY.dilation_y)),
-            (1, at_stripe, (shift, shift, 0)),
-        )
-        step = Signal(PLACE)
-        for n, (condition, source, amounts) in enumerate(steps):
-            with m.If(condition) if n == 0 else m.Elif(condition):
-                m.d.comb += base.eq(source)
-                m.d.comb += [step[name].eq(amount) for name, amount in zip(("off", "col", "row"), amounts, strict=True)]
-        m.d.comb += [following[name].eq(base[name] + step[name]) for name in ("off", "col", "row")]
-        with m.If(self.load):
-            for target in (place, at_kx, at_ky, at_stripe):
-                m.d.sync += [
-                    target.off.eq(regs.ORIGIN),
-                    target.col.eq(-regs.PAD_LEFT),
-                    target.row.eq(-regs.PAD_TOP),
-                ]
-        with m.Elif(advance):
-            m.d.sync += place.eq(following)
-            with m.If(ends[0]):
-                m.d.sync += at_kx.eq(following)
-                with m.If(ends[1]):
-                    m.d.sync += at_ky.eq(following)
-                    with m.If(ends[2]):
-                        m.d.sync += at_stripe.eq(following)

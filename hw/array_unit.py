@@ -1,16 +1,17 @@
 """The array unit: CONV, CONV_RELU and DEPTH_CONV."""
 
-from amaranth import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.accumulator import Accumulator
-from dovetail.hw.array import SUM, MultiplierArray, sum_bits, word
+from dovetail.hw.array import SUM, MultiplierArray, word
 from dovetail.hw.array_registers import ArrayRegisters
 from dovetail.hw.array_sequencer import ArraySequencer, Step
+from dovetail.hw.array_taps import PARTS
 from dovetail.hw.array_weights import OPERAND, ArrayWeights, extended
 from dovetail.hw.drain import Drain
-from dovetail.hw.pipeline import delayed
+from dovetail.hw.pipeline import delayed, resting
 from dovetail.hw.ports import Core, SramRead, SramWrite
 from dovetail.hw.window import WindowReads
 from dovetail.isa.config import Config
@@ -30,6 +31,8 @@ class ArrayCore(wiring.Component):
     ----------
     config
         The accelerator.
+    simulation
+        For Verilator: blocks that rest most of the time have gated clocks (:mod:`dovetail.hw.clock_gate`).
 
     Members
     -------
@@ -47,8 +50,9 @@ class ArrayCore(wiring.Component):
     As in ``isa.timing.array``.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, simulation: bool = False) -> None:
         self.config = config
+        self.simulation = simulation
         super().__init__(
             {
                 "core": In(Core(config)),
@@ -62,13 +66,17 @@ class ArrayCore(wiring.Component):
         m = Module()
         config, core = self.config, self.core
         lanes = max(config.ic, config.dw)
-        m.submodules.registers = registers = ArrayRegisters(config)
+        registers, weights, drain = ArrayRegisters(config), ArrayWeights(config), Drain(config)
+        for name, block, awake in (
+            ("registers", registers, registers.awake),
+            ("weights", weights, weights.awake | drain.awake),
+            ("drain", drain, drain.awake),
+        ):
+            m.submodules[name] = resting(m, block, awake=awake, name=f"array_{name}", simulation=self.simulation)
         m.submodules.sequencer = sequencer = ArraySequencer(config)
         m.submodules.window = window = WindowReads(config, lanes=lanes)
-        m.submodules.weights = weights = ArrayWeights(config)
         m.submodules.multipliers = multipliers = MultiplierArray(config)
         m.submodules.accumulator = accumulator = Accumulator(config, rows=ROWS)
-        m.submodules.drain = drain = Drain(config)
         regs, depthwise = registers.regs, registers.depthwise
         m.d.comb += [
             registers.clear.eq(core.clear),
@@ -90,8 +98,11 @@ class ArrayCore(wiring.Component):
             sequencer.settled.eq(drain.settled),
             window.valid.eq(sequencer.step.valid),
             window.old.eq(sequencer.step.old),
-            window.pixel.eq(sequencer.place_pixel),
-            window.tap.eq(sequencer.place_tap),
+            *(
+                getattr(window, f"{of}_{part}").eq(getattr(sequencer, f"{of}_{part}"))
+                for of in ("pixel", "tap")
+                for part in PARTS
+            ),
             window.in_addr.eq(regs.IN_ADDR),
             window.in_bytes.eq(regs.IN_BYTES),
             window.in_rows.eq(regs.IN_ROWS),
@@ -115,6 +126,8 @@ class ArrayCore(wiring.Component):
             drain.accumulators.eq(accumulator.drained),
             accumulator.drain_row.eq(drain.row),
         ]
+        for place in (f"{of}_{part}" for of in ("pixel", "tap") for part in PARTS):
+            m.d.comb += getattr(window, place).eq(getattr(sequencer, place))
         wiring.connect(m, weights.port, wiring.flipped(self.weights))
         wiring.connect(m, drain.port, wiring.flipped(self.output))
 
@@ -145,22 +158,19 @@ class ArrayCore(wiring.Component):
 
         # Old values, in place of sums.
         group = len(window.old_mask)
-        old = Signal(SUM * group)
+        old = Signal(SUM * group, reset_less=True)
         olds = [Signal(name="old_now"), Signal(name="old_before")]
         m.d.comb += olds[0].eq(steps[arrives].valid & steps[arrives].old)
         m.d.sync += olds[1].eq(olds[0])
         with m.If(olds[0] | olds[1]):
             m.d.sync += old.eq(Cat(Mux(window.old_mask[n], word(self.input.data, n, SUM), 0) for n in range(group)))
         terms = []
-        sum_width, product_width = sum_bits(config.ic), sum_bits(1)
         for n in range(config.acc_lanes):
-            total: Value = Const(0, signed(SUM))
-            if n < config.oc:
-                total = word(multipliers.sums, n, SUM)[:sum_width].as_signed()
+            total: Value = word(multipliers.sums, n, SUM) if n < config.oc else Const(0, SUM)
             if n < config.dw:
-                total = Mux(depthwise, word(multipliers.products, n, SUM)[:product_width].as_signed(), total)
+                total = Mux(depthwise, word(multipliers.products, n, SUM), total)
             mine = steps[arrives + 1].word == n // group if config.acc_lanes > group else 1
-            terms.append((total | Mux(mine, word(old, n % group, SUM), 0).as_signed())[:SUM])
+            terms.append(total | Mux(mine, word(old, n % group, SUM), 0))
         m.d.comb += accumulator.term.eq(Cat(terms))
 
         # Which accumulators: old values come first, then products, then sums.

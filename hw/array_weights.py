@@ -52,6 +52,8 @@ class ArrayWeights(wiring.Component):
         channels.
     records
         That row, a Record per lane, one cycle later.
+    awake
+        Something but ``records`` is about to change.
 
     Latency
     -------
@@ -76,6 +78,7 @@ class ArrayWeights(wiring.Component):
                 "operands": Out(OPERAND * config.macs_per_cycle),
                 "record_row": In(range(BUFFERS * self.groups)),
                 "records": Out(data.ArrayLayout(Record, config.requant)),
+                "awake": Out(1),
             }
         )
 
@@ -152,13 +155,19 @@ class ArrayWeights(wiring.Component):
         m.d.comb += value.eq(Mux(read, self.port.data, 0))
         self._store_weights(m, value, begins, is_weights)
         self._store_records(m, value, begins, enters, is_record)
+
+        fetches = Signal()
+        on_its_way = Signal(self.LATENCY + 2)
+        m.d.comb += fetches.eq(self.fetch.begin | self.fetch.weights | self.fetch.record)
+        m.d.sync += on_its_way.eq(Cat(fetches, on_its_way))
+        m.d.comb += self.awake.eq(self.restart | self.swap | fetches | on_its_way.any())
         return m
 
     def _store_weights(self, m: Module, value: Signal, begins: Value, is_weights: Value) -> None:
         """The words of a window fill ``shadow``; a swap puts it to use."""
         config = self.config
         width = 8 * config.word_bytes
-        shadow = Signal(8 * config.macs_per_cycle)
+        shadow = Signal(8 * config.macs_per_cycle, reset_less=True)
         row, at = (Signal(range(max(config.weight_rows, 2)), name=name) for name in ("row", "at"))
         m.d.comb += at.eq(Mux(begins, 0, row))
         with m.If(is_weights):

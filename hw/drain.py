@@ -47,6 +47,8 @@ class Drain(wiring.Component):
         Pulses, see :class:`~dovetail.hw.array_sequencer.ArraySequencer`.
     done
         Pulse in the cycle of the operation's last write.
+    awake
+        A register of the block may change at the end of the cycle.
 
     Latency
     -------
@@ -72,6 +74,7 @@ class Drain(wiring.Component):
                 "freed": Out(1),
                 "settled": Out(1),
                 "done": Out(1),
+                "awake": Out(1),
             }
         )
 
@@ -90,7 +93,7 @@ class Drain(wiring.Component):
         taken = Signal(range(config.acc_lanes + 1))  # channels of the pixel in earlier groups
         left = Signal(range(config.acc_lanes + 1))
         active, ends_pixel, ends_stripe = Signal(), Signal(), Signal()
-        channel_off, block_off = Signal(32), Signal(32)
+        channel_off, block_off = Signal(32, reset_less=True), Signal(32)
         scale = Mux(int32, INT32_BYTES.bit_length() - 1, 0)
         per_block = Mux(self.depthwise, config.dw, config.oc) if config.dw else config.oc
         m.d.comb += [
@@ -137,7 +140,7 @@ class Drain(wiring.Component):
 
         # 1: one group of the row; offset.
         group_1, block_1, valid_1, size_1 = Signal(len(group)), Signal(), Signal(), Signal(len(self.port.size))
-        off = Signal(32)
+        off = Signal(32, reset_less=True)
         m.d.sync += [
             group_1.eq(group),
             block_1.eq(stripe.block),
@@ -146,14 +149,16 @@ class Drain(wiring.Component):
             off.eq(walk.off + channel_off),
         ]
         m.d.comb += self.record_row.eq(Cat(block_1, group_1))
-        picked = Signal(SUM * lanes)
+        picked = Signal(SUM * lanes, reset_less=True)
         with m.Switch(group_1):
             for n in range(self.groups):
                 with m.Case(n):
                     m.d.sync += picked.eq(self.accumulators[n * SUM * lanes :][: SUM * lanes])
 
         # 2: bias; end of the write, address.
-        value, mult, shift = Signal(SUM * lanes), Signal(32 * lanes), Signal(8 * lanes)
+        value, mult, shift = (
+            Signal(n * lanes, name=name, reset_less=True) for n, name in ((SUM, "value"), (32, "mult"), (8, "shift"))
+        )
         for n in range(lanes):
             record = self.records[n]
             bias = Mux(regs.MODE.accumulate, 0, record.bias)
@@ -163,8 +168,8 @@ class Drain(wiring.Component):
                 word(shift, n, 8).eq(record.shift),
             ]
         valid_2, size_2 = Signal(), Signal(len(self.port.size))
-        end = Signal(33)
-        address = Signal(len(self.port.addr))
+        end = Signal(33, reset_less=True)
+        address = Signal(len(self.port.addr), reset_less=True)
         m.d.sync += [
             valid_2.eq(valid_1),
             size_2.eq(size_1),
@@ -196,5 +201,17 @@ class Drain(wiring.Component):
         ]
 
         ends = delayed(m, "ends", Cat(ends_stripe, ends_stripe & stripe.ends), REQUANTISE + 4)
+        tail = Signal(range(REQUANTISE + 8))  # for what is on its way
+        works = Signal()
+        m.d.comb += [works.eq(self.load | self.filled | active), self.awake.eq(works | tail.any())]
+        with m.If(works):
+            m.d.sync += tail.eq(REQUANTISE + 7)
+        with m.Elif(tail.any()):
+            m.d.sync += tail.eq(tail - 1)
+
         m.d.comb += [self.settled.eq(ends[REQUANTISE][0]), self.done.eq(ends[-1][1])]
+
+        on_its_way = Signal(REQUANTISE + 5)
+        m.d.sync += on_its_way.eq(Cat(active, on_its_way))
+        m.d.comb += self.awake.eq(self.load | self.filled | active | on_its_way.any())
         return m

@@ -49,7 +49,7 @@ class PixelWalk(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        left, kept_left, next_left = Signal(16), Signal(16), Signal(16)
+        left, kept_left, next_left = Signal(16, reset_less=True), Signal(16, reset_less=True), Signal(16)
         wraps = Signal()
         begin, back = Signal(), Signal()
         m.d.comb += [
@@ -67,7 +67,9 @@ class PixelWalk(wiring.Component):
         for name in self.names:
             x_step, y_step = self[f"{name}_x_step"], self[f"{name}_y_step"]
             here = self[name]
-            row, kept, kept_row = (Signal(32, name=f"{name}_{part}") for part in ("row", "kept", "kept_row"))
+            row, kept, kept_row = (
+                Signal(32, name=f"{name}_{part}", reset_less=True) for part in ("row", "kept", "kept_row")
+            )
             following, following_row = Signal(32, name=f"{name}_next"), Signal(32, name=f"{name}_next_row")
             # `row` is the quantity at the first pixel of the next row.
             with m.If(begin):

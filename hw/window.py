@@ -1,15 +1,13 @@
 """Reads of a window walk: which lanes of an access count, and where it is in SRAM."""
 
 from amaranth import Const, Module, Mux, Signal, Value
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from dovetail.hw.array_taps import PARTS
 from dovetail.hw.pipeline import delayed
 from dovetail.isa.config import Config
 from dovetail.isa.timing.common import SRAM_READ
-
-PLACE = data.StructLayout({"off": 32, "col": 32, "row": 32})
-"""A position, or a part of one, modulo 2^32: byte offset in the region, byte column, row."""
 
 INT32_BYTES = 4
 
@@ -34,9 +32,9 @@ class LanesBelow:
         self.lanes = lanes
         self.shift = item.bit_length() - 1
         self.bits = max((item * (lanes - 1)).bit_length(), self.shift + 1)
-        self.room = Signal(33, name=f"{name}_room")
-        self.near = Signal(name=f"{name}_near")
-        self.low = Signal(self.bits, name=f"{name}_low")
+        self.room = Signal(33, name=f"{name}_room", reset_less=True)
+        self.near = Signal(name=f"{name}_near", reset_less=True)
+        self.low = Signal(self.bits, name=f"{name}_low", reset_less=True)
 
     def measure(self, m: Module, enable: Value, position: Value, limit: Value) -> None:
         """First stage: add the registers to ``m``."""
@@ -71,8 +69,8 @@ class WindowReads(wiring.Component):
     -------
     valid
         There is a step.
-    pixel, tap
-        Its position is the sum of the two.
+    pixel_off .. tap_row
+        Its position is the sum of the two places.
     old
         Instead of int8 lanes of the input, the step reads int32 lanes (``word_bytes / 4``) of the output region, where
         only ``off`` matters.
@@ -101,8 +99,8 @@ class WindowReads(wiring.Component):
         super().__init__(
             {
                 "valid": In(1),
-                "pixel": In(PLACE),
-                "tap": In(PLACE),
+                **{f"pixel_{part}": In(32) for part in PARTS},
+                **{f"tap_{part}": In(32) for part in PARTS},
                 "old": In(1),
                 "in_addr": In(32),
                 "in_bytes": In(32),
@@ -123,34 +121,35 @@ class WindowReads(wiring.Component):
 
         # 0: position.
         valid_1, old_1 = Signal(), Signal()
-        place = Signal(PLACE)
+        off, col, row = (Signal(32, name=part, reset_less=True) for part in PARTS)
         m.d.sync += [valid_1.eq(self.valid), old_1.eq(self.old)]
         with m.If(self.valid):
-            m.d.sync += [place[name].eq(self.pixel[name] + self.tap[name]) for name in ("off", "col", "row")]
+            for part, sum_ in zip(PARTS, (off, col, row), strict=True):
+                m.d.sync += sum_.eq(getattr(self, f"pixel_{part}") + getattr(self, f"tap_{part}"))
 
         # 1: address; distances to the bounds.
         valid_2, old_2, row_inside = Signal(), Signal(), Signal()
-        address = Signal(32)
-        whole = Signal(32)  # where an int32 can begin in the output region
+        address = Signal(32, reset_less=True)
+        whole = Signal(32, reset_less=True)  # where an int32 can begin in the output region
         m.d.sync += whole.eq(Mux(self.out_bytes >= INT32_BYTES, self.out_bytes - (INT32_BYTES - 1), 0))
         m.d.sync += [valid_2.eq(valid_1 & ~old_1), old_2.eq(valid_1 & old_1)]
         with m.If(valid_1):
             m.d.sync += [
-                address.eq(Mux(old_1, self.out_addr, self.in_addr) + place.off),
-                row_inside.eq(place.row < self.in_rows),
+                address.eq(Mux(old_1, self.out_addr, self.in_addr) + off),
+                row_inside.eq(row < self.in_rows),
             ]
-        region, row = LanesBelow("region", self.lanes), LanesBelow("row", self.lanes)
-        region.measure(m, valid_1 & ~old_1, place.off, self.in_bytes)
-        row.measure(m, valid_1 & ~old_1, place.col, self.row_bytes)
+        in_region, in_row = LanesBelow("region", self.lanes), LanesBelow("row", self.lanes)
+        in_region.measure(m, valid_1 & ~old_1, off, self.in_bytes)
+        in_row.measure(m, valid_1 & ~old_1, col, self.row_bytes)
         items = LanesBelow("items", len(self.old_mask), INT32_BYTES)
-        items.measure(m, valid_1 & old_1, place.off, whole)
+        items.measure(m, valid_1 & old_1, off, whole)
 
         # 2: lanes. A position below the region, possibly below 0, can have lanes inside.
         mask_3, old_3 = Signal(len(self.mask)), Signal(len(self.old_mask))
-        address_3 = Signal(len(self.addr))
+        address_3 = Signal(len(self.addr), reset_less=True)
         inside = valid_2 & row_inside
         m.d.sync += [
-            mask_3.eq(region.mask() & row.mask() & inside.replicate(len(mask_3))),
+            mask_3.eq(in_region.mask() & in_row.mask() & inside.replicate(len(mask_3))),
             old_3.eq(items.mask() & old_2.replicate(len(old_3))),
             address_3.eq(address if size & size - 1 == 0 else Mux(address[31], address + size, address)),
         ]

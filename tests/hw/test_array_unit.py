@@ -18,6 +18,7 @@ from amaranth.sim import Simulator
 
 from dovetail.cosim.blocks import Bench
 from dovetail.hw.array_unit import ArrayCore
+from dovetail.hw.clock_gate import gated_sources
 from dovetail.hw.ports import Core, SramRead, SramWrite
 from dovetail.hw.sram import Sram, simulation_sources
 from dovetail.isa.checks import View, check, claim
@@ -427,7 +428,7 @@ def test_duration_is_the_rule() -> None:
 
 
 class WithMemory(wiring.Component):
-    """The core and the SRAM's simulation form; ``go`` counts only if there is no ``cause``."""
+    """Simulation form of core and SRAM; ``go`` counts only if there is no ``cause``."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -435,7 +436,7 @@ class WithMemory(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.array = array = ArrayCore(self.config)
+        m.submodules.array = array = ArrayCore(self.config, simulation=True)
         m.submodules.sram = sram = Sram(self.config, simulation=True)
         wiring.connect(m, wiring.flipped(self.core), array.core)
         m.d.comb += array.core.go.eq(self.core.go & ~array.core.cause.any())
@@ -484,7 +485,10 @@ def verilated(config: Config, bench: Bench, op: Op, r: View, memory: Bytes) -> O
 def test_rubbish(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     config = CONFIGS[name]
     cache: Path = tmp_path_factory.mktemp("array")
-    with Bench(WithMemory(config), cache=cache, extra=simulation_sources(config)) as bench:
+    modules = simulation_sources(config) | gated_sources()
+    with Bench(WithMemory(config), cache=cache, extra=modules) as bench:
+        bench.reset()
+        bench.tick(2)  # the reset of gated blocks comes a cycle late
         for seed in range(150):
             rng = random.Random(seed)
             op, r = rubbish(config, rng)

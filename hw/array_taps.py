@@ -1,0 +1,101 @@
+"""The array's walk over the taps of a window."""
+
+from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from dovetail.hw.array_registers import ARRAY_REGISTERS
+from dovetail.isa.config import Config
+
+PARTS = ("off", "col", "row")
+"""Parts of a position, modulo 2^32: byte offset in the region, byte column, row."""
+
+
+class TapWalk(wiring.Component):
+    """Walks over the steps (ky, kx, input block) of a stripe, again and again.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+
+    Members
+    -------
+    regs, depthwise
+        Registers and operation.
+    load
+        Pulse: go to the first step of the first block.
+    advance
+        Pulse: go to the next step;
+    onward
+        with ``advance`` from the ``last`` one: of the next block of output channels.
+    last
+        The step is the last of its stripe.
+    off, col, row
+        Where the tap is, relative to an output pixel's place in the input.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "regs": In(ARRAY_REGISTERS),
+                "depthwise": In(1),
+                "load": In(1),
+                "advance": In(1),
+                "onward": In(1),
+                "last": Out(1),
+                **{part: Out(32) for part in PARTS},
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, regs = self.config, self.regs
+        inputs = Mux(self.depthwise, config.dw, config.ic) if config.dw else config.ic
+        counts = {
+            "channels": Mux(self.depthwise, 1, regs.KC.blocks) if config.dw else regs.KC.blocks,
+            "kx": regs.GEOMETRY.kw,
+            "ky": regs.GEOMETRY.kh,
+        }
+        ends: list[Value] = []
+        for name, count in counts.items():
+            left = Signal(len(count), name=f"{name}_left", reset_less=True)
+            end = Signal(name=f"{name}_end", reset_less=True)
+            following = Signal(len(count), name=f"{name}_next")
+            m.d.comb += following.eq(Mux(self.load | end, count, left - 1))
+            with m.If(self.load | (self.advance & Cat(ends).all() if ends else self.advance)):
+                m.d.sync += [left.eq(following), end.eq(following == 1)]
+            ends.append(end)
+        m.d.comb += self.last.eq(Cat(ends).all())
+
+        # Per loop, the place of the tap with all inner loops at their start. A depthwise block takes other channels.
+        shift = Mux(self.onward & self.depthwise, inputs, 0) if config.dw else 0
+        steps = {
+            "off": (inputs, regs.KX_STEP, regs.KY_STEP, shift),
+            "col": (inputs, regs.KX_STEP, 0, shift),
+            "row": (0, 0, regs.GEOMETRY.dilation_y, 0),
+        }
+        first = {"off": regs.ORIGIN, "col": -regs.PAD_LEFT, "row": -regs.PAD_TOP}
+        for part in PARTS:
+            here = getattr(self, part)
+            at_kx, at_ky, at_stripe = (
+                Signal(32, name=f"{part}_{loop}", reset_less=True) for loop in ("kx", "ky", "stripe")
+            )
+            base, step, following = (Signal(32, name=f"{part}_{name}") for name in ("base", "step", "next"))
+            conditions = (~ends[0], ~ends[1], ~ends[2], 1)
+            for condition, source, amount in zip(conditions, (here, at_kx, at_ky, at_stripe), steps[part], strict=True):
+                with m.If(condition) if source is here else m.Elif(condition):
+                    m.d.comb += [base.eq(source), step.eq(amount)]
+            m.d.comb += following.eq(base + step)
+            with m.If(self.load):
+                m.d.sync += [target.eq(first[part]) for target in (here, at_kx, at_ky, at_stripe)]
+            with m.Elif(self.advance):
+                m.d.sync += here.eq(following)
+                with m.If(ends[0]):
+                    m.d.sync += at_kx.eq(following)
+                    with m.If(ends[1]):
+                        m.d.sync += at_ky.eq(following)
+                        with m.If(ends[2]):
+                            m.d.sync += at_stripe.eq(following)
+        return m
