@@ -27,13 +27,15 @@ class MultiplierArray(wiring.Component):
     ----------
     config
         The accelerator.
+    operand
+        OPERAND or WIDE_OPERAND.
 
     Members
     -------
     depthwise
         Inputs are one per multiplier.
     inputs
-        int8 lanes, sign-extended to OPERAND bits.
+        int8 lanes, sign-extended to ``operand`` bits.
     weights
         Operands of all multipliers, one cycle after ``inputs``.
     sums
@@ -48,15 +50,16 @@ class MultiplierArray(wiring.Component):
 
     PRODUCT = 2
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, operand: int = OPERAND) -> None:
         self.config = config
+        self.operand = operand
         self.lanes = max(config.ic, config.dw)
         self.LATENCY = self.PRODUCT + tree_stages(config)
         super().__init__(
             {
                 "depthwise": In(1),
-                "inputs": In(OPERAND * self.lanes),
-                "weights": In(OPERAND * config.macs_per_cycle),
+                "inputs": In(operand * self.lanes),
+                "weights": In(operand * config.macs_per_cycle),
                 "sums": Out(SUM * config.oc),
                 "products": Out(SUM * config.dw),
             }
@@ -64,23 +67,23 @@ class MultiplierArray(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config = self.config
+        config, operand = self.config, self.operand
         shared, own = (
-            Signal(OPERAND * n, name=name, reset_less=True) for n, name in ((config.ic, "shared"), (config.dw, "own"))
+            Signal(operand * n, name=name, reset_less=True) for n, name in ((config.ic, "shared"), (config.dw, "own"))
         )
         m.d.sync += shared.eq(self.inputs[: len(shared)])
         if config.dw:
             with m.If(self.depthwise):
                 m.d.sync += own.eq(self.inputs[: len(own)])
             with m.Else():
-                m.d.sync += own.eq(Cat(word(self.inputs, n // config.oc, OPERAND) for n in range(config.dw)))
+                m.d.sync += own.eq(Cat(word(self.inputs, n // config.oc, operand) for n in range(config.dw)))
 
         values = Signal(SUM * config.macs_per_cycle, name="products_all", reset_less=True)
         products = []
         for n in range(config.macs_per_cycle):
-            x = word(own, n, OPERAND) if n < config.dw else word(shared, n // config.oc, OPERAND)
-            w = word(self.weights, n, OPERAND)
-            products.append((x.as_signed() * w.as_signed())[:SUM])
+            x = word(own, n, operand) if n < config.dw else word(shared, n // config.oc, operand)
+            w = word(self.weights, n, operand)
+            products.append((x * w if operand == SUM else x.as_signed() * w.as_signed())[:SUM])
         m.d.sync += values.eq(Cat(products))
         m.d.comb += self.products.eq(values[: len(self.products)])
 

@@ -186,11 +186,10 @@ class ArraySequencer(wiring.Component):
         age = Signal(range(ACCUMULATE))
         waiting, unsettled = Signal(range(BUFFERS + 1)), Signal(range(BUFFERS + 1))
 
+        # Registered, as the end of a window decides on much else in the same cycle.
         row_last, record_last, pixel_at_last = Signal(), Signal(), Signal()
+        next_word = Signal(5)
         m.d.comb += [
-            row_last.eq(row == rows - 1),
-            record_last.eq(record == lanes - 1),
-            pixel_at_last.eq(pixel == pixel_last),
             closes.eq(
                 open_
                 & (age == ACCUMULATE - 1)
@@ -198,7 +197,7 @@ class ArraySequencer(wiring.Component):
                 & Mux(loading, row_last & ~recording, ~recording | record_last)
             ),
             self.filled.eq(closes & passing & last & ~old),
-            old_more.eq(old & (word != words - 1)),
+            next_word.eq(Mux(old, word + 1, 0)),
         ]
         # A stripe begins with its first step, or with old values.
         begins_old, begins_step, begins_stripe, may_begin = Signal(), Signal(), Signal(), Signal()
@@ -217,7 +216,8 @@ class ArraySequencer(wiring.Component):
         m.d.comb += [fetch.weights.eq(loading), fetch.record.eq(~loading & recording)]
         m.d.sync += fetch.begin.eq(opens | self.go)
         with m.If(self.load):
-            m.d.sync += [waiting.eq(0), unsettled.eq(0), turn.eq(1), old.eq(0), passing.eq(0), live.eq(0)]
+            m.d.sync += [waiting.eq(0), unsettled.eq(0), turn.eq(1), passing.eq(0), live.eq(0)]
+            m.d.sync += [old.eq(0), old_more.eq(0)]
             m.d.sync += [fetch.again.eq(0), fetch.onward.eq(0), fetch.enter.eq(0)]
         with m.Else():
             m.d.sync += [
@@ -229,18 +229,40 @@ class ArraySequencer(wiring.Component):
             with m.If(age != ACCUMULATE - 1):
                 m.d.sync += age.eq(age + 1)
             with m.If(busy):
-                m.d.sync += [pixel.eq(pixel + 1), busy.eq(~pixel_at_last)]
+                m.d.sync += [
+                    pixel.eq(pixel + 1),
+                    pixel_at_last.eq(pixel + 1 == pixel_last),
+                    busy.eq(~pixel_at_last),
+                ]
             with m.If(loading):
-                m.d.sync += [row.eq(row + 1), loading.eq(~row_last)]
+                m.d.sync += [row.eq(row + 1), row_last.eq(row + 2 == rows), loading.eq(~row_last)]
             with m.Elif(recording):
-                m.d.sync += [record.eq(record + 1), recording.eq(~record_last)]
+                m.d.sync += [
+                    record.eq(record + 1),
+                    record_last.eq(record + 2 == lanes),
+                    recording.eq(~record_last),
+                ]
         # Between windows.
         with m.If(closes):
             m.d.sync += [open_.eq(0), passing.eq(0)]
         with m.If(self.go):
-            m.d.sync += [live.eq(1), open_.eq(1), loading.eq(1), recording.eq(0), busy.eq(0), row.eq(0), age.eq(0)]
+            m.d.sync += [live.eq(1), open_.eq(1), loading.eq(1), recording.eq(0), busy.eq(0)]
         with m.If(opens):
-            m.d.sync += [open_.eq(1), passing.eq(1), age.eq(0), busy.eq(1), pixel.eq(0), row.eq(0), record.eq(0)]
+            m.d.sync += [
+                open_.eq(1),
+                passing.eq(1),
+                busy.eq(1),
+                pixel.eq(0),
+                pixel_at_last.eq(Mux(begins_stripe, pixels_last, pixel_last) == 0),
+            ]
+        with m.If(opens | self.go):
+            m.d.sync += [
+                age.eq(0),
+                row.eq(0),
+                row_last.eq(rows == 1),
+                record.eq(0),
+                record_last.eq(lanes == 1),
+            ]
         with m.If(begins_stripe):
             info = self.stripes[~turn]
             m.d.sync += [
@@ -256,7 +278,8 @@ class ArraySequencer(wiring.Component):
         with m.If(begins_old):
             m.d.sync += [
                 old.eq(1),
-                word.eq(Mux(old, word + 1, 0)),
+                word.eq(next_word),
+                old_more.eq(next_word + 1 != words),
                 loading.eq(0),
                 recording.eq(0),
                 self.tap_off.eq(Mux(old, self.tap_off + config.word_bytes, old_off)),
@@ -267,6 +290,7 @@ class ArraySequencer(wiring.Component):
         with m.If(begins_step):
             m.d.sync += [
                 old.eq(0),
+                old_more.eq(0),
                 first.eq(first_step & ~accumulate),
                 last.eq(last_step),
                 live.eq(more),

@@ -9,7 +9,7 @@ from dovetail.hw.array import SUM, MultiplierArray, word
 from dovetail.hw.array_registers import ArrayRegisters
 from dovetail.hw.array_sequencer import ArraySequencer, Step
 from dovetail.hw.array_taps import PARTS
-from dovetail.hw.array_weights import OPERAND, ArrayWeights, extended
+from dovetail.hw.array_weights import OPERAND, WIDE_OPERAND, ArrayWeights, extended
 from dovetail.hw.drain import Drain
 from dovetail.hw.pipeline import delayed, resting
 from dovetail.hw.ports import Core, SramRead, SramWrite
@@ -32,7 +32,7 @@ class ArrayCore(wiring.Component):
     config
         The accelerator.
     simulation
-        For Verilator: blocks that rest most of the time have gated clocks (:mod:`dovetail.hw.clock_gate`).
+        For Verilator: blocks that rest have gated clocks (:mod:`dovetail.hw.clock_gate`), operands are wider.
 
     Members
     -------
@@ -66,7 +66,8 @@ class ArrayCore(wiring.Component):
         m = Module()
         config, core = self.config, self.core
         lanes = max(config.ic, config.dw)
-        registers, weights, drain = ArrayRegisters(config), ArrayWeights(config), Drain(config)
+        operand = WIDE_OPERAND if self.simulation else OPERAND
+        registers, weights, drain = ArrayRegisters(config), ArrayWeights(config, operand=operand), Drain(config)
         for name, block, awake in (
             ("registers", registers, registers.awake),
             ("weights", weights, weights.awake | drain.awake),
@@ -75,7 +76,7 @@ class ArrayCore(wiring.Component):
             m.submodules[name] = resting(m, block, awake=awake, name=f"array_{name}", simulation=self.simulation)
         m.submodules.sequencer = sequencer = ArraySequencer(config)
         m.submodules.window = window = WindowReads(config, lanes=lanes)
-        m.submodules.multipliers = multipliers = MultiplierArray(config)
+        m.submodules.multipliers = multipliers = MultiplierArray(config, operand=operand)
         m.submodules.accumulator = accumulator = Accumulator(config, rows=ROWS)
         regs, depthwise = registers.regs, registers.depthwise
         m.d.comb += [
@@ -150,10 +151,10 @@ class ArrayCore(wiring.Component):
 
         # Inputs: a lane that does not count is the zero point; without a step, zero.
         live = steps[arrives].valid & ~steps[arrives].old
-        zero = Signal(OPERAND)
-        m.d.comb += zero.eq(Mux(live, extended(regs.QUANT.zero_in, 0), 0))
+        zero = Signal(operand)
+        m.d.comb += zero.eq(Mux(live, extended(regs.QUANT.zero_in, 0, operand), 0))
         m.d.comb += multipliers.inputs.eq(
-            Cat(Mux(window.mask[n], extended(self.input.data, n), zero) for n in range(lanes))
+            Cat(Mux(window.mask[n], extended(self.input.data, n, operand), zero) for n in range(lanes))
         )
 
         # Old values, in place of sums.

@@ -14,7 +14,10 @@ from dovetail.isa.timing.common import SRAM_READ
 
 RECORD_BYTES = 16
 OPERAND = 16
-"""Bits of a multiplier's operand: an int8, sign-extended. Simulators have no faster size."""
+"""Bits of a multiplier's operand: an int8, sign-extended."""
+WIDE_OPERAND = 32
+"""The same for Verilator: products of 32-bit words modulo 2^32 need no more than the processor's instruction for them,
+which works on vectors. Multipliers of an FPGA would be too small for it."""
 
 
 class Record(data.Struct):
@@ -32,6 +35,8 @@ class ArrayWeights(wiring.Component):
     ----------
     config
         The accelerator.
+    operand
+        OPERAND or WIDE_OPERAND.
 
     Members
     -------
@@ -46,7 +51,7 @@ class ArrayWeights(wiring.Component):
     swap
         Pulse: the weights loaded last are in use from the next cycle on.
     operands
-        Weights in use, OPERAND bits each.
+        Weights in use, ``operand`` bits each.
     record_row
         Row of the record memory: the lowest bit is the block's number mod 2, above it the group of ``requant_lanes``
         channels.
@@ -63,8 +68,9 @@ class ArrayWeights(wiring.Component):
     LATENCY = WindowReads.LATENCY
     READ = LATENCY - SRAM_READ
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, operand: int = OPERAND) -> None:
         self.config = config
+        self.operand = operand
         self.groups = ceil_div(config.acc_lanes, config.requant)
         super().__init__(
             {
@@ -75,7 +81,7 @@ class ArrayWeights(wiring.Component):
                 "fetch": In(Load),
                 "port": Out(SramRead(config)),
                 "swap": In(1),
-                "operands": Out(OPERAND * config.macs_per_cycle),
+                "operands": Out(operand * config.macs_per_cycle),
                 "record_row": In(range(BUFFERS * self.groups)),
                 "records": Out(data.ArrayLayout(Record, config.requant)),
                 "awake": Out(1),
@@ -177,7 +183,7 @@ class ArrayWeights(wiring.Component):
                     with m.Case(n):
                         m.d.sync += shadow[n * width :][:width].eq(value)
         with m.If(self.swap):
-            m.d.sync += self.operands.eq(Cat(extended(shadow, n) for n in range(config.macs_per_cycle)))
+            m.d.sync += self.operands.eq(Cat(extended(shadow, n, self.operand) for n in range(config.macs_per_cycle)))
 
     def _store_records(self, m: Module, value: Signal, begins: Value, enters: Value, is_record: Value) -> None:
         """Records fill the memory in the order of channels."""
@@ -220,9 +226,9 @@ class ArrayWeights(wiring.Component):
         m.d.comb += [read.addr.eq(self.record_row), read.en.eq(1), self.records.eq(read.data)]
 
 
-def extended(values: Value, n: int) -> Value:
-    """The n-th int8 of ``values``, sign-extended to OPERAND bits.
+def extended(values: Value, n: int, width: int) -> Value:
+    """The n-th int8 of ``values``, sign-extended to ``width`` bits.
 
     Written as a sum because Amaranth spells an extension bit by bit, which takes tools long for wide arrays.
     """
-    return (values[8 * n :][:8].as_signed() + Const(0, signed(OPERAND)))[:OPERAND]
+    return (values[8 * n :][:8].as_signed() + Const(0, signed(width)))[:width]
