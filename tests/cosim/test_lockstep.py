@@ -55,7 +55,7 @@ def test_many_random_programs(build_cache: Path, name: str) -> None:
     agree((SMALL | LARGE)[name], build_cache, range(40, 300))
 
 
-@pytest.mark.parametrize("path", regressions())
+@pytest.mark.parametrize("path", list(regressions()))
 def test_what_once_differed(build_cache: Path, path: Path) -> None:
     case = load(path)
     comparison = case.run(Lockstep(case.program.config, cache=build_cache))
