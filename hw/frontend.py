@@ -1,5 +1,7 @@
 """The front end: fetches the program page by page, decodes and checks its words, and feeds the units' queues."""
 
+from typing import Any
+
 from amaranth import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -33,7 +35,8 @@ WORD_BITS = 64
 
 
 class Decoded(data.Struct):
-    """A word, decoded. ``value`` of a WAIT is how many operations may still be pending."""
+    """A word, decoded. ``value`` of a WAIT is how many operations may still be pending. ``bad``: it has one of the five
+    faults before it, see :func:`first_cause`; ``past``: there is no such word, the program is at its end."""
 
     kind: EntryKind
     unit: 2
@@ -41,7 +44,26 @@ class Decoded(data.Struct):
     value: 32
     end: 1
     first: 1
-    cause: 4
+    past: 1
+    opcode: 1
+    reserved: 1
+    register: 1
+    overflow: 1
+    absent: 1
+    bad: 1
+
+
+def first_cause(decoded: Any) -> Value:
+    """The cause that a word's faults are reported with, 0 if it has none."""
+    cause: Value = Mux(decoded.absent, Cause.UNIT_ABSENT, Cause.NONE)
+    for fault, reported in (
+        (decoded.overflow, Cause.RESERVED),
+        (decoded.register, Cause.REGISTER),
+        (decoded.reserved, Cause.RESERVED),
+        (decoded.opcode, Cause.OPCODE),
+    ):
+        cause = Mux(fault, reported, cause)
+    return cause
 
 
 class Decoder(wiring.Component):
@@ -50,7 +72,7 @@ class Decoder(wiring.Component):
     Members
     -------
     word: the word.
-    decoded: what it is; ``first`` is left 0.
+    decoded: what it is; ``first`` and ``past`` are left 0.
     """
 
     def __init__(self, config: Config) -> None:
@@ -110,16 +132,14 @@ class Decoder(wiring.Component):
                 lacking.eq(is_absent(target) | is_absent(on)),
             ]
         m.d.comb += d.end.eq(bits(OPCODE) == Op.END)
-        with m.If(~known):
-            m.d.comb += d.cause.eq(Cause.OPCODE)
-        with m.Elif(reserved):
-            m.d.comb += d.cause.eq(Cause.RESERVED)
-        with m.Elif(unknown):
-            m.d.comb += d.cause.eq(Cause.REGISTER)
-        with m.Elif((bits(OPCODE) == Op.CFG) & overflows):
-            m.d.comb += d.cause.eq(Cause.RESERVED)
-        with m.Elif(lacking):
-            m.d.comb += d.cause.eq(Cause.UNIT_ABSENT)
+        m.d.comb += [
+            d.opcode.eq(~known),
+            d.reserved.eq(reserved),
+            d.register.eq(unknown),
+            d.overflow.eq((bits(OPCODE) == Op.CFG) & overflows),
+            d.absent.eq(lacking),
+            d.bad.eq(d.opcode | d.reserved | d.register | d.overflow | d.absent),
+        ]
         return m
 
 
@@ -167,7 +187,7 @@ class Frontend(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self.config
-        assert PAGE_READY == 3, "page buffer and decoder take a stage each"
+        assert PAGE_READY == 3, "page buffer, word and decoder take a stage each, from the end of the fetch on"
         page_bits = exact_log2(PAGE_BYTES)
         word_bits = exact_log2(PAGE_WORDS)
 
@@ -190,22 +210,26 @@ class Frontend(wiring.Component):
         to_fetch, here = Signal(PAGES_BITS), Signal(PAGES_BITS)
         past_end = Signal()
 
-        # Stage A: the word as it leaves the buffer. Stage B: decoded.
+        # Stage A: the word leaves the buffer; stage W: it waits for the decoder; stage B: decoded. A page's first read
+        # is in the end cycle of its fetch.
         a_valid, a_first, a_past = Signal(), Signal(), Signal()
         select = Signal(exact_log2(width // WORD_BITS))
+        w_valid, w_first, w_past = Signal(), Signal(), Signal()
+        w = Signal(WORD_BITS)
         b_valid = Signal()
         b = Signal(Decoded)
-        advance_a, advance_b, taken = Signal(), Signal(), Signal()
+        advance_a, advance_w, advance_b, taken = Signal(), Signal(), Signal(), Signal()
         available = Signal()
         m.submodules.decoder = decoder = Decoder(config)
         m.d.comb += [
             advance_b.eq(~b_valid | taken),
-            advance_a.eq(~a_valid | advance_b),
+            advance_w.eq(~w_valid | advance_b),
+            advance_a.eq(~a_valid | advance_w),
             past_end.eq(reading == self.pages),
-            available.eq(active & (past_end | (here != reading))),
+            available.eq(active & (past_end | (here != reading) | self.fetched)),
             read.en.eq(advance_a & available),
             read.addr.eq(Cat(index, reading[0] ^ self.program[page_bits]) >> len(select)),
-            decoder.word.eq(read.data.word_select(select, WORD_BITS)),
+            decoder.word.eq(w),
         ]
         with m.If(advance_a):
             m.d.sync += [
@@ -216,10 +240,17 @@ class Frontend(wiring.Component):
             ]
             with m.If(available & ~past_end):
                 m.d.sync += Cat(index, reading).eq(Cat(index, reading) + 1)
+        with m.If(advance_w):
+            m.d.sync += [
+                w_valid.eq(a_valid),
+                w_first.eq(a_first),
+                w_past.eq(a_past),
+                w.eq(read.data.word_select(select, WORD_BITS)),
+            ]
         with m.If(advance_b):
-            m.d.sync += [b_valid.eq(a_valid), b.eq(decoder.decoded), b.first.eq(a_first)]
-            with m.If(a_past):
-                m.d.sync += b.cause.eq(Cause.NO_END)
+            m.d.sync += [b_valid.eq(w_valid), b.eq(decoder.decoded), b.first.eq(w_first), b.past.eq(w_past)]
+            with m.If(w_past):
+                m.d.sync += b.bad.eq(1)
 
         # Actions.
         dispatched = Array(Signal(32, name=f"dispatched_{unit.name.lower()}") for unit in Unit)
@@ -235,7 +266,7 @@ class Frontend(wiring.Component):
             entry.code.eq(b.code),
             entry.value.eq(b.value),
             entry.pc.eq(pc),
-            valid.eq(fetching | b_valid & ~b.end & ~b.cause.any()),
+            valid.eq(fetching | b_valid & ~b.end & ~b.bad),
         ]
         with m.If(fetching):
             m.d.comb += [
@@ -261,7 +292,7 @@ class Frontend(wiring.Component):
             with m.If(fetching), m.If(ready):
                 m.d.sync += [to_fetch.eq(to_fetch + 1), b.first.eq(0)]
             with m.Elif(b_valid):
-                with m.If(b.cause.any()):
+                with m.If(b.bad):
                     m.d.comb += self.failed.eq(1)
                 with m.Elif(b.end):
                     m.d.sync += [active.eq(0), self.stopped.eq(1)]
@@ -270,10 +301,15 @@ class Frontend(wiring.Component):
                     m.d.sync += pc.eq(pc + 1)
                     with m.If(b.kind == EntryKind.OP):
                         m.d.sync += dispatched[b.unit].eq(dispatched[b.unit] + 1)
-        blocked = Mux(fetching | ~(b.end | b.cause.any()), ~ready, 0)
-        moves = available & advance_a | a_valid & advance_b | (opening | b_valid) & ~blocked
+        cause = Signal(4)
+        with m.If(b.past):
+            m.d.comb += cause.eq(Cause.NO_END)
+        with m.Else():
+            m.d.comb += cause.eq(first_cause(b))
+        blocked = Mux(fetching | ~(b.end | b.bad), ~ready, 0)
+        moves = available & advance_a | a_valid & advance_w | w_valid & advance_b | (opening | b_valid) & ~blocked
         m.d.comb += [
-            self.fault.cause.eq(b.cause),
+            self.fault.cause.eq(cause),
             self.fault.pc.eq(pc),
             self.stirs.eq(active & ~self.halt & moves | opening),
         ]
@@ -286,7 +322,9 @@ class Frontend(wiring.Component):
                 active.eq(1),
                 opening.eq(1),
                 self.stopped.eq(0),
-                a_valid.eq(0),
+                a_valid.eq(self.pages == 0),  # nothing to wait for: NO_END
+                a_past.eq(self.pages == 0),
+                w_valid.eq(0),
                 b_valid.eq(0),
                 reading.eq(0),
                 index.eq(0),

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.hw.frontend import Decoder, Frontend
+from dovetail.hw.frontend import Decoder, Frontend, first_cause
 from dovetail.hw.ports import EntryKind
 from dovetail.hw.testing import simulate
 from dovetail.isa.config import Config
@@ -55,7 +55,8 @@ def test_decoder(name: str) -> None:
             ctx.set(decoder.word, word)
             await ctx.delay(1e-9)
             seen = ctx.get(decoder.decoded)
-            assert Cause(seen.cause) == cause, hex(word)
+            assert Cause(ctx.get(first_cause(decoder.decoded))) == cause, hex(word)
+            assert seen.bad == bool(cause)
             want = decode(word)
             if want.fault != Cause.UNIT_ABSENT and cause not in (Cause.NONE, Cause.UNIT_ABSENT):
                 assert want.fault == cause
