@@ -298,7 +298,7 @@ def odometer(m: Module, counts: dict[Any, Value], *, load: Value, step: Value) -
     The loop that advances after this step; per loop, whether it and all inside it end with this step; whether
     this step is the last.
     """
-    advance: Value = Const(Level.Y.value, 3)
+    advance = Value.cast(Level.Y)
     ends: dict[Any, Value] = {}
     every: Value = Const(1, 1)
     for loop, count in counts.items():
