@@ -1,8 +1,9 @@
 """The array: ic_lanes x oc_lanes multipliers and their adder trees."""
 
-from amaranth import Cat, Module, Signal, Value
+from amaranth import Cat, Const, Module, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 from dovetail.hw.array_weights import OPERAND
 from dovetail.isa.config import Config, ceil_div
@@ -10,6 +11,10 @@ from dovetail.isa.timing.array import RADIX, tree_stages
 
 SUM = 32
 """Bits of a sum. All sums of a stage are in one register: a simulator works on it as on a vector."""
+
+
+PRODUCT_BITS = 16
+"""Bits of a product of two int8."""
 
 
 def word(values: Value, n: int, width: int) -> Value:
@@ -87,19 +92,26 @@ class MultiplierArray(wiring.Component):
         m.d.sync += values.eq(Cat(products))
         m.d.comb += self.products.eq(values[: len(self.products)])
 
-        rows = config.ic
+        rows, terms = config.ic, 1
         for stage in range(tree_stages(config)):
             fewer = ceil_div(rows, RADIX)
             sums = []
             for row in range(fewer):
                 for lane in range(config.oc):
-                    inputs = range(row * RADIX, min(row * RADIX + RADIX, rows))
-                    total = word(values, inputs[0] * config.oc + lane, SUM)
-                    for n in inputs[1:]:
-                        total = (total + word(values, n * config.oc + lane, SUM))[:SUM]
+                    total: Value = Const(0, signed(SUM))
+                    for n in range(row * RADIX, min(row * RADIX + RADIX, rows)):
+                        term = self._term(values, n * config.oc + lane, terms)
+                        total = (total + term)[:SUM].as_signed()
                     sums.append(total)
+            terms *= RADIX
             level = Signal(SUM * fewer * config.oc, name=f"sums_{stage}", reset_less=True)
             m.d.sync += level.eq(Cat(sums))
             values, rows = level, fewer
         m.d.comb += self.sums.eq(values)
         return m
+
+    def _term(self, values: Value, n: int, terms: int) -> Value:
+        """A sum of ``terms`` products. On an FPGA only the bits that it has are worth adders and registers, and what is
+        never read goes; for Verilator, whole words are quicker."""
+        whole = word(values, n, SUM)
+        return whole if self.operand == SUM else whole[: PRODUCT_BITS + ceil_log2(terms)].as_signed()
