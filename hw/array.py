@@ -98,11 +98,8 @@ class MultiplierArray(wiring.Component):
             sums = []
             for row in range(fewer):
                 for lane in range(config.oc):
-                    total: Value = Const(0, signed(SUM))
-                    for n in range(row * RADIX, min(row * RADIX + RADIX, rows)):
-                        term = self._term(values, n * config.oc + lane, terms)
-                        total = (total + term)[:SUM].as_signed()
-                    sums.append(total)
+                    inputs = range(row * RADIX, min(row * RADIX + RADIX, rows))
+                    sums.append(self._sum([word(values, n * config.oc + lane, SUM) for n in inputs], terms))
             terms *= RADIX
             level = Signal(SUM * fewer * config.oc, name=f"sums_{stage}", reset_less=True)
             m.d.sync += level.eq(Cat(sums))
@@ -110,8 +107,16 @@ class MultiplierArray(wiring.Component):
         m.d.comb += self.sums.eq(values)
         return m
 
-    def _term(self, values: Value, n: int, terms: int) -> Value:
-        """A sum of ``terms`` products. On an FPGA only the bits that it has are worth adders and registers, and what is
-        never read goes; for Verilator, whole words are quicker."""
-        whole = word(values, n, SUM)
-        return whole if self.operand == SUM else whole[: PRODUCT_BITS + ceil_log2(terms)].as_signed()
+    def _sum(self, values: list[Value], terms: int) -> Value:
+        """Sum of values, each a sum of ``terms`` products. On an FPGA only the bits that they have are worth adders and
+        registers (what is never read goes); for Verilator whole words, modulo 2^SUM, are quicker."""
+        total = values[0]
+        if self.operand == SUM:
+            for value in values[1:]:
+                total = (total + value)[:SUM]
+            return total
+        bits = PRODUCT_BITS + ceil_log2(terms)
+        total = Const(0, signed(SUM))
+        for value in values:
+            total = (total + value[:bits].as_signed())[:SUM].as_signed()
+        return total
