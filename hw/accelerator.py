@@ -77,7 +77,8 @@ class Accelerator(wiring.Component):
         m.submodules.statistics = statistics = Statistics()
         m.submodules.sram = sram = Sram(config, simulation=self.simulation)
         engine = Engine(config)
-        load, array, store = LoadCore(config), ArrayCore(config), StoreCore(config)
+        load, store = LoadCore(config), StoreCore(config)
+        array = ArrayCore(config, simulation=self.simulation)
         cores: dict[Unit, Any] = {Unit.LOAD: load, Unit.ARRAY: array, Unit.STORE: store}
         if config.vector:
             vector = cores[Unit.VECTOR] = VectorCore(config)

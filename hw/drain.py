@@ -201,14 +201,6 @@ class Drain(wiring.Component):
         ]
 
         ends = delayed(m, "ends", Cat(ends_stripe, ends_stripe & stripe.ends), REQUANTISE + 4)
-        tail = Signal(range(REQUANTISE + 8))  # for what is on its way
-        works = Signal()
-        m.d.comb += [works.eq(self.load | self.filled | active), self.awake.eq(works | tail.any())]
-        with m.If(works):
-            m.d.sync += tail.eq(REQUANTISE + 7)
-        with m.Elif(tail.any()):
-            m.d.sync += tail.eq(tail - 1)
-
         m.d.comb += [self.settled.eq(ends[REQUANTISE][0]), self.done.eq(ends[-1][1])]
 
         on_its_way = Signal(REQUANTISE + 5)
