@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.latency import REQUANTISE
-from dovetail.isa.timing.common import CHECK, SRAM_READ
+from dovetail.isa.timing.common import CHECK, SRAM_READ, repeat
 
 ACCUMULATE = 3
 """Least cycles between two visits of one accumulator: a window has no fewer."""
@@ -76,26 +76,6 @@ class _Stripe:
         return end, (left + 1, left + self.out)
 
 
-def _repeat(advance: Advance, count: int, state: State) -> tuple[int, State]:
-    """``count`` times ``advance``: a state that was there before leads to what it led to before."""
-    time = n = 0
-    seen: dict[State, tuple[int, int]] = {}
-    while n < count:
-        before = seen.get(state)
-        if before:
-            rounds = (count - n) // (n - before[0])
-            time += rounds * (time - before[1])
-            n += rounds * (n - before[0])
-            seen = {}
-            if n == count:
-                break
-        seen[state] = n, time
-        elapsed, state = advance(state)
-        time += elapsed
-        n += 1
-    return time, state
-
-
 @lru_cache(maxsize=65536)
 def array_duration(
     config: Config,
@@ -139,7 +119,7 @@ def array_duration(
         def advance(state: State) -> tuple[int, State]:
             time, state = first(state)
             if stripes > 2:
-                elapsed, state = _repeat(middle, stripes - 2, state)
+                elapsed, state = repeat(middle, state, stripes - 2)
                 time += elapsed
             elapsed, state = final(state)
             return time + elapsed, state
@@ -148,7 +128,7 @@ def array_duration(
 
     time, state = CHECK + 1 + max(rows, ACCUMULATE), (0, -SETTLE)
     if blocks > 1:
-        elapsed, state = _repeat(block(lanes, 0), blocks - 1, state)
+        elapsed, state = repeat(block(lanes, 0), state, blocks - 1)
         time += elapsed
     # No weights load in the very last window.
     if stripes == 1 and steps == 1:

@@ -1,5 +1,8 @@
 """Constants that several units share."""
 
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+
 CHECK = 3
 """Cycles from the pop of an instruction to the cycle in which its checks decide (fault, or claim its banks).
 It works from the next cycle on."""
@@ -8,7 +11,27 @@ SRAM_READ = 3
 """Cycles from a read address on an SRAM port to its (rotated) bytes."""
 
 
-def stripes_of(pixels: int, stripe: int) -> tuple[int, int, int]:
-    """(full stripes, pixels of the last partial stripe or 0, all stripes) of a tile."""
-    full, rest = divmod(pixels, stripe)
-    return full, rest, full + (rest > 0)
+S = TypeVar("S", bound=Hashable)
+
+
+def repeat(advance: Callable[[S], tuple[int, S]], state: S, count: int) -> tuple[int, S]:
+    """``count`` times ``advance``, which gives cycles and the next state: the sum of the cycles and the last state.
+
+    As soon as a state comes back, whole periods are added at once.
+    """
+    seen: dict[S, tuple[int, int]] | None = {}
+    time = n = 0
+    while n < count:
+        if seen is not None:
+            if state in seen:
+                then, before = seen[state]
+                periods = (count - n) // (n - then)
+                time += periods * (time - before)
+                n += periods * (n - then)
+                seen = None
+                continue
+            seen[state] = n, time
+        wait, state = advance(state)
+        time += wait
+        n += 1
+    return time, state

@@ -13,12 +13,11 @@ last beat. Read and write channels do not disturb each other. Times are exact fo
 with issue(-1) the instruction's verification. Transfers may have billions of bursts: what repeats is counted once.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TypeVar
 
 from dovetail.isa.config import Config
-from dovetail.isa.timing.common import CHECK
+from dovetail.isa.timing.common import CHECK, repeat
 
 MAX_BURST = 256
 """Beats of the longest burst."""
@@ -84,7 +83,7 @@ class _Channel:
         for n in head:
             wait, state = self.burst(state, n)
             time += wait
-        wait, state = _repeat(lambda s: self.burst(s, beats), state, count)
+        wait, state = repeat(lambda s: self.burst(s, beats), state, count)
         time += wait
         for n in tail:
             wait, state = self.burst(state, n)
@@ -104,32 +103,6 @@ def _plan(address: int, length: int, bus_bytes: int) -> Plan:
     head = tuple(n for _, _, n in bursts(address, inner - address, bus_bytes))
     tail = tuple(n for _, _, n in bursts(outer, address + length - outer, bus_bytes))
     return head, largest, (outer - inner) // (largest * bus_bytes), tail
-
-
-S = TypeVar("S", bound=Hashable)
-
-
-def _repeat(advance: Callable[[S], tuple[int, S]], state: S, count: int) -> tuple[int, S]:
-    """``count`` times ``advance``, which gives cycles and the next state: the sum of the cycles and the last state.
-
-    As soon as a state comes back, whole periods are added at once.
-    """
-    seen: dict[S, tuple[int, int]] | None = {}
-    time = n = 0
-    while n < count:
-        if seen is not None:
-            if state in seen:
-                then, before = seen[state]
-                periods = (count - n) // (n - then)
-                time += periods * (time - before)
-                n += periods * (n - then)
-                seen = None
-                continue
-            seen[state] = n, time
-        wait, state = advance(state)
-        time += wait
-        n += 1
-    return time, state
 
 
 def _last_beat(
@@ -156,10 +129,10 @@ def _last_beat(
 
     def plane(now: tuple[int, State]) -> tuple[int, tuple[int, State]]:
         start, state = now
-        wait, (_, state) = _repeat(row, (start, state), rows)
+        wait, (_, state) = repeat(row, (start, state), rows)
         return wait, ((start + plane_step) % BOUNDARY, state)
 
-    time, (_, state) = _repeat(plane, (address % BOUNDARY, state), planes)
+    time, (_, state) = repeat(plane, (address % BOUNDARY, state), planes)
     return time + state[0]
 
 
