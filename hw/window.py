@@ -117,7 +117,6 @@ class WindowReads(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        size = self.config.sram_bytes
 
         # 0: position.
         valid_1, old_1 = Signal(), Signal()
@@ -144,14 +143,14 @@ class WindowReads(wiring.Component):
         items = LanesBelow("items", len(self.old_mask), INT32_BYTES)
         items.measure(m, valid_1 & old_1, off, whole)
 
-        # 2: lanes. A position below the region, possibly below 0, can have lanes inside.
+        # 2: lanes. A position below the region, possibly below 0, can have lanes inside: ports wrap at a power of two.
         mask_3, old_3 = Signal(len(self.mask)), Signal(len(self.old_mask))
         address_3 = Signal(len(self.addr), reset_less=True)
         inside = valid_2 & row_inside
         m.d.sync += [
             mask_3.eq(in_region.mask() & in_row.mask() & inside.replicate(len(mask_3))),
             old_3.eq(items.mask() & old_2.replicate(len(old_3))),
-            address_3.eq(address if size & size - 1 == 0 else Mux(address[31], address + size, address)),
+            address_3.eq(address),
         ]
 
         # 3: the read.
