@@ -9,7 +9,8 @@ from dovetail.isa.config import Config
 
 class SramRead(wiring.Signature):
     """Read port, seen from the reader. ``data`` holds the ``word_bytes`` bytes from ``addr`` on (byte 0 lowest),
-    SRAM_READ cycles after ``addr`` was presented with ``en``; any byte alignment; addresses wrap at the power of two from the SRAM size on."""
+    SRAM_READ cycles after ``addr`` was presented with ``en``; any byte alignment. Addresses wrap at the SRAM size, or
+    the power of two above it."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
