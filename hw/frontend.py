@@ -10,6 +10,7 @@ from amaranth.utils import exact_log2
 from dovetail.hw.control import Fault
 from dovetail.hw.load import PageWrite
 from dovetail.hw.ports import Entry, EntryKind
+from dovetail.isa.checks import has
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import (
     BY_NUMBER,
@@ -87,9 +88,7 @@ class Decoder(wiring.Component):
             return self.word[field.low : field.low + field.width]
 
         absent = set() if self.config.vector else {Unit.VECTOR}
-        missing = {op for op, row in INSTRUCTIONS.items() if row.unit in absent}
-        if not self.config.dw:
-            missing.add(Op.DEPTH_CONV)
+        missing = {op for op in INSTRUCTIONS if not has(self.config, op)}
 
         known, reserved, lacking = Signal(), Signal(), Signal()
         with m.Switch(bits(OPCODE)):

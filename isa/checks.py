@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import REGISTERS, Cause, Op, Unit
+from dovetail.isa.instructions import INSTRUCTIONS, REGISTERS, Cause, Op, Unit
 
 INDEX = {unit: {name: r.index for name, r in registers.items()} for unit, registers in REGISTERS.items()}
 """Where each register stands in its unit's sequence."""
@@ -19,6 +19,21 @@ _FIELDS = {
 
 Region = tuple[int, int]
 """(SRAM byte address, bytes)."""
+
+TWO_OPERANDS = frozenset({Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX, Op.E32_ADD})
+"""VECTOR operations that read a second operand wherever they read the first."""
+
+INT32_INPUT = frozenset({Op.E32_ADD, Op.E32_SHIFT, Op.REQUANT})
+"""VECTOR operations on int32 operands."""
+
+INT32_OUTPUT = frozenset({Op.E32_ADD, Op.E32_SHIFT})
+"""VECTOR operations with int32 results."""
+
+
+def has(config: Config, op: Op) -> bool:
+    """Whether an accelerator has the instruction; what it lacks is trapped as UNIT_ABSENT."""
+    feature = INSTRUCTIONS[op].feature
+    return feature is None or bool(getattr(config, feature))
 
 
 class View:
@@ -70,22 +85,30 @@ def regions(op: Op, view: View) -> Regions:
     if op == Op.DMA_WRITE:
         return Regions((view.region("SRAM"),), ())
     source, target = view.region("IN"), view.region("OUT")
-    if op == Op.E_ADD:
-        return Regions((source, view.region("B")), (target,))
-    if op == Op.POOL:
-        return Regions((source,), (target,))
-    weights = view.region("W")
-    if view["MODE", "accumulate"]:
-        exclusive: tuple[tuple[Region, Region], ...] = ((source, weights), (weights, target))
-        return Regions((source, weights, target), (target,), exclusive, ((source, target), (weights, target)))
-    return Regions((source, weights), (target,), ((source, weights),), ((source, target), (weights, target)))
+    if view.unit == Unit.VECTOR:
+        operands = (source, view.region("B")) if op in TWO_OPERANDS or op == Op.ACT_LUT else (source,)
+        return Regions(operands, (target,), (), tuple((operand, target) for operand in operands))
+    streams: tuple[Region, ...] = (view.region("W"), view.region("B")) if op == Op.MAT_MUL else (view.region("W"),)
+    exclusive = [(source, stream) for stream in streams]
+    apart = tuple((region, target) for region in (source, *streams))
+    if not view["MODE", "accumulate"]:
+        return Regions((source, *streams), (target,), tuple(exclusive), apart)
+    exclusive += [(stream, target) for stream in streams]
+    return Regions((source, *streams, target), (target,), tuple(exclusive), apart)
 
 
-def lanes_of(config: Config, op: Op) -> int:
+def lanes_of(config: Config, op: Op, view: View) -> int:
     """Channels per block of output channels."""
-    if op in (Op.POOL, Op.E_ADD):
+    if view.unit == Unit.VECTOR:
         return config.vec
-    return config.dw if op == Op.DEPTH_CONV else config.oc
+    if op == Op.DEPTH_CONV:
+        return config.dw - config.dw % multiplier_of(op, view)
+    return config.oc
+
+
+def multiplier_of(op: Op, view: View) -> int:
+    """Output channels per input channel of a depthwise convolution; 1 for other operations."""
+    return 1 + view["MODE", "extra"] if op == Op.DEPTH_CONV else 1
 
 
 def _sizes(op: Op, view: View) -> Iterable[int]:
@@ -115,7 +138,7 @@ def check(config: Config, op: Op, view: View) -> Cause:
     spaces = declared.reads + declared.writes
     if not all(_sizes(op, view)) or not all(size for _, size in spaces):
         return Cause.ZERO_SIZE
-    if view.unit in (Unit.ARRAY, Unit.VECTOR) and view["BLOCKS", "last"] > lanes_of(config, op):
+    if view.unit in (Unit.ARRAY, Unit.VECTOR) and view["BLOCKS", "last"] > lanes_of(config, op, view):
         return Cause.TOO_LARGE
     if view.unit == Unit.ARRAY:
         if view["STRIPE", "pixels"] > config.stripe:

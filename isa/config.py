@@ -17,6 +17,8 @@ MIN_SRAM, MAX_SRAM = 32 << 10, 256 << 20
 MAX_LANES = 128
 MAX_PE = 1024
 MAX_BANKS = 32
+FEATURES = ("matmul", "pooling", "elementwise", "activation")
+"""Parameters that say whether something is built."""
 
 
 class ConfigError(ValueError):
@@ -99,8 +101,9 @@ class Config:
     Members after construction: ``ic_lanes``, ``oc_lanes`` (multipliers per cycle = their product), ``sram`` in
     bytes, ``banks``, ``stripe`` (output pixels that share a weight load), ``requant_lanes`` and ``vector_lanes``
     (outputs per cycle of requantiser and vector unit), ``depthwise`` scenario with ``depthwise_lanes`` channels
-    per cycle, ``bus`` (AXI data width in bits), ``outstanding`` (bursts in flight per direction), ``vector``
-    (vector unit built), ``memory`` (simulation only).
+    per cycle, ``bus`` (AXI data width in bits), ``outstanding`` (bursts in flight per direction), ``memory``
+    (simulation only). What is built besides convolution: ``matmul`` (products of two int8 tensors in the array),
+    and in the vector unit ``pooling``, ``elementwise`` and ``activation``; without all three there is no vector unit.
     """
 
     pe: int | None = None
@@ -116,7 +119,10 @@ class Config:
     depthwise_lanes: int | None = None
     bus: int = 64
     outstanding: int = 4
-    vector: bool = True
+    matmul: bool = True
+    pooling: bool = True
+    elementwise: bool = True
+    activation: bool = True
     memory: MemoryTiming = MemoryTiming()
 
     def __post_init__(self) -> None:
@@ -126,12 +132,11 @@ class Config:
         for field in fields(self):
             value = getattr(self, field.name)
             number = "int" in str(field.type)
-            if field.name != "vector" and (
-                isinstance(value, bool) or (number and not isinstance(value, int | str | None))
-            ):
+            if field.name in FEATURES:
+                if not isinstance(value, bool):
+                    raise ConfigError(f"{field.name} must be true or false, not {value!r}")
+            elif isinstance(value, bool) or (number and not isinstance(value, int | str | None)):
                 raise ConfigError(f"{field.name} must be an integer, not {value!r}")
-        if not isinstance(self.vector, bool):
-            raise ConfigError(f"vector must be true or false, not {self.vector!r}")
         if self.ic_lanes is None and self.oc_lanes is None:
             ic, oc = lanes_of(64 if self.pe is None else self.pe, self.dataflow or "mixed")
             put("ic_lanes", ic)
@@ -251,6 +256,11 @@ class Config:
         return self.sram_bytes // self.n_banks
 
     @property
+    def vector(self) -> bool:
+        """Whether there is a vector unit."""
+        return self.pooling or self.elementwise or self.activation
+
+    @property
     def macs_per_cycle(self) -> int:
         """Multipliers in the array."""
         return self.ic * self.oc
@@ -268,7 +278,8 @@ class Config:
     @property
     def word_bytes(self) -> int:
         """Bytes of an SRAM word, the widest access: the power of two that covers every port."""
-        widest = max(16, self.ic, self.dw, 4 * self.requant, self.bus_bytes, self.vec)
+        vector = 4 * self.vec if self.elementwise else self.vec
+        widest = max(16, self.ic, self.dw, 4 * self.requant, self.bus_bytes, vector)
         return 1 << (widest - 1).bit_length()
 
     @property

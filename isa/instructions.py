@@ -36,8 +36,20 @@ class Op(IntEnum):
     CONV = 0x20
     CONV_RELU = 0x21
     DEPTH_CONV = 0x22
+    MAT_MUL = 0x23
     POOL = 0x40
     E_ADD = 0x41
+    E_MUL = 0x42
+    E_ABS = 0x43
+    C_MIN = 0x44
+    C_MAX = 0x45
+    ACT_RELU = 0x46
+    ACT_LRELU = 0x47
+    ACT_LUT = 0x48
+    MOV = 0x49
+    E32_ADD = 0x4A
+    E32_SHIFT = 0x4B
+    REQUANT = 0x4C
 
 
 class Cause(IntEnum):
@@ -57,6 +69,7 @@ class Cause(IntEnum):
     BUS_READ = 11
     BUS_WRITE = 12
     BUS_FETCH = 13
+    RACE = 14
 
 
 CAUSE_DOC: dict[Cause, str] = {
@@ -67,13 +80,16 @@ CAUSE_DOC: dict[Cause, str] = {
     Cause.UNIT_ABSENT: "the configuration has no such unit or instruction",
     Cause.NO_END: "the program's last page was passed without an END",
     Cause.ZERO_SIZE: "a size, count or region length is zero",
-    Cause.TOO_LARGE: "STRIPE above the accumulator depth, or a last block larger than the lanes",
+    Cause.TOO_LARGE: "STRIPE above the accumulator depth, a last block larger than the lanes, or a channel multiplier"
+    " above the depthwise lanes",
     Cause.ALIGNMENT: "the weight stream's address or length is not a multiple of the SRAM word",
     Cause.SRAM_RANGE: "a region does not lie inside the SRAM",
     Cause.BANK_CONFLICT: "a bank port that the instruction needs is in use by another unit, or twice by itself",
     Cause.BUS_READ: "the bus answered a DMA read with an error",
     Cause.BUS_WRITE: "the bus answered a DMA write with an error",
     Cause.BUS_FETCH: "the bus answered an instruction fetch with an error",
+    Cause.RACE: "an operation would write SRAM bytes that another unit's operation in progress reads, or read what it"
+    " writes: a SYNC is missing",
 }
 
 
@@ -111,12 +127,15 @@ SYNC_PENDING = Field("pending", 32, 32, "how many of the instructions dispatched
 
 @dataclass(frozen=True)
 class Instruction:
-    """One row of the instruction table. ``unit`` is None for what the front end does itself."""
+    """One row of the instruction table. ``unit`` is None for what the front end does itself; ``feature`` is the member
+    of :class:`~dovetail.isa.config.Config` that says whether an accelerator has the instruction, None for those that
+    all have."""
 
     op: Op
     unit: Unit | None
     fields: tuple[Field, ...]
     doc: str
+    feature: str | None = None
 
     @property
     def reserved(self) -> int:
@@ -145,10 +164,48 @@ INSTRUCTIONS: dict[Op, Instruction] = {
         Instruction(Op.CONV, Unit.ARRAY, (), "2-D convolution tile; results clamp to the int8 range."),
         Instruction(Op.CONV_RELU, Unit.ARRAY, (), "2-D convolution tile; results clamp to QUANT.lo .. QUANT.hi."),
         Instruction(
-            Op.DEPTH_CONV, Unit.ARRAY, (), "Depthwise convolution tile; results clamp to QUANT.lo .. QUANT.hi."
+            Op.DEPTH_CONV,
+            Unit.ARRAY,
+            (),
+            "Depthwise convolution tile; results clamp to QUANT.lo .. QUANT.hi.",
+            "depthwise_lanes",
         ),
-        Instruction(Op.POOL, Unit.VECTOR, (), "Maximum or average over a window."),
-        Instruction(Op.E_ADD, Unit.VECTOR, (), "Element-wise sum of two rescaled int8 tensors."),
+        Instruction(
+            Op.MAT_MUL,
+            Unit.ARRAY,
+            (),
+            "Product of the input's rows with an int8 matrix in SRAM; results clamp to QUANT.lo .. QUANT.hi.",
+            "matmul",
+        ),
+        Instruction(Op.POOL, Unit.VECTOR, (), "Maximum or average over a window.", "pooling"),
+        *(
+            Instruction(op, Unit.VECTOR, (), doc, feature)
+            for feature, rows in (
+                (
+                    "elementwise",
+                    (
+                        (Op.E_ADD, "Element-wise sum, or difference, of two rescaled int8 tensors."),
+                        (Op.E_MUL, "Element-wise product of two int8 tensors, rescaled."),
+                        (Op.E_ABS, "Element-wise absolute value, rescaled."),
+                        (Op.C_MIN, "Element-wise minimum of two rescaled int8 tensors."),
+                        (Op.C_MAX, "Element-wise maximum of two rescaled int8 tensors."),
+                        (Op.E32_ADD, "Element-wise sum of two int32 tensors, modulo 2^32."),
+                        (Op.E32_SHIFT, "Element-wise shift of an int32 tensor; to the right with rounding."),
+                        (Op.REQUANT, "int32 tensor to int8, by one multiplier."),
+                    ),
+                ),
+                (
+                    "activation",
+                    (
+                        (Op.ACT_RELU, "Rescale and clamp: ReLU, ReLU6, requantisation of an int8 tensor."),
+                        (Op.ACT_LRELU, "Leaky ReLU: one multiplier from the zero point up, another below."),
+                        (Op.ACT_LUT, "Table of 256 int8 values: sigmoid, tanh, hard-swish, GELU, any function."),
+                    ),
+                ),
+                ("vector", ((Op.MOV, "Strided copy in SRAM, with padding."),)),
+            )
+            for op, doc in rows
+        ),
     )
 }
 
@@ -243,6 +300,18 @@ ARRAY = (
             Field("rounding", 0, 1, "0: tflite, 1: onnx"),
             Field("int32", 1, 1, "write int32 accumulators instead of requantised int8"),
             Field("accumulate", 2, 1, "start from the int32 values at the output addresses instead of the bias"),
+            Field("extra", 4, 3, "DEPTH_CONV: output channels per input channel (channel multiplier) less one"),
+        ),
+    ),
+    ("B_ADDR", "MAT_MUL: SRAM byte address of the matrix", ()),
+    ("B_BYTES", "MAT_MUL: length of its region; bytes outside read as zero_b", ()),
+    ("B_STEP", "MAT_MUL: bytes between its rows", ()),
+    (
+        "B_FORM",
+        "MAT_MUL: how the matrix is stored",
+        (
+            Field("zero_b", 0, 8, "int8 zero point"),
+            Field("transposed", 8, 1, "a row holds what one output channel is multiplied with"),
         ),
     ),
 )
@@ -256,15 +325,20 @@ VECTOR = (
             Field("rounding", 0, 1, "0: tflite, 1: onnx"),
             Field("average", 1, 1, "POOL: 0 maximum, 1 average"),
             Field("requantise", 2, 1, "POOL average: 1 requantise the sum by OUT_MULT/SHIFTS instead of dividing"),
+            Field("subtract", 3, 1, "E_ADD: A less B"),
         ),
     ),
-    ("B_ADDR", "E_ADD: SRAM byte address of the second operand's region", ()),
-    ("B_BYTES", "E_ADD: length of that region; bytes outside read as zero_b", ()),
-    ("B_Y_STEP", "E_ADD: bytes between rows of the second operand", ()),
-    ("B_X_STEP", "E_ADD: bytes between pixels of the second operand", ()),
-    ("B_ZERO", "E_ADD: int8 zero point of the second operand", (Field("zero_b", 0, 8, "zero point"),)),
-    ("A_MULT", "E_ADD: multiplier of the first operand", (Field("mult", 0, 31, "multiplier"),)),
-    ("B_MULT", "E_ADD: multiplier of the second operand", (Field("mult", 0, 31, "multiplier"),)),
+    ("B_ADDR", "SRAM byte address of the second operand's region; ACT_LUT: of the table", ()),
+    ("B_BYTES", "length of that region; bytes outside read as zero_b", ()),
+    ("B_Y_STEP", "bytes between rows of the second operand; 0 repeats a row", ()),
+    ("B_X_STEP", "bytes between pixels of the second operand; 0 repeats a pixel", ()),
+    ("B_ZERO", "int8 zero point of the second operand", (Field("zero_b", 0, 8, "zero point"),)),
+    ("A_MULT", "E_ADD, C_MIN, C_MAX: multiplier of the first operand", (Field("mult", 0, 31, "multiplier"),)),
+    (
+        "B_MULT",
+        "E_ADD, C_MIN, C_MAX: multiplier of the second operand; ACT_LRELU: below the zero point",
+        (Field("mult", 0, 31, "multiplier"),),
+    ),
     ("OUT_MULT", "multiplier of the result", (Field("mult", 0, 31, "multiplier"),)),
     (
         "SHIFTS",
@@ -272,10 +346,15 @@ VECTOR = (
         (
             Field("a", 0, 6, "shift of A_MULT"),
             Field("b", 8, 6, "shift of B_MULT"),
-            Field("out", 16, 6, "shift of OUT_MULT"),
+            Field("out", 16, 6, "shift of OUT_MULT; E32_SHIFT: to the left, or rounding to the right if negative"),
         ),
     ),
-    ("SUM_BIAS", "POOL average: int32 added to the sum of the taps, which count padding as QUANT.zero_in", ()),
+    (
+        "SUM_BIAS",
+        "int32 added to an average's sum of taps, which count padding as QUANT.zero_in, and to the int32 values of"
+        " E32_ADD, E32_SHIFT and REQUANT",
+        (),
+    ),
     ("POOL_COUNT", "POOL average: taps per window", (Field("count", 0, 15, "taps"),)),
     ("POOL_MAGIC", "POOL average: reciprocal of 2 * count, see `average_magic`", (Field("mult", 0, 31, "multiplier"),)),
     ("POOL_SHIFT", "POOL average: signed shift that belongs to it", (Field("shift", 0, 6, "shift of POOL_MAGIC"),)),

@@ -18,3 +18,9 @@ VECTOR_LANE = 15
 Eight stages form the operand of the final scaling (for an addition: differences, partial products, products and
 rounding in two, alignment, rounding, sum, magnitude); then come the last seven of :data:`REQUANTISE`.
 """
+
+VECTOR_DIRECT = 2
+"""Results of the vector unit that need no scaling: MOV, ACT_LUT, E32_ADD, E32_SHIFT.
+
+Look-up or shift, rounding.
+"""

@@ -24,6 +24,7 @@ Zero is ``(0, 0)``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeAlias
@@ -84,10 +85,23 @@ class VectorOperation(IntEnum):
     """int32 sum to int8, :func:`average_product`, then clamp."""
 
     ADD = 2
-    """Two int8 operands to int8, :func:`add`."""
+    """Two int8 operands to int8, :func:`add`; so do the next three."""
 
     PASS = 3
     """int8 operand a, clamped."""
+
+    SUBTRACT = 4
+    MINIMUM = 5
+    MAXIMUM = 6
+
+    MULTIPLY = 7
+    """Two int8 operands to int8, :func:`multiply`."""
+
+    ABSOLUTE = 8
+    """int32 sum to int8, :func:`requantise` of its magnitude (modulo 2^32, as a signed number)."""
+
+    LEAKY = 9
+    """int32 sum to int8, :func:`leaky_relu`."""
 
 
 # --- building blocks ------------------------------------------------------------------------------
@@ -326,7 +340,7 @@ def requantise(
 
 @dataclass(frozen=True, kw_only=True)
 class AddParams:
-    """Everything that an addition of two int8 tensors needs; one per instruction.
+    """Everything that an addition of two int8 tensors needs, or a difference, minimum or maximum; one per instruction.
 
     Attributes
     ----------
@@ -340,6 +354,8 @@ class AddParams:
         Encoded multiplier of the sum, TFLITE only.
     lo, hi
         Clamping range of the result, int8.
+    combine
+        ADD, SUBTRACT (a less b), MINIMUM or MAXIMUM of the rescaled operands.
     """
 
     rounding: Rounding
@@ -354,6 +370,7 @@ class AddParams:
     shift_out: int = 0
     lo: int = INT8_MIN
     hi: int = INT8_MAX
+    combine: VectorOperation = VectorOperation.ADD
 
     @classmethod
     def tflite(
@@ -367,6 +384,7 @@ class AddParams:
         *,
         lo: int = INT8_MIN,
         hi: int = INT8_MAX,
+        combine: VectorOperation = VectorOperation.ADD,
     ) -> AddParams:
         """Parameters as TFLite Micro's ADD derives them from the float32 scales.
 
@@ -402,6 +420,7 @@ class AddParams:
             shift_out=ey,
             lo=lo,
             hi=hi,
+            combine=combine,
         )
 
     @classmethod
@@ -416,6 +435,7 @@ class AddParams:
         *,
         lo: int = INT8_MIN,
         hi: int = INT8_MAX,
+        combine: VectorOperation = VectorOperation.ADD,
     ) -> AddParams:
         """Parameters of ONNX Runtime's ``QLinearAdd``: the factors ``f32(sa / sy)`` and ``f32(sb / sy)``.
 
@@ -443,6 +463,7 @@ class AddParams:
             shift_b=eb,
             lo=lo,
             hi=hi,
+            combine=combine,
         )
 
 
@@ -455,10 +476,19 @@ def _add_operand(x: Integers, zero_point: int, mult: int, shift: int, rounding: 
     return round_to_24(difference * (mult & ONNX_MULT_MASK)) << (exponent + ADD_FRACTION - 24)
 
 
+_COMBINE: dict[VectorOperation, Callable[[Any, Any], Any]] = {
+    VectorOperation.ADD: np.add,
+    VectorOperation.SUBTRACT: np.subtract,
+    VectorOperation.MINIMUM: np.minimum,
+    VectorOperation.MAXIMUM: np.maximum,
+}
+
+
 def add_integer(a: Integers, b: Integers, params: AddParams) -> Int8s:
     """The definition of :func:`add`, by integer arithmetic alone."""
-    total = _add_operand(a, params.za, params.mult_a, params.shift_a, params.rounding) + _add_operand(
-        b, params.zb, params.mult_b, params.shift_b, params.rounding
+    total = _COMBINE[params.combine](
+        _add_operand(a, params.za, params.mult_a, params.shift_a, params.rounding),
+        _add_operand(b, params.zb, params.mult_b, params.shift_b, params.rounding),
     )
     if params.rounding == Rounding.TFLITE:
         scaled = scale_tflite(total, params.mult_out, min(params.shift_out, 0))
@@ -468,7 +498,7 @@ def add_integer(a: Integers, b: Integers, params: AddParams) -> Int8s:
 
 
 def add(a: Integers, b: Integers, params: AddParams) -> Int8s:
-    """Add two int8 tensors of different quantisation.
+    """Add two int8 tensors of different quantisation, or subtract them, or take the lesser or the greater.
 
     TFLITE, with ``rq`` = :func:`scale_tflite`::
 
@@ -478,27 +508,89 @@ def add(a: Integers, b: Integers, params: AddParams) -> Int8s:
 
         y = clamp(rint(round24(round24(ma * (a - za)) + round24(mb * (b - zb)))) + zy)
 
+    With another ``combine`` the plus in the middle is a minus, a minimum or a maximum. With equal scales and zero
+    points minimum and maximum are those of the bytes, as in TFLite; in ONNX they are those of the rescaled operands
+    whatever their scales, since rounding is monotonic.
+
     Positive shifts act as 0 in TFLITE, operand shifts outside -16..7 as the nearest bound in ONNX;
     :class:`AddParams`' constructors produce neither.
 
     ``a`` and ``b`` are int8 arrays that broadcast against each other; the result has the broadcast shape.
     """
     left, right = np.asarray(a, np.int8), np.asarray(b, np.int8)
+    combine = _COMBINE[params.combine]
     # An operand has 256 values: tabulate its rescaling, indexed by the bits of the int8.
     codes = np.arange(256, dtype=np.uint8).view(np.int8)
     table_a = _add_operand(codes, params.za, params.mult_a, params.shift_a, params.rounding)
     table_b = _add_operand(codes, params.zb, params.mult_b, params.shift_b, params.rounding)
     if params.rounding == Rounding.TFLITE:
-        total = table_a.astype(np.int32)[left.view(np.uint8)] + table_b.astype(np.int32)[right.view(np.uint8)]
+        total = combine(table_a.astype(np.int32)[left.view(np.uint8)], table_b.astype(np.int32)[right.view(np.uint8)])
         return requantise(
             total, params.mult_out, min(params.shift_out, 0), Rounding.TFLITE, params.zy, params.lo, params.hi
         )
     # The operands have 24 significant bits, so float32 holds them and rounds their sum as the definition
     # does.
     unit = np.float32(2.0**-ADD_FRACTION)
-    value = (table_a.astype(np.float32) * unit)[left.view(np.uint8)]
-    value = value + (table_b.astype(np.float32) * unit)[right.view(np.uint8)]
+    value = combine(
+        (table_a.astype(np.float32) * unit)[left.view(np.uint8)],
+        (table_b.astype(np.float32) * unit)[right.view(np.uint8)],
+    )
     return _requantise_float32(value, np.ones((), np.float32), params.zy, params.lo, params.hi)
+
+
+# --- products, activations, 32 bits ----------------------------------------------------------------
+
+
+def multiply(
+    a: Integers,
+    b: Integers,
+    za: int,
+    zb: int,
+    mult: int,
+    shift: int,
+    rounding: Rounding,
+    zero_point: int = 0,
+    lo: int = INT8_MIN,
+    hi: int = INT8_MAX,
+) -> Int8s:
+    """Product of two int8 tensors: :func:`requantise` of ``(a - za) * (b - zb)``; a positive shift acts as 0.
+
+    The multiplier is ``sa * sb / sy``: in float64 for TFLite's MUL, for ONNX's ``QLinearMul``
+    :func:`onnx_multiplier`. ``a`` and ``b`` broadcast against each other.
+    """
+    product = (_int64(a) - za) * (_int64(b) - zb)
+    return requantise(product, mult, min(shift, 0), rounding, zero_point, lo, hi)
+
+
+def leaky_relu(
+    total: Integers,
+    mult: int,
+    shift: int,
+    mult_negative: int,
+    shift_negative: int,
+    rounding: Rounding,
+    zero_point: int = 0,
+    lo: int = INT8_MIN,
+    hi: int = INT8_MAX,
+) -> Int8s:
+    """:func:`requantise` of ``total = x - zx`` with one multiplier where it is not negative and another where it is:
+    ``sx / sy`` and ``alpha * sx / sy``, as TFLite's LEAKY_RELU does."""
+    t = _int64(total)
+    positive = requantise(t, mult, shift, rounding, zero_point, lo, hi)
+    negative = requantise(t, mult_negative, shift_negative, rounding, zero_point, lo, hi)
+    return np.where(t < 0, negative, positive).astype(np.int8)
+
+
+def shift32(value: Integers, shift: int, rounding: Rounding) -> Int64s:
+    """``value`` (int32) shifted: to the left modulo 2^32; for a negative ``shift`` (down to -32) to the right, rounded,
+    ties away from zero (TFLITE) or to even (ONNX)."""
+    v = _int64(value)
+    if shift >= 0:
+        return wrap32(v << shift)
+    if rounding == Rounding.ONNX:
+        return round_half_even_shift(v, -shift)
+    half = np.int64(1) << (-shift - 1)
+    return np.asarray((v + half - (v < 0)) >> -shift, dtype=np.int64)
 
 
 # --- averages -------------------------------------------------------------------------------------

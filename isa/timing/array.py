@@ -1,4 +1,4 @@
-"""Timing of the array unit: CONV, CONV_RELU and DEPTH_CONV.
+"""Timing of the array unit: CONV, CONV_RELU, DEPTH_CONV and MAT_MUL.
 
 The sequencer cuts time into windows, see ``hw.array_sequencer``. The first only loads weights. Then every step (ky, kx,
 input block) of every stripe has one: as long as its pixels, the weights of the next step, the records of a block in
@@ -88,13 +88,17 @@ def array_duration(
     blocks: int,
     last: int,
     accumulate: bool,
+    multiplier: int = 1,
+    matrix_rows: int = 0,
 ) -> int:
     """Cycles from an instruction's start to its end (end = start + duration).
 
     ``taps`` = kh * kw, ``kc`` input blocks per tap (ignored for depthwise), ``pixels`` = height * width,
-    ``blocks`` of output channels with ``last`` channels in the last.
+    ``blocks`` of output channels with ``last`` channels in the last. ``multiplier``: the channel multiplier
+    (depthwise). ``matrix_rows``: reads per step of a matrix product, oc_lanes transposed, else ic_lanes.
     """
     fill, word_bytes, rows, requant = _derived(config)
+    rows = matrix_rows or rows
     if depthwise:
         lanes, steps, rows = config.dw, taps, 1
     else:
@@ -128,7 +132,7 @@ def array_duration(
 
     time, state = CHECK + 1 + max(rows, ACCUMULATE), (0, -SETTLE)
     if blocks > 1:
-        elapsed, state = repeat(block(lanes, 0), state, blocks - 1)
+        elapsed, state = repeat(block(lanes - lanes % multiplier, 0), state, blocks - 1)
         time += elapsed
     # No weights load in the very last window.
     if stripes == 1 and steps == 1:

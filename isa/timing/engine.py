@@ -208,8 +208,7 @@ def _verify(trace: _Trace) -> tuple[_Candidate | None, list[bool]]:
         trace.pcs,
     )
     held_until = [-1] * len(Unit)
-    held_reads = [0] * len(Unit)
-    held_writes = [0] * len(Unit)
+    held: list[Rule | None] = [None] * len(Unit)
     keys = [t << 2 | u for t, u in zip(starts, units, strict=True)]
     for n in sorted(range(len(keys)), key=keys.__getitem__):
         start = starts[n]
@@ -222,11 +221,13 @@ def _verify(trace: _Trace) -> tuple[_Candidate | None, list[bool]]:
             cause = rule.cause
             if not cause:
                 reads, writes = rule.reads, rule.writes
-                for other in range(4):
-                    if held_until[other] >= verified and (reads & held_reads[other] or writes & held_writes[other]):
-                        cause = Cause.BANK_CONFLICT
-                if not cause:
-                    held_until[unit], held_reads[unit], held_writes[unit] = ends[n], reads, writes
+                others = [h for h, until in zip(held, held_until, strict=True) if h and until >= verified]
+                if any(reads & other.reads or writes & other.writes for other in others):
+                    cause = Cause.BANK_CONFLICT
+                elif any(rule.races(other) for other in others):
+                    cause = Cause.RACE
+                else:
+                    held_until[unit], held[unit] = ends[n], rule
             if cause:
                 fails[n] = True
                 fault = (verified, unit, cause, pcs[n])

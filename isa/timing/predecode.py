@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.isa.checks import has
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import BY_NUMBER, INSTRUCTIONS, PAGE_WORDS, WORD_BYTES, Cause, Op, Unit, to_bytes
 
@@ -45,12 +46,11 @@ def front_end_faults(config: Config, words: npt.NDArray[np.uint64]) -> npt.NDArr
     is_cfg, is_sync = code == Op.CFG, code == Op.SYNC
     faults = np.zeros(len(words), np.uint8)
     # From the least to the most important: what comes later overwrites.
+    absent = np.isin(code, [op for op in INSTRUCTIONS if not has(config, op)])
     if not config.vector:
-        absent = (code == Op.POOL) | (code == Op.E_ADD) | is_cfg & (middle >> 6 == Unit.VECTOR)
+        absent |= is_cfg & (middle >> 6 == Unit.VECTOR)
         absent |= is_sync & ((middle == Unit.VECTOR) | (upper == Unit.VECTOR))
-        faults[absent] = Cause.UNIT_ABSENT
-    if not config.dw:
-        faults[code == Op.DEPTH_CONV] = Cause.UNIT_ABSENT
+    faults[absent] = Cause.UNIT_ABSENT
     faults[is_cfg & (words >> np.uint64(32) & _UNUSED[middle] != 0)] = Cause.RESERVED
     faults[is_cfg & ~_EXISTS[middle] | is_sync & ((middle > 3) | (upper > 3))] = Cause.REGISTER
     faults[words & _RESERVED[code] != 0] = Cause.RESERVED

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dovetail.isa.checks import View, check, claim
+from dovetail.isa.checks import TWO_OPERANDS, Region, View, check, claim, multiplier_of, regions
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import INSTRUCTIONS, PAGE_BYTES, Cause, Op, Unit
 from dovetail.isa.timing.array import array_duration
@@ -21,9 +21,21 @@ class Rule:
 
     duration: int
     cause: Cause
-    reads: int
+    reads: int  # banks
     writes: int
     top: int = -ADDRESS_SPACE  # past the last byte of system memory, from BASE, if no address wraps
+    sources: tuple[Region, ...] = ()
+    targets: tuple[Region, ...] = ()
+
+    def races(self, other: "Rule") -> bool:
+        """Whether one of the two writes bytes of SRAM that the other reads."""
+        return any(
+            a < b + m and b < a + n
+            for writer, reader in ((self, other), (other, self))
+            if writer.writes & reader.reads
+            for a, n in writer.targets
+            for b, m in reader.sources
+        )
 
 
 _MAX_RULES = 1 << 17
@@ -52,7 +64,16 @@ class Rules:
                 rule = Rule(CHECK, Cause.BANK_CONFLICT, 0, 0)
             else:
                 top = _top(view) if unit in (Unit.LOAD, Unit.STORE) else -ADDRESS_SPACE
-                rule = Rule(duration(self.config, op, view), Cause.NONE, claims.reads, claims.writes, top)
+                spaces = regions(op, view)
+                rule = Rule(
+                    duration(self.config, op, view),
+                    Cause.NONE,
+                    claims.reads,
+                    claims.writes,
+                    top,
+                    spaces.reads,
+                    spaces.writes,
+                )
         if len(self.known) >= _MAX_RULES:
             self.known.clear()
         self.known[key] = rule
@@ -86,11 +107,11 @@ def duration(config: Config, op: Op, view: View) -> int:
         )
     pixels = view["TILE", "height"] * view["TILE", "width"]
     taps = view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"]
-    if op in (Op.POOL, Op.E_ADD):
-        return vector_duration(
-            config, pixels=pixels, blocks=view["BLOCKS", "count"], reads=taps if op == Op.POOL else 2
-        )
+    if view.unit == Unit.VECTOR:
+        reads = taps if op == Op.POOL else 2 if op in TWO_OPERANDS else 1
+        return vector_duration(config, op, pixels=pixels, blocks=view["BLOCKS", "count"], reads=reads)
     depthwise = op == Op.DEPTH_CONV
+    matrix_rows = (config.oc if view["B_FORM", "transposed"] else config.ic) if op == Op.MAT_MUL else 0
     return array_duration(
         config,
         depthwise=depthwise,
@@ -101,6 +122,8 @@ def duration(config: Config, op: Op, view: View) -> int:
         blocks=view["BLOCKS", "count"],
         last=view["BLOCKS", "last"],
         accumulate=bool(view["MODE", "accumulate"]),
+        multiplier=multiplier_of(op, view),
+        matrix_rows=matrix_rows,
     )
 
 

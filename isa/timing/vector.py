@@ -3,7 +3,8 @@
 from functools import lru_cache
 
 from dovetail.isa.config import Config
-from dovetail.isa.latency import VECTOR_LANE
+from dovetail.isa.instructions import Op
+from dovetail.isa.latency import VECTOR_DIRECT, VECTOR_LANE
 from dovetail.isa.timing.common import CHECK, SRAM_READ
 
 WALK = 4
@@ -16,10 +17,26 @@ PIPELINE = WALK + SRAM_READ + TAPS + VECTOR_LANE
 """Cycles from the last step to the end of the instruction, in which its result is on the write port."""
 
 
-@lru_cache(maxsize=65536)
-def vector_duration(config: Config, *, pixels: int, blocks: int, reads: int) -> int:
-    """Cycles from start to end; ``reads`` per pixel and block: kh * kw for POOL, 2 for E_ADD.
+DIRECT_PIPELINE = WALK + SRAM_READ + TAPS + VECTOR_DIRECT
+"""The same for the operations of :data:`DIRECT`."""
 
-    A read takes its cycle whether any of its bytes lies in the region or not.
+DIRECT = frozenset({Op.MOV, Op.ACT_LUT, Op.E32_ADD, Op.E32_SHIFT})
+"""Operations whose results are not scaled."""
+
+TABLE_BYTES = 256
+
+
+@lru_cache(maxsize=64)
+def table_lanes(config: Config) -> int:
+    """Bytes of the table of ACT_LUT that one step reads: the largest power of two up to ``vector_lanes``."""
+    return 1 << config.vec.bit_length() - 1
+
+
+@lru_cache(maxsize=65536)
+def vector_duration(config: Config, op: Op, *, pixels: int, blocks: int, reads: int) -> int:
+    """Cycles from start to end; ``reads`` per pixel and block: kh * kw for POOL, 2 with two operands, else 1.
+
+    A read takes its cycle whether any of its bytes lies in the region or not. ACT_LUT first reads its table.
     """
-    return CHECK + pixels * blocks * reads + PIPELINE
+    table = TABLE_BYTES // table_lanes(config) if op == Op.ACT_LUT else 0
+    return CHECK + table + pixels * blocks * reads + (DIRECT_PIPELINE if op in DIRECT else PIPELINE)

@@ -215,6 +215,7 @@ class ConvCode:
                 rounding=int(requant.rounding),
                 int32=int(turn < len(self.slices) - 1),
                 accumulate=int(turn > 0),
+                extra=0,
             ),
         }
         if not emulated:

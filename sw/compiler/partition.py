@@ -23,9 +23,11 @@ def has_array(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
 
 
 def has_vector(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
-    """Pooling and addition need the vector unit."""
-    if isinstance(node, ir.Add | ir.AvgPool | ir.MaxPool | ir.Mean) and not config.vector:
-        return "the configuration has no vector unit"
+    """Pooling and element-wise operations need the parts of the vector unit that do them."""
+    if isinstance(node, ir.AvgPool | ir.MaxPool | ir.Mean) and not config.pooling:
+        return "the configuration has pooling = false"
+    if isinstance(node, ir.Add) and not config.elementwise:
+        return "the configuration has elementwise = false"
     return None
 
 

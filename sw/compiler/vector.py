@@ -41,7 +41,7 @@ def add_tasks(
         "PAD_TOP": 0,
         "PAD_LEFT": 0,
         "QUANT": pack(Unit.VECTOR, "QUANT", zero_in=params.za, zero_out=params.zy, lo=params.lo, hi=params.hi),
-        "MODE": pack(Unit.VECTOR, "MODE", rounding=int(params.rounding), average=0, requantise=0),
+        "MODE": pack(Unit.VECTOR, "MODE", rounding=int(params.rounding), average=0, requantise=0, subtract=0),
         "B_ZERO": pack(Unit.VECTOR, "B_ZERO", zero_b=params.zb),
         "A_MULT": params.mult_a,
         "B_MULT": params.mult_b,
@@ -207,5 +207,6 @@ def _pool_registers(
             rounding=int(rounding),
             average=int(not isinstance(node, ir.MaxPool)),
             requantise=int(isinstance(node, ir.Mean)),
+            subtract=0,
         ),
     }

@@ -32,7 +32,7 @@ class _Plan:
     def __init__(self, config: Config, op: Op, registers: View) -> None:
         r = registers
         self.depthwise = op == Op.DEPTH_CONV
-        lanes = lanes_of(config, op)
+        lanes = lanes_of(config, op, r)
         self.shape = Shape(
             self.depthwise,
             r["GEOMETRY", "kh"] * r["GEOMETRY", "kw"],

@@ -2,7 +2,7 @@
 
 import random
 
-from dovetail.isa.checks import View, check, claim, lanes_of, regions
+from dovetail.isa.checks import View, check, claim, regions
 from dovetail.isa.config import BUS_WIDTHS, Config, ConfigError, MemoryTiming
 from dovetail.isa.instructions import (
     INSTRUCTIONS,
@@ -25,6 +25,10 @@ Registers = dict[str, int]
 
 def random_config(rng: random.Random, *, vector: bool | None = None) -> Config:
     """A small accelerator with any lanes, banks, bus and memory timing."""
+
+    def part() -> bool:
+        return rng.random() < 0.8 if vector is None else vector
+
     while True:
         banks = rng.randint(4, 12)
         depthwise = rng.choice(("native", "native", "emulated", "none"))
@@ -42,7 +46,10 @@ def random_config(rng: random.Random, *, vector: bool | None = None) -> Config:
                 depthwise_lanes=rng.choice((None, 3, 8)) if depthwise == "native" else None,
                 bus=rng.choice(BUS_WIDTHS),
                 outstanding=rng.choice((1, 2, 4, 16)),
-                vector=rng.random() < 0.85 if vector is None else vector,
+                matmul=rng.random() < 0.8,
+                pooling=part(),
+                elementwise=part(),
+                activation=part(),
                 memory=MemoryTiming(
                     read_latency=rng.choice((1, 7, 40)),
                     write_latency=rng.choice((1, 5, 20)),
@@ -180,7 +187,7 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     """A convolution or depthwise convolution."""
     unit = Unit.ARRAY
     depthwise = op == Op.DEPTH_CONV
-    lanes = lanes_of(config, op)
+    lanes = config.dw if depthwise else config.oc
     kh, kw = rng.choice((1, 1, 2, 3)), rng.choice((1, 1, 2, 3))
     count, last = rng.randint(1, 3), rng.randint(1, lanes)
     kc = 1
@@ -194,6 +201,7 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         "rounding": rng.randint(0, 1),
         "int32": int(rng.random() < 0.2),
         "accumulate": int(rng.random() < 0.2),
+        "extra": 0,
     }
     item = 4 if mode["int32"] or mode["accumulate"] else 1  # accumulation reads int32 slots whatever it writes
     _output(rng, config, unit, values, count, last, lanes, item)
@@ -208,6 +216,10 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         "W_BYTES": stream,
         "STRIPE": rng.choice((config.stripe, rng.randint(1, config.stripe))),
         "MODE": pack(unit, "MODE", **mode),
+        "B_ADDR": 0,
+        "B_BYTES": 0,
+        "B_STEP": 0,
+        "B_FORM": 0,
     }
     _spoil(rng, values)
     return values
@@ -229,7 +241,14 @@ def vector_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     magic, shift = average_magic(taps)
     onnx = rng.random() < 0.5
     values |= {
-        "MODE": pack(unit, "MODE", rounding=onnx, average=int(rng.random() < 0.6), requantise=int(rng.random() < 0.4)),
+        "MODE": pack(
+            unit,
+            "MODE",
+            rounding=onnx,
+            average=int(rng.random() < 0.6),
+            requantise=int(rng.random() < 0.4),
+            subtract=rng.randint(0, 1),
+        ),
         "B_ADDR": rng.randrange(config.sram_bytes),
         "B_BYTES": max(1, height * b_y - rng.choice((0, 0, rng.randint(0, 40)))),
         "B_Y_STEP": b_y,
@@ -265,7 +284,7 @@ def random_multiplier(rng: random.Random, onnx: bool) -> tuple[int, int]:
 
 def weight_stream(rng: random.Random, config: Config, op: Op, values: Registers) -> bytes:
     """Bytes for an ARRAY operation's weight stream: records that make sense, random weights."""
-    lanes = lanes_of(config, op)
+    lanes = config.dw if op == Op.DEPTH_CONV else config.oc
     view = View(Unit.ARRAY, sequence(Unit.ARRAY, values))
     taps = view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"]
     steps = taps * (1 if op == Op.DEPTH_CONV else view["KC", "blocks"] * config.weight_rows)

@@ -26,7 +26,7 @@ LARGE = {
     "16x16": Config(ic_lanes=16, oc_lanes=16, sram="96 KiB", bus=256, outstanding=16, vector_lanes=16),
     "emulated": Config(ic_lanes=4, oc_lanes=12, sram="64 KiB", depthwise="emulated", requant_lanes=5),
     "512-bit": Config(ic_lanes=5, oc_lanes=3, sram="64 KiB", bus=512, outstanding=2, stripe=1, vector_lanes=1),
-    "small": Config(ic_lanes=1, oc_lanes=1, sram="32 KiB", banks=4, vector=False, depthwise="none"),
+    "small": Config(ic_lanes=1, oc_lanes=1, sram="32 KiB", banks=4, pooling=False, elementwise=False, activation=False, depthwise="none"),
     "stripes": Config(ic_lanes=2, oc_lanes=8, sram="64 KiB", stripe=64, depthwise_lanes=3, requant_lanes=8),
 }
 

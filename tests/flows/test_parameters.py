@@ -40,7 +40,7 @@ def test_every_parameter_of_the_configuration_has_a_flag() -> None:
         (["--sram", "1MiB", "--banks", "8"], Config(sram="1 MiB", banks=8)),
         (["--stripe", "8", "--outstanding", "2", "--bus", "128"], Config(stripe=8, outstanding=2, bus=128)),
         (["--requant-lanes", "2", "--vector-lanes", "1"], Config(requant_lanes=2, vector_lanes=1)),
-        (["--vector", "false"], Config(vector=False)),
+        (["--pooling", "false"], Config(pooling=False)),
         (["--depthwise", "emulated"], Config(depthwise="emulated")),
         (["--depthwise-lanes", "4"], Config(depthwise_lanes=4)),
         (

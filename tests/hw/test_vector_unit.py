@@ -256,6 +256,7 @@ def verify(config: Config, jobs: list[tuple[Op, Registers]], seed: int = 0, benc
         taps = view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"]
         assert result.duration == vector_duration(
             config,
+            op,
             pixels=view["TILE", "height"] * view["TILE", "width"],
             blocks=view["BLOCKS", "count"],
             reads=2 if op == Op.E_ADD else taps,
@@ -324,7 +325,7 @@ def average(taps: int, rounding: Rounding, zero_point: int = 0, **quant: int) ->
     mult, shift = numerics.average_magic(taps, 255 * taps)
     quant = {"zero_in": zero_point, "zero_out": zero_point, "lo": -128, "hi": 127} | quant
     return {
-        "MODE": vec("MODE", rounding=int(rounding), average=1, requantise=0),
+        "MODE": vec("MODE", rounding=int(rounding), average=1, requantise=0, subtract=0),
         "QUANT": vec("QUANT", **quant),
         "SUM_BIAS": -zero_point * taps % WORD,
         "POOL_COUNT": taps,
@@ -346,7 +347,7 @@ def addition(config: Config, elements: int, params: numerics.AddParams, **regist
         "OUT_ADDR": 24 << 10,
         "OUT_BYTES": elements,
         "BLOCKS": blocks_of(config, elements),
-        "MODE": vec("MODE", rounding=int(params.rounding), average=0, requantise=0),
+        "MODE": vec("MODE", rounding=int(params.rounding), average=0, requantise=0, subtract=0),
         "B_ADDR": 5000,
         "B_BYTES": elements,
         "B_ZERO": vec("B_ZERO", zero_b=params.zb),
@@ -410,7 +411,7 @@ def test_average_with_requantisation(rounding: Rounding) -> None:
     config = config_of(4)
     mult, shift = numerics.encode_multiplier(np.float32(0.0437), rounding)
     changes = {
-        "MODE": vec("MODE", rounding=int(rounding), average=1, requantise=1),
+        "MODE": vec("MODE", rounding=int(rounding), average=1, requantise=1, subtract=0),
         "QUANT": vec("QUANT", zero_in=0, zero_out=-4, lo=-100, hi=100),
         "SUM_BIAS": -1000 % WORD,
         "OUT_MULT": int(mult),
@@ -524,7 +525,7 @@ def test_faults() -> None:
     cases = [(Op.POOL, small | change, cause) for change, cause in FAULTS]
     cases += [(Op.E_ADD, both | change, cause) for change, cause in FAULTS + B_FAULTS]
     cases += [(Op.POOL, small | change, Cause.NONE) for change, _ in B_FAULTS]
-    divided, requantised = (vec("MODE", rounding=0, average=1, requantise=n) for n in (0, 1))
+    divided, requantised = (vec("MODE", rounding=0, average=1, requantise=n, subtract=0) for n in (0, 1))
     cases += [
         (Op.POOL, small | {"MODE": divided}, Cause.ZERO_SIZE),
         (Op.POOL, small | {"MODE": requantised}, Cause.NONE),

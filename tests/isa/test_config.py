@@ -59,7 +59,7 @@ def test_depthwise_lanes_are_for_native_only(scenario: str) -> None:
         ({"ic_lanes": 2.5, "oc_lanes": 8}, "ic_lanes must be an integer, not 2.5"),
         ({"ic_lanes": True, "oc_lanes": 8}, "ic_lanes must be an integer, not True"),
         ({"ic_lanes": "8", "oc_lanes": 8}, "ic_lanes must be an integer, not '8'"),
-        ({"vector": 1}, "vector must be true or false, not 1"),
+        ({"pooling": 1}, "pooling must be true or false, not 1"),
         ({"depthwise": "some"}, "depthwise must be one of none, emulated, native, not 'some'"),
         (
             {"depthwise": "none", "depthwise_lanes": 8},

@@ -334,7 +334,7 @@ def test_words_come_in_many_forms() -> None:
 @pytest.mark.parametrize("vector", [True, False])
 def test_decoding_agrees_with_decode(vector: bool) -> None:
     rng = random.Random(5)
-    config = Config(vector=vector, depthwise="native" if vector else "none")
+    config = Config(pooling=vector, elementwise=vector, activation=vector, depthwise="native" if vector else "none")
     words = [rng.getrandbits(64) & rng.getrandbits(64) & rng.getrandbits(64) for _ in range(3000)]
     words += [rng.choice(list(Op)) | rng.getrandbits(64) & rng.choice((0, 0x3F3F00, 0xFF << 40)) for _ in range(3000)]
     words += [Op.CFG | rng.getrandbits(8) << 8 | rng.getrandbits(32) << 32 for _ in range(3000)]

@@ -3,6 +3,7 @@
 import pytest
 
 from dovetail.isa.config import PRESETS, Config
+from dovetail.isa.instructions import Op
 from dovetail.isa.latency import VECTOR_LANE
 from dovetail.isa.timing.common import CHECK, SRAM_READ
 from dovetail.isa.timing.vector import PIPELINE, TAPS, WALK, vector_duration
@@ -22,9 +23,12 @@ def test_pipeline_is_the_sum_of_its_parts() -> None:
     ],
 )
 def test_one_cycle_per_read(pixels: int, blocks: int, reads: int, steps: int) -> None:
-    assert vector_duration(PRESETS["default"], pixels=pixels, blocks=blocks, reads=reads) == CHECK + steps + PIPELINE
+    assert (
+        vector_duration(PRESETS["default"], Op.POOL, pixels=pixels, blocks=blocks, reads=reads)
+        == CHECK + steps + PIPELINE
+    )
 
 
 def test_lanes_do_not_matter_but_by_the_number_of_blocks() -> None:
-    durations = {vector_duration(Config(vector_lanes=n), pixels=5, blocks=3, reads=9) for n in (1, 3, 16)}
+    durations = {vector_duration(Config(vector_lanes=n), Op.POOL, pixels=5, blocks=3, reads=9) for n in (1, 3, 16)}
     assert durations == {CHECK + 135 + PIPELINE}

@@ -166,7 +166,7 @@ CONFIGS = {
     "3x5": Config(ic_lanes=3, oc_lanes=5, sram="64 KiB", stripe=7, bus=32),
     "1x16": Config(ic_lanes=1, oc_lanes=16, sram="64 KiB", bus=128),
     "16x1 emulated": Config(ic_lanes=16, oc_lanes=1, sram="32 KiB", banks=4, depthwise="emulated"),
-    "8x8 host": Config(ic_lanes=8, oc_lanes=8, depthwise="none", vector=False),
+    "8x8 host": Config(ic_lanes=8, oc_lanes=8, depthwise="none", pooling=False, elementwise=False, activation=False),
 }
 
 

@@ -62,7 +62,7 @@ def test_a_seed_gives_one_program(make: Callable[[random.Random, Config], Random
 
 
 def test_only_what_the_configuration_has() -> None:
-    config = Config(vector=False, depthwise="none")
+    config = Config(pooling=False, elementwise=False, activation=False, depthwise="none")
     program = legal_program(random.Random(0), config, count=40)
     units = {INSTRUCTIONS[Op(w & 0xFF)].unit for w in program.words}
     assert Unit.VECTOR not in units
