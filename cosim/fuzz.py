@@ -62,16 +62,20 @@ def random_case(config: Config, seed: int, *, count: int = 10) -> Case:
     return Case(program, rng.choice((0, seed + 1)))
 
 
+def random_timing(seed: int) -> MemoryTiming:
+    """A memory timing, always the same for a seed."""
+    rng = random.Random(~seed)
+    return MemoryTiming(
+        read_latency=rng.choice((1, 2, 10, 40, 100)),
+        write_latency=rng.choice((1, 2, 20, 60)),
+        beat_cycles=rng.choice((1, 1, 2, 3)),
+    )
+
+
 def fuzz(pair: Lockstep, seeds: range, *, count: int = 10) -> Iterator[Failure]:
     """Run the cases of ``seeds``; yields those that differ. Memory timing changes from case to case."""
     for seed in seeds:
-        rng = random.Random(~seed)
-        timing = MemoryTiming(
-            read_latency=rng.choice((1, 2, 10, 40, 100)),
-            write_latency=rng.choice((1, 2, 20, 60)),
-            beat_cycles=rng.choice((1, 1, 2, 3)),
-        )
-        case = random_case(pair.config.replace(memory=timing), seed, count=count)
+        case = random_case(pair.config.replace(memory=random_timing(seed)), seed, count=count)
         comparison = case.run(pair)
         if not comparison.equal:
             yield Failure(seed, case, comparison)

@@ -75,11 +75,17 @@ class Lockstep:
         Folder of the RTL builds.
     trace
         File for the RTL's waves.
+
+    Members
+    -------
+    timeline
+        Of the model's latest run.
     """
 
     def __init__(self, config: Config, *, cache: Path, trace: Path | None = None) -> None:
         self.model = Model(config)
         self.rtl = RtlEngine(config, cache=cache, trace=trace)
+        self.timeline: Timeline | None = None
 
     @property
     def config(self) -> Config:
@@ -111,6 +117,7 @@ class Lockstep:
             self.model.write_sram(sram)
             self.rtl.write_sram(sram)
         model = self.model.run(memory.copy(), program, pages, base)
+        self.timeline = model.timeline
         self.rtl.limit = LIMIT_FACTOR * model.cycles + LIMIT_OFFSET
         try:
             rtl = self.rtl.run(memory.copy(), program, pages, base)

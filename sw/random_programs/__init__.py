@@ -6,6 +6,7 @@ legal one with something broken; it still has one outcome (no program returned h
 """
 
 from dovetail.sw.random_programs.broken import BREAKS, bounded, illegal_program, settled
+from dovetail.sw.random_programs.configurations import configurations
 from dovetail.sw.random_programs.programs import RandomProgram, legal_program
 from dovetail.sw.random_programs.registers import DATA_BYTES, legal_registers, operations, random_config, weight_stream
 
@@ -14,6 +15,7 @@ __all__ = [
     "DATA_BYTES",
     "RandomProgram",
     "bounded",
+    "configurations",
     "illegal_program",
     "legal_program",
     "legal_registers",

@@ -1,0 +1,70 @@
+"""`dovetail fuzz`: its log, its JSON, its exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dovetail.cosim import verilate
+from dovetail.cosim.fuzz import load
+from dovetail.flows.cli import main
+
+REGRESSIONS = Path(__file__).parent.parent / "cosim" / "regressions"
+
+
+@pytest.fixture(autouse=True)
+def cache(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds are shared with the tests of cosim."""
+    assert pytestconfig.cache is not None
+    folder = Path(pytestconfig.cache.mkdir("dovetail-builds"))
+    monkeypatch.setattr("dovetail.flows.fuzz.default_cache", lambda: folder)
+    assert verilate.default_cache() != folder
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config.toml"
+    path.write_text('ic_lanes = 8\noc_lanes = 8\nsram = "64 KiB"\n')
+    return path
+
+
+def test_log_follows_from_the_seed(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["fuzz", "--config", str(config), "--programs", "8", "--seed", "3", "--count", "4"]
+    logs = []
+    for _ in range(2):
+        assert main(command) == 0
+        logs.append(capsys.readouterr().out)
+    assert logs[0] == logs[1]
+    assert logs[0].startswith(
+        "seed 3, 8 programs of up to 4 drawn operations, 1 configurations\n  0  8x8, 64 KiB in 16"
+    )
+    assert "verdict: EQUAL: 8 programs, " in logs[0]
+    assert not (tmp_path / "fuzz-failures").exists()
+    assert main([*command, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["programs"], data["differing"]) == (8, 0)
+    assert sum(data["causes"].values()) == 8
+    assert sum(data["opcodes"].values()) == data["operations"] == data["configs"][0]["operations"]
+
+
+def test_replay(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = REGRESSIONS / "array-below-address-0.toml"
+    assert main(["fuzz", "--replay", str(path)]) == 0
+    assert capsys.readouterr().out == f"{path}: equal\n"
+    assert load(path).program.words
+
+
+def test_user_errors(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["fuzz", "--programs", "0"]) == 2
+    assert capsys.readouterr().err == "dovetail: error: --programs must be at least 1, not 0\n"
+    assert main(["fuzz", "--seed", "-1"]) == 2
+    assert capsys.readouterr().err == "dovetail: error: --seed must be at least 0, not -1\n"
+    assert main(["fuzz", "--replay", str(tmp_path / "none.toml")]) == 2
+    assert "No such file" in capsys.readouterr().err
+    path = tmp_path / "other.toml"
+    path.write_text("a = 1\n")
+    assert main(["fuzz", "--replay", str(path)]) == 2
+    assert "must be a program that `dovetail fuzz` saved" in capsys.readouterr().err
