@@ -180,31 +180,20 @@ INSTRUCTIONS: dict[Op, Instruction] = {
         Instruction(Op.POOL, Unit.VECTOR, (), "Maximum or average over a window.", "pooling"),
         *(
             Instruction(op, Unit.VECTOR, (), doc, feature)
-            for feature, rows in (
-                (
-                    "elementwise",
-                    (
-                        (Op.E_ADD, "Element-wise sum, or difference, of two rescaled int8 tensors."),
-                        (Op.E_MUL, "Element-wise product of two int8 tensors, rescaled."),
-                        (Op.E_ABS, "Element-wise absolute value, rescaled."),
-                        (Op.C_MIN, "Element-wise minimum of two rescaled int8 tensors."),
-                        (Op.C_MAX, "Element-wise maximum of two rescaled int8 tensors."),
-                        (Op.E32_ADD, "Element-wise sum of two int32 tensors, modulo 2^32."),
-                        (Op.E32_SHIFT, "Element-wise shift of an int32 tensor; to the right with rounding."),
-                        (Op.REQUANT, "int32 tensor to int8, by one multiplier."),
-                    ),
-                ),
-                (
-                    "activation",
-                    (
-                        (Op.ACT_RELU, "Rescale and clamp: ReLU, ReLU6, requantisation of an int8 tensor."),
-                        (Op.ACT_LRELU, "Leaky ReLU: one multiplier from the zero point up, another below."),
-                        (Op.ACT_LUT, "Table of 256 int8 values: sigmoid, tanh, hard-swish, GELU, any function."),
-                    ),
-                ),
-                ("vector", ((Op.MOV, "Strided copy in SRAM, with padding."),)),
+            for op, feature, doc in (
+                (Op.E_ADD, "elementwise", "Element-wise sum, or difference, of two rescaled int8 tensors."),
+                (Op.E_MUL, "elementwise", "Element-wise product of two int8 tensors, rescaled."),
+                (Op.E_ABS, "elementwise", "Element-wise absolute value, rescaled."),
+                (Op.C_MIN, "elementwise", "Element-wise minimum of two rescaled int8 tensors."),
+                (Op.C_MAX, "elementwise", "Element-wise maximum of two rescaled int8 tensors."),
+                (Op.ACT_RELU, "activation", "Rescale and clamp: ReLU, ReLU6, requantisation of an int8 tensor."),
+                (Op.ACT_LRELU, "activation", "Leaky ReLU: one multiplier from the zero point up, another below."),
+                (Op.ACT_LUT, "activation", "Table of 256 int8 values: sigmoid, tanh, hard-swish, GELU, any function."),
+                (Op.MOV, "vector", "Strided copy in SRAM, with padding."),
+                (Op.E32_ADD, "elementwise", "Element-wise sum of two int32 tensors, modulo 2^32."),
+                (Op.E32_SHIFT, "elementwise", "Element-wise shift of an int32 tensor; to the right with rounding."),
+                (Op.REQUANT, "elementwise", "int32 tensor to int8, by one multiplier."),
             )
-            for op, doc in rows
         ),
     )
 }

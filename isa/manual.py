@@ -31,6 +31,9 @@ NUMERICS: tuple[Callable[..., Any], ...] = (
     numerics.round_to_24,
     numerics.round_half_even_shift,
     numerics.add,
+    numerics.multiply,
+    numerics.leaky_relu,
+    numerics.shift32,
     numerics.average,
     numerics.average_product,
     numerics.average_magic,
@@ -43,7 +46,7 @@ TIMING: tuple[tuple[ModuleType, tuple[Callable[..., Any], ...]], ...] = (
     (common, ()),
     (engine_constants, ()),
     (array, (array.tree_stages, array.to_accumulator, array.array_duration)),
-    (vector, (vector.vector_duration,)),
+    (vector, (vector.table_lanes, vector.vector_duration)),
     (dma, (dma.bursts, dma.row_addresses)),
     (latency, ()),
 )
@@ -85,7 +88,13 @@ def _bits(field: isa.Field) -> str:
 
 def _instructions() -> str:
     rows = [
-        (f"`{op.name}`", f"`0x{op:02x}`", row.unit.name if row.unit is not None else "front end", row.doc)
+        (
+            f"`{op.name}`",
+            f"`0x{op:02x}`",
+            row.unit.name if row.unit is not None else "front end",
+            f"`{row.feature}`" if row.feature else "",
+            row.doc,
+        )
         for op, row in isa.INSTRUCTIONS.items()
     ]
     layout = [("all", _bits(isa.OPCODE), f"`{isa.OPCODE.name}`", isa.OPCODE.doc)]
@@ -93,8 +102,9 @@ def _instructions() -> str:
         layout += [(f"`{op.name}`", _bits(f), f"`{f.name}`", f.doc) for f in row.fields]
     return (
         "## Instructions\n\n"
-        + _table(("mnemonic", "opcode", "unit", "does"), rows)
-        + "\nBits of a word; all others are reserved and must be zero. What an operation works on is in the"
+        + _table(("mnemonic", "opcode", "unit", "needs", "does"), rows)
+        + "\n`needs` names the configuration's parameter that an instruction depends on; without it it is trapped"
+        " (UNIT_ABSENT).\n\nBits of a word; all others are reserved and must be zero. What an operation works on is in the"
         " registers of its unit.\n\n" + _table(("instruction", "bits", "field", "meaning"), layout)
     )
 
