@@ -104,8 +104,8 @@ def _instructions() -> str:
         "## Instructions\n\n"
         + _table(("mnemonic", "opcode", "unit", "needs", "does"), rows)
         + "\n`needs` names the configuration's parameter that an instruction depends on; without it it is trapped"
-        " (UNIT_ABSENT).\n\nBits of a word; all others are reserved and must be zero. What an operation works on is in the"
-        " registers of its unit.\n\n" + _table(("instruction", "bits", "field", "meaning"), layout)
+        " (UNIT_ABSENT).\n\nBits of a word; all others are reserved and must be zero. What an operation works on is in"
+        " the registers of its unit.\n\n" + _table(("instruction", "bits", "field", "meaning"), layout)
     )
 
 
