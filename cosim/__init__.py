@@ -1,4 +1,6 @@
-"""The Verilated RTL behind the engine interface, and the lockstep comparison."""
+"""The Verilated RTL: behind the engine interface, in lockstep with the model, as an interactive handle."""
+
+from typing import Any
 
 from dovetail.isa.config import Config
 from dovetail.sw.engine import Engine
@@ -16,3 +18,11 @@ def _rtl(config: Config) -> Engine:
 def register() -> None:
     """Make the RTL known as engine ``rtl``; builds are kept in the default cache."""
     _register("rtl", _rtl)
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Handle":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from dovetail.cosim.handle import Handle
+
+    return Handle

@@ -1,4 +1,7 @@
-"""One Amaranth component under Verilator: a handle to poke, peek and tick, and to stream arrays through it."""
+"""One Amaranth component under Verilator: poke, peek and tick its ports, and stream arrays through it.
+
+For speed over many cycles; to look inside a design there is :class:`dovetail.cosim.handle.Handle`.
+"""
 
 import ctypes
 from collections.abc import Iterable, Mapping, Sequence

@@ -15,7 +15,7 @@ import resource
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,6 +57,12 @@ class Design:
     """Build the wave dump in (slower): FST when its libraries are installed, else VCD."""
     defines: tuple[str, ...] = ()
     """``NAME=value`` for the driver."""
+    flags: tuple[str, ...] = ()
+    """More flags for Verilator."""
+    wrapper: Callable[[Path], Mapping[str, str]] | None = None
+    """Makes further driver sources from the folder that Verilator wrote; it defines ``vl_finish`` as well."""
+    wrapper_version: str = ""
+    """Names what ``wrapper`` does: another text, another library."""
 
 
 def default_cache() -> Path:
@@ -109,7 +115,7 @@ def design_hash(design: Design) -> str:
     """Hash of everything that decides the library's bytes."""
     digest = hashlib.sha256()
     parts = [machine(), design.top, trace_format() if design.trace else "", str(SPLIT), str(GROUP_BYTES)]
-    parts += [*VERILATOR_FLAGS, *COMMON, *FAST, *SLOW, *design.defines]
+    parts += [*VERILATOR_FLAGS, *COMMON, *FAST, *SLOW, *design.defines, *design.flags, design.wrapper_version]
     for files in (design.verilog, design.driver):
         for name in sorted(files):
             parts += [name, files[name]]
@@ -134,7 +140,7 @@ def verilate(design: Design, cache: Path) -> Path:
     with _lock(folder):
         if library.exists():
             return library
-        runtime = _runtime(cache, root, _trace_kind(design))
+        runtime = _runtime(cache, root, _trace_kind(design), _flags(root, design))
         work = Path(tempfile.mkdtemp(prefix="build-", dir=cache))
         try:
             _build(design, work, root, runtime, folder.with_suffix(".log"))
@@ -170,9 +176,11 @@ def _lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def _flags(root: Path, trace: str) -> list[str]:
+def _flags(root: Path, design: Design) -> list[str]:
     """Preprocessor and code flags that all files share."""
+    trace = _trace_kind(design)
     return [
+        *(["-DVL_USER_FINISH"] if design.wrapper else []),
         *COMMON,
         "-DVERILATOR=1",
         "-DVL_TIME_CONTEXT",
@@ -189,12 +197,12 @@ def _flags(root: Path, trace: str) -> list[str]:
     ]
 
 
-def _runtime(cache: Path, root: Path, trace: str) -> list[Path]:
+def _runtime(cache: Path, root: Path, trace: str, flags: Sequence[str]) -> list[Path]:
     """Objects of Verilator's runtime library, compiled once per cache."""
     names = ["verilated", "verilated_threads"]
     if trace:
         names.append(f"verilated_{trace}_c")
-    key = hashlib.sha256("\n".join([machine(), *_flags(root, trace), *FAST]).encode()).hexdigest()[:32]
+    key = hashlib.sha256("\n".join([machine(), *flags, *FAST]).encode()).hexdigest()[:32]
     folder = cache / f"runtime-{key}"
     objects = [folder / f"{name}.o" for name in names]
     if all(path.exists() for path in objects):
@@ -204,7 +212,7 @@ def _runtime(cache: Path, root: Path, trace: str) -> list[Path]:
             work = Path(tempfile.mkdtemp(prefix="build-", dir=cache))
             try:
                 commands = [
-                    _compile(root / "include" / f"{name}.cpp", f"{name}.o", ["-O2", "-march=native"], root, trace)
+                    _compile(root / "include" / f"{name}.cpp", f"{name}.o", [*flags, "-O2", "-march=native"])
                     for name in names
                 ]
                 _run_all(commands, work, folder.with_suffix(".log"))
@@ -215,25 +223,29 @@ def _runtime(cache: Path, root: Path, trace: str) -> list[Path]:
     return objects
 
 
-def _compile(source: Path, target: str, level: Sequence[str], root: Path, trace: str) -> list[str]:
-    return [compiler(), *_flags(root, trace), *level, "-c", str(source), "-o", target]
+def _compile(source: Path, target: str, flags: Sequence[str]) -> list[str]:
+    return [compiler(), *flags, "-c", str(source), "-o", target]
 
 
 def _build(design: Design, work: Path, root: Path, runtime: list[Path], log: Path) -> None:
     """Leave ``dut.so`` in ``work``."""
-    trace = _trace_kind(design)
+    trace, flags = _trace_kind(design), _flags(root, design)
     for files in (design.verilog, design.driver):
         for name, text in files.items():
             (work / name).write_text(text)
     verilator = [str(root / "bin" / "verilator_bin"), "--cc", "--prefix", "Vdut", "--top-module", design.top]
     verilator += [*VERILATOR_FLAGS, "-Wno-lint", "--output-split", str(SPLIT), "--Mdir", "."]
-    verilator += [f"--trace-{trace}"] if trace else []
+    verilator += [*([f"--trace-{trace}"] if trace else []), *design.flags]
     _run_all([[*verilator, *sorted(design.verilog)]], work, log, {"VERILATOR_ROOT": str(root)})
+    drivers = sorted(design.driver)
+    for name, text in design.wrapper(work).items() if design.wrapper else ():
+        (work / name).write_text(text)
+        drivers.append(name)
 
     lists = _file_lists((work / "Vdut_classes.mk").read_text())
     commands, objects = [], []
     for kind, level in (("FAST", FAST), ("SLOW", SLOW)):
-        names = [n for n in sorted(design.driver) if n.endswith(".cpp")] if kind == "FAST" else []
+        names = [n for n in drivers if n.endswith(".cpp")] if kind == "FAST" else []
         names += [f"{n}.cpp" for n in lists.get(f"VM_CLASSES_{kind}", []) + lists.get(f"VM_SUPPORT_{kind}", [])]
         for n, group in enumerate(_grouped(names, work, JOBS if kind == "FAST" else 1)):
             unit = f"{kind.lower()}{n}"
@@ -241,7 +253,7 @@ def _build(design: Design, work: Path, root: Path, runtime: list[Path], log: Pat
             (work / f"{unit}.cpp").write_text(
                 "".join(f"#define {d.replace('=', ' ')}\n" for d in design.defines) + includes
             )
-            commands.append(_compile(Path(f"{unit}.cpp"), f"{unit}.o", level, root, trace))
+            commands.append(_compile(Path(f"{unit}.cpp"), f"{unit}.o", [*flags, *level]))
             objects.append(f"{unit}.o")
     _run_all(commands, work, log)
 
