@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from dovetail.isa.checks import View, regions
+from dovetail.isa.checks import View
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import INSTRUCTIONS, Op, Unit, sync
+from dovetail.isa.instructions import Op, Unit, sync
 from dovetail.isa.timing.dma import row_addresses
-from dovetail.isa.timing.engine import FETCH, Timeline
+from dovetail.isa.timing.engine import Timeline
 
 Range = tuple[int, int]
 """(first byte, bytes)."""
@@ -25,9 +25,6 @@ _SRAM_DEPTH = 20
 _MEMORY_DEPTH = 48
 """Accesses remembered one by one. Older ones melt into one range: being more than QUEUE_DEPTH instructions
 back, they have started by the time the wait is dispatched, so a needless wait costs little but its word."""
-
-_MEMORY = 1 << 40
-"""Where system memory starts among the bytes that :func:`races` compares."""
 
 _OTHERS = tuple(tuple(int(v) for v in Unit if v != u) for u in Unit)
 _SYNC = tuple(tuple(sync(u, v) for v in Unit) for u in Unit)
@@ -176,84 +173,31 @@ class Tracker:
             _record(self._memory_writes[unit], low, low + length, count, _MEMORY_DEPTH)
 
 
-def races(config: Config, timeline: Timeline, base: int = 0) -> list[tuple[int, int]]:
-    """Pairs of elements of a timeline that run at the same time though one writes bytes which the other uses, and
-    elements (paired with themselves) whose output overlaps what they read.
+def races(timeline: Timeline, base: int = 0) -> list[tuple[int, int]]:
+    """Pairs of elements of a timeline, a LOAD and a STORE in order of their starts, that run at the same time though
+    the one reads bytes of system memory that the other writes.
 
-    The architecture leaves the outcome of such a program open; a compiler's program has none.
+    The architecture leaves the outcome of such a program open; a compiler's program has none. Races in SRAM are faults.
     """
-    live = np.flatnonzero(timeline.works & (timeline.op != FETCH))
+    live = np.flatnonzero(timeline.works & np.isin(timeline.op, (Op.DMA_READ, Op.DMA_WRITE)))
     live = live[np.argsort(timeline.start[live], kind="stable")]
     found = []
-    running: list[_Use] = []
+    running: list[tuple[int, int, list[Range]]] = []  # element, its last cycle, what it touches
     for n in live.tolist():
-        op = Op(int(timeline.op[n]))
-        use = _use(op, timeline.registers[n], base)
-        if _overlaps_itself(config, op, timeline.registers[n]):
-            found.append((n, n))
-        use.number, use.end = n, int(timeline.end[n])
-        start = int(timeline.start[n])
-        running = [r for r in running if r.end >= start]
-        found += [(r.number, n) for r in running if r.clashes(use)]
-        running.append(use)
+        rows, start = transfer_rows(Op(int(timeline.op[n])), timeline.registers[n], base), int(timeline.start[n])
+        running = [r for r in running if r[1] >= start]
+        found += [(m, n) for m, _, others in running if timeline.op[m] != timeline.op[n] and _meet(others, rows)]
+        running.append((n, int(timeline.end[n]), rows))
     return found
 
 
-class _Use:
-    """The bytes that an operation reads and writes: SRAM from 0 on, system memory above it."""
-
-    def __init__(self, reads: list[Range], writes: list[Range]) -> None:
-        self.reads, self.writes = reads, writes
-        self.number = self.end = 0
-
-    def clashes(self, other: "_Use") -> bool:
-        return _meet(self.writes, other.writes) or _meet(self.writes, other.reads) or _meet(self.reads, other.writes)
+def transfer_rows(op: Op, registers: Sequence[int], base: int) -> list[Range]:
+    """The bytes of system memory that a DMA operation touches, row by row."""
+    view = View(Unit.LOAD if op == Op.DMA_READ else Unit.STORE, registers)
+    steps = view["MEM_ROW_STEP"], view["MEM_PLANE_STEP"]
+    starts = row_addresses(base + view["MEM_ADDR"], view["COUNT", "rows"], view["COUNT", "planes"], *steps)
+    return [(start, view["LENGTH"]) for start in starts]
 
 
-def _meet(a: list[Range], b: list[Range]) -> bool:
+def _meet(a: Sequence[Range], b: Sequence[Range]) -> bool:
     return any(x < y + m and y < x + n for x, n in a for y, m in b)
-
-
-def _use(op: Op, registers: Sequence[int], base: int) -> _Use:
-    unit = INSTRUCTIONS[op].unit
-    assert unit is not None
-    view = View(unit, registers)
-    spaces = regions(op, view)
-    reads, writes = list(spaces.reads), list(spaces.writes)
-    if unit in (Unit.LOAD, Unit.STORE):
-        memory = reads if unit == Unit.LOAD else writes
-        rows = row_addresses(
-            base + view["MEM_ADDR"],
-            view["COUNT", "rows"],
-            view["COUNT", "planes"],
-            view["MEM_ROW_STEP"],
-            view["MEM_PLANE_STEP"],
-        )
-        memory += [(_MEMORY + row, view["LENGTH"]) for row in rows]
-    return _Use(reads, writes)
-
-
-def _overlaps_itself(config: Config, op: Op, registers: Sequence[int]) -> bool:
-    """Whether the output lies on the input (or weights, or operand B); an addition in place does not count, nor do old
-    values."""
-    unit = INSTRUCTIONS[op].unit
-    if unit not in (Unit.ARRAY, Unit.VECTOR):
-        return False
-    view = View(unit, registers)
-    sources, (target,) = list(regions(op, view).reads), regions(op, view).writes
-    if op == Op.E_ADD and view.region("IN") == target and _in_place(config, view):
-        sources.remove(target)
-    elif unit == Unit.ARRAY and view["MODE", "accumulate"]:
-        sources.pop()
-    return _meet(sources, [target])
-
-
-def _in_place(config: Config, view: View) -> bool:
-    """Whether an addition writes every result where its operand A was, and nowhere else."""
-    channels = (view["BLOCKS", "count"] - 1) * config.vec + view["BLOCKS", "last"]
-    row = (view["TILE", "width"] - 1) * view["X_STEP"] + channels
-    apart = (view["TILE", "width"] == 1 or view["X_STEP"] >= channels) and (
-        view["TILE", "height"] == 1 or view["Y_STEP"] >= row
-    )
-    same = all(view[name] == view["OUT_" + name] for name in ("X_STEP", "Y_STEP"))
-    return apart and same and view["ORIGIN"] == 0

@@ -1,4 +1,4 @@
-"""ARRAY: convolution and depthwise convolution.
+"""ARRAY: convolution, depthwise convolution and matrix product.
 
 Sums are formed by floating point matrix products where these are exact: every partial sum is an integer below
 2^24 (float32) or 2^53 (float64), known from the magnitudes of the weights. The rest is int64.
@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.isa.checks import View, lanes_of
+from dovetail.isa.checks import View, lanes_of, multiplier_of
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import Op
 from dovetail.isa.numerics import INT8_MAX, INT8_MIN, Rounding, requantise
-from dovetail.sw.model_units.base import Sram, SystemMemory, UnitModel, int8
+from dovetail.sw.model_units.base import Sram, SystemMemory, UnitModel, gathered, int8, strided
 from dovetail.sw.model_units.output import Output
 from dovetail.sw.model_units.weights import Shape, WeightCache, Weights
 from dovetail.sw.model_units.window import Window
 
 Array = npt.NDArray[Any]
 
+_WRAP = 1 << 32
 _FLOAT32 = 1 << 24
 _FLOAT64 = 1 << 53
 _SMALL = 96
@@ -32,12 +33,15 @@ class _Plan:
     def __init__(self, config: Config, op: Op, registers: View) -> None:
         r = registers
         self.depthwise = op == Op.DEPTH_CONV
+        self.matrix = _Matrix(config, r) if op == Op.MAT_MUL else None
+        self.multiplier = multiplier_of(op, r)
         lanes = lanes_of(config, op, r)
         self.shape = Shape(
             self.depthwise,
-            r["GEOMETRY", "kh"] * r["GEOMETRY", "kw"],
+            r["GEOMETRY", "kh"] * r["GEOMETRY", "kw"] if self.matrix is None else 0,
             1 if self.depthwise else r["KC", "blocks"],
             r["BLOCKS", "count"],
+            lanes,
             r["BLOCKS", "last"],
         )
         self.weights = r.region("W")
@@ -61,6 +65,38 @@ class _Plan:
         return self._windows[channels]
 
 
+class _Matrix:
+    """The matrix B of a matrix product."""
+
+    def __init__(self, config: Config, registers: View) -> None:
+        r = registers
+        self.address, self.size = r.region("B")
+        self.step, self.transposed = r["B_STEP"], bool(r["B_FORM", "transposed"])
+        self.zero = int8(r["B_FORM", "zero_b"])
+        self.zero_in = int8(r["QUANT", "zero_in"])
+        self.taps = r["GEOMETRY", "kh"] * r["GEOMETRY", "kw"]
+        self.terms = r["KC", "blocks"] * config.ic
+
+    def weights(self, sram: Sram, records: Weights) -> Weights:
+        """The matrix less its zero point in the place of weights."""
+        terms, channels = self.taps * self.terms, len(records.bias)
+        rows, columns = (channels, terms) if self.transposed else (terms, channels)
+        values = np.empty((rows, columns), np.int8)
+        # Rows that lie wholly in the region come first; the others are looked up byte by byte.
+        whole = (self.size - columns) // self.step + 1 if self.step else rows
+        whole = max(0, min(whole, rows)) if columns <= self.size else 0
+        if whole:
+            data = sram.data.view(np.int8)
+            values[:whole] = strided(data, self.address, (whole, columns), (self.step, 1))
+        if whole < rows:
+            row = np.arange(whole, rows, dtype=np.int64)[:, None]
+            offset = (row * self.step + np.arange(columns, dtype=np.int64)) % _WRAP
+            values[whole:] = gathered(sram.signed(self.address, self.size), offset, item=1, zero=self.zero)
+        matrix = values.astype(np.int16) - np.int16(self.zero)
+        matrix = (matrix.T if self.transposed else matrix).reshape(self.taps, self.terms, channels)
+        return Weights(matrix, records.bias, records.mult, records.shift, largest=255)
+
+
 class ArrayModel(UnitModel):
     """The array unit."""
 
@@ -77,8 +113,14 @@ class ArrayModel(UnitModel):
                 self._plans.clear()
             plan = self._plans[key] = _Plan(self.config, op, registers)
         weights = self.weights.find(sram, *plan.weights, plan.shape)
-        window = plan.window(weights.used)
-        sums = _depthwise(window, weights, sram) if plan.depthwise else _convolve(window, weights, sram)
+        if plan.depthwise:
+            window = plan.window(-(-plan.shape.channels // plan.multiplier))
+            sums = _depthwise(window, weights, sram, plan.multiplier)
+        elif plan.matrix:
+            weights = plan.matrix.weights(sram, weights)
+            sums = _convolve(plan.window(weights.used), weights, sram, plan.matrix.zero_in)
+        else:
+            sums = _convolve(plan.window(weights.used), weights, sram)
         if not plan.accumulate:
             bias = weights.bias
             if sums.dtype == np.float32 and weights.bound + weights.bias_bound < _FLOAT32:
@@ -122,14 +164,17 @@ def _int32(values: Array) -> npt.NDArray[np.int32]:
     return values.astype(np.int32, copy=False)
 
 
-def _convolve(window: Window, weights: Weights, sram: Sram) -> Array:
-    """[pixels, channels] of float32, or float64 or int64 (not yet modulo 2^32), all of them exact integers."""
+def _convolve(window: Window, weights: Weights, sram: Sram, zero: int = 0) -> Array:
+    """[pixels, channels] of float32, or float64 or int64 (not yet modulo 2^32), all of them exact integers; ``zero`` is
+    taken from every input."""
     dtype: type[np.floating] = np.float32 if weights.bound < _FLOAT32 else np.float64
     matrix = weights.floats(dtype)
     taps, used, channels = matrix.shape
     pixels = window.height * window.width
     if window.regular:
         image = window.image(sram, dtype)
+        if zero:
+            image -= zero
         if taps == 1:
             return _product(_rows(window, window.tap(image, 0, 0)), matrix[0])
         parts = [window.tap(image, t // window.kw, t % window.kw) for t in range(taps)]
@@ -144,9 +189,12 @@ def _convolve(window: Window, weights: Weights, sram: Sram) -> Array:
     wide = weights.floats(np.float64)
     result = np.zeros((pixels, channels), np.int64)
     for tap in range(taps):
-        gathered = window.gather(sram, tap // window.kw, tap % window.kw) if not window.regular else parts[tap]
-        # A tap has at most 65535 * 128 terms of at most 2^14.
-        result += (gathered.reshape(pixels, used).astype(np.float64) @ wide[tap]).astype(np.int64)
+        if window.regular:
+            part = parts[tap].astype(np.float64)
+        else:
+            part = window.gather(sram, tap // window.kw, tap % window.kw).astype(np.float64) - zero
+        # A tap has at most 65535 * 128 terms of at most 2^16.
+        result += (part.reshape(pixels, used) @ wide[tap]).astype(np.int64)
     return result
 
 
@@ -166,16 +214,19 @@ def _rows(window: Window, tap: Array) -> Array:
     return tap
 
 
-def _depthwise(window: Window, weights: Weights, sram: Sram) -> Array:
+def _depthwise(window: Window, weights: Weights, sram: Sram, multiplier: int) -> Array:
     """[pixels, channels] of float32 or int64."""
     exact = weights.bound < _FLOAT32
     matrix = weights.floats(np.float32) if exact else weights.values.astype(np.int64)
     image = window.image(sram, np.float32 if exact else np.int64) if window.regular else None
-    total: Array = np.zeros((window.height, window.width, window.channels), matrix.dtype)
+    channels = matrix.shape[-1]
+    total: Array = np.zeros((window.height, window.width, channels), matrix.dtype)
     product = np.empty_like(total)
     for tap in range(len(matrix)):
         ky, kx = divmod(tap, window.kw)
         part = window.tap(image, ky, kx) if image is not None else window.gather(sram, ky, kx)
+        if multiplier > 1:
+            part = np.repeat(part, multiplier, axis=2)[:, :, :channels]
         np.multiply(part, matrix[tap], out=product)
         total += product
-    return total.reshape(-1, window.channels)
+    return total.reshape(-1, channels)

@@ -71,6 +71,21 @@ def strided(
     return np.ndarray(shape, buffer.dtype, buffer, offset, strides)
 
 
+def gathered(
+    region: Int8s, offset: npt.NDArray[np.int64], *, item: int, zero: int, valid: npt.NDArray[np.bool_] | None = None
+) -> npt.NDArray[Any]:
+    """Values of ``item`` bytes (1 or 4) at any offsets of a region; int8 that lie outside, or are not ``valid``, are
+    ``zero``, int32 that do not lie wholly inside are 0."""
+    inside = offset + item <= len(region)
+    if valid is not None:
+        inside &= valid
+    if item == 1:
+        return np.where(inside, region[np.where(inside, offset, 0)], np.int8(zero))
+    contents = np.zeros((*offset.shape, item), np.int8)
+    contents[inside] = region[offset[inside][:, None] + np.arange(item)]
+    return np.asarray(contents.view("<i4")[..., 0])
+
+
 def int8(value: int) -> int:
     """The low 8 bits as a signed number."""
     return (value & 0xFF ^ 0x80) - 0x80

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.isa.checks import View
-from dovetail.sw.model_units.base import Bytes, Sram, strided
+from dovetail.sw.model_units.base import Bytes, Sram, gathered, strided
 
 _WRAP = 1 << 32
 
@@ -75,12 +75,8 @@ class Output:
 
     def read_part(self, sram: Sram, pixels: range, channels: range) -> npt.NDArray[np.int32]:
         """[pixels, channels] old values; an int32 that is not wholly inside the region is 0."""
-        region = sram.data[self.address : self.address + self.size]
         starts = self._offsets(pixels, np.arange(channels.start, channels.stop, dtype=np.int64))
-        inside = starts + 4 <= self.size
-        contents = np.zeros((*starts.shape, 4), np.uint8)
-        contents[inside] = region[starts[inside][:, None] + np.arange(4)]
-        return contents.view("<i4")[..., 0].astype(np.int32)
+        return gathered(sram.signed(self.address, self.size), starts, item=4, zero=0)
 
     def _offsets(self, pixels: range, channels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """[pixels, channels] byte offset in the region."""

@@ -16,12 +16,17 @@ _MAX_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class Shape:
-    """What of an instruction decides how its weight stream is read. ``steps`` is the weight blocks per block."""
+    """What of an instruction decides how its weight stream is read.
+
+    ``blocks`` of ``lanes`` output channels, ``last`` in the last. A matrix product has no ``taps`` here: its stream
+    holds no weights.
+    """
 
     depthwise: bool
     taps: int
     kc: int
     blocks: int
+    lanes: int
     last: int
 
     @property
@@ -29,19 +34,33 @@ class Shape:
         """Weight blocks per block of output channels."""
         return self.taps if self.depthwise else self.taps * self.kc
 
+    @property
+    def channels(self) -> int:
+        """Output channels."""
+        return (self.blocks - 1) * self.lanes + self.last
+
 
 class Weights:
     """A decoded stream.
 
-    ``values`` is int8, [taps, kc * ic_lanes, channels] of a convolution, [taps, channels] depthwise. ``used`` input
-    lanes matter: the weights of the others are zero. ``bound`` is the largest ``sum(|w|) * 128`` of a channel.
+    ``values`` is int8 (int16 of a matrix product), [taps, kc * ic_lanes, channels] of a convolution, [taps, channels]
+    depthwise. ``used`` input lanes matter: the weights of the others are zero. ``bound`` is the largest
+    ``sum(|w|) * largest`` of a channel, where ``largest`` is the greatest magnitude of an input.
     """
 
-    def __init__(self, values: Int8s, bias: Int32s, mult: Int32s, shift: Int32s) -> None:
+    def __init__(
+        self,
+        values: Int8s | npt.NDArray[np.int16],
+        bias: Int32s,
+        mult: Int32s,
+        shift: Int32s,
+        *,
+        largest: int = 128,
+    ) -> None:
         self.values, self.bias, self.mult, self.shift = values, bias, mult, shift
-        magnitude = np.abs(values.astype(np.int16))
+        magnitude = np.abs(values.astype(np.int16, copy=False))
         axes = tuple(range(values.ndim - 1))
-        self.bound = int(magnitude.sum(axis=axes, dtype=np.int64).max(initial=0)) * 128
+        self.bound = int(magnitude.sum(axis=axes, dtype=np.int64).max(initial=0)) * largest
         self.bias_bound = int(np.abs(bias.astype(np.int64)).max(initial=0))
         if values.ndim == 3:
             lanes = np.flatnonzero(magnitude.any(axis=(0, 2)))
@@ -66,7 +85,7 @@ class Weights:
 
 def decode(config: Config, stream: Bytes, shape: Shape) -> Weights:
     """Decode the bytes of a weight stream; what is missing at the end reads as zero."""
-    lanes = config.dw if shape.depthwise else config.oc
+    lanes, channels = config.dw if shape.depthwise else config.oc, shape.channels
     word = config.word_bytes
     params = config.param_rows(lanes) * word
     per_step = (1 if shape.depthwise else config.weight_rows) * word
@@ -75,14 +94,14 @@ def decode(config: Config, stream: Bytes, shape: Shape) -> Weights:
     if len(stream) < total:
         stream = np.concatenate([stream, np.zeros(total - len(stream), np.uint8)])
     blocks = stream[:total].reshape(shape.blocks, block)
-    channels = (shape.blocks - 1) * lanes + shape.last
-    records = np.ascontiguousarray(blocks[:, : 16 * lanes]).view("<i4").reshape(-1, 4)[:channels]
+    records = np.ascontiguousarray(blocks[:, : 16 * shape.lanes]).view("<i4").reshape(-1, 4)[:channels]
     steps = blocks[:, params:].view(np.int8).reshape(shape.blocks, shape.steps, per_step)
     if shape.depthwise:
-        values: Int8s = steps[:, :, :lanes].transpose(1, 0, 2).reshape(shape.taps, -1)
+        values: Int8s = steps[:, :, : shape.lanes].transpose(1, 0, 2).reshape(shape.taps, -1)
     else:
-        grid = steps[:, :, : config.ic * lanes].reshape(shape.blocks, shape.taps, -1, lanes)
-        values = grid.transpose(1, 2, 0, 3).reshape(shape.taps, shape.kc * config.ic, -1)
+        rows = shape.kc * config.ic
+        grid = steps[:, :, : config.ic * lanes].reshape(shape.blocks, shape.taps, rows, lanes)
+        values = grid.transpose(1, 2, 0, 3).reshape(shape.taps, rows, shape.blocks * lanes)
     bias, mult, shift = (np.ascontiguousarray(records[:, n], np.int32) for n in range(3))
     shift = ((shift & 0x3F) ^ 0x20) - 0x20
     return Weights(np.ascontiguousarray(values[..., :channels]), bias, mult & 0x7FFF_FFFF, shift)

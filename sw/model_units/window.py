@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.isa.checks import View
-from dovetail.sw.model_units.base import Int8s, Sram, int8, strided
+from dovetail.sw.model_units.base import Sram, gathered, int8, strided
 
 Array = npt.NDArray[Any]
 
@@ -20,7 +20,7 @@ _MAX_IMAGE = 1 << 28
 
 
 class Window:
-    """Addresses of a window walk of ``channels`` contiguous bytes per tap.
+    """Addresses of a window walk of ``channels`` contiguous values of ``item`` bytes, 1 or 4, per tap.
 
     Attributes
     ----------
@@ -32,9 +32,9 @@ class Window:
         Whether :meth:`image` applies.
     """
 
-    def __init__(self, registers: View, channels: int, *, single: bool = False) -> None:
+    def __init__(self, registers: View, channels: int, *, single: bool = False, item: int = 1) -> None:
         r = registers
-        self.channels = channels
+        self.channels, self.item = channels, item
         self.address, self.size = r.region("IN")
         self.height, self.width = r["TILE", "height"], r["TILE", "width"]
         self.kh, self.kw = (1, 1) if single else (r["GEOMETRY", "kh"], r["GEOMETRY", "kw"])
@@ -44,10 +44,10 @@ class Window:
         self.ky_step, self.kx_step = r["KY_STEP"], r["KX_STEP"]
         self.rows, self.row_bytes = r["IN_ROWS"], r["ROW_BYTES"]
         self.top, self.left = r["PAD_TOP"], r["PAD_LEFT"]
-        self.zero = int8(r["QUANT", "zero_in"])
+        self.zero = int8(r["QUANT", "zero_in"]) if item == 1 else 0
         # The rectangle of rows and byte columns that the walk visits, from (-top, -left) on.
         self.image_rows = (self.height - 1) * self.stride + (self.kh - 1) * self.dilation + 1
-        reach = (self.width - 1) * self.x_step + (self.kw - 1) * self.kx_step + channels
+        reach = (self.width - 1) * self.x_step + (self.kw - 1) * self.kx_step + channels * item
         self.image_columns = max(reach, self.width * self.x_step) if self.kw == 1 else reach
         self.regular = self._find_rectangle(reach)
 
@@ -76,6 +76,9 @@ class Window:
         ):
             return False
         self.pitch = pitch
+        # Padding bytes must be padding values.
+        if (self.x_step | self.left | self.row_bytes) % self.item and (self.left or reach > self.row_bytes):
+            return False
         first_row, last_row = max(0, -self.top), min(self.rows, self.image_rows - self.top) - 1
         first_col, last_col = max(0, -self.left), min(self.row_bytes, reach - self.left) - 1
         self.real_rows = max(0, last_row - first_row + 1)
@@ -109,22 +112,21 @@ class Window:
         return image
 
     def tap(self, image: Array, ky: int, kx: int) -> Array:
-        """[height, width, channels] of a tap: a view of :meth:`image`."""
+        """[height, width, channels] of a tap: a view of :meth:`image`, which must be of bytes if items are not."""
         row, column = image.strides
-        shape = (self.height, self.width, self.channels)
+        shape = (self.height, self.width, self.channels * self.item)
         offset = ky * self.dilation * row + kx * self.kx_step * column
-        return strided(image, offset, shape, (self.stride * row, self.x_step * column, column))
+        values = strided(image, offset, shape, (self.stride * row, self.x_step * column, column))
+        return values if self.item == 1 else values.view("<i4")
 
-    def gather(self, sram: Sram, ky: int, kx: int) -> Int8s:
+    def gather(self, sram: Sram, ky: int, kx: int) -> Array:
         """[height, width, channels] of a tap of any walk, in the arithmetic of the hardware."""
         y = np.arange(self.height, dtype=np.int64)[:, None, None]
         x = np.arange(self.width, dtype=np.int64)[None, :, None]
-        k = np.arange(self.channels, dtype=np.int64)[None, None, :]
+        k = np.arange(self.channels, dtype=np.int64)[None, None, :] * self.item
         row = (y * self.stride + ky * self.dilation - self.top) % _WRAP
         col = (x * self.x_step + kx * self.kx_step - self.left + k) % _WRAP
         offset = y * self.y_step + ky * self.ky_step + self.origin + x * self.x_step + kx * self.kx_step + k
         offset %= _WRAP
-        inside = (row < self.rows) & (col < self.row_bytes) & (offset < self.size)
-        region = sram.signed(self.address, self.size)
-        taken = region[np.where(inside, offset, 0)]
-        return np.where(inside, taken, np.int8(self.zero))
+        valid = (row < self.rows) & (col < self.row_bytes)
+        return gathered(sram.signed(self.address, self.size), offset, item=self.item, zero=self.zero, valid=valid)

@@ -1,32 +1,55 @@
 """Random illegal programs: legal ones with something broken. Each still has one outcome."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from dovetail.isa.checks import View
+import numpy as np
+
+from dovetail.isa.checks import Region, View
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import (
     BY_NUMBER,
     INSTRUCTIONS,
+    PAGE_BYTES,
     PAGE_WORDS,
     REGISTERS,
     Op,
     Unit,
     cfg,
     pack,
+    sync,
 )
 from dovetail.isa.timing.engine import time_program
-from dovetail.sw.hazards import races
+from dovetail.isa.timing.rules import Rule, rules_of
+from dovetail.sw.hazards import races, transfer_rows
 from dovetail.sw.random_programs.programs import RandomProgram, build, finish
 from dovetail.sw.random_programs.registers import (
     DATA_BYTES,
     DMA_OPS,
     MASK,
+    contiguous,
     operations,
     sequence,
 )
 
 Words = list[int]
+
+
+def _cfg_words(words: Words, names: Sequence[str]) -> list[int]:
+    """Where registers of these names are written."""
+    numbers = {number for number, register in BY_NUMBER.items() if register.name in names}
+    return [n for n, w in enumerate(words) if w & 0xFF == Op.CFG and w >> 8 & 0xFF in numbers]
+
+
+def operations_of(words: Words) -> Iterator[tuple[int, Op, View]]:
+    """Every operation of a program: its place, its opcode, its unit's registers."""
+    values = {unit: dict.fromkeys(registers, 0) for unit, registers in REGISTERS.items()}
+    for n, word in enumerate(words):
+        code = word & 0xFF
+        if code == Op.CFG and (register := BY_NUMBER.get(word >> 8 & 0xFF)):
+            values[register.unit][register.name] = word >> 32
+        elif code in Op.__members__.values() and (unit := INSTRUCTIONS[Op(code)].unit) is not None:
+            yield n, Op(code), View(unit, sequence(unit, values[unit]))
 
 
 def _bad_opcode(rng: random.Random, config: Config, words: Words) -> None:
@@ -55,9 +78,11 @@ def _reserved_value(rng: random.Random, config: Config, words: Words) -> None:
 
 
 def _absent(rng: random.Random, config: Config, words: Words) -> None:
-    missing = [op for op in (Op.POOL, Op.E_ADD, Op.DEPTH_CONV) if op not in operations(config)]
+    missing = [int(op) for op, row in INSTRUCTIONS.items() if row.unit is not None and op not in operations(config)]
+    if not config.vector and rng.random() < 0.5:
+        missing = [cfg(Unit.VECTOR, "IN_ADDR", 0), sync(Unit.VECTOR, Unit.LOAD), sync(Unit.LOAD, Unit.VECTOR)]
     if missing:
-        words.insert(rng.randrange(len(words)), int(rng.choice(missing)))
+        words.insert(rng.randrange(len(words)), rng.choice(missing))
 
 
 def _no_end(rng: random.Random, config: Config, words: Words) -> None:
@@ -81,12 +106,13 @@ def _wild_value(rng: random.Random, config: Config, words: Words) -> None:
 
 
 def _limits(rng: random.Random, config: Config, words: Words) -> None:
-    """A stripe or last block beyond what there is, or a weight stream off its alignment."""
+    """A stripe, last block or channel multiplier beyond what there is, or a weight stream off its alignment."""
     changes = {
         REGISTERS[Unit.ARRAY]["STRIPE"].number: rng.randint(config.stripe + 1, 127),
         REGISTERS[Unit.ARRAY]["BLOCKS"].number: pack(Unit.ARRAY, "BLOCKS", count=1, last=config.acc_lanes + 1),
         REGISTERS[Unit.ARRAY]["W_ADDR"].number: rng.randrange(config.sram_bytes) | 1,
         REGISTERS[Unit.ARRAY]["W_BYTES"].number: rng.randrange(3000) | 1,
+        REGISTERS[Unit.ARRAY]["MODE"].number: pack(Unit.ARRAY, "MODE", rounding=0, int32=0, accumulate=0, extra=7),
         REGISTERS[Unit.VECTOR]["BLOCKS"].number: pack(Unit.VECTOR, "BLOCKS", count=1, last=config.vec + 1),
     }
     where = [n for n, w in enumerate(words) if w & 0xFF == Op.CFG and w >> 8 & 0xFF in changes]
@@ -97,8 +123,7 @@ def _limits(rng: random.Random, config: Config, words: Words) -> None:
 
 def _bus(rng: random.Random, config: Config, words: Words) -> None:
     """A transfer that leaves system memory, at its start or further on."""
-    numbers = {REGISTERS[u]["MEM_ADDR"].number for u in (Unit.LOAD, Unit.STORE)}
-    where = [n for n, w in enumerate(words) if w & 0xFF == Op.CFG and w >> 8 & 0xFF in numbers]
+    where = _cfg_words(words, ("MEM_ADDR",))
     if where:
         n = rng.choice(where)
         value = rng.choice((DATA_BYTES + 4096 * rng.randint(0, 4) - rng.randint(0, 300), rng.getrandbits(32)))
@@ -106,15 +131,47 @@ def _bus(rng: random.Random, config: Config, words: Words) -> None:
 
 
 def _conflict(rng: random.Random, config: Config, words: Words) -> None:
-    """An address of one region moved into the banks of another."""
+    """Regions of different units moved into the same banks."""
     for _ in range(3):
-        where = [n for n, w in enumerate(words) if w & 0xFF == Op.CFG]
-        names = ("IN_ADDR", "OUT_ADDR", "SRAM_ADDR", "B_ADDR")
-        where = [n for n in where if (r := BY_NUMBER.get(words[n] >> 8 & 0xFF)) and r.name in names]
+        where = _cfg_words(words, ("IN_ADDR", "OUT_ADDR", "SRAM_ADDR", "B_ADDR"))
         if where:
             n = rng.choice(where)
             words[n] = words[n] & MASK | rng.randrange(config.sram_bytes) << 32
     _drop_syncs(rng, config, words)
+
+
+def _own_way(rng: random.Random, config: Config, words: Words) -> None:
+    """A region of an operation moved onto, or near, another one of it."""
+    where = _cfg_words(words, ("IN_ADDR", "OUT_ADDR", "B_ADDR"))
+    if where:
+        n = rng.choice(where)
+        others = [m for m in where if (words[m] ^ words[n]) >> 14 & 3 == 0]  # of the same unit
+        address = (words[rng.choice(others)] >> 32) + rng.choice((0, rng.randint(-40, 40)))
+        words[n] = words[n] & MASK | (address % config.sram_bytes) << 32
+
+
+def _race(rng: random.Random, config: Config, words: Words) -> None:
+    """A transfer beside an operation: LOAD writes what it reads, or STORE reads what it writes."""
+    candidates: list[tuple[int, Unit, Rule, Unit, Region]] = []
+    for n, op, view in operations_of(words):
+        rule = rules_of(config).find((op, tuple(view.values)))
+        candidates += [(n, view.unit, rule, Unit.LOAD, space) for space in rule.sources if view.unit != Unit.LOAD]
+        candidates += [(n, view.unit, rule, Unit.STORE, space) for space in rule.targets if view.unit != Unit.STORE]
+    rng.shuffle(candidates)
+    for n, unit, rule, other, (address, size) in candidates:
+        length = rng.randint(1, 600)
+        first = min(max(0, address + rng.randrange(size) - rng.randrange(length)), config.sram_bytes - length)
+        values = contiguous(other, rng.randrange(DATA_BYTES - length), first, length)
+        transfer = rules_of(config).find((DMA_OPS[other], tuple(sequence(other, values))))
+        apart = not (rule.reads & transfer.reads or rule.writes & transfer.writes)
+        if apart and rule.races(transfer):
+            # Both wait for all that was before, so that they start at about the same time.
+            units = [u for u in Unit if config.vector or u != Unit.VECTOR]
+            before = [cfg(other, name, value) for name, value in values.items()]
+            before += [sync(u, v) for v in units for u in (unit, other) if u != v]
+            pair = [words[n], int(DMA_OPS[other])]
+            words[n : n + 1] = before + rng.sample(pair, 2)
+            return
 
 
 def _drop_syncs(rng: random.Random, config: Config, words: Words) -> None:
@@ -143,6 +200,8 @@ BREAKS: dict[str, Callable[[random.Random, Config, Words], None]] = {
     "limits": _limits,
     "bus": _bus,
     "conflict": _conflict,
+    "own way": _own_way,
+    "race": _race,
     "syncs": _drop_syncs,
     "swap": _swap,
     "fetch": _nothing,
@@ -150,6 +209,8 @@ BREAKS: dict[str, Callable[[random.Random, Config, Words], None]] = {
 """Ways to break a program; each may also leave it legal."""
 
 _MAX_CYCLES = 400_000
+_MAX_WORK = 200_000
+"""Bytes of a transfer, or taps times blocks of an operation."""
 
 
 def illegal_program(
@@ -173,21 +234,16 @@ def illegal_program(
 
 def bounded(config: Config, words: Words) -> bool:
     """Whether no operation of the program is too large to simulate."""
-    values = {unit: dict.fromkeys(registers, 0) for unit, registers in REGISTERS.items()}
-    for word in words:
-        code = word & 0xFF
-        if code == Op.CFG and (register := BY_NUMBER.get(word >> 8 & 0xFF)):
-            values[register.unit][register.name] = word >> 32
-        elif code in Op.__members__.values() and (unit := INSTRUCTIONS[Op(code)].unit) is not None:
-            view = View(unit, sequence(unit, values[unit]))
-            if unit in DMA_OPS:
-                work = view["LENGTH"] * view["COUNT", "rows"] * view["COUNT", "planes"]
-            else:
-                work = view["TILE", "height"] * view["TILE", "width"] * view["BLOCKS", "count"]
-                work *= max(1, view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"])
-                work *= view["KC", "blocks"] if code in (Op.CONV, Op.CONV_RELU) else 1
-            if work > 200_000:
-                return False
+    for _, op, view in operations_of(words):
+        if view.unit in DMA_OPS:
+            work = view["LENGTH"] * view["COUNT", "rows"] * view["COUNT", "planes"]
+        else:
+            work = view["TILE", "height"] * view["TILE", "width"] * view["BLOCKS", "count"]
+            work *= max(1, view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"])
+            if view.unit == Unit.ARRAY and op != Op.DEPTH_CONV:
+                work *= view["KC", "blocks"]
+        if work > _MAX_WORK:
+            return False
     return True
 
 
@@ -200,4 +256,11 @@ def settled(program: RandomProgram) -> bool:
         base=program.base,
         memory_bytes=program.memory.size,
     )
-    return timeline.cycles <= _MAX_CYCLES and not races(program.config, timeline, program.base)
+    if timeline.cycles > _MAX_CYCLES or races(timeline, program.base):
+        return False
+    past = program.program + program.pages * PAGE_BYTES
+    return not any(
+        start < past and program.program < start + length
+        for n in np.flatnonzero(timeline.op == Op.DMA_WRITE).tolist()
+        for start, length in transfer_rows(Op.DMA_WRITE, timeline.registers[n], program.base)
+    )

@@ -17,7 +17,6 @@ from dovetail.isa.instructions import (
     Op,
     Unit,
     cfg,
-    pack,
     sync,
     to_bytes,
 )
@@ -28,6 +27,7 @@ from dovetail.sw.random_programs.registers import (
     DMA_OPS,
     MASK,
     Registers,
+    contiguous,
     dma_registers,
     legal_registers,
     operations,
@@ -105,18 +105,7 @@ class Builder:
 
     def load(self, content_at: int, address: int, size: int) -> None:
         """LOAD of contiguous bytes."""
-        values = {
-            "MEM_ADDR": content_at,
-            "MEM_ROW_STEP": 0,
-            "MEM_PLANE_STEP": 0,
-            "SRAM_ADDR": address,
-            "SRAM_BYTES": size,
-            "SRAM_ROW_STEP": 0,
-            "SRAM_PLANE_STEP": 0,
-            "LENGTH": size,
-            "COUNT": pack(Unit.LOAD, "COUNT", rows=1, planes=1),
-        }
-        self.emit(Op.DMA_READ, values)
+        self.emit(Op.DMA_READ, contiguous(Unit.LOAD, content_at, address, size))
 
 
 def _units(config: Config) -> list[Unit]:
@@ -140,7 +129,7 @@ def memory_span(view: View) -> tuple[int, int]:
 def _add_operation(builder: Builder, op: Op) -> None:
     rng, config = builder.rng, builder.config
     values = legal_registers(rng, config, op)
-    if op in (Op.CONV, Op.CONV_RELU, Op.DEPTH_CONV) and rng.random() < 0.7:
+    if INSTRUCTIONS[op].unit == Unit.ARRAY and rng.random() < 0.7:
         stream = weight_stream(rng, config, op, values)[: values["W_BYTES"]]
         if len(stream) < DATA_BYTES // 4:
             at = builder.constant(stream)

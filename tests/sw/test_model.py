@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from dovetail.isa.instructions import (
 from dovetail.isa.numerics import (
     AddParams,
     Rounding,
+    VectorOperation,
     add_integer,
     average_product,
     requantise_integer,
@@ -56,12 +58,46 @@ class Machine:
     def byte(self, oy: int, ox: int, ky: int, kx: int, k: int) -> int:
         """Window walk; k = cb * L + l."""
         v = self.v
+        off = self.place(oy, ox, ky, kx, k)
+        if off is None or off >= v["IN_BYTES"]:
+            return signed(v["QUANT", "zero_in"], 8)
+        return signed(self.sram[v["IN_ADDR"] + off], 8)
+
+    def word(self, oy: int, ox: int, k: int) -> int:
+        """Window walk of int32 values; k = cb * L + l."""
+        v = self.v
+        off = self.place(oy, ox, 0, 0, 4 * k)
+        if off is None or off + 4 > v["IN_BYTES"]:
+            return 0
+        at = v["IN_ADDR"] + off
+        return int.from_bytes(self.sram[at : at + 4], "little", signed=True)
+
+    def place(self, oy: int, ox: int, ky: int, kx: int, k: int) -> int | None:
+        """Offset in the region of byte k of a tap; None in the padding."""
+        v = self.v
         row = (oy * v["GEOMETRY", "stride_y"] + ky * v["GEOMETRY", "dilation_y"] - v["PAD_TOP"]) & M32
         col = (ox * v["X_STEP"] + kx * v["KX_STEP"] - v["PAD_LEFT"] + k) & M32
         off = (v["ORIGIN"] + oy * v["Y_STEP"] + ox * v["X_STEP"] + ky * v["KY_STEP"] + kx * v["KX_STEP"] + k) & M32
-        if row < v["IN_ROWS"] and col < v["ROW_BYTES"] and off < v["IN_BYTES"]:
-            return signed(self.sram[v["IN_ADDR"] + off], 8)
-        return signed(v["QUANT", "zero_in"], 8)
+        return off if row < v["IN_ROWS"] and col < v["ROW_BYTES"] else None
+
+    def operand_b(self, oy: int, ox: int, k: int, item: int) -> int:
+        """VECTOR's second operand; k = cb * L + l."""
+        v = self.v
+        off = (oy * v["B_Y_STEP"] + ox * v["B_X_STEP"] + k * item) & M32
+        if off + item > v["B_BYTES"]:
+            return signed(v["B_ZERO", "zero_b"], 8) if item == 1 else 0
+        at = v["B_ADDR"] + off
+        return int.from_bytes(self.sram[at : at + item], "little", signed=True)
+
+    def matrix(self, step: int, i: int, channel: int) -> int:
+        """ARRAY's matrix: what input lane i is multiplied with in a step, less its zero point."""
+        v = self.v
+        row, column = step * self.config.ic + i, channel
+        if v["B_FORM", "transposed"]:
+            row, column = column, row
+        off = (row * v["B_STEP"] + column) & M32
+        zero = signed(v["B_FORM", "zero_b"], 8)
+        return signed(self.sram[v["B_ADDR"] + off], 8) - zero if off < v["B_BYTES"] else 0
 
     def write(self, oy: int, ox: int, first: int, item: int, values: list[int]) -> None:
         v = self.v
@@ -84,7 +120,11 @@ class Machine:
 def run_array(machine: Machine, op: Op) -> None:
     config, v = machine.config, machine.v
     depthwise = op == Op.DEPTH_CONV
-    lanes = config.dw if depthwise else config.oc
+    matmul = op == Op.MAT_MUL
+    stored = config.dw if depthwise else config.oc  # channels per block of the weight stream
+    times = v["MODE", "extra"] + 1 if depthwise else 1
+    lanes = stored - stored % times
+    zero_in = signed(v["QUANT", "zero_in"], 8)
     kc = 1 if depthwise else v["KC", "blocks"]
     word = config.word_bytes
     w_addr, w_bytes = v.region("W")
@@ -99,8 +139,8 @@ def run_array(machine: Machine, op: Op) -> None:
     rounding = Rounding(v["MODE", "rounding"])
     item = 4 if v["MODE", "int32"] else 1
     lo, hi = (-128, 127) if op == Op.CONV else (signed(v["QUANT", "lo"], 8), signed(v["QUANT", "hi"], 8))
-    rows = 1 if depthwise else config.weight_rows
-    block_bytes = (config.param_rows(lanes) + kh * kw * kc * rows) * word
+    rows = 0 if matmul else 1 if depthwise else config.weight_rows
+    block_bytes = (config.param_rows(stored) + kh * kw * kc * rows) * word
     for block in range(count):
         at = block * block_bytes
         channels = last if block == count - 1 else lanes
@@ -112,19 +152,26 @@ def run_array(machine: Machine, op: Op) -> None:
                 values = []
                 for o in range(channels):
                     acc = 0
-                    step = at + config.param_rows(lanes) * word
+                    step = at + config.param_rows(stored) * word
+                    number = 0
                     for ky in range(kh):
                         for kx in range(kw):
                             for cb in range(kc):
                                 if depthwise:
-                                    x = machine.byte(oy, ox, ky, kx, block * lanes + o)
+                                    x = machine.byte(oy, ox, ky, kx, block * (lanes // times) + o // times)
                                     acc += x * signed(fetch(step + o, 1)[0], 8)
+                                elif matmul:
+                                    for i in range(config.ic):
+                                        w = machine.matrix(number, i, block * lanes + o)
+                                        x = machine.byte(oy, ox, ky, kx, cb * config.ic + i) if w else 0
+                                        acc += (x - zero_in) * w
                                 else:
                                     for i in range(config.ic):
-                                        w = signed(fetch(step + i * lanes + o, 1)[0], 8)
+                                        w = signed(fetch(step + i * stored + o, 1)[0], 8)
                                         if w:
                                             acc += machine.byte(oy, ox, ky, kx, cb * config.ic + i) * w
                                 step += rows * word
+                                number += 1
                     record = fetch(at + 16 * o, 16)
                     bias, mult, shift = (int.from_bytes(record[n : n + 4], "little", signed=n == 0) for n in (0, 4, 8))
                     if v["MODE", "accumulate"]:
@@ -143,50 +190,147 @@ def run_array(machine: Machine, op: Op) -> None:
 def run_vector(machine: Machine, op: Op) -> None:
     config, v = machine.config, machine.v
     lanes = config.vec
-    rounding = Rounding(v["MODE", "rounding"])
-    zero_out, lo, hi = (signed(v["QUANT", n], 8) for n in ("zero_out", "lo", "hi"))
-    mult, shift = v["OUT_MULT", "mult"], signed(v["SHIFTS", "out"], 6)
-    params = AddParams(
-        rounding=rounding,
-        za=signed(v["QUANT", "zero_in"], 8),
-        zb=signed(v["B_ZERO", "zero_b"], 8),
-        zy=zero_out,
-        mult_a=v["A_MULT", "mult"],
-        shift_a=signed(v["SHIFTS", "a"], 6),
-        mult_b=v["B_MULT", "mult"],
-        shift_b=signed(v["SHIFTS", "b"], 6),
-        mult_out=mult,
-        shift_out=shift,
-        lo=lo,
-        hi=hi,
-    )
     count, last = v["BLOCKS", "count"], v["BLOCKS", "last"]
-    taps = [(ky, kx) for ky in range(v["GEOMETRY", "kh"]) for kx in range(v["GEOMETRY", "kw"])]
+    item = 4 if op in (Op.E32_ADD, Op.E32_SHIFT) else 1
     for oy in range(v["TILE", "height"]):
         for ox in range(v["TILE", "width"]):
             for block in range(count):
-                values = []
-                for k in range(block * lanes, block * lanes + (last if block == count - 1 else lanes)):
-                    if op == Op.E_ADD:
-                        off = (oy * v["B_Y_STEP"] + ox * v["B_X_STEP"] + k) & M32
-                        b = params.zb
-                        if off < v["B_BYTES"]:
-                            b = signed(machine.sram[v["B_ADDR"] + off], 8)
-                        a = machine.byte(oy, ox, 0, 0, k)
-                        values.append(int(add_integer(np.int8(a), np.int8(b), params)))
-                        continue
-                    xs = [machine.byte(oy, ox, ky, kx, k) for ky, kx in taps]
-                    total = signed(v["SUM_BIAS"] + sum(xs), 32)
-                    if not v["MODE", "average"]:
-                        y = max(xs)
-                    elif v["MODE", "requantise"]:
-                        y = int(requantise_integer(total, mult, shift, rounding, zero_out, lo, hi))
-                    else:
-                        magic, right = v["POOL_MAGIC"] & 0x7FFFFFFF, signed(v["POOL_SHIFT"], 6)
-                        mean = average_product(total, v["POOL_COUNT"], magic, right, rounding)
-                        y = int(mean) + zero_out
-                    values.append(max(min(y, hi), lo))
-                machine.write(oy, ox, block * lanes, 1, values)
+                channels = range(block * lanes, block * lanes + (last if block == count - 1 else lanes))
+                values = [FORMULAS[op](machine, oy, ox, k) for k in channels]
+                machine.write(oy, ox, block * lanes, item, values)
+
+
+class Scale:
+    """What rescales results, from VECTOR's registers."""
+
+    def __init__(self, v: View) -> None:
+        self.rounding = Rounding(v["MODE", "rounding"])
+        self.zero_in, self.zero_out, self.lo, self.hi = (
+            signed(v["QUANT", n], 8) for n in ("zero_in", "zero_out", "lo", "hi")
+        )
+        self.mult, self.shift = v["OUT_MULT", "mult"], signed(v["SHIFTS", "out"], 6)
+        self.bias = signed(v["SUM_BIAS"], 32)
+
+    def __call__(self, total: int, mult: int, shift: int) -> int:
+        return int(requantise_integer(total, mult, shift, self.rounding, self.zero_out, self.lo, self.hi))
+
+    def by_out_mult(self, total: int) -> int:
+        return self(total, self.mult, self.shift)
+
+
+def pool(machine: Machine, oy: int, ox: int, k: int) -> int:
+    v = machine.v
+    s = Scale(v)
+    taps = [(ky, kx) for ky in range(v["GEOMETRY", "kh"]) for kx in range(v["GEOMETRY", "kw"])]
+    xs = [machine.byte(oy, ox, ky, kx, k) for ky, kx in taps]
+    total = signed(s.bias + sum(xs), 32)
+    if not v["MODE", "average"]:
+        y = max(xs)
+    elif v["MODE", "requantise"]:
+        y = s.by_out_mult(total)
+    else:
+        magic, right = v["POOL_MAGIC"] & 0x7FFFFFFF, signed(v["POOL_SHIFT"], 6)
+        y = int(average_product(total, v["POOL_COUNT"], magic, right, s.rounding)) + s.zero_out
+    return max(min(y, s.hi), s.lo)
+
+
+def combined(operation: VectorOperation) -> Callable[[Machine, int, int, int], int]:
+    def formula(machine: Machine, oy: int, ox: int, k: int) -> int:
+        v = machine.v
+        s = Scale(v)
+        subtract = operation == VectorOperation.ADD and v["MODE", "subtract"]
+        params = AddParams(
+            rounding=s.rounding,
+            za=s.zero_in,
+            zb=signed(v["B_ZERO", "zero_b"], 8),
+            zy=s.zero_out,
+            mult_a=v["A_MULT", "mult"],
+            shift_a=signed(v["SHIFTS", "a"], 6),
+            mult_b=v["B_MULT", "mult"],
+            shift_b=signed(v["SHIFTS", "b"], 6),
+            mult_out=s.mult,
+            shift_out=s.shift,
+            lo=s.lo,
+            hi=s.hi,
+            combine=VectorOperation.SUBTRACT if subtract else operation,
+        )
+        a, b = machine.byte(oy, ox, 0, 0, k), machine.operand_b(oy, ox, k, 1)
+        return int(add_integer(np.int8(a), np.int8(b), params))
+
+    return formula
+
+
+def product(machine: Machine, oy: int, ox: int, k: int) -> int:
+    s, zero_b = Scale(machine.v), signed(machine.v["B_ZERO", "zero_b"], 8)
+    a, b = machine.byte(oy, ox, 0, 0, k) - s.zero_in, machine.operand_b(oy, ox, k, 1) - zero_b
+    return s(a * b, s.mult, min(s.shift, 0))
+
+
+def absolute(machine: Machine, oy: int, ox: int, k: int) -> int:
+    s = Scale(machine.v)
+    return s.by_out_mult(abs(machine.byte(oy, ox, 0, 0, k) - s.zero_in))
+
+
+def relu(machine: Machine, oy: int, ox: int, k: int) -> int:
+    s = Scale(machine.v)
+    return s.by_out_mult(machine.byte(oy, ox, 0, 0, k) - s.zero_in)
+
+
+def leaky(machine: Machine, oy: int, ox: int, k: int) -> int:
+    v = machine.v
+    s = Scale(v)
+    x = machine.byte(oy, ox, 0, 0, k) - s.zero_in
+    return s.by_out_mult(x) if x >= 0 else s(x, v["B_MULT", "mult"], signed(v["SHIFTS", "b"], 6))
+
+
+def look_up(machine: Machine, oy: int, ox: int, k: int) -> int:
+    v = machine.v
+    place = machine.byte(oy, ox, 0, 0, k) % 256
+    if place >= v["B_BYTES"]:
+        return signed(v["B_ZERO", "zero_b"], 8)
+    return signed(machine.sram[v["B_ADDR"] + place], 8)
+
+
+def copy(machine: Machine, oy: int, ox: int, k: int) -> int:
+    return machine.byte(oy, ox, 0, 0, k)
+
+
+def add32(machine: Machine, oy: int, ox: int, k: int) -> int:
+    return machine.word(oy, ox, k) + machine.operand_b(oy, ox, k, 4) + Scale(machine.v).bias
+
+
+def shifted(machine: Machine, oy: int, ox: int, k: int) -> int:
+    s = Scale(machine.v)
+    value = signed(machine.word(oy, ox, k) + s.bias, 32)
+    if s.shift >= 0:
+        return value << s.shift
+    exact = Fraction(value, 1 << -s.shift)
+    if s.rounding == Rounding.ONNX:
+        return round(exact)
+    return (1 if exact >= 0 else -1) * int(abs(exact) + Fraction(1, 2))
+
+
+def requantised(machine: Machine, oy: int, ox: int, k: int) -> int:
+    s = Scale(machine.v)
+    return s.by_out_mult(signed(machine.word(oy, ox, k) + s.bias, 32))
+
+
+FORMULAS: dict[Op, Callable[[Machine, int, int, int], int]] = {
+    Op.POOL: pool,
+    Op.E_ADD: combined(VectorOperation.ADD),
+    Op.C_MIN: combined(VectorOperation.MINIMUM),
+    Op.C_MAX: combined(VectorOperation.MAXIMUM),
+    Op.E_MUL: product,
+    Op.E_ABS: absolute,
+    Op.ACT_RELU: relu,
+    Op.ACT_LRELU: leaky,
+    Op.ACT_LUT: look_up,
+    Op.MOV: copy,
+    Op.E32_ADD: add32,
+    Op.E32_SHIFT: shifted,
+    Op.REQUANT: requantised,
+}
+"""What VECTOR's operations make of an output pixel and channel, one by one."""
 
 
 def run_dma(machine: Machine, op: Op) -> None:
@@ -241,7 +385,7 @@ def compare(seed: int, op: Op, *, memory_bytes: int = BASE + DATA_BYTES) -> None
 
 
 @pytest.mark.parametrize("seed", range(40))
-@pytest.mark.parametrize("op", [Op.CONV, Op.CONV_RELU, Op.DEPTH_CONV, Op.POOL, Op.E_ADD])
+@pytest.mark.parametrize("op", [op for op, row in INSTRUCTIONS.items() if row.unit in (Unit.ARRAY, Unit.VECTOR)])
 def test_compute_matches_loops(op: Op, seed: int) -> None:
     compare(seed, op)
 
@@ -276,7 +420,7 @@ def test_wide_sums_stay_exact() -> None:
         "W_ADDR": at,
         "W_BYTES": len(stream),
         "STRIPE": 1,
-        "MODE": pack(Unit.ARRAY, "MODE", rounding=0, int32=1, accumulate=0),
+        "MODE": pack(Unit.ARRAY, "MODE", rounding=0, int32=1, accumulate=0, extra=0),
     }
     view = View(Unit.ARRAY, list(values.values()))
     model.units[Unit.ARRAY].execute(Op.CONV, view, model.sram, SystemMemory(np.zeros(0, np.uint8), 0))
