@@ -1,25 +1,17 @@
 """Registers of the array unit, the checks of an operation and the banks it claims."""
 
-from amaranth import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, wiring
+from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from dovetail.hw.ports import spans
+from dovetail.hw.regions import Region, register_layout
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import REGISTERS, Cause, Op, Unit
 from dovetail.isa.timing.common import CHECK
 
-
-def _layout(unit: Unit) -> data.StructLayout:
-    """All registers of a unit, 32 bits each, in the order of their indices."""
-    members: dict[str, object] = {}
-    for name, register in REGISTERS[unit].items():
-        fields = {f.name: data.Field(f.width, f.low) for f in register.fields}
-        members[name] = data.FlexibleLayout(32, fields) if fields else 32
-    return data.StructLayout(members)
-
-
-ARRAY_REGISTERS = _layout(Unit.ARRAY)
+ARRAY_REGISTERS = register_layout(Unit.ARRAY)
 """The array unit's registers by name, packed into one word: a simulator then holds them in one variable."""
 
 
@@ -45,12 +37,15 @@ class ArrayRegisters(wiring.Component):
         Pulse in the cycle after ``start``.
     cause, reads, writes
         Failed check and claimed banks.
+    sources, target
+        What the operation reads and writes in SRAM.
     awake
         Something is about to change.
 
     Latency
     -------
-    ``cause`` and the banks are valid CHECK = 3 cycles after ``start``, until the next one.
+    ``cause`` and the banks are valid CHECK = 3 cycles after ``start``, until the next one; ``sources`` and ``target``
+    are a cycle earlier.
     """
 
     def __init__(self, config: Config) -> None:
@@ -71,6 +66,7 @@ class ArrayRegisters(wiring.Component):
                 "cause": Out(Cause),
                 "reads": Out(config.n_banks),
                 "writes": Out(config.n_banks),
+                **spans(config),
                 "awake": Out(1),
             }
         )
@@ -79,7 +75,6 @@ class ArrayRegisters(wiring.Component):
         m = Module()
         config = self.config
         regs = self.regs
-        size = config.sram_bytes
         assert CHECK == 3, "sums, comparisons, decision: one cycle each"
 
         # One comparator per register: cheaper than a shifter over all of them, and quicker to simulate.
@@ -100,11 +95,11 @@ class ArrayRegisters(wiring.Component):
         m.d.sync += [compare.eq(self.start), decide.eq(compare)]
 
         # 1: ends of the regions; sizes.
-        ends = {name: Signal(33, name=f"{name.lower()}_end") for name in ("IN", "W", "OUT")}
-        starts = {name: regs[f"{name}_ADDR"] for name in ends}
+        regions = {name: Region(config, regs, name) for name in ("IN", "W", "OUT")}
+        read, output = [regions["IN"], regions["W"]], regions["OUT"]
         zero, large, misaligned = Signal(), Signal(), Signal()
         sizes: list[Value] = [
-            *(regs[f"{name}_BYTES"].any() for name in ends),
+            *(region.size.any() for region in regions.values()),
             regs.GEOMETRY.kh.any(),
             regs.GEOMETRY.kw.any(),
             regs.TILE.height.any(),
@@ -116,8 +111,8 @@ class ArrayRegisters(wiring.Component):
         ]
         low = exact_log2(config.word_bytes)
         with m.If(self.start):
-            m.d.sync += [ends[name].eq(regs[f"{name}_ADDR"] + regs[f"{name}_BYTES"]) for name in ends]
             m.d.sync += [
+                *(region.end.eq(region.sum()) for region in regions.values()),
                 self.depthwise.eq(depthwise),
                 self.clamps.eq(self.op != Op.CONV),
                 self.pixels.eq(regs.TILE.height * regs.TILE.width),
@@ -130,18 +125,19 @@ class ArrayRegisters(wiring.Component):
 
         # 2: comparisons and banks.
         outside, overlaps = Signal(), Signal()
-        banks = {name: Signal(config.n_banks, name=f"{name.lower()}_banks") for name in ends}
         with m.If(compare):
-            m.d.sync += [banks[name].eq(self._banks(starts[name], ends[name])) for name in ends]
             m.d.sync += [
-                outside.eq(Cat(end > size for end in ends.values()).any()),
-                overlaps.eq(
-                    Cat((starts["OUT"] < ends[name]) & (starts[name] < ends["OUT"]) for name in ("IN", "W")).any()
-                ),
+                *(region.banks.eq(region.touched()) for region in regions.values()),
+                outside.eq(Cat(region.outside() for region in regions.values()).any()),
+                overlaps.eq(Cat(region.overlaps(output) for region in read).any()),
             ]
+        m.d.comb += output.show(self.target)
+        for region, source in zip(read, self.sources, strict=False):
+            m.d.comb += region.show(source)
 
         # 3: the decision.
         old = regs.MODE.accumulate.replicate(config.n_banks)
+        banks = {name: region.banks for name, region in regions.items()}
         twice = (banks["W"] & (banks["IN"] | banks["OUT"] & old)).any()
         with m.If(decide):
             m.d.sync += [self.reads.eq(banks["IN"] | banks["W"] | banks["OUT"] & old), self.writes.eq(banks["OUT"])]
@@ -156,13 +152,3 @@ class ArrayRegisters(wiring.Component):
                 with m.If(failed):
                     m.d.sync += self.cause.eq(cause)
         return m
-
-    def _banks(self, address: Value, end: Value) -> Value:
-        """Mask of the banks from ``address`` to before ``end``, a region inside the SRAM."""
-        banks = self.config.n_banks
-        bits = exact_log2(self.config.bank_bytes)
-        width = (banks + 1).bit_length()
-        ones = Const((1 << banks) - 1, banks)
-        first = address[bits : bits + width]
-        beyond = (end[bits : bits + width] + end[:bits].any())[:width]
-        return ((ones << first) & ~(ones << beyond))[:banks]

@@ -89,6 +89,8 @@ class ArrayCore(wiring.Component):
             core.cause.eq(registers.cause),
             core.reads.eq(registers.reads),
             core.writes.eq(registers.writes),
+            core.target.eq(registers.target),
+            *(shown.eq(source) for shown, source in zip(core.sources, registers.sources, strict=True)),
             core.done.eq(drain.done),
             sequencer.regs.eq(regs),
             sequencer.depthwise.eq(depthwise),

@@ -109,11 +109,13 @@ class UnitControl(wiring.Component):
         m.d.sync += check.eq(check << 1 | start)
         m.d.comb += [
             verify.eq(check[-1]),
-            passes.eq(~core.cause.any() & ~claim.conflict),
+            passes.eq(~core.cause.any() & ~claim.conflict & ~claim.race),
             core.go.eq(verify & passes),
             claim.verify.eq(verify),
             claim.reads.eq(core.reads),
             claim.writes.eq(core.writes),
+            claim.target.eq(core.target),
+            *(mine.eq(shown) for mine, shown in zip(claim.sources, core.sources, strict=True)),
             claim.granted.eq(core.go),
             claim.release.eq(core.done),
         ]
@@ -125,10 +127,8 @@ class UnitControl(wiring.Component):
             self.fault.pc.eq(pc),
         ]
         with m.If(verify & ~passes):
-            m.d.comb += [
-                self.failed.eq(1),
-                self.fault.cause.eq(Mux(core.cause.any(), core.cause, Cause.BANK_CONFLICT)),
-            ]
+            shared = Mux(claim.conflict, Cause.BANK_CONFLICT, Cause.RACE)
+            m.d.comb += [self.failed.eq(1), self.fault.cause.eq(Mux(core.cause.any(), core.cause, shared))]
         with m.Elif(core.done & core.error):
             bus = BUS_CAUSE.get(self.unit, Cause.NONE)
             m.d.comb += [self.failed.eq(1), self.fault.cause.eq(Mux(fetching, Cause.BUS_FETCH, bus))]

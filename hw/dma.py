@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
 
 from dovetail.hw.burst import Transfer
+from dovetail.hw.ports import Span
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import PAGE_BYTES, REGISTERS, Cause, Unit
 
@@ -24,7 +25,7 @@ class DmaRegisters(wiring.Component):
     base: what ``MEM_ADDR`` is relative to.
     transfer, sram_addr, sram_bytes: the transfer and its SRAM region.
     fetching: the transfer is an instruction page (no registers, no region).
-    cause, banks: failed check and claimed banks.
+    cause, banks, span: failed check; claimed banks; what a transfer, but no fetch, touches in SRAM.
 
     Latency
     -------
@@ -52,6 +53,7 @@ class DmaRegisters(wiring.Component):
                 "sram_bytes": Out(32),
                 "cause": Out(4),
                 "banks": Out(config.n_banks),
+                "span": Out(Span(config)),
             }
         )
 
@@ -68,7 +70,7 @@ class DmaRegisters(wiring.Component):
                     m.d.sync += regs[name].eq(self.cfg_value)
         counts = {f.name: regs["COUNT"][f.low : f.low + f.width] for f in table["COUNT"].fields}
 
-        page = Signal(32)
+        page, end = Signal(32), Signal(33)
         with m.If(self.start):
             m.d.sync += [self.fetching.eq(self.fetch), page.eq(self.address)]
         t = self.transfer
@@ -79,6 +81,9 @@ class DmaRegisters(wiring.Component):
             t.plane_step.eq(regs["MEM_PLANE_STEP"]),
             t.region_row_step.eq(regs["SRAM_ROW_STEP"]),
             t.region_plane_step.eq(regs["SRAM_PLANE_STEP"]),
+            self.span.start.eq(regs["SRAM_ADDR"]),
+            self.span.end.eq(end),
+            self.span.valid.eq(~self.fetching),
         ]
         m.d.sync += [
             t.address.eq(Mux(self.fetching, page, self.base + regs["MEM_ADDR"])),
@@ -90,7 +95,6 @@ class DmaRegisters(wiring.Component):
         # Three registered steps, always running: region's end and zeroes, first and last bank, mask.
         bank_bits = exact_log2(config.bank_bytes)
         index_bits = ceil_log2(config.n_banks)
-        end = Signal(33)
         zero = Signal()
         zero_later, range_later = Signal(), Signal()
         first, last = Signal(index_bits), Signal(index_bits)

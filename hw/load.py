@@ -69,6 +69,7 @@ class LoadCore(wiring.Component):
             registers.base.eq(self.base),
             core.cause.eq(registers.cause),
             core.writes.eq(registers.banks),
+            core.target.eq(registers.span),
             bursts.transfer.eq(registers.transfer),
             bursts.begin.eq(core.go),
             beats.transfer.eq(registers.transfer),

@@ -4,7 +4,9 @@ from amaranth import unsigned
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
+from dovetail.isa.checks import TWO_OPERANDS, has
 from dovetail.isa.config import Config
+from dovetail.isa.instructions import Op, Unit
 
 
 class SramRead(wiring.Signature):
@@ -39,6 +41,35 @@ class SramWrite(wiring.Signature):
         )
 
 
+class Span(data.StructLayout):
+    """If ``valid``, the bytes of SRAM from ``start`` to before ``end``."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({"start": range(config.sram_bytes), "end": range(config.sram_bytes + 1), "valid": 1})
+
+
+def sources(config: Config, unit: Unit) -> int:
+    """How many spans an operation of the unit reads at most, without the one that it writes as well: who else writes
+    there needs the same bank's write port."""
+    if unit == Unit.VECTOR:
+        return config.vector + any(has(config, op) for op in (*TWO_OPERANDS, Op.ACT_LUT))
+    return {Unit.LOAD: 0, Unit.ARRAY: 2 + config.matmul, Unit.STORE: 1}[unit]
+
+
+def targets(config: Config, unit: Unit) -> int:
+    """How many spans an operation of the unit writes."""
+    return {Unit.LOAD: 1, Unit.ARRAY: 1, Unit.VECTOR: int(config.vector), Unit.STORE: 0}[unit]
+
+
+def spans(config: Config) -> dict[str, wiring.Member]:
+    """Members ``sources`` and ``target``: what an operation reads and writes, for units of every kind. A unit drives as
+    many as it has (:func:`sources`, :func:`targets`)."""
+    return {
+        "sources": Out(Span(config)).array(max(sources(config, unit) for unit in Unit)),
+        "target": Out(Span(config)),
+    }
+
+
 class EntryKind(enum.Enum, shape=2):
     """What a queue entry is."""
 
@@ -65,7 +96,8 @@ class Core(wiring.Signature):
     In cycle v = t + CHECK the core shows ``cause`` (static checks; 0 if none) and the bank masks it claims; control
     answers in the same cycle with ``go`` when the instruction may work, from v + 1 on. Without ``go`` the core returns
     to idle. The core pulses ``done`` in its end cycle, with ``error`` if the bus answered with an error. ``cfg_*``
-    writes a register and ``clear`` zeroes all.
+    writes a register and ``clear`` zeroes all. From cycle v - 1 to the end the core shows what it reads and writes
+    (``sources``, ``target``); of a region beyond the SRAM the low bits.
     """
 
     def __init__(self, config: Config) -> None:
@@ -84,6 +116,7 @@ class Core(wiring.Signature):
                 "cause": In(4),
                 "reads": In(config.n_banks),
                 "writes": In(config.n_banks),
+                **{name: member.flip() for name, member in spans(config).items()},
                 "done": In(1),
                 "error": In(1),
             }

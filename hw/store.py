@@ -61,6 +61,7 @@ class StoreCore(wiring.Component):
             registers.base.eq(self.base),
             core.cause.eq(registers.cause),
             core.reads.eq(registers.banks),
+            core.sources[0].eq(registers.span),
             bursts.transfer.eq(registers.transfer),
             bursts.begin.eq(core.go),
             beats.transfer.eq(registers.transfer),

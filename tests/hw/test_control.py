@@ -1,12 +1,13 @@
 """Queue, unit control and bank claims."""
 
 import random
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from dovetail.hw.control import UnitControl
-from dovetail.hw.ports import EntryKind
+from dovetail.hw.ports import EntryKind, sources, targets
 from dovetail.hw.queue import Queue
 from dovetail.hw.scoreboard import Scoreboard
 from dovetail.hw.testing import simulate
@@ -73,7 +74,7 @@ class Bench:
         self.ends: list[int] = []
         self.faults: list[tuple[int, Cause, int]] = []
         self.cycle = 0
-        self.cause, self.conflict, self.error, self.work = Cause.NONE, 0, 0, 5
+        self.cause, self.conflict, self.race, self.error, self.work = Cause.NONE, 0, 0, 0, 5
 
     async def watch(self, ctx: Any) -> None:
         c = self.control
@@ -86,6 +87,7 @@ class Bench:
             ctx.set(c.halt, bool(self.faults))
             ctx.set(c.core.cause, self.cause)
             ctx.set(c.claim.conflict, self.conflict)
+            ctx.set(c.claim.race, self.race)
             ctx.set(c.core.error, self.error)
             ctx.set(c.core.done, bool(pending) and pending[0] == self.cycle)
             if ctx.get(c.core.go):
@@ -135,16 +137,19 @@ def test_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cause", "conflict", "reported"),
+    ("cause", "conflict", "race", "reported"),
     [
-        (Cause.ZERO_SIZE, 0, Cause.ZERO_SIZE),
-        (Cause.NONE, 1, Cause.BANK_CONFLICT),
-        (Cause.SRAM_RANGE, 1, Cause.SRAM_RANGE),
+        (Cause.ZERO_SIZE, 0, 0, Cause.ZERO_SIZE),
+        (Cause.NONE, 1, 0, Cause.BANK_CONFLICT),
+        (Cause.SRAM_RANGE, 1, 1, Cause.SRAM_RANGE),
+        (Cause.NONE, 0, 1, Cause.RACE),
+        (Cause.NONE, 1, 1, Cause.BANK_CONFLICT),
+        (Cause.BANK_CONFLICT, 0, 1, Cause.BANK_CONFLICT),
     ],
 )
-def test_verification(cause: Cause, conflict: int, reported: Cause) -> None:
+def test_verification(cause: Cause, conflict: int, race: int, reported: Cause) -> None:
     bench = Bench()
-    bench.cause, bench.conflict = cause, conflict
+    bench.cause, bench.conflict, bench.race = cause, conflict, race
     bench.entries = [entry(EntryKind.OP, Op.DMA_READ, pc=77), entry(EntryKind.CFG)]
 
     async def run(ctx: Any) -> None:
@@ -179,38 +184,106 @@ def test_bus_errors(unit: Unit, kind: EntryKind, cause: Cause) -> None:
 # --- claims ------------------------------------------------------------------------------------------------------
 
 
-def test_claims_against_a_list() -> None:
-    board = Scoreboard(CONFIG)
+@dataclass
+class Claimed:
+    """What an operation of a unit claims: bank masks, and the spans [start, end) that count."""
+
+    reads: int
+    writes: int
+    sources: list[tuple[int, int]]
+    target: tuple[int, int] | None
+
+    def conflicts(self, other: "Claimed") -> bool:
+        return bool(self.reads & other.reads or self.writes & other.writes)
+
+    def races(self, other: "Claimed") -> bool:
+        return any(
+            set(range(*writer.target)) & set(range(*source))
+            for writer, reader in ((self, other), (other, self))
+            if writer.target
+            for source in reader.sources
+        )
+
+
+BOARDS = {
+    "all": Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=4),
+    "no matrix product": Config(ic_lanes=4, oc_lanes=4, sram="40 KiB", banks=5, matmul=False),
+    "pooling": Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=4, elementwise=False, activation=False),
+    "no vector unit": Config(
+        ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=4, pooling=False, elementwise=False, activation=False
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_claims_against_a_list(name: str) -> None:
+    """Units ask, hold and release at random. Spans are short and near the SRAM's ends, so that one byte decides."""
+    config = BOARDS[name]
+    board = Scoreboard(config)
     rng = random.Random(1)
-    banks = CONFIG.n_banks
+    banks, size = config.n_banks, config.sram_bytes
+    units = [unit for unit in Unit if unit != Unit.VECTOR or config.vector]
+    races: set[tuple[Unit, Unit]] = set()
+
+    def span() -> tuple[int, int]:
+        start = rng.choice([0, size - 6]) + rng.randrange(6)
+        return start, min(start + rng.randint(1, 3), size)
+
+    def claim(unit: Unit) -> Claimed:
+        spans = [span() for _ in range(sources(config, unit)) if rng.random() < 0.5]
+        target = span() if targets(config, unit) and rng.random() < 0.5 else None
+        masks = [rng.getrandbits(banks) & rng.getrandbits(banks) & rng.getrandbits(banks) for _ in range(2)]
+        return Claimed(masks[0], masks[1], spans, target)
+
+    def show(ctx: Any, unit: Unit, claimed: Claimed) -> None:
+        port = board.units[unit]
+        ctx.set(port.reads, claimed.reads)
+        ctx.set(port.writes, claimed.writes)
+        places = [*claimed.sources, *[None] * (len(port.sources) - len(claimed.sources))]
+        for signal, place in zip([*port.sources, port.target], [*places, claimed.target], strict=True):
+            start, end = place or span()
+            ctx.set(signal, {"start": start, "end": end, "valid": place is not None})
 
     async def bench(ctx: Any) -> None:
-        held: dict[Unit, tuple[int, int]] = {}
-        for _ in range(500):
-            granted: dict[Unit, tuple[int, int]] = {}
+        held: dict[Unit, Claimed] = {}
+        asking: dict[Unit, Claimed] = {}
+        for _ in range(1500):
+            granted: dict[Unit, Claimed] = {}
             releases = []
-            for unit in Unit:
+            for unit in units:
                 port = board.units[unit]
-                ask = unit not in held and rng.random() < 0.5
-                reads = rng.getrandbits(banks) & rng.getrandbits(banks)
-                writes = rng.getrandbits(banks) & rng.getrandbits(banks)
-                release = unit in held and rng.random() < 0.4
-                for name, value in (("verify", ask), ("reads", reads), ("writes", writes), ("release", release)):
-                    ctx.set(getattr(port, name), value)
-                rivals = [*held.values(), *granted.values()]
-                conflict = any(reads & r or writes & w for r, w in rivals)
-                if unit not in held:
+                ask = asking.get(unit)
+                release = unit in held and rng.random() < 0.3
+                ctx.set(port.verify, ask is not None)
+                ctx.set(port.release, release)
+                ctx.set(port.granted, 0)
+                if ask:
+                    rivals = held | granted
+                    conflict = any(ask.conflicts(rival) for rival in rivals.values())
+                    rivals_racing = {(unit, other) for other, rival in rivals.items() if ask.races(rival)}
+                    races.update(rivals_racing)
                     assert ctx.get(port.conflict) == conflict
-                ctx.set(port.granted, ask and not conflict)
-                if ask and not conflict:
-                    granted[unit] = reads, writes
+                    assert ctx.get(port.race) == bool(rivals_racing)
+                    if not conflict and not rivals_racing:
+                        ctx.set(port.granted, 1)
+                        granted[unit] = ask
                 if release:
                     releases.append(unit)
-            for unit in Unit:
-                assert ctx.get(board.reads[unit]) == held.get(unit, (0, 0))[0]
+            for unit in units:
+                assert ctx.get(board.reads[unit]) == (held[unit].reads if unit in held else 0)
+            # The spans of the next cycle's operations come a cycle ahead.
+            asking = {}
+            for unit in units:
+                if unit not in held and unit not in granted and rng.random() < 0.5:
+                    asking[unit] = claim(unit)
+                    show(ctx, unit, asking[unit])
             await ctx.tick()
             held |= granted
             for unit in releases:
                 del held[unit]
 
     simulate(board, bench)
+    reading = [unit for unit in units if sources(config, unit)]
+    writing = [unit for unit in units if targets(config, unit)]
+    pairs = {(a, b) for a in reading for b in writing if a != b}
+    assert races == pairs | {(b, a) for a, b in pairs}
