@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dovetail.isa.config import PRESETS, Config, ConfigError, MemoryTiming, format_bytes, lanes_of, parse_bytes
 
-DEFAULT_HASH = 0x0710_A20C_E67D_705C
+DEFAULT_HASH = 0x055F_1BEB_15FD_3930
 
 
 def test_default() -> None:
@@ -144,7 +144,7 @@ def test_toml_takes_the_shorthand() -> None:
     ("text", "message"),
     [
         ("pe = ", "configuration is not TOML: Invalid value"),
-        ("lanes = 8", "unknown parameter 'lanes'; known: banks, bus, dataflow, depthwise"),
+        ("lanes = 8", "unknown parameter 'lanes'; known: activation, banks, bus, dataflow, depthwise"),
         ("memory = 3", "memory must be a table of read_latency, write_latency, beat_cycles, not 3"),
         ("[memory]\nlatency = 3", "memory must be a table of read_latency, write_latency, beat_cycles, not {"),
     ],

@@ -3,11 +3,13 @@
 import random
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pytest
 
-from dovetail.isa.checks import View, check, claim
+from dovetail.isa.checks import Region, View, check, claim, regions
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import (
     INSTRUCTIONS,
@@ -16,6 +18,7 @@ from dovetail.isa.instructions import (
     QUEUE_DEPTH,
     REGISTERS,
     Cause,
+    Decoded,
     Op,
     Unit,
     cfg,
@@ -29,9 +32,25 @@ from dovetail.isa.timing.engine import FETCH, time_program
 from dovetail.isa.timing.engine_constants import END_TO_DONE, FIRST_ACTION, PAGE_READY
 from dovetail.isa.timing.predecode import as_words, front_end_faults
 from dovetail.isa.timing.rules import duration
-from dovetail.sw.random_programs import BREAKS, illegal_program, legal_program, random_config
+from dovetail.sw.random_programs import BREAKS, illegal_program, legal_program, operations, random_config
 
 FRONT_END = 4
+
+FEATURES = {
+    "depthwise_lanes": {Op.DEPTH_CONV},
+    "matmul": {Op.MAT_MUL},
+    "pooling": {Op.POOL},
+    "elementwise": {Op.E_ADD, Op.E_MUL, Op.E_ABS, Op.C_MIN, Op.C_MAX, Op.E32_ADD, Op.E32_SHIFT, Op.REQUANT},
+    "activation": {Op.ACT_RELU, Op.ACT_LRELU, Op.ACT_LUT},
+}
+"""Operations that a configuration may lack."""
+
+
+def lacks(config: Config, word: Decoded) -> bool:
+    """Whether a word is about a unit or an operation that the configuration does not have."""
+    if not config.vector and Unit.VECTOR in (word.unit, word.on):
+        return True
+    return any(word.op in ops and not getattr(config, name) for name, ops in FEATURES.items())
 
 
 @dataclass
@@ -55,6 +74,8 @@ class UnitState:
     view: View | None = None
     done: int = 0
     claimed: tuple[int, int] = (0, 0)
+    reads: tuple[Region, ...] = ()
+    writes: tuple[Region, ...] = ()
     pops: list[int] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -110,8 +131,7 @@ class Stepper:
         d = decode(self.words[self.next])
         if d.fault:
             return d.fault, self.next
-        absent = not self.config.vector and Unit.VECTOR in (d.unit, d.on)
-        if absent or (d.op == Op.DEPTH_CONV and not self.config.dw):
+        if lacks(self.config, d):
             return Cause.UNIT_ABSENT, self.next
         if d.op == Op.END:
             self.stopped = True
@@ -152,7 +172,7 @@ class Stepper:
                 elif state.pops and state.pops[-1] == now:
                     last = now
             for state in self.released:
-                state.claimed = (0, 0)
+                state.claimed, state.reads, state.writes = (0, 0), (), ()
             if not halted and not self.stopped and now >= FIRST_ACTION:
                 fault = self.front_end(now)
                 if fault:
@@ -198,11 +218,18 @@ class Stepper:
             cause = check(self.config, entry.op, state.view)
             if not cause:
                 claims = claim(self.config, entry.op, state.view)
-                others = [s.claimed for u, s in self.units.items() if u != unit]
-                taken = any(claims.reads & r or claims.writes & w for r, w in others)
-                cause = Cause.BANK_CONFLICT if taken or claims.twice else Cause.NONE
-                if not cause:
+                spaces = regions(entry.op, state.view)
+                others = [s for u, s in self.units.items() if u != unit]
+                taken = any(claims.reads & s.claimed[0] or claims.writes & s.claimed[1] for s in others)
+                pairs = [pair for s in others for pair in product(spaces.reads, s.writes)]
+                pairs += [pair for s in others for pair in product(spaces.writes, s.reads)]
+                if taken or claims.twice:
+                    cause = Cause.BANK_CONFLICT
+                elif any(max(a, b) < min(a + m, b + n) for (a, m), (b, n) in pairs):
+                    cause = Cause.RACE
+                else:
                     state.claimed = (claims.reads, claims.writes)
+                    state.reads, state.writes = spaces.reads, spaces.writes
                     state.end = state.start + duration(self.config, entry.op, state.view)
             if cause:
                 self.finish(unit, state, now, works=False)
@@ -283,14 +310,15 @@ def test_instruction_soup(seed: int) -> None:
         words.append(cfg(unit, "GEOMETRY", pack(unit, "GEOMETRY", kh=1, kw=2, stride_y=1, dilation_y=1)))
         words.append(cfg(unit, "BLOCKS", pack(unit, "BLOCKS", count=1, last=1)))
     words += [cfg(Unit.ARRAY, n, 1) for n in ("KC", "STRIPE")]
-    words += [cfg(Unit.ARRAY, "W_BYTES", config.word_bytes), cfg(Unit.VECTOR, "B_BYTES", 4)]
+    words += [cfg(Unit.ARRAY, "W_BYTES", config.word_bytes)]
+    words += [cfg(unit, "B_BYTES", 4) for unit in (Unit.ARRAY, Unit.VECTOR)]
     names = {Unit.LOAD: ["SRAM_ADDR"], Unit.STORE: ["SRAM_ADDR"]}
-    names |= {Unit.ARRAY: ["IN_ADDR", "OUT_ADDR", "W_ADDR"], Unit.VECTOR: ["IN_ADDR", "B_ADDR", "OUT_ADDR"]}
-    ops = [Op.DMA_READ, Op.DMA_WRITE, Op.CONV, Op.POOL, Op.E_ADD]
+    names |= {Unit.ARRAY: ["IN_ADDR", "OUT_ADDR", "W_ADDR", "B_ADDR"], Unit.VECTOR: ["IN_ADDR", "B_ADDR", "OUT_ADDR"]}
+    by_unit = {unit: [op for op in operations(config) if INSTRUCTIONS[op].unit == unit] for unit in Unit}
     burst = rng.choice((1, 3, 30))
     for unit in Unit:  # at first everyone in banks of his own, more or less
         for n, name in enumerate(names[unit]):
-            words.append(cfg(unit, name, size * (4 * n + unit) // 12 // 512 * 512))
+            words.append(cfg(unit, name, size * (4 * n + unit) // 16 // 512 * 512))
     for _ in range(rng.choice((20, 150))):
         kind = rng.random()
         unit = rng.choice(list(Unit))
@@ -302,7 +330,7 @@ def test_instruction_soup(seed: int) -> None:
             name = rng.choice(names[unit])
             words.append(cfg(unit, name, rng.randrange(size) // 512 * 512))
         else:
-            words += [int(rng.choice(ops))] * rng.choice((1, 1, 2, burst))
+            words += [int(rng.choice(by_unit[unit]))] * rng.choice((1, 1, 2, burst))
     words.append(int(Op.END))
     verify(config, words, 0, 0, 1 << 20)
 
@@ -331,18 +359,21 @@ def test_words_come_in_many_forms() -> None:
     assert {time_program(Config(), w).cycles for w in (words, array, data)} == {time_program(Config(), words).cycles}
 
 
-@pytest.mark.parametrize("vector", [True, False])
-def test_decoding_agrees_with_decode(vector: bool) -> None:
+@pytest.mark.parametrize("absent", [(), *combinations(FEATURES, 1), tuple(FEATURES)], ids="-".join)
+def test_decoding_agrees_with_decode(absent: tuple[str, ...]) -> None:
     rng = random.Random(5)
-    config = Config(pooling=vector, elementwise=vector, activation=vector, depthwise="native" if vector else "none")
+    config = Config(**{name: name not in absent for name in FEATURES if name != "depthwise_lanes"})
+    if "depthwise_lanes" in absent:
+        config = config.replace(depthwise="none", depthwise_lanes=None)
     words = [rng.getrandbits(64) & rng.getrandbits(64) & rng.getrandbits(64) for _ in range(3000)]
     words += [rng.choice(list(Op)) | rng.getrandbits(64) & rng.choice((0, 0x3F3F00, 0xFF << 40)) for _ in range(3000)]
     words += [Op.CFG | rng.getrandbits(8) << 8 | rng.getrandbits(32) << 32 for _ in range(3000)]
     faults = front_end_faults(config, np.array(words, np.uint64))
+    assert (Cause.UNIT_ABSENT in faults) == bool(absent)
     for word, fault in zip(words, faults.tolist(), strict=True):
         d = decode(word)
         expected = d.fault
-        if not expected and not vector and (Unit.VECTOR in (d.unit, d.on) or d.op == Op.DEPTH_CONV):
+        if not expected and lacks(config, d):
             expected = Cause.UNIT_ABSENT
         assert fault == expected, hex(word)
 
@@ -355,7 +386,7 @@ def test_decoding_agrees_with_decode(vector: bool) -> None:
         ("address", 512, "address must be a multiple of 1024"),
     ],
 )
-def test_addresses_are_checked(name: str, value: int, text: str) -> None:
+def test_addresses_are_checked(name: str, value: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         time_program(Config(), [int(Op.END)], **{name: value})
 

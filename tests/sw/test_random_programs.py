@@ -96,7 +96,7 @@ def test_a_race_in_system_memory_is_found() -> None:
 
 
 def test_a_race_in_sram_is_trapped() -> None:
-    """LOAD writes what STORE reads, at the same time: they use different ports, and the one that comes second faults."""
+    """LOAD writes what STORE reads, at the same time: they use different ports; the one that comes second faults."""
     words = []
     for unit in (Unit.LOAD, Unit.STORE):
         values = {"SRAM_BYTES": 1000, "LENGTH": 1000, "COUNT": pack(unit, "COUNT", rows=1, planes=1)}
