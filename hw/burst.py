@@ -95,13 +95,15 @@ class BurstWalker(wiring.Component):
         t = self.transfer
         lane_bits = exact_log2(self.bus_bytes)
         rows = _Rows(m, t)
-        row, plane = Signal(32), Signal(32)  # first byte of this row, of this plane
+        row = Signal(32)  # first byte of this row
+        plane = Signal(32)  # first byte of this plane
         beat = Signal(32 - lane_bits)  # first beat of the burst
         left = Signal(33 - lane_bits)  # beats - 1 from there to the row's end
         first = Signal()  # `left` must still be taken from the row
         length = Signal(8)
         ends_row = Signal()
-        full, full_1 = Signal(32 - lane_bits), Signal(33 - lane_bits)
+        full = Signal(32 - lane_bits)
+        full_1 = Signal(33 - lane_bits)
         m.d.comb += full.eq(t.span >> lane_bits)
         m.d.sync += full_1.eq(full + 1)
 
@@ -118,7 +120,8 @@ class BurstWalker(wiring.Component):
         fits = Signal()
         m.d.comb += fits.eq(left_now <= limit)
 
-        next_row, next_plane = Signal(32), Signal(32)
+        next_row = Signal(32)
+        next_plane = Signal(32)
         m.d.comb += [
             next_plane.eq(plane + t.plane_step),
             next_row.eq(Mux(rows.row_end, next_plane, row + t.row_step)),
@@ -192,14 +195,19 @@ class BeatWalker(wiring.Component):
         t = self.transfer
         lane_bits = exact_log2(self.bus_bytes)
         rows = _Rows(m, t)
-        row, plane = Signal(PAGE_BITS), Signal(PAGE_BITS)  # addresses within 4 KiB
+        row = Signal(PAGE_BITS)  # addresses within 4 KiB
+        plane = Signal(PAGE_BITS)
         in_page = Signal(PAGE_BITS - lane_bits)
         count = Signal(8)  # beats of the burst so far
         first = Signal()
-        low, high = Signal(lane_bits), Signal(lane_bits)  # first lane of the row, last lane of the row
+        low = Signal(lane_bits)  # first lane of the row
+        high = Signal(lane_bits)  # last lane of the row
         left = Signal(33 - lane_bits)
-        row_offset, plane_offset, offset = Signal(32), Signal(32), Signal(32)
-        full, full_1 = Signal(32 - lane_bits), Signal(33 - lane_bits)
+        row_offset = Signal(32)
+        plane_offset = Signal(32)
+        offset = Signal(32)
+        full = Signal(32 - lane_bits)
+        full_1 = Signal(33 - lane_bits)
         m.d.comb += full.eq(t.span >> lane_bits)
         m.d.sync += full_1.eq(full + 1)
 

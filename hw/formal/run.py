@@ -1,0 +1,74 @@
+"""Proof of the state of a run."""
+
+from amaranth import Module, Signal
+from amaranth.hdl import Assert, Assume, Cover
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+
+from dovetail.hw.control import Fault
+from dovetail.hw.formal.properties import before
+from dovetail.hw.run import SOURCES, Run
+
+
+class RunHarness(wiring.Component):
+    """A run, with units, front end and host that do whatever they like."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "start": In(1),
+                "failed": In(SOURCES),
+                "fault": In(Fault).array(SOURCES),
+                "idle": In(1),
+                "drained": In(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.run = run = Run()
+        m.d.comb += [
+            run.start.eq(self.start),
+            run.failed.eq(self.failed),
+            run.idle.eq(self.idle),
+            run.drained.eq(self.drained),
+            *(run.fault[n].eq(self.fault[n]) for n in range(SOURCES)),
+            Assume(run.busy | ~self.failed.any(), "faults come during a run only"),
+        ]
+
+        accepted = before(m, self.start & ~run.busy)
+        ended = before(m, run.ended)
+        was_busy = before(m, run.busy)
+        m.d.comb += [
+            Assert(run.clear == (self.start & ~run.busy), "a start is ignored while busy, and taken otherwise"),
+            Assert(run.busy == (accepted | was_busy & ~ended), "busy from the cycle after a start to the run's end"),
+            Assert(
+                run.ended == (run.busy & self.idle & (self.drained | run.halt)),
+                "a run ends when the units are idle and the program has ended, or after a fault",
+            ),
+        ]
+
+        seen = Signal()  # a fault came in this run, `first` with what
+        first = Signal(Fault)
+        lowest = Signal(Fault)
+        for n in reversed(range(SOURCES)):
+            with m.If(self.failed[n] & ~self.failed[:n].any()):
+                m.d.comb += lowest.eq(self.fault[n])
+        with m.If(run.clear):
+            m.d.sync += seen.eq(0)
+        with m.Elif(self.failed.any() & ~seen):
+            m.d.sync += [seen.eq(1), first.eq(lowest)]
+        was_seen = before(m, seen & ~run.clear)
+        m.d.comb += [
+            Assert(run.halt == seen, "halt from the cycle after the first fault until the next start"),
+            Assert(run.faulted == seen, "faulted tells whether there was one"),
+            Cover(seen & was_seen & self.failed.any() & (lowest.as_value() != first.as_value()), "a second fault"),
+            Cover(run.ended & ~seen, "a run without a fault ends"),
+            Cover(run.busy & self.start, "a start while busy"),
+        ]
+        with m.If(seen):
+            m.d.comb += Assert(
+                run.first.as_value() == first.as_value(),
+                "the first fault stays, of several at once the lowest source's",
+            )
+        return m
