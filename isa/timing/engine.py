@@ -14,7 +14,7 @@ from dovetail.isa.instructions import INSTRUCTIONS, PAGE_BYTES, PAGE_WORDS, QUEU
 from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.engine_constants import END_TO_DONE, FIRST_ACTION, PAGE_READY
 from dovetail.isa.timing.predecode import Words, as_words, front_end_faults
-from dovetail.isa.timing.rules import ADDRESS_SPACE, Rule, Rules, bus_error, rules_of
+from dovetail.isa.timing.rules import ADDRESS_SPACE, IDLE, Rule, Rules, bus_error, rules_of
 from dovetail.isa.timing.timeline import FETCH, Counters, Fault, Timeline
 
 __all__ = ["FETCH", "Counters", "Fault", "Timeline", "time_program"]
@@ -207,8 +207,7 @@ def _verify(trace: _Trace) -> tuple[_Candidate | None, list[bool]]:
         trace.bus,
         trace.pcs,
     )
-    held_until = [-1] * len(Unit)
-    held: list[Rule | None] = [None] * len(Unit)
+    running = [(IDLE, -1)] * len(Unit)  # per unit the rule of its latest operation, and the cycle in which that ends
     keys = [t << 2 | u for t, u in zip(starts, units, strict=True)]
     for n in sorted(range(len(keys)), key=keys.__getitem__):
         start = starts[n]
@@ -221,13 +220,16 @@ def _verify(trace: _Trace) -> tuple[_Candidate | None, list[bool]]:
             cause = rule.cause
             if not cause:
                 reads, writes = rule.reads, rule.writes
-                others = [h for h, until in zip(held, held_until, strict=True) if h and until >= verified]
-                if any(reads & other.reads or writes & other.writes for other in others):
-                    cause = Cause.BANK_CONFLICT
-                elif any(rule.races(other) for other in others):
-                    cause = Cause.RACE
-                else:
-                    held_until[unit], held[unit] = ends[n], rule
+                for other, until in running:
+                    if until < verified:
+                        continue
+                    if reads & other.reads or writes & other.writes:
+                        cause = Cause.BANK_CONFLICT
+                        break
+                    if (reads & other.writes or writes & other.reads) and rule.races(other):
+                        cause = Cause.RACE  # unless there is a conflict with a third unit
+                if not cause:
+                    running[unit] = rule, ends[n]
             if cause:
                 fails[n] = True
                 fault = (verified, unit, cause, pcs[n])

@@ -29,13 +29,16 @@ class Rule:
 
     def races(self, other: "Rule") -> bool:
         """Whether one of the two writes bytes of SRAM that the other reads."""
-        return any(
-            a < b + m and b < a + n
-            for writer, reader in ((self, other), (other, self))
-            if writer.writes & reader.reads
-            for a, n in writer.targets
-            for b, m in reader.sources
-        )
+        for writer, reader in ((self, other), (other, self)):
+            for a, n in writer.targets:
+                for b, m in reader.sources:
+                    if a < b + m and b < a + n:
+                        return True
+        return False
+
+
+IDLE = Rule(0, Cause.NONE, 0, 0)
+"""Of a unit that does nothing."""
 
 
 _MAX_RULES = 1 << 17

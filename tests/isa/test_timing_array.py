@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from dovetail.isa.config import PRESETS, Config, ceil_div
-from dovetail.isa.timing.array import ACCUMULATE, DRAIN, SETTLE, array_duration, to_accumulator, tree_stages
+from dovetail.isa.timing.array import (
+    ACCUMULATE,
+    DRAIN,
+    SETTLE,
+    array_duration,
+    matrix_reads,
+    to_accumulator,
+    tree_stages,
+)
 from dovetail.isa.timing.common import CHECK
 
 CONFIGS = (
@@ -30,11 +38,13 @@ def window_by_window(
     blocks: int,
     last: int,
     accumulate: bool,
+    multiplier: int = 1,
+    matrix_rows: int = 0,
 ) -> int:
     """The same rule, without a shortcut."""
     lanes = config.dw if depthwise else config.oc
     steps = taps * (1 if depthwise else kc)
-    rows = 1 if depthwise else config.weight_rows
+    rows = 1 if depthwise else matrix_rows or config.weight_rows
     words = ceil_div(4 * lanes, config.word_bytes)
     sizes = [stripe] * (pixels // stripe) + [pixels % stripe] * (pixels % stripe > 0)
     time = CHECK + 1 + max(rows, ACCUMULATE)
@@ -42,7 +52,7 @@ def window_by_window(
     drained = settled = time
     for block in range(blocks):
         last_block = block == blocks - 1
-        groups = ceil_div(last if last_block else lanes, config.requant)
+        groups = ceil_div(last if last_block else lanes // multiplier * multiplier, config.requant)
         for n, size in enumerate(sizes):
             time = max(time, free.pop(0))
             if accumulate:
@@ -59,6 +69,8 @@ def window_by_window(
 
 def random_shape(rng: random.Random, config: Config) -> dict[str, Any]:
     depthwise = rng.random() < 0.3
+    multiplier = rng.choice([1, rng.randint(1, min(8, config.dw))]) if depthwise else 1
+    lanes = config.dw // multiplier * multiplier if depthwise else config.oc
     return {
         "depthwise": depthwise,
         "taps": rng.choice([1, 1, 2, 9]),
@@ -66,8 +78,10 @@ def random_shape(rng: random.Random, config: Config) -> dict[str, Any]:
         "pixels": rng.choice([1, 2, rng.randint(1, 40), rng.randint(1, 700)]),
         "stripe": rng.choice([config.stripe, rng.randint(1, config.stripe), 1]),
         "blocks": rng.choice([1, 2, 3, rng.randint(1, 20)]),
-        "last": rng.randint(1, config.dw if depthwise else config.oc),
+        "last": rng.randint(1, lanes),
         "accumulate": rng.random() < 0.3,
+        "multiplier": multiplier,
+        "matrix_rows": 0 if depthwise else rng.choice([0, 0, config.ic, config.oc]),
     }
 
 
@@ -98,3 +112,23 @@ def test_huge_shape_takes_no_time() -> None:
 @pytest.mark.parametrize(("lanes", "stages"), [(1, 0), (2, 1), (4, 1), (5, 2), (16, 2), (64, 3), (128, 4)])
 def test_tree_stages(lanes: int, stages: int) -> None:
     assert tree_stages(Config(ic_lanes=lanes, oc_lanes=1)) == stages
+
+
+def test_matrix_reads_by_hand() -> None:
+    config = Config(ic_lanes=3, oc_lanes=64, requant_lanes=1, vector_lanes=1, depthwise_lanes=1, bus=32)
+    assert config.word_bytes == 16
+    assert matrix_reads(config, transposed=True) == 64
+    assert matrix_reads(config, transposed=False) == 3 * 4  # four words of 16 bytes each
+
+
+def test_wide_matrix_makes_steps_longer() -> None:
+    """A step's window lasts as long as its pixels or the reads of the next step's weights, whichever is more."""
+    shape: dict[str, Any] = {"depthwise": False, "taps": 1, "pixels": 8, "stripe": 8, "blocks": 1, "last": 1}
+    shape |= {"accumulate": False}
+    config = PRESETS["16x16"]
+
+    def step(matrix_rows: int) -> int:
+        durations = [array_duration(config, kc=kc, matrix_rows=matrix_rows, **shape) for kc in (10, 11)]
+        return durations[1] - durations[0]
+
+    assert [step(n) for n in (1, 8, 9, 16)] == [8, 8, 9, 16]
