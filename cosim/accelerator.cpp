@@ -181,7 +181,7 @@ struct Accelerator {
         return answered;
     }
 
-    Status run(uint32_t address, uint32_t value, uint64_t limit) {
+    Status start(uint32_t address, uint32_t value) {
         entries.clear();
         memset(open, 0, sizeof open);
         running = finished = false;
@@ -192,6 +192,10 @@ struct Accelerator {
             if (now - begin > HOST_LIMIT) return NOT_STARTED;
             cycle();
         }
+        return DONE;
+    }
+
+    Status finish(uint64_t limit) {
         while (LIKELY(!finished)) {
             if (UNLIKELY(now - origin >= limit)) return TIMEOUT;
             cycle();
@@ -230,10 +234,25 @@ EXPORT void acc_memory(Accelerator* a, uint8_t* data, uint64_t size, uint64_t re
 EXPORT int acc_write(Accelerator* a, uint32_t address, uint32_t value) { return a->write(address, value); }
 EXPORT int acc_read(Accelerator* a, uint32_t address, uint32_t* value) { return a->read(address, value); }
 
-// Writes the start register and runs until the engine is idle again, at most `limit` cycles. Returns a Status.
-EXPORT int acc_run(Accelerator* a, uint32_t address, uint32_t value, uint64_t limit) {
-    return a->run(address, value, limit);
+// Parts of system memory that answer SLVERR: `count` pairs of address and bytes.
+EXPORT void acc_broken(Accelerator* a, const uint64_t* parts, uint64_t count) {
+    a->memory.broken.clear();
+    for (uint64_t i = 0; i < count; ++i) a->memory.broken.push_back({parts[2 * i], parts[2 * i + 1]});
 }
+
+// From now on one handshake in `one_in` puts off the next by up to `longest` cycles; none with 0.
+EXPORT void acc_stalls(Accelerator* a, uint64_t seed, uint32_t one_in, uint32_t longest) {
+    a->memory.stalls = {one_in, longest, seed | 1, 0};
+}
+
+// Cycles that stalls have added up to.
+EXPORT uint64_t acc_stalled(Accelerator* a) { return a->memory.stalls.total; }
+
+// Writes the start register and waits until the engine is busy. Returns a Status.
+EXPORT int acc_start(Accelerator* a, uint32_t address, uint32_t value) { return a->start(address, value); }
+
+// Goes on until the engine is idle again, or `limit` cycles after it became busy. Returns a Status.
+EXPORT int acc_finish(Accelerator* a, uint64_t limit) { return a->finish(limit); }
 EXPORT const char* acc_message(Accelerator* a) { return a->message; }
 
 // Cycles in which the engine was busy in the last run.

@@ -3,13 +3,16 @@
 // ARREADY and AWREADY are always 1. A read burst's first beat comes `read_latency` cycles after its address at the
 // earliest, beats of all bursts are at least `beat_cycles` apart and in order. A write beat is accepted every
 // `beat_cycles`; the response comes `write_latency` after the last beat, in order. Addresses from `size` on answer
-// DECERR: reads give zeros, writes do nothing.
+// DECERR: reads give zeros, writes do nothing. `broken` parts do so with SLVERR.
+//
+// With `stalls`, every handshake may put off the next one of its channel, by random numbers of cycles.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
-enum { AXI_OKAY = 0, AXI_DECERR = 3 };
+enum { AXI_OKAY = 0, AXI_SLVERR = 2, AXI_DECERR = 3 };
 
 // What the bus shows in one cycle: the memory's side, filled by begin(), and the master's, given to end().
 struct AxiCycle {
@@ -35,16 +38,25 @@ struct AxiMemory {
         uint64_t earliest;
         uint8_t code;
     };
+    struct Part {
+        uint64_t address, bytes;
+    };
+    struct Stalls {
+        uint32_t one_in = 0, longest = 1;  // of how many handshakes one stalls (0: none), and for how long at most
+        uint64_t state = 1, total = 0;     // of the random numbers; cycles so far
+    };
 
     uint8_t* data = nullptr;
     uint64_t size = 0;
     uint64_t read_latency = 40, write_latency = 20, beat_cycles = 1;
+    std::vector<Part> broken;
+    Stalls stalls;
     const char* violation = nullptr;  // the first breach of the protocol by the master
 
     Burst reads[RING], writes[RING];
     Response responses[RING];
     unsigned read_head = 0, read_tail = 0, write_head = 0, write_tail = 0, response_head = 0, response_tail = 0;
-    uint64_t next_read = 0, next_write = 0;
+    uint64_t next_read = 0, next_write = 0, next_read_address = 0, next_write_address = 0;
     uint8_t write_code = AXI_OKAY;
 
     bool read_idle() const { return read_head == read_tail; }
@@ -53,28 +65,24 @@ struct AxiMemory {
     // Drops everything in flight.
     void reset() {
         read_head = read_tail = write_head = write_tail = response_head = response_tail = 0;
-        next_read = next_write = 0;
+        next_read = next_write = next_read_address = next_write_address = 0;
         write_code = AXI_OKAY;
         violation = nullptr;
     }
 
     // The memory's side of cycle `now`; `rdata` receives BEAT bytes when rvalid.
     void begin(uint64_t now, AxiCycle& bus, void* rdata) {
-        bus.arready = read_tail - read_head < RING;
-        bus.awready = write_tail - write_head < RING;
+        bus.arready = read_tail - read_head < RING && now >= next_read_address;
+        bus.awready = write_tail - write_head < RING && now >= next_write_address;
         bus.rvalid = false;
         if (!read_idle()) {
             const Burst& burst = reads[read_head % RING];
             if (now >= burst.earliest && now >= next_read) {
                 bus.rvalid = true;
                 bus.rlast = burst.beats == 1;
-                if (inside(burst.address)) {
-                    memcpy(rdata, data + burst.address, BEAT);
-                    bus.rresp = AXI_OKAY;
-                } else {
-                    memset(rdata, 0, BEAT);
-                    bus.rresp = AXI_DECERR;
-                }
+                bus.rresp = answer(burst.address);
+                if (bus.rresp == AXI_OKAY) memcpy(rdata, data + burst.address, BEAT);
+                else memset(rdata, 0, BEAT);
             }
         }
         bus.wready = now >= next_write;
@@ -88,33 +96,50 @@ struct AxiMemory {
             Burst& burst = reads[read_head % RING];
             burst.address += BEAT;
             if (--burst.beats == 0) ++read_head;
-            next_read = now + beat_cycles;
+            next_read = now + beat_cycles + stall();
         }
         if (bus.arvalid && bus.arready) {
             check(bus.araddr, bus.arlen, bus.arsize, bus.arburst);
             reads[read_tail++ % RING] = {bus.araddr & -uint64_t(BEAT), now + read_latency, bus.arlen + 1};
+            next_read_address = now + 1 + stall();
         }
         if (bus.bvalid && bus.bready) ++response_head;
         if (bus.awvalid && bus.awready) {
             check(bus.awaddr, bus.awlen, bus.awsize, bus.awburst);
             writes[write_tail++ % RING] = {bus.awaddr & -uint64_t(BEAT), 0, bus.awlen + 1};
+            next_write_address = now + 1 + stall();
         }
         if (bus.wvalid && bus.wready) write(now, bus, static_cast<const uint8_t*>(wdata), wstrb);
     }
 
 private:
-    bool inside(uint64_t address) const { return address < size && size - address >= BEAT; }
+    uint8_t answer(uint64_t address) const {
+        if (address >= size || size - address < BEAT) return AXI_DECERR;
+        for (const Part& part : broken)
+            if (address - part.address < part.bytes) return AXI_SLVERR;
+        return AXI_OKAY;
+    }
+
+    uint64_t stall() {
+        if (!stalls.one_in) return 0;
+        uint64_t& x = stalls.state;  // xorshift64
+        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+        const uint64_t cycles = (x >> 8) % stalls.one_in ? 0 : 1 + (x >> 40) % stalls.longest;
+        stalls.total += cycles;
+        return cycles;
+    }
 
     void write(uint64_t now, const AxiCycle& bus, const uint8_t* wdata, uint64_t wstrb) {
-        next_write = now + beat_cycles;
+        next_write = now + beat_cycles + stall();
         if (write_head == write_tail) {
             breach("a write beat without an address");
             return;
         }
         Burst& burst = writes[write_head % RING];
         if (bus.wlast != (burst.beats == 1)) breach("WLAST does not match AWLEN");
-        if (!inside(burst.address)) {
-            write_code = AXI_DECERR;
+        const uint8_t code = answer(burst.address);
+        if (code != AXI_OKAY) {
+            write_code = code;
         } else if (wstrb == ~uint64_t(0) >> (64 - BEAT)) {
             memcpy(data + burst.address, wdata, BEAT);
         } else {
@@ -124,7 +149,7 @@ private:
         burst.address += BEAT;
         if (--burst.beats == 0) {
             ++write_head;
-            responses[response_tail++ % RING] = {now + write_latency, write_code};
+            responses[response_tail++ % RING] = {now + write_latency + stall(), write_code};
             write_code = AXI_OKAY;
         }
     }

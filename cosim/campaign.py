@@ -5,16 +5,19 @@ A campaign is reproducible: what it runs and what it reports follow from its see
 
 import multiprocessing
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 from dovetail.cosim.fuzz import Case, random_case, random_timing, save, shrink
 from dovetail.cosim.lockstep import Lockstep
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import PAGE_WORDS, Cause, Op
 from dovetail.isa.timing.engine import Timeline
+
+T = TypeVar("T")
 
 MAX_FAILURES = 3
 """Differing programs after which a configuration is given up: each one costs hundreds of runs to shrink."""
@@ -105,8 +108,8 @@ def run_share(share: Share, cache: Path, folder: Path | None) -> Tally:
     for seed in share.seeds():
         case = random_case(share.config.replace(memory=random_timing(seed)), seed, count=share.count)
         text = difference(case, pair)
-        if pair.timeline is not None:
-            tally.add(case, pair.timeline)
+        if pair.latest is not None:
+            tally.add(case, pair.latest.timeline)
         if text:
             tally.differences.append(_keep(case, pair, seed, text, folder))
             if len(tally.differences) == MAX_FAILURES:
@@ -124,15 +127,20 @@ def run_campaign(
     ToolError
         When Verilator or the C++ compiler is missing or fails.
     """
-    if jobs == 1 or len(parts) == 1:
-        for share in parts:
-            yield share, run_share(share, cache, folder)
+    results = in_processes(run_share, [(share, cache, folder) for share in parts], jobs)
+    yield from zip(parts, results, strict=True)
+
+
+def in_processes(function: Callable[..., T], arguments: Sequence[tuple[Any, ...]], jobs: int) -> Iterator[T]:
+    """Results of a module's function, in order, from up to ``jobs`` processes."""
+    if jobs == 1 or len(arguments) == 1:
+        yield from (function(*each) for each in arguments)
         return
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        futures = [pool.submit(run_share, share, cache, folder) for share in parts]
+        futures = [pool.submit(function, *each) for each in arguments]
         try:
-            for share, future in zip(parts, futures, strict=True):
-                yield share, future.result()
+            for future in futures:
+                yield future.result()
         finally:
             pool.shutdown(cancel_futures=True)
 

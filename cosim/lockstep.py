@@ -7,13 +7,11 @@ import numpy as np
 
 from dovetail.cosim.rtl import DEFAULT_LIMIT, RtlEngine, RtlError
 from dovetail.isa.config import Config, MemoryTiming
-from dovetail.isa.instructions import Op, Unit
+from dovetail.isa.instructions import PAGE_BYTES, Op, Unit
+from dovetail.isa.timing.bound import cycle_bound
 from dovetail.isa.timing.engine import FETCH, Timeline
 from dovetail.sw.engine import Bytes, RunResult
 from dovetail.sw.model import Model
-
-LIMIT_FACTOR, LIMIT_OFFSET = 2, 10_000
-"""The RTL is given up after this many times the model's cycles and this many more."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +76,14 @@ class Lockstep:
 
     Members
     -------
-    timeline
-        Of the model's latest run.
+    latest
+        The model's latest run.
     """
 
     def __init__(self, config: Config, *, cache: Path, trace: Path | None = None) -> None:
         self.model = Model(config)
         self.rtl = RtlEngine(config, cache=cache, trace=trace)
-        self.timeline: Timeline | None = None
+        self.latest: RunResult | None = None
 
     @property
     def config(self) -> Config:
@@ -103,7 +101,17 @@ class Lockstep:
             sram = self.model.read_sram()
             self.rtl.timing = timing
             self.model = Model(self.rtl.config)
+            self.model.broken = self.broken
             self.model.write_sram(sram)
+
+    @property
+    def broken(self) -> tuple[tuple[int, int], ...]:
+        """(address, bytes) of parts of system memory that answer with bus errors, multiples of 64, on both sides."""
+        return self.rtl.broken
+
+    @broken.setter
+    def broken(self, parts: tuple[tuple[int, int], ...]) -> None:
+        self.rtl.broken = self.model.broken = parts
 
     def reset(self) -> None:
         """As after power-up."""
@@ -117,8 +125,9 @@ class Lockstep:
             self.model.write_sram(sram)
             self.rtl.write_sram(sram)
         model = self.model.run(memory.copy(), program, pages, base)
-        self.timeline = model.timeline
-        self.rtl.limit = LIMIT_FACTOR * model.cycles + LIMIT_OFFSET
+        self.latest = model
+        text = memory[program : program + pages * PAGE_BYTES].tobytes()
+        self.rtl.limit = cycle_bound(self.config, text.ljust(pages * PAGE_BYTES, b"\0"))
         try:
             rtl = self.rtl.run(memory.copy(), program, pages, base)
         except RtlError as error:

@@ -30,7 +30,8 @@ from dovetail.isa.timing.engine import FETCH, Counters, Fault, Timeline
 from dovetail.sw.engine import Bytes, RunResult
 
 TOP = "accelerator"
-FAILURES = {1: "no end after {limit} cycles", 2: "the engine did not start", 3: "AXI protocol: {message}"}
+TIMEOUT = 1
+FAILURES = {TIMEOUT: "no end after {limit} cycles", 2: "the engine did not start", 3: "AXI protocol: {message}"}
 """What a status of the C++ loop other than 0 means."""
 FASTEST = MemoryTiming(read_latency=1, write_latency=1, beat_cycles=1)
 DEFAULT_LIMIT = 1 << 32
@@ -104,6 +105,11 @@ class RtlEngine:
     limit
         Cycles after which a run raises :class:`RtlError`.
 
+    Members
+    -------
+    broken
+        (address, bytes) of parts of system memory that answer SLVERR, multiples of 64.
+
     Raises
     ------
     ToolError
@@ -115,11 +121,14 @@ class RtlEngine:
             raise ValueError(f"trace must end in .{trace_format()} on this machine, not {trace.suffix!r}")
         self._config = config
         self.limit = limit
+        self.broken: tuple[tuple[int, int], ...] = ()
         self._trace = trace
+        self._under_way: tuple[Bytes, np.ndarray] | None = None  # memory, and the program's words before the run
         library = ctypes.CDLL(str(accelerator_library(config, Path(cache), trace=trace is not None)))
         library.acc_new.restype = ctypes.c_void_p
         library.acc_cycles.restype = ctypes.c_uint64
         library.acc_entries.restype = ctypes.c_uint64
+        library.acc_stalled.restype = ctypes.c_uint64
         library.acc_message.restype = ctypes.c_char_p
         self._library = library
         self._handle = ctypes.c_void_p()
@@ -168,11 +177,31 @@ class RtlEngine:
         if not self._library.acc_write(self._handle, HOST_REGISTERS[name].offset, ctypes.c_uint32(value)):
             raise RtlError(f"the host port did not answer a write of {name}")
 
+    def pulse_reset(self) -> None:
+        """Hold the reset input for some cycles, also while a program runs; whatever is in flight is dropped."""
+        self._under_way = None
+        self._library.acc_reset(self._handle)
+
+    def stall(self, seed: int, *, one_in: int, longest: int) -> None:
+        """From now on, one bus handshake in ``one_in`` puts off the next one of its channel by 1 to ``longest`` cycles,
+        at random. ``one_in`` = 0 ends that. A :meth:`reset` does too."""
+        self._library.acc_stalls(self._handle, ctypes.c_uint64(seed), ctypes.c_uint32(one_in), ctypes.c_uint32(longest))
+
+    @property
+    def stalled(self) -> int:
+        """Cycles of stalls since :meth:`stall`, those of all channels added up."""
+        return int(self._library.acc_stalled(self._handle))
+
     def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
         """Run a program; see :class:`dovetail.sw.engine.Engine`. Raises :class:`RtlError`."""
+        self.start(memory, program, pages, base)
+        return self.finish()
+
+    def start(self, memory: Bytes, program: int, pages: int, base: int = 0) -> None:
+        """Start a program as :meth:`run` does, and return when the engine is busy. Raises :class:`RtlError`."""
         if memory.dtype != np.uint8 or memory.ndim != 1 or not memory.flags.c_contiguous or len(memory) % 4096:
             raise ValueError("memory must be contiguous bytes, a multiple of 4096")
-        words = _program_words(memory, program, pages)
+        self._under_way = memory, _program_words(memory, program, pages)
         timing = self._config.memory
         self._library.acc_memory(
             self._handle,
@@ -182,21 +211,43 @@ class RtlEngine:
             ctypes.c_uint64(timing.write_latency),
             ctypes.c_uint64(timing.beat_cycles),
         )
+        parts = np.array(self.broken, np.uint64)
+        self._library.acc_broken(self._handle, ctypes.c_void_p(parts.ctypes.data), ctypes.c_uint64(len(self.broken)))
         self.write_register("PROGRAM", program)
         self.write_register("PAGES", pages)
         self.write_register("BASE", base)
-        status = self._library.acc_run(
-            self._handle, HOST_REGISTERS["CONTROL"].offset, CONTROL_START.mask, ctypes.c_uint64(self.limit)
+        self._check(
+            self._library.acc_start(self._handle, HOST_REGISTERS["CONTROL"].offset, CONTROL_START.mask), self.limit
         )
-        if status:
-            message = self._library.acc_message(self._handle).decode()
-            partial = self._timeline(words, int(self._library.acc_cycles(self._handle)), {}, None)
-            raise RtlError(FAILURES[status].format(limit=self.limit, message=message), partial)
+
+    def advance(self, cycles: int) -> bool:
+        """Go on until ``cycles`` cycles after :meth:`start`, or the end if that comes first: whether it did. Raises
+        :class:`RtlError`."""
+        status = self._library.acc_finish(self._handle, ctypes.c_uint64(cycles))
+        if status != TIMEOUT:
+            self._check(status, cycles)
+        return bool(status != TIMEOUT)
+
+    def finish(self) -> RunResult:
+        """Go on to the end of what :meth:`start` began. Raises :class:`RtlError`."""
+        if self._under_way is None:
+            raise ValueError("finish must follow start")
+        memory, words = self._under_way
+        self._check(self._library.acc_finish(self._handle, ctypes.c_uint64(self.limit)), self.limit)
+        self._under_way = None
         cycles = self.read_register("CYCLES_LO") | self.read_register("CYCLES_HI") << 32
         counters = {unit: Counters(*(self.read_register(f"{unit.name}_{stall}") for stall in STALLS)) for unit in Unit}
         cause = Cause(self.read_register("CAUSE"))
         fault = Fault(cause, self.read_register("FAULT_PC")) if cause else None
         return RunResult(memory, cycles, self._timeline(words, cycles, counters, fault), counters, fault)
+
+    def _check(self, status: int, limit: int) -> None:
+        """Raise unless ``status`` says that all is well."""
+        if status:
+            assert self._under_way is not None
+            message = self._library.acc_message(self._handle).decode()
+            partial = self._timeline(self._under_way[1], int(self._library.acc_cycles(self._handle)), {}, None)
+            raise RtlError(FAILURES[status].format(limit=limit, message=message), partial)
 
     def _timeline(
         self, words: np.ndarray, cycles: int, counters: dict[Unit, Counters], fault: Fault | None
@@ -246,8 +297,9 @@ class RtlEngine:
         memory[: len(program)] = np.frombuffer(program, np.uint8)
         memory[4096 : 4096 + size] = contents
         timing, self.timing = self.timing, FASTEST
+        broken, self.broken = self.broken, ()
         result = self.run(memory, 0, 1)
-        self.timing = timing
+        self.timing, self.broken = timing, broken
         if result.fault:
             raise RtlError(f"the copy of SRAM failed: {result.fault}")
         return memory[4096 : 4096 + size].copy()

@@ -86,8 +86,7 @@ def samples_of(args: argparse.Namespace, graph: Graph) -> tuple[list[Sample], bo
     Raises NetworkError or OSError.
     """
     if args.input is None:
-        random = np.random.default_rng(args.seed)
-        return [{port.name: _random(port, random) for port in graph.inputs}], False
+        return [random_sample(graph, np.random.default_rng(args.seed))], False
     arrays = _read(args.input, graph)
     counts = {}
     samples: dict[str, list[Array]] = {}
@@ -98,6 +97,11 @@ def samples_of(args: argparse.Namespace, graph: Graph) -> tuple[list[Sample], bo
         raise NetworkError(f"{args.input}: every input must have as many samples, not {counts}")
     size = next(iter(counts.values()))
     return [{name: values[n] for name, values in samples.items()} for n in range(size or 1)], size > 0
+
+
+def random_sample(graph: Graph, random: np.random.Generator) -> Sample:
+    """Random inputs of a network."""
+    return {port.name: _random(port, random) for port in graph.inputs}
 
 
 def save_outputs(path: Path, results: list[Mapping[str, Array]], batch: bool) -> None:

@@ -183,7 +183,8 @@ class Sram(wiring.Component):
 
 
 def sram_verilog(config: Config) -> str:
-    """The simulation form: one array of words, read and written whole, cleared when reset begins."""
+    """The simulation form: one array of words, read and written whole, cleared when reset ends (a write may be on its way
+    when it begins)."""
     word = config.word_bytes
     width, byte_bits = 8 * word, exact_log2(word)
     address_bits = (config.sram_bytes - 1).bit_length()
@@ -247,7 +248,7 @@ def sram_verilog(config: Config) -> str:
         ]
     body += [
         "    was_reset <= rst;",
-        f"    if (rst & ~was_reset) for (i = 0; i < {1 << row_bits}; i = i + 1) cells[i] = {width}'d0;",
+        f"    if (was_reset & ~rst) for (i = 0; i < {1 << row_bits}; i = i + 1) cells[i] = {width}'d0;",
         "  end",
     ]
     return "\n".join([f"module {MODULE}({', '.join(ports)});", *body, "endmodule", ""])

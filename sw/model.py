@@ -13,6 +13,7 @@ NumPy arrays. Each unit is an object that may be probed, subclassed or replaced:
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -46,6 +47,11 @@ class Model:
         The accelerator and the timing of its memory.
     units
         Units to use instead of the usual ones.
+
+    Members
+    -------
+    broken
+        (address, bytes) of parts of system memory that answer with bus errors, multiples of 64.
     """
 
     def __init__(self, config: Config, *, units: Mapping[Unit, UnitModel] | None = None) -> None:
@@ -53,8 +59,9 @@ class Model:
         self.units: dict[Unit, UnitModel] = {u: make(config) for u, make in UNITS.items()} | dict(units or {})
         """The units that execute operations."""
         self.sram = Sram(config.sram_bytes)
+        self.broken: tuple[tuple[int, int], ...] = ()
         self._threads = ThreadpoolController()
-        self._timelines: OrderedDict[tuple[bytes, int, int, int], Timeline] = OrderedDict()
+        self._timelines: OrderedDict[tuple[Any, ...], Timeline] = OrderedDict()
 
     @property
     def config(self) -> Config:
@@ -83,10 +90,12 @@ class Model:
         words = memory[program : program + pages * PAGE_BYTES].tobytes()
         # Pages outside memory are never executed: fetching them is a fault.
         words += bytes(pages * PAGE_BYTES - len(words))
-        key = (words, program, base, memory.size)
+        key = (words, program, base, memory.size, self.broken)
         timeline = self._timelines.get(key)
         if timeline is None:
-            timeline = time_program(self._config, words, address=program, base=base, memory_bytes=memory.size)
+            timeline = time_program(
+                self._config, words, address=program, base=base, memory_bytes=memory.size, broken=self.broken
+            )
             self._timelines[key] = timeline
             if len(self._timelines) > _TIMELINES:
                 self._timelines.popitem(last=False)
@@ -95,7 +104,7 @@ class Model:
     def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
         """Run a program; see :meth:`~dovetail.sw.engine.Engine.run`. ``memory`` is changed in place."""
         timeline = self.time(memory, program, pages, base)
-        system = SystemMemory(memory, base)
+        system = SystemMemory(memory, base, self.broken)
         units = {int(u): (u, model) for u, model in self.units.items()}
         order = np.argsort(timeline.start, kind="stable")
         order = order[timeline.works[order] & (timeline.op[order] != FETCH)]

@@ -14,7 +14,17 @@ from dovetail.isa.instructions import INSTRUCTIONS, PAGE_BYTES, PAGE_WORDS, QUEU
 from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.engine_constants import END_TO_DONE, FIRST_ACTION, PAGE_READY
 from dovetail.isa.timing.predecode import Words, as_words, front_end_faults
-from dovetail.isa.timing.rules import ADDRESS_SPACE, IDLE, Rule, Rules, bus_error, rules_of
+from dovetail.isa.timing.rules import (
+    ADDRESS_SPACE,
+    BROKEN_BYTES,
+    IDLE,
+    Broken,
+    Rule,
+    Rules,
+    answers,
+    bus_error,
+    rules_of,
+)
 from dovetail.isa.timing.timeline import FETCH, Counters, Fault, Timeline
 
 __all__ = ["FETCH", "Counters", "Fault", "Timeline", "time_program"]
@@ -50,7 +60,7 @@ def _first_of_page(fetched: int) -> int:
     return fetched + PAGE_READY
 
 
-def _trace(rules: Rules, words: npt.NDArray[np.uint64], program: int, base: int, memory: int) -> _Trace:
+def _trace(rules: Rules, words: npt.NDArray[np.uint64], program: int, base: int, memory: int, broken: Broken) -> _Trace:
     trace = _Trace()
     pages = len(words) // PAGE_WORDS
     faults = front_end_faults(rules.config, words)
@@ -84,7 +94,7 @@ def _trace(rules: Rules, words: npt.NDArray[np.uint64], program: int, base: int,
         start = max(now + 1, free[load])
         end = start + rules.fetch
         address = (program + page * PAGE_BYTES) % ADDRESS_SPACE
-        error = address + PAGE_BYTES > memory
+        error = not answers(address, PAGE_BYTES, memory, broken)
         pops[load].append(start)
         free[load] = end + 1
         fetched.append(end)
@@ -159,7 +169,9 @@ def _trace(rules: Rules, words: npt.NDArray[np.uint64], program: int, base: int,
                 if rule.cause:
                     earliest = min(earliest, end)
                     free[unit] = NEVER
-                elif rule.top + base > memory and bus_error(code, key[1], base, memory):
+                elif (rule.top + base > memory or (broken and rule.top > 0)) and bus_error(
+                    code, key[1], base, memory, broken
+                ):
                     error = Cause.BUS_READ if code == read else Cause.BUS_WRITE
                     earliest = min(earliest, end)
                     free[unit] = NEVER
@@ -248,6 +260,7 @@ def time_program(
     address: int = 0,
     base: int = 0,
     memory_bytes: int = ADDRESS_SPACE,
+    broken: Broken = (),
 ) -> Timeline:
     """When everything in a program happens, and how it ends.
 
@@ -261,6 +274,8 @@ def time_program(
         System memory address of the program, and what its own addresses are relative to.
     memory_bytes
         System memory that answers, from address 0 on; all else gives bus errors. A multiple of 4096.
+    broken
+        (address, bytes) of parts of it that give bus errors as well; multiples of 64.
     """
     if memory_bytes % 4096 or not 0 < memory_bytes <= ADDRESS_SPACE:
         raise ValueError(f"memory_bytes must be a multiple of 4096 in 4096..2**32, not {memory_bytes}")
@@ -268,10 +283,12 @@ def time_program(
         raise ValueError(f"base must be a multiple of 4096 in 0..2**32-1, not {base}")
     if address % PAGE_BYTES or not 0 <= address < ADDRESS_SPACE:
         raise ValueError(f"address must be a multiple of {PAGE_BYTES} in 0..2**32-1, not {address}")
+    if any(number % BROKEN_BYTES for part in broken for number in part):
+        raise ValueError(f"broken must be multiples of {BROKEN_BYTES} bytes, not {broken}")
     words = as_words(program)
     if not len(words):
         return _timeline(_Trace(pops=([], [], [], [])), [], 0, _first_of_page(FIRST_ACTION - 1), Fault(Cause.NO_END, 0))
-    trace = _trace(rules_of(config), words, address, base, memory_bytes)
+    trace = _trace(rules_of(config), words, address, base, memory_bytes, broken)
     first, fails = _verify(trace)
     if first is None:
         return _timeline(trace, fails, NEVER, trace.last, None)

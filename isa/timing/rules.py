@@ -14,6 +14,12 @@ from dovetail.isa.timing.vector import vector_duration
 ADDRESS_SPACE = 1 << 32
 """Bytes that the bus can address."""
 
+Broken = Sequence[tuple[int, int]]
+"""(address, bytes) of parts of system memory that answer with an error, in whole :data:`BROKEN_BYTES`."""
+
+BROKEN_BYTES = 64
+"""The widest beat: every beat is broken or not."""
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -136,8 +142,13 @@ def _top(view: View) -> int:
     return view["MEM_ADDR"] + planes + rows + view["LENGTH"]
 
 
-def bus_error(op: int, registers: Sequence[int], base: int, memory_bytes: int) -> bool:
-    """Whether a transfer leaves the ``memory_bytes`` that answer, from address 0 on."""
+def answers(address: int, length: int, memory_bytes: int, broken: Broken = ()) -> bool:
+    """Whether system memory answers an access without an error."""
+    return address + length <= memory_bytes and not any(a < address + length and address < a + n for a, n in broken)
+
+
+def bus_error(op: int, registers: Sequence[int], base: int, memory_bytes: int, broken: Broken = ()) -> bool:
+    """Whether a transfer leaves the ``memory_bytes`` that answer, from address 0 on, or meets a ``broken`` part."""
     view = View(Unit.LOAD if op == Op.DMA_READ else Unit.STORE, registers)
     length = view["LENGTH"]
     rows = row_addresses(
@@ -147,4 +158,4 @@ def bus_error(op: int, registers: Sequence[int], base: int, memory_bytes: int) -
         view["MEM_ROW_STEP"],
         view["MEM_PLANE_STEP"],
     )
-    return any(start + length > memory_bytes for start in rows)
+    return not all(answers(start, length, memory_bytes, broken) for start in rows)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from dovetail.isa.checks import View
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import Op
+from dovetail.isa.timing.rules import Broken, answers
 
 Bytes = npt.NDArray[np.uint8]
 Int8s = npt.NDArray[np.int8]
@@ -44,10 +45,16 @@ class Sram:
 
 @dataclass(frozen=True)
 class SystemMemory:
-    """Memory behind the bus: ``data`` from address 0 on, what lies beyond answers with an error."""
+    """Memory behind the bus: ``data`` from address 0 on; what lies beyond answers with an error, and what is ``broken``
+    too."""
 
     data: Bytes
     base: int
+    broken: Broken = ()
+
+    def answers(self, address: int, size: int) -> bool:
+        """Whether an access gives no error."""
+        return answers(address, size, len(self.data), self.broken)
 
 
 class UnitModel(ABC):

@@ -44,7 +44,7 @@ class Transfer:
         itself; else None."""
         start = (memory.base + self.memory) % _WRAP
         apart = self.memory_apart if to_memory else self.sram_apart
-        if not apart or not self.inside or start + self.memory_end > len(memory.data):
+        if not apart or not self.inside or not memory.answers(start, self.memory_end):
             return None
         return (
             strided(memory.data, start, self.shape, (self.memory_plane, self.memory_row, 1)),
@@ -97,7 +97,7 @@ class LoadModel(DmaModel):
 
     def _by_beats(self, transfer: Transfer, sram: Sram, memory: SystemMemory) -> None:
         for address, offset, size in transfer.beats(memory.base, self.config.bus_bytes):
-            if address + size > len(memory.data):
+            if not memory.answers(address, size):
                 return
             if offset + size <= transfer.size:
                 at = transfer.address + offset
@@ -117,7 +117,7 @@ class StoreModel(DmaModel):
 
     def _by_beats(self, transfer: Transfer, sram: Sram, memory: SystemMemory) -> None:
         for address, offset, size in transfer.beats(memory.base, self.config.bus_bytes):
-            if address + size > len(memory.data):
+            if not memory.answers(address, size):
                 continue
             if offset + size <= transfer.size:
                 at = transfer.address + offset

@@ -18,6 +18,11 @@ EXPORT Handle* mem_new(uint8_t* data, uint64_t size, uint64_t read_latency, uint
     h->memory.beat_cycles = beat_cycles;
     return h;
 }
+EXPORT void mem_broken(Handle* h, uint64_t address, uint64_t bytes) { h->memory.broken.push_back({address, bytes}); }
+EXPORT void mem_stalls(Handle* h, uint64_t seed, uint32_t one_in, uint32_t longest) {
+    h->memory.stalls = {one_in, longest, seed, 0};
+}
+EXPORT uint64_t mem_stalled(Handle* h) { return h->memory.stalls.total; }
 EXPORT void mem_delete(Handle* h) { delete h; }
 EXPORT const char* mem_violation(Handle* h) { return h->memory.violation ? h->memory.violation : ""; }
 

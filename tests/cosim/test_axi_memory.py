@@ -24,6 +24,7 @@ class Memory:
         self.data = np.arange(size, dtype=np.uint8)
         library.mem_new.restype = ctypes.c_void_p
         library.mem_violation.restype = ctypes.c_char_p
+        library.mem_stalled.restype = ctypes.c_uint64
         self.handle = ctypes.c_void_p(
             library.mem_new(
                 ctypes.c_void_p(self.data.ctypes.data),
@@ -125,6 +126,43 @@ def test_outside_answers_decerr(make: Any) -> None:
     assert (1, 3, 0) in [c[:3] for c in codes]
     assert (1, 3) in [c[3:] for c in codes]
     assert np.array_equal(memory.data, np.arange(4096, dtype=np.uint8))
+
+
+def test_broken_parts_answer_slverr(make: Any) -> None:
+    memory = make(latency=(1, 1))
+    memory.library.mem_broken(memory.handle, ctypes.c_uint64(64), ctypes.c_uint64(64))
+    codes = []
+    for now in range(12):
+        bus = memory.cycle(arvalid=int(now == 0), araddr=48, arlen=9)
+        codes += [(bus["rresp"], bus["rdata"] & 255)] if bus["rvalid"] else []
+    assert codes == [(0, 48), (0, 56), *[(2, 0)] * 8]
+    for address, code in ((56, 0), (64, 2), (120, 2), (128, 0)):
+        memory.cycle(awvalid=1, awaddr=address, awlen=0)
+        memory.cycle(wvalid=1, wlast=1, wdata=0x0101010101010101 * 0xAB)
+        answers = [bus["bresp"] for bus in (memory.cycle() for _ in range(4)) if bus["bvalid"]]
+        assert answers == [code]
+        assert (memory.data[address : address + 8] == 0xAB).all() == (code == 0)
+
+
+def test_stalls_put_off_handshakes_and_add_up(make: Any) -> None:
+    """One channel at a time, so that every stall shows; the bytes are those of a memory without."""
+    memory = make(latency=(1, 1))
+    memory.library.mem_stalls(memory.handle, ctypes.c_uint64(5), ctypes.c_uint32(2), ctypes.c_uint32(7))
+    times, data, address_at = [], [], None
+    for now in range(600):
+        bus = memory.cycle(arvalid=int(address_at is None), araddr=0, arlen=99)
+        if address_at is None and bus["arready"]:
+            address_at = now
+        if bus["rvalid"]:
+            times.append(now)
+            data.append(bus["rdata"] & 255)
+    assert data == [8 * n & 255 for n in range(100)]
+    gaps = np.diff(times)
+    assert gaps.min() == 1 and gaps.max() == 8
+    # The stalls after the address and after the last beat put off nothing any more.
+    late = int(memory.library.mem_stalled(memory.handle)) - (times[-1] - address_at - 100)
+    assert 0 <= late <= 14
+    assert memory.violation == ""
 
 
 @pytest.mark.parametrize(
