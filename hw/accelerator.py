@@ -127,6 +127,7 @@ class Accelerator(wiring.Component):
         wiring.connect(m, store.sram, sram.read_store)
         m.d.comb += [
             sram.array_reads.eq(engine.reads[Unit.ARRAY]),
+            sram.array_streams.eq(array.streams),
             sram.vector_reads.eq(engine.reads[Unit.VECTOR]),
             sram.store_reads.eq(engine.reads[Unit.STORE]),
         ]

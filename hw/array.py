@@ -5,6 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
+from dovetail.hw.array_registers import MULTIPLIERS
 from dovetail.hw.array_weights import OPERAND
 from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.timing.array import RADIX, tree_stages
@@ -13,8 +14,9 @@ SUM = 32
 """Bits of a sum. All sums of a stage are in one register: a simulator works on it as on a vector."""
 
 
-PRODUCT_BITS = 16
-"""Bits of a product of two int8."""
+def product_bits(config: Config) -> int:
+    """Bits of a product: of two int8, or of two differences of int8 and zero point."""
+    return 17 if config.matmul else 16
 
 
 def word(values: Value, n: int, width: int) -> Value:
@@ -26,7 +28,7 @@ class MultiplierArray(wiring.Component):
     """Multipliers and adder trees, a pipeline without stalls.
 
     Multiplier ``i * oc_lanes + o`` takes input lane i and weight ``i * oc_lanes + o``; depthwise, multiplier c takes
-    input lane c.
+    input lane c / (extra + 1), rounded down.
 
     Parameters
     ----------
@@ -37,10 +39,10 @@ class MultiplierArray(wiring.Component):
 
     Members
     -------
-    depthwise
-        Inputs are one per multiplier.
+    depthwise, extra
+        Inputs are one per multiplier, or one per channel multiplier, which is ``extra`` + 1.
     inputs
-        int8 lanes, sign-extended to ``operand`` bits.
+        Lanes of at most 9 bits, sign-extended to ``operand`` bits.
     weights
         Operands of all multipliers, one cycle after ``inputs``.
     sums
@@ -63,6 +65,7 @@ class MultiplierArray(wiring.Component):
         super().__init__(
             {
                 "depthwise": In(1),
+                "extra": In(3),
                 "inputs": In(operand * self.lanes),
                 "weights": In(operand * config.macs_per_cycle),
                 "sums": Out(SUM * config.oc),
@@ -78,8 +81,10 @@ class MultiplierArray(wiring.Component):
         )
         m.d.sync += shared.eq(self.inputs[: len(shared)])
         if config.dw:
-            with m.If(self.depthwise):
-                m.d.sync += own.eq(self.inputs[: len(own)])
+            with m.If(self.depthwise), m.Switch(self.extra):
+                for multiplier in range(1, config.dw + 1)[:MULTIPLIERS]:
+                    with m.Case(multiplier - 1):
+                        m.d.sync += own.eq(self._spread(multiplier))
             with m.Else():
                 m.d.sync += own.eq(Cat(word(self.inputs, n // config.oc, operand) for n in range(config.dw)))
 
@@ -107,6 +112,12 @@ class MultiplierArray(wiring.Component):
         m.d.comb += self.sums.eq(values)
         return m
 
+    def _spread(self, multiplier: int) -> Value:
+        """Input of each depthwise lane. Lanes that are left over take their own, which is there anyway."""
+        used = self.config.dw - self.config.dw % multiplier
+        lanes = [n // multiplier if n < used else n for n in range(self.config.dw)]
+        return Cat(word(self.inputs, n, self.operand) for n in lanes)
+
     def _sum(self, values: list[Value], terms: int) -> Value:
         """Sum of values, each a sum of ``terms`` products. On an FPGA only the bits that they have are worth adders and
         registers (what is never read goes); for Verilator whole words, modulo 2^SUM, are quicker."""
@@ -115,7 +126,7 @@ class MultiplierArray(wiring.Component):
             for value in values[1:]:
                 total = (total + value)[:SUM]
             return total
-        bits = PRODUCT_BITS + ceil_log2(terms)
+        bits = product_bits(self.config) + ceil_log2(terms)
         total = Const(0, signed(SUM))
         for value in values:
             total = (total + value[:bits].as_signed())[:SUM].as_signed()

@@ -1,6 +1,6 @@
 """Registers of the array unit, the checks of an operation and the banks it claims."""
 
-from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth import Cat, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -10,6 +10,9 @@ from dovetail.hw.regions import Region, register_layout
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import REGISTERS, Cause, Op, Unit
 from dovetail.isa.timing.common import CHECK
+
+MULTIPLIERS = 8
+"""Channel multipliers that MODE.extra can hold, from 1 on."""
 
 ARRAY_REGISTERS = register_layout(Unit.ARRAY)
 """The array unit's registers by name, packed into one word: a simulator then holds them in one variable."""
@@ -29,14 +32,21 @@ class ArrayRegisters(wiring.Component):
         As in :class:`~dovetail.hw.ports.Core`.
     regs
         :data:`ARRAY_REGISTERS`.
-    depthwise, clamps
-        The operation is DEPTH_CONV; it clamps to QUANT.lo and QUANT.hi. From the cycle after ``start`` on.
+    depthwise, matrix, clamps
+        The operation is DEPTH_CONV; MAT_MUL; it clamps to QUANT.lo and QUANT.hi. From the cycle after ``start`` on,
+        like the following.
     pixels
-        Output pixels, from the cycle after ``start`` on.
+        Output pixels.
+    channels
+        Output channels of a block.
+    inputs
+        Of a depthwise convolution, input channels of a block.
     load
         Pulse in the cycle after ``start``.
     cause, reads, writes
         Failed check and claimed banks.
+    streams
+        Banks whose read port is for weights and matrix; of the others that the operation reads it is for the input.
     sources, target
         What the operation reads and writes in SRAM.
     awake
@@ -44,7 +54,7 @@ class ArrayRegisters(wiring.Component):
 
     Latency
     -------
-    ``cause`` and the banks are valid CHECK = 3 cycles after ``start``, until the next one; ``sources`` and ``target``
+    ``cause`` and banks are valid CHECK = 3 cycles after ``start``, until the next one; ``sources`` and ``target``
     are a cycle earlier.
     """
 
@@ -60,12 +70,16 @@ class ArrayRegisters(wiring.Component):
                 "op": In(8),
                 "regs": Out(ARRAY_REGISTERS),
                 "depthwise": Out(1),
+                "matrix": Out(1),
                 "clamps": Out(1),
                 "pixels": Out(32),
+                "channels": Out(range(config.acc_lanes + 1)),
+                "inputs": Out(range(config.dw + 1)),
                 "load": Out(1),
                 "cause": Out(Cause),
                 "reads": Out(config.n_banks),
                 "writes": Out(config.n_banks),
+                "streams": Out(config.n_banks),
                 **spans(config),
                 "awake": Out(1),
             }
@@ -85,21 +99,40 @@ class ArrayRegisters(wiring.Component):
                 with m.Case(register.index):
                     m.d.sync += regs.as_value()[32 * register.index :][:32].eq(self.cfg_value)
 
-        depthwise = Signal()
+        depthwise, matrix = Signal(), Signal()
         compare, decide = Signal(), Signal()
-        m.d.comb += depthwise.eq(self.op == Op.DEPTH_CONV if config.dw else 0)
+        m.d.comb += [
+            depthwise.eq(self.op == Op.DEPTH_CONV if config.dw else 0),
+            matrix.eq(self.op == Op.MAT_MUL if config.matmul else 0),
+        ]
         m.d.comb += [
             self.load.eq(compare),
             self.awake.eq(self.clear | self.cfg_en | self.start | compare | decide),
         ]
         m.d.sync += [compare.eq(self.start), decide.eq(compare)]
 
+        # Channels of a block: with a channel multiplier, whole input channels.
+        channels, inputs = Signal.like(self.channels), Signal.like(self.inputs)
+        m.d.comb += channels.eq(config.oc)
+        with m.If(depthwise), m.Switch(regs.MODE.extra):
+            for multiplier in range(1, config.dw + 1)[:MULTIPLIERS]:
+                with m.Case(multiplier - 1):
+                    whole = config.dw // multiplier
+                    m.d.comb += [channels.eq(whole * multiplier), inputs.eq(whole)]
+            if config.dw < MULTIPLIERS:
+                with m.Default():
+                    m.d.comb += channels.eq(0)
+
         # 1: ends of the regions; sizes.
-        regions = {name: Region(config, regs, name) for name in ("IN", "W", "OUT")}
-        read, output = [regions["IN"], regions["W"]], regions["OUT"]
+        regions = {name: Region(config, regs, name) for name in ("IN", "W", *["B"] * config.matmul, "OUT")}
+        *read, output = regions.values()
+        present = [1] * len(regions)  # whether the operation has the region
+        if config.matmul:
+            present[-2] = self.matrix
         zero, large, misaligned = Signal(), Signal(), Signal()
         sizes: list[Value] = [
-            *(region.size.any() for region in regions.values()),
+            *(region.size.any() for name, region in regions.items() if name != "B"),
+            *(region.size.any() | ~matrix for name, region in regions.items() if name == "B"),
             regs.GEOMETRY.kh.any(),
             regs.GEOMETRY.kw.any(),
             regs.TILE.height.any(),
@@ -114,12 +147,13 @@ class ArrayRegisters(wiring.Component):
             m.d.sync += [
                 *(region.end.eq(region.sum()) for region in regions.values()),
                 self.depthwise.eq(depthwise),
+                self.matrix.eq(matrix),
+                self.channels.eq(channels),
+                self.inputs.eq(inputs),
                 self.clamps.eq(self.op != Op.CONV),
                 self.pixels.eq(regs.TILE.height * regs.TILE.width),
                 zero.eq(~Cat(sizes).all()),
-                large.eq(
-                    (regs.BLOCKS.last > Mux(depthwise, config.dw, config.oc)) | (regs.STRIPE.pixels > config.stripe)
-                ),
+                large.eq((regs.BLOCKS.last > channels) | (regs.STRIPE.pixels > config.stripe)),
                 misaligned.eq(regs.W_ADDR[:low].any() | regs.W_BYTES[:low].any()),
             ]
 
@@ -128,19 +162,28 @@ class ArrayRegisters(wiring.Component):
         with m.If(compare):
             m.d.sync += [
                 *(region.banks.eq(region.touched()) for region in regions.values()),
-                outside.eq(Cat(region.outside() for region in regions.values()).any()),
-                overlaps.eq(Cat(region.overlaps(output) for region in read).any()),
+                outside.eq(
+                    Cat(region.outside() & has for region, has in zip(regions.values(), present, strict=True)).any()
+                ),
+                overlaps.eq(
+                    Cat(region.overlaps(output) & has for region, has in zip(read, present, strict=False)).any()
+                ),
             ]
         m.d.comb += output.show(self.target)
-        for region, source in zip(read, self.sources, strict=False):
-            m.d.comb += region.show(source)
+        for region, source, has in zip(read, self.sources, present, strict=False):
+            m.d.comb += region.show(source, has)
 
         # 3: the decision.
         old = regs.MODE.accumulate.replicate(config.n_banks)
         banks = {name: region.banks for name, region in regions.items()}
-        twice = (banks["W"] & (banks["IN"] | banks["OUT"] & old)).any()
+        streams, others = Signal(config.n_banks), Signal(config.n_banks)
+        m.d.comb += [streams.eq(banks["W"]), others.eq(banks["IN"] | banks["OUT"] & old)]
+        if config.matmul:
+            with m.If(self.matrix):
+                m.d.comb += streams.eq(banks["W"] | banks["B"])
+        twice = (streams & others).any()
         with m.If(decide):
-            m.d.sync += [self.reads.eq(banks["IN"] | banks["W"] | banks["OUT"] & old), self.writes.eq(banks["OUT"])]
+            m.d.sync += [self.reads.eq(streams | others), self.writes.eq(output.banks), self.streams.eq(streams)]
             for failed, cause in (
                 (1, Cause.NONE),
                 (twice | overlaps, Cause.BANK_CONFLICT),

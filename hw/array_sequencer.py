@@ -9,7 +9,7 @@ from dovetail.hw.array_taps import PARTS, TapWalk
 from dovetail.hw.walk import PixelWalk
 from dovetail.hw.window import INT32_BYTES
 from dovetail.isa.config import MAX_LANES, Config, ceil_div
-from dovetail.isa.timing.array import ACCUMULATE
+from dovetail.isa.timing.array import ACCUMULATE, matrix_reads
 
 BUFFERS = 2
 """Accumulator buffers: one fills while another drains."""
@@ -40,9 +40,9 @@ class Step(data.Struct):
 
 
 class Load(data.Struct):
-    """A read of the weight stream: ``weights`` or ``record``, the next word or record each. Before it, with ``begin``:
-    ``again``: go to the first weights of the block; ``onward``: the records before the weights of the next block are
-    passed; ``enter``: the next records are those of the block behind the last one entered."""
+    """A read of the weight stream, or of a matrix: ``weights`` or ``record``, the next ones each. Before it, with
+    ``begin``: ``again``: go to the first weights of the block; ``onward``: the records before the weights of the next
+    block are passed; ``enter``: the next records are those of the block behind the last one entered."""
 
     weights: unsigned(1)
     record: unsigned(1)
@@ -50,6 +50,12 @@ class Load(data.Struct):
     again: unsigned(1)
     onward: unsigned(1)
     enter: unsigned(1)
+
+
+def reads_at_most(config: Config) -> int:
+    """Reads of weights per step, at most."""
+    matrix = [matrix_reads(config, transposed=transposed) for transposed in (False, True)] if config.matmul else []
+    return max(config.weight_rows, *matrix, 1)
 
 
 class ArraySequencer(wiring.Component):
@@ -67,8 +73,8 @@ class ArraySequencer(wiring.Component):
 
     Members
     -------
-    regs, depthwise, pixels
-        Registers and operation.
+    regs, depthwise, matrix, pixels, channels, inputs
+        Registers and operation, as in :class:`~dovetail.hw.array_registers.ArrayRegisters`.
     load
         Pulse: take the starting values. At least two cycles before ``go``.
     go
@@ -93,7 +99,10 @@ class ArraySequencer(wiring.Component):
             {
                 "regs": In(ARRAY_REGISTERS),
                 "depthwise": In(1),
+                "matrix": In(1),
                 "pixels": In(32),
+                "channels": In(range(config.acc_lanes + 1)),
+                "inputs": In(range(config.dw + 1)),
                 "load": In(1),
                 "go": In(1),
                 "step": Out(Step),
@@ -116,7 +125,14 @@ class ArraySequencer(wiring.Component):
         config, regs = self.config, self.regs
         accumulate = regs.MODE.accumulate
         lanes = self._choose(config.oc, config.dw)
-        rows = self._choose(config.weight_rows, 1)
+        rows: Value | int = self._choose(config.weight_rows, 1)
+        if config.matmul:
+            reads = Signal(range(reads_at_most(config) + 1))
+            m.d.sync += reads.eq(rows)
+            with m.If(self.matrix):
+                by_row, by_column = (matrix_reads(config, transposed=transposed) for transposed in (False, True))
+                m.d.sync += reads.eq(Mux(regs.B_FORM.transposed, by_column, by_row))
+            rows = reads
         words = self._choose(*(ceil_div(INT32_BYTES * n, config.word_bytes) for n in (config.oc, config.dw or 1)))
 
         # The step whose weights load: one ahead of the one whose pixels pass.
@@ -128,6 +144,7 @@ class ArraySequencer(wiring.Component):
         m.d.comb += [
             taps.regs.eq(regs),
             taps.depthwise.eq(self.depthwise),
+            taps.inputs.eq(self.inputs),
             taps.load.eq(self.load),
             taps.advance.eq(advance),
             taps.onward.eq(last_stripe),
@@ -169,7 +186,7 @@ class ArraySequencer(wiring.Component):
                     left.eq(self.pixels),
                     blocks.eq(blocks - 1),
                     odd_block.eq(~odd_block),
-                    old_off.eq(old_off + (lanes << INT32_BYTES.bit_length() - 1)),
+                    old_off.eq(old_off + (self.channels << INT32_BYTES.bit_length() - 1)),
                 ]
 
         # Windows.
@@ -182,7 +199,7 @@ class ArraySequencer(wiring.Component):
         turn = Signal()
         pixel, pixel_last = Signal(6), Signal(6)
         busy, loading, recording = Signal(), Signal(), Signal()
-        row, record = Signal(range(max(config.weight_rows, 2))), Signal(range(max(config.acc_lanes, 2)))
+        row, record = Signal(range(max(reads_at_most(config), 2))), Signal(range(max(config.acc_lanes, 2)))
         age = Signal(range(ACCUMULATE))
         waiting, unsettled = Signal(range(BUFFERS + 1)), Signal(range(BUFFERS + 1))
 
@@ -270,7 +287,7 @@ class ArraySequencer(wiring.Component):
                 pixel_last.eq(pixels_last),
                 at_end.eq(last_stripe),
                 info.pixels.eq(pixels_last),
-                info.channels.eq(Mux(last_block, regs.BLOCKS.last, lanes)),
+                info.channels.eq(Mux(last_block, regs.BLOCKS.last, self.channels)),
                 info.block.eq(odd_block),
                 info.ends_block.eq(last_stripe),
                 info.ends.eq(last_stripe & last_block),

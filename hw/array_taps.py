@@ -21,8 +21,8 @@ class TapWalk(wiring.Component):
 
     Members
     -------
-    regs, depthwise
-        Registers and operation.
+    regs, depthwise, inputs
+        Registers and operation: depthwise, a block of output channels has ``inputs`` input channels.
     load
         Pulse: go to the first step of the first block.
     advance
@@ -41,6 +41,7 @@ class TapWalk(wiring.Component):
             {
                 "regs": In(ARRAY_REGISTERS),
                 "depthwise": In(1),
+                "inputs": In(range(config.dw + 1)),
                 "load": In(1),
                 "advance": In(1),
                 "onward": In(1),
@@ -52,7 +53,6 @@ class TapWalk(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, regs = self.config, self.regs
-        inputs = Mux(self.depthwise, config.dw, config.ic) if config.dw else config.ic
         counts = {
             "channels": Mux(self.depthwise, 1, regs.KC.blocks) if config.dw else regs.KC.blocks,
             "kx": regs.GEOMETRY.kw,
@@ -70,10 +70,10 @@ class TapWalk(wiring.Component):
         m.d.comb += self.last.eq(Cat(ends).all())
 
         # Per loop, the place of the tap with all inner loops at their start. A depthwise block takes other channels.
-        shift = Mux(self.onward & self.depthwise, inputs, 0) if config.dw else 0
+        shift = Mux(self.onward & self.depthwise, self.inputs, 0)
         steps = {
-            "off": (inputs, regs.KX_STEP, regs.KY_STEP, shift),
-            "col": (inputs, regs.KX_STEP, 0, shift),
+            "off": (config.ic, regs.KX_STEP, regs.KY_STEP, shift),
+            "col": (config.ic, regs.KX_STEP, 0, shift),
             "row": (0, 0, regs.GEOMETRY.dilation_y, 0),
         }
         first = {"off": regs.ORIGIN, "col": -regs.PAD_LEFT, "row": -regs.PAD_TOP}

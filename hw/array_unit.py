@@ -1,4 +1,4 @@
-"""The array unit: CONV, CONV_RELU and DEPTH_CONV."""
+"""The array unit: CONV, CONV_RELU, DEPTH_CONV and MAT_MUL."""
 
 from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
@@ -9,7 +9,7 @@ from dovetail.hw.array import SUM, MultiplierArray, word
 from dovetail.hw.array_registers import ArrayRegisters
 from dovetail.hw.array_sequencer import ArraySequencer, Step
 from dovetail.hw.array_taps import PARTS
-from dovetail.hw.array_weights import OPERAND, WIDE_OPERAND, ArrayWeights, extended
+from dovetail.hw.array_weights import OPERAND, WIDE_OPERAND, ArrayWeights, extended, less
 from dovetail.hw.drain import Drain
 from dovetail.hw.pipeline import delayed, resting
 from dovetail.hw.ports import Core, SramRead, SramWrite
@@ -41,7 +41,9 @@ class ArrayCore(wiring.Component):
     input
         Read port for activations and old int32 values.
     weights
-        Read port for the weight stream: whole words inside its region.
+        Read port for the weight stream, whole words inside its region, and for the matrix.
+    streams
+        Banks that ``weights`` reads, from the cycle on in which the operation may go; ``input`` reads others.
     output
         Write port.
 
@@ -58,6 +60,7 @@ class ArrayCore(wiring.Component):
                 "core": In(Core(config)),
                 "input": Out(SramRead(config)),
                 "weights": Out(SramRead(config)),
+                "streams": Out(config.n_banks),
                 "output": Out(SramWrite(config)),
             }
         )
@@ -78,7 +81,7 @@ class ArrayCore(wiring.Component):
         m.submodules.window = window = WindowReads(config, lanes=lanes)
         m.submodules.multipliers = multipliers = MultiplierArray(config, operand=operand)
         m.submodules.accumulator = accumulator = Accumulator(config, rows=ROWS)
-        regs, depthwise = registers.regs, registers.depthwise
+        regs, depthwise, matrix = registers.regs, registers.depthwise, registers.matrix
         m.d.comb += [
             registers.clear.eq(core.clear),
             registers.cfg_en.eq(core.cfg_en),
@@ -92,9 +95,13 @@ class ArrayCore(wiring.Component):
             core.target.eq(registers.target),
             *(shown.eq(source) for shown, source in zip(core.sources, registers.sources, strict=True)),
             core.done.eq(drain.done),
+            self.streams.eq(registers.streams),
             sequencer.regs.eq(regs),
             sequencer.depthwise.eq(depthwise),
+            sequencer.matrix.eq(matrix),
             sequencer.pixels.eq(registers.pixels),
+            sequencer.channels.eq(registers.channels),
+            sequencer.inputs.eq(registers.inputs),
             sequencer.load.eq(registers.load),
             sequencer.go.eq(core.go),
             sequencer.freed.eq(drain.freed),
@@ -114,14 +121,14 @@ class ArrayCore(wiring.Component):
             window.out_bytes.eq(regs.OUT_BYTES),
             self.input.en.eq(window.en),
             self.input.addr.eq(window.addr),
+            weights.regs.eq(regs),
             weights.depthwise.eq(depthwise),
-            weights.w_addr.eq(regs.W_ADDR),
-            weights.w_bytes.eq(regs.W_BYTES),
+            weights.matrix.eq(matrix),
             weights.restart.eq(registers.load),
             weights.fetch.eq(sequencer.fetch),
             weights.record_row.eq(drain.record_row),
             drain.regs.eq(regs),
-            drain.depthwise.eq(depthwise),
+            drain.channels.eq(registers.channels),
             drain.clamps.eq(registers.clamps),
             drain.load.eq(registers.load),
             drain.stripes.eq(sequencer.stripes),
@@ -147,17 +154,26 @@ class ArrayCore(wiring.Component):
         m.d.comb += [
             weights.swap.eq(steps[arrives].swap),
             multipliers.depthwise.eq(depthwise),
+            multipliers.extra.eq(regs.MODE.extra),
             multipliers.weights.eq(weights.operands),
             drain.filled.eq(delayed(m, "filled", sequencer.filled, settles - 1)[-1]),
         ]
 
-        # Inputs: a lane that does not count is the zero point; without a step, zero.
+        # Inputs: a lane that does not count is the zero point; without a step, zero. A matrix product takes the zero
+        # point off.
         live = steps[arrives].valid & ~steps[arrives].old
-        zero = Signal(operand)
-        m.d.comb += zero.eq(Mux(live, extended(regs.QUANT.zero_in, 0, operand), 0))
-        m.d.comb += multipliers.inputs.eq(
-            Cat(Mux(window.mask[n], extended(self.input.data, n, operand), zero) for n in range(lanes))
-        )
+        zero, offset = Signal(8), Signal(8)
+        m.d.comb += zero.eq(Mux(live & ~matrix, regs.QUANT.zero_in, 0))
+        m.d.comb += offset.eq(Mux(matrix, regs.QUANT.zero_in, 0))
+        inputs = []
+        for n in range(lanes):
+            taken = (
+                less(self.input.data, n, offset, operand)
+                if config.matmul and n < config.ic
+                else extended(self.input.data, n, operand)
+            )
+            inputs.append(Mux(window.mask[n], taken, extended(zero, 0, operand)))
+        m.d.comb += multipliers.inputs.eq(Cat(inputs))
 
         # Old values, in place of sums.
         group = len(window.old_mask)

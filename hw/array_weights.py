@@ -1,11 +1,14 @@
-"""The weight stream: reads it, holds the weights in use and the next ones, and the requantisation records."""
+"""The weight stream and the matrix of MAT_MUL: reads them, holds the weights in use and the next ones, and the
+requantisation records."""
 
 from amaranth import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from dovetail.hw.array_sequencer import BUFFERS, Load
+from dovetail.hw.array_matrix import MatrixReads, first_lane, parts_of_row
+from dovetail.hw.array_registers import ARRAY_REGISTERS
+from dovetail.hw.array_sequencer import BUFFERS, Load, reads_at_most
 from dovetail.hw.pipeline import delayed
 from dovetail.hw.ports import SramRead
 from dovetail.hw.window import WindowReads
@@ -14,10 +17,14 @@ from dovetail.isa.timing.common import SRAM_READ
 
 RECORD_BYTES = 16
 OPERAND = 16
-"""Bits of a multiplier's operand: an int8, sign-extended."""
+"""Bits of a multiplier's operand: an int8, or a difference of two, sign-extended."""
 WIDE_OPERAND = 32
 """The same for Verilator: products of 32-bit words modulo 2^32 need no more than the processor's instruction for them,
 which works on vectors. Multipliers of an FPGA would be too small for it."""
+
+
+MATRIX_WEIGHT = 9
+"""Bits of a weight less its zero point."""
 
 
 class Record(data.Struct):
@@ -29,7 +36,7 @@ class Record(data.Struct):
 
 
 class ArrayWeights(wiring.Component):
-    """Reader of the weight stream.
+    """Reader of the weight stream and of a matrix.
 
     Parameters
     ----------
@@ -40,14 +47,14 @@ class ArrayWeights(wiring.Component):
 
     Members
     -------
-    depthwise, w_addr, w_bytes
-        The operation and its stream.
+    regs, depthwise, matrix
+        Registers and operation: its stream, and with ``matrix`` the matrix that the weights come from.
     restart
         Pulse: go to the begin of the stream.
     fetch
         What to read.
     port
-        Read port. Reads are whole words inside the region.
+        Read port. Reads of the stream are whole words inside the region.
     swap
         Pulse: the weights loaded last are in use from the next cycle on.
     operands
@@ -71,12 +78,14 @@ class ArrayWeights(wiring.Component):
     def __init__(self, config: Config, *, operand: int = OPERAND) -> None:
         self.config = config
         self.operand = operand
+        # Bits that a weight is held in, until it is an operand. For Verilator whole words are quicker.
+        self.held = WIDE_OPERAND if operand == WIDE_OPERAND else MATRIX_WEIGHT if config.matmul else 8
         self.groups = ceil_div(config.acc_lanes, config.requant)
         super().__init__(
             {
+                "regs": In(ARRAY_REGISTERS),
                 "depthwise": In(1),
-                "w_addr": In(32),
-                "w_bytes": In(32),
+                "matrix": In(1),
                 "restart": In(1),
                 "fetch": In(Load),
                 "port": Out(SramRead(config)),
@@ -90,7 +99,7 @@ class ArrayWeights(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config = self.config
+        config, regs = self.config, self.regs
         word = config.word_bytes
         shift = exact_log2(word)
         conv, depth = config.param_rows(config.oc), config.param_rows(config.dw) if config.dw else 0
@@ -118,7 +127,7 @@ class ArrayWeights(wiring.Component):
         with m.If(self.restart):
             m.d.sync += [pointer.eq(params), weights_at.eq(params), records_next.eq(0)]
         with m.Else():
-            m.d.sync += pointer.eq(Mux(index[-1], index, index + fetch.weights))
+            m.d.sync += pointer.eq(Mux(index[-1], index, index + (fetch.weights & ~self.matrix)))
             with m.If(fetch.begin):
                 m.d.sync += record.eq(0)
                 with m.If(fetch.onward):
@@ -147,11 +156,26 @@ class ArrayWeights(wiring.Component):
 
         # 3: the address.
         inside = Signal()
-        m.d.comb += inside.eq(index_3 < self.w_bytes[shift:])
+        m.d.comb += inside.eq(index_3 < regs.W_BYTES[shift:])
         m.d.sync += [
             self.port.en.eq(reads_3 & inside),
-            self.port.addr.eq(Cat(Const(0, shift), (self.w_addr[shift:] + index_3)[: len(self.port.addr) - shift])),
+            self.port.addr.eq(Cat(Const(0, shift), (regs.W_ADDR[shift:] + index_3)[: len(self.port.addr) - shift])),
         ]
+        if config.matmul:
+            m.submodules.matrix_reads = reads = MatrixReads(config)
+            m.d.comb += [
+                reads.restart.eq(self.restart),
+                reads.fetch.eq(fetch),
+                reads.fetch.weights.eq(fetch.weights & self.matrix),
+                reads.transposed.eq(regs.B_FORM.transposed),
+                reads.address.eq(regs.B_ADDR),
+                reads.size.eq(regs.B_BYTES),
+                reads.step.eq(regs.B_STEP),
+            ]
+            weights_3 = Signal()
+            m.d.sync += weights_3.eq(weights_2 & self.matrix)
+            with m.If(weights_3):
+                m.d.sync += [self.port.en.eq(1), self.port.addr.eq(reads.position)]
 
         # 4 to 7: meanwhile, where it goes.
         flags = Cat(fetch.begin, fetch.enter, fetch.weights, fetch.record)
@@ -159,7 +183,7 @@ class ArrayWeights(wiring.Component):
         read = delayed(m, "read", self.port.en, SRAM_READ)[-1]
         value = Signal(8 * word)
         m.d.comb += value.eq(Mux(read, self.port.data, 0))
-        self._store_weights(m, value, begins, is_weights)
+        self._store_weights(m, value, reads.mask if config.matmul else None, begins, is_weights)
         self._store_records(m, value, begins, enters, is_record)
 
         fetches = Signal()
@@ -169,21 +193,50 @@ class ArrayWeights(wiring.Component):
         m.d.comb += self.awake.eq(self.restart | self.swap | fetches | on_its_way.any())
         return m
 
-    def _store_weights(self, m: Module, value: Signal, begins: Value, is_weights: Value) -> None:
-        """The words of a window fill ``shadow``; a swap puts it to use."""
-        config = self.config
-        width = 8 * config.word_bytes
-        shadow = Signal(8 * config.macs_per_cycle, reset_less=True)
-        row, at = (Signal(range(max(config.weight_rows, 2)), name=name) for name in ("row", "at"))
+    def _store_weights(self, m: Module, value: Value, mask: Value | None, begins: Value, is_weights: Value) -> None:
+        """The words of a window fill ``shadow``; a swap puts it to use. Bytes of a matrix count where ``mask`` is set,
+        less their zero point."""
+        config, held, word = self.config, self.held, self.config.word_bytes
+        shadow = Signal(held * config.macs_per_cycle, reset_less=True)
+        row, at = (Signal(range(max(reads_at_most(config), 2)), name=name) for name in ("row", "at"))
         m.d.comb += at.eq(Mux(begins, 0, row))
+        lanes = Signal(held * word)
+        if mask is None:
+            m.d.comb += lanes.eq(value if held == 8 else Cat(extended(value, n, held) for n in range(word)))
+        else:
+            zero = Signal(8)
+            counts = Signal(word)
+            m.d.comb += [
+                zero.eq(Mux(self.matrix, self.regs.B_FORM.zero_b, 0)),
+                counts.eq(mask | (~self.matrix).replicate(word)),
+                lanes.eq(Cat(Mux(counts[n], less(value, n, zero, held), 0) for n in range(word))),
+            ]
+
+        def hold(weight: int, lane: int, count: int = 1) -> None:
+            m.d.sync += shadow[held * weight :][: held * count].eq(lanes[held * lane :][: held * count])
+
         with m.If(is_weights):
             m.d.sync += row.eq(at + 1)
-            with m.Switch(at):
+            with m.If(~self.matrix), m.Switch(at):
                 for n in range(config.weight_rows):
                     with m.Case(n):
-                        m.d.sync += shadow[n * width :][:width].eq(value)
+                        hold(n * word, 0, min(word, config.macs_per_cycle - n * word))
+            if config.matmul:
+                parts = parts_of_row(config)
+                with m.Elif(self.regs.B_FORM.transposed), m.Switch(at):
+                    for n in range(config.oc):
+                        with m.Case(n):
+                            for lane in range(config.ic):
+                                hold(lane * config.oc + n, lane)
+                with m.Else(), m.Switch(at):
+                    for n in range(config.ic * parts):
+                        channel = n % parts * word
+                        with m.Case(n):
+                            lane = first_lane(config, n) if parts == 1 else 0
+                            hold(n // parts * config.oc + channel, lane, min(word, config.oc - channel))
         with m.If(self.swap):
-            m.d.sync += self.operands.eq(Cat(extended(shadow, n, self.operand) for n in range(config.macs_per_cycle)))
+            operands = (extended(shadow, n, self.operand, held) for n in range(config.macs_per_cycle))
+            m.d.sync += self.operands.eq(shadow if held == self.operand else Cat(operands))
 
     def _store_records(self, m: Module, value: Signal, begins: Value, enters: Value, is_record: Value) -> None:
         """Records fill the memory in the order of channels."""
@@ -226,9 +279,14 @@ class ArrayWeights(wiring.Component):
         m.d.comb += [read.addr.eq(self.record_row), read.en.eq(1), self.records.eq(read.data)]
 
 
-def extended(values: Value, n: int, width: int) -> Value:
-    """The n-th int8 of ``values``, sign-extended to ``width`` bits.
+def extended(values: Value, n: int, width: int, bits: int = 8) -> Value:
+    """The n-th signed number of ``values``, ``bits`` wide, sign-extended to ``width`` bits.
 
     Written as a sum because Amaranth spells an extension bit by bit, which takes tools long for wide arrays.
     """
-    return (values[8 * n :][:8].as_signed() + Const(0, signed(width)))[:width]
+    return (values[bits * n :][:bits].as_signed() + Const(0, signed(width)))[:width]
+
+
+def less(values: Value, n: int, zero: Value, width: int) -> Value:
+    """The n-th int8 of ``values`` less the int8 ``zero``, sign-extended to ``width`` bits."""
+    return (values[8 * n :][:8].as_signed() - zero.as_signed() + Const(0, signed(width)))[:width]

@@ -29,8 +29,8 @@ class Drain(wiring.Component):
 
     Members
     -------
-    regs, depthwise, clamps
-        Registers and operation.
+    regs, channels, clamps
+        Registers and operation, as in :class:`~dovetail.hw.array_registers.ArrayRegisters`.
     load
         Pulse: take the starting values.
     filled
@@ -61,7 +61,7 @@ class Drain(wiring.Component):
         super().__init__(
             {
                 "regs": In(ARRAY_REGISTERS),
-                "depthwise": In(1),
+                "channels": In(range(config.acc_lanes + 1)),
                 "clamps": In(1),
                 "load": In(1),
                 "filled": In(1),
@@ -95,7 +95,6 @@ class Drain(wiring.Component):
         active, ends_pixel, ends_stripe = Signal(), Signal(), Signal()
         channel_off, block_off = Signal(32, reset_less=True), Signal(32)
         scale = Mux(int32, INT32_BYTES.bit_length() - 1, 0)
-        per_block = Mux(self.depthwise, config.dw, config.oc) if config.dw else config.oc
         m.d.comb += [
             stripe.eq(self.stripes[turn]),
             active.eq(credits != 0),
@@ -115,7 +114,7 @@ class Drain(wiring.Component):
             walk.home.eq(ends_stripe & stripe.ends_block),
         ]
         next_block = Signal(32)
-        m.d.comb += next_block.eq(block_off + Mux(ends_stripe & stripe.ends_block, per_block << scale, 0))
+        m.d.comb += next_block.eq(block_off + Mux(ends_stripe & stripe.ends_block, self.channels << scale, 0))
         with m.If(self.load):
             m.d.sync += [credits.eq(0), turn.eq(0), channel_off.eq(0), block_off.eq(0)]
             m.d.sync += [pixel.eq(0), group.eq(0), taken.eq(0)]

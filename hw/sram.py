@@ -4,8 +4,6 @@ Two forms that behave alike for what bank claims allow: FPGA (block RAM of ``lib
 bank) and simulation (one Verilog module behind an ``Instance``, see :func:`sram_verilog`).
 """
 
-from typing import Any
-
 from amaranth import Array, Cat, ClockSignal, Instance, Module, Mux, ResetSignal, Signal, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In
@@ -45,8 +43,8 @@ class Sram(wiring.Component):
     read_<reader>: read ports, see :data:`READERS`.
     write_<writer>: write ports, see :data:`WRITERS`.
     array_reads, vector_reads, store_reads: banks whose read port the unit has claimed. A bank's read port follows its
-        owner, so a word that a reader merely straddles into never disturbs another unit. Within ARRAY the weights port,
-        which reads aligned words and only of its region, comes before the input port.
+        owner, so a word that a reader merely straddles into never disturbs another unit.
+    array_streams: banks that ARRAY reads by its weights port; the others it reads by its input port.
 
     Latency
     -------
@@ -61,6 +59,7 @@ class Sram(wiring.Component):
                 **{f"read_{name}": In(SramRead(config)) for name in READERS},
                 **{f"write_{name}": In(SramWrite(config)) for name in WRITERS},
                 "array_reads": In(config.n_banks),
+                "array_streams": In(config.n_banks),
                 "vector_reads": In(config.n_banks),
                 "store_reads": In(config.n_banks),
             }
@@ -127,7 +126,6 @@ class Sram(wiring.Component):
 
         bank_data: list[list[Signal]] = [[], []]
         for bank in range(config.n_banks):
-            by_input = ~self._weights_in(bank, readers[1], byte_bits + 1 + half_bits)
             for half in range(2):
                 cells = memory.Memory(shape=width, depth=half_rows, init=[], attrs={"no_rw_check": True})
                 m.submodules[f"bank{bank}_{'odd' if half else 'even'}"] = cells
@@ -136,7 +134,7 @@ class Sram(wiring.Component):
                 m.d.comb += read.addr.eq(
                     Mux(
                         self.array_reads[bank],
-                        Mux(by_input, pairs[0], pairs[1]),
+                        Mux(self.array_streams[bank], pairs[1], pairs[0]),
                         Mux(self.vector_reads[bank], pairs[2], pairs[3]),
                     )
                 )
@@ -176,10 +174,6 @@ class Sram(wiring.Component):
                 ]
                 m.d.sync += lanes.word_select(lane, 8).eq(Mux(odd, choice[1], choice[0]))
             m.d.sync += port.data.eq(rotate(m, lanes, offset[1][:-1], left=False))
-
-    def _weights_in(self, bank: int, port: Any, shift: int) -> Value:
-        number = port.addr[shift:]
-        return port.en & ((number == bank) if len(number) else 1)
 
 
 def sram_verilog(config: Config) -> str:

@@ -49,6 +49,12 @@ def _derived(config: Config) -> tuple[int, int, int, int]:
     return to_accumulator(config) - 1, config.word_bytes, config.weight_rows, config.requant
 
 
+def matrix_reads(config: Config, *, transposed: bool) -> int:
+    """Reads of the matrix per step of a matrix product: per output lane, one of ic_lanes bytes; or per input lane, one
+    of oc_lanes bytes, or as many as it takes where these are more than a word."""
+    return config.oc if transposed else config.ic * ceil_div(config.oc, config.word_bytes)
+
+
 State = tuple[int, int]
 """Between two stripes, in cycles from now: when the accumulators for the next stripe are free (0 if they are), and when
 the drain is. Those for the stripe after it are free one cycle later than the drain."""
@@ -95,7 +101,7 @@ def array_duration(
 
     ``taps`` = kh * kw, ``kc`` input blocks per tap (ignored for depthwise), ``pixels`` = height * width,
     ``blocks`` of output channels with ``last`` channels in the last. ``multiplier``: the channel multiplier
-    (depthwise). ``matrix_rows``: reads per step of a matrix product, oc_lanes transposed, else ic_lanes.
+    (depthwise). ``matrix_rows``: of a matrix product, :func:`matrix_reads`.
     """
     fill, word_bytes, rows, requant = _derived(config)
     rows = matrix_rows or rows

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from dovetail.isa.checks import TWO_OPERANDS, Region, View, check, claim, multiplier_of, regions
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import INSTRUCTIONS, PAGE_BYTES, Cause, Op, Unit
-from dovetail.isa.timing.array import array_duration
+from dovetail.isa.timing.array import array_duration, matrix_reads
 from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.dma import read_duration, row_addresses, write_duration
 from dovetail.isa.timing.vector import vector_duration
@@ -120,7 +120,7 @@ def duration(config: Config, op: Op, view: View) -> int:
         reads = taps if op == Op.POOL else 2 if op in TWO_OPERANDS else 1
         return vector_duration(config, op, pixels=pixels, blocks=view["BLOCKS", "count"], reads=reads)
     depthwise = op == Op.DEPTH_CONV
-    matrix_rows = (config.oc if view["B_FORM", "transposed"] else config.ic) if op == Op.MAT_MUL else 0
+    reads = matrix_reads(config, transposed=bool(view["B_FORM", "transposed"])) if op == Op.MAT_MUL else 0
     return array_duration(
         config,
         depthwise=depthwise,
@@ -132,7 +132,7 @@ def duration(config: Config, op: Op, view: View) -> int:
         last=view["BLOCKS", "last"],
         accumulate=bool(view["MODE", "accumulate"]),
         multiplier=multiplier_of(op, view),
-        matrix_rows=matrix_rows,
+        matrix_rows=reads,
     )
 
 

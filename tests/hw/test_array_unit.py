@@ -21,7 +21,7 @@ from dovetail.hw.array_unit import ArrayCore
 from dovetail.hw.clock_gate import gated_sources
 from dovetail.hw.ports import Core, SramRead, SramWrite
 from dovetail.hw.sram import Sram, simulation_sources
-from dovetail.isa.checks import View, check, claim
+from dovetail.isa.checks import View, check, claim, has, regions
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import REGISTERS, Cause, Op, Unit, pack
 from dovetail.isa.numerics import Rounding, requantise
@@ -41,6 +41,8 @@ CONFIGS = {
     "1x1": Config(ic_lanes=1, oc_lanes=1, requant_lanes=1, sram="40 KiB", banks=5),
     "8x8": Config(ic_lanes=8, oc_lanes=8, requant_lanes=3, sram="32 KiB"),
     "1x64": Config(ic_lanes=1, oc_lanes=64, requant_lanes=5, depthwise="none", sram="64 KiB"),
+    "3x40": Config(ic_lanes=3, oc_lanes=40, requant_lanes=4, depthwise_lanes=11, sram="64 KiB"),
+    "5x7": Config(ic_lanes=5, oc_lanes=7, requant_lanes=4, depthwise_lanes=9, sram="64 KiB", matmul=False),
     "64x1": Config(ic_lanes=64, oc_lanes=1, sram="64 KiB"),
     "2x13": Config(ic_lanes=2, oc_lanes=13, stripe=64, depthwise_lanes=26, sram="112 KiB", banks=7),
 }
@@ -55,19 +57,23 @@ def int8(value: int) -> int:
 
 def oracle(config: Config, op: Op, r: View, memory: Bytes) -> None:
     """What the instruction does to ``memory``, output pixel by output pixel."""
-    depthwise = op == Op.DEPTH_CONV
-    lanes, inputs = (config.dw, config.dw) if depthwise else (config.oc, config.ic)
-    kc, rows = (1, 1) if depthwise else (r["KC", "blocks"], config.weight_rows)
+    depthwise, product = op == Op.DEPTH_CONV, op == Op.MAT_MUL
+    multiplier = r["MODE", "extra"] + 1 if depthwise else 1
+    records = config.dw if depthwise else config.oc
+    lanes = records - records % multiplier
+    inputs = lanes // multiplier if depthwise else config.ic
+    kc, rows = (1, 1) if depthwise else (r["KC", "blocks"], 0 if product else config.weight_rows)
     height, width = r["TILE", "height"], r["TILE", "width"]
     (in_addr, in_bytes), (w_addr, w_bytes), (out_addr, out_bytes) = map(r.region, ("IN", "W", "OUT"))
     low, high = (int8(r["QUANT", name]) for name in ("lo", "hi")) if op != Op.CONV else (-128, 127)
     item = 4 if r["MODE", "int32"] else 1
-    params = config.param_rows(lanes) * config.word_bytes
+    params = config.param_rows(records) * config.word_bytes
     taps = [(ky, kx, c) for ky in range(r["GEOMETRY", "kh"]) for kx in range(r["GEOMETRY", "kw"]) for c in range(kc)]
     size = params + len(taps) * rows * config.word_bytes
     y, x = (a.reshape(-1, 1).astype(np.int64) for a in np.mgrid[:height, :width])
-    lane = np.arange(inputs)
+    lane = np.arange(lanes) // multiplier if depthwise else np.arange(inputs)
     source = memory.copy()
+    matrix = Matrix(config, r, source) if product else None
     for block in range(r["BLOCKS", "count"]):
         channels = r["BLOCKS", "last"] if block == r["BLOCKS", "count"] - 1 else lanes
         stream = np.zeros(size, np.uint8)
@@ -85,7 +91,9 @@ def oracle(config: Config, op: Op, r: View, memory: Bytes) -> None:
             values = source[in_addr + np.where(inside, off, 0)].view(np.int8)
             values = np.where(inside, values, int8(r["QUANT", "zero_in"]))
             weights = stream[params + n * rows * config.word_bytes :][: rows * config.word_bytes].view(np.int8)
-            if depthwise:
+            if matrix:
+                sums += (values.astype(np.int64) - int8(r["QUANT", "zero_in"])) @ matrix.weights(n, block)
+            elif depthwise:
                 sums += values.astype(np.int64) * weights[:lanes]
             else:
                 sums += values.astype(np.int64) @ weights[: inputs * lanes].reshape(inputs, lanes).astype(np.int64)
@@ -108,6 +116,23 @@ def oracle(config: Config, op: Op, r: View, memory: Bytes) -> None:
                         memory[out_addr + off_out :][: len(data)] = data
 
 
+class Matrix:
+    """Weights of a matrix product, less their zero point."""
+
+    def __init__(self, config: Config, r: View, memory: Bytes) -> None:
+        address, size = r.region("B")
+        self.config, self.size, self.step = config, size, r["B_STEP"]
+        self.bytes = memory[address : address + size].view(np.int8).astype(np.int64)
+        self.zero, self.transposed = int8(r["B_FORM", "zero_b"]), r["B_FORM", "transposed"]
+
+    def weights(self, step: int, block: int) -> Ints:
+        """[ic_lanes, oc_lanes]."""
+        i, o = (a.astype(np.int64) for a in np.mgrid[: self.config.ic, : self.config.oc])
+        i, o = step * self.config.ic + i, block * self.config.oc + o
+        off = (o * self.step + i if self.transposed else i * self.step + o) % WRAP
+        return np.where(off < self.size, self.bytes[np.where(off < self.size, off, 0)] - self.zero, 0)
+
+
 def old(r: View, memory: Bytes, at: int, channel: int, count: int) -> Ints:
     """Old int32 values: always 4 bytes a channel; 0 unless wholly inside the region."""
     address, size = r.region("OUT")
@@ -120,7 +145,7 @@ def expected_cause(config: Config, op: Op, r: View) -> Cause:
     cause = check(config, op, r)
     if cause:
         return cause
-    (out, out_size), *others = r.region("OUT"), r.region("IN"), r.region("W")
+    (out, out_size), *others = (r.region(name) for name in ("OUT", "IN", "W", *["B"] * (op == Op.MAT_MUL)))
     overlaps = any(out < start + size and start < out + out_size for start, size in others)
     return Cause.BANK_CONFLICT if overlaps or claim(config, op, r).twice else Cause.NONE
 
@@ -145,12 +170,17 @@ class Layer:
     rounding: int = 0
     int32: int = 0
     accumulate: int = 0
+    extra: int = 0
+    transposed: int = 0
     changes: dict[str, int] = field(default_factory=dict)
 
     def registers(self, config: Config) -> View:
-        depthwise = self.op == Op.DEPTH_CONV
-        lanes, inputs = (config.dw, config.dw) if depthwise else (config.oc, config.ic)
-        rows, kc = (1, 1) if depthwise else (config.weight_rows, self.kc)
+        depthwise, product = self.op == Op.DEPTH_CONV, self.op == Op.MAT_MUL
+        multiplier = self.extra + 1 if depthwise else 1
+        records = config.dw if depthwise else config.oc
+        lanes = records - records % multiplier
+        inputs = lanes // multiplier if depthwise else config.ic
+        rows, kc = (1, 1) if depthwise else (0 if product else config.weight_rows, self.kc)
         last = min(self.last or lanes, lanes)
         (height, width), (kh, kw) = self.tile, self.kernel
         channels = inputs * (self.blocks if depthwise else kc)
@@ -158,8 +188,10 @@ class Layer:
         in_columns = max(1, (width - 1) * self.stride + (kw - 1) * self.dilation + 1 - 2 * self.pad)
         pitch, outputs = in_columns * channels, (self.blocks - 1) * lanes + last
         pixel = outputs * (4 if self.int32 or self.accumulate else 1)
-        words = self.blocks * (config.param_rows(lanes) + kh * kw * kc * rows)
+        words = self.blocks * (config.param_rows(records) + kh * kw * kc * rows)
         bank = config.bank_bytes
+        shared = kh * kw * kc * config.ic  # what an output of a matrix product is the sum of
+        pitch_b, rows_b = (shared, outputs) if self.transposed else (outputs, shared)
         values = {
             "IN_ADDR": 5,
             "IN_BYTES": min(in_rows * pitch, bank - 5),
@@ -182,9 +214,20 @@ class Layer:
             "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=self.blocks, last=last),
             "KC": kc,
             "W_ADDR": 2 * bank,
-            "W_BYTES": min(words * config.word_bytes, 2 * bank),
+            "W_BYTES": min(words * config.word_bytes, bank if product else 2 * bank),
             "STRIPE": min(self.stripe or config.stripe, config.stripe),
-            "MODE": pack(Unit.ARRAY, "MODE", rounding=self.rounding, int32=self.int32, accumulate=self.accumulate),
+            "MODE": pack(
+                Unit.ARRAY,
+                "MODE",
+                rounding=self.rounding,
+                int32=self.int32,
+                accumulate=self.accumulate,
+                extra=self.extra,
+            ),
+            "B_ADDR": 3 * bank + 7,
+            "B_BYTES": min(rows_b * pitch_b, bank - 7),
+            "B_STEP": pitch_b,
+            "B_FORM": pack(Unit.ARRAY, "B_FORM", zero_b=5, transposed=self.transposed),
         }
         values |= self.changes
         return View(Unit.ARRAY, [values[n] % WRAP & r.mask for n, r in REGISTERS[Unit.ARRAY].items()])
@@ -208,6 +251,20 @@ LAYERS = {
         tile=(3, 3),
         changes={"ORIGIN": -2, "IN_BYTES": 100, "PAD_LEFT": 2, "X_STEP": -1, "OUT_X_STEP": -3, "ROW_BYTES": WRAP - 1},
     ),
+    "product": Layer(op=Op.MAT_MUL, kc=2, blocks=2, last=3, tile=(1, 9), stripe=4),
+    "product, transposed": Layer(op=Op.MAT_MUL, kc=3, blocks=3, tile=(1, 8), stripe=7, transposed=1, rounding=1),
+    "product, few": Layer(op=Op.MAT_MUL, tile=(1, 1), int32=1, last=2, changes={"B_FORM": 0x80, "QUANT": 0x7F80_0080}),
+    "product, accumulate": Layer(op=Op.MAT_MUL, kernel=(2, 1), blocks=2, tile=(2, 3), stripe=2, accumulate=1),
+    "product, wide rows": Layer(op=Op.MAT_MUL, kc=2, blocks=2, tile=(1, 3), changes={"B_STEP": 29, "B_BYTES": 150}),
+    "product, short matrix": Layer(
+        op=Op.MAT_MUL, kc=2, blocks=2, tile=(1, 3), transposed=1, changes={"B_BYTES": 33, "W_BYTES": 96}
+    ),
+    "product, wrap-around": Layer(
+        op=Op.MAT_MUL, kc=2, blocks=3, tile=(1, 3), changes={"B_STEP": -1, "B_BYTES": 17, "OUT_X_STEP": 20}
+    ),
+    "multiplier 2": Layer(op=Op.DEPTH_CONV, kernel=(2, 2), extra=1, blocks=3, last=3, tile=(2, 3), stripe=4),
+    "multiplier 3": Layer(op=Op.DEPTH_CONV, kernel=(1, 3), pad=1, extra=2, blocks=3, last=2, tile=(2, 3), int32=1),
+    "multiplier 4": Layer(op=Op.DEPTH_CONV, kernel=(2, 1), extra=3, blocks=2, tile=(2, 3), stripe=2, accumulate=1),
     "bits of rubbish": Layer(
         kernel=(2, 2),
         kc=2,
@@ -223,25 +280,34 @@ LAYERS = {
 }
 
 FAULTS = {
-    "no pixels": ({"TILE": 5}, Cause.ZERO_SIZE),
-    "no weights": ({"W_BYTES": 0, "STRIPE": 100}, Cause.ZERO_SIZE),
-    "no channels": ({"KC": 0}, Cause.ZERO_SIZE),
-    "stripe": ({"STRIPE": 8, "W_ADDR": 8}, Cause.TOO_LARGE),
-    "last block": ({"BLOCKS": 1 | 6 << 16}, Cause.TOO_LARGE),
-    "weights' address": ({"W_ADDR": 8, "IN_ADDR": 1 << 20}, Cause.ALIGNMENT),
-    "weights' length": ({"W_BYTES": 24}, Cause.ALIGNMENT),
-    "input outside": ({"IN_ADDR": 32765}, Cause.SRAM_RANGE),
-    "output wraps around": ({"OUT_ADDR": WRAP - 1}, Cause.SRAM_RANGE),
-    "weights beside input": ({"W_ADDR": 1024}, Cause.BANK_CONFLICT),
-    "weights beside old values": ({"W_ADDR": 9216, "MODE": 4}, Cause.BANK_CONFLICT),
-    "output on input": ({"OUT_ADDR": 7}, Cause.BANK_CONFLICT),
-    "output on weights": ({"OUT_ADDR": 16384}, Cause.BANK_CONFLICT),
+    "multiplier above the lanes": ({"MODE": 4 << 4}, Cause.TOO_LARGE, Op.DEPTH_CONV),
+    "last block with a multiplier": ({"MODE": 2 << 4, "BLOCKS": 1 | 4 << 16}, Cause.TOO_LARGE, Op.DEPTH_CONV),
+    "no matrix": ({"B_BYTES": 0}, Cause.ZERO_SIZE, Op.MAT_MUL),
+    "no steps of a product": ({"KC": 0}, Cause.ZERO_SIZE, Op.MAT_MUL),
+    "matrix outside": ({"B_ADDR": 32768 - 14}, Cause.SRAM_RANGE, Op.MAT_MUL),
+    "matrix beside input": ({"B_ADDR": 8191}, Cause.BANK_CONFLICT, Op.MAT_MUL),
+    "matrix beside old values": ({"B_ADDR": 16000, "MODE": 4}, Cause.BANK_CONFLICT, Op.MAT_MUL),
+    "matrix under the output": ({"B_ADDR": 8192}, Cause.BANK_CONFLICT, Op.MAT_MUL),
+    "no pixels": ({"TILE": 5}, Cause.ZERO_SIZE, Op.CONV),
+    "no weights": ({"W_BYTES": 0, "STRIPE": 100}, Cause.ZERO_SIZE, Op.CONV),
+    "no channels": ({"KC": 0}, Cause.ZERO_SIZE, Op.CONV),
+    "stripe": ({"STRIPE": 8, "W_ADDR": 8}, Cause.TOO_LARGE, Op.CONV),
+    "last block": ({"BLOCKS": 1 | 6 << 16}, Cause.TOO_LARGE, Op.CONV),
+    "weights' address": ({"W_ADDR": 8, "IN_ADDR": 1 << 20}, Cause.ALIGNMENT, Op.CONV),
+    "weights' length": ({"W_BYTES": 24}, Cause.ALIGNMENT, Op.CONV),
+    "input outside": ({"IN_ADDR": 32765}, Cause.SRAM_RANGE, Op.CONV),
+    "output wraps around": ({"OUT_ADDR": WRAP - 1}, Cause.SRAM_RANGE, Op.CONV),
+    "weights beside input": ({"W_ADDR": 1024}, Cause.BANK_CONFLICT, Op.CONV),
+    "weights beside old values": ({"W_ADDR": 9216, "MODE": 4}, Cause.BANK_CONFLICT, Op.CONV),
+    "output on input": ({"OUT_ADDR": 7}, Cause.BANK_CONFLICT, Op.CONV),
+    "output on weights": ({"OUT_ADDR": 16384}, Cause.BANK_CONFLICT, Op.CONV),
 }
 
 
 def rubbish(config: Config, rng: random.Random) -> tuple[Op, View]:
     """A layer of random size, most often with some registers that make no sense."""
-    op = rng.choice([Op.CONV, Op.CONV_RELU, *[Op.DEPTH_CONV] * (2 * (config.dw > 0))])
+    ops = [Op.CONV, Op.CONV_RELU, Op.DEPTH_CONV, Op.DEPTH_CONV, Op.MAT_MUL, Op.MAT_MUL]
+    op = rng.choice([op for op in ops if has(config, op)])
     layer = Layer(
         op=op,
         kernel=rng.choice([(1, 1), (1, 1), (3, 3), (rng.randint(1, 3), rng.randint(1, 4))]),
@@ -256,17 +322,19 @@ def rubbish(config: Config, rng: random.Random) -> tuple[Op, View]:
         rounding=rng.randint(0, 1),
         int32=int(rng.random() < 0.2),
         accumulate=int(rng.random() < 0.3),
+        extra=rng.choice([0, rng.randrange(min(8, max(config.dw, 1)))]),
+        transposed=rng.randint(0, 1),
     )
     values = layer.registers(config)
     bank = config.bank_bytes
-    changes = {"QUANT": rng.randrange(WRAP)}
+    changes = {"QUANT": rng.randrange(WRAP), "B_FORM": rng.getrandbits(8) | layer.transposed << 8}
     changes["IN_ADDR"] = rng.randint(0, bank - values["IN_BYTES"])
     changes["OUT_ADDR"] = bank + rng.randint(0, bank - values["OUT_BYTES"])
     for _ in range(rng.choice([0, 1, 2, 4])):
         name = rng.choice(sorted(INDEX.keys() - {"TILE", "GEOMETRY", "BLOCKS", "KC", "STRIPE", "W_ADDR"}))
         if name == "W_BYTES":
             changes[name] = rng.randrange(0, values[name], config.word_bytes)
-        elif name in ("IN_BYTES", "OUT_BYTES"):
+        elif name in ("IN_BYTES", "OUT_BYTES", "B_BYTES"):
             changes[name] = rng.randint(1, values[name])
         else:
             changes[name] = rng.choice([values[name] + rng.randint(-3, 3), rng.randint(-200, 200), rng.randrange(WRAP)])
@@ -309,12 +377,14 @@ class Outcome:
 class Ports:
     """SRAM, cycle by cycle; checks that accesses keep to the regions."""
 
-    def __init__(self, config: Config, r: View, memory: Bytes) -> None:
+    def __init__(self, config: Config, op: Op, r: View, memory: Bytes) -> None:
         self.memory = memory
+        self.bank_bytes = config.bank_bytes
         self.word = config.word_bytes
         self.pending: dict[str, list[Bytes]] = {name: [] for name in ("input", "weights")}
         old_values = (r.region("OUT"),) if r["MODE", "accumulate"] else ()
         self.readable = {"input": (r.region("IN"), *old_values), "weights": (r.region("W"),)}
+        self.product = op == Op.MAT_MUL
         self.writable = r.region("OUT")
         self.written: tuple[int, bytes] = (0, b"")
 
@@ -324,9 +394,12 @@ class Ports:
             pending.append(np.zeros(self.word, np.uint8))
             if ctx.get(port.en):
                 places = (ctx.get(port.addr) + np.arange(self.word)) % len(self.memory)
-                inside = sum(((start <= places) & (places < start + size)) for start, size in self.readable[name])
-                assert inside.all() if name == "weights" else inside.any()
-                pending[-1] = self.memory[places]
+                if name == "input" or not self.product:
+                    inside = sum(((start <= places) & (places < start + size)) for start, size in self.readable[name])
+                    assert inside.all() if name == "weights" else inside.any()
+                # A port gets what is in its banks.
+                streams = ctx.get(dut.streams) >> (places // self.bank_bytes) & 1 == (name == "weights")
+                pending[-1] = np.where(streams, self.memory[places], 0xA5).astype(np.uint8)
         start, data = self.written
         self.memory[start : start + len(data)] = np.frombuffer(data, np.uint8)
         self.written = (0, b"")
@@ -348,7 +421,7 @@ def simulate(config: Config, cases: list[tuple[Op, View, Bytes]]) -> list[Outcom
     outcomes: list[Outcome] = []
 
     async def one(ctx: Any, op: Op, r: View, memory: Bytes) -> Outcome:
-        core, ports = dut.core, Ports(config, r, memory)
+        core, ports = dut.core, Ports(config, op, r, memory)
         ctx.set(core.clear, 1)
         await ctx.tick()
         ctx.set(core.clear, 0)
@@ -364,6 +437,9 @@ def simulate(config: Config, cases: list[tuple[Op, View, Bytes]]) -> list[Outcom
         end, limit = -1, 20
         cycle = 0
         while cycle < limit:
+            if cycle == CHECK - 1:
+                shown = [(ctx.get(span.start), ctx.get(span.end)) for span in core.sources if ctx.get(span.valid)]
+                target = ctx.get(core.target.start), ctx.get(core.target.end)
             if cycle == CHECK:
                 answer = ctx.get(core.cause), ctx.get(core.reads), ctx.get(core.writes)
                 ctx.set(core.go, answer[0] == 0)
@@ -379,6 +455,12 @@ def simulate(config: Config, cases: list[tuple[Op, View, Bytes]]) -> list[Outcom
                 ctx.set(core.go, 0)
             cycle += 1
         assert answer is not None
+        if not answer[0]:
+            needed = regions(op, r)
+            assert [target] == [(start, start + size) for start, size in needed.writes]
+            assert shown == [
+                (start, start + size) for start, size in needed.reads if (start, size) not in needed.writes
+            ]
         return Outcome(*answer, end, memory)
 
     async def bench(ctx: Any) -> None:
@@ -407,11 +489,11 @@ def test_layers(names: list[str]) -> None:
 def test_faults() -> None:
     base = Layer(tile=(1, 2))
     cases = []
-    for changes, _ in FAULTS.values():
-        cases.append((Op.CONV, Layer(tile=(1, 2), changes=changes).registers(SMALL), image(SMALL, 0)))
+    for changes, _, op in FAULTS.values():
+        cases.append((op, Layer(op, tile=(1, 2), changes=changes).registers(SMALL), image(SMALL, 0)))
     cases.append((base.op, base.registers(SMALL), image(SMALL, 1)))
     outcomes = simulate(SMALL, cases)
-    for (name, (_, cause)), outcome in zip(FAULTS.items(), outcomes, strict=False):
+    for (name, (_, cause, _)), outcome in zip(FAULTS.items(), outcomes, strict=False):
         assert outcome.cause == cause, name
     for case, outcome in zip(cases, outcomes, strict=True):
         outcome.compare(SMALL, *case)

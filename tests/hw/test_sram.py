@@ -38,8 +38,8 @@ class Traffic:
             for part in ("en", "addr", "size"):
                 self.inputs[f"write_{name}__{part}"] = np.zeros(cycles, zeros[part])
             self.inputs[f"write_{name}__data"] = np.random.default_rng(seed).integers(0, 256, (cycles, word), np.uint8)
-        for unit in ("array", "vector", "store"):
-            self.inputs[f"{unit}_reads"] = np.zeros(cycles, np.uint64)
+        for name in ("array_reads", "array_streams", "vector_reads", "store_reads"):
+            self.inputs[name] = np.zeros(cycles, np.uint64)
         memory = np.zeros(size, np.uint8)
         written = np.full(size, -10)
         # What each read must give, and which of its bytes count.
@@ -52,6 +52,8 @@ class Traffic:
             for bank, reader in enumerate(readers):
                 if reader:
                     self.inputs[f"{UNIT_OF[reader]}_reads"][cycle] |= np.uint64(1 << bank)
+                if reader == "array_weights" or (not reader and rng.random() < 0.5):
+                    self.inputs["array_streams"][cycle] |= np.uint64(1 << bank)
             if cycle % PHASE > PHASE - 4:
                 continue
             owner_of = np.repeat(np.array([READERS.index(r) if r else -1 for r in readers]), config.bank_bytes)
@@ -63,10 +65,7 @@ class Traffic:
                 at = bank * config.bank_bytes + rng.choice(
                     [0, config.bank_bytes - word, rng.randrange(config.bank_bytes - word), 16 * rng.randrange(9)]
                 )
-                if name == "array_weights":
-                    at -= at % word
-                else:
-                    at += rng.choice([0, rng.randint(1 - word, word - 1)])  # may begin before the bank or end after it
+                at += rng.choice([0, rng.randint(1 - word, word - 1)])  # may begin before the bank or end after it
                 address = at % (1 << (size - 1).bit_length())
                 self.inputs[f"read_{name}__en"][cycle] = 1
                 self.inputs[f"read_{name}__addr"][cycle] = address
