@@ -1,5 +1,6 @@
 """The numerics against measured vectors, hand-worked values and brute force."""
 
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from dovetail.isa import numerics
-from dovetail.isa.numerics import AddParams, Rounding
+from dovetail.isa.numerics import AddParams, Rounding, VectorOperation
 
 VECTORS = Path(__file__).resolve().parents[3] / "shared/models/requantisation/requant_vectors.npz"
 
@@ -302,8 +303,63 @@ def test_add_pins() -> None:
     assert [int(numerics.add(a, 0, tflite)) for a in (1, 3, 5, -3)] == [1, 2, 3, -2]
 
 
+COMBINE: dict[VectorOperation, Callable[[Any, Any], Any]] = {
+    VectorOperation.ADD: lambda a, b: a + b,
+    VectorOperation.SUBTRACT: lambda a, b: a - b,
+    VectorOperation.MINIMUM: min,
+    VectorOperation.MAXIMUM: max,
+}
+
+
+@pytest.mark.parametrize("combine", COMBINE)
+@pytest.mark.parametrize(("sa", "sb", "sy", "za", "zb", "zy"), ADD_SCALES)
+def test_combinations_tflite(
+    sa: float, sb: float, sy: float, za: int, zb: int, zy: int, combine: VectorOperation
+) -> None:
+    """TFLite's SUB is its ADD with a minus between the rescaled operands; so are the minimum and maximum."""
+    params = AddParams.tflite(sa, za, sb, zb, sy, zy, hi=120, combine=combine)
+    a, b = all_pairs()
+    got = numerics.add(a, b, params)
+    assert np.array_equal(got, numerics.add_integer(a, b, params))
+    for i in range(0, a.size, 97):
+        u = gemmlowp_scale((int(a[i]) - za) << 20, params.mult_a, params.shift_a)
+        v = gemmlowp_scale((int(b[i]) - zb) << 20, params.mult_b, params.shift_b)
+        y = gemmlowp_scale(COMBINE[combine](u, v), params.mult_out, params.shift_out) + zy
+        assert got[i] == max(-128, min(120, y))
+
+
+@pytest.mark.parametrize("combine", COMBINE)
+@pytest.mark.parametrize(("sa", "sb", "sy", "za", "zb", "zy"), ADD_SCALES)
+def test_combinations_onnx(
+    sa: float, sb: float, sy: float, za: int, zb: int, zy: int, combine: VectorOperation
+) -> None:
+    params = AddParams.onnx(sa, za, sb, zb, sy, zy, lo=-99, combine=combine)
+    a, b = all_pairs()
+    got = numerics.add(a, b, params)
+    assert np.array_equal(got, numerics.add_integer(a, b, params))
+    ma, mb = np.float32(sa) / np.float32(sy), np.float32(sb) / np.float32(sy)
+    for i in range(0, a.size, 97):
+        u, v = ma * np.float32(int(a[i]) - za), mb * np.float32(int(b[i]) - zb)
+        y = COMBINE[combine](u, v)
+        assert y.dtype == np.float32
+        assert got[i] == max(-99, min(127, int(np.rint(y)) + zy))
+
+
+@pytest.mark.parametrize("zero_point", [-128, -5, 0, 127])
+@pytest.mark.parametrize("scale", [2.0**-7, 0.0235, 3.7])
+@pytest.mark.parametrize("make", [AddParams.tflite, AddParams.onnx])
+def test_minimum_and_maximum_with_equal_scales_are_those_of_the_bytes(
+    make: Callable[..., AddParams], scale: float, zero_point: int
+) -> None:
+    a, b = all_pairs()
+    same = (scale, zero_point) * 3
+    assert np.array_equal(numerics.add(a, b, make(*same, combine=VectorOperation.MINIMUM)), np.minimum(a, b))
+    assert np.array_equal(numerics.add(a, b, make(*same, combine=VectorOperation.MAXIMUM)), np.maximum(a, b))
+
+
+@pytest.mark.parametrize("combine", COMBINE)
 @pytest.mark.parametrize("rounding", list(Rounding))
-def test_add_is_total(rounding: Rounding) -> None:
+def test_add_is_total(rounding: Rounding, combine: VectorOperation) -> None:
     rng = np.random.default_rng(6)
     a, b = rng.integers(-128, 128, (2, 500)).astype(np.int8)
     for _ in range(200):
@@ -322,6 +378,7 @@ def test_add_is_total(rounding: Rounding) -> None:
             shift_out=e[2],
             lo=lo,
             hi=hi,
+            combine=combine,
         )
         assert np.array_equal(numerics.add(a, b, params), numerics.add_integer(a, b, params))
 
@@ -334,6 +391,89 @@ def test_add_refuses_scales() -> None:
     with pytest.raises(ValueError, match=r"operand b must be in \[2\*\*-17, 2\*\*7\)"):
         AddParams.onnx(1.0, 0, 2.0**-18, 0, 1.0, 0)
     assert AddParams.onnx(127.99, 0, 2.0**-17, 0, 1.0, 0).shift_a == 7
+
+
+# --- products, activations, 32 bits ---
+
+
+@pytest.mark.parametrize(("za", "zb", "zy"), [(0, 0, 0), (-128, 127, -3), (5, -77, 100)])
+@pytest.mark.parametrize("real", [0.0039, 0.01171875, 0.4321, 1.0 - 2.0**-20])
+def test_multiply(real: float, za: int, zb: int, zy: int) -> None:
+    """TFLite's MUL is one MultiplyByQuantizedMultiplier of the product; ONNX Runtime's is in float32."""
+    a, b = all_pairs()
+    for rounding in Rounding:
+        mult, shift = (int(n) for n in numerics.encode_multiplier(np.float32(real), rounding))
+        got = numerics.multiply(a, b, za, zb, mult, shift, rounding, zy, -100, 111)
+        for i in range(0, a.size, 97):
+            product = (int(a[i]) - za) * (int(b[i]) - zb)
+            if rounding == Rounding.TFLITE:
+                y = gemmlowp_scale(product, mult, shift)
+            else:
+                y = int(np.rint(np.float32(product) * np.float32(real)))
+            assert got[i] == max(-100, min(111, y + zy))
+
+
+def test_multiply_pins() -> None:
+    half_tflite, half_onnx = (2**30, 0, Rounding.TFLITE), (2**23, 0, Rounding.ONNX)
+    assert [int(numerics.multiply(a, 1, 0, 0, *half_tflite)) for a in (1, 3, 5, -3, 100)] == [1, 2, 3, -1, 50]
+    assert [int(numerics.multiply(a, 1, 0, 0, *half_onnx)) for a in (1, 3, 5, -3, 100)] == [0, 2, 2, -2, 50]
+    for mult, _, rounding in (half_tflite, half_onnx):  # a positive shift acts as 0
+        for shift in (1, 5, 31):
+            assert numerics.multiply(-128, -128, 127, 0, mult, shift, rounding) == 127
+            assert numerics.multiply(7, 6, 0, 0, mult, shift, rounding) == 21
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.2, 1.0, 2.5])
+@pytest.mark.parametrize(("zx", "zy"), [(0, 0), (-128, -128), (127, -7)])
+def test_leaky_relu(alpha: float, zx: int, zy: int) -> None:
+    total = np.arange(-128, 128) - zx
+    real = 0.0321 / 0.0457
+    for rounding in Rounding:
+        q, e = (int(n) for n in numerics.encode_multiplier(np.float32(real), rounding))
+        below, shift = (int(n) for n in numerics.encode_multiplier(np.float32(alpha * real), rounding))
+        got = numerics.leaky_relu(total, q, e, below, shift, rounding, zy, -120, 119)
+        scale = gemmlowp_scale if rounding == Rounding.TFLITE else float32_scale
+        expected = [(scale(t, below, shift) if t < 0 else scale(t, q, e)) + zy for t in total.tolist()]
+        assert got.tolist() == [max(-120, min(119, y)) for y in expected]
+        assert got.dtype == np.int8
+
+
+def test_leaky_relu_by_hand() -> None:
+    total = np.array([-100, -3, -1, 0, 1, 3, 100])
+    for rounding, bits in ((Rounding.TFLITE, 31), (Rounding.ONNX, 24)):
+        one, quarter = (1 << bits - 1, 1), (1 << bits - 1, -1)
+        assert numerics.leaky_relu(total, *one, *quarter, rounding, 2).tolist() == [-23, 1, 2, 2, 3, 5, 102]
+        assert numerics.leaky_relu(total, *one, 0, 0, rounding).tolist() == [0, 0, 0, 0, 1, 3, 100]
+
+
+def exact_shift(value: int, shift: int, rounding: Rounding) -> int:
+    """In fractions: to the left modulo 2^32, to the right to the nearest integer."""
+    exact = Fraction(value) * Fraction(2) ** shift
+    if shift >= 0:
+        return (int(exact) + 2**31) % 2**32 - 2**31
+    if rounding == Rounding.ONNX:
+        return round(exact)
+    return (1 if exact >= 0 else -1) * int(abs(exact) + Fraction(1, 2))
+
+
+@pytest.mark.parametrize("rounding", list(Rounding))
+def test_shift32(rounding: Rounding) -> None:
+    random = np.random.default_rng(8).integers(-(2**31), 2**31, 200).tolist()
+    values = [*range(-40, 41), *INT32_CORNERS, *(s * 2**n + d for n in range(31) for s in (-1, 1) for d in (-1, 0, 1))]
+    values += random
+    for shift in range(numerics.SHIFT_MIN, numerics.SHIFT_MAX + 1):
+        got = numerics.shift32(np.array(values), shift, rounding).tolist()
+        assert got == [exact_shift(v, shift, rounding) for v in values], shift
+
+
+def test_shift32_pins() -> None:
+    values = np.array([5, 6, 7, -5, -6, -7])
+    assert numerics.shift32(values, -2, Rounding.TFLITE).tolist() == [1, 2, 2, -1, -2, -2]
+    assert numerics.shift32(values, -2, Rounding.ONNX).tolist() == [1, 2, 2, -1, -2, -2]
+    assert numerics.shift32(np.array([2, -2, 10]), -2, Rounding.TFLITE).tolist() == [1, -1, 3]
+    assert numerics.shift32(np.array([2, -2, 10]), -2, Rounding.ONNX).tolist() == [0, 0, 2]
+    assert [int(numerics.shift32(v, 31, Rounding.ONNX)) for v in (1, 2, 3)] == [-(2**31), 0, -(2**31)]
+    assert [int(numerics.shift32(-(2**31), -32, r)) for r in Rounding] == [-1, 0]
 
 
 # --- averages ---
