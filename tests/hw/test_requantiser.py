@@ -144,6 +144,34 @@ def test_onnx_near_ties() -> None:
     )
 
 
+def exact_double_ties() -> Iterator[tuple[int, int, int]]:
+    """ONNX operands whose product is exactly half a unit of 24 bits beside a tie, so that both roundings are ties.
+
+    The product is ``(2k + 1) * 2^17 + 1`` or ``- 1``, 25 bits, times 2^20. The first rounding drops the one, the binary
+    point is above the 2^17. It is split into an accumulator below 2^24 and a normalised multiplier.
+    """
+    for k in range(64, 128):
+        for product in ((2 * k + 1 << 17) - 1, (2 * k + 1 << 17) + 1):
+            factors = (n for n in range(3, 1 << 12, 2) if product % n == 0 and product // n < 1 << 24)
+            for factor in factors:
+                other = product // factor
+                lift = 24 - other.bit_length()
+                yield factor << 20 - lift, other << lift, 24 - (17 + 20 + 1)
+
+
+def test_onnx_exact_double_ties() -> None:
+    operands = [v for v in exact_double_ties() if v[0] < 1 << 24]
+    assert len(operands) > 100
+    for acc, mult, shift in operands:
+        assert mult >> 23 == 1
+        assert (acc * mult).bit_length() == 45 and (acc * mult) % (1 << 21) == 1 << 20, "half a unit of 24 bits"
+        assert int(numerics.round_to_24(acc * mult)) % (1 << 24 - shift) == 1 << 23 - shift, "a tie"
+    jobs: list[Job] = [
+        (Rounding.ONNX, 0, -128, 127, [acc, -acc], [mult, mult], [shift, shift]) for acc, mult, shift in operands
+    ]
+    check(2, jobs)
+
+
 @pytest.mark.parametrize(("rounding", "column"), [(Rounding.TFLITE, "tflm_conv"), (Rounding.ONNX, "ort_qlinearconv")])
 def test_measured_vectors(rounding: Rounding, column: str) -> None:
     if not VECTORS.exists():
