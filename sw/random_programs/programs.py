@@ -134,10 +134,10 @@ def _add_operation(builder: Builder, op: Op) -> None:
         if len(stream) < DATA_BYTES // 4:
             at = builder.constant(stream)
             builder.load(at, values["W_ADDR"], len(stream))
-    if "IN_ADDR" in values and rng.random() < 0.5:
-        size = values["IN_BYTES"]
-        if size < DATA_BYTES // 4:
-            builder.load(rng.randrange(DATA_BYTES - size), values["IN_ADDR"], size)
+    for name in ("IN", "B"):
+        size = values.get(f"{name}_BYTES", 0)
+        if 0 < size < DATA_BYTES // 4 and values[f"{name}_ADDR"] + size <= config.sram_bytes and rng.random() < 0.4:
+            builder.load(rng.randrange(DATA_BYTES - size), values[f"{name}_ADDR"], size)
     builder.emit(op, values)
     if "OUT_ADDR" in values and rng.random() < 0.4:
         values = dma_registers(rng, config, Unit.STORE)
@@ -151,8 +151,10 @@ def build(rng: random.Random, config: Config, count: int, only: Sequence[Op] = (
     builder = Builder(config, rng)
     builder.data[:] = np.frombuffer(rng.randbytes(DATA_BYTES), np.uint8)
     ops = [op for op in operations(config) if not only or op in only]
-    for _ in range(count):
-        _add_operation(builder, rng.choice(ops))
+    # The vector unit has many operations, but one or two of the array's make a network.
+    weights = [2 if INSTRUCTIONS[op].unit == Unit.ARRAY else 1 for op in ops]
+    for op in rng.choices(ops, weights, k=count):
+        _add_operation(builder, op)
     return builder
 
 
