@@ -1,9 +1,12 @@
 """The arithmetic of pooling and element-wise operations: int8 operands or an int32 sum to int8."""
 
+from collections.abc import Collection
+
 from amaranth import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from dovetail.hw.pipeline import delayed
 from dovetail.hw.scaler import (
     SCALE_SHARED,
     ScaleKind,
@@ -39,10 +42,19 @@ VECTOR_PARAMS = data.StructLayout(
 )
 """Parameters of a :class:`VectorLane`, named as in ``isa.numerics.AddParams``.
 
-REQUANTISE uses ``mult_out``, ``shift_out`` and ``zy``; AVERAGE ``mult_out``, ``shift_out`` (both from
-``isa.numerics.average_magic``), ``count`` and ``zy``; PASS none of the multipliers and no zero point.
-All clamp to ``lo`` .. ``hi``.
+REQUANTISE, ABSOLUTE and MULTIPLY use ``mult_out``, ``shift_out`` and ``zy``; LEAKY also ``mult_b`` and ``shift_b``,
+below zero; AVERAGE ``mult_out``, ``shift_out`` (both from ``isa.numerics.average_magic``), ``count`` and ``zy``; PASS
+none of the multipliers and no zero point. All clamp to ``lo`` .. ``hi``.
 """
+
+ADDITIONS = frozenset({VectorOperation.ADD, VectorOperation.SUBTRACT, VectorOperation.MINIMUM, VectorOperation.MAXIMUM})
+"""Operations that bring two operands to a common scale."""
+
+OF_TWO = ADDITIONS | {VectorOperation.MULTIPLY}
+"""Operations on two operands."""
+
+OF_SUM = frozenset({VectorOperation.REQUANTISE, VectorOperation.ABSOLUTE, VectorOperation.LEAKY})
+"""Operations that requantise an int32."""
 
 
 class VectorLane(wiring.Component):
@@ -52,13 +64,15 @@ class VectorLane(wiring.Component):
     ----------
     lanes
         Values per cycle.
+    operations
+        What is built; ``params.operation`` must be one of them.
 
     Members
     -------
     a, b
-        int8 per lane, lane 0 lowest: operands of ADD; ``a`` also of PASS.
+        int8 per lane, lane 0 lowest: operands of ADD, SUBTRACT, MINIMUM, MAXIMUM and MULTIPLY; ``a`` also of PASS.
     sum
-        int32 per lane: operand of AVERAGE and REQUANTISE.
+        int32 per lane: operand of AVERAGE, REQUANTISE, LEAKY and ABSOLUTE, which must not be -2^31.
     params
         :data:`VECTOR_PARAMS`. Must not change while values are in the pipeline: it is not registered.
     result
@@ -67,20 +81,23 @@ class VectorLane(wiring.Component):
     Latency
     -------
     ``LATENCY`` cycles (``isa.latency.VECTOR_LANE``), whatever the operation. All of them take the path of operand a;
-    only ADD has a second one.
+    only sums and the like have a second one.
 
     Raises
     ------
     ValueError
-        When ``lanes`` is not positive.
+        When ``lanes`` is not positive, or there is no operation.
     """
 
     LATENCY = VECTOR_LANE
 
-    def __init__(self, *, lanes: int) -> None:
+    def __init__(self, *, lanes: int, operations: Collection[VectorOperation] = tuple(VectorOperation)) -> None:
         if lanes < 1:
             raise ValueError(f"lanes must be positive, not {lanes!r}")
+        if not operations:
+            raise ValueError("operations must name at least one operation")
         self.lanes = lanes
+        self.operations = frozenset(operations)
         super().__init__(
             {
                 "a": In(8 * lanes),
@@ -97,6 +114,12 @@ class VectorLane(wiring.Component):
         assert self.LATENCY == 8 + scaler.LATENCY
         params = self.params
         lanes = self.lanes
+        two_operands = bool(self.operations & OF_TWO)
+        leaky = VectorOperation.LEAKY in self.operations
+
+        def does(*operations: VectorOperation) -> Value:
+            built = [op for op in operations if op in self.operations]
+            return Cat(params.operation == op for op in built).any() if built else Const(0, 1)
 
         # Decoded once. Registered, because multiplexers in front of a multiplier cost its speed: stage 2 is the first
         # to use them, one cycle after the parameters came with stage 1's operands.
@@ -104,148 +127,155 @@ class VectorLane(wiring.Component):
         adds = Signal()
         adds_onnx = Signal()
         adds_tflite = Signal()
+        multiplies = Signal()
         averages = Signal()
+        absolute = Signal()
+        subtracts = Signal()
+        chooses = Signal()
+        chooses_greater = Signal()
         rounds_24 = Signal()
         onnx_0 = params.rounding == Rounding.ONNX
-        adds_0 = params.operation == VectorOperation.ADD
-        requantises_0 = params.operation == VectorOperation.REQUANTISE
-        averages_0 = params.operation == VectorOperation.AVERAGE
-        passes_0 = params.operation == VectorOperation.PASS
+        adds_0 = does(*ADDITIONS)
+        of_sum_0 = does(*OF_SUM)
+        leaks_0 = does(VectorOperation.LEAKY)
+        averages_0 = does(VectorOperation.AVERAGE)
+        multiplies_0 = does(VectorOperation.MULTIPLY)
+        passes_0 = does(VectorOperation.PASS)
         m.d.sync += [
             onnx.eq(onnx_0),
             adds.eq(adds_0),
             adds_onnx.eq(adds_0 & onnx_0),
             adds_tflite.eq(adds_0 & ~onnx_0),
+            multiplies.eq(multiplies_0),
             averages.eq(averages_0),
-            rounds_24.eq(onnx_0 & (adds_0 | requantises_0)),
+            absolute.eq(does(VectorOperation.ABSOLUTE)),
+            subtracts.eq(does(VectorOperation.SUBTRACT)),
+            chooses.eq(does(VectorOperation.MINIMUM, VectorOperation.MAXIMUM)),
+            chooses_greater.eq(does(VectorOperation.MAXIMUM)),
+            rounds_24.eq(onnx_0 & (adds_0 | of_sum_0)),
         ]
+        signs = Cat(lane(self.sum, i, 32)[31] for i in range(lanes))
+        below = delayed(m, "below", signs, 7 if leaky else 1, reset_less=True)
 
-        # 1: ADD, sign and magnitude of the operands less their zero points; else the operand of the final scaling.
-        # PASS doubles its operand, which the product with 2**30 and the binary point at bit 31 make up for.
+        # 1: two operands, sign and magnitude of each less its zero point; else the operand of the final scaling. PASS
+        # doubles its operand, which the product with 2**30 and the binary point at bit 31 make up for. What operand a
+        # is multiplied with in stage 2: the low bits of its multiplier, or operand b.
         a_1 = Signal(16 * lanes, reset_less=True)
         b_1 = Signal(16 * lanes, reset_less=True)
+        factor_1 = Signal(16 * lanes, reset_less=True)
         value_1 = Signal(32 * lanes, reset_less=True)
-        left = Mux(requantises_0, left_shift_of(params.shift_out.as_unsigned()), 0)
+        low_a = params.mult_a[:16]
+        left_out = Mux(of_sum_0, left_shift_of(params.shift_out.as_unsigned()), 0)
+        left_b = left_shift_of(params.shift_b.as_unsigned())
         for i in range(lanes):
+            left = Mux(leaks_0 & signs[i], left_b, left_out)
             total = shift_left(lane(self.sum, i, 32), left, onnx_0)
             operand = lane(self.a, i, 8)
             doubled = Cat(Const(0, 1), operand, operand[7].replicate(23))
-            m.d.sync += [
-                lane(a_1, i, 16).eq(_difference(operand, params.za)),
-                lane(b_1, i, 16).eq(_difference(lane(self.b, i, 8), params.zb)),
-                lane(value_1, i, 32).eq(Mux(passes_0, doubled, total)),
-            ]
+            m.d.sync += lane(value_1, i, 32).eq(Mux(passes_0, doubled, total))
+            if two_operands:
+                b = _difference(lane(self.b, i, 8), params.zb)
+                m.d.sync += [
+                    lane(a_1, i, 16).eq(_difference(operand, params.za)),
+                    lane(b_1, i, 16).eq(b),
+                    lane(factor_1, i, 16).eq(Mux(multiplies_0, b[:8], low_a)),
+                ]
 
-        # 2: ADD, products with the low 16 and the high bits of the operands' multipliers; else the magnitude,
-        # twice for AVERAGE.
+        # 2: two operands, products with the low 16 and the high bits of the operands' multipliers; else the magnitude,
+        # twice for AVERAGE. ABSOLUTE: what the left shift made negative is, in TFLITE, whatever its sign was before.
         a_2 = wide_registers("a_2", lanes)
         b_2 = wide_registers("b_2", lanes)
         negative_a_2 = Signal(lanes, reset_less=True)
         negative_b_2 = Signal(lanes, reset_less=True)
-        mult_a = Signal(31)
+        high_a = Signal(15)
         mult_b = Signal(31)
         m.d.sync += [
-            mult_a.eq(Mux(adds_0, Mux(onnx_0, params.mult_a[:24], params.mult_a), 0)),
+            high_a.eq(Mux(adds_0, Mux(onnx_0, params.mult_a[16:24], params.mult_a[16:]), 0)),
             mult_b.eq(Mux(adds_0, Mux(onnx_0, params.mult_b[:24], params.mult_b), 0)),
         ]
         for i in range(lanes):
             value = lane(value_1, i, 32)
-            a, b = lane(a_1, i, 16), lane(b_1, i, 16)
             magnitude = ((value ^ value[31].replicate(32)) + value[31])[:32]
+            wrapped = ((value[31] ^ below[1][i]) | magnitude[31]) & ~onnx
+            negative = Mux(absolute, wrapped, value[31])
             magnitude = Mux(averages, Cat(Const(0, 1), magnitude[:31]), magnitude)
-            m.d.sync += [
-                a_2[i].eq(Cat(Mux(adds, a[:8] * mult_a[:16], magnitude), a[:8] * mult_a[16:])),
-                b_2[i].eq(Cat(b[:8] * mult_b[:16], Const(0, 8), b[:8] * mult_b[16:])),
-                negative_a_2[i].eq(Mux(adds, a[8], value[31])),
-                negative_b_2[i].eq(b[8] & adds),
-            ]
+            if two_operands:
+                a, b, factor = lane(a_1, i, 16), lane(b_1, i, 16), lane(factor_1, i, 16)
+                magnitude = Mux(adds | multiplies, a[:8] * factor, magnitude)
+                negative = Mux(adds | multiplies, a[8] ^ (b[8] & multiplies), negative)
+                m.d.sync += [
+                    a_2[i].eq(Cat(magnitude, a[:8] * high_a)),
+                    b_2[i].eq(Cat(b[:8] * mult_b[:16], Const(0, 8), b[:8] * mult_b[16:])),
+                    negative_b_2[i].eq(b[8] & adds),
+                ]
+            else:
+                m.d.sync += a_2[i].eq(magnitude)
+            m.d.sync += negative_a_2[i].eq(negative)
+        sides = {"a": (a_2, negative_a_2)} | ({"b": (b_2, negative_b_2)} if two_operands else {})
 
-        # 3: the products.
-        a_3 = wide_registers("a_3", lanes)
-        b_3 = wide_registers("b_3", lanes)
-        negative_a_3 = Signal(lanes, reset_less=True)
-        negative_b_3 = Signal(lanes, reset_less=True)
-        m.d.sync += [negative_a_3.eq(negative_a_2), negative_b_3.eq(negative_b_2)]
-        for i in range(lanes):
-            for source, target in ((a_2, a_3), (b_2, b_3)):
-                word = source[i]
-                upper = (word[16:32] + word[32:55])[:24]
-                m.d.sync += target[i].eq(Cat(word[:16], upper))
+        # 3: the products. 4: the first rounding: in TFLITE to Q31 (operands times 2**20, hence 11 bits), in ONNX to 24
+        # bits, also that of an int32; AVERAGE adds its count. 5: the common binary point, bit 32 in TFLITE, 40 in ONNX;
+        # what is no addition is an integer at bit 32. 6: TFLITE, the second rounding, ties away from zero.
+        operands = {}
+        for name, (word_2, negative_2) in sides.items():
+            negative = delayed(m, f"negative_{name}", negative_2, 3, reset_less=True)
+            word_3, word_5, word_6 = (wide_registers(f"{name}_{stage}", lanes) for stage in (3, 5, 6))
+            word_4 = Signal(32 * lanes, name=f"{name}_4", reset_less=True)
+            right = Signal(6, name=f"right_{name}")
+            m.d.sync += right.eq(Mux(adds_0, _alignment(params[f"shift_{name}"], onnx_0), 0))
+            extra = Mux(averages, params.count, 0) if name == "a" else 0
+            for i in range(lanes):
+                upper = (word_2[i][16:32] + word_2[i][32:55])[:24]
+                m.d.sync += word_3[i].eq(Cat(word_2[i][:16], upper))
 
-        # 4: the first rounding. ADD in TFLITE: to Q31 (operands times 2**20, hence 11 bits); in ONNX and for its
-        # requantisation: to 24 bits. AVERAGE: plus the count.
-        a_4 = Signal(32 * lanes, reset_less=True)
-        b_4 = Signal(32 * lanes, reset_less=True)
-        negative_a_4 = Signal(lanes, reset_less=True)
-        negative_b_4 = Signal(lanes, reset_less=True)
-        m.d.sync += [negative_a_4.eq(negative_a_3), negative_b_4.eq(negative_b_3)]
-        for i in range(lanes):
-            word = a_3[i]
-            addend, mask = rounding_to_24(word[:32], rounds_24)
-            q31 = _half_q31(negative_a_3[i], adds_tflite)
-            total = (word[:39] + (addend | q31 | Mux(averages, params.count, 0)))[:40]
-            m.d.sync += lane(a_4, i, 32).eq(Mux(adds_tflite, total[11:], Cat(total[:8] & ~mask, total[8:32])))
+                word = word_3[i]
+                addend, mask = rounding_to_24(word[:32], rounds_24)
+                q31 = _half_q31(negative[1][i], adds_tflite)
+                total = (word[:39] + (addend | q31 | extra))[:40]
+                m.d.sync += lane(word_4, i, 32).eq(Mux(adds_tflite, total[11:], Cat(total[:8] & ~mask, total[8:32])))
 
-            word = b_3[i]
-            addend, mask = rounding_to_24(word[:32], rounds_24)
-            q31 = _half_q31(negative_b_3[i], adds_tflite)
-            total = (word[:39] + (addend | q31))[:40]
-            m.d.sync += lane(b_4, i, 32).eq(Mux(adds_tflite, total[11:], Cat(total[:8] & ~mask, total[8:32])))
+                m.d.sync += word_5[i].eq(Cat(Const(0, 32), lane(word_4, i, 32)) >> right)
 
-        # 5: ADD, operands to a common binary point: bit 32 in TFLITE, 40 in ONNX; else an integer at bit 32.
-        a_5 = wide_registers("a_5", lanes)
-        b_5 = wide_registers("b_5", lanes)
-        negative_a_5 = Signal(lanes, reset_less=True)
-        negative_b_5 = Signal(lanes, reset_less=True)
-        right_a = Signal(6)
-        right_b = Signal(6)
-        m.d.sync += [
-            right_a.eq(Mux(adds_0, _alignment(params.shift_a, onnx_0), 0)),
-            right_b.eq(_alignment(params.shift_b, onnx_0)),
-        ]
-        m.d.sync += [negative_a_5.eq(negative_a_4), negative_b_5.eq(negative_b_4)]
-        for i in range(lanes):
-            m.d.sync += [
-                a_5[i].eq(Cat(Const(0, 32), lane(a_4, i, 32)) >> right_a),
-                b_5[i].eq(Cat(Const(0, 32), lane(b_4, i, 32)) >> right_b),
-            ]
-
-        # 6: TFLITE, the second rounding, ties away from zero; an integer stays as it is.
-        a_6 = wide_registers("a_6", lanes)
-        b_6 = wide_registers("b_6", lanes)
-        negative_a_6 = Signal(lanes, reset_less=True)
-        negative_b_6 = Signal(lanes, reset_less=True)
-        m.d.sync += [negative_a_6.eq(negative_a_5), negative_b_6.eq(negative_b_5)]
-        for i in range(lanes):
-            for source, target in ((a_5, a_6), (b_5, b_6)):
-                word = source[i]
+                word = word_5[i]
                 integer = (word[32:] + word[31])[:32]
-                m.d.sync += target[i].eq(Mux(adds_onnx, word[:55], integer))
+                m.d.sync += word_6[i].eq(Mux(adds_onnx, word[:55], integer))
+            # A difference takes b's other sign, but only now: the first rounding depends on it.
+            last = Signal(lanes, name=f"negative_{name}_6", reset_less=True)
+            m.d.sync += last.eq(negative[3] ^ subtracts.replicate(lanes) if name == "b" else negative[3])
+            operands[name] = word_6, last
 
-        # 7: signed sum.
-        sum_7 = wide_registers("sum_7", lanes)
-        for i in range(lanes):
-            sign_a, sign_b = negative_a_6[i], negative_b_6[i]
-            a = Cat(a_6[i][:55] ^ sign_a.replicate(55), sign_a).as_signed()
-            b = Cat(b_6[i][:55] ^ sign_b.replicate(55), sign_b).as_signed()
-            carry = Cat(sign_a ^ sign_b, sign_a & sign_b)
-            m.d.sync += sum_7[i].eq(((a + b) + carry)[:57])
-
-        # 8: its sign and magnitude.
+        # 7: signed sum; or one of the two, a negative one less 1. 8: its sign and magnitude.
         magnitude_8 = wide_registers("magnitude_8", lanes)
         negative_8 = Signal(lanes, reset_less=True)
+        sum_7 = wide_registers("sum_7", lanes)
         for i in range(lanes):
+            if not two_operands:
+                word, negative = operands["a"]
+                m.d.sync += [
+                    sum_7[i].eq(Cat(word[i][:56], negative[i])),
+                    magnitude_8[i].eq(sum_7[i][:56]),
+                    negative_8[i].eq(sum_7[i][56]),
+                ]
+                continue
+            (a, sign_a), (b, sign_b) = (
+                (Cat(word[i][:55] ^ negative[i].replicate(55), negative[i]).as_signed(), negative[i])
+                for word, negative in operands.values()
+            )
+            carry = Cat(sign_a ^ sign_b, sign_a & sign_b)
+            chosen = Mux((a < b) == chooses_greater, b, a)
             word = sum_7[i][:57]
             m.d.sync += [
-                magnitude_8[i].eq(((word ^ word[56].replicate(57)) + word[56])[:57]),
+                sum_7[i].eq(Mux(chooses, chosen, (a + b) + carry)[:57]),
+                magnitude_8[i].eq(((word ^ word[56].replicate(57)) + (word[56] & ~chooses))[:57]),
                 negative_8[i].eq(word[56]),
             ]
 
+        scales = of_sum_0 | multiplies_0
         mult = Signal(32)
         right = Signal(8)
         shared = Signal(SCALE_SHARED, reset_less=True)
         m.d.sync += [
-            mult.eq(multiplier_of(params.mult_out, onnx_0 & requantises_0)),
+            mult.eq(multiplier_of(params.mult_out, onnx_0 & scales)),
             right.eq(right_shift_of(params.shift_out.as_unsigned())),
             shared.kind.eq(Mux(onnx_0, ScaleKind.ONNX, ScaleKind.TFLITE)),
             shared.zero_point.eq(params.zy),
@@ -262,11 +292,31 @@ class VectorLane(wiring.Component):
         m.d.comb += [
             scaler.negative.eq(negative_8),
             scaler.magnitude.eq(Cat(*magnitude_8)),
-            scaler.mult.eq(mult.replicate(lanes)),
-            scaler.right.eq(right.replicate(lanes)),
             scaler.shared.eq(shared),
             self.result.eq(scaler.result),
         ]
+        if not leaky:
+            m.d.comb += [scaler.mult.eq(mult.replicate(lanes)), scaler.right.eq(right.replicate(lanes))]
+            return m
+
+        # LEAKY has two multipliers. Every lane keeps its own: a multiplexer would cost the multiplier its speed.
+        leaks = Signal()
+        mult_below = Signal(32)
+        right_below = Signal(8)
+        mult_8 = Signal(32 * lanes, reset_less=True)
+        right_8 = Signal(8 * lanes, reset_less=True)
+        m.d.sync += [
+            leaks.eq(leaks_0),
+            mult_below.eq(multiplier_of(params.mult_b, onnx_0)),
+            right_below.eq(right_shift_of(params.shift_b.as_unsigned())),
+        ]
+        for i in range(lanes):
+            negative = leaks & below[7][i]
+            m.d.sync += [
+                lane(mult_8, i, 32).eq(Mux(negative, mult_below, mult)),
+                lane(right_8, i, 8).eq(Mux(negative, right_below, right)),
+            ]
+        m.d.comb += [scaler.mult.eq(mult_8), scaler.right.eq(right_8)]
         return m
 
 

@@ -1,25 +1,40 @@
 """Registers of the vector unit, the checks of an operation and the banks it claims."""
 
-from amaranth import Cat, Const, Module, Mux, Signal, Value
+from collections.abc import Collection
+
+from amaranth import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import exact_log2
 
+from dovetail.hw.ports import spans
+from dovetail.hw.regions import Region, register_layout
+from dovetail.isa.checks import INT32_INPUT, INT32_OUTPUT, TWO_OPERANDS, has
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import REGISTERS, Cause, Op, Unit
+from dovetail.isa.timing.common import CHECK
+from dovetail.isa.timing.vector import DIRECT
 
-
-def _layout(unit: Unit) -> data.StructLayout:
-    """All registers of a unit, 32 bits each, in the order of their indices."""
-    members: dict[str, object] = {}
-    for name, register in REGISTERS[unit].items():
-        fields = {f.name: data.Field(f.width, f.low) for f in register.fields}
-        members[name] = data.FlexibleLayout(32, fields) if fields else 32
-    return data.StructLayout(members)
-
-
-VECTOR_REGISTERS = _layout(Unit.VECTOR)
+VECTOR_REGISTERS = register_layout(Unit.VECTOR)
 """The vector unit's registers by name, packed into one word: a simulator then holds them in one variable."""
+
+KINDS: dict[str, Collection[Op]] = {
+    "pools": {Op.POOL},
+    "two_operands": TWO_OPERANDS,
+    "int32_input": INT32_INPUT,
+    "int32_output": INT32_OUTPUT,
+    "looks_up": {Op.ACT_LUT},
+    "direct": DIRECT,
+}
+"""What the blocks of the unit must know of an operation: whether it is one of these."""
+
+KIND = data.StructLayout(dict.fromkeys(KINDS, 1))
+"""A bit for each of :data:`KINDS`."""
+
+
+def one_of(config: Config, op: Value, operations: Collection[Op]) -> Value:
+    """Whether ``op`` is one of those ``operations`` that the accelerator has."""
+    built = [operation for operation in operations if has(config, operation)]
+    return Cat(op == operation for operation in built).any() if built else Const(0, 1)
 
 
 class VectorRegisters(wiring.Component):
@@ -36,16 +51,19 @@ class VectorRegisters(wiring.Component):
         As in :class:`~dovetail.hw.ports.Core`.
     regs
         :data:`VECTOR_REGISTERS`.
-    adds
-        The operation is E_ADD, from the cycle after ``start`` on.
+    operation, kind
+        The opcode and its :data:`KIND`, from the cycle after ``start`` on.
     load
         Pulse in the cycle after ``start``.
     cause, reads, writes
         Failed check and claimed banks.
+    sources, target
+        What the operation reads and writes in SRAM.
 
     Latency
     -------
-    ``cause`` and the banks are valid CHECK = 3 cycles after ``start``, until the next one.
+    ``cause`` and the banks are valid CHECK = 3 cycles after ``start``, until the next one; ``sources`` and ``target``
+    are a cycle earlier.
     """
 
     def __init__(self, config: Config) -> None:
@@ -59,37 +77,54 @@ class VectorRegisters(wiring.Component):
                 "start": In(1),
                 "op": In(8),
                 "regs": Out(VECTOR_REGISTERS),
-                "adds": Out(1),
+                "operation": Out(8),
+                "kind": Out(KIND),
                 "load": Out(1),
                 "cause": Out(Cause),
                 "reads": Out(config.n_banks),
                 "writes": Out(config.n_banks),
+                **spans(config),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self.config
-        regs = self.regs
+        regs, kind = self.regs, self.kind
+        assert CHECK == 3, "sums, comparisons, decision: one cycle each"
 
+        # One comparator per register: cheaper than a shifter over all of them, and quicker to simulate.
         with m.If(self.clear):
             m.d.sync += regs.as_value().eq(0)
-        with m.Elif(self.cfg_en):
-            m.d.sync += regs.as_value().word_select(self.cfg_index, 32).eq(self.cfg_value)
+        with m.Elif(self.cfg_en), m.Switch(self.cfg_index):
+            for register in REGISTERS[Unit.VECTOR].values():
+                with m.Case(register.index):
+                    m.d.sync += regs.as_value()[32 * register.index :][:32].eq(self.cfg_value)
 
         decide = Signal()
         m.d.sync += [self.load.eq(self.start), decide.eq(self.load)]
-        with m.If(self.start):
-            m.d.sync += self.adds.eq(self.op == Op.E_ADD)
 
-        # First cycle: ends of the regions, what is zero, what is too large.
-        end_in, end_b, end_out = Signal(33), Signal(33), Signal(33)
-        zero, large = Signal(), Signal()
-        divides = ~self.adds & regs.MODE.average & ~regs.MODE.requantise
+        # 1: ends of the regions; the kind of operation. Operand B and the table of ACT_LUT have one region.
+        target = Region(config, regs, "OUT")
+        read: dict[Region, Value] = {Region(config, regs, "IN"): Const(1, 1)}
+        if any(has(config, op) for op in (*TWO_OPERANDS, Op.ACT_LUT)):
+            read[Region(config, regs, "B")] = kind.two_operands | kind.looks_up
+        with m.If(self.start):
+            m.d.sync += [
+                *(region.end.eq(region.sum()) for region in (*read, target)),
+                self.operation.eq(self.op),
+                *(kind[name].eq(one_of(config, self.op, operations)) for name, operations in KINDS.items()),
+            ]
+
+        # 2: comparisons and banks.
+        zero = Signal()
+        large = Signal()
+        outside = Signal()
+        overlaps = Signal()
+        divides = kind.pools & regs.MODE.average & ~regs.MODE.requantise
         sizes: list[Value] = [
-            regs.IN_BYTES.any(),
-            regs.OUT_BYTES.any(),
-            regs.B_BYTES.any() | ~self.adds,
+            *(region.size.any() | ~used for region, used in read.items()),
+            target.size.any(),
             regs.GEOMETRY.kh.any(),
             regs.GEOMETRY.kw.any(),
             regs.TILE.height.any(),
@@ -100,40 +135,28 @@ class VectorRegisters(wiring.Component):
         ]
         with m.If(self.load):
             m.d.sync += [
-                end_in.eq(regs.IN_ADDR + regs.IN_BYTES),
-                end_b.eq(regs.B_ADDR + regs.B_BYTES),
-                end_out.eq(regs.OUT_ADDR + regs.OUT_BYTES),
+                *(region.banks.eq(region.touched()) for region in (*read, target)),
                 zero.eq(~Cat(sizes).all()),
                 large.eq(regs.BLOCKS.last > config.vec),
+                outside.eq(target.outside() | Cat(region.outside() & used for region, used in read.items()).any()),
+                overlaps.eq(Cat(region.overlaps(target) & used for region, used in read.items()).any()),
             ]
+        m.d.comb += target.show(self.target)
+        for (region, used), span in zip(read.items(), self.sources, strict=False):
+            m.d.comb += region.show(span, used)
 
-        # Second cycle: the decision.
-        outside = Signal()
-        size = config.sram_bytes
-        m.d.comb += outside.eq((end_in > size) | (end_out > size) | self.adds & (end_b > size))
+        # 3: the decision.
+        claimed: Value = Const(0, config.n_banks)
+        for region, used in read.items():
+            claimed = claimed | region.banks & used.replicate(config.n_banks)
         with m.If(decide):
-            m.d.sync += [
-                self.cause.eq(
-                    Mux(
-                        zero,
-                        Cause.ZERO_SIZE,
-                        Mux(large, Cause.TOO_LARGE, Mux(outside, Cause.SRAM_RANGE, Cause.NONE)),
-                    )
-                ),
-                self.reads.eq(
-                    self._banks(regs.IN_ADDR, end_in)
-                    | self._banks(regs.B_ADDR, end_b) & self.adds.replicate(config.n_banks)
-                ),
-                self.writes.eq(self._banks(regs.OUT_ADDR, end_out)),
-            ]
+            m.d.sync += [self.reads.eq(claimed), self.writes.eq(target.banks), self.cause.eq(Cause.NONE)]
+            for failed, cause in (
+                (overlaps, Cause.BANK_CONFLICT),
+                (outside, Cause.SRAM_RANGE),
+                (large, Cause.TOO_LARGE),
+                (zero, Cause.ZERO_SIZE),
+            ):
+                with m.If(failed):
+                    m.d.sync += self.cause.eq(cause)
         return m
-
-    def _banks(self, address: Value, end: Value) -> Value:
-        """Mask of the banks from ``address`` to before ``end``, a region inside the SRAM."""
-        banks = self.config.n_banks
-        bits = exact_log2(self.config.bank_bytes)
-        width = (banks + 1).bit_length()
-        ones = Const((1 << banks) - 1, banks)
-        first = address[bits : bits + width]
-        beyond = (end[bits : bits + width] + end[:bits].any())[:width]
-        return ((ones << first) & ~(ones << beyond))[:banks]

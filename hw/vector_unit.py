@@ -1,19 +1,49 @@
-"""The vector unit: pooling over windows and element-wise addition."""
+"""The vector unit: pooling, element-wise operations, activations, copies."""
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.clock_gate import gate_clock
+from dovetail.hw.pipeline import delayed
 from dovetail.hw.ports import Core, SramRead, SramWrite
 from dovetail.hw.rescale import VectorLane
 from dovetail.hw.scaler import lane
-from dovetail.hw.vector_registers import VectorRegisters
+from dovetail.hw.vector_direct import VectorDirect
+from dovetail.hw.vector_registers import VectorRegisters, one_of
 from dovetail.hw.vector_walk import VectorReads, VectorWrites
+from dovetail.isa.checks import has
 from dovetail.isa.config import Config
+from dovetail.isa.instructions import Op
 from dovetail.isa.numerics import VectorOperation
 from dovetail.isa.timing.common import CHECK, SRAM_READ
-from dovetail.isa.timing.vector import PIPELINE, TAPS
+from dovetail.isa.timing.vector import DIRECT_PIPELINE, PIPELINE, TAPS
+
+POOLING = (VectorOperation.PASS, VectorOperation.AVERAGE, VectorOperation.REQUANTISE)
+"""Operations of POOL: maximum, average by division, average by requantisation."""
+
+SCALED = {
+    Op.E_ADD: VectorOperation.ADD,
+    Op.E_MUL: VectorOperation.MULTIPLY,
+    Op.E_ABS: VectorOperation.ABSOLUTE,
+    Op.C_MIN: VectorOperation.MINIMUM,
+    Op.C_MAX: VectorOperation.MAXIMUM,
+    Op.ACT_RELU: VectorOperation.REQUANTISE,
+    Op.ACT_LRELU: VectorOperation.LEAKY,
+    Op.REQUANT: VectorOperation.REQUANTISE,
+}
+"""What the scaling does for the other instructions; E_ADD with MODE.subtract aside."""
+
+DIFFERENCES = (Op.E_ABS, Op.ACT_RELU, Op.ACT_LRELU)
+"""Instructions whose sum is the operand less its zero point."""
+
+
+def operations_of(config: Config) -> set[VectorOperation]:
+    """The scaling operations that an accelerator's instructions need."""
+    needed = {operation for op, operation in SCALED.items() if has(config, op)}
+    if VectorOperation.ADD in needed:
+        needed.add(VectorOperation.SUBTRACT)
+    return needed.union(POOLING if has(config, Op.POOL) else ())
 
 
 class VectorTaps(wiring.Component):
@@ -21,16 +51,18 @@ class VectorTaps(wiring.Component):
 
     Parameters
     ----------
-    lanes
-        Channels per cycle.
+    config
+        The accelerator. Without element-wise operations there are no int32 operands.
 
     Members
     -------
     valid, first, second, mask
         Of a step, with ``data``, as in :class:`~dovetail.hw.vector_walk.VectorReads`; unmasked lanes take the zero
-        point ``zero_in``, or ``zero_b`` in a ``second`` step.
+        point ``zero_in``, or ``zero_b`` in a ``second`` step; as int32 zero.
     data
-        int8 per lane.
+        int8 per lane, or int32.
+    int32
+        The taps are int32.
     maximum
         Keep the largest tap instead of the first.
     bias
@@ -49,17 +81,20 @@ class VectorTaps(wiring.Component):
 
     LATENCY = TAPS
 
-    def __init__(self, *, lanes: int) -> None:
-        self.lanes = lanes
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.lanes = lanes = config.vec
+        self.width = 32 if config.elementwise else 8
         super().__init__(
             {
                 "valid": In(1),
                 "first": In(1),
                 "second": In(1),
                 "mask": In(lanes),
-                "data": In(8 * lanes),
+                "data": In(self.width * lanes),
                 "zero_in": In(8),
                 "zero_b": In(8),
+                "int32": In(1),
                 "maximum": In(1),
                 "bias": In(32),
                 "a": Out(8 * lanes),
@@ -70,32 +105,40 @@ class VectorTaps(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        valid, first = Signal(), Signal()
-        taps = Signal(8 * self.lanes)
+        width = self.width
+        valid = Signal()
+        first = Signal()
+        taps = Signal(width * self.lanes)
         zero = Signal(8)
         m.d.comb += zero.eq(Mux(self.second, self.zero_b, self.zero_in))
         m.d.sync += valid.eq(self.valid)
         with m.If(self.valid):
             m.d.sync += first.eq(self.first)
             for i in range(self.lanes):
-                m.d.sync += lane(taps, i, 8).eq(Mux(self.mask[i], lane(self.data, i, 8), zero))
+                byte = Mux(self.mask[i], lane(self.data, i, 8), zero)
+                m.d.sync += lane(taps, i, width).eq(byte.as_signed())
+                if self.config.elementwise:
+                    word = Mux(self.mask[i], lane(self.data, i, 32), 0)
+                    with m.If(self.int32):
+                        m.d.sync += lane(taps, i, width).eq(word)
         with m.If(valid):
-            m.d.sync += self.b.eq(taps)
             for i in range(self.lanes):
-                tap, held, total = lane(taps, i, 8), lane(self.a, i, 8), lane(self.sum, i, 32)
-                replaces = first | self.maximum & (tap.as_signed() > held.as_signed())
+                tap, held, total = lane(taps, i, width), lane(self.a, i, 8), lane(self.sum, i, 32)
+                replaces = first | self.maximum & (tap[:8].as_signed() > held.as_signed())
                 m.d.sync += [
-                    held.eq(Mux(replaces, tap, held)),
+                    held.eq(Mux(replaces, tap[:8], held)),
                     total.eq((Mux(first, self.bias, total).as_signed() + tap.as_signed())[:32]),
                 ]
+                if self.config.elementwise:
+                    m.d.sync += lane(self.b, i, 8).eq(tap[:8])
         return m
 
 
 class VectorPipeline(wiring.Component):
     """What :class:`VectorCore` does, on one clock.
 
-    Registers and checks, walk over the reads, taps, final scaling, walk over the writes: each its own block, in
-    lockstep. Nothing ever stalls, so a step's results come a fixed time after it.
+    Registers and checks, walk over the reads, taps, final scaling or what takes its place, walk over the writes: each
+    its own block, in lockstep. Nothing ever stalls, so a step's results come a fixed time after it.
     """
 
     def __init__(self, config: Config) -> None:
@@ -107,12 +150,14 @@ class VectorPipeline(wiring.Component):
         config, core = self.config, self.core
         m.submodules.registers = registers = VectorRegisters(config)
         m.submodules.reads = reads = VectorReads(config)
-        m.submodules.taps = taps = VectorTaps(lanes=config.vec)
-        m.submodules.scaling = scaling = VectorLane(lanes=config.vec)
+        m.submodules.taps = taps = VectorTaps(config)
+        m.submodules.scaling = scaling = VectorLane(lanes=config.vec, operations=operations_of(config))
+        m.submodules.direct = direct = VectorDirect(config)
         m.submodules.writes = writes = VectorWrites(config)
-        regs = registers.regs
+        regs, kind = registers.regs, registers.kind
         to_write = SRAM_READ + taps.LATENCY + scaling.LATENCY
-        if reads.LATENCY + to_write != PIPELINE:
+        to_direct_write = SRAM_READ + taps.LATENCY + direct.LATENCY
+        if (reads.LATENCY + to_write, reads.LATENCY + to_direct_write) != (PIPELINE, DIRECT_PIPELINE):
             raise AssertionError(f"isa.timing.vector.PIPELINE must be {reads.LATENCY + to_write}, not {PIPELINE}")
 
         m.d.comb += [
@@ -125,49 +170,63 @@ class VectorPipeline(wiring.Component):
             core.cause.eq(registers.cause),
             core.reads.eq(registers.reads),
             core.writes.eq(registers.writes),
+            *(span.eq(source) for span, source in zip(core.sources, registers.sources, strict=True)),
+            core.target.eq(registers.target),
             core.done.eq(writes.done),
             reads.regs.eq(regs),
-            reads.adds.eq(registers.adds),
+            reads.kind.eq(kind),
             reads.load.eq(registers.load),
             reads.go.eq(core.go),
             self.input.en.eq(reads.en),
             self.input.addr.eq(reads.addr),
             writes.regs.eq(regs),
+            writes.kind.eq(kind),
             writes.load.eq(registers.load),
             self.output.en.eq(writes.en),
             self.output.addr.eq(writes.addr),
             self.output.size.eq(writes.size),
-            self.output.data.eq(scaling.result),
+            self.output.data.eq(Mux(kind.direct, direct.result, scaling.result)),
         ]
 
         # What belongs to a step, until its data are there.
         step = Cat(reads.valid, reads.first, reads.second, reads.mask)
-        waiting = Signal(len(step) * SRAM_READ)
-        m.d.sync += waiting.eq(Cat(step, waiting))
         m.d.comb += [
-            Cat(taps.valid, taps.first, taps.second, taps.mask).eq(waiting[-len(step) :]),
+            Cat(taps.valid, taps.first, taps.second, taps.mask).eq(delayed(m, "step", step, SRAM_READ)[-1]),
             taps.data.eq(self.input.data),
             taps.zero_in.eq(regs.QUANT.zero_in),
             taps.zero_b.eq(regs.B_ZERO.zero_b),
-            taps.maximum.eq(~registers.adds),
-            taps.bias.eq(regs.SUM_BIAS),
+            taps.int32.eq(kind.int32_input),
+            taps.maximum.eq(kind.pools),
         ]
 
-        # Outputs on their way; the walk over the writes needs its time before the result is there.
-        outputs = Signal(to_write - writes.LATENCY)
-        m.d.sync += outputs.eq(Cat(reads.valid & reads.last, outputs))
-        m.d.comb += writes.step.eq(outputs[-1])
+        # Outputs on their way; the walk over the writes needs its time before the result is there. What is written
+        # directly goes no further.
+        to_step = to_direct_write - writes.LATENCY
+        early = delayed(m, "outputs", reads.valid & reads.last, to_step)[-1]
+        late = delayed(m, "scaled", early & ~kind.direct, to_write - to_direct_write)[-1]
+        m.d.comb += writes.step.eq(early & kind.direct | late)
 
-        # Parameters of the final scaling, constant long before its first operand.
+        m.d.comb += [
+            direct.regs.eq(regs),
+            direct.kind.eq(kind),
+            direct.load.eq(registers.load),
+            direct.a.eq(taps.a),
+            direct.sum.eq(taps.sum),
+            scaling.a.eq(taps.a),
+            scaling.b.eq(taps.b),
+            scaling.sum.eq(taps.sum),
+        ]
+        if config.activation:
+            # The row of a table is the first tap of its step.
+            fill = delayed(m, "fill", reads.valid & reads.table, SRAM_READ + taps.LATENCY)[-1]
+            m.d.comb += direct.fill.eq(fill)
+
+        # Parameters, constant long before the first operand.
         params = Signal.like(scaling.params)
-        m.d.comb += scaling.params.eq(params)
-        average = regs.MODE.average & ~registers.adds
-        divides = average & ~regs.MODE.requantise
-        operation = Mux(
-            registers.adds,
-            VectorOperation.ADD,
-            Mux(divides, VectorOperation.AVERAGE, Mux(average, VectorOperation.REQUANTISE, VectorOperation.PASS)),
-        )
+        bias = Signal(32)
+        operation = self._operation(m, registers)
+        m.d.comb += [scaling.params.eq(params), taps.bias.eq(bias)]
+        divides = kind.pools & regs.MODE.average & ~regs.MODE.requantise
         with m.If(registers.load):
             m.d.sync += [
                 params.operation.eq(operation),
@@ -184,13 +243,34 @@ class VectorPipeline(wiring.Component):
                 params.mult_out.eq(Mux(divides, regs.POOL_MAGIC.mult, regs.OUT_MULT.mult)),
                 params.shift_out.eq(Mux(divides, regs.POOL_SHIFT.shift, regs.SHIFTS.out)),
                 params.count.eq(regs.POOL_COUNT.count),
+                bias.eq(
+                    Mux(
+                        one_of(config, registers.operation, DIFFERENCES),
+                        -regs.QUANT.zero_in.as_signed(),
+                        regs.SUM_BIAS,
+                    )
+                ),
             ]
-        m.d.comb += [scaling.a.eq(taps.a), scaling.b.eq(taps.b), scaling.sum.eq(taps.sum)]
         return m
+
+    def _operation(self, m: Module, registers: VectorRegisters) -> Signal:
+        """What the scaling does."""
+        mode = registers.regs.MODE
+        result = Signal(VectorOperation)
+        with m.Switch(registers.operation):
+            for op, operation in SCALED.items():
+                with m.Case(op):
+                    m.d.comb += result.eq(operation)
+            with m.Case(Op.POOL):
+                maximum, division, requantisation = POOLING
+                m.d.comb += result.eq(Mux(mode.average, Mux(mode.requantise, requantisation, division), maximum))
+        with m.If(mode.subtract & (registers.operation == Op.E_ADD)):
+            m.d.comb += result.eq(VectorOperation.SUBTRACT)
+        return result
 
 
 class VectorCore(wiring.Component):
-    """Core of the vector unit: POOL and E_ADD.
+    """Core of the vector unit.
 
     Parameters
     ----------
@@ -204,13 +284,13 @@ class VectorCore(wiring.Component):
     core
         Border to unit control.
     input
-        Read port for both operands.
+        Read port for both operands and the table.
     output
         Write port.
 
     Latency
     -------
-    As in ``isa.timing.vector``: from the cycle of ``go``, one cycle per read and ``PIPELINE``.
+    As in ``isa.timing.vector``: from the cycle of ``go``, one cycle per read and ``PIPELINE`` or ``DIRECT_PIPELINE``.
     """
 
     def __init__(self, config: Config, *, gated: bool = False) -> None:

@@ -5,25 +5,26 @@ from typing import Any
 from amaranth import Const, Module, Mux, Signal, Value
 from amaranth.lib import enum, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2
 
-from dovetail.hw.vector_registers import VECTOR_REGISTERS
+from dovetail.hw.vector_registers import KIND, VECTOR_REGISTERS
+from dovetail.hw.window import INT32_BYTES, LanesBelow
 from dovetail.isa.config import Config
-from dovetail.isa.timing.vector import WALK
+from dovetail.isa.timing.vector import TABLE_BYTES, WALK, table_lanes
 
 
 class Level(enum.Enum, shape=3):
-    """The loop that advances between one step and the next; all loops inside it start again."""
+    """The loop that advances between one step and the next; all loops inside it start again. TABLE comes first."""
 
     KX = 0
     KY = 1
     BLOCK = 2
     X = 3
     Y = 4
+    TABLE = 5
 
 
 class VectorReads(wiring.Component):
-    """Walks over the taps of a tile, one read of ``vector_lanes`` bytes per cycle.
+    """Walks over the taps of a tile, one read of ``vector_lanes`` channels per cycle.
 
     Parameters
     ----------
@@ -32,8 +33,9 @@ class VectorReads(wiring.Component):
 
     Members
     -------
-    regs, adds
-        Registers and kind of the operation; constant while it runs. An addition has two taps: operand A, operand B.
+    regs, kind
+        Registers and kind of the operation; constant while it runs. One on two operands has two taps: A and B; one
+        that looks up has steps for its table before all others.
     load
         Pulse: take the starting values. At least one cycle before ``go``.
     go
@@ -43,9 +45,11 @@ class VectorReads(wiring.Component):
     valid
         There is a step, read or not.
     mask
-        One bit per lane: the byte lies in the window and its region.
+        One bit per lane: the byte, or all bytes of the int32, lie in the window and their region.
     second
-        The step is operand B.
+        The step is of region B: operand B or the table.
+    table
+        The step is of the table; ``first`` as well.
     first, last
         The step is the first, the last of its output.
 
@@ -61,7 +65,7 @@ class VectorReads(wiring.Component):
         super().__init__(
             {
                 "regs": In(VECTOR_REGISTERS),
-                "adds": In(1),
+                "kind": In(KIND),
                 "load": In(1),
                 "go": In(1),
                 "en": Out(1),
@@ -69,6 +73,7 @@ class VectorReads(wiring.Component):
                 "valid": Out(1),
                 "mask": Out(config.vec),
                 "second": Out(1),
+                "table": Out(1),
                 "first": Out(1),
                 "last": Out(1),
             }
@@ -76,58 +81,78 @@ class VectorReads(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        regs, adds = self.regs, self.adds
+        regs, kind = self.regs, self.kind
         lanes = self.config.vec
+        two_operands = self.config.elementwise
+        looks_up = self.config.activation
 
         # 0: loop counters; which loop advances.
         active = Signal()
+        step = Signal()
         begins = Signal()
+        filling = Signal()
         counts = {
-            Level.KX: Mux(adds, 2, regs.GEOMETRY.kw),
-            Level.KY: Mux(adds, 1, regs.GEOMETRY.kh),
+            Level.KX: Mux(kind.pools, regs.GEOMETRY.kw, Mux(kind.two_operands, 2, 1)),
+            Level.KY: Mux(kind.pools, regs.GEOMETRY.kh, 1),
             Level.BLOCK: regs.BLOCKS.count,
             Level.X: regs.TILE.width,
             Level.Y: regs.TILE.height,
         }
-        advance, ends, finished = odometer(m, counts, load=self.load, step=active)
+        advance, ends, finished = odometer(m, counts, load=self.load, step=step)
+        m.d.comb += step.eq(active & ~filling)
         with m.If(self.go):
             m.d.sync += [active.eq(1), begins.eq(1)]
-        with m.Elif(active):
+        with m.Elif(step):
             m.d.sync += [active.eq(~finished), begins.eq(ends[Level.KY])]
-        valid_1, first_1, last_1, second_1 = Signal(), Signal(), Signal(), Signal()
+        if looks_up:
+            table_left = Signal(range(TABLE_BYTES // table_lanes(self.config)))
+            with m.If(self.go):
+                m.d.sync += [filling.eq(kind.looks_up), table_left.eq(TABLE_BYTES // table_lanes(self.config) - 1)]
+            with m.Elif(filling):
+                m.d.sync += [filling.eq(table_left.any()), table_left.eq(table_left - 1)]
+        valid_1 = Signal()
+        first_1 = Signal()
+        last_1 = Signal()
+        second_1 = Signal()
+        table_1 = Signal()
         level = Signal(Level)
         m.d.sync += valid_1.eq(active)
         with m.If(active):
             m.d.sync += [
-                level.eq(advance),
+                level.eq(Mux(filling, Level.TABLE.value, advance)),
                 first_1.eq(begins),
-                last_1.eq(ends[Level.KY]),
-                second_1.eq(adds & ends[Level.KX]),
+                last_1.eq(ends[Level.KY] & ~filling),
+                second_1.eq(filling | kind.two_operands & ends[Level.KX]),
+                table_1.eq(filling),
             ]
 
         # 1: positions of this step; per loop, where it stands with all inner loops at their start.
         off_y, off_x, off_block, off_ky, off = (Signal(32, name=f"off_{n}") for n in ("y", "x", "block", "ky", "kx"))
         col_0, col_x, col_block, col = (Signal(32, name=f"col_{n}") for n in ("0", "x", "block", "kx"))
-        row_y, row = Signal(32), Signal(32)
-        b_y, b_x, b = Signal(32), Signal(32), Signal(32)
-        off_from, off_step, off_next = Signal(32), Signal(32), Signal(32)
-        col_from, col_step, col_next = Signal(32), Signal(32), Signal(32)
-        row_from, row_step, row_next = Signal(32), Signal(8), Signal(32)
-        b_from, b_step, b_next = Signal(32), Signal(32), Signal(32)
+        row_y, row = (Signal(32, name=f"row_{n}") for n in ("y", "ky"))
+        b_y, b_x, b = (Signal(32, name=f"b_{n}") for n in ("y", "x", "block"))
+        off_from, off_step, off_next = (Signal(32, name=f"off_{n}") for n in ("from", "step", "next"))
+        col_from, col_step, col_next = (Signal(32, name=f"col_{n}") for n in ("from", "step", "next"))
+        row_from, row_step, row_next = (Signal(32, name=f"row_{n}") for n in ("from", "step", "next"))
+        b_from, b_step, b_next = (Signal(32, name=f"b_{n}") for n in ("from", "step", "next"))
+        block = Mux(kind.int32_input, INT32_BYTES * lanes, lanes)
         rows = {
             # loop: offset, column, row, B's offset: (from, step)
             Level.KX: ((off, regs.KX_STEP), (col, regs.KX_STEP), (row, 0), (b, 0)),
             Level.KY: ((off_ky, regs.KY_STEP), (col_block, 0), (row, regs.GEOMETRY.dilation_y), (b, 0)),
-            Level.BLOCK: ((off_block, lanes), (col_block, lanes), (row_y, 0), (b, lanes)),
+            Level.BLOCK: ((off_block, block), (col_block, block), (row_y, 0), (b, block)),
             Level.X: ((off_x, regs.X_STEP), (col_x, regs.X_STEP), (row_y, 0), (b_x, regs.B_X_STEP)),
+            Level.TABLE: ((off, 0), (col, 0), (row, 0), (b, table_lanes(self.config))),
             Level.Y: ((off_y, regs.Y_STEP), (col_0, 0), (row_y, regs.GEOMETRY.stride_y), (b_y, regs.B_Y_STEP)),
         }
+        if not looks_up:
+            del rows[Level.TABLE]
         with m.Switch(level):
             for loop, terms in rows.items():
                 with m.Default() if loop == Level.Y else m.Case(loop):
                     targets = (off_from, off_step), (col_from, col_step), (row_from, row_step), (b_from, b_step)
-                    for (source, step), (base, term) in zip(targets, terms, strict=True):
-                        m.d.comb += [source.eq(base), step.eq(term)]
+                    for (source, amount), (base, term) in zip(targets, terms, strict=True):
+                        m.d.comb += [source.eq(base), amount.eq(term)]
         m.d.comb += [
             off_next.eq(off_from + off_step),
             col_next.eq(col_from + col_step),
@@ -140,46 +165,78 @@ class VectorReads(wiring.Component):
             m.d.sync += [s.eq(-regs.PAD_TOP) for s in (row_y, row)]
             m.d.sync += [s.eq(0) for s in (b_y, b_x, b)]
         with m.Elif(valid_1):
-            m.d.sync += [off.eq(off_next), col.eq(col_next), row.eq(row_next), b.eq(b_next)]
+            m.d.sync += [off.eq(off_next), col.eq(col_next), row.eq(row_next)]
+            if two_operands or looks_up:
+                m.d.sync += b.eq(b_next)
             with m.If(level != Level.KX):
                 m.d.sync += off_ky.eq(off_next)
             with m.If((level != Level.KX) & (level != Level.KY)):
                 m.d.sync += [off_block.eq(off_next), col_block.eq(col_next)]
             with m.If((level == Level.X) | (level == Level.Y)):
-                m.d.sync += [off_x.eq(off_next), col_x.eq(col_next), b_x.eq(b_next)]
+                m.d.sync += [off_x.eq(off_next), col_x.eq(col_next)]
+                if two_operands:
+                    m.d.sync += b_x.eq(b_next)
             with m.If(level == Level.Y):
-                m.d.sync += [off_y.eq(off_next), row_y.eq(row_next), b_y.eq(b_next)]
+                m.d.sync += [off_y.eq(off_next), row_y.eq(row_next)]
+                if two_operands:
+                    m.d.sync += b_y.eq(b_next)
 
-        # 2: address, distances to the bounds.
-        valid_2, first_2, last_2, second_2, row_valid = Signal(), Signal(), Signal(), Signal(), Signal()
+        # 2: address, distances to the bounds. An int32 begins at least four bytes before the end of its region.
+        valid_2 = Signal()
+        first_2 = Signal()
+        last_2 = Signal()
+        second_2 = Signal()
+        table_2 = Signal()
+        row_valid = Signal()
         address = Signal(len(self.addr))
-        offset, limit = Signal(32), Signal(32)
-        m.d.comb += [offset.eq(Mux(second_1, b, off)), limit.eq(Mux(second_1, regs.B_BYTES, regs.IN_BYTES))]
+        offset = Signal(32)
+        limit = Signal(32)
+        in_limit, b_limit = (Signal(32, name=f"{name}_limit") for name in ("in", "b"))
+        for region_limit, size in ((in_limit, regs.IN_BYTES), (b_limit, regs.B_BYTES)):
+            whole = Mux(size >= INT32_BYTES, size - (INT32_BYTES - 1), 0)
+            with m.If(self.load):
+                m.d.sync += region_limit.eq(Mux(kind.int32_input, whole, size))
+        m.d.comb += [offset.eq(Mux(second_1, b, off)), limit.eq(Mux(second_1, b_limit, in_limit))]
         m.d.sync += valid_2.eq(valid_1)
         with m.If(valid_1):
             m.d.sync += [
                 first_2.eq(first_1),
                 last_2.eq(last_1),
                 second_2.eq(second_1),
+                table_2.eq(table_1),
                 row_valid.eq(row < regs.IN_ROWS),
                 address.eq(Mux(second_1, regs.B_ADDR, regs.IN_ADDR) + offset),
             ]
-        in_region = LaneBound(lanes, "region")
-        in_row = LaneBound(lanes, "row")
+        item = INT32_BYTES if two_operands else 1
+        in_region = LanesBelow("region", lanes, item)
+        in_row = LanesBelow("row", lanes, item)
         in_region.measure(m, valid_1, offset, limit)
         in_row.measure(m, valid_1, col, regs.ROW_BYTES)
 
         # 3: lanes.
-        valid_3, first_3, last_3, second_3 = Signal(), Signal(), Signal(), Signal()
+        valid_3 = Signal()
+        first_3 = Signal()
+        last_3 = Signal()
+        second_3 = Signal()
+        table_3 = Signal()
         mask_3 = Signal(lanes)
         address_3 = Signal(len(self.addr))
+
+        def inside(bound: LanesBelow) -> Value:
+            if not two_operands:
+                return bound.mask()
+            return Mux(kind.int32_input, bound.mask(INT32_BYTES), bound.mask(1))
+
         m.d.sync += valid_3.eq(valid_2)
         with m.If(valid_2):
             m.d.sync += [
                 first_3.eq(first_2),
                 last_3.eq(last_2),
                 second_3.eq(second_2),
-                mask_3.eq(in_region.mask() & (second_2.replicate(lanes) | in_row.mask() & row_valid.replicate(lanes))),
+                table_3.eq(table_2),
+                mask_3.eq(
+                    inside(in_region) & (second_2.replicate(lanes) | inside(in_row) & row_valid.replicate(lanes))
+                ),
                 # May wrap below 0, if only upper lanes count.
                 address_3.eq(address),
             ]
@@ -191,6 +248,7 @@ class VectorReads(wiring.Component):
                 self.first.eq(first_3),
                 self.last.eq(last_3),
                 self.second.eq(second_3),
+                self.table.eq(table_3),
                 self.mask.eq(mask_3),
                 self.addr.eq(address_3),
             ]
@@ -198,7 +256,7 @@ class VectorReads(wiring.Component):
 
 
 class VectorWrites(wiring.Component):
-    """Walks over the outputs of a tile, blocks of ``vector_lanes`` bytes.
+    """Walks over the outputs of a tile, blocks of ``vector_lanes`` channels.
 
     Parameters
     ----------
@@ -207,8 +265,8 @@ class VectorWrites(wiring.Component):
 
     Members
     -------
-    regs
-        Registers, constant while the operation runs.
+    regs, kind
+        Registers and kind of the operation, constant while it runs.
     load
         Pulse: take the starting values.
     step
@@ -230,6 +288,7 @@ class VectorWrites(wiring.Component):
         super().__init__(
             {
                 "regs": In(VECTOR_REGISTERS),
+                "kind": In(KIND),
                 "load": In(1),
                 "step": In(1),
                 "en": Out(1),
@@ -244,21 +303,29 @@ class VectorWrites(wiring.Component):
         regs = self.regs
         lanes = self.config.vec
 
+        def length(channels: Value | int) -> Value:
+            """Bytes of ``channels`` results."""
+            return channels << Mux(self.kind.int32_output, 2, 0)
+
         # 0: loop counters; which loop advances.
         counts = {Level.BLOCK: regs.BLOCKS.count, Level.X: regs.TILE.width, Level.Y: regs.TILE.height}
         advance, ends, finished = odometer(m, counts, load=self.load, step=self.step)
-        valid_1, done_1, tail_1 = Signal(), Signal(), Signal()
+        valid_1 = Signal()
+        done_1 = Signal()
+        tail_1 = Signal()
         level = Signal(Level)
         m.d.sync += [valid_1.eq(self.step), done_1.eq(finished)]
         with m.If(self.step):
             m.d.sync += [level.eq(advance), tail_1.eq(ends[Level.BLOCK])]
 
         # 1: position.
-        out_y, out_x, out = Signal(32), Signal(32), Signal(32)
-        source, step, following = Signal(32), Signal(32), Signal(32)
+        out_y, out_x, out = (Signal(32, name=f"out_{n}") for n in ("y", "x", "block"))
+        source = Signal(32)
+        step = Signal(32)
+        following = Signal(32)
         with m.Switch(level):
             with m.Case(Level.BLOCK):
-                m.d.comb += [source.eq(out), step.eq(lanes)]
+                m.d.comb += [source.eq(out), step.eq(length(lanes))]
             with m.Case(Level.X):
                 m.d.comb += [source.eq(out_x), step.eq(regs.OUT_X_STEP)]
             with m.Default():
@@ -274,11 +341,12 @@ class VectorWrites(wiring.Component):
                 m.d.sync += out_y.eq(following)
 
         # 2: address and end.
-        valid_2, done_2 = Signal(), Signal()
+        valid_2 = Signal()
+        done_2 = Signal()
         address = Signal(len(self.addr))
-        size = Signal(range(lanes + 1))
+        size = Signal(len(self.size))
         end = Signal(33)
-        size_1 = Mux(tail_1, regs.BLOCKS.last, lanes)
+        size_1 = length(Mux(tail_1, regs.BLOCKS.last, lanes))
         m.d.sync += [valid_2.eq(valid_1), done_2.eq(done_1)]
         with m.If(valid_1):
             m.d.sync += [address.eq(regs.OUT_ADDR + out), size.eq(size_1), end.eq(out + size_1)]
@@ -314,48 +382,3 @@ def odometer(m: Module, counts: dict[Any, Value], *, load: Value, step: Value) -
     for loop in reversed(counts):
         advance = Mux(ends[loop], advance, loop.value)
     return advance, ends, step & every
-
-
-class LaneBound:
-    """Which lanes l have ``position + l < limit``, modulo 2^32 and unsigned, in two pipeline stages.
-
-    The low bits of the position are those that a lane number can change. The part above them is the position's for
-    the lanes below a carry, one more for the others.
-    """
-
-    def __init__(self, lanes: int, name: str) -> None:
-        self.lanes = lanes
-        self.low_bits = ceil_log2(lanes)
-        self.distance = Signal(33 - self.low_bits, name=f"{name}_distance")
-        self.wraps = Signal(name=f"{name}_wraps")
-        self.low = Signal(self.low_bits, name=f"{name}_low")
-        self.limit_low = Signal(self.low_bits, name=f"{name}_limit_low")
-
-    def measure(self, m: Module, valid: Value, position: Value, limit: Value) -> None:
-        """First stage: add the registers to ``m``."""
-        high = position[self.low_bits :]
-        with m.If(valid):
-            m.d.sync += [
-                self.distance.eq(limit[self.low_bits :] - high),
-                self.wraps.eq(high.all()),
-                self.low.eq(position[: self.low_bits]),
-                self.limit_low.eq(limit[: self.low_bits]),
-            ]
-
-    def mask(self) -> Value:
-        """Second stage: one bit per lane, from the registers."""
-        lanes, bits = self.lanes, self.low_bits
-        ones = Const((1 << lanes) - 1, lanes)
-        beyond = self.distance[-1]
-        distance = self.distance[:-1]
-        at, next_at = distance == 0, distance == 1
-        below = ~beyond & ~at
-        next_below = ~next_at & (self.wraps | below)
-        room = self.limit_low - self.low  # lanes below the limit if the part above the low bits is the limit's
-        room_next = (room + (1 << bits))[: bits + 1]
-        inside = (~(ones << Mux(room < 0, 0, room)[: bits + 1]))[:lanes]
-        next_inside = (~(ones << room_next))[:lanes]
-        same = (~(ones << ((1 << bits) - self.low)[: bits + 1]))[:lanes]
-        lower = below.replicate(lanes) | at.replicate(lanes) & inside
-        upper = next_below.replicate(lanes) | next_at.replicate(lanes) & next_inside
-        return same & lower | ~same & upper

@@ -25,13 +25,13 @@ class LanesBelow:
     lanes
         How many.
     item
-        Distance of the lanes, a power of two.
+        Largest distance of the lanes, a power of two.
     """
 
     def __init__(self, name: str, lanes: int, item: int = 1) -> None:
         self.lanes = lanes
-        self.shift = item.bit_length() - 1
-        self.bits = max((item * (lanes - 1)).bit_length(), self.shift + 1)
+        self.item = item
+        self.bits = max((item * (lanes - 1)).bit_length(), item.bit_length())
         self.room = Signal(33, name=f"{name}_room", reset_less=True)
         self.near = Signal(name=f"{name}_near", reset_less=True)
         self.low = Signal(self.bits, name=f"{name}_low", reset_less=True)
@@ -45,13 +45,14 @@ class LanesBelow:
                 self.low.eq(position),
             ]
 
-    def mask(self) -> Value:
-        """Second stage: one bit per lane, from the registers."""
-        reach = self.room[self.shift : self.bits]
+    def mask(self, item: int | None = None) -> Value:
+        """Second stage: one bit per lane, from the registers. A smaller ``item`` is another power of two."""
+        shift = (self.item if item is None else item).bit_length() - 1
+        reach = self.room[shift : self.bits]
         ones = Const((1 << (1 << len(reach))) - 1, 1 << len(reach))
         far = self.room[self.bits : 32].any()
         to_limit = (ones >> ~reach)[: self.lanes] | far.replicate(self.lanes)
-        past_wrap = ~(ones >> self.low[self.shift :])[: self.lanes] & self.near.replicate(self.lanes)
+        past_wrap = ~(ones >> self.low[shift:])[: self.lanes] & self.near.replicate(self.lanes)
         return Mux(self.room[32], to_limit & past_wrap, to_limit | past_wrap)
 
 

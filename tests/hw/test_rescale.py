@@ -1,5 +1,6 @@
 """The vector lane in the Amaranth simulator against the integer reference, one operation after the other."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy.typing as npt
 import pytest
 from amaranth.sim import Simulator
 
-from dovetail.hw.rescale import VectorLane
+from dovetail.hw.rescale import ADDITIONS, VectorLane
 from dovetail.hw.scaler import Scaler
 from dovetail.isa import latency, numerics
 from dovetail.isa.numerics import AddParams, Rounding, VectorOperation
@@ -28,7 +29,7 @@ def params(operation: VectorOperation, rounding: Rounding, **fields: int) -> dic
 
 def run(batches: list[tuple[dict[str, int], Ints, Ints, Ints]]) -> list[Ints]:
     """Every batch (parameters, a, b, sum; multiples of LANES long) streams through, one row per cycle; int8 values."""
-    dut = VectorLane(lanes=LANES)
+    dut = VectorLane(lanes=LANES, operations={VectorOperation(fields["operation"]) for fields, *_ in batches})
     results: list[Ints] = []
 
     def pack(values: Ints, width: int) -> int:
@@ -58,25 +59,34 @@ def run(batches: list[tuple[dict[str, int], Ints, Ints, Ints]]) -> list[Ints]:
 
 
 def reference(fields: dict[str, int], a: Ints, b: Ints, total: Ints) -> Ints:
-    rounding = Rounding(fields["rounding"])
+    operation, rounding = VectorOperation(fields["operation"]), Rounding(fields["rounding"])
     lo, hi, zy = fields["lo"], fields["hi"], fields["zy"]
-    match VectorOperation(fields["operation"]):
-        case VectorOperation.ADD:
-            names = set(AddParams.__dataclass_fields__) - {"rounding"}
-            return numerics.add_integer(
-                a, b, AddParams(rounding=rounding, **{name: fields[name] for name in names})
-            ).astype(np.int64)
+    out = fields["mult_out"], fields["shift_out"]
+    result: npt.NDArray[np.integer[Any]]
+    match operation:
         case VectorOperation.AVERAGE:
-            quotient = numerics.average_product(
-                total, fields["count"], fields["mult_out"], fields["shift_out"], rounding
-            )
-            return np.maximum(np.minimum(quotient + zy, hi), lo)
+            quotient = numerics.average_product(total, fields["count"], *out, rounding)
+            result = np.maximum(np.minimum(quotient + zy, hi), lo)
         case VectorOperation.PASS:
-            return np.maximum(np.minimum(a, hi), lo)
-        case VectorOperation.REQUANTISE:
-            return numerics.requantise_integer(
-                total, fields["mult_out"], fields["shift_out"], rounding, zy, lo, hi
-            ).astype(np.int64)
+            result = np.maximum(np.minimum(a, hi), lo)
+        case VectorOperation.REQUANTISE | VectorOperation.ABSOLUTE:
+            value = numerics.wrap32(np.abs(total)) if operation == VectorOperation.ABSOLUTE else total
+            result = numerics.requantise_integer(value, *out, rounding, zy, lo, hi)
+        case VectorOperation.LEAKY:
+            below = fields["mult_b"], fields["shift_b"]
+            result = np.where(
+                total < 0,
+                numerics.requantise_integer(total, *below, rounding, zy, lo, hi),
+                numerics.requantise_integer(total, *out, rounding, zy, lo, hi),
+            )
+        case VectorOperation.MULTIPLY:
+            total = (a - fields["za"]) * (b - fields["zb"])
+            result = numerics.requantise_integer(total, out[0], min(out[1], 0), rounding, zy, lo, hi)
+        case _:
+            values: dict[str, Any] = {name: fields[name] for name in AddParams.__dataclass_fields__ if name in fields}
+            values |= {"rounding": rounding, "combine": operation}
+            result = numerics.add_integer(a, b, AddParams(**values))
+    return result.astype(np.int64)
 
 
 def check(batches: list[tuple[dict[str, int], Ints, Ints, Ints]]) -> None:
@@ -89,7 +99,9 @@ def check(batches: list[tuple[dict[str, int], Ints, Ints, Ints]]) -> None:
 def operands(rng: np.random.Generator, size: int) -> tuple[Ints, Ints, Ints]:
     a, b = rng.integers(-128, 128, (2, size))
     a[:8], b[:8] = [-128, 127, -128, 127, 0, 0, -1, 1], [-128, 127, 127, -128, 0, -128, 1, -1]
-    return a, b, rng.integers(-(2**31), 2**31, size) >> rng.integers(0, 32, size)
+    total = rng.integers(-(2**31) + 1, 2**31, size) >> rng.integers(0, 32, size)
+    total[8:16] = [0, 1, -1, 255, -255, 2**31 - 1, -(2**31) + 1, -(2**30)]
+    return a, b, total
 
 
 def test_latency_is_the_contract() -> None:
@@ -101,38 +113,101 @@ def test_lanes_must_be_positive() -> None:
         VectorLane(lanes=0)
 
 
+def test_there_must_be_an_operation() -> None:
+    with pytest.raises(ValueError, match="operations must name at least one operation"):
+        VectorLane(lanes=1, operations=())
+
+
+def any_batch(
+    rng: np.random.Generator, operation: VectorOperation, rounding: Rounding
+) -> tuple[dict[str, int], Ints, Ints, Ints]:
+    values = {
+        **dict(zip(("za", "zb", "zy", "lo", "hi"), rng.integers(-128, 128, 5).tolist(), strict=True)),
+        **dict(zip(("mult_a", "mult_b", "mult_out"), rng.integers(0, 2**31, 3).tolist(), strict=True)),
+        "count": int(rng.integers(0, 2**15) >> rng.integers(0, 15)),
+    }
+    # Half the shifts leave something of the value.
+    for name in ("shift_a", "shift_b", "shift_out"):
+        values[name] = int(rng.integers(-12, 4) if rng.integers(0, 2) else rng.integers(-32, 32))
+    if rng.integers(0, 2):
+        values |= {"lo": -128, "hi": 127}
+    return (params(operation, rounding, **values), *operands(rng, 32))
+
+
 @pytest.mark.parametrize("rounding", list(Rounding))
 @pytest.mark.parametrize("operation", list(VectorOperation))
 def test_any_registers(operation: VectorOperation, rounding: Rounding) -> None:
+    """Built with this operation alone."""
     rng = np.random.default_rng(21 + int(operation))
-    batches = []
-    for _ in range(20):
-        bits = rng.integers(0, 31)
-        values = {
-            **dict(zip(("za", "zb", "zy", "lo", "hi"), rng.integers(-128, 128, 5).tolist(), strict=True)),
-            **dict(zip(("mult_a", "mult_b", "mult_out"), rng.integers(0, 2**31, 3).tolist(), strict=True)),
-            **dict(zip(("shift_a", "shift_b", "shift_out"), rng.integers(-32, 32, 3).tolist(), strict=True)),
-            "count": int(rng.integers(0, 2**15) >> (bits // 2)),
-        }
-        if rng.integers(0, 2):
-            values |= {"lo": -128, "hi": 127}
-        batches.append((params(operation, rounding, **values), *operands(rng, 32)))
-    check(batches)
+    check([any_batch(rng, operation, rounding) for _ in range(20)])
+
+
+def test_all_operations_in_one() -> None:
+    rng = np.random.default_rng(20)
+    check([any_batch(rng, *kind) for kind in list(product(VectorOperation, Rounding)) * 4])
+
+
+def add_fields(values: AddParams) -> dict[str, int]:
+    return {name: int(value) for name, value in vars(values).items() if name not in ("rounding", "combine")}
 
 
 ADD_SCALES = [(0.0235, 0.0235, 0.0235), (0.1, 0.05, 0.12), (1.0, 2.0**-12, 0.9), (2.0**-9, 0.3, 0.0042), (1, 1, 2)]
 
 
 @pytest.mark.parametrize("rounding", list(Rounding))
-def test_add(rounding: Rounding) -> None:
+@pytest.mark.parametrize("combine", sorted(ADDITIONS))
+def test_add(combine: VectorOperation, rounding: Rounding) -> None:
     rng = np.random.default_rng(22)
     build = AddParams.tflite if rounding == Rounding.TFLITE else AddParams.onnx
     batches = []
     for sa, sb, sy in ADD_SCALES:
         za, zb, zy = rng.integers(-128, 128, 3).tolist()
-        fields = vars(build(sa, za, sb, zb, sy, zy))
-        fields = {name: int(value) for name, value in fields.items() if name != "rounding"}
-        batches.append((params(VectorOperation.ADD, rounding, **fields), *operands(rng, 400)))
+        fields = add_fields(build(sa, za, sb, zb, sy, zy))
+        batches.append((params(combine, rounding, **fields), *operands(rng, 400)))
+    check(batches)
+
+
+@pytest.mark.parametrize("rounding", list(Rounding))
+@pytest.mark.parametrize("combine", [VectorOperation.MINIMUM, VectorOperation.MAXIMUM])
+def test_choice_of_every_pair(combine: VectorOperation, rounding: Rounding) -> None:
+    """Operands of one scale come out as they went in."""
+    codes = np.arange(-128, 128)
+    a, b = (grid.ravel() for grid in np.meshgrid(codes[::3], codes[::8]))
+    a, b = a[: len(a) // LANES * LANES], b[: len(b) // LANES * LANES]
+    build = AddParams.tflite if rounding == Rounding.TFLITE else AddParams.onnx
+    fields = add_fields(build(0.5, 9, 0.5, 9, 0.5, 9))
+    (result,) = run([(params(combine, rounding, **fields), a, b, np.zeros_like(a))])
+    assert np.array_equal(result, np.minimum(a, b) if combine == VectorOperation.MINIMUM else np.maximum(a, b))
+
+
+@pytest.mark.parametrize("rounding", list(Rounding))
+def test_product(rounding: Rounding) -> None:
+    """All that two int8 can be multiplied to at the corners, by multipliers as a network has them."""
+    rng = np.random.default_rng(23)
+    corners = np.array([-128, -127, -1, 0, 1, 2, 126, 127])
+    a, b = (grid.ravel() for grid in np.meshgrid(corners, corners))
+    batches = []
+    for real in (1 / 255, 0.0041, 1e-4, 0.5, 0.99):
+        mult, shift = (int(v) for v in numerics.encode_multiplier(np.float32(real), rounding))
+        za, zb, zy = rng.choice([-128, -3, 0, 127], 3).tolist()
+        fields = params(VectorOperation.MULTIPLY, rounding, za=za, zb=zb, zy=zy, mult_out=mult, shift_out=shift)
+        batches.append((fields, a, b, np.zeros_like(a)))
+    check(batches)
+
+
+@pytest.mark.parametrize("rounding", list(Rounding))
+@pytest.mark.parametrize("operation", [VectorOperation.ABSOLUTE, VectorOperation.LEAKY])
+def test_every_difference(operation: VectorOperation, rounding: Rounding) -> None:
+    """All values of an int8 less a zero point, shifted to either side."""
+    totals = np.arange(-255, 257)
+    none = np.zeros_like(totals)
+    batches = []
+    for positive, negative in ((1.0, 0.1), (0.3, 2.5), (2.0**30, 2.0**-9), (3.7, 1e6)):
+        (mult_out, shift_out), (mult_b, shift_b) = (
+            (int(v) for v in numerics.encode_multiplier(np.float32(real), rounding)) for real in (positive, negative)
+        )
+        fields = {"mult_out": mult_out, "shift_out": shift_out, "mult_b": mult_b, "shift_b": shift_b, "zy": -7}
+        batches.append((params(operation, rounding, **fields), none, none, totals))
     check(batches)
 
 

@@ -1,8 +1,11 @@
 """The vector unit in the Amaranth simulator against a byte-by-byte reading of docs/architecture.md."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cache
+from itertools import product
+from math import floor
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +17,16 @@ from dovetail.cosim.blocks import Bench as VerilatorBench
 from dovetail.hw.clock_gate import gated_sources
 from dovetail.hw.vector_unit import VectorCore
 from dovetail.isa import numerics
-from dovetail.isa.checks import View, check, claim
+from dovetail.isa.checks import INT32_INPUT, INT32_OUTPUT, TWO_OPERANDS, View, check, claim, has, regions
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import REGISTERS, Cause, Op, Unit, pack
-from dovetail.isa.numerics import Rounding
+from dovetail.isa.instructions import INSTRUCTIONS, REGISTERS, Cause, Op, Unit, pack
+from dovetail.isa.numerics import Rounding, VectorOperation
 from dovetail.isa.timing.common import CHECK, SRAM_READ
 from dovetail.isa.timing.vector import vector_duration
 
 Registers = dict[str, int]
 WORD = 1 << 32
+OPS = [op for op, row in INSTRUCTIONS.items() if row.unit == Unit.VECTOR]
 
 
 def config_of(lanes: int, **changes: Any) -> Config:
@@ -33,11 +37,13 @@ def config_of(lanes: int, **changes: Any) -> Config:
 
 @dataclass
 class Run:
-    """What one instruction did: the cause shown, claimed banks, cycles from start to end, SRAM afterwards."""
+    """What one instruction did: the cause shown, claimed banks, what it says that it reads and writes as (start, end),
+    cycles from start to end, SRAM afterwards."""
 
     cause: Cause
     reads: int
     writes: int
+    spans: tuple[set[tuple[int, int]], set[tuple[int, int]]]
     duration: int
     memory: bytes = field(repr=False)
 
@@ -61,25 +67,36 @@ def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes
     blocks, last = view["BLOCKS", "count"], view["BLOCKS", "last"]
     after = bytearray(memory)
 
-    def byte(address: int) -> int:
-        return signed(memory[address], 8)
+    item = 4 if op in INT32_INPUT else 1
+    result_bytes = 4 if op in INT32_OUTPUT else 1
+
+    def load(region: str, offset: int, absent: int) -> int:
+        if offset + item > r[f"{region}_BYTES"]:
+            return absent
+        start = r[f"{region}_ADDR"] + offset
+        return int.from_bytes(memory[start : start + item], "little", signed=True)
 
     def operand_a(oy: int, ox: int, ky: int, kx: int, c: int) -> int:
         row = oy * view["GEOMETRY", "stride_y"] + ky * view["GEOMETRY", "dilation_y"] - r["PAD_TOP"]
-        col = ox * r["X_STEP"] + kx * r["KX_STEP"] - r["PAD_LEFT"] + c
-        off = r["ORIGIN"] + oy * r["Y_STEP"] + ox * r["X_STEP"] + ky * r["KY_STEP"] + kx * r["KX_STEP"] + c
-        if row % WORD < r["IN_ROWS"] and col % WORD < r["ROW_BYTES"] and off % WORD < r["IN_BYTES"]:
-            return byte(r["IN_ADDR"] + off % WORD)
-        return quant["zero_in"]
+        col = ox * r["X_STEP"] + kx * r["KX_STEP"] - r["PAD_LEFT"] + c * item
+        off = r["ORIGIN"] + oy * r["Y_STEP"] + ox * r["X_STEP"] + ky * r["KY_STEP"] + kx * r["KX_STEP"] + c * item
+        absent = 0 if op in INT32_INPUT else quant["zero_in"]
+        inside = row % WORD < r["IN_ROWS"] and col % WORD < r["ROW_BYTES"]
+        return load("IN", off % WORD, absent) if inside else absent
 
     def operand_b(oy: int, ox: int, c: int) -> int:
-        off = (oy * r["B_Y_STEP"] + ox * r["B_X_STEP"] + c) % WORD
-        return byte(r["B_ADDR"] + off) if off < r["B_BYTES"] else zero_b
+        off = (oy * r["B_Y_STEP"] + ox * r["B_X_STEP"] + c * item) % WORD
+        return load("B", off, 0 if op in INT32_INPUT else zero_b)
 
     def clamp(value: int) -> int:
         return max(min(value, quant["hi"]), quant["lo"])
 
-    def add(oy: int, ox: int, c: int) -> int:
+    def requantise(value: int, mult: int, shift: int) -> int:
+        return int(
+            numerics.requantise_integer(value, mult, shift, rounding, quant["zero_out"], quant["lo"], quant["hi"])
+        )
+
+    def combine(a: int, b: int, how: VectorOperation) -> int:
         params = numerics.AddParams(
             rounding=rounding,
             za=quant["zero_in"],
@@ -93,8 +110,9 @@ def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes
             shift_out=shift["out"],
             lo=quant["lo"],
             hi=quant["hi"],
+            combine=how,
         )
-        return int(numerics.add_integer(operand_a(oy, ox, 0, 0, c), operand_b(oy, ox, c), params))
+        return int(numerics.add_integer(a, b, params))
 
     def pool(oy: int, ox: int, c: int) -> int:
         taps = [
@@ -104,25 +122,61 @@ def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes
             return clamp(max(taps))
         total = signed(r["SUM_BIAS"] + sum(taps))
         if view["MODE", "requantise"]:
-            return int(
-                numerics.requantise_integer(
-                    total, r["OUT_MULT"], shift["out"], rounding, quant["zero_out"], quant["lo"], quant["hi"]
-                )
-            )
+            return requantise(total, r["OUT_MULT"], shift["out"])
         pool_shift = signed(view["POOL_SHIFT", "shift"], 6)
         quotient = numerics.average_product(total, r["POOL_COUNT"], r["POOL_MAGIC"], pool_shift, rounding)
         return clamp(int(quotient) + quant["zero_out"])
 
-    value: Callable[[int, int, int], int] = add if op == Op.E_ADD else pool
+    def value(oy: int, ox: int, c: int) -> int:
+        if op == Op.POOL:
+            return pool(oy, ox, c)
+        a = operand_a(oy, ox, 0, 0, c)
+        b = operand_b(oy, ox, c) if op in TWO_OPERANDS else 0
+        difference = a - quant["zero_in"]
+        biased = signed(a + r["SUM_BIAS"])
+        match op:
+            case Op.E_ADD:
+                return combine(a, b, VectorOperation.SUBTRACT if view["MODE", "subtract"] else VectorOperation.ADD)
+            case Op.C_MIN:
+                return combine(a, b, VectorOperation.MINIMUM)
+            case Op.C_MAX:
+                return combine(a, b, VectorOperation.MAXIMUM)
+            case Op.E_MUL:
+                return requantise(difference * (b - zero_b), r["OUT_MULT"], min(shift["out"], 0))
+            case Op.E_ABS:
+                return requantise(abs(difference), r["OUT_MULT"], shift["out"])
+            case Op.ACT_LRELU if difference < 0:
+                return requantise(difference, r["B_MULT"], shift["b"])
+            case Op.ACT_RELU | Op.ACT_LRELU:
+                return requantise(difference, r["OUT_MULT"], shift["out"])
+            case Op.ACT_LUT:
+                return load("B", a % 256, zero_b)
+            case Op.MOV:
+                return a
+            case Op.E32_ADD:
+                return signed(biased + b)
+            case Op.E32_SHIFT:
+                if shift["out"] >= 0:
+                    return signed(biased << shift["out"])
+                exact = Fraction(biased, 1 << -shift["out"])
+                if rounding == Rounding.ONNX:
+                    return round(exact)  # ties to even
+                return floor(abs(exact) + Fraction(1, 2)) * (1 if exact > 0 else -1)
+            case Op.REQUANT:
+                return requantise(biased, r["OUT_MULT"], shift["out"])
+        raise AssertionError(op)
+
     for oy in range(view["TILE", "height"]):
         for ox in range(view["TILE", "width"]):
             for block in range(blocks):
                 channels = last if block == blocks - 1 else config.vec
                 first = block * config.vec
-                off = (oy * r["OUT_Y_STEP"] + ox * r["OUT_X_STEP"] + first) % WORD
-                if off + channels <= r["OUT_BYTES"]:
+                off = (oy * r["OUT_Y_STEP"] + ox * r["OUT_X_STEP"] + first * result_bytes) % WORD
+                if off + channels * result_bytes <= r["OUT_BYTES"]:
                     for c in range(channels):
-                        after[r["OUT_ADDR"] + off + c] = value(oy, ox, first + c) & 0xFF
+                        place = r["OUT_ADDR"] + off + c * result_bytes
+                        result = value(oy, ox, first + c).to_bytes(result_bytes, "little", signed=True)
+                        after[place : place + result_bytes] = result
     return bytes(after)
 
 
@@ -172,13 +226,13 @@ class Bench:
             address = ctx.get(dut.input.addr)
             mask = (1 << len(dut.input.addr)) - 1
             places = [address + n & mask for n in range(word_bytes)]
-            assert any(self._claimed(0, at) for at in places[: self.config.vec]), "a read must touch a claimed bank"
+            assert any(self._claimed(0, at) for at in places), "a read must touch a claimed bank"
             word = bytes(self.sram[at] if self._claimed(0, at) else w for at, w in zip(places, word, strict=True))
         self.flying.append(word)
         ctx.set(dut.input.data, int.from_bytes(self.flying.pop(0), "little"))
         if ctx.get(dut.output.en):
             address, size = ctx.get(dut.output.addr), ctx.get(dut.output.size)
-            assert 0 < size <= self.config.vec
+            assert 0 < size <= word_bytes
             assert all(self._claimed(1, address + n) for n in range(size)), "a write must stay in claimed banks"
             self.sram[address : address + size] = ctx.get(dut.output.data).to_bytes(word_bytes, "little")[:size]
 
@@ -203,7 +257,16 @@ class Bench:
         await self._tick(ctx)
         ctx.set(core.clear, 0)
         if self.jobs:
-            assert (await self._execute(ctx, Op.POOL)).cause == Cause.ZERO_SIZE
+            assert (await self._execute(ctx, Op.MOV)).cause == Cause.ZERO_SIZE
+
+    def _spans(self, ctx: Any) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+        """(start, end) of what the operation reads, and of what it writes."""
+        core = self.dut.core
+        read, written = (
+            {(ctx.get(span.start), ctx.get(span.end)) for span in spans if ctx.get(span.valid)}
+            for spans in (core.sources, [core.target])
+        )
+        return read, written
 
     async def _execute(self, ctx: Any, op: Op) -> Run:
         core = self.dut.core
@@ -213,14 +276,17 @@ class Bench:
         await self._tick(ctx)
         ctx.set(core.start, 0)
         ctx.set(core.op, 0)
-        for _ in range(CHECK - 1):
+        for _ in range(CHECK - 2):
             await self._tick(ctx)
+        spans = self._spans(ctx)
+        await self._tick(ctx)
+        assert self._spans(ctx) == spans
         cause, duration = Cause(ctx.get(core.cause)), CHECK
         if cause:
             for _ in range(8):
                 await self._tick(ctx)
                 assert self._quiet(ctx)
-            return Run(cause, 0, 0, duration, bytes(self.sram))
+            return Run(cause, 0, 0, spans, duration, bytes(self.sram))
         self.claims = reads, writes = ctx.get(core.reads), ctx.get(core.writes)
         ctx.set(core.go, 1)
         while not ctx.get(core.done):
@@ -229,9 +295,10 @@ class Bench:
             duration += 1
             assert duration < 100_000
         assert not ctx.get(core.error)
+        assert self._spans(ctx) == spans
         await self._tick(ctx)
         self.claims = (0, 0)
-        return Run(cause, reads, writes, duration, bytes(self.sram))
+        return Run(cause, reads, writes, spans, duration, bytes(self.sram))
 
 
 @cache
@@ -247,19 +314,22 @@ def verify(config: Config, jobs: list[tuple[Op, Registers]], seed: int = 0, benc
     for (op, registers), result in zip(jobs, results, strict=True):
         values = dict.fromkeys(REGISTERS[Unit.VECTOR], 0) | registers
         view = View(Unit.VECTOR, list(values.values()))
-        assert result.cause == check(config, op, view), registers
-        if result.cause:
+        cause = check(config, op, view)
+        claims = claim(config, op, view) if not cause else None
+        assert result.cause == (Cause.BANK_CONFLICT if claims and claims.twice else cause), (op, registers)
+        if claims is None or claims.twice:
             assert result.memory == memory
             continue
-        claims = claim(config, op, view)
         assert (result.reads, result.writes) == (claims.reads, claims.writes)
+        spaces = regions(op, view)
+        assert result.spans == tuple({(at, at + size) for at, size in space} for space in (spaces.reads, spaces.writes))
         taps = view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"]
         assert result.duration == vector_duration(
             config,
             op,
             pixels=view["TILE", "height"] * view["TILE", "width"],
             blocks=view["BLOCKS", "count"],
-            reads=2 if op == Op.E_ADD else taps,
+            reads=taps if op == Op.POOL else 2 if op in TWO_OPERANDS else 1,
         )
         memory = oracle(config, op, registers, memory)
         assert result.memory == memory, (op, registers)
@@ -512,7 +582,7 @@ FAULTS = [
     ({"OUT_BYTES": 33 << 10, "BLOCKS": 0x0005_0001}, Cause.TOO_LARGE),
     ({"OUT_BYTES": 33 << 10, "BLOCKS": 0x0005_0000}, Cause.ZERO_SIZE),
 ]
-B_FAULTS = [
+B_FAULTS: list[tuple[Registers, Cause]] = [
     ({"B_BYTES": 0}, Cause.ZERO_SIZE),
     ({"B_ADDR": (32 << 10) - 4, "B_BYTES": 5}, Cause.SRAM_RANGE),
 ]
@@ -565,6 +635,8 @@ def random_registers(config: Config, rng: np.random.Generator, op: Op) -> Regist
     near = rng.integers(0, 2)  # shifts that leave something of the value
     a, b, out, pool_shift = (int(rng.integers(-14, 3) if near else rng.integers(-32, 32)) for _ in range(4))
     registers |= region("IN") | region("B")
+    if op == Op.ACT_LUT and rng.integers(0, 2):
+        registers |= {"B_ADDR": min(registers["B_ADDR"], config.sram_bytes - 256), "B_BYTES": 256}
     sources = [(registers[f"{name}_ADDR"], registers[f"{name}_BYTES"]) for name in ("IN", "B")]
     while True:
         registers |= region("OUT")
@@ -577,7 +649,7 @@ def random_registers(config: Config, rng: np.random.Generator, op: Op) -> Regist
         "BLOCKS": vec("BLOCKS", count=int(rng.integers(1, 4)), last=int(rng.integers(1, config.vec + 1))),
         "QUANT": int(rng.integers(0, WORD)),
         "B_ZERO": int(rng.integers(0, 256)),
-        "MODE": int(rng.integers(0, 8)),
+        "MODE": int(rng.integers(0, 16)),
         "SHIFTS": vec("SHIFTS", a=a, b=b, out=out),
         "SUM_BIAS": int(rng.choice([0, 1 << 31, WORD - 1, int(rng.integers(0, WORD)), int(rng.integers(0, 4096))])),
         "POOL_COUNT": int(rng.integers(1, 1 << 15)) >> int(rng.integers(0, 15)) or 1,
@@ -592,15 +664,27 @@ def random_registers(config: Config, rng: np.random.Generator, op: Op) -> Regist
 def test_any_registers(lanes: int) -> None:
     config = config_of(lanes)
     rng = np.random.default_rng(40 + lanes)
-    ops = [Op.POOL, Op.POOL, Op.E_ADD] * 6
+    ops = [Op.POOL, *OPS] * 2
     verify(config, [(op, random_registers(config, rng, op)) for op in ops], seed=lanes)
 
 
-def test_addition_in_place() -> None:
+@pytest.mark.parametrize("flags", [f for f in product((False, True), repeat=3) if any(f)])
+def test_every_combination_of_features(flags: tuple[bool, bool, bool]) -> None:
+    config = config_of(3, **dict(zip(("pooling", "elementwise", "activation"), flags, strict=True)))
+    rng = np.random.default_rng(60)
+    verify(config, [(op, random_registers(config, rng, op)) for op in OPS * 2 if has(config, op)])
+
+
+def test_results_over_what_is_read() -> None:
     config = config_of(4)
-    for rounding in Rounding:
-        registers = addition(config, 39, add_params(rounding))
-        verify(config, [(Op.E_ADD, registers | {"OUT_ADDR": registers["IN_ADDR"]})])
+    registers = addition(config, 39, add_params(Rounding.TFLITE))
+    places = [(registers[f"{name}_ADDR"] + n, name) for name in ("IN", "B") for n in (-39, -38, 0, 38, 39)]
+    jobs = [(op, registers | {"OUT_ADDR": place}) for op in (Op.E_ADD, Op.ACT_RELU, Op.MOV) for place, _ in places]
+    causes = [result.cause for result in verify(config, jobs)]
+    one, none = [Cause.NONE, *[Cause.BANK_CONFLICT] * 3, Cause.NONE], [Cause.NONE] * 5
+    assert causes == [*one, *one, *one, *none, *one, *none]
+    tables = [(Op.ACT_LUT, registers | {"OUT_ADDR": place}) for place, _ in places]
+    assert [result.cause for result in verify(config, tables)] == [*one, *one]
 
 
 class Verilated:
@@ -641,5 +725,5 @@ def test_any_registers_under_verilator(lanes: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(900 + lanes)
     bench = VerilatedBench(config, tmp_path)
     for seed in range(20):
-        ops = [Op.POOL, Op.POOL, Op.E_ADD] * 10
+        ops = [Op.POOL, *OPS] * 3
         verify(config, [(op, random_registers(config, rng, op)) for op in ops], seed, bench)
