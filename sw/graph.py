@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.numerics import AddParams, Rounding, encode_multiplier
+from dovetail.isa.numerics import AddParams, Rounding, VectorOperation, encode_multiplier
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.layout import Array, Layout, Shape
 
@@ -178,10 +178,11 @@ class Conv(_Node):
 
     Parameters
     ----------
-    weights: int8 [OC, KH, KW, IC], zero point 0.
+    weights: int8 [OC, KH, KW, IC / groups], zero point 0.
     bias: int32 [OC], raw (input zero point not folded in).
     stride, dilation: (y, x).
     pads: pixels of input zero point, (top, left, bottom, right).
+    groups: output channels, in order, fall into this many groups, each of which sees its share of the input channels.
     kind: "conv" or "dense", for reports.
     """
 
@@ -191,6 +192,7 @@ class Conv(_Node):
     stride: Pair = (1, 1)
     pads: Pads = (0, 0, 0, 0)
     dilation: Pair = (1, 1)
+    groups: int = 1
     kind: str = "conv"
 
     @property
@@ -205,12 +207,12 @@ class Conv(_Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Depthwise(_Node):
-    """Depthwise convolution, channel multiplier 1; else as `Conv`.
+    """Depthwise convolution: output channel k sees input channel k // M, where M is the channel multiplier.
 
     Parameters
     ----------
-    weights: int8 [KH, KW, C].
-    bias: int32 [C].
+    weights: int8 [KH, KW, C * M].
+    bias: int32 [C * M].
     """
 
     weights: NDArray[np.int8]
@@ -227,18 +229,161 @@ class Depthwise(_Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Add(_Node):
-    """Sum of two tensors of one shape, each rescaled as `params` says."""
+class MatMul(_Node):
+    """Product of two tensors, matrix by matrix: [..., M, K] x [..., K, N] -> [..., M, N].
 
-    params: AddParams
+    Parameters
+    ----------
+    requant: one entry; ``zero_in`` is the first operand's zero point.
+    zero_b: the second operand's zero point.
+    transposed: the second operand is [..., N, K].
+    """
+
+    requant: Requant
+    zero_b: int
+    transposed: bool = False
+
+
+@dataclass(frozen=True)
+class MulParams:
+    """A product of two int8 tensors: ``requantise((a - za) * (b - zb))``, see `isa.numerics.multiply`."""
+
+    rounding: Rounding
+    za: int
+    zb: int
+    zy: int
+    mult: int
+    shift: int
+    lo: int = -128
+    hi: int = 127
+
+
+_KINDS = {
+    VectorOperation.ADD: "add",
+    VectorOperation.SUBTRACT: "sub",
+    VectorOperation.MINIMUM: "min",
+    VectorOperation.MAXIMUM: "max",
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Elementwise(_Node):
+    """Sum, difference, minimum, maximum or product of two tensors, as `params` says.
+
+    An operand may have one row or one column where the result has more; it is repeated.
+    """
+
+    params: AddParams | MulParams
+
+    @property
+    def op(self) -> str:
+        return "mul" if isinstance(self.params, MulParams) else _KINDS[self.params.combine]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rescale(_Node):
+    """``requantise(x - zero_in)`` of every element: requantisation, ReLU alone, absolute value, leaky ReLU.
+
+    Parameters
+    ----------
+    requant: one entry.
+    absolute: the magnitude of ``x - zero_in`` is rescaled.
+    below: encoded (multiplier, shift) for ``x < zero_in``; None if it is the same as above.
+    kind: for reports.
+    """
+
+    requant: Requant
+    absolute: bool = False
+    below: tuple[int, int] | None = None
+    kind: str = "rescale"
+
+    @property
+    def op(self) -> str:
+        return self.kind
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Table(_Node):
+    """Any function of one element: `values` int8 [256], indexed by the element plus 128. ``kind`` is for reports."""
+
+    values: NDArray[np.int8]
+    kind: str = "table"
+
+    @property
+    def op(self) -> str:
+        return self.kind
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A strided copy between dense tensors: element (i, j, ...) of ``sizes`` goes from ``source + i * source_steps[0] +
+    j * source_steps[1] + ...`` to ``target + ...``, all counted in elements."""
+
+    sizes: Shape
+    source: int
+    source_steps: Shape
+    target: int
+    target_steps: Shape
+
+    @classmethod
+    def between(cls, reading: NDArray[np.int64], writing: NDArray[np.int64]) -> Copy | None:
+        """The copy from one view of :func:`positions` to another of the same shape; None if it runs backwards."""
+        if reading.shape != writing.shape:
+            raise ValueError(f"views must have one shape, not {reading.shape} and {writing.shape}")
+        steps = [
+            tuple(step // view.itemsize if size > 1 else 0 for step, size in zip(view.strides, view.shape, strict=True))
+            for view in (reading, writing)
+        ]
+        if min((*steps[0], *steps[1]), default=0) < 0:
+            return None
+        return cls(reading.shape, int(reading.flat[0]), steps[0], int(writing.flat[0]), steps[1])
+
+
+def positions(shape: Shape) -> NDArray[np.int64]:
+    """Where each element of a dense tensor lies; slices and transpositions of it describe a `Copy`."""
+    return np.arange(prod(shape), dtype=np.int64).reshape(shape)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Move(_Node):
+    """Data movement: concatenation, slice, split, transposition. Every byte of the result comes from one copy.
+
+    Parameters
+    ----------
+    copies: one per input, in order.
+    kind: for reports.
+    """
+
+    copies: tuple[Copy, ...]
+    kind: str = "move"
+
+    @property
+    def op(self) -> str:
+        return self.kind
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Pad(_Node):
+    """A frame of `value` around a (1, H, W, C) tensor; pixels as (top, left, bottom, right)."""
+
+    pads: Pads
+    value: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Constant(_Node):
+    """An int8 tensor that does not depend on the network's inputs; costs nothing but its memory."""
+
+    value: NDArray[np.int8]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AvgPool(_Node):
-    """Average over the valid taps of a window; input and output quantisation are equal.
+    """Average over a window; input and output quantisation are equal.
 
     `zero_point` is subtracted from every tap before the mean and added after. It is 0 unless that
     matters: TFLite never does it, and with ties to even only an odd zero point changes a result.
+    `counted` is what padding reads as where it counts as taps; None: only taps inside the image count.
     """
 
     kernel: Pair
@@ -248,6 +393,7 @@ class AvgPool(_Node):
     zero_point: int = 0
     lo: int = -128
     hi: int = 127
+    counted: int | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -290,7 +436,25 @@ class Host(_Node):
         return self.label
 
 
-Node = Conv | Depthwise | Add | AvgPool | Mean | MaxPool | Reshape | Host
+Node = (
+    Conv
+    | Depthwise
+    | MatMul
+    | Elementwise
+    | Rescale
+    | Table
+    | AvgPool
+    | Mean
+    | MaxPool
+    | Pad
+    | Move
+    | Reshape
+    | Constant
+    | Host
+)
+
+FREE = (Reshape, Constant)
+"""Nodes that neither accelerator nor host has work with."""
 
 
 def window_size(size: int, kernel: int, stride: int, dilation: int, before: int, after: int) -> int:
@@ -356,45 +520,77 @@ class Graph:
         out = self.tensors[node.outputs[0]]
         for tensor in [*ins, out]:
             _require(tensor.dtype == "int8", node.name, f"{tensor.name!r} must be int8, not {tensor.dtype}")
-        arity = 2 if isinstance(node, Add) else 1
+        arity = 2 if isinstance(node, Elementwise | MatMul) else 0 if isinstance(node, Constant) else 1
+        if isinstance(node, Move):
+            arity = len(node.copies)
         _require(len(ins) == arity, node.name, f"{node.op} must have {arity} input(s), not {len(ins)}")
-        if isinstance(node, Reshape):
-            _require(
-                ins[0].size == out.size,
-                node.name,
-                f"reshape must keep {ins[0].size} elements, not {out.size}",
-            )
-            _require(node.shape == out.shape, node.name, f"output must be {node.shape}, not {out.shape}")
-            return
-        if isinstance(node, Add):
-            shapes = {tensor.shape for tensor in [*ins, out]}
-            _require(len(shapes) == 1, node.name, f"add must have one shape, not {sorted(shapes)}")
-            return
-        want = self._expected(node, ins[0])
-        _require(out.nhwc == want, node.name, f"output must be {want}, not {out.nhwc}")
+        match node:
+            case Reshape():
+                _require(
+                    ins[0].size == out.size, node.name, f"reshape must keep {ins[0].size} elements, not {out.size}"
+                )
+                want = node.shape
+            case Elementwise():
+                shapes = sorted({tensor.shape for tensor in ins})
+                want = shapes[0] if len(shapes) == 1 else _broadcast(node, ins, out)
+            case Rescale() | Table():
+                want = ins[0].shape
+            case Constant():
+                want = node.value.shape
+            case Move():
+                self._check_copies(node, ins, out)
+                want = out.shape
+            case MatMul():
+                want = _product_shape(node, ins[0].shape, ins[1].shape)
+            case _:
+                want = self._expected(node, ins[0])
+                _require(out.nhwc == want, node.name, f"output must be {want}, not {out.nhwc}")
+                return
+        _require(out.shape == want, node.name, f"output must be {want}, not {out.shape}")
 
     @staticmethod
-    def _expected(node: Conv | Depthwise | AvgPool | Mean | MaxPool, source: Tensor) -> Shape:
+    def _check_copies(node: Move, ins: list[Tensor], out: Tensor) -> None:
+        moved = 0
+        for copy, tensor in zip(node.copies, ins, strict=True):
+            moved += prod(copy.sizes)
+            for start, steps, size in (
+                (copy.source, copy.source_steps, tensor.size),
+                (copy.target, copy.target_steps, out.size),
+            ):
+                last = start + sum((n - 1) * step for n, step in zip(copy.sizes, steps, strict=True))
+                _require(0 <= start <= last < size, node.name, f"copies must stay within {size} elements")
+        _require(moved == out.size, node.name, f"copies must fill {out.size} elements, not {moved}")
+
+    @staticmethod
+    def _expected(node: Conv | Depthwise | AvgPool | Mean | MaxPool | Pad, source: Tensor) -> Shape:
         """(1, H, W, C) of the output of a spatial node."""
         _, height, width, channels = source.nhwc
         if isinstance(node, Mean):
             return 1, 1, 1, channels
+        _require(min(node.pads) >= 0, node.name, f"padding must not be negative, not {node.pads}")
+        top, left, bottom, right = node.pads
+        if isinstance(node, Pad):
+            return 1, height + top + bottom, width + left + right, channels
         out_channels, dilation = channels, (1, 1)
         if isinstance(node, Conv | Depthwise):
             dilation = node.dilation
             clamp = (node.requant.lo, node.requant.hi)
             _require(-128 <= clamp[0] <= clamp[1] <= 127, node.name, f"clamp must be within int8, not {clamp}")
-            last = node.weights.shape[-1]
-            _require(last == channels, node.name, f"weights must have {channels} input channels, not {last}")
-            out_channels = node.weights.shape[0] if isinstance(node, Conv) else channels
+            out_channels = node.weights.shape[0] if isinstance(node, Conv) else node.weights.shape[2]
+            if isinstance(node, Conv):
+                seen = node.weights.shape[3] * node.groups
+                _require(seen == channels, node.name, f"weights must have {channels} input channels, not {seen}")
+                whole = out_channels % node.groups == 0
+                _require(whole, node.name, f"{out_channels} output channels must fall into {node.groups} groups")
+            else:
+                whole = out_channels % channels == 0
+                _require(whole, node.name, f"weights must have a multiple of {channels} channels, not {out_channels}")
             _require(
                 node.bias.shape == (out_channels,),
                 node.name,
                 f"bias must have {out_channels} entries, not {node.bias.shape}",
             )
         _require(min(node.stride) > 0, node.name, f"stride must be positive, not {node.stride}")
-        _require(min(node.pads) >= 0, node.name, f"padding must not be negative, not {node.pads}")
-        top, left, bottom, right = node.pads
         return (
             1,
             window_size(height, node.kernel[0], node.stride[0], dilation[0], top, bottom),
@@ -403,7 +599,9 @@ class Graph:
         )
 
     def macs(self, node: Node) -> int:
-        """Multiply-accumulates of a node, padding included; 0 for anything but convolutions."""
+        """Multiply-accumulates of a node, padding included; 0 for anything but convolutions and matrix products."""
+        if isinstance(node, MatMul):
+            return self.tensors[node.outputs[0]].size * self.tensors[node.inputs[0]].shape[-1]
         if not isinstance(node, Conv | Depthwise):
             return 0
         _, height, width, _ = self.tensors[node.outputs[0]].nhwc
@@ -458,6 +656,23 @@ def _details(node: Node) -> str:
             text += f" clamp [{node.requant.lo}, {node.requant.hi}]"
         return text
     return ""
+
+
+def _broadcast(node: Elementwise, ins: list[Tensor], out: Tensor) -> Shape:
+    """The shape of the result where an operand is repeated over rows or columns."""
+    a, b = (tensor.nhwc for tensor in ins)
+    fits = a[3] == b[3] and all(m == n or 1 in (m, n) for m, n in zip(a, b, strict=True))
+    _require(fits, node.name, f"operands must have one shape, or one row or column, not {a} and {b}")
+    want = tuple(max(m, n) for m, n in zip(a, b, strict=True))
+    return out.shape if out.nhwc == want else want
+
+
+def _product_shape(node: MatMul, a: Shape, b: Shape) -> Shape:
+    _require(len(a) >= 2 and len(b) >= 2, node.name, f"operands must be matrices, not {a} and {b}")
+    depth, columns = b[:-3:-1] if node.transposed else b[-2:]
+    _require(a[-1] == depth, node.name, f"operands must have one inner size, not {a[-1]} and {depth}")
+    _require(a[:-2] == b[:-2], node.name, f"operands must be equally many matrices, not {a[:-2]} and {b[:-2]}")
+    return (*a[:-1], columns)
 
 
 def _require(condition: bool, where: str, rule: str) -> None:

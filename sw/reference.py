@@ -66,28 +66,39 @@ def execute(graph: ir.Graph, node: ir.Node, inputs: list[Array]) -> list[Array]:
         tensors = [graph.tensors[name] for name in node.outputs]
         return [np.asarray(value).reshape(t.shape) for value, t in zip(results, tensors, strict=True)]
     out = graph.tensors[node.outputs[0]]
-    pixels = inputs[0].reshape(graph.tensors[node.inputs[0]].nhwc) if _spatial(node) else inputs[0]
+    pixels = inputs[0].reshape(graph.tensors[node.inputs[0]].nhwc) if isinstance(node, _SPATIAL) else np.empty(0)
     result: Array
     match node:
         case ir.Conv():
             result = conv(node, pixels)
         case ir.Depthwise():
             result = depthwise(node, pixels)
-        case ir.Add():
-            result = numerics.add(inputs[0], inputs[1], node.params)
+        case ir.MatMul():
+            result = matmul(node, inputs[0], inputs[1])
+        case ir.Elementwise():
+            result = elementwise(node, inputs[0], inputs[1])
+        case ir.Rescale():
+            result = rescale(node, inputs[0])
+        case ir.Table():
+            result = node.values[inputs[0].astype(np.int16) + 128]
         case ir.AvgPool():
             result = average_pool(node, pixels)
         case ir.Mean():
             result = mean(node, pixels)
         case ir.MaxPool():
             result = max_pool(node, pixels)
+        case ir.Pad():
+            result = _padded(pixels, node.pads, node.value)
+        case ir.Move():
+            result = move(node, inputs, out.size)
         case ir.Reshape():
             result = inputs[0]
+        case ir.Constant():
+            result = node.value
     return [np.asarray(result).astype(np.int8).reshape(out.shape)]
 
 
-def _spatial(node: ir.Node) -> bool:
-    return isinstance(node, ir.Conv | ir.Depthwise | ir.AvgPool | ir.Mean | ir.MaxPool)
+_SPATIAL = ir.Conv | ir.Depthwise | ir.AvgPool | ir.Mean | ir.MaxPool | ir.Pad
 
 
 def requantise(acc: Int64, requant: ir.Requant) -> Int8:
@@ -124,20 +135,24 @@ def _taps(pixels: Array, kernel: ir.Pair, stride: ir.Pair, dilation: ir.Pair = (
 
 def conv_accumulators(node: ir.Conv, pixels: Int8) -> Int64:
     """int32 accumulators [OH, OW, OC] of a convolution, bias in."""
-    channels = node.weights.shape[0]
-    matrix = node.weights.reshape(channels, -1).astype(np.int64)
-    bound = 255 * int(np.abs(matrix).sum(axis=1).max(initial=0))
-    dtype = "float32" if bound < _EXACT_FLOAT32 else "float64"
+    channels, depth = len(node.weights) // node.groups, node.weights.shape[3]
     zero = node.requant.zero_in
-    centred = (_padded(pixels, node.pads, zero).astype(np.int16) - np.int16(zero)).astype(dtype)
-    columns = np.concatenate(_taps(centred, node.kernel, node.stride, node.dilation), axis=-1)
-    sums = columns @ matrix.T.astype(dtype)
-    return _wrap(sums.astype(np.int64) + node.bias.astype(np.int64))
+    padded = _padded(pixels, node.pads, zero).astype(np.int16) - np.int16(zero)
+    parts = []
+    for group in range(node.groups):
+        matrix = node.weights[group * channels : (group + 1) * channels].reshape(channels, -1).astype(np.int64)
+        bound = 255 * int(np.abs(matrix).sum(axis=1).max(initial=0))
+        dtype = "float32" if bound < _EXACT_FLOAT32 else "float64"
+        centred = padded[..., group * depth : (group + 1) * depth].astype(dtype)
+        columns = np.concatenate(_taps(centred, node.kernel, node.stride, node.dilation), axis=-1)
+        parts.append((columns @ matrix.T.astype(dtype)).astype(np.int64))
+    return _wrap(np.concatenate(parts, axis=-1) + node.bias.astype(np.int64))
 
 
 def depthwise_accumulators(node: ir.Depthwise, pixels: Int8) -> Int64:
-    """int32 accumulators [OH, OW, C] of a depthwise convolution, bias in."""
+    """int32 accumulators [OH, OW, C * M] of a depthwise convolution, bias in."""
     centred = _padded(pixels, node.pads, node.requant.zero_in).astype(np.int32) - np.int32(node.requant.zero_in)
+    centred = np.repeat(centred, node.weights.shape[2] // pixels.shape[3], axis=3)
     taps = node.weights.reshape(-1, node.weights.shape[-1]).astype(np.int32)
     views = _taps(centred, node.kernel, node.stride, node.dilation)
     sums = np.zeros(views[0].shape, np.int32)
@@ -161,10 +176,49 @@ def depthwise(node: ir.Depthwise, pixels: Int8) -> Int8:
     return requantise(depthwise_accumulators(node, pixels), node.requant)
 
 
+def matmul(node: ir.MatMul, a: Int8, b: Int8) -> Int8:
+    """[..., M, K] x [..., K, N] -> [..., M, N]"""
+    left = a.astype(np.float64) - node.requant.zero_in
+    right = b.astype(np.float64) - node.zero_b
+    sums = left @ (np.swapaxes(right, -1, -2) if node.transposed else right)  # exact: far below 2^53
+    return requantise(_wrap(sums.astype(np.int64)), node.requant)
+
+
+def elementwise(node: ir.Elementwise, a: Int8, b: Int8) -> Int8:
+    """Two tensors to one, as NumPy broadcasts them."""
+    p = node.params
+    if isinstance(p, ir.MulParams):
+        return numerics.multiply(a, b, p.za, p.zb, p.mult, p.shift, p.rounding, p.zy, p.lo, p.hi)
+    return numerics.add(a, b, p)
+
+
+def rescale(node: ir.Rescale, values: Int8) -> Int8:
+    """Element by element."""
+    total = values.astype(np.int64) - node.requant.zero_in
+    above = requantise(np.abs(total) if node.absolute else total, node.requant)
+    if node.below is None:
+        return above
+    r = node.requant
+    below = numerics.requantise(total, *node.below, r.rounding, r.zero_out, r.lo, r.hi)
+    return np.where(total < 0, below, above)
+
+
+def move(node: ir.Move, inputs: list[Array], size: int) -> Int8:
+    """The flat result of all copies."""
+    result = np.empty(size, np.int8)
+    for copy, value in zip(node.copies, inputs, strict=True):
+        source = np.ascontiguousarray(value).ravel()
+        reading = np.lib.stride_tricks.as_strided(source[copy.source :], copy.sizes, copy.source_steps)
+        writing = np.lib.stride_tricks.as_strided(result[copy.target :], copy.sizes, copy.target_steps)
+        writing[...] = reading
+    return result
+
+
 def average_pool(node: ir.AvgPool, pixels: Int8) -> Int8:
-    """(1, H, W, C) -> [OH, OW, C]; padding does not count."""
-    values = _padded((pixels.astype(np.int32) - node.zero_point), node.pads, 0)
-    valid = _padded(np.ones((*pixels.shape[:3], 1), np.int32), node.pads, 0)
+    """(1, H, W, C) -> [OH, OW, C]"""
+    fill, counts = (node.zero_point, 0) if node.counted is None else (node.counted, 1)
+    values = _padded(pixels.astype(np.int32), node.pads, fill) - node.zero_point
+    valid = _padded(np.ones((*pixels.shape[:3], 1), np.int32), node.pads, counts)
     total = np.sum(_taps(values, node.kernel, node.stride), axis=0, dtype=np.int64)
     count = np.sum(_taps(valid, node.kernel, node.stride), axis=0, dtype=np.int64)
     result = np.asarray(numerics.average(total, np.broadcast_to(count, total.shape), node.rounding))

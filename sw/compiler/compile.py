@@ -7,10 +7,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.config import Config
 from dovetail.isa.instructions import WORD_BYTES
 from dovetail.sw import graph as ir
-from dovetail.sw.compiler import convolution, memory, tiling, vector, weights
+from dovetail.sw.compiler import convolution, memory, movement, tiling, vector
 from dovetail.sw.compiler.emit import Emitter, Task
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.options import Options
@@ -79,8 +79,8 @@ class Code:
 
 
 def is_accelerated(step: Step) -> bool:
-    """Whether a step executes instructions (reshapes alone do not)."""
-    return not step.host and any(not isinstance(node, ir.Reshape) for node in step.nodes)
+    """Whether a step executes instructions (reshapes and constants alone do not)."""
+    return not step.host and any(not isinstance(node, ir.FREE) for node in step.nodes)
 
 
 def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
@@ -97,24 +97,28 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
     packers: list[tuple[int, Packer]] = []
     constants: dict[str, int] = {}
     end = 0
-    for step in steps:
-        for node in () if step.host else step.nodes:
-            if not isinstance(node, ir.Conv | ir.Depthwise):
-                continue
+
+    def place(node: ir.Node, size: int, packer: Packer) -> None:
+        nonlocal end
+        constants[node.name] = end
+        packers.append((end, packer))
+        end += memory.align(size)
+
+    for node in (node for step in steps if not step.host for node in step.nodes):
+        if isinstance(node, ir.Table):
+            place(node, node.values.size, partial(_table, node))
+        elif isinstance(node, ir.Constant):
+            place(node, node.value.size, partial(_bytes, node.value))
+        elif isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul):
             layer = convolution.layer_of(config, graph, node)
             try:
                 plan = tiling.choose(config, layer, options.tiling)
             except CompileError as error:
                 raise CompileError(f"layer {node.name!r}: {error}") from None
             plans[node.name] = layer, plan
-            slices = convolution.slices_of(layer, plan)
-            group = convolution.group_of(config, layer, plan)
-            constants[node.name] = end
-            packers.append((end, partial(weights.pack, node, layer, config, group, slices)))
-            blocks = ceil_div(layer.out_channels, group)
-            size = sum(blocks * layer.stream_bytes(config, 1, channels) for _, channels in slices)
-            end += memory.align(size)
+            place(node, *convolution.constants_of(config, node, layer, plan))
     where, tensors_end = memory.allocate(_lifetimes(graph, steps, roots, options.keep_tensors), end)
+    where |= {node.outputs[0]: constants[node.name] for node in graph.nodes if isinstance(node, ir.Constant)}
     where = {name: where[root] for name, root in roots.items() if root in where}
     address = memory.align(tensors_end)
     stream_offset = address
@@ -125,7 +129,7 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
             continue
         emitter = Emitter(config)
         first = len(layers)
-        nodes = [node for node in step.nodes if not isinstance(node, ir.Reshape)]
+        nodes = [node for node in step.nodes if not isinstance(node, ir.FREE)]
 
         def tasks(nodes: Sequence[ir.Node] = nodes, first: int = first) -> Iterator[Task]:
             for index, node in enumerate(nodes, first):
@@ -173,18 +177,59 @@ def _tasks(
     constants: dict[str, int],
     plans: Plans,
 ) -> Iterator[Task]:
-    source, target = where[node.inputs[0]], where[node.outputs[0]]
+    sources = [where[name] for name in node.inputs]
+    target = where[node.outputs[0]]
     if isinstance(node, ir.Conv | ir.Depthwise):
         layer, plan = plans[node.name]
-        return convolution.ConvCode(
-            config, layer, plan, node.requant, index, source, target, constants[node.name]
-        ).tasks()
-    if isinstance(node, ir.Add):
-        size = graph.tensors[node.outputs[0]].size
-        return vector.add_tasks(config, index, node.params, size, (source, where[node.inputs[1]]), target)
-    if isinstance(node, ir.AvgPool | ir.MaxPool | ir.Mean):
-        return vector.pool_tasks(config, index, graph, node, source, target)
+        code = convolution.ConvCode(config, layer, plan, node.requant, index, sources[0], target, constants[node.name])
+        return code.tasks()
+    if isinstance(node, ir.MatMul):
+        return _product_tasks(config, graph, node, index, sources, target, constants[node.name], *plans[node.name])
+    if isinstance(node, ir.Elementwise | ir.Rescale | ir.Table):
+        operation = vector.operation_of(node)
+        tensors = [graph.tensors[name] for name in node.inputs]
+        if len({tensor.shape for tensor in tensors}) > 1:
+            shapes = [tensor.nhwc for tensor in tensors]
+            return vector.broadcast_tasks(config, index, operation, shapes, sources, target)
+        return vector.flat_tasks(
+            config, index, operation, tensors[0].size, sources, target, constants.get(node.name, 0)
+        )
+    if isinstance(node, ir.AvgPool | ir.MaxPool | ir.Mean | ir.Pad):
+        return vector.pool_tasks(config, index, graph, node, sources[0], target)
+    if isinstance(node, ir.Move):
+        copies = zip(node.copies, sources, strict=True)
+        return (task for copy, source in copies for task in movement.copy_tasks(config, index, copy, source, target))
     raise AssertionError(f"{node.name}: {node.op} was placed on the accelerator but has no code")
+
+
+def _product_tasks(
+    config: Config,
+    graph: ir.Graph,
+    node: ir.MatMul,
+    index: int,
+    sources: list[int],
+    target: int,
+    constants: int,
+    layer: ConvLayer,
+    plan: tiling.Tiling,
+) -> Iterator[Task]:
+    """One product after the other."""
+    tensors = [graph.tensors[name] for name in (*node.inputs, *node.outputs)]
+    sizes = [tensor.shape[-2] * tensor.shape[-1] for tensor in tensors]
+    for number in range(tensors[0].size // sizes[0]):
+        a, b, out = (at + number * size for at, size in zip((*sources, target), sizes, strict=True))
+        matrix = convolution.Matrix(b, node.zero_b)
+        code = convolution.ConvCode(config, layer, plan, node.requant, index, a, out, constants, matrix)
+        yield from code.tasks()
+
+
+def _bytes(values: NDArray[np.int8]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(values).view(np.uint8).ravel()
+
+
+def _table(node: ir.Table) -> NDArray[np.uint8]:
+    """The bytes of ACT_LUT's table, which is indexed by the operand's bits."""
+    return np.roll(_bytes(node.values), 128)
 
 
 def _aliases(graph: ir.Graph) -> dict[str, str]:
@@ -211,11 +256,12 @@ def _lifetimes(
             for name in node.outputs:
                 first.setdefault(roots[name], number)
                 last[roots[name]] = max(last.get(roots[name], number), number)
-            if not step.host and not isinstance(node, ir.Reshape):
+            if not step.host and not isinstance(node, ir.FREE):
                 touched.update(roots[name] for name in (*node.inputs, *node.outputs))
             number += 1
     for port in graph.outputs:
         last[roots[port.tensor]] = number
+    touched -= {name for node in graph.nodes if isinstance(node, ir.Constant) for name in node.outputs}
     return {name: (graph.tensors[name].size, first[name], number if keep else last[name]) for name in touched}
 
 

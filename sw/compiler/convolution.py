@@ -1,43 +1,84 @@
 """Code for convolution, dense and depthwise layers: the tile tasks of a tiling."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
 
 from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.instructions import Op, Unit, pack
 from dovetail.sw import graph as ir
+from dovetail.sw.compiler import weights
 from dovetail.sw.compiler.emit import Compute, Task, Transfer
 from dovetail.sw.compiler.layer import ConvLayer, use_packing
 from dovetail.sw.compiler.tiling import Tiling, stripe_of
 from dovetail.sw.hazards import Range
 
+MAX_EXTRA = 7
+"""The channel multiplier less one that DEPTH_CONV can hold."""
 
-def layer_of(config: Config, graph: ir.Graph, node: ir.Conv | ir.Depthwise) -> ConvLayer:
+
+def layer_of(config: Config, graph: ir.Graph, node: ir.Conv | ir.Depthwise | ir.MatMul) -> ConvLayer:
     """The layer's shape on this configuration."""
+    if isinstance(node, ir.MatMul):
+        *_, rows, depth = graph.tensors[node.inputs[0]].shape
+        columns = graph.tensors[node.outputs[0]].shape[-1]
+        return ConvLayer(
+            rows, 1, depth, rows, 1, columns, (1, 1), (1, 1), (1, 1), 0, 0, "matmul", False, transposed=node.transposed
+        )  # fmt: skip
     _, height, width, channels = graph.tensors[node.inputs[0]].nhwc
     _, out_height, out_width, out_channels = graph.tensors[node.outputs[0]].nhwc
+    packed, group = False, (1, 1)
     if isinstance(node, ir.Depthwise):
-        mode = "depthwise" if config.depthwise == "native" else "emulated"
-        packed = False
+        group = (1, out_channels // channels)
+        native = config.depthwise == "native" and group[1] <= min(MAX_EXTRA + 1, config.dw)
+        mode = "depthwise" if native else "grouped"
+    elif node.groups > 1:
+        mode, group = "grouped", (channels // node.groups, out_channels // node.groups)
     else:
         mode = "conv"
         packed = use_packing(config, channels, node.kernel, node.dilation[1])
     return ConvLayer(
         height, width, channels, out_height, out_width, out_channels, node.kernel, node.stride, node.dilation,
-        node.pads[0], node.pads[1], mode, packed,
+        node.pads[0], node.pads[1], mode, packed, group,
     )  # fmt: skip
 
 
 def slices_of(layer: ConvLayer, tiling: Tiling) -> list[tuple[int, int]]:
     """(first, channels) of each pass over the input channels."""
-    if layer.depthwise:
+    if layer.separable:
         return [(0, layer.channels)]
     step = tiling.in_channels
     return [(c, min(step, layer.channels - c)) for c in range(0, layer.channels, step)]
 
 
-def group_of(config: Config, layer: ConvLayer, tiling: Tiling) -> int:
+def block_of(config: Config, layer: ConvLayer, tiling: Tiling) -> int:
     """Output channels of a weight block."""
     return min(layer.lanes(config), tiling.out_channels)
+
+
+def constants_of(
+    config: Config, node: ir.Conv | ir.Depthwise | ir.MatMul, layer: ConvLayer, tiling: Tiling
+) -> tuple[int, Callable[[], weights.Bytes]]:
+    """(bytes, what makes them) of a layer's weight streams."""
+    block, slices = block_of(config, layer, tiling), slices_of(layer, tiling)
+    blocks = ceil_div(layer.out_channels, block)
+    if isinstance(node, ir.MatMul):
+        # The zero points are the instruction's; every slice has the same records.
+        bias = np.zeros(layer.out_channels, np.int64)
+        size = blocks * layer.stream_bytes(config, 1, layer.channels)
+        return size, lambda: weights.records(bias, node.requant, block, config.oc, config).ravel()
+    size = sum(blocks * layer.stream_bytes(config, 1, channels) for _, channels in slices)
+    return size, partial(weights.pack, node, layer, config, block, slices)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The second operand of a matrix product: its place in system memory, and its zero point."""
+
+    address: int
+    zero: int
 
 
 class _Rotation:
@@ -59,10 +100,10 @@ class _Rotation:
 
 
 class ConvCode:
-    """Generates the tasks of one layer.
+    """Generates the tasks of one layer, or of one matrix product.
 
     ``source``, ``target``, ``constants``: system memory addresses of input, output and weight streams;
-    ``index``: the layer's number.
+    ``index``: the layer's number; ``matrix``: what a product takes instead of weights.
     """
 
     def __init__(
@@ -75,13 +116,15 @@ class ConvCode:
         source: int,
         target: int,
         constants: int,
+        matrix: Matrix | None = None,
     ) -> None:
         self.config, self.layer, self.tiling, self.requant, self.index = config, layer, tiling, requant, index
-        self.source, self.target, self.constants = source, target, constants
+        self.source, self.target, self.constants, self.matrix = source, target, constants, matrix
         self.slices = slices_of(layer, tiling)
-        self.group = group_of(config, layer, tiling)
+        self.block = block_of(config, layer, tiling)
         channels = self.slices[0][1]
-        self.slice_bytes = ceil_div(layer.out_channels, self.group) * layer.stream_bytes(config, 1, channels)
+        blocks = ceil_div(layer.out_channels, self.block)
+        self.slice_bytes = 0 if matrix else blocks * layer.stream_bytes(config, 1, channels)
 
     def tasks(self) -> Iterator[Task]:
         """One task per tile and input-channel pass."""
@@ -91,16 +134,20 @@ class ConvCode:
         cols = [(c, min(step, layer.out_channels - c)) for c in range(0, layer.out_channels, step)]
         order = [(r, c) for r in rows for c in cols] if tiling.rows_outer else [(r, c) for c in cols for r in rows]
         inputs = _Rotation(tiling.input_at)
-        weights = _Rotation(tiling.weights_at)
+        streams = _Rotation(tiling.weights_at)
         for number, (row, col) in enumerate(order):
             output = tiling.output_at[number % len(tiling.output_at)]
             for turn, (first, channels) in enumerate(self.slices):
                 task = Task(self.index)
-                weights_at, missing = weights.get((col, first))
+                weights_at, missing = streams.get((col, first))
                 stream = layer.stream_bytes(self.config, col[1], channels)
                 if missing:
                     task.loads.append(Transfer(self._stream_at(turn, col[0], channels), weights_at, stream))
-                part = col if layer.depthwise else (first, channels)
+                    if self.matrix:
+                        task.loads.append(self._load_matrix(self.matrix, col, (first, channels), weights_at + stream))
+                part = (first, channels)
+                if layer.separable:
+                    part = layer.inputs_of(col[0], 0), layer.inputs_of(col[1], 0)
                 input_at, missing = inputs.get((row, part))
                 if missing:
                     task.loads.append(self._load_input(row, part, input_at))
@@ -111,7 +158,16 @@ class ConvCode:
 
     def _stream_at(self, turn: int, channel: int, in_channels: int) -> int:
         block = self.layer.stream_bytes(self.config, 1, in_channels)
-        return self.constants + turn * self.slice_bytes + channel // self.group * block
+        return self.constants + turn * self.slice_bytes + channel // self.block * block
+
+    def _load_matrix(self, matrix: Matrix, col: tuple[int, int], part: tuple[int, int], at: int) -> Transfer:
+        """Columns ``col`` and rows ``part`` of the matrix, in the matrix's order."""
+        layer = self.layer
+        (outer, pitch), inner = ((col, layer.channels), part) if layer.transposed else ((part, layer.out_channels), col)
+        start = matrix.address + outer[0] * pitch + inner[0]
+        if inner[1] == pitch:
+            return Transfer(start, at, outer[1] * pitch)
+        return Transfer(start, at, inner[1], rows=outer[1], memory_row=pitch, sram_row=inner[1])
 
     def _load_input(self, row: tuple[int, int], part: tuple[int, int], at: int) -> Transfer:
         layer = self.layer
@@ -165,17 +221,18 @@ class ConvCode:
         output: int,
     ) -> Iterator[Compute]:
         layer, config, requant = self.layer, self.config, self.requant
-        emulated = layer.mode == "emulated"
+        grouped = layer.mode == "grouped"
         _, rows, pad_top = layer.input_rows(*row)
         pixel = part[1]
         pitch = layer.width * pixel
         kh, kw = layer.taps
-        lanes = 1 if emulated else layer.lanes(config)
-        blocks = 1 if emulated else ceil_div(col[1], lanes)
+        seen, made = layer.group if grouped else (pixel, col[1])
+        lanes = config.oc if grouped else layer.lanes(config)
+        blocks = ceil_div(made, lanes)
         out_pixel = col[1] * self._item
         out_bytes = row[1] * layer.out_width * out_pixel
         pixels = row[1] * layer.out_width
-        trim = pixel - 1 if emulated else 0
+        trim = pixel - seen
         registers = {
             "IN_ADDR": input_at,
             "IN_BYTES": rows * pitch - trim,
@@ -201,13 +258,13 @@ class ConvCode:
                 hi=requant.hi,
             ),
             "OUT_ADDR": output,
-            "OUT_BYTES": out_bytes - (col[1] - 1 if emulated else 0),
+            "OUT_BYTES": out_bytes - (col[1] - made if grouped else 0),
             "OUT_Y_STEP": layer.out_width * out_pixel,
             "OUT_X_STEP": out_pixel,
-            "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=blocks, last=1 if emulated else col[1] - (blocks - 1) * lanes),
+            "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=blocks, last=made - (blocks - 1) * lanes),
             "KC": layer.kc(config, part[1]),
             "W_ADDR": weights[0],
-            "W_BYTES": weights[1] // col[1] if emulated else weights[1],
+            "W_BYTES": weights[1] * made // col[1],
             "STRIPE": stripe_of(config, pixels),
             "MODE": pack(
                 Unit.ARRAY,
@@ -215,26 +272,33 @@ class ConvCode:
                 rounding=int(requant.rounding),
                 int32=int(turn < len(self.slices) - 1),
                 accumulate=int(turn > 0),
-                extra=0,
+                extra=layer.group[1] - 1 if layer.mode == "depthwise" else 0,
             ),
         }
-        if not emulated:
+        if not grouped:
             reads: tuple[Range, ...] = ((input_at, rows * pitch), weights)
+            if self.matrix:
+                size = part[1] * col[1]
+                registers |= {
+                    "B_ADDR": sum(weights),
+                    "B_BYTES": size,
+                    "B_STEP": part[1] if layer.transposed else col[1],
+                    "B_FORM": pack(Unit.ARRAY, "B_FORM", zero_b=self.matrix.zero, transposed=int(layer.transposed)),
+                }
+                reads = (*reads, (sum(weights), size))
             if turn:
                 reads = (*reads, (output, out_bytes))
             yield Compute(Unit.ARRAY, layer.op, registers, reads, (output, out_bytes))
             return
         size = registers["W_BYTES"]
-        for channel in range(col[1]):
-            changes = {
-                "IN_ADDR": input_at + channel,
-                "OUT_ADDR": output + channel,
-                "W_ADDR": weights[0] + channel * size,
-            }
+        for group in range(col[1] // made):
+            input_group, output_group = input_at + group * seen, output + group * made
+            stream = weights[0] + group * size
+            changes = {"IN_ADDR": input_group, "OUT_ADDR": output_group, "W_ADDR": stream}
             yield Compute(
                 Unit.ARRAY,
                 Op.CONV_RELU,
-                registers | changes if channel == 0 else changes,
-                ((input_at + channel, registers["IN_BYTES"]), (weights[0] + channel * size, size)),
-                (output + channel, registers["OUT_BYTES"]),
+                registers | changes if group == 0 else changes,
+                ((input_group, registers["IN_BYTES"]), (stream, size)),
+                (output_group, registers["OUT_BYTES"]),
             )

@@ -8,12 +8,13 @@ from dovetail.isa.instructions import Op
 
 @dataclass(frozen=True)
 class ConvLayer:
-    """Shape of a convolution, dense or depthwise layer on a configuration's array.
+    """Shape of a convolution, dense or depthwise layer, or of a matrix product, on a configuration's array.
 
     ``height, width, channels``: input; ``out_height, out_width, out_channels``: output; ``kernel``, ``stride``,
     ``dilation`` as (y, x); ``pad_top, pad_left`` in pixels. ``mode``: ``"conv"``, ``"depthwise"`` (native
-    instruction) or ``"emulated"`` (depthwise as one-channel convolutions).
-    ``packed``: (kx, channel) run together along the lanes.
+    instruction), ``"grouped"`` (a convolution per group, also of depthwise layers) or ``"matmul"`` (a 1x1 convolution
+    whose weights are a tensor; height counts the rows of the product, the matrix is ``transposed`` in memory or not).
+    ``packed``: (kx, channel) run together along the lanes. ``group``: (input, output) channels of a group.
     """
 
     height: int
@@ -29,16 +30,18 @@ class ConvLayer:
     pad_left: int
     mode: str
     packed: bool
+    group: tuple[int, int] = (1, 1)
+    transposed: bool = False
 
     @property
-    def depthwise(self) -> bool:
-        """Whether outputs depend on their own input channel only."""
-        return self.mode != "conv"
+    def separable(self) -> bool:
+        """Whether outputs depend on the input channels of their own group only."""
+        return self.mode in ("depthwise", "grouped")
 
     @property
     def op(self) -> Op:
         """The instruction that computes the layer."""
-        return Op.DEPTH_CONV if self.mode == "depthwise" else Op.CONV_RELU
+        return {"depthwise": Op.DEPTH_CONV, "matmul": Op.MAT_MUL}.get(self.mode, Op.CONV_RELU)
 
     @property
     def taps(self) -> tuple[int, int]:
@@ -46,24 +49,42 @@ class ConvLayer:
         return self.kernel[0], 1 if self.packed else self.kernel[1]
 
     def lanes(self, config: Config) -> int:
-        """Output channels of a block of the weight stream."""
-        return {"conv": config.oc, "depthwise": config.dw, "emulated": 1}[self.mode]
+        """Output channels of a block of the weight stream; a multiple of a group's."""
+        if self.mode == "depthwise":
+            return config.dw - config.dw % self.group[1]
+        return self.group[1] if self.mode == "grouped" else config.oc
+
+    def inputs_of(self, out_channels: int, in_channels: int) -> int:
+        """Input channels that a tile of ``out_channels`` reads in a pass of ``in_channels``."""
+        return out_channels // self.group[1] * self.group[0] if self.separable else in_channels
 
     def kc(self, config: Config, channels: int) -> int:
         """Blocks of input lanes per tap for ``channels`` input channels (1 for depthwise)."""
-        if self.depthwise:
+        if self.mode == "depthwise":
             return 1
+        if self.mode == "grouped":
+            channels = self.group[0]
         return ceil_div(channels * (self.kernel[1] if self.packed else 1), config.ic)
 
     def stream_bytes(self, config: Config, out_channels: int, in_channels: int) -> int:
         """Bytes of the weight stream of ``out_channels`` output channels over ``in_channels`` input channels."""
         kh, kw = self.taps
         steps = kh * kw * self.kc(config, in_channels)
+        blocks = ceil_div(out_channels, self.lanes(config))
         if self.mode == "depthwise":
             words = config.param_rows(config.dw) + steps
+        elif self.mode == "matmul":
+            words = config.param_rows(config.oc)
         else:
             words = config.param_rows(config.oc) + steps * config.weight_rows
-        return ceil_div(out_channels, self.lanes(config)) * words * config.word_bytes
+            if self.mode == "grouped":
+                blocks *= ceil_div(self.group[1], config.oc)
+        return blocks * words * config.word_bytes
+
+    def weight_bytes(self, config: Config, out_channels: int, in_channels: int) -> int:
+        """SRAM that a tile's weights take: the weight stream, and for a matrix product the matrix."""
+        matrix = out_channels * in_channels if self.mode == "matmul" else 0
+        return self.stream_bytes(config, out_channels, in_channels) + matrix
 
     def input_rows(self, first: int, rows: int) -> tuple[int, int, int]:
         """(first valid input row, valid input rows, rows of padding above) that output rows need."""

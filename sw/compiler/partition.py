@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from dovetail.isa.config import Config
 from dovetail.sw import graph as ir
+from dovetail.sw.compiler.movement import changes_order
 
 
 @dataclass(frozen=True)
@@ -16,41 +17,64 @@ class Step:
 
 
 def has_array(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
-    """Depthwise convolutions need depthwise = "emulated" or "native"."""
+    """Depthwise convolutions need depthwise = "emulated" or "native", products of two activations matmul = true."""
     if isinstance(node, ir.Depthwise) and config.depthwise == "none":
         return 'the configuration has depthwise = "none"'
+    if isinstance(node, ir.MatMul) and not config.matmul:
+        return "the configuration has matmul = false"
     return None
 
 
 def has_vector(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
-    """Pooling and element-wise operations need the parts of the vector unit that do them."""
-    if isinstance(node, ir.AvgPool | ir.MaxPool | ir.Mean) and not config.pooling:
-        return "the configuration has pooling = false"
-    if isinstance(node, ir.Add) and not config.elementwise:
-        return "the configuration has elementwise = false"
+    """Pooling, element-wise operations and activations need the parts of the vector unit that do them; padding and
+    what changes the order of bytes (transpositions, shuffles) need one of these parts."""
+    feature = None
+    match node:
+        case ir.AvgPool() | ir.MaxPool() | ir.Mean():
+            feature = "pooling"
+        case ir.Elementwise() | ir.Rescale(absolute=True):
+            feature = "elementwise"
+        case ir.Rescale() | ir.Table():
+            feature = "activation"
+        case ir.Pad():
+            return None if config.vector else "the configuration has no vector unit"
+        case ir.Move():
+            if not config.vector and any(changes_order(copy) for copy in node.copies):
+                return "the configuration has no vector unit"
+    if feature and not getattr(config, feature):
+        return f"the configuration has {feature} = false"
     return None
 
 
 def fits_fields(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
-    """Kernel, stride, dilation and top padding are at most 255; height, width and channels at most 65535."""
+    """Kernel, stride, dilation and a convolution's or pooling's padding are at most 255; height, width and channels,
+    and rows and columns of matrices, at most 65535."""
     if isinstance(node, ir.Conv | ir.Depthwise | ir.AvgPool | ir.MaxPool):
         small = [*node.kernel, *node.stride, *node.pads]
         small += node.dilation if isinstance(node, ir.Conv | ir.Depthwise) else ()
         if max(small) > 255:
             return f"kernel, stride, dilation and padding must be at most 255, not {max(small)}"
-    for name in (*node.inputs, *node.outputs):
-        if max(graph.tensors[name].nhwc) > 65535:
-            return f"height, width and channels must be at most 65535, not {max(graph.tensors[name].nhwc)}"
+    if isinstance(node, ir.Rescale | ir.Table | ir.Move):
+        return None  # cut along the flat tensor
+    tensors = [graph.tensors[name] for name in (*node.inputs, *node.outputs)]
+    if isinstance(node, ir.Elementwise) and len({tensor.shape for tensor in tensors}) == 1:
+        return None
+    shapes = [tensor.shape[-2:] if isinstance(node, ir.MatMul) else tensor.nhwc for tensor in tensors]
+    largest = max(size for shape in shapes for size in shape)
+    return f"height, width and channels must be at most 65535, not {largest}" if largest > 65535 else None
+
+
+def product_below_one(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
+    """An element-wise product is scaled by less than one."""
+    if isinstance(node, ir.Elementwise) and isinstance(node.params, ir.MulParams) and node.params.shift > 0:
+        return "the product's scale is above that of the result"
     return None
 
 
-def uniform_average(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
-    """Average pooling has no padding: every window divides by the same count, at most 16384 taps."""
-    if isinstance(node, ir.AvgPool):
-        if any(node.pads):
-            return "average pooling with padding divides by different counts"
-        if node.kernel[0] * node.kernel[1] > 1 << 14:
-            return f"average pooling must have at most 16384 taps, not {node.kernel[0] * node.kernel[1]}"
+def averages_fit(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
+    """An average is over at most 16384 taps, a mean over at most 255 x 255 pixels."""
+    if isinstance(node, ir.AvgPool) and node.kernel[0] * node.kernel[1] > 1 << 14:
+        return f"average pooling must have at most 16384 taps, not {node.kernel[0] * node.kernel[1]}"
     if isinstance(node, ir.Mean):
         _, height, width, _ = graph.tensors[node.inputs[0]].nhwc
         if max(height, width) > 255:
@@ -60,8 +84,8 @@ def uniform_average(config: Config, graph: ir.Graph, node: ir.Node) -> str | Non
 
 def pads_inside(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
     """Every window touches the input: padding is smaller than the (dilated) kernel."""
-    if isinstance(node, ir.Conv | ir.Depthwise | ir.MaxPool):
-        dilation = (1, 1) if isinstance(node, ir.MaxPool) else node.dilation
+    if isinstance(node, ir.Conv | ir.Depthwise | ir.MaxPool | ir.AvgPool):
+        dilation = node.dilation if isinstance(node, ir.Conv | ir.Depthwise) else (1, 1)
         reach = [(k - 1) * d + 1 for k, d in zip(node.kernel, dilation, strict=True)]
         if max(node.pads[::2]) >= reach[0] or max(node.pads[1::2]) >= reach[1]:
             return f"padding must be smaller than the kernel, not {node.pads}"
@@ -72,7 +96,8 @@ RULES: tuple[Callable[[Config, ir.Graph, ir.Node], str | None], ...] = (
     has_array,
     has_vector,
     fits_fields,
-    uniform_average,
+    product_below_one,
+    averages_fit,
     pads_inside,
 )
 """What a node must satisfy to run on the accelerator; each rule's docstring is its text for users."""
@@ -82,7 +107,7 @@ def reason_for_host(config: Config, graph: ir.Graph, node: ir.Node) -> str | Non
     """Why a node runs on the host, or None when the accelerator takes it."""
     if isinstance(node, ir.Host):
         return f"{node.label} is not an accelerator operation"
-    if isinstance(node, ir.Reshape):
+    if isinstance(node, ir.FREE):
         return None
     for rule in RULES:
         if text := rule(config, graph, node):

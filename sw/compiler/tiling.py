@@ -82,11 +82,11 @@ class Buffers:
 def buffer_bytes(config: Config, layer: ConvLayer, rows: int, out_channels: int, in_channels: int) -> Buffers:
     """SRAM that a tile needs. With split input channels the output is held as int32."""
     span = (rows - 1) * layer.stride[0] + (layer.kernel[0] - 1) * layer.dilation[0] + 1
-    channels = out_channels if layer.depthwise else in_channels
-    split = not layer.depthwise and in_channels < layer.channels
+    channels = layer.inputs_of(out_channels, in_channels)
+    split = not layer.separable and in_channels < layer.channels
     return Buffers(
         min(span, layer.height) * layer.width * channels,
-        layer.stream_bytes(config, out_channels, in_channels),
+        layer.weight_bytes(config, out_channels, in_channels),
         rows * layer.out_width * out_channels * (4 if split else 1),
     )
 
@@ -120,10 +120,11 @@ def stripe_of(config: Config, pixels: int) -> int:
 def _array_cycles(config: Config, layer: ConvLayer, rows: int, out_channels: int, in_channels: int) -> int:
     kh, kw = layer.taps
     pixels = rows * layer.out_width
-    lanes = layer.lanes(config)
-    emulated = layer.mode == "emulated"
-    blocks = 1 if emulated else ceil_div(out_channels, lanes)
-    passes = ceil_div(layer.channels, in_channels) if not layer.depthwise else 1
+    grouped = layer.mode == "grouped"
+    lanes = config.oc if grouped else layer.lanes(config)
+    channels = layer.group[1] if grouped else out_channels
+    blocks = ceil_div(channels, lanes)
+    passes = ceil_div(layer.channels, in_channels) if not layer.separable else 1
     one = array_duration(
         config,
         depthwise=layer.mode == "depthwise",
@@ -132,10 +133,12 @@ def _array_cycles(config: Config, layer: ConvLayer, rows: int, out_channels: int
         pixels=pixels,
         stripe=stripe_of(config, pixels),
         blocks=blocks,
-        last=out_channels - (blocks - 1) * lanes if not emulated else 1,
+        last=channels - (blocks - 1) * lanes,
         accumulate=passes > 1,
+        multiplier=layer.group[1] if layer.mode == "depthwise" else 1,
+        matrix_rows=(config.oc if layer.transposed else config.ic) if layer.mode == "matmul" else 0,
     )
-    return passes * (out_channels * (one + 6) if emulated else one + OVERHEAD)
+    return passes * (out_channels // channels * (one + 6) if grouped else one + OVERHEAD)
 
 
 def _transfer(config: Config, latency: int, length: int, rows: int = 1) -> int:
@@ -177,9 +180,10 @@ def choose(config: Config, layer: ConvLayer, mode: str) -> Tiling:
     heights = [layer.out_height] if mode == "channels" else _candidates(layer.out_height, 1)
     channel_tiles = _candidates(layer.out_channels, min(lanes, layer.out_channels))
     if mode == "channels" and lanes > 1:
-        channel_tiles += list(range(min(lanes, layer.out_channels) - 1, 0, -1))
+        group = layer.group[1]
+        channel_tiles += list(range((min(lanes, layer.out_channels) - 1) // group * group, 0, -group))
     splits = [layer.channels]
-    if not layer.depthwise and not layer.packed:
+    if not layer.separable and not layer.packed:
         splits += [c for c in _candidates(layer.channels, min(config.ic, layer.channels)) if c < layer.channels]
     for in_channels in splits:
         for height in heights:
@@ -203,7 +207,7 @@ def _price(config: Config, layer: ConvLayer, height: int, out_channels: int, in_
     sizes = buffer_bytes(config, layer, height, out_channels, in_channels)
     rows = ceil_div(layer.out_height, height)
     cols = ceil_div(layer.out_channels, out_channels)
-    passes = 1 if layer.depthwise else ceil_div(layer.channels, in_channels)
+    passes = 1 if layer.separable else ceil_div(layer.channels, in_channels)
     if sizes.input + sizes.weights + sizes.output > config.sram_bytes:
         return None
     array = _array_cycles(config, layer, height, out_channels, in_channels)
@@ -215,7 +219,7 @@ def _price(config: Config, layer: ConvLayer, height: int, out_channels: int, in_
     if cols > 1:
         total_array += (cols - 1) * _array_cycles(config, layer, last_rows, out_channels, in_channels)
     total_array += _array_cycles(config, layer, last_rows, last_channels, in_channels)
-    whole = out_channels if layer.depthwise else in_channels
+    whole = layer.inputs_of(out_channels, in_channels)
     runs = 1 if whole == layer.channels else sizes.input // whole
     load_input = _transfer(config, config.memory.read_latency, sizes.input // runs, runs)
     load_weights = _transfer(config, config.memory.read_latency, sizes.weights)
@@ -227,7 +231,7 @@ def _price(config: Config, layer: ConvLayer, height: int, out_channels: int, in_
     for rows_outer in (True, False) if rows > 1 and cols > 1 else (rows > 1,):
         if passes > 1:
             inputs = weights = tiles * passes
-        elif layer.depthwise:
+        elif layer.separable:
             inputs = tiles
             weights = cols if not rows_outer or cols == 1 else tiles
         else:

@@ -1,5 +1,6 @@
 """Packs weights, biases and multipliers into the array's weight streams (layout: docs/architecture.md, ARRAY)."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,19 +23,23 @@ def _grouped(values: NDArray[Any], group: int, lanes: int) -> NDArray[Any]:
     return padded
 
 
-def _records(node: ir.Conv | ir.Depthwise, group: int, lanes: int, config: Config) -> Bytes:
-    """Requantisation records, (blocks, bytes)."""
-    requant = node.requant
-    axis = (1, 2, 3) if isinstance(node, ir.Conv) else (0, 1)
-    total = node.weights.sum(axis, dtype=np.int64)
-    fields = np.zeros((len(node.bias), 4), np.int32)
-    fields[:, 0] = (node.bias - requant.zero_in * total).astype(np.int32)  # wraps, as the accumulator does
+def records(bias: NDArray[np.int64], requant: ir.Requant, group: int, lanes: int, config: Config) -> Bytes:
+    """Requantisation records (blocks, bytes) of channels, ``group`` in each block of ``lanes``."""
+    fields = np.zeros((len(bias), 4), np.int32)
+    fields[:, 0] = bias.astype(np.int32)  # wraps, as the accumulator does
     fields[:, 1] = requant.mult
     fields[:, 2] = requant.shift
-    records = _grouped(fields, group, lanes)
-    packed = np.zeros((len(records), config.param_rows(lanes) * config.word_bytes), np.uint8)
-    packed[:, : 16 * lanes] = records.reshape(len(records), -1).view(np.uint8)
+    grouped = _grouped(fields, group, lanes)
+    packed = np.zeros((len(grouped), config.param_rows(lanes) * config.word_bytes), np.uint8)
+    packed[:, : 16 * lanes] = grouped.reshape(len(grouped), -1).view(np.uint8)
     return packed
+
+
+def _part(requant: ir.Requant, channels: slice) -> ir.Requant:
+    """The multipliers of some channels."""
+    if requant.mult.size == 1:
+        return requant
+    return replace(requant, mult=requant.mult[channels], shift=requant.shift[channels])
 
 
 def _blocks(taps: NDArray[np.int8], group: int, lanes: int, ic: int, block_bytes: int) -> Bytes:
@@ -51,23 +56,33 @@ def _blocks(taps: NDArray[np.int8], group: int, lanes: int, ic: int, block_bytes
 
 
 def pack(
-    node: ir.Conv | ir.Depthwise, layer: ConvLayer, config: Config, group: int, slices: list[tuple[int, int]]
+    node: ir.Conv | ir.Depthwise, layer: ConvLayer, config: Config, block: int, slices: list[tuple[int, int]]
 ) -> Bytes:
-    """The weight streams of a layer, one per input-channel slice ``(first, channels)``, back to back.
+    """The weight streams of a layer, one per input-channel slice ``(first, channels)`` or per group, back to back.
 
-    Every block holds ``group`` output channels (the last may hold fewer), so any run of blocks is contiguous.
+    Every block holds ``block`` output channels (the last may hold fewer), so any run of blocks is contiguous.
     """
     if isinstance(node, ir.Depthwise):
         taps = np.ascontiguousarray(node.weights.reshape(-1, node.weights.shape[2]).T)[:, :, None]
-        lanes = config.dw if layer.mode == "depthwise" else config.oc
-        size = config.word_bytes * (1 if layer.mode == "depthwise" else config.weight_rows)
-        ic = 1 if layer.mode == "depthwise" else config.ic
-        return np.concatenate([_records(node, group, lanes, config), _blocks(taps, group, lanes, ic, size)], 1).ravel()
-    records = _records(node, group, config.oc, config)
+    else:
+        taps = node.weights.reshape(len(node.weights), layer.taps[0] * layer.taps[1], -1)
+    # The input zero point goes into the bias.
+    bias = node.bias - node.requant.zero_in * taps.sum((1, 2), dtype=np.int64)
+    if layer.mode == "depthwise":
+        head = records(bias, node.requant, block, config.dw, config)
+        return np.concatenate([head, _blocks(taps, block, config.dw, 1, config.word_bytes)], 1).ravel()
     size = config.weight_rows * config.word_bytes
     parts = []
+    if layer.mode == "grouped":
+        step = layer.group[1]
+        for first in range(0, layer.out_channels, step):
+            own = slice(first, first + step)
+            head = records(bias[own], _part(node.requant, own), config.oc, config.oc, config)
+            parts.append(np.concatenate([head, _blocks(taps[own], config.oc, config.oc, config.ic, size)], 1).ravel())
+        return np.concatenate(parts)
+    head = records(bias, node.requant, block, config.oc, config)
     for first, channels in slices:
-        weights = node.weights[:, :, :, first : first + channels]
-        taps = weights.reshape(len(weights), layer.taps[0] * layer.taps[1], -1)
-        parts.append(np.concatenate([records, _blocks(taps, group, config.oc, config.ic, size)], 1).ravel())
+        kernel = node.weights[:, :, :, first : first + channels]
+        some = kernel.reshape(len(kernel), layer.taps[0] * layer.taps[1], -1)
+        parts.append(np.concatenate([head, _blocks(some, block, config.oc, config.ic, size)], 1).ravel())
     return np.concatenate(parts)

@@ -138,7 +138,7 @@ class IntegerOps:
             return None
         out = self.builder.integer(result, left.layout, target)
         self.builder.nodes.append(
-            ir.Add(
+            ir.Elementwise(
                 name=self.builder.node_name(name),
                 inputs=(left.tensor, right.tensor),
                 outputs=(out.tensor,),

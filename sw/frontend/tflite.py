@@ -281,7 +281,7 @@ class _Reader:
             params = AddParams.tflite(sa, a.zero_point, sb, b.zero_point, sy, out.zero_point, lo=lo, hi=hi)
         except ValueError:  # scales too far apart for the fixed point: TFLite Micro refuses them too
             return None
-        return ir.Add(**self._wires(op, 2), params=params)
+        return ir.Elementwise(**self._wires(op, 2), params=params)
 
     def average_pool(self, op: _Op) -> ir.Node | None:
         """AVERAGE_POOL_2D"""

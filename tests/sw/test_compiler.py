@@ -87,7 +87,9 @@ class Builder:
         else:
             params = AddParams.onnx(0.05, -5, 0.031, 3, 0.06, -9, lo=-100)
         name = self._tensor(self.tensors[self.last].shape)
-        self.nodes.append(ir.Add(name=f"n{len(self.nodes)}", inputs=(self.last, other), outputs=(name,), params=params))
+        self.nodes.append(
+            ir.Elementwise(name=f"n{len(self.nodes)}", inputs=(self.last, other), outputs=(name,), params=params)
+        )
         self.last = name
         return self
 

@@ -1,0 +1,147 @@
+"""Code for data movement: strided copies by DMA, through MOV where the order of bytes changes."""
+
+from collections.abc import Iterator
+from itertools import pairwise, product
+from math import prod
+from typing import NamedTuple
+
+from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.instructions import Op, Unit, pack
+from dovetail.sw import graph as ir
+from dovetail.sw.compiler.emit import Compute, Task, Transfer
+
+MIN_TILE = 4096
+"""Bytes below which a copy is not cut further to overlap its transfers."""
+MAX_COUNT = 65535
+"""Rows, planes, pixels and blocks that the registers can hold."""
+
+
+class Axis(NamedTuple):
+    """A loop of a copy: ``size`` steps of ``source`` bytes here and ``target`` bytes there."""
+
+    size: int
+    source: int
+    target: int
+
+
+def _merged(axes: list[Axis]) -> list[Axis]:
+    """The same loops, outermost first by target, neighbours joined that run on in both places."""
+    found: list[Axis] = []
+    for axis in sorted((axis for axis in axes if axis.size > 1), key=lambda a: (-a.target, -a.source)):
+        outer = found[-1] if found else None
+        joined = outer and (outer.source, outer.target) == (axis.size * axis.source, axis.size * axis.target)
+        if outer and joined and (axis[1:] == (1, 1) or outer.size * axis.size <= MAX_COUNT):
+            found[-1] = Axis(outer.size * axis.size, axis.source, axis.target)
+        else:
+            found.append(axis)
+    return found
+
+
+def _run(axes: list[Axis]) -> tuple[list[Axis], int]:
+    """(the outer loops, bytes that are contiguous in both places)."""
+    if axes and axes[-1][1:] == (1, 1):
+        return axes[:-1], axes[-1].size
+    return axes, 1
+
+
+def axes_of(copy: ir.Copy) -> list[Axis]:
+    """The loops of a copy, as few as possible."""
+    return _merged([Axis(*axis) for axis in zip(copy.sizes, copy.source_steps, copy.target_steps, strict=True)])
+
+
+def changes_order(copy: ir.Copy) -> bool:
+    """Whether bytes change their order, which takes MOV; else DMA alone moves them."""
+    axes = axes_of(copy)
+    return any(inner.source > outer.source for outer, inner in pairwise(axes))
+
+
+def copy_tasks(config: Config, index: int, copy: ir.Copy, source: int, target: int) -> Iterator[Task]:
+    """Tasks of one copy between tensors at ``source`` and ``target`` in system memory, cut into boxes."""
+    half = config.n_banks // 2 * config.bank_bytes
+    turns = changes_order(copy)
+    axes = axes_of(copy)
+    sizes = [axis.size if axis[1:] == (1, 1) else min(axis.size, MAX_COUNT) for axis in axes]
+    largest = min(half // 2, max(MIN_TILE, ceil_div(prod(sizes), 4)))
+    slowest = sorted(range(len(axes)), key=lambda k: -axes[k].source)
+    for k in slowest:
+        while sizes[k] > 1 and prod(sizes) > largest:
+            sizes[k] = ceil_div(sizes[k], 2)
+    starts = [range(0, axis.size, size) for axis, size in zip(axes, sizes, strict=True)]
+    for number, corner in enumerate(product(*starts)):
+        box = [min(size, axis.size - at) for axis, size, at in zip(axes, sizes, corner, strict=True)]
+        turn = number % 2 * (half // 2)
+        a, b = turn, half + turn if turns else turn
+        packed_a = _dense(box, [axis.source for axis in axes])
+        packed_b = _dense(box, [axis.target for axis in axes])
+        read = copy.source + source + sum(at * axis.source for at, axis in zip(corner, axes, strict=True))
+        write = copy.target + target + sum(at * axis.target for at, axis in zip(corner, axes, strict=True))
+        inward = [Axis(n, axis.source, step) for n, axis, step in zip(box, axes, packed_a, strict=True)]
+        outward = [Axis(n, axis.target, step) for n, axis, step in zip(box, axes, packed_b, strict=True)]
+        task = Task(index)
+        task.loads = list(_transfers(read, a, inward))
+        if turns:
+            inside = [Axis(*axis) for axis in zip(box, packed_a, packed_b, strict=True)]
+            task.computes = list(_moves(config, a, b, inside))
+        task.stores = list(_transfers(write, b, outward))
+        yield task
+
+
+def _dense(box: list[int], steps: list[int]) -> list[int]:
+    """Steps of a box that is stored without gaps, in the order of ``steps``."""
+    dense, size = [0] * len(box), 1
+    for k in sorted(range(len(box)), key=lambda k: steps[k]):
+        dense[k] = size
+        size *= box[k]
+    return dense
+
+
+def _transfers(memory: int, sram: int, axes: list[Axis]) -> Iterator[Transfer]:
+    """DMA between system memory (``source`` of the axes) and SRAM (``target``); three loops each."""
+    outer, length = _run(_merged(axes))
+    split = max(len(outer) - 2, 0)
+    unrolled, (planes, rows) = outer[:split], ([Axis(1, 0, 0)] * 2 + outer[split:])[-2:]
+    for place in product(*(range(axis.size) for axis in unrolled)):
+        yield Transfer(
+            memory + sum(at * axis.source for at, axis in zip(place, unrolled, strict=True)),
+            sram + sum(at * axis.target for at, axis in zip(place, unrolled, strict=True)),
+            length,
+            rows=rows.size,
+            planes=planes.size,
+            memory_row=rows.source,
+            memory_plane=planes.source,
+            sram_row=rows.target,
+            sram_plane=planes.target,
+        )
+
+
+def _moves(config: Config, source: int, target: int, axes: list[Axis]) -> Iterator[Compute]:
+    """MOVs within SRAM: the two longest loops are the instruction's, others are unrolled."""
+    outer, channels = _run(_merged(axes))
+    outer = sorted(outer, key=lambda axis: axis.size)
+    split = max(len(outer) - 2, 0)
+    unrolled, (y, x) = outer[:split], ([Axis(1, 0, 0)] * 2 + outer[split:])[-2:]
+    blocks = ceil_div(channels, config.vec)
+    span_in = (y.size - 1) * y.source + (x.size - 1) * x.source + channels
+    span_out = (y.size - 1) * y.target + (x.size - 1) * x.target + channels
+    for place in product(*(range(axis.size) for axis in unrolled)):
+        a = source + sum(at * axis.source for at, axis in zip(place, unrolled, strict=True))
+        b = target + sum(at * axis.target for at, axis in zip(place, unrolled, strict=True))
+        registers = {
+            "IN_ADDR": a,
+            "IN_BYTES": span_in,
+            "ORIGIN": 0,
+            "Y_STEP": y.source,
+            "X_STEP": x.source,
+            "IN_ROWS": y.size,
+            "ROW_BYTES": (x.size - 1) * x.source + channels,
+            "PAD_TOP": 0,
+            "PAD_LEFT": 0,
+            "GEOMETRY": pack(Unit.VECTOR, "GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1),
+            "TILE": pack(Unit.VECTOR, "TILE", height=y.size, width=x.size),
+            "OUT_ADDR": b,
+            "OUT_BYTES": span_out,
+            "OUT_Y_STEP": y.target,
+            "OUT_X_STEP": x.target,
+            "BLOCKS": pack(Unit.VECTOR, "BLOCKS", count=blocks, last=channels - (blocks - 1) * config.vec),
+        }
+        yield Compute(Unit.VECTOR, Op.MOV, registers, ((a, span_in),), (b, span_out))
