@@ -48,9 +48,9 @@ def compare(
     for unit in Unit:
         if not counters and model.counters[unit] != rtl.counters[unit]:
             counters = f"{unit.name} counters: model {model.counters[unit]}, RTL {rtl.counters[unit]}"
-    data = _bytes_difference("memory", model.memory, rtl.memory)
+    data = bytes_difference("memory", model.memory, rtl.memory)
     if model_sram is not None and rtl_sram is not None:
-        data = data or _bytes_difference("SRAM", model_sram, rtl_sram)
+        data = data or bytes_difference("SRAM", model_sram, rtl_sram)
     return Comparison(
         bytes_equal=not data,
         cycles_model=model.cycles,
@@ -181,11 +181,13 @@ def _timeline_difference(model: Timeline, rtl: Timeline) -> str:
     return min(found)[1] if found else ""
 
 
-def _bytes_difference(name: str, model: Bytes, rtl: Bytes) -> str:
-    if len(model) != len(rtl):
-        return f"{name}: {len(model)} bytes in the model, {len(rtl)} in the RTL"
-    differs = np.flatnonzero(model != rtl)
+def bytes_difference(name: str, left: Bytes, right: Bytes, sides: tuple[str, str] = ("model", "RTL")) -> str:
+    """How many bytes differ, and the first; empty when none does."""
+    if len(left) != len(right):
+        return f"{name}: {len(left)} bytes in the {sides[0]}, {len(right)} in the {sides[1]}"
+    differs = np.flatnonzero(left != right)
     if not len(differs):
         return ""
     n = int(differs[0])
-    return f"{name}: {len(differs)} bytes differ, first at {n:#x}: model {model[n]:#04x}, RTL {rtl[n]:#04x}"
+    values = f"{sides[0]} {left[n]:#04x}, {sides[1]} {right[n]:#04x}"
+    return f"{name}: {len(differs)} bytes differ, first at {n:#x}: {values}"

@@ -194,12 +194,14 @@ def describe(compiled: CompiledNetwork) -> dict[str, Any]:
 def layer_table(report: Report) -> Table:
     """A line per layer."""
     table = Table(title="Layers")
+    table.add_column("#", justify="right")
     for name in ("layer", "kind"):
         table.add_column(name)
     for name in ("MACs", "cycles", "share", "bound", "cycles / bound", "bytes moved", "bytes at least"):
         table.add_column(name, justify="right")
-    for layer in report.layers:
+    for number, layer in enumerate(report.layers):
         table.add_row(
+            str(number),
             layer.name,
             layer.kind,
             f"{layer.macs:,}",

@@ -11,6 +11,7 @@ import pytest
 import dovetail
 from dovetail.cosim.lockstep import Comparison
 from dovetail.cosim.network import Verdict
+from dovetail.cosim.windows import Window, WindowVerdict
 from dovetail.flows.cli import main
 from dovetail.flows.network import NETWORK_HELP
 from dovetail.isa import Config, Program
@@ -236,6 +237,28 @@ def test_verify_reports_what_lockstep_found(run: Any, monkeypatch: pytest.Monkey
     code, out, _ = run("verify", NETWORK)
     assert ("verdict      EQUAL" in out) == same
     assert difference in out
+
+
+def test_verify_layers(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+
+    def verified(compiled: Any, sample: Any, layers: range, **_: Any) -> list[WindowVerdict]:
+        found.append(layers)
+        window = Window(0, 10, 40, (1, 2), 3)
+        return [WindowVerdict(window, Comparison(True, 10, 10, True, True, True), "" if len(found) < 3 else "SRAM: x")]
+
+    monkeypatch.setattr("dovetail.cosim.windows.verify_windows", verified)
+    code, out, _ = run("verify", NETWORK, "--layers", "2..2")
+    assert code == 0 and "sample 0     segment 0, words 10..39, 3 operations (some of " in out
+    assert "verdict      EQUAL: from the model's state, to its state" in out
+    code, out, _ = run("verify", NETWORK, "--layers", "2", "--json")
+    data = json.loads(out)
+    assert found == [range(2, 3)] * 2
+    assert (code, data["equal"], data["windows"][0]["cycles_rtl"], len(data["layers"])) == (0, True, 10, 1)
+    code, out, _ = run("verify", NETWORK, "--layers", "1..")
+    assert code == 1 and "first        sample 0, segment 0, SRAM: x" in out
+    code, _, error = run("verify", NETWORK, "--layers", "99")
+    assert code == 2 and "layers must be in 0.." in error
 
 
 def test_doctor(run: Any) -> None:
