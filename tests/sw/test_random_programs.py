@@ -3,12 +3,13 @@
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import INSTRUCTIONS, Cause, Op, Unit, cfg, pack
+from dovetail.isa.instructions import INSTRUCTIONS, PAGE_BYTES, Cause, Op, Unit, cfg, pack
 from dovetail.isa.timing.engine import Fault, time_program
 from dovetail.sw.hazards import races
 from dovetail.sw.model import Model
@@ -18,6 +19,7 @@ from dovetail.sw.random_programs import (
     legal_program,
     operations,
     random_config,
+    settled,
 )
 
 
@@ -107,3 +109,14 @@ def test_a_race_in_sram_is_trapped() -> None:
     assert timeline.fault == Fault(Cause.RACE, words.index(int(Op.DMA_WRITE)))
     words[words.index(cfg(Unit.STORE, "SRAM_ADDR", 999))] += 1 << 32
     assert time_program(Config(), words).fault is None
+
+
+def test_a_program_that_writes_its_own_pages_is_not_settled() -> None:
+    program = legal_program(random.Random(2), random_config(random.Random(2)))
+    assert settled(program)
+    values = {"SRAM_BYTES": 1, "LENGTH": 1, "COUNT": pack(Unit.STORE, "COUNT", rows=1, planes=1)}
+    end = program.program + program.pages * PAGE_BYTES - program.base
+    for address, outcome in ((end - 1, False), (end, True)):
+        changes = [cfg(Unit.STORE, name, value) for name, value in (values | {"MEM_ADDR": address}).items()]
+        words = (*changes, int(Op.DMA_WRITE), int(Op.END))
+        assert settled(replace(program, words=words)) == outcome
