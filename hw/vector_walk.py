@@ -119,7 +119,7 @@ class VectorReads(wiring.Component):
         m.d.sync += valid_1.eq(active)
         with m.If(active):
             m.d.sync += [
-                level.eq(Mux(filling, Level.TABLE.value, advance)),
+                level.eq(Mux(filling, Value.cast(Level.TABLE), advance)),
                 first_1.eq(begins),
                 last_1.eq(ends[Level.KY] & ~filling),
                 second_1.eq(filling | kind.two_operands & ends[Level.KX]),

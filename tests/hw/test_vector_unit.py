@@ -307,9 +307,15 @@ def bench_of(config: Config) -> Bench:
     return Bench(config)
 
 
-def verify(config: Config, jobs: list[tuple[Op, Registers]], seed: int = 0, bench: Bench | None = None) -> list[Run]:
-    """Run the jobs and compare causes, claims, durations and every byte of SRAM."""
-    memory = np.random.default_rng(seed).bytes(config.sram_bytes)
+def verify(
+    config: Config,
+    jobs: list[tuple[Op, Registers]],
+    seed: int = 0,
+    bench: Bench | None = None,
+    memory: bytes | None = None,
+) -> list[Run]:
+    """Run the jobs and compare causes, claims, durations and every byte of SRAM, at first noise."""
+    memory = memory or np.random.default_rng(seed).bytes(config.sram_bytes)
     results = (bench or bench_of(config)).run(jobs, memory)
     for (op, registers), result in zip(jobs, results, strict=True):
         values = dict.fromkeys(REGISTERS[Unit.VECTOR], 0) | registers
@@ -433,6 +439,49 @@ def add_params(rounding: Rounding) -> numerics.AddParams:
     return make(0.021, 3, 0.034, -7, 0.041, 5)
 
 
+def scaling(rounding: Rounding, out: float, below: float = 0.0, **mode: int) -> Registers:
+    """Rounding, multiplier of the result and another for what is below zero."""
+    (mult, shift), (mult_b, shift_b) = (
+        (int(v) for v in numerics.encode_multiplier(np.float32(real), rounding)) for real in (out, below)
+    )
+    flags = {"average": 0, "requantise": 0, "subtract": 0} | mode
+    return {
+        "MODE": vec("MODE", rounding=int(rounding), **flags),
+        "OUT_MULT": mult,
+        "B_MULT": mult_b,
+        "SHIFTS": vec("SHIFTS", a=0, b=shift_b, out=shift),
+    }
+
+
+def rows(config: Config, op: Op, **registers: int) -> Registers:
+    """Registers of an element-wise operation on 3 x 2 pixels of 7 channels with gaps on every side, padding on top and
+    to the left, operand B repeated along the columns, regions that end early."""
+    item, result = (4 if op in ops else 1 for ops in (INT32_INPUT, INT32_OUTPUT))
+    return {
+        "IN_ADDR": 1234,
+        "IN_BYTES": 61 * item + 1,
+        "ORIGIN": (-29 - 8) * item % WORD,
+        "Y_STEP": 29 * item,
+        "X_STEP": 11 * item,
+        "IN_ROWS": 2,
+        "ROW_BYTES": 19 * item,
+        "PAD_TOP": 1,
+        "PAD_LEFT": 8 * item,
+        "GEOMETRY": vec("GEOMETRY", kh=5, kw=7, stride_y=1, dilation_y=3),
+        "TILE": vec("TILE", height=3, width=2),
+        "QUANT": vec("QUANT", zero_in=3, zero_out=-5, lo=-120, hi=119),
+        "OUT_ADDR": 10_001,
+        "OUT_BYTES": 70 * result - 1,
+        "OUT_Y_STEP": 25 * result,
+        "OUT_X_STEP": 9 * result,
+        "BLOCKS": blocks_of(config, 7),
+        "B_ADDR": 20_003,
+        "B_BYTES": 256 if op == Op.ACT_LUT else 28 * item + 2,
+        "B_Y_STEP": 13 * item,
+        "B_ZERO": vec("B_ZERO", zero_b=-9),
+    } | registers
+
+
 # --- tests -------------------------------------------------------------------------------------------------------
 
 
@@ -523,6 +572,107 @@ def test_addition(lanes: int, rounding: Rounding) -> None:
     verify(config, jobs)
 
 
+@pytest.mark.parametrize("rounding", list(Rounding))
+def test_rescaled_operands(rounding: Rounding) -> None:
+    """Multipliers as networks have them: results take many values."""
+    config = config_of(3)
+    params = add_params(rounding)
+    sums = {name: addition(config, 7, params)[name] for name in ("A_MULT", "B_MULT", "OUT_MULT", "SHIFTS", "QUANT")}
+    jobs = [
+        (
+            op,
+            rows(config, op)
+            | sums
+            | {"MODE": vec("MODE", rounding=int(rounding), average=1, requantise=0, subtract=n)},
+        )
+        for op in (Op.E_ADD, Op.C_MIN, Op.C_MAX)
+        for n in (0, 1)
+    ]
+    jobs += [
+        (op, rows(config, op) | scaling(rounding, out, below))
+        for op, out, below in (
+            (Op.E_MUL, 0.011, 0.5),
+            (Op.E_ABS, 0.83, 0.1),
+            (Op.E_ABS, 1.9, 0.1),
+            (Op.ACT_RELU, 0.77, 0.1),
+            (Op.ACT_LRELU, 1.7, 0.3),
+            (Op.ACT_LRELU, 0.3, 2.1),
+            (Op.REQUANT, 2.0**-26, 0.1),
+        )
+    ]
+    for (op, registers), result in zip(jobs, verify(config, jobs), strict=True):
+        start = registers["OUT_ADDR"]
+        assert len(set(result.memory[start : start + 60])) > 20, op
+
+
+@pytest.mark.parametrize("lanes", [1, 3, 4])
+def test_copies_and_sums(lanes: int) -> None:
+    config = config_of(lanes)
+    jobs = [(op, rows(config, op, SUM_BIAS=bias)) for op in (Op.MOV, Op.E32_ADD) for bias in (0, WORD - 1, 12345678)]
+    jobs += [
+        (op, rows(config, op, IN_BYTES=size, B_BYTES=size)) for op in (Op.E32_ADD, Op.REQUANT) for size in (1, 3, 4)
+    ]
+    verify(config, jobs)
+
+
+@pytest.mark.parametrize("lanes", [1, 3, 4])
+def test_tables(lanes: int) -> None:
+    config = config_of(lanes)
+    jobs = [
+        (Op.ACT_LUT, rows(config, Op.ACT_LUT, B_BYTES=size, B_ADDR=20_000 + size)) for size in (256, 1, 77, 255, 999)
+    ]
+    # Every byte once.
+    every = addition(config, 256, add_params(Rounding.TFLITE))
+    memory = bytearray(np.random.default_rng(5).bytes(config.sram_bytes))
+    memory[every["IN_ADDR"] : every["IN_ADDR"] + 256] = bytes(range(256))
+    (result,) = bench_of(config).run([(Op.ACT_LUT, every)], bytes(memory))
+    assert result.memory[every["OUT_ADDR"] :][:256] == memory[every["B_ADDR"] :][:256]
+    verify(config, jobs)
+
+
+@pytest.mark.parametrize("rounding", list(Rounding))
+def test_shifts(rounding: Rounding) -> None:
+    """All counts, of values that make ties, that round up past the sign, and of both ends of int32."""
+    config = config_of(4)
+    values = [
+        0,
+        1,
+        -1,
+        2,
+        -2,
+        3,
+        -3,
+        5,
+        -5,
+        6,
+        -6,
+        2**30,
+        -(2**30),
+        3 << 29,
+        2**31 - 1,
+        -(2**31),
+        1 - 2**31,
+        0x1234_5678,
+    ]
+    memory = bytearray(config.sram_bytes)
+    jobs = []
+    for shift in range(-32, 32):
+        registers = addition(config, len(values), add_params(rounding))
+        sizes = {name: 4 * len(values) for name in ("IN_BYTES", "ROW_BYTES", "OUT_BYTES")}
+        jobs.append((Op.E32_SHIFT, registers | sizes | {"SHIFTS": vec("SHIFTS", a=0, b=0, out=shift)}))
+    start = jobs[0][1]["IN_ADDR"]
+    memory[start : start + 4 * len(values)] = b"".join(v.to_bytes(4, "little", signed=True) for v in values)
+    verify(config, jobs, memory=bytes(memory))
+
+
+def test_results_of_either_path_follow_each_other() -> None:
+    """Scaled results are longer on their way than direct ones; nothing of one operation reaches the next."""
+    config = config_of(3)
+    registers = rows(config, Op.E32_ADD) | scaling(Rounding.TFLITE, 0.5, 0.25)
+    ops = [Op.MOV, Op.ACT_RELU, Op.ACT_LUT, Op.ACT_LUT, Op.E_MUL, Op.E32_ADD, Op.POOL, Op.E32_SHIFT, Op.REQUANT, Op.MOV]
+    verify(config, [(op, registers) for op in ops * 2])
+
+
 def test_one_read_of_each_kind_ends_at_once() -> None:
     """Shortest instructions back to back: the registers are taken anew each time."""
     config = config_of(4)
@@ -593,8 +743,8 @@ def test_faults() -> None:
     small = pool(config, height=1, width=1, channels=4, kernel=(1, 1))
     both = addition(config, 4, add_params(Rounding.TFLITE))
     cases = [(Op.POOL, small | change, cause) for change, cause in FAULTS]
-    cases += [(Op.E_ADD, both | change, cause) for change, cause in FAULTS + B_FAULTS]
-    cases += [(Op.POOL, small | change, Cause.NONE) for change, _ in B_FAULTS]
+    cases += [(op, both | change, cause) for op in (Op.E_ADD, Op.ACT_LUT) for change, cause in FAULTS + B_FAULTS]
+    cases += [(op, small | change, Cause.NONE) for op in (Op.POOL, Op.MOV, Op.E_ABS) for change, _ in B_FAULTS]
     divided, requantised = (vec("MODE", rounding=0, average=1, requantise=n, subtract=0) for n in (0, 1))
     cases += [
         (Op.POOL, small | {"MODE": divided}, Cause.ZERO_SIZE),
