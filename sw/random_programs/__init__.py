@@ -8,13 +8,22 @@ legal one with something broken; it still has one outcome (no program returned h
 from dovetail.sw.random_programs.broken import BREAKS, bounded, illegal_program, settled
 from dovetail.sw.random_programs.configurations import configurations
 from dovetail.sw.random_programs.programs import RandomProgram, legal_program
-from dovetail.sw.random_programs.registers import DATA_BYTES, legal_registers, operations, random_config, weight_stream
+from dovetail.sw.random_programs.registers import (
+    DATA_BYTES,
+    legal_registers,
+    operations,
+    random_config,
+    strange_registers,
+    weight_stream,
+)
+from dovetail.sw.random_programs.targeted import checks_of, targeted_program, targets
 
 __all__ = [
     "BREAKS",
     "DATA_BYTES",
     "RandomProgram",
     "bounded",
+    "checks_of",
     "configurations",
     "illegal_program",
     "legal_program",
@@ -22,5 +31,8 @@ __all__ = [
     "operations",
     "random_config",
     "settled",
+    "strange_registers",
+    "targeted_program",
+    "targets",
     "weight_stream",
 ]

@@ -339,6 +339,30 @@ def sequence(unit: Unit, values: Registers) -> list[int]:
     return [values[name] for name in REGISTERS[unit]]
 
 
+_FIXED = {"TILE", "BLOCKS", "KC", "STRIPE", "LENGTH", "COUNT"}
+"""Registers that decide how long an operation takes; so do the taps."""
+_MAX_TAPS = 16
+
+
+def strange_registers(rng: random.Random, config: Config, op: Op, values: Registers) -> Registers:
+    """Other registers of an ARRAY or VECTOR operation that pass the checks, a few with values that nobody would choose."""
+    unit = INSTRUCTIONS[op].unit
+    assert unit is not None
+    while True:
+        changed = values.copy()
+        for name in rng.sample(sorted(values.keys() - _FIXED), rng.randint(1, 6)):
+            near = values[name] + rng.randint(-9, 9)
+            value = rng.choice((near, rng.randint(0, 9), -rng.randint(1, 300), rng.getrandbits(32)))
+            changed[name] = value & REGISTERS[unit][name].mask
+        view = View(unit, sequence(unit, changed))
+        if view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"] <= _MAX_TAPS and _passes(config, op, view):
+            return changed
+
+
+def _passes(config: Config, op: Op, view: View) -> bool:
+    return not check(config, op, view) and not claim(config, op, view).twice
+
+
 def legal_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     """Registers for ``op`` that pass its checks and do not put it in its own way."""
     unit = INSTRUCTIONS[op].unit
@@ -350,6 +374,8 @@ def legal_registers(rng: random.Random, config: Config, op: Op) -> Registers:
             values = array_registers(rng, config, op)
         else:
             values = vector_registers(rng, config, op)
-        view = View(unit, sequence(unit, values))
-        if not check(config, op, view) and not claim(config, op, view).twice:
-            return values
+        if _passes(config, op, View(unit, sequence(unit, values))):
+            break
+    if unit not in DMA_OPS and rng.random() < 0.08:
+        return strange_registers(rng, config, op, values)
+    return values

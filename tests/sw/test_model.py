@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dovetail.isa.checks import View, check, claim
+from dovetail.isa.checks import View
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import (
     INSTRUCTIONS,
@@ -19,7 +19,6 @@ from dovetail.isa.instructions import (
     pack,
     sync,
     to_bytes,
-    unpack,
 )
 from dovetail.isa.numerics import (
     AddParams,
@@ -38,6 +37,7 @@ from dovetail.sw.random_programs import (
     legal_registers,
     operations,
     random_config,
+    strange_registers,
     weight_stream,
 )
 
@@ -363,25 +363,6 @@ RUN: dict[Unit, Callable[[Machine, Op], None]] = {
 }
 
 
-def strange(rng: random.Random, config: Config, op: Op, values: dict[str, int]) -> dict[str, int]:
-    """Other registers that pass the checks, with values that no compiler would choose."""
-    unit = INSTRUCTIONS[op].unit
-    assert unit is not None
-    fixed = {"TILE", "BLOCKS", "KC", "STRIPE", "LENGTH", "COUNT"}  # what decides how long it takes
-    while True:
-        changed = values.copy()
-        for name in rng.sample(sorted(values.keys() - fixed), rng.randint(1, 6)):
-            near = values[name] + rng.randint(-9, 9)
-            value = rng.choice((near, rng.randint(0, 9), -rng.randint(1, 300), rng.getrandbits(32)))
-            changed[name] = value & REGISTERS[unit][name].mask
-        geometry = unpack(unit, "GEOMETRY", changed["GEOMETRY"])
-        if geometry["kh"] * geometry["kw"] > 16:
-            continue
-        view = View(unit, [changed[name] for name in REGISTERS[unit]])
-        if not check(config, op, view) and not claim(config, op, view).twice:
-            return changed
-
-
 def compare(seed: int, op: Op, *, memory_bytes: int = BASE + DATA_BYTES, spoil: bool = False) -> None:
     rng = random.Random(seed)
     config = random_config(rng, vector=True)
@@ -391,7 +372,7 @@ def compare(seed: int, op: Op, *, memory_bytes: int = BASE + DATA_BYTES, spoil: 
     assert unit is not None
     values = legal_registers(rng, config, op)
     if spoil:
-        values = strange(rng, config, op, values)
+        values = strange_registers(rng, config, op, values)
     view = View(unit, [values[name] for name in REGISTERS[unit]])
     sram, memory = Sram(config.sram_bytes), np.frombuffer(rng.randbytes(memory_bytes), np.uint8).copy()
     sram.data[:] = np.frombuffer(rng.randbytes(config.sram_bytes), np.uint8)
