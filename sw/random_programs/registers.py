@@ -345,7 +345,7 @@ _MAX_TAPS = 16
 
 
 def strange_registers(rng: random.Random, config: Config, op: Op, values: Registers) -> Registers:
-    """Other registers of an ARRAY or VECTOR operation that pass the checks, a few with values that nobody would choose."""
+    """Other registers of an ARRAY or VECTOR operation that pass its checks, a few of them as nobody would choose."""
     unit = INSTRUCTIONS[op].unit
     assert unit is not None
     while True:
