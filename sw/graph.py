@@ -379,10 +379,8 @@ class Constant(_Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AvgPool(_Node):
-    """Average over a window; input and output quantisation are equal.
+    """Average over a window, of the integers with their zero point; input and output quantisation are equal.
 
-    `zero_point` is subtracted from every tap before the mean and added after. It is 0 unless that
-    matters: TFLite never does it, and with ties to even only an odd zero point changes a result.
     `counted` is what padding reads as where it counts as taps; None: only taps inside the image count.
     """
 
@@ -390,7 +388,6 @@ class AvgPool(_Node):
     stride: Pair
     pads: Pads
     rounding: Rounding
-    zero_point: int = 0
     lo: int = -128
     hi: int = 127
     counted: int | None = None

@@ -57,19 +57,6 @@ class Dequantize:
 
 
 @dataclass(frozen=True)
-class Pad:
-    """Frame a (1, H, W, C) tensor with `value`: pixels as (top, left, bottom, right)."""
-
-    pads: tuple[int, int, int, int]
-    value: int
-
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
-        top, left, bottom, right = self.pads
-        frame = ((0, 0), (top, bottom), (left, right), (0, 0))
-        return [np.pad(inputs[0], frame, constant_values=self.value)]
-
-
-@dataclass(frozen=True)
 class Permute:
     """Move bytes from one layout of the file's array to another."""
 

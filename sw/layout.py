@@ -70,9 +70,58 @@ class Layout:
         """After a reshape in the file."""
         return Layout(self.inner, self.perm, shape)
 
+    @property
+    def is_direct(self) -> bool:
+        """Every axis in the file is an axis in memory."""
+        return self.shape == tuple(self.inner[p] for p in self.perm)
+
     def transposed(self, perm: tuple[int, ...]) -> Layout | None:
         """After a transposition in the file; None if the bytes would have to move."""
         shape = tuple(self.shape[p] for p in perm)
-        if self.shape == tuple(self.inner[p] for p in self.perm):
+        if self.is_direct:
             return Layout(self.inner, tuple(self.perm[p] for p in perm), shape)
-        return Layout(self.shape, perm, shape) if self.is_plain else None
+        if self.is_plain:
+            return Layout(self.shape, perm, shape)
+        # Axes in memory are split where axes in the file are parts of them; a reshape joined or cut the others.
+        places = refined(self.axes, Layout.plain(self.shape).axes)
+        if places is None:
+            return None
+        outside: list[list[int]] = [[] for _ in self.shape]
+        steps = list(Layout.plain(self.shape).steps)
+        for index, (_, _, step) in enumerate(places):
+            owner = next(
+                k for k, (size, unit) in enumerate(zip(self.shape, steps, strict=True)) if unit <= step < size * unit
+            )
+            outside[owner].append(index)
+        memory = sorted(range(len(places)), key=lambda k: -places[k][1])
+        inner = tuple(places[k][0] for k in memory)
+        return Layout(inner, tuple(memory.index(k) for p in perm for k in outside[p]), shape)
+
+    @property
+    def steps(self) -> Shape:
+        """Elements between neighbours in memory, for each axis of ``inner`` in the file's order."""
+        step = [prod(self.inner[p + 1 :]) for p in range(len(self.inner))]
+        return tuple(step[p] for p in self.perm)
+
+    @property
+    def axes(self) -> list[tuple[int, int]]:
+        """(size, step in memory) of the axes of ``inner`` in the file's order."""
+        return [(self.inner[p], step) for p, step in zip(self.perm, self.steps, strict=True)]
+
+
+def refined(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> list[tuple[int, int, int]] | None:
+    """(size, step of a, step of b) of the axes that are common parts of both lists of (size, step); None if an axis of
+    one is no whole number of parts of the other's."""
+    left, right = ([axis for axis in axes if axis[0] > 1] for axes in (a, b))
+    parts: list[tuple[int, int, int]] = []
+    while left and right:
+        (m, s), (n, t) = left.pop(), right.pop()
+        size = min(m, n)
+        if m % size or n % size:
+            return None
+        parts.append((size, s, t))
+        if m > size:
+            left.append((m // size, s * size))
+        if n > size:
+            right.append((n // size, t * size))
+    return parts[::-1]

@@ -66,7 +66,9 @@ def execute(graph: ir.Graph, node: ir.Node, inputs: list[Array]) -> list[Array]:
         tensors = [graph.tensors[name] for name in node.outputs]
         return [np.asarray(value).reshape(t.shape) for value, t in zip(results, tensors, strict=True)]
     out = graph.tensors[node.outputs[0]]
-    pixels = inputs[0].reshape(graph.tensors[node.inputs[0]].nhwc) if isinstance(node, _SPATIAL) else np.empty(0)
+    pixels: Array = np.empty(0)
+    if isinstance(node, _SPATIAL):
+        pixels = inputs[0].reshape(graph.tensors[node.inputs[0]].nhwc)
     result: Array
     match node:
         case ir.Conv():
@@ -216,13 +218,13 @@ def move(node: ir.Move, inputs: list[Array], size: int) -> Int8:
 
 def average_pool(node: ir.AvgPool, pixels: Int8) -> Int8:
     """(1, H, W, C) -> [OH, OW, C]"""
-    fill, counts = (node.zero_point, 0) if node.counted is None else (node.counted, 1)
-    values = _padded(pixels.astype(np.int32), node.pads, fill) - node.zero_point
+    fill, counts = (0, 0) if node.counted is None else (node.counted, 1)
+    values = _padded(pixels.astype(np.int32), node.pads, fill)
     valid = _padded(np.ones((*pixels.shape[:3], 1), np.int32), node.pads, counts)
     total = np.sum(_taps(values, node.kernel, node.stride), axis=0, dtype=np.int64)
     count = np.sum(_taps(valid, node.kernel, node.stride), axis=0, dtype=np.int64)
     result = np.asarray(numerics.average(total, np.broadcast_to(count, total.shape), node.rounding))
-    return np.clip(result + node.zero_point, node.lo, node.hi).astype(np.int8)
+    return np.clip(result, node.lo, node.hi).astype(np.int8)
 
 
 def mean(node: ir.Mean, pixels: Int8) -> Int8:

@@ -1,4 +1,7 @@
-"""Code for data movement: strided copies by DMA, through MOV where the order of bytes changes."""
+"""Code for data movement: strided copies by DMA, and by MOV where the order of bytes changes.
+
+DMA alone can do it all, but takes about as long for one byte as for a burst.
+"""
 
 from collections.abc import Iterator
 from itertools import pairwise, product
@@ -50,7 +53,7 @@ def axes_of(copy: ir.Copy) -> list[Axis]:
 
 
 def changes_order(copy: ir.Copy) -> bool:
-    """Whether bytes change their order, which takes MOV; else DMA alone moves them."""
+    """Whether bytes change their order."""
     axes = axes_of(copy)
     return any(inner.source > outer.source for outer, inner in pairwise(axes))
 
@@ -58,7 +61,7 @@ def changes_order(copy: ir.Copy) -> bool:
 def copy_tasks(config: Config, index: int, copy: ir.Copy, source: int, target: int) -> Iterator[Task]:
     """Tasks of one copy between tensors at ``source`` and ``target`` in system memory, cut into boxes."""
     half = config.n_banks // 2 * config.bank_bytes
-    turns = changes_order(copy)
+    turns = config.vector and changes_order(copy)
     axes = axes_of(copy)
     sizes = [axis.size if axis[1:] == (1, 1) else min(axis.size, MAX_COUNT) for axis in axes]
     largest = min(half // 2, max(MIN_TILE, ceil_div(prod(sizes), 4)))
@@ -71,8 +74,8 @@ def copy_tasks(config: Config, index: int, copy: ir.Copy, source: int, target: i
         box = [min(size, axis.size - at) for axis, size, at in zip(axes, sizes, corner, strict=True)]
         turn = number % 2 * (half // 2)
         a, b = turn, half + turn if turns else turn
-        packed_a = _dense(box, [axis.source for axis in axes])
         packed_b = _dense(box, [axis.target for axis in axes])
+        packed_a = _dense(box, [axis.source for axis in axes]) if turns else packed_b
         read = copy.source + source + sum(at * axis.source for at, axis in zip(corner, axes, strict=True))
         write = copy.target + target + sum(at * axis.target for at, axis in zip(corner, axes, strict=True))
         inward = [Axis(n, axis.source, step) for n, axis, step in zip(box, axes, packed_a, strict=True)]

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from dovetail.isa.config import Config
 from dovetail.sw import graph as ir
-from dovetail.sw.compiler.movement import changes_order
 
 
 @dataclass(frozen=True)
@@ -26,8 +25,8 @@ def has_array(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
 
 
 def has_vector(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
-    """Pooling, element-wise operations and activations need the parts of the vector unit that do them; padding and
-    what changes the order of bytes (transpositions, shuffles) need one of these parts."""
+    """Pooling, element-wise operations and activations need the parts of the vector unit that do them, padding any of
+    these parts."""
     feature = None
     match node:
         case ir.AvgPool() | ir.MaxPool() | ir.Mean():
@@ -38,9 +37,6 @@ def has_vector(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
             feature = "activation"
         case ir.Pad():
             return None if config.vector else "the configuration has no vector unit"
-        case ir.Move():
-            if not config.vector and any(changes_order(copy) for copy in node.copies):
-                return "the configuration has no vector unit"
     if feature and not getattr(config, feature):
         return f"the configuration has {feature} = false"
     return None

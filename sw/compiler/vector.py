@@ -373,11 +373,11 @@ def _pool_registers(node: Window, kernel: ir.Pair, stride: ir.Pair, taps: int) -
     elif isinstance(node, ir.MaxPool):
         zero_in, lo, hi = -128, node.lo, node.hi
     elif isinstance(node, ir.AvgPool):
-        rounding, zero_out, lo, hi = node.rounding, node.zero_point, node.lo, node.hi
+        rounding, lo, hi = node.rounding, node.lo, node.hi
         zero_in = node.counted or 0
-        mult, shift = numerics.average_magic(taps, 255 * taps if node.zero_point else None)
+        mult, shift = numerics.average_magic(taps)
         values = {
-            "SUM_BIAS": -node.zero_point * taps,
+            "SUM_BIAS": 0,
             "POOL_COUNT": taps,
             "POOL_MAGIC": mult,
             "POOL_SHIFT": pack(Unit.VECTOR, "POOL_SHIFT", shift=shift),

@@ -5,19 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dovetail.sw import graph as ir
-from dovetail.sw.host import Pad
 
 
 def fold_pads(graph: ir.Graph) -> ir.Graph:
-    """Fold `Pad` host nodes into the convolutions that read them, and drop those nobody reads any more.
+    """Fold `Pad` nodes into the convolutions that read them, and drop those nobody reads any more.
 
     A convolution pads with its input zero point, so only padding with that value folds.
     """
-    pads = {
-        node.outputs[0]: (node.inputs[0], node.payload)
-        for node in graph.nodes
-        if isinstance(node, ir.Host) and isinstance(node.payload, Pad)
-    }
+    pads = {node.outputs[0]: node for node in graph.nodes if isinstance(node, ir.Pad)}
     if not pads:
         return graph
     nodes = [_folded(node, pads) for node in graph.nodes]
@@ -30,11 +25,11 @@ def fold_pads(graph: ir.Graph) -> ir.Graph:
     )
 
 
-def _folded(node: ir.Node, pads: dict[str, tuple[str, Pad]]) -> ir.Node:
+def _folded(node: ir.Node, pads: dict[str, ir.Pad]) -> ir.Node:
     if not isinstance(node, ir.Conv | ir.Depthwise) or node.inputs[0] not in pads:
         return node
-    source, pad = pads[node.inputs[0]]
+    pad = pads[node.inputs[0]]
     if pad.value != node.requant.zero_in:
         return node
     top, left, bottom, right = (mine + more for mine, more in zip(node.pads, pad.pads, strict=True))
-    return replace(node, inputs=(source,), pads=(top, left, bottom, right))
+    return replace(node, inputs=pad.inputs, pads=(top, left, bottom, right))

@@ -17,12 +17,18 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import onnx_movement as movement
 from dovetail.sw.frontend.fold_pads import fold_pads
 from dovetail.sw.frontend.onnx_builder import GraphBuilder
+from dovetail.sw.frontend.onnx_elementwise import BINARY, COMBINATIONS, FUNCTIONS, ElementwiseOps, Expression
 from dovetail.sw.frontend.onnx_file import OnnxFile, OnnxInput, OnnxNode
 from dovetail.sw.frontend.onnx_integer import FULL, Clamp, IntegerOps
 from dovetail.sw.frontend.onnx_values import Constant, Quant, Source, Value
 from dovetail.sw.layout import Array, Layout
 
-_WAITING = ("Conv", "Gemm", "MatMul", "Add", "AveragePool", "GlobalAveragePool", "ReduceMean", "Relu", "Clip")
+_WAITING = {
+    *("Conv", "Gemm", "MatMul", "AveragePool", "GlobalAveragePool", "ReduceMean", "Concat"),
+    *BINARY,
+    *COMBINATIONS,
+    *FUNCTIONS,
+}
 _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "ConvInteger", "MatMulInteger", "DynamicQuantizeLinear")
 
 
@@ -48,6 +54,7 @@ class _Importer:
         self.file = file
         self.builder = GraphBuilder(file)
         self.integer = IntegerOps(self.builder)
+        self.elementwise = ElementwiseOps(self.builder)
         self.constants: dict[str, Array] = dict(file.constants)
         self.quantised: dict[str, Constant] = {}
         self.values: dict[str, Value] = {}
@@ -151,7 +158,11 @@ class _Importer:
             return
         if node.op == "Pad" and self._pad(node):
             return
-        if node.op == "Relu" and node.inputs[0] in self.sources:
+        if node.op in movement.CUTS and self._cut(node):
+            return
+        if node.op == "Concat" and self._concat(node):
+            return
+        if node.op == "Relu" and node.inputs[0] in self.sources and not self._only_quantised(node.outputs[0]):
             source = self.sources[node.inputs[0]]
             result = self.integer.relu(node.name, node.outputs[0], source)
             self.sources[node.outputs[0]] = Source(result, source.quant)
@@ -210,6 +221,42 @@ class _Importer:
             self.values[result] = value
         return True
 
+    def _cut(self, node: OnnxNode) -> bool:
+        """Slices: parts of a tensor, dequantised or not."""
+        source = self.sources.get(node.inputs[0])
+        value = source.value if source is not None else self.values.get(node.inputs[0])
+        if value is None or self.builder.tensors[value.tensor].dtype != "int8":
+            return False
+        parts = movement.cuts(node, value.shape, self._constant)
+        if parts is None:
+            return False
+        for name, part in zip(node.outputs, parts, strict=True):
+            piece = self.builder.cut(node.name, name, value, part)
+            if piece is None:
+                return False
+            if source is not None:
+                self.sources[name] = replace(source, value=piece)
+            else:
+                self.values[name] = piece
+        return True
+
+    def _concat(self, node: OnnxNode) -> bool:
+        """Concatenation of dequantised tensors with one quantisation."""
+        sources = [self.sources.get(name) for name in node.inputs]
+        known = [source for source in sources if source is not None]
+        if len(known) < len(sources) or len({source.quant for source in known}) > 1:
+            return False
+        quant = known[0].quant
+        values = [source.value for source in known]
+        result = self.builder.concat(node.name, node.outputs[0], values, int(node.attributes["axis"]), quant)
+        self.sources[node.outputs[0]] = Source(result, quant)
+        return True
+
+    def _only_quantised(self, name: str) -> bool:
+        """Whether a float result goes into QuantizeLinear alone."""
+        users = self.file.consumers.get(name, [])
+        return bool(users) and name not in self.file.outputs and all(user.op == "QuantizeLinear" for user in users)
+
     def _dequantize(self, node: OnnxNode) -> bool:
         source = self._operand(node, 0)
         if source is None or source.value.dtype != source.quant.dtype:
@@ -226,8 +273,14 @@ class _Importer:
         if source is not None and source.quant == quant:
             self.values[result] = source.value
             return True
+        if source is not None:
+            self.values[result] = self.elementwise.requantise(node.name, result, source, quant)
+            return True
         if name in self.waiting:
             value = self._fuse(result, name, quant)
+            expression = self._expression(name) if value is None else None
+            if expression is not None:
+                value = self.elementwise.function(self.waiting[name].name, result, expression, quant)
             if value is not None:
                 self.values[result] = value
                 return True
@@ -300,6 +353,33 @@ class _Importer:
         fuse = _FLOAT_OPERATORS.get(node.op)
         return fuse(self, node, result, target, clamp) if fuse is not None else None
 
+    def _expression(self, name: str) -> Expression | None:
+        """The waiting name as a function of one dequantised tensor; None if it is something else."""
+        nodes: dict[str, OnnxNode] = {}
+        constants: dict[str, Array] = {}
+        variables: dict[str, Source] = {}
+
+        def visit(name: str) -> bool:
+            if name in self.sources:
+                variables[name] = self.sources[name]
+                return True
+            constant = self._constant(name)
+            if constant is not None:
+                constants[name] = constant
+                return constant.size == 1 and constant.ndim <= 1
+            node = self.waiting.get(name)
+            if node is None or node.op not in (*FUNCTIONS, *COMBINATIONS):
+                return False
+            if not all(visit(operand) for operand in node.inputs if operand):
+                return False
+            nodes[node.name] = node
+            return True
+
+        if not visit(name) or len(variables) != 1:
+            return None
+        ((variable, source),) = variables.items()
+        return Expression(source, variable, tuple(nodes.values()), constants)
+
     def _bounds(self, node: OnnxNode) -> tuple[float, float] | None:
         """Real bounds of an activation."""
         if node.op == "Relu":
@@ -345,15 +425,26 @@ class _Importer:
         self, node: OnnxNode, result: str, target: Quant, clamp: Clamp, bias: Constant | Array | None = None
     ) -> Value | None:
         source, weights = self.sources.get(node.inputs[0]), self.quantised.get(node.inputs[1])
+        other = self.sources.get(node.inputs[1])
+        if source is not None and other is not None and bias is None:
+            return self.integer.matmul(node.name, result, source, other, target, clamp)
         if source is None or weights is None:
             return None
         return self.integer.dense(node.name, result, source, weights, bias, target, clamp)
 
-    def _fuse_add(self, node: OnnxNode, result: str, target: Quant, clamp: Clamp) -> Value | None:
-        left, right = node.inputs[:2]
-        if left in self.sources and right in self.sources:
-            a, b = self.sources[left], self.sources[right]
-            return self.integer.add(node.name, result, a, b, target, clamp)
+    def _fuse_binary(self, node: OnnxNode, result: str, target: Quant, clamp: Clamp) -> Value | None:
+        if len(node.inputs) != 2:
+            return None
+        left, right = node.inputs
+        if self._expression(node.outputs[0]) is None and (left in self.sources or right in self.sources):
+            a, b = (self.sources.get(name) or self.quantised.get(name) for name in (left, right))
+            if a is not None and b is not None:
+                return self.elementwise.binary(node.name, result, BINARY[node.op], (a, b), target, clamp)
+        return self._fuse_bias(node, result, target, clamp) if node.op == "Add" else None
+
+    def _fuse_bias(self, node: OnnxNode, result: str, target: Quant, clamp: Clamp) -> Value | None:
+        """MatMul and Add of a constant."""
+        left, right = node.inputs
         for data, other in ((left, right), (right, left)):
             _, bias = self._bias(other)
             product = self.waiting.get(data)
@@ -363,6 +454,16 @@ class _Importer:
                 if weights is not None and size in (1, weights.values.shape[-1]):
                     return self._fuse_matmul(product, result, target, clamp, bias)
         return None
+
+    def _fuse_concat(self, node: OnnxNode, result: str, target: Quant, clamp: Clamp) -> Value | None:
+        """Parts in different quantisations are brought to the result's first."""
+        parts = []
+        for name in node.inputs:
+            source = self.sources.get(name)
+            if source is None:
+                return None
+            parts.append(self.elementwise.requantise(f"{node.name}/{name}", f"{name}/rescaled", source, target, clamp))
+        return self.builder.concat(node.name, result, parts, int(node.attributes["axis"]), target)
 
     def _fuse_average(self, node: OnnxNode, result: str, target: Quant, clamp: Clamp) -> Value | None:
         source = self.sources.get(node.inputs[0])
@@ -397,8 +498,11 @@ class _Importer:
 
     def _qlinear_matmul(self, node: OnnxNode) -> Value | None:
         source, weights, target = self._operand(node, 0), self._weight(node, 3, 1), self._quant(node, 6, 7)
-        if source is None or weights is None or target is None:
+        if source is None or target is None:
             return None
+        if weights is None:
+            other = self._operand(node, 3)
+            return None if other is None else self.integer.matmul(node.name, node.outputs[0], source, other, target)
         return self.integer.dense(node.name, node.outputs[0], source, weights, None, target)
 
     def _qgemm(self, node: OnnxNode) -> Value | None:
@@ -412,11 +516,39 @@ class _Importer:
         weights = weights.transposed((1, 0)) if turned else weights
         return self.integer.dense(node.name, node.outputs[0], source, weights, bias, target)
 
-    def _qlinear_add(self, node: OnnxNode) -> Value | None:
+    def _qlinear_binary(self, node: OnnxNode) -> Value | None:
         a, b, target = self._operand(node, 0), self._operand(node, 3), self._quant(node, 6, 7)
         if a is None or b is None or target is None:
             return None
-        return self.integer.add(node.name, node.outputs[0], a, b, target)
+        return self.elementwise.binary(
+            node.name, node.outputs[0], BINARY[node.op.removeprefix("QLinear")], (a, b), target
+        )
+
+    def _qlinear_concat(self, node: OnnxNode) -> Value | None:
+        target = self._quant(node, 0, 1)
+        sources = [self._operand(node, data) for data in range(2, len(node.inputs), 3)]
+        known = [source for source in sources if source is not None]
+        if target is None or len(known) < len(sources):
+            return None
+        parts = [
+            self.elementwise.requantise(f"{node.name}/{k}", f"{node.name}/{k}", source, target)
+            for k, source in enumerate(known)
+        ]
+        return self.builder.concat(node.name, node.outputs[0], parts, int(node.attributes["axis"]), target)
+
+    def _qlinear_function(self, node: OnnxNode) -> Value | None:
+        """A function of one tensor: what ONNX Runtime's integer kernel makes of each value."""
+        source, target = self._operand(node, 0), self._quant(node, 3, 4)
+        if source is None or target is None:
+            return None
+        constants = {name: self._constant(name) for name in node.inputs[1:] if name}
+
+        def run(levels: Array) -> Array:
+            held = {name: value for name, value in constants.items() if value is not None}
+            return self.builder.run_constant(node, held | {node.inputs[0]: levels})[0]
+
+        kind = node.op.removeprefix("QLinear").lower()
+        return self.elementwise.tabulated(node.name, node.outputs[0], source, target, kind, run)
 
     def _qlinear_average(self, node: OnnxNode) -> Value | None:
         source, target = self._operand(node, 0), self._quant(node, 3, 4)
@@ -435,7 +567,8 @@ _FLOAT_OPERATORS = {
     "Conv": _Importer._fuse_conv,
     "Gemm": _Importer._fuse_gemm,
     "MatMul": _Importer._fuse_matmul,
-    "Add": _Importer._fuse_add,
+    **dict.fromkeys(BINARY, _Importer._fuse_binary),
+    "Concat": _Importer._fuse_concat,
     "AveragePool": _Importer._fuse_average,
     "GlobalAveragePool": _Importer._fuse_global,
     "ReduceMean": _Importer._fuse_reduce,
@@ -445,7 +578,11 @@ _QOPERATORS = {
     "QLinearConv": _Importer._qlinear_conv,
     "QLinearMatMul": _Importer._qlinear_matmul,
     "QGemm": _Importer._qgemm,
-    "QLinearAdd": _Importer._qlinear_add,
+    "QLinearAdd": _Importer._qlinear_binary,
+    "QLinearMul": _Importer._qlinear_binary,
+    "QLinearConcat": _Importer._qlinear_concat,
+    "QLinearSigmoid": _Importer._qlinear_function,
+    "QLinearLeakyRelu": _Importer._qlinear_function,
     "QLinearAveragePool": _Importer._qlinear_average,
     "QLinearGlobalAveragePool": _Importer._qlinear_global,
 }

@@ -13,8 +13,8 @@ from dovetail.sw import graph as ir
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx_file import OnnxFile, OnnxNode
 from dovetail.sw.frontend.onnx_values import Quant, Source, Value
-from dovetail.sw.host import Dequantize, OnnxOp, Pad, Permute, Quantize, Wire
-from dovetail.sw.layout import Array, Layout, Shape
+from dovetail.sw.host import Dequantize, OnnxOp, Permute, Quantize, Wire
+from dovetail.sw.layout import Array, Layout, Shape, refined
 
 
 class GraphBuilder:
@@ -91,10 +91,84 @@ class GraphBuilder:
                     )
                 )
             else:
-                payload = Permute(value.layout, layout)
-                self.host("transpose", f"{value.tensor}/transpose", (value.tensor,), (name,), payload)
+                self._transpose(value, layout, name)
             self._moved[key] = name
         return replace(value, tensor=self._moved[key], layout=layout)
+
+    def _transpose(self, value: Value, layout: Layout, result: str) -> None:
+        """Move bytes into the order of another layout."""
+        axes = refined(value.layout.axes, layout.axes)
+        name = f"{value.tensor}/transpose"
+        if axes is None or self.tensors[result].dtype != "int8":
+            self.host("transpose", name, (value.tensor,), (result,), Permute(value.layout, layout))
+            return
+        sizes, source, target = (tuple(axis[k] for axis in axes) for k in range(3))
+        self.move(name, (value.tensor,), result, (ir.Copy(sizes, 0, source, 0, target),), "transpose")
+
+    def move(self, name: str, sources: tuple[str, ...], result: str, copies: tuple[ir.Copy, ...], kind: str) -> None:
+        """Append data movement."""
+        self.nodes.append(
+            ir.Move(name=self.node_name(name), inputs=sources, outputs=(result,), copies=copies, kind=kind)
+        )
+
+    def direct(self, value: Value) -> Value:
+        """A name of the file each of whose axes is an axis of the tensor."""
+        if not value.layout.is_direct:
+            value = self.image(value) if len(value.shape) == 4 and not value.layout.is_plain else self.plain(value)
+        return self.placed(value, value.layout)
+
+    def cut(self, node_name: str, name: str, value: Value, cuts: tuple[slice, ...]) -> Value | None:
+        """A slice along the file's axes; None if it runs backwards."""
+        value = self.direct(value)
+        layout = value.layout
+        inside = tuple(cuts[layout.perm.index(axis)] for axis in range(len(cuts)))
+        view = ir.positions(layout.inner)[inside]
+        if not view.size:
+            raise NetworkError(f"node {node_name!r}: a slice must leave something, not nothing")
+        copy = ir.Copy.between(view, ir.positions(view.shape))
+        if copy is None:
+            return None
+        result = Layout(view.shape, layout.perm, tuple(view.shape[p] for p in layout.perm))
+        source = self.tensors[value.tensor]
+        out = self.tensor(name, view.shape, source.dtype)
+        self.tensors[out] = replace(source, name=out, shape=view.shape)
+        self.move(node_name, (value.tensor,), out, (copy,), "slice")
+        return Value(out, result, value.dtype)
+
+    def concat(self, node_name: str, name: str, values: list[Value], axis: int, quant: Quant) -> Value:
+        """Join names of the file, all quantised as ``quant``, along one of the file's axes."""
+        first = self.direct(values[0])
+        perm = first.layout.perm
+        shape, parts = list(first.layout.inner), [first]
+        inner = perm[axis % len(perm)]
+        for value in values[1:]:
+            own = tuple(value.shape[perm.index(k)] for k in range(len(perm)))
+            parts.append(self.placed(value, Layout(own, perm, value.shape)))
+            shape[inner] += own[inner]
+        layout = Layout(tuple(shape), perm, tuple(shape[p] for p in perm))
+        places, copies, start = ir.positions(layout.inner), [], 0
+        for part in parts:
+            end = start + part.layout.inner[inner]
+            writing = places[(slice(None),) * inner + (slice(start, end),)]
+            copy = ir.Copy.between(ir.positions(part.layout.inner), writing)
+            assert copy is not None
+            copies.append(copy)
+            start = end
+        out = self.integer(name, layout, quant)
+        self.move(node_name, tuple(part.tensor for part in parts), out.tensor, tuple(copies), "concat")
+        return out
+
+    def constant(self, name: str, value: Array, quant: Quant, layout: Layout) -> Value:
+        """An 8-bit constant of the file as a tensor."""
+        inside = layout.inside(value)
+        integers = (inside ^ np.uint8(128)).view(np.int8) if inside.dtype == np.uint8 else inside
+        out = self.integer(name, layout, quant)
+        self.nodes.append(
+            ir.Constant(
+                name=self.node_name(name), inputs=(), outputs=(out.tensor,), value=np.ascontiguousarray(integers)
+            )
+        )
+        return out
 
     def image(self, value: Value) -> Value:
         """An NCHW name of the file as an NHWC tensor."""
@@ -127,16 +201,35 @@ class GraphBuilder:
         _, channels, height, width = image.shape
         layout = Layout.image((1, channels, height + pads[0] + pads[2], width + pads[1] + pads[3]))
         out = self.integer(name, layout, source.quant)
-        payload = Pad(pads, source.quant.zero_point)
-        self.host("pad", node_name, (image.tensor,), (out.tensor,), payload)
+        self.nodes.append(
+            ir.Pad(
+                name=self.node_name(node_name),
+                inputs=(image.tensor,),
+                outputs=(out.tensor,),
+                pads=pads,
+                value=source.quant.zero_point,
+            )
+        )
         return out
 
     def run_constant(self, node: OnnxNode, constants: dict[str, Array]) -> list[Array]:
         """Results of a node whose inputs are all constants."""
         outputs = tuple(name for name in node.outputs if name)
         wires = tuple(Wire(name, Layout.plain(())) for name in outputs)
-        model = self._model(node, constants, {})
+        model = self._model([node], constants, {})
         return OnnxOp(model, f"node {node.label}", (), wires).raw({})
+
+    def function(self, nodes: list[OnnxNode], constants: dict[str, Array], variable: str, x: Array) -> Array:
+        """What a chain of element-wise nodes makes of a float32 vector, by ONNX Runtime."""
+        result = nodes[-1].outputs[0]
+        values = {variable: Value(variable, Layout.plain(x.shape), "float32")}
+        payload = OnnxOp(
+            self._model(nodes, constants, values),
+            f"node {nodes[-1].label}",
+            (Wire(variable, Layout.plain(x.shape)),),
+            (Wire(result, Layout.plain(x.shape)),),
+        )
+        return payload.raw({variable: x})[0]
 
     def onnx_node(self, node: OnnxNode, values: dict[str, Value], constants: dict[str, Array]) -> dict[str, Value]:
         """Leave a node to ONNX Runtime; returns its outputs by name.
@@ -144,7 +237,7 @@ class GraphBuilder:
         Shapes and element types of the outputs come from running it once on zeros.
         """
         label = f"node {node.label}"
-        model = self._model(node, constants, values)
+        model = self._model([node], constants, values)
         names = tuple(name for name in node.outputs if name)
         ins = tuple(Wire(name, value.layout, value.dtype == "uint8") for name, value in values.items())
         probe = OnnxOp(model, label, ins, tuple(Wire(name, Layout.plain(())) for name in names))
@@ -163,21 +256,21 @@ class GraphBuilder:
         self.host(node.op.lower(), node.name, sources, tuple(v.tensor for v in results.values()), payload)
         return results
 
-    def _model(self, node: OnnxNode, constants: dict[str, Array], values: dict[str, Value]) -> bytes:
-        used = dict.fromkeys(name for name in node.inputs if name)
+    def _model(self, nodes: list[OnnxNode], constants: dict[str, Array], values: dict[str, Value]) -> bytes:
+        used = dict.fromkeys(name for node in nodes for name in node.inputs if name)
         graph = helper.make_graph(
-            [node.proto],
-            "one_node",
+            [node.proto for node in nodes],
+            "part",
             [
                 helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype)), value.shape)
                 for name, value in values.items()
             ],
-            [onnx.ValueInfoProto(name=name) for name in node.outputs if name],
+            [onnx.ValueInfoProto(name=name) for name in nodes[-1].outputs if name],
             [numpy_helper.from_array(constants[name], name) for name in used if name in constants],
         )
         opsets = list(self.file.opsets)
-        if node.proto.domain not in {opset.domain for opset in opsets}:
-            opsets.append(helper.make_opsetid(node.proto.domain, 1))
+        known = {opset.domain for opset in opsets}
+        opsets += [helper.make_opsetid(domain, 1) for domain in {node.proto.domain for node in nodes} - known]
         model = helper.make_model(graph, opset_imports=opsets)
         model.ir_version = min(max(self.file.ir_version, 4), 10)
         return bytes(model.SerializeToString())

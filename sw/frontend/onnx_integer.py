@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa import numerics
-from dovetail.isa.numerics import AddParams, Rounding
+from dovetail.isa.numerics import Rounding
 from dovetail.sw import graph as ir
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx_builder import GraphBuilder
 from dovetail.sw.frontend.onnx_values import Constant, Quant, Source, Value
 from dovetail.sw.frontend.onnx_window import window_of
-from dovetail.sw.layout import Array, Layout
+from dovetail.sw.layout import Array, Layout, Shape
 
 Clamp = tuple[int, int]
 FULL: Clamp = (-128, 127)
@@ -42,7 +42,7 @@ class IntegerOps:
         target: Quant,
         clamp: Clamp = FULL,
     ) -> Value | None:
-        """Convolution: weights OIHW; group 1, or depthwise with multiplier 1."""
+        """Convolution, grouped or not: weights OIHW. With one input channel per group it is depthwise."""
         shape = source.value.shape
         if len(shape) != 4 or shape[0] != 1 or weights.values.ndim != 4:
             return None
@@ -50,9 +50,7 @@ class IntegerOps:
         groups = int(attributes.get("group", 1))
         if depth * groups != shape[1]:
             raise NetworkError(f"node {name!r}: weights must have {shape[1]} input channels, not {depth * groups}")
-        depthwise = groups > 1 and groups == channels == shape[1]
-        if groups > 1 and not depthwise:
-            return None
+        depthwise = groups > 1 and depth == 1
         window = window_of(attributes, shape, (kernel[0], kernel[1]))
         image = self.builder.image(source.value)
         integers, scales = weights.weights(0, f"node {name!r}")
@@ -70,7 +68,10 @@ class IntegerOps:
             "dilation": window.dilation,
         }
         ordered = np.ascontiguousarray(integers.transpose(2, 3, 0, 1)[..., 0] if depthwise else _ohwi(integers))
-        self.builder.nodes.append((ir.Depthwise if depthwise else ir.Conv)(**wires, weights=ordered))
+        if depthwise:
+            self.builder.nodes.append(ir.Depthwise(**wires, weights=ordered))
+        else:
+            self.builder.nodes.append(ir.Conv(**wires, weights=ordered, groups=groups))
         return out
 
     def dense(
@@ -119,30 +120,34 @@ class IntegerOps:
         )
         return out
 
-    def add(self, name: str, result: str, a: Source, b: Source, target: Quant, clamp: Clamp = FULL) -> Value | None:
-        """Sum of two activations of one shape."""
-        if a.value.shape != b.value.shape:
+    def matmul(self, name: str, result: str, a: Source, b: Source, target: Quant, clamp: Clamp = FULL) -> Value | None:
+        """Matrix product of two activations: one matrix each, or equally many."""
+        left, right = a.value.shape, b.value.shape
+        if len(left) < 2 or len(right) < 2 or left[-1] != right[-2]:
             return None
-        sa, sb, sy = (float(quant.scale) for quant in (a.quant, b.quant, target))
-        za, zb, zy = (quant.zero_point for quant in (a.quant, b.quant, target))
-        try:
-            params = AddParams.onnx(sa, za, sb, zb, sy, zy, lo=clamp[0], hi=clamp[1])
-        except ValueError:  # scales too far apart for the exact fixed point
+        rows: Shape
+        if len(right) == 2:
+            rows = (int(np.prod(left[:-1])), left[-1])
+        elif left[:-2] == right[:-2]:
+            rows = left
+        else:
             return None
-        left = a.value
-        inner = self.builder.tensors[left.tensor].shape
-        if inner != left.layout.inner:
-            left = self.builder.placed(left, left.layout)
-        right = self.builder.placed(b.value, left.layout)
-        if len(left.layout.inner) > 4:
-            return None
-        out = self.builder.integer(result, left.layout, target)
+        first = self.builder.placed(a.value, Layout(rows, tuple(range(len(rows))), left))
+        # Where the matrix lies column by column already, it is taken so.
+        swap = (*range(len(right) - 2), len(right) - 1, len(right) - 2)
+        turned = tuple(right[k] for k in swap)
+        transposed = _fastest(b.value.layout) == len(right) - 2
+        second = self.builder.placed(b.value, Layout(turned, swap, right) if transposed else Layout.plain(right))
+        inner = (*rows[:-1], right[-1])
+        out = self.builder.integer(result, Layout(inner, tuple(range(len(inner))), (*left[:-1], right[-1])), target)
         self.builder.nodes.append(
-            ir.Elementwise(
+            ir.MatMul(
                 name=self.builder.node_name(name),
-                inputs=(left.tensor, right.tensor),
+                inputs=(first.tensor, second.tensor),
                 outputs=(out.tensor,),
-                params=params,
+                requant=_requant(name, a.quant, np.array([b.quant.scale], np.float32), target, clamp),
+                zero_b=b.quant.zero_point,
+                transposed=transposed,
             )
         )
         return out
@@ -158,8 +163,8 @@ class IntegerOps:
     ) -> Value | None:
         """Windowed average; input and output quantisation must be equal.
 
-        Exact ties go to even. ONNX Runtime adds dequantised floats, whose rounding may push a tie either
-        way: windows of an even number of taps can differ from it by one.
+        As ONNX Runtime's integer kernel: the mean of the integers with their zero point, ties to even. In float, which
+        it uses at lower optimisation, ties of windows with an even number of taps may go the other way.
         """
         shape = source.value.shape
         if len(shape) != 4 or (source.quant.scale, source.quant.zero_point) != (
@@ -168,7 +173,9 @@ class IntegerOps:
         ):
             return None
         window = window_of(attributes, shape, None)
-        if window.dilation != (1, 1) or (attributes.get("count_include_pad", 0) and any(window.pads)):
+        counted = bool(attributes.get("count_include_pad", 0)) and any(window.pads)
+        # What ceil_mode adds at the end never counts.
+        if window.dilation != (1, 1) or (counted and attributes.get("ceil_mode", 0)):
             return None
         image = self.builder.image(source.value)
         out = self.builder.integer(result, Layout.image((1, shape[1], window.rows, window.cols)), target)
@@ -181,9 +188,9 @@ class IntegerOps:
                 stride=window.stride,
                 pads=window.pads,
                 rounding=Rounding.ONNX,
-                zero_point=target.zero_point if target.zero_point % 2 else 0,
                 lo=clamp[0],
                 hi=clamp[1],
+                counted=target.zero_point if counted else None,
             )
         )
         return out
@@ -281,6 +288,14 @@ class IntegerOps:
         real = np.broadcast_to(bias.ravel() if bias.size > 1 else bias.reshape(()), scales.shape)
         rounded = np.rint(real.astype(np.float64) / steps)
         return np.clip(rounded, -(2**31), 2**31 - 1).astype(np.int32)
+
+
+def _fastest(layout: Layout) -> int:
+    """The axis in the file along which neighbours are neighbours in memory; the last if there is none."""
+    if not layout.is_direct:
+        return len(layout.shape) - 1
+    moving = [axis for axis in range(len(layout.inner)) if layout.inner[axis] != 1]
+    return layout.perm.index(moving[-1]) if moving else len(layout.shape) - 1
 
 
 def _ohwi(weights: NDArray[np.int8]) -> NDArray[np.int8]:

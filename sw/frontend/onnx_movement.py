@@ -12,6 +12,9 @@ from dovetail.sw.layout import Array, Layout, Shape
 MOVES = ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 """Operators that neither compute nor drop an element."""
 
+CUTS = ("Slice", "Split")
+"""Operators that keep a part of the elements."""
+
 _PASS = ("QuantizeLinear", "DequantizeLinear", "Identity", "Relu", "Clip", "Add", "Cast")
 _ROWS = ("Transpose", "Reshape", "Flatten", "MatMul", "Gemm", "QLinearMatMul", "QGemm")
 
@@ -61,6 +64,38 @@ def moved(node: OnnxNode, layout: Layout, constant: Callable[[str], Array | None
     added = {axis % rank for axis in numbers}
     rest = iter(shape)
     return layout.reshaped(tuple(1 if i in added else next(rest) for i in range(rank)))
+
+
+def cuts(node: OnnxNode, shape: Shape, constant: Callable[[str], Array | None]) -> list[tuple[slice, ...]] | None:
+    """What each output of a Slice or Split keeps, one slice per axis; None if the parameters are not constant."""
+
+    def numbers(index: int, attribute: str, default: list[int]) -> list[int] | None:
+        if node.input(index):
+            array = constant(node.input(index))
+            return None if array is None else [int(v) for v in array.ravel()]
+        return [int(v) for v in node.attributes.get(attribute, default)]
+
+    whole = tuple(slice(0, size, 1) for size in shape)
+    if node.op == "Split":
+        axis = int(node.attributes.get("axis", 0)) % len(shape)
+        parts = len(node.outputs)
+        each = -(-shape[axis] // parts)
+        sizes = numbers(1, "split", [min(each, shape[axis] - k * each) for k in range(parts)])
+        if sizes is None:
+            return None
+        ends = [sum(sizes[: k + 1]) for k in range(parts)]
+        pairs = zip([0, *ends], ends, strict=False)
+        return [(*whole[:axis], slice(begin, end, 1), *whole[axis + 1 :]) for begin, end in pairs]
+    starts, ends_given = numbers(1, "starts", []), numbers(2, "ends", [])
+    if starts is None or ends_given is None:
+        return None
+    axes, steps = numbers(3, "axes", list(range(len(starts)))), numbers(4, "steps", [1] * len(starts))
+    if axes is None or steps is None or min(steps) < 1:
+        return None
+    found = list(whole)
+    for axis, begin, end, step in zip(axes, starts, ends_given, steps, strict=True):
+        found[axis] = slice(*slice(begin, end, step).indices(shape[axis]))
+    return [tuple(found)]
 
 
 def _target(node: OnnxNode, shape: Shape, wanted: list[int]) -> Shape:

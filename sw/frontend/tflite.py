@@ -15,7 +15,7 @@ from dovetail.isa.numerics import AddParams, Rounding
 from dovetail.sw import graph as ir
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.fold_pads import fold_pads
-from dovetail.sw.host import Pad, Quantize, TfliteOp
+from dovetail.sw.host import Quantize, TfliteOp
 from dovetail.sw.layout import Array, Layout
 
 _DTYPES = {0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 6: "bool", 7: "int16", 9: "int8"}
@@ -359,8 +359,8 @@ class _Reader:
         if np.any(sizes[[0, 3]]) or np.any(sizes < 0):
             return None
         (top, bottom), (left, right) = (tuple(int(size) for size in row) for row in sizes[1:3])
-        payload = Pad((top, left, bottom, right), source.zero_point)
-        return ir.Host(**self._wires(op), label="pad", payload=payload)
+        pads = (top, left, bottom, right)
+        return ir.Pad(**self._wires(op), pads=pads, value=source.zero_point)
 
     # Helpers -----------------------------------------------------------------------------------
 

@@ -123,7 +123,13 @@ def test_layouts_follow_numpy() -> None:
     assert turned.is_plain
     flat = layout.reshaped((1, 60))
     assert np.array_equal(flat.outside(memory), outside.reshape(1, 60))
-    assert flat.transposed((1, 0)) is None
+    joined = flat.transposed((1, 0))
+    assert joined is not None
+    assert np.array_equal(joined.outside(memory), outside.reshape(1, 60).T)
+    assert layout.reshaped((10, 6)).transposed((1, 0)) is None
+    split = layout.reshaped((3, 2, 2, 5)).transposed((1, 3, 0, 2))
+    assert split is not None
+    assert np.array_equal(split.outside(memory), outside.reshape(3, 2, 2, 5).transpose(1, 3, 0, 2))
     assert Layout.image((1, 3, 1, 1)).same_memory(Layout.plain((1, 3, 1, 1)))
     assert not layout.same_memory(Layout.plain((1, 3, 4, 5)))
 

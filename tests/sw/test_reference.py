@@ -119,8 +119,9 @@ def test_accumulators_wrap_at_32_bits() -> None:
     assert int(reference.depthwise_accumulators(node, pixels)[0, 0, 0]) == -(2**31)
 
 
-@pytest.mark.parametrize(("rounding", "zero"), [(Rounding.TFLITE, 0), (Rounding.ONNX, 0), (Rounding.ONNX, 3)])
-def test_average_pool_counts_valid_taps(rounding: Rounding, zero: int) -> None:
+@pytest.mark.parametrize("counted", [None, -9])
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+def test_average_pool(rounding: Rounding, counted: int | None) -> None:
     rng = np.random.default_rng(3)
     pixels = image(rng, 5, 5, 2)
     node = ir.AvgPool(
@@ -131,17 +132,19 @@ def test_average_pool_counts_valid_taps(rounding: Rounding, zero: int) -> None:
         stride=(2, 2),
         pads=(1, 0, 0, 1),
         rounding=rounding,
-        zero_point=zero,
         lo=-50,
         hi=60,
+        counted=counted,
     )
     got = reference.average_pool(node, pixels)
     for y, x, c in product(*(range(n) for n in got.shape)):
-        values = [int(pixels[0, iy, ix, c]) - zero for _, _, iy, ix in taps(node, (5, 5), y, x)]
+        values = [int(pixels[0, iy, ix, c]) for _, _, iy, ix in taps(node, (5, 5), y, x)]
+        if counted is not None:
+            values += [counted] * (4 - len(values))
         exact = sum(values) / len(values)
         tie = int(exact + 0.5 if exact > 0 else exact - 0.5)
         rounded = tie if rounding == Rounding.TFLITE else round(exact)
-        assert got[y, x, c] == min(60, max(-50, rounded + zero))
+        assert got[y, x, c] == min(60, max(-50, rounded))
 
 
 def test_max_pool_ignores_padding() -> None:

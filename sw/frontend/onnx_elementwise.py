@@ -1,0 +1,189 @@
+"""Element-wise operators of the ONNX front end: two tensors by integer arithmetic, functions of one by a table.
+
+A table holds what the operators' definition in float32 makes of each of the 256 values: dequantise, compute (by ONNX
+Runtime), quantise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dovetail.isa.numerics import AddParams, Rounding, VectorOperation, encode_multiplier, onnx_multiplier
+from dovetail.sw import graph as ir
+from dovetail.sw.frontend.onnx_builder import GraphBuilder
+from dovetail.sw.frontend.onnx_file import OnnxNode
+from dovetail.sw.frontend.onnx_integer import FULL, Clamp
+from dovetail.sw.frontend.onnx_values import Constant, Quant, Source, Value
+from dovetail.sw.host import Quantize
+from dovetail.sw.layout import Array, Layout
+
+FUNCTIONS = (
+    "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BiasGelu", "Ceil", "Celu", "Clip", "Cos", "Cosh", "Elu",
+    "Erf", "Exp", "FastGelu", "Floor", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Log", "Mish", "Neg",
+    "QuickGelu", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign",
+    "Sqrt", "Swish", "Tan", "Tanh", "ThresholdedRelu",
+)  # fmt: skip
+"""Functions of one element, tabulated between DequantizeLinear and QuantizeLinear."""
+
+COMBINATIONS = ("Add", "Div", "Max", "Min", "Mul", "PRelu", "Pow", "Sub")
+"""Tabulated too where all operands but one are constants of one element."""
+
+BINARY = {
+    "Add": VectorOperation.ADD,
+    "Sub": VectorOperation.SUBTRACT,
+    "Min": VectorOperation.MINIMUM,
+    "Max": VectorOperation.MAXIMUM,
+    "Mul": VectorOperation.MULTIPLY,
+}
+"""Operators on two tensors."""
+
+LEVELS = np.arange(-128, 128)
+
+
+@dataclass(frozen=True)
+class Expression:
+    """Nodes, in order, that make a function of one dequantised tensor."""
+
+    source: Source
+    variable: str
+    nodes: tuple[OnnxNode, ...]
+    constants: dict[str, Array]
+
+
+class ElementwiseOps:
+    """Each method returns the result, or None where the accelerator has no such operator."""
+
+    def __init__(self, builder: GraphBuilder) -> None:
+        self.builder = builder
+
+    def binary(
+        self,
+        name: str,
+        result: str,
+        kind: VectorOperation,
+        operands: tuple[Source | Constant, Source | Constant],
+        target: Quant,
+        clamp: Clamp = FULL,
+    ) -> Value | None:
+        """Two tensors of one shape, or one of them with one row or one column, or a constant."""
+        quants = [_quant(operand) for operand in operands]
+        if quants[0] is None or quants[1] is None:
+            return None
+        params = _params(kind, quants[0], quants[1], target, clamp)
+        placed = self._placed(f"{result}/constant", operands) if params is not None else None
+        if params is None or placed is None:
+            return None
+        left, right, layout = placed
+        out = self.builder.integer(result, layout, target)
+        self.builder.nodes.append(
+            ir.Elementwise(
+                name=self.builder.node_name(name),
+                inputs=(left, right),
+                outputs=(out.tensor,),
+                params=params,
+            )
+        )
+        return out
+
+    def _placed(self, name: str, operands: tuple[Source | Constant, ...]) -> tuple[str, str, Layout] | None:
+        """Both operands' tensors, bytes in one order, and the layout of the result."""
+        shapes = [operand.value.shape if isinstance(operand, Source) else operand.values.shape for operand in operands]
+        sources = [operand.value for operand in operands if isinstance(operand, Source)]
+        largest = max(sources, key=lambda value: value.layout.order().size)
+        if shapes[0] == shapes[1] and len(sources) == 2:
+            first = self.builder.placed(sources[0], sources[0].layout)
+            if len(first.layout.inner) > 4:
+                return None
+            return first.tensor, self.builder.placed(sources[1], first.layout).tensor, first.layout
+        rank = max(map(len, shapes))
+        image = rank == 4 and not largest.layout.is_plain
+        if rank > 4:
+            return None
+        full = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+        seen = [(1,) * (4 - rank) + ((s[0], s[2], s[3], s[1]) if image else s) for s in full]
+        a, b = seen
+        fits = a[3] == b[3] and a[0] == b[0] == 1 and all(m == n or 1 in (m, n) for m, n in zip(a, b, strict=True))
+        if not fits:
+            return None
+        tensors = []
+        for operand, shape in zip(operands, full, strict=True):
+            layout = Layout.image(shape) if image else Layout.plain(shape)
+            if isinstance(operand, Source):
+                view = replace(operand.value, layout=operand.value.layout.reshaped(shape))
+                tensors.append(self.builder.placed(view, layout).tensor)
+            else:
+                quant = _quant(operand)
+                assert quant is not None
+                tensors.append(self.builder.constant(name, operand.values.reshape(shape), quant, layout).tensor)
+        joined = tuple(int(n) for n in np.broadcast_shapes(*shapes))
+        return tensors[0], tensors[1], Layout.image(joined) if image else Layout.plain(joined)
+
+    def function(self, name: str, result: str, expression: Expression, target: Quant, clamp: Clamp = FULL) -> Value:
+        """An expression of one tensor as a table."""
+        quant = expression.source.quant
+        real = (LEVELS - quant.zero_point).astype(np.float32) * quant.scale
+        if expression.nodes:
+            real = self.builder.function(list(expression.nodes), expression.constants, expression.variable, real)
+        levels = Quantize(target.scale, target.zero_point, ties_even=True).run([real])[0]
+        ops = [node.op for node in expression.nodes]
+        kind = ops[0].lower() if len(ops) == 1 else "function" if ops else "requantise"
+        return self._table(name, result, expression.source.value, np.clip(levels, *clamp), target, kind)
+
+    def requantise(self, name: str, result: str, source: Source, target: Quant, clamp: Clamp = FULL) -> Value:
+        """The same reals in another quantisation, clamped."""
+        if (source.quant, clamp) == (target, FULL):
+            return source.value
+        return self.function(name, result, Expression(source, "", (), {}), target, clamp)
+
+    def tabulated(
+        self, name: str, result: str, source: Source, target: Quant, kind: str, run: Callable[[Array], Array]
+    ) -> Value:
+        """A function on the file's integers as a table; ``run`` takes and gives 256 of them."""
+        unsigned = source.quant.dtype == "uint8"
+        levels = run((LEVELS + 128).astype(np.uint8) if unsigned else LEVELS.astype(np.int8))
+        values = levels.astype(np.int16) - (128 if target.dtype == "uint8" else 0)
+        return self._table(name, result, source.value, values, target, kind)
+
+    def _table(self, name: str, result: str, value: Value, levels: Array, target: Quant, kind: str) -> Value:
+        tensor = self.builder.tensors[value.tensor]
+        out = self.builder.tensor(result, tensor.shape, "int8", target)
+        self.builder.nodes.append(
+            ir.Table(
+                name=self.builder.node_name(name),
+                inputs=(value.tensor,),
+                outputs=(out,),
+                values=levels.astype(np.int8),
+                kind=kind,
+            )
+        )
+        return Value(out, value.layout, target.dtype)
+
+
+def _quant(operand: Source | Constant) -> Quant | None:
+    """Quantisation of an operand; None if it is not one for the whole tensor, of 8 bits."""
+    if isinstance(operand, Source):
+        return operand.quant
+    if operand.values.dtype != operand.zero_point.dtype:
+        return None
+    return Quant.of(operand.scale, operand.zero_point, "a constant")
+
+
+def _params(kind: VectorOperation, a: Quant, b: Quant, target: Quant, clamp: Clamp) -> AddParams | ir.MulParams | None:
+    zeros = a.zero_point, b.zero_point, target.zero_point
+    if kind == VectorOperation.MULTIPLY:
+        real = onnx_multiplier(a.scale, b.scale, target.scale)
+        try:
+            mult, shift = (int(v) for v in encode_multiplier(real, Rounding.ONNX))
+        except ValueError:
+            return None
+        return ir.MulParams(Rounding.ONNX, *zeros, mult, shift, *clamp)
+    scales = float(a.scale), float(b.scale), float(target.scale)
+    try:
+        return AddParams.onnx(
+            scales[0], zeros[0], scales[1], zeros[1], scales[2], zeros[2], lo=clamp[0], hi=clamp[1], combine=kind
+        )
+    except ValueError:  # scales too far apart for the exact fixed point
+        return None
