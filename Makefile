@@ -5,7 +5,7 @@
 #   make lint    ruff: rules and format
 #   make types   mypy, strict
 #   make layers  import-linter: which folder may import which
-#   make docs    the generated manual, docs/isa.md
+#   make docs    the generated manuals, docs/isa.md and docs/formal.md
 #   make clean   removes everything that can be made again
 #
 # PYTHON is the interpreter that the environment is made from, VENV its folder.
@@ -55,6 +55,7 @@ layers: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/dovetail isa --manual --output docs/isa.md
+	$(BIN)/dovetail prove --manual --output docs/formal.md
 
 clean:
 	rm -rf .venv build dist out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

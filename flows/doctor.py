@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from dovetail.cosim import formal
 from dovetail.cosim.verilate import ToolError, default_cache, verilator_root
 from dovetail.flows.report import Report
 
@@ -71,6 +72,7 @@ def examine() -> Iterator[Check]:
         yield tool(name)
     yield yosys()
     yield verilator()
+    yield provers()
     yield cache_folder(default_cache())
 
 
@@ -140,6 +142,14 @@ def verilator(root: Callable[[], Path] = verilator_root) -> Check:
         return Check("Verilator runs", "missing", str(error), again)
     except (OSError, subprocess.SubprocessError) as error:
         return Check("Verilator runs", "missing", f"does not start: {error}", again)
+
+
+def provers(find: Callable[[], dict[str, str]] = formal.tools) -> Check:
+    """The programs that formal proofs call."""
+    try:
+        return Check("formal proofs", "ok", ", ".join(sorted(find())))
+    except ToolError as error:
+        return Check("formal proofs", "optional", str(error), formal.INSTALL)
 
 
 def cache_folder(path: Path) -> Check:

@@ -10,6 +10,8 @@ from dovetail.cosim.formal import Verdict, prove
 from dovetail.cosim.verilate import default_cache
 from dovetail.flows.report import Report
 from dovetail.hw.formal import PROOFS, Proof, Sentences
+from dovetail.hw.formal.manual import manual
+from dovetail.isa.files import write_atomically
 from dovetail.sw.errors import DovetailError
 
 NAME = "prove"
@@ -21,6 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", metavar="NAME", nargs="*", help="proofs; all that take seconds if none is named")
     parser.add_argument("--all", action="store_true", help="the slow ones too")
     parser.add_argument("--list", action="store_true", help="what there is to prove; proves nothing")
+    parser.add_argument("--manual", action="store_true", help="all about the proofs, Markdown; proves nothing")
+    parser.add_argument("--output", metavar="FILE", type=Path, help="where the manual goes, instead of stdout")
     parser.add_argument("--depth", type=int, metavar="N", help="k of the induction, or cycles, instead of the proof's")
     parser.add_argument("--waves", type=Path, metavar="FOLDER", help="where waves of violations go, as VCD")
 
@@ -29,6 +33,8 @@ def run(args: argparse.Namespace) -> Report:
     """Run the command."""
     if args.depth is not None and args.depth < 1:
         raise DovetailError(f"--depth must be positive, not {args.depth}")
+    if args.manual:
+        return _manual(args.output)
     proofs = selected(args.names, everything=args.all or args.list)
     if args.list:
         return _listing(proofs)
@@ -92,3 +98,12 @@ def _listing(proofs: list[Proof]) -> Report:
                 table.add_row(kind, sentence)
         shown.append(table)
     return Report({"proofs": rows}, shown)
+
+
+def _manual(output: Path | None) -> Report:
+    """The manual, on stdout or in a file."""
+    text = manual()
+    if output is None:
+        return Report({"manual": text}, [text])
+    write_atomically(output, text.encode())
+    return Report({"output": str(output)}, [f"wrote {output}"])

@@ -123,7 +123,8 @@ class StoreCore(wiring.Component):
         m.submodules.buffer = buffer = memory.Memory(shape=entry, depth=BUFFER, init=[])
         write = buffer.write_port()
         out = buffer.read_port(domain="comb")
-        head, tail = Signal(range(BUFFER)), Signal(range(BUFFER))
+        head = Signal(range(BUFFER))
+        tail = Signal(range(BUFFER))
         filled = Signal(range(BUFFER + 1))
         m.d.comb += [
             write.en.eq(coming[-1]),
@@ -155,7 +156,8 @@ class StoreCore(wiring.Component):
             m.d.sync += open_bursts.eq(open_bursts + issued - closed)
 
         # The end: WRITE_END cycles after the last answer.
-        working, bad = Signal(), Signal()
+        working = Signal()
+        bad = Signal()
         with m.If(core.go):
             m.d.sync += [working.eq(1), bad.eq(0)]
         with m.Elif(working & ~bursts.active & ~in_flight.any()):

@@ -1,47 +1,41 @@
 """The list of proofs."""
 
 from dovetail.hw.formal.control import ControlHarness
+from dovetail.hw.formal.dma import LoadHarness, StoreHarness
 from dovetail.hw.formal.host import HostHarness
 from dovetail.hw.formal.proof import Proof
 from dovetail.hw.formal.queue import QueueHarness
 from dovetail.hw.formal.run import RunHarness
+from dovetail.hw.formal.scoreboard import ScoreboardHarness
 from dovetail.hw.formal.walkers import WalkersHarness
 from dovetail.isa.config import Config
 
-SMALL = Config(pe=8, sram="32 KiB", bus=32, outstanding=2)
-"""Few banks, a narrow bus: what is proved does not depend on the widths."""
+SMALL = Config(pe=8, sram="32 KiB", banks=4, bus=32, outstanding=2)
+"""Few banks, a narrow bus, two bursts in flight: the least in which every property means something."""
+SMALL_TEXT = "4 banks, bus 32 bits, outstanding 2"
 
 _ALL = (
     Proof("queue", "Queue", "depth 4", lambda: QueueHarness(depth=4), "prove", 1, 8),
-    Proof("run", "Run", "none", RunHarness, "prove", 1, 8),
+    Proof("run", "Run", "", RunHarness, "prove", 1, 8),
+    Proof("host", "Host", "", lambda: HostHarness(SMALL), "prove", 1, 8),
     Proof(
-        "control",
-        "UnitControl and Queue",
-        "unit LOAD, queue depth 4",
+        *("control", "UnitControl and Queue", "unit LOAD, queue depth 4"),
         lambda: ControlHarness(SMALL, depth=4),
-        "prove",
-        1,
-        12,
+        *("prove", 1, 12),
     ),
-    Proof("host", "Host", "none", lambda: HostHarness(SMALL), "prove", 1, 8),
+    Proof("scoreboard", "Scoreboard", "4 banks, all units", lambda: ScoreboardHarness(SMALL), "prove", 1, 6),
+    Proof("load", "LoadCore", SMALL_TEXT, lambda: LoadHarness(SMALL, whole=False), "prove", 1, 14),
+    Proof("store", "StoreCore", SMALL_TEXT, lambda: StoreHarness(SMALL, whole=False), "prove", 1, 16),
     Proof(
-        "walkers",
-        "BurstWalker and BeatWalker",
-        "bus 32 bits, rows of at most 8 KiB",
+        *("walkers", "BurstWalker and BeatWalker", "bus 32 bits, rows of at most 8 KiB"),
         lambda: WalkersHarness(bus_bytes=4, span_bits=13),
-        "prove",
-        1,
-        12,
+        *("prove", 1, 12),
         slow=True,
     ),
     Proof(
-        "walkers_wide",
-        "BurstWalker and BeatWalker",
-        "bus 512 bits, rows of at most 8 KiB",
+        *("walkers_wide", "BurstWalker and BeatWalker", "bus 512 bits, rows of at most 8 KiB"),
         lambda: WalkersHarness(bus_bytes=64, span_bits=13),
-        "prove",
-        1,
-        12,
+        *("prove", 1, 12),
         slow=True,
     ),
 )

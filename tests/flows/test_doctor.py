@@ -68,6 +68,16 @@ def test_verilator(tmp_path: Path) -> None:
     assert doctor.verilator().status == "ok"
 
 
+def test_provers() -> None:
+    def absent() -> dict[str, str]:
+        raise ToolError("formal proofs need z3")
+
+    missing = doctor.provers(absent)
+    assert (missing.status, missing.found) == ("optional", "formal proofs need z3")
+    assert missing.way_out == 'pip install "dovetail[formal]"'
+    assert doctor.provers(lambda: {"z3": "/usr/bin/z3", "yowasp-sby": "/usr/bin/yowasp-sby"}).found == "yowasp-sby, z3"
+
+
 def test_cache_folder(tmp_path: Path) -> None:
     assert doctor.cache_folder(tmp_path / "new" / "cache").status == "ok"
     (tmp_path / "file").write_text("")
