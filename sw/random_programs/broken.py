@@ -142,12 +142,15 @@ def _conflict(rng: random.Random, config: Config, words: Words) -> None:
 
 def _own_way(rng: random.Random, config: Config, words: Words) -> None:
     """A region of an operation moved onto, or near, another one of it."""
-    where = _cfg_words(words, ("IN_ADDR", "OUT_ADDR", "B_ADDR"))
-    if where:
-        n = rng.choice(where)
-        others = [m for m in where if (words[m] ^ words[n]) >> 14 & 3 == 0]  # of the same unit
-        address = (words[rng.choice(others)] >> 32) + rng.choice((0, rng.randint(-40, 40)))
-        words[n] = words[n] & MASK | (address % config.sram_bytes) << 32
+    compute = [(n, view) for n, _, view in operations_of(words) if view.unit in (Unit.ARRAY, Unit.VECTOR)]
+    if compute:
+        n, view = rng.choice(compute)
+        name, other = rng.choice((("IN", "OUT"), ("OUT", "IN"), ("OUT", "B"), ("B", "OUT"), ("IN", "B")))
+        number = REGISTERS[view.unit][f"{name}_ADDR"].number
+        where = [m for m in _cfg_words(words, (f"{name}_ADDR",)) if m < n and words[m] >> 8 & 0xFF == number]
+        address = view[f"{other}_ADDR"] + rng.choice((0, rng.randint(-40, 40)))
+        if where:
+            words[where[-1]] = words[where[-1]] & MASK | (address % config.sram_bytes) << 32
 
 
 def _race(rng: random.Random, config: Config, words: Words) -> None:
