@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dovetail.cosim.coverage import Counts, cover
 from dovetail.cosim.fuzz import Case, random_case, random_timing, save, shrink
 from dovetail.cosim.lockstep import Lockstep
 from dovetail.isa.config import Config
@@ -60,6 +61,7 @@ class Tally:
     cycles: int = 0
     opcodes: Counter[Op] = field(default_factory=Counter)
     causes: Counter[Cause] = field(default_factory=Counter)
+    coverage: Counts = field(default_factory=Counter)
     differences: list[Difference] = field(default_factory=list)
 
     def add(self, case: Case, timeline: Timeline) -> None:
@@ -71,6 +73,7 @@ class Tally:
         self.cycles += timeline.cycles
         self.opcodes.update(started)
         self.causes[timeline.fault.cause if timeline.fault else Cause.NONE] += 1
+        self.coverage += cover(case.program.config, case.program.words, timeline, case.program.base)
 
     def __iadd__(self, other: "Tally") -> "Tally":
         self.programs += other.programs
@@ -79,6 +82,7 @@ class Tally:
         self.cycles += other.cycles
         self.opcodes += other.opcodes
         self.causes += other.causes
+        self.coverage += other.coverage
         self.differences += other.differences
         return self
 

@@ -16,10 +16,20 @@ from dovetail.isa.assembler import assemble, disassemble
 from dovetail.isa.config import Config, MemoryTiming, ceil_div
 from dovetail.isa.instructions import PAGE_BYTES, PAGE_WORDS, to_bytes
 from dovetail.sw.engine import Bytes
-from dovetail.sw.random_programs import RandomProgram, bounded, illegal_program, legal_program, settled
+from dovetail.sw.random_programs import (
+    RandomProgram,
+    bounded,
+    illegal_program,
+    legal_program,
+    settled,
+    targeted_program,
+    targets,
+)
 
-ILLEGAL_SHARE = 0.4
+ILLEGAL_SHARE = 0.3
 """How many of the programs are broken on purpose."""
+TARGETED_SHARE = 0.3
+"""How many are to end in a given fault of a given instruction."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +63,15 @@ class Failure:
 
 
 def random_case(config: Config, seed: int, *, count: int = 10) -> Case:
-    """The case of a seed: a legal program of ``count`` operations or so, or an illegal one."""
+    """The case of a seed: a legal program of ``count`` operations or so, an illegal one, or one with a given fault."""
     rng = random.Random(seed)
-    if rng.random() < ILLEGAL_SHARE:
+    share = rng.random()
+    program = None
+    if share < TARGETED_SHARE:
+        program = targeted_program(rng, config, rng.choice(targets(config)))
+    elif share < TARGETED_SHARE + ILLEGAL_SHARE:
         program = illegal_program(rng, config, count=rng.randint(1, count))
-    else:
+    if program is None:
         program = legal_program(rng, config, count=rng.randint(1, count))
     return Case(program, rng.choice((0, seed + 1)))
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from dovetail.cosim.coverage import Counts, as_json, markdown
 from dovetail.cosim.verilate import default_cache
-from dovetail.flows.report import Report
+from dovetail.flows.report import Report, to_json
 from dovetail.isa.config import FEATURES, Config, format_bytes
+from dovetail.isa.files import write_atomically
 from dovetail.isa.instructions import INSTRUCTIONS, Cause
 from dovetail.sw.errors import DovetailError
 
@@ -50,6 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where shrunk programs that differ go; default: %(default)s",
     )
+    parser.add_argument(
+        "--coverage", type=Path, metavar="FILE", help="write the functional coverage there: .md, or .json"
+    )
     parser.add_argument("--replay", type=Path, nargs="+", metavar="FILE", help="run saved programs and nothing else")
 
 
@@ -60,6 +65,8 @@ def run(args: argparse.Namespace) -> Report:
             raise DovetailError(f"--{name.replace('_', '-')} must be at least {least}, not {getattr(args, name)}")
     if args.replay:
         return _replay(args.replay)
+    if args.coverage and args.coverage.suffix not in (".md", ".json"):
+        raise DovetailError(f"coverage must go to a .md or .json file, not {args.coverage}")
     from dovetail.cosim.campaign import Tally, run_campaign, shares
     from dovetail.sw.random_programs import configurations
 
@@ -79,9 +86,20 @@ def run(args: argparse.Namespace) -> Report:
         print(f"{line} [{time.monotonic() - start:.0f} s]", file=sys.stderr)
     where = f"{len(configs)} configurations" + ("" if args.config else f" of seed {args.config_seed}")
     head = f"seed {args.seed}, {args.programs} programs of up to {args.count} drawn operations, {where}"
+    covered = as_json(total.coverage)
+    bins = f"functional coverage: {covered['hit']} of {covered['bins']} bins"
+    if args.coverage:
+        write_coverage(args.coverage, total.coverage)
     verdict = f"verdict: {'EQUAL' if not total.differences else 'DIFFERENT'}: {_counts(total)}, {total.cycles:,} cycles"
-    data = {"seed": args.seed, "config_seed": args.config_seed, "count": args.count, **_data(total), "configs": rows}
-    return Report(data, [head, *lines, _table(total), verdict], 1 if total.differences else 0)
+    data = {"seed": args.seed, "config_seed": args.config_seed, "count": args.count, **_data(total)}
+    data |= {"coverage": covered, "configs": rows}
+    return Report(data, [head, *lines, _table(total), bins, verdict], 1 if total.differences else 0)
+
+
+def write_coverage(path: Path, counts: Counts) -> None:
+    """Write functional coverage as Markdown or JSON. Raises OSError."""
+    text = markdown(counts) if path.suffix == ".md" else to_json(as_json(counts))
+    write_atomically(path, text.encode())
 
 
 def label(config: Config) -> str:

@@ -5,6 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dovetail.isa.config import BUS_WIDTHS, DEPTHWISE, FEATURES, Config, ConfigError, ceil_div
+from dovetail.isa.instructions import INSTRUCTIONS, Unit
+
+VECTOR_FEATURES = {row.feature for row in INSTRUCTIONS.values() if row.unit == Unit.VECTOR} & set(FEATURES)
+"""Of which an accelerator without a vector unit has none."""
 
 VALUES: Mapping[str, Sequence[Any]] = {
     # Odd, prime and large ones, but no more multipliers than Verilator compiles in some seconds.
@@ -33,8 +37,10 @@ VALUES: Mapping[str, Sequence[Any]] = {
     "bus": BUS_WIDTHS,
     "outstanding": (1, 2, 3, 4, 16),
     **dict.fromkeys(FEATURES, (True, False, True)),
+    "vector": (True, True, True, True, False),
 }
-"""What is drawn from. ``lanes`` are (ic_lanes, oc_lanes), ``sram_kib`` the least size: banks are powers of two."""
+"""What is drawn from. ``lanes`` are (ic_lanes, oc_lanes), ``sram_kib`` the least size: banks are powers of two. Without
+``vector``, none of the vector unit's features."""
 
 
 def configurations(seed: int, count: int) -> list[Config]:
@@ -68,6 +74,8 @@ def _config(drawn: dict[str, Any]) -> Config | None:
     for name, most in (("depthwise_lanes", ic * oc), ("requant_lanes", oc)):
         if drawn[name]:
             drawn[name] = min(drawn[name], most)
+    if not drawn.pop("vector"):
+        drawn |= dict.fromkeys(VECTOR_FEATURES, False)
     try:
         return Config(ic_lanes=ic, oc_lanes=oc, sram=drawn["banks"] * bank, **drawn)
     except ConfigError:

@@ -27,3 +27,4 @@ def test_every_feature_is_built_and_left_out() -> None:
     configs = configurations(0, 12)
     for name in FEATURES:
         assert {getattr(config, name) for config in configs} == {True, False}
+    assert {config.vector for config in configs} == {True, False}
