@@ -50,6 +50,8 @@ class _Range:
 RELU = _Range("Relu", 0.0, 6.0, 2.0, 1.4)
 RELU6 = _Range("Clip", 0.0, 6.0, 2.0, 1.4)
 LINEAR = _Range("", -6.4, 5.6, 2.0, 2.0)
+HARD_SWISH = _Range("", -0.424, 5.6, 2.0, 1.3)
+UNIT = _Range("", 0.0, 255 / 256, 0.3, 0.6)
 
 
 class _Builder:
@@ -67,18 +69,27 @@ class _Builder:
         self.input = helper.make_tensor_value_info("input", TensorProto.INT8, shape)
         return _Act("input", shape, scale, zero, scale * 74.0)
 
-    def finish(self, act: _Act) -> bytes:
+    def finish(self, act: _Act, opset: int = 13) -> bytes:
         """The file."""
         self.nodes[-1].output[0] = "output"
         output = helper.make_tensor_value_info("output", TensorProto.INT8, act.shape)
         graph = helper.make_graph(self.nodes, self.name, [self.input], [output], self.initializers)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], producer_name="dovetail")
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], producer_name="dovetail")
         model.ir_version = 8
         return bytes(model.SerializeToString(deterministic=True))
 
-    def conv(self, name: str, act: _Act, channels: int, kernel: tuple[int, int], stride: int, result: _Range) -> _Act:
+    def conv(
+        self,
+        name: str,
+        act: _Act,
+        channels: int,
+        kernel: tuple[int, int],
+        stride: int,
+        result: _Range,
+        groups: int = 1,
+    ) -> _Act:
         """Convolution with TensorFlow's SAME padding."""
-        return self._convolution(name, act, channels, act.shape[1], kernel, stride, result, groups=1)
+        return self._convolution(name, act, channels, act.shape[1] // groups, kernel, stride, result, groups=groups)
 
     def depthwise(self, name: str, act: _Act, stride: int, result: _Range) -> _Act:
         """3x3 depthwise convolution with SAME padding."""
@@ -121,17 +132,83 @@ class _Builder:
 
     def matmul(self, name: str, act: _Act, channels: int, result: _Range) -> _Act:
         """MatMul and Add, as TensorFlow exports a dense layer."""
-        weights, bias = self._parameters(name, act, (act.shape[1], channels), 1, result)
+        weights, bias = self._parameters(name, act, (act.shape[-1], channels), 1, result)
         inputs = [self._dequantised(act), weights]
         self.nodes.append(helper.make_node("MatMul", inputs, [f"{name}_product"], name=name))
         self.nodes.append(helper.make_node("Add", [f"{name}_product", bias], [f"{name}_float"], name=f"{name}_bias"))
-        return self._activated(name, (1, channels), result)
+        return self._activated(name, (*act.shape[:-1], channels), result)
 
     def add(self, name: str, a: _Act, b: _Act, result: _Range) -> _Act:
         """Residual sum."""
-        inputs = [self._dequantised(a), self._dequantised(b)]
-        self.nodes.append(helper.make_node("Add", inputs, [f"{name}_float"], name=name))
-        return self._activated(name, a.shape, result)
+        return self._operator("Add", name, [a, b], a.shape, result)
+
+    def multiply(self, name: str, a: _Act, b: _Act, result: _Range) -> _Act:
+        """Product, of a tensor and a value per channel, too."""
+        return self._operator("Mul", name, [a, b], a.shape, result)
+
+    def function(self, name: str, op: str, act: _Act, result: _Range, **attributes: float) -> _Act:
+        """A function of every element."""
+        return self._operator(op, name, [act], act.shape, result, **attributes)
+
+    def product(self, name: str, a: _Act, b: _Act, result: _Range) -> _Act:
+        """Matrix product of two activations."""
+        return self._operator("MatMul", name, [a, b], (*a.shape[:-1], b.shape[-1]), result)
+
+    def _operator(
+        self, op: str, name: str, acts: list[_Act], shape: tuple[int, ...], result: _Range, **attributes: Any
+    ) -> _Act:
+        inputs = [self._dequantised(act) for act in acts]
+        self.nodes.append(helper.make_node(op, inputs, [f"{name}_float"], name=name, **attributes))
+        return self._activated(name, shape, result)
+
+    def concat(self, name: str, *acts: _Act, axis: int = 1) -> _Act:
+        """Concatenation; the result is quantised as the last part."""
+        shape = list(acts[0].shape)
+        shape[axis] = sum(act.shape[axis] for act in acts)
+        inputs = [self._dequantised(act) for act in acts]
+        self.nodes.append(helper.make_node("Concat", inputs, [f"{name}_float"], name=name, axis=axis))
+        last = acts[-1]
+        return self._quantised(name, tuple(shape), last.scale, last.zero, last.rms)
+
+    def halves(self, name: str, act: _Act) -> tuple[_Act, _Act]:
+        """The channels' first and second half."""
+        names = [f"{name}_{k}_float" for k in range(2)]
+        self.nodes.append(helper.make_node("Split", [self._dequantised(act)], names, name=name, axis=1))
+        shape = (act.shape[0], act.shape[1] // 2, *act.shape[2:])
+        first, second = (self._quantised(f"{name}_{k}", shape, act.scale, act.zero, act.rms) for k in range(2))
+        return first, second
+
+    def shuffle(self, name: str, act: _Act, groups: int) -> _Act:
+        """Channel shuffle: channel j of group i becomes channel i of group j."""
+        batch, channels, rows, cols = act.shape
+        apart = self.reshape(f"{name}_apart", act, (batch, groups, channels // groups, rows, cols))
+        return self.reshape(f"{name}_joined", self.transpose(name, apart, (0, 2, 1, 3, 4)), act.shape)
+
+    def reshape(self, name: str, act: _Act, shape: tuple[int, ...]) -> _Act:
+        """The same elements in another shape."""
+        target = self._constant(f"{name}_shape", np.array(shape, np.int64))
+        self.nodes.append(helper.make_node("Reshape", [self._dequantised(act), target], [f"{name}_float"], name=name))
+        return self._quantised(name, shape, act.scale, act.zero, act.rms)
+
+    def transpose(self, name: str, act: _Act, perm: tuple[int, ...]) -> _Act:
+        """Axes in another order."""
+        node = helper.make_node("Transpose", [self._dequantised(act)], [f"{name}_float"], name=name, perm=perm)
+        self.nodes.append(node)
+        return self._quantised(name, tuple(act.shape[p] for p in perm), act.scale, act.zero, act.rms)
+
+    def smooth(self, name: str, act: _Act) -> _Act:
+        """3x3 average with padding that does not count, stride 1."""
+        window = {"kernel_shape": (3, 3), "strides": (1, 1), "pads": (1, 1, 1, 1)}
+        node = helper.make_node("AveragePool", [self._dequantised(act)], [f"{name}_float"], name=name, **window)
+        self.nodes.append(node)
+        return self._quantised(name, act.shape, act.scale, act.zero, act.rms * 0.8)
+
+    def softmax(self, name: str, act: _Act, factor: float) -> _Act:
+        """Softmax of `factor` times the input along the last axis, in float."""
+        inputs = [self._dequantised(act), self._constant(f"{name}_factor", np.array(factor, np.float32))]
+        self.nodes.append(helper.make_node("Mul", inputs, [f"{name}_scaled"], name=f"{name}_scale"))
+        self.nodes.append(helper.make_node("Softmax", [f"{name}_scaled"], [f"{name}_float"], name=name, axis=-1))
+        return self._quantised(name, act.shape, 1 / 256, -128, 0.2)
 
     def average(self, name: str, act: _Act) -> _Act:
         """Average over all pixels as a pooling window, quantisation kept."""
@@ -307,11 +384,104 @@ def autoencoder(seed: int = 4) -> bytes:
     return build.finish(build.matmul("dense9", act, 640, LINEAR))
 
 
+def mobilenet_v2_block(channels: int = 16, resolution: int = 12, seed: int = 5) -> bytes:
+    """Inverted residual of MobileNetV2; input (1, channels, resolution, resolution)."""
+    _in_range("channels", channels, 1, 1024)
+    _in_range("resolution", resolution, 1, 1024)
+    build = _Builder("mobilenet_v2_block", seed)
+    start = build.start((1, channels, resolution, resolution), 1 / 32, 0)
+    act = build.conv("expand", start, 6 * channels, (1, 1), 1, RELU6)
+    act = build.depthwise("depthwise", act, 1, RELU6)
+    act = build.conv("project", act, channels, (1, 1), 1, LINEAR)
+    return build.finish(build.add("residual", start, act, LINEAR))
+
+
+def hard_swish_block(channels: int = 16, resolution: int = 10, seed: int = 6) -> bytes:
+    """Inverted residual of MobileNetV3 with hard-swish, and squeeze and excitation with hard-sigmoid; input (1,
+    channels, resolution, resolution)."""
+    _in_range("channels", channels, 1, 1024)
+    _in_range("resolution", resolution, 1, 255)
+    build = _Builder("hard_swish_block", seed)
+    wide = 4 * channels
+    start = build.start((1, channels, resolution, resolution), 1 / 32, 0)
+    act = build.conv("expand", start, wide, (1, 1), 1, LINEAR)
+    act = build.function("expand_swish", "HardSwish", act, HARD_SWISH)
+    act = build.depthwise("depthwise", act, 1, LINEAR)
+    act = build.function("depthwise_swish", "HardSwish", act, HARD_SWISH)
+    squeezed = build.global_average("squeeze", act)
+    squeezed = build.conv("reduce", squeezed, max(channels, 4), (1, 1), 1, RELU)
+    squeezed = build.conv("restore", squeezed, wide, (1, 1), 1, LINEAR)
+    gate = build.function("gate", "HardSigmoid", squeezed, UNIT, alpha=1 / 6, beta=0.5)
+    act = build.multiply("excite", act, gate, HARD_SWISH)
+    act = build.conv("project", act, channels, (1, 1), 1, LINEAR)
+    return build.finish(build.add("residual", start, act, LINEAR), opset=14)
+
+
+def inception_block(channels: int = 24, resolution: int = 10, seed: int = 7) -> bytes:
+    """Inception block: four branches, one of them a padded average, side by side; input (1, channels, resolution,
+    resolution)."""
+    _in_range("channels", channels, 1, 1024)
+    _in_range("resolution", resolution, 3, 1024)
+    build = _Builder("inception_block", seed)
+    start = build.start((1, channels, resolution, resolution), 1 / 32, 0)
+    one = build.conv("one", start, 16, (1, 1), 1, RELU)
+    three = build.conv("three", build.conv("three_reduce", start, 12, (1, 1), 1, RELU), 16, (3, 3), 1, RELU)
+    five = build.conv("five", build.conv("five_reduce", start, 6, (1, 1), 1, RELU), 8, (5, 5), 1, LINEAR)
+    pool = build.conv("pool", build.smooth("average", start), 8, (1, 1), 1, RELU)
+    return build.finish(build.concat("concat", one, three, five, pool))
+
+
+def shuffle_block(channels: int = 32, resolution: int = 10, seed: int = 8) -> bytes:
+    """Unit of ShuffleNetV2, its first convolution in two groups: split, one half convolved, concatenated, shuffled; and
+    the convolution after it; input (1, channels, resolution, resolution)."""
+    _in_range("channels", channels, 4, 1024)
+    _in_range("resolution", resolution, 1, 1024)
+    if channels % 4:
+        raise NetworkError(f"channels must be a multiple of 4, not {channels}")
+    build = _Builder("shuffle_block", seed)
+    start = build.start((1, channels, resolution, resolution), 1 / 32, 0)
+    kept, act = build.halves("split", start)
+    act = build.conv("grouped", act, channels // 2, (1, 1), 1, RELU, groups=2)
+    act = build.depthwise("depthwise", act, 1, LINEAR)
+    act = build.conv("pointwise", act, channels // 2, (1, 1), 1, RELU)
+    act = build.shuffle("shuffle", build.concat("concat", kept, act), 2)
+    return build.finish(build.conv("next", act, channels, (1, 1), 1, LINEAR))
+
+
+def attention_block(tokens: int = 16, channels: int = 32, heads: int = 2, seed: int = 9) -> bytes:
+    """Self-attention with a residual, its softmax in float; input (1, tokens, channels)."""
+    _in_range("tokens", tokens, 1, 4096)
+    _in_range("heads", heads, 1, 64)
+    _in_range("channels", channels, heads, 4096)
+    if channels % heads:
+        raise NetworkError(f"channels must be a multiple of heads, {heads}, not {channels}")
+    build = _Builder("attention_block", seed)
+    start = build.start((1, tokens, channels), 1 / 32, 0)
+    depth = channels // heads
+
+    def part(name: str, perm: tuple[int, ...]) -> _Act:
+        act = build.matmul(name, start, channels, LINEAR)
+        return build.transpose(f"{name}_turned", build.reshape(f"{name}_heads", act, (1, tokens, heads, depth)), perm)
+
+    query, key, value = part("query", (0, 2, 1, 3)), part("key", (0, 2, 3, 1)), part("value", (0, 2, 1, 3))
+    wide = 4.0 * depth**0.5
+    scores = build.product("scores", query, key, _Range("", -3 * wide, 3 * wide, wide, wide))
+    weights = build.softmax("softmax", scores, 0.5 / depth**0.5)
+    act = build.product("mix", weights, value, LINEAR)
+    act = build.reshape("mix_joined", build.transpose("mix_turned", act, (0, 2, 1, 3)), (1, tokens, channels))
+    return build.finish(build.add("residual", start, build.matmul("output_dense", act, channels, LINEAR), LINEAR))
+
+
 NETWORKS: dict[str, Callable[..., bytes]] = {
     "mobilenet_v1": mobilenet_v1,
     "resnet8": resnet8,
     "dscnn": dscnn,
     "autoencoder": autoencoder,
+    "mobilenet_v2_block": mobilenet_v2_block,
+    "hard_swish_block": hard_swish_block,
+    "inception_block": inception_block,
+    "shuffle_block": shuffle_block,
+    "attention_block": attention_block,
 }
 
 
