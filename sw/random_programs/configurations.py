@@ -7,7 +7,9 @@ from typing import Any
 from dovetail.isa.config import BUS_WIDTHS, DEPTHWISE, FEATURES, Config, ConfigError, ceil_div
 from dovetail.isa.instructions import INSTRUCTIONS, Unit
 
-VECTOR_FEATURES = {row.feature for row in INSTRUCTIONS.values() if row.unit == Unit.VECTOR} & set(FEATURES)
+VECTOR_FEATURES = tuple(
+    f for f in FEATURES if any((r.unit, r.feature) == (Unit.VECTOR, f) for r in INSTRUCTIONS.values())
+)
 """Of which an accelerator without a vector unit has none."""
 
 VALUES: Mapping[str, Sequence[Any]] = {

@@ -98,7 +98,8 @@ def _bad_word(rng: random.Random, op: Op, cause: Cause) -> int:
     if op == Op.CFG:
         word = cfg(unit, register.name, 0)
     elif op == Op.SYNC:
-        word = sync(*rng.sample((unit, rng.choice(list(Unit))), 2), rng.choice((0, 1, MASK)))
+        waits, on = rng.sample((unit, rng.choice(list(Unit))), 2)
+        word = sync(waits, on, rng.choice((0, 1, MASK)))
     if cause == Cause.RESERVED:
         unused = INSTRUCTIONS[op].reserved
         if op == Op.CFG and register.mask != MASK and rng.random() < 0.5:
