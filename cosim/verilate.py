@@ -25,6 +25,8 @@ from pathlib import Path
 
 VERILATOR_FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "--no-timing", "-Wno-fatal")
 """For speed; the designs are two-valued, so what X becomes does not matter."""
+COVERAGE = ("--coverage-line", "--coverage-toggle")
+"""Flags that count which lines are executed and which bits toggle (slower)."""
 SPLIT = 10000
 """Statements per generated C++ file: keeps one file of a wide array from taking all the compile time."""
 COMMON = ("-std=gnu++17", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-faligned-new", "-fcf-protection=none")
@@ -58,7 +60,7 @@ class Design:
     defines: tuple[str, ...] = ()
     """``NAME=value`` for the driver."""
     flags: tuple[str, ...] = ()
-    """More flags for Verilator."""
+    """More flags for Verilator, such as :data:`COVERAGE`."""
     wrapper: Callable[[Path], Mapping[str, str]] | None = None
     """Makes further driver sources from the folder that Verilator wrote; it defines ``vl_finish`` as well."""
     wrapper_version: str = ""
@@ -137,7 +139,7 @@ def verilate(design: Design, cache: Path) -> Path:
     folder = library.parent
     if library.exists():
         return library
-    with _lock(folder):
+    with locked(folder):
         if library.exists():
             return library
         runtime = _runtime(cache, root, _trace_kind(design), _flags(root, design))
@@ -168,7 +170,7 @@ def _publish(built: Path, target: Path) -> None:
 
 
 @contextmanager
-def _lock(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Hold the lock file beside ``folder``: the second builder waits and then finds the result."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.with_suffix(".lock"), "w") as file:
@@ -184,7 +186,7 @@ def _flags(root: Path, design: Design) -> list[str]:
         *COMMON,
         "-DVERILATOR=1",
         "-DVL_TIME_CONTEXT",
-        "-DVM_COVERAGE=0",
+        f"-DVM_COVERAGE={int(any(flag in COVERAGE for flag in design.flags))}",
         "-DVM_SC=0",
         "-DVM_TIMING=0",
         f"-DVM_TRACE={int(bool(trace))}",
@@ -202,12 +204,14 @@ def _runtime(cache: Path, root: Path, trace: str, flags: Sequence[str]) -> list[
     names = ["verilated", "verilated_threads"]
     if trace:
         names.append(f"verilated_{trace}_c")
+    if "-DVM_COVERAGE=1" in flags:
+        names.append("verilated_cov")
     key = hashlib.sha256("\n".join([machine(), *flags, *FAST]).encode()).hexdigest()[:32]
     folder = cache / f"runtime-{key}"
     objects = [folder / f"{name}.o" for name in names]
     if all(path.exists() for path in objects):
         return objects
-    with _lock(folder):
+    with locked(folder):
         if not all(path.exists() for path in objects):
             work = Path(tempfile.mkdtemp(prefix="build-", dir=cache))
             try:

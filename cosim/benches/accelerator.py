@@ -1,0 +1,126 @@
+"""The whole accelerator in a bench: cases to run, and a scoreboard backed by the model. No part of it needs cocotb."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dovetail.isa.config import Config
+from dovetail.isa.host import STALLS
+from dovetail.isa.instructions import PAGE_BYTES, Cause, Op, Unit, cfg, pack, to_bytes
+from dovetail.sw.engine import Bytes, RunResult
+from dovetail.sw.model import Model
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program in the memory it runs in, which starts at address 0."""
+
+    memory: Bytes
+    program: int
+    pages: int
+    base: int = 0
+
+    def save(self, path: Path) -> None:
+        """Write an ``.npz`` file."""
+        np.savez_compressed(path, memory=self.memory, place=np.array([self.program, self.pages, self.base]))
+
+    @staticmethod
+    def load(path: Path) -> "Case":
+        """Read what :meth:`save` wrote."""
+        values = np.load(path)
+        return Case(values["memory"], *(int(n) for n in values["place"]))
+
+
+class Recorder(Model):
+    """A model that keeps the cases that it is asked to run, such as the segments of a network:
+
+    ``compiled.run(sample, engine=recorder)``
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.cases: list[Case] = []
+        """Each with the memory before it ran."""
+
+    def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
+        """As the model does."""
+        self.cases.append(Case(memory.copy(), program, pages, base))
+        return super().run(memory, program, pages, base)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the accelerator left behind: memory, and host registers by name."""
+
+    memory: bytes
+    registers: dict[str, int]
+
+
+class AcceleratorScoreboard:
+    """What a run must leave behind, from the model. SRAM persists from run to run.
+
+    ``timed``: system memory keeps the configuration's timing exactly, so cycles and counters are compared too.
+    """
+
+    def __init__(self, config: Config, *, timed: bool) -> None:
+        self._model, self._timed = Model(config), timed
+
+    def check(self, name: str, case: Case, run: Run) -> RunResult:
+        """Compare a run of ``case``; gives the model's result. Raises AssertionError with the first difference."""
+        result = self._model.run(case.memory.copy(), case.program, case.pages, case.base)
+        fault = (result.fault.cause, result.fault.pc) if result.fault else (Cause.NONE, 0)
+        got = Cause(run.registers["CAUSE"]), run.registers["FAULT_PC"] if run.registers["CAUSE"] else 0
+        assert got == fault, f"{name}: must end with {fault}, not {got}"
+        if self._timed:
+            cycles = run.registers["CYCLES_LO"] | run.registers["CYCLES_HI"] << 32
+            assert cycles == result.cycles, f"{name}: must take {result.cycles} cycles, not {cycles}"
+            for unit in Unit:
+                want = result.counters[unit]
+                counts = tuple(run.registers[f"{unit.name}_{stall}"] for stall in STALLS)
+                expected = tuple(getattr(want, stall.lower()) for stall in STALLS)
+                assert counts == expected, f"{name}: {unit.name} must count {expected}, not {counts}"
+        memory = np.frombuffer(run.memory, np.uint8)
+        differs = np.flatnonzero(memory != result.memory)
+        assert not len(differs), (
+            f"{name}: {len(differs)} bytes of memory differ, first at {differs[0]:#x}:"
+            f" must be {result.memory[differs[0]]:#04x}, not {memory[differs[0]]:#04x}"
+        )
+        return result
+
+
+MEMORY = 1 << 14
+"""System memory of the programs below."""
+PROGRAM = 3 * PAGE_BYTES
+
+
+def _transfer(unit: Unit, op: Op, **changes: int) -> list[int]:
+    values = {"MEM_ADDR": 0, "SRAM_BYTES": 64, "LENGTH": 64, "COUNT": pack(unit, "COUNT", rows=1, planes=1), **changes}
+    return [*(cfg(unit, name, value) for name, value in values.items()), int(op)]
+
+
+FAULTS: dict[Cause, Callable[[Config], list[int]]] = {
+    Cause.OPCODE: lambda config: [0xFE],
+    Cause.RESERVED: lambda config: [1 << 63 | int(Op.END)],
+    Cause.REGISTER: lambda config: [int(Op.CFG) | 0x3F << 8],
+    Cause.NO_END: lambda config: [cfg(Unit.LOAD, "LENGTH", 1)] * (PAGE_BYTES // 8),
+    Cause.ZERO_SIZE: lambda config: _transfer(Unit.LOAD, Op.DMA_READ, LENGTH=0),
+    Cause.SRAM_RANGE: lambda config: _transfer(Unit.STORE, Op.DMA_WRITE, SRAM_ADDR=config.sram_bytes - 32),
+    Cause.BUS_READ: lambda config: _transfer(Unit.LOAD, Op.DMA_READ, MEM_ADDR=MEMORY - 32),
+    Cause.BUS_WRITE: lambda config: _transfer(
+        Unit.STORE, Op.DMA_WRITE, MEM_ADDR=MEMORY - 32, SRAM_ADDR=config.bank_bytes
+    ),
+}
+"""Words of programs that end with a cause, whatever the timing of memory."""
+
+
+def fault_case(config: Config, cause: Cause) -> Case:
+    """A program that moves some bytes, and then does what ends with ``cause``."""
+    words = _transfer(Unit.LOAD, Op.DMA_READ) + FAULTS[cause](config)
+    if cause != Cause.NO_END:
+        words.append(int(Op.END))
+    stream = to_bytes(words[: PAGE_BYTES // 8]).ljust(PAGE_BYTES, b"\0")
+    memory = np.random.default_rng(int(cause)).integers(0, 256, MEMORY, np.uint8)
+    memory[PROGRAM : PROGRAM + PAGE_BYTES] = np.frombuffer(stream, np.uint8)
+    return Case(memory, PROGRAM, 1)

