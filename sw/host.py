@@ -138,7 +138,7 @@ class OnnxOp:
 
 @dataclass(frozen=True)
 class TfliteOp:
-    """One operator of a TFLite file, run by LiteRT's reference kernels.
+    """One operator of a TFLite file, run by LiteRT's reference kernels where there are such.
 
     Parameters
     ----------
@@ -160,24 +160,34 @@ class TfliteOp:
         interpreter.invoke()
         return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
 
+    def table(self) -> Array:
+        """Results int8 [256] of an element-wise operator on one int8 tensor, for -128 up to 127."""
+        interpreter = self._interpret(self.single((1, 256)))
+        (source,), (result,) = interpreter.get_input_details(), interpreter.get_output_details()
+        interpreter.set_tensor(source["index"], np.arange(-128, 128).astype(np.int8)[None])
+        interpreter.invoke()
+        return np.asarray(interpreter.get_tensor(result["index"])[0])
+
     def _open(self) -> Any:
         if not self._interpreter:
-            from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-            try:
-                interpreter = Interpreter(
-                    model_content=self.single(), experimental_op_resolver_type=OpResolverType.BUILTIN_REF
-                )
-                interpreter.allocate_tensors()
-            except (ValueError, RuntimeError) as error:
-                raise NetworkError(
-                    f"operator {self.index}: must be an operator that LiteRT knows: {_first_line(error)}"
-                ) from error
-            self._interpreter.append(interpreter)
+            self._interpreter.append(self._interpret(self.single()))
         return self._interpreter[0]
 
-    def single(self) -> bytes:
-        """A flatbuffer that holds this operator alone."""
+    def _interpret(self, model: bytes) -> Any:
+        from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+        # A few operators have no reference kernel; their only one serves.
+        for resolver in (OpResolverType.BUILTIN_REF, OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES):
+            try:
+                interpreter = Interpreter(model_content=model, experimental_op_resolver_type=resolver)
+                interpreter.allocate_tensors()
+                return interpreter
+            except (ValueError, RuntimeError) as error:
+                text = _first_line(error)
+        raise NetworkError(f"operator {self.index}: must be an operator that LiteRT knows: {text}")
+
+    def single(self, shape: tuple[int, ...] = ()) -> bytes:
+        """A flatbuffer that holds this operator alone, its activations in another `shape` if one is given."""
         import flatbuffers
         from ai_edge_litert import schema_py_generated as schema
 
@@ -199,6 +209,8 @@ class TfliteOp:
         graph.tensors, graph.operators = tensors, [operator]
         graph.inputs = [renamed[i] for i in self.inputs]
         graph.outputs = [renamed[i] for i in self.outputs]
+        for i in (*graph.inputs, *graph.outputs) if shape else ():
+            tensors[i].shape, tensors[i].shapeSignature = list(shape), None
         builder = flatbuffers.Builder(1024)
         builder.Finish(model.Pack(builder), b"TFL3")
         return bytes(builder.Output())
