@@ -203,17 +203,23 @@ class Frontend(wiring.Component):
         ]
 
         # Counts of pages: read into the pipeline, to be fetched, fetched.
-        active, opening = Signal(), Signal()
+        active = Signal()
+        opening = Signal()
         reading = Signal(PAGES_BITS)
         index = Signal(word_bits)
-        to_fetch, here = Signal(PAGES_BITS), Signal(PAGES_BITS)
+        to_fetch = Signal(PAGES_BITS)
+        here = Signal(PAGES_BITS)
         past_end = Signal()
 
         # Stage A: the word leaves the buffer; stage W: it waits for the decoder; stage B: decoded. A page's first read
         # is in the end cycle of its fetch.
-        a_valid, a_first, a_past = Signal(), Signal(), Signal()
+        a_valid = Signal()
+        a_first = Signal()
+        a_past = Signal()
         select = Signal(exact_log2(width // WORD_BITS))
-        w_valid, w_first, w_past = Signal(), Signal(), Signal()
+        w_valid = Signal()
+        w_first = Signal()
+        w_past = Signal()
         w = Signal(WORD_BITS)
         b_valid = Signal()
         b = Signal(Decoded)

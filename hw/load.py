@@ -95,7 +95,8 @@ class LoadCore(wiring.Component):
             m.d.sync += in_flight.eq(in_flight + issued - returned)
 
         # First register stage: the beat as it came.
-        came, came_bad = Signal(), Signal()
+        came = Signal()
+        came_bad = Signal()
         came_word = Signal(config.bus)
         m.d.sync += came.eq(axi.rvalid)
         with m.If(axi.rvalid):

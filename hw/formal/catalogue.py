@@ -24,8 +24,8 @@ _ALL = (
         *("prove", 1, 12),
     ),
     Proof("scoreboard", "Scoreboard", "4 banks, all units", lambda: ScoreboardHarness(SMALL), "prove", 1, 6),
-    Proof("load", "LoadCore", SMALL_TEXT, lambda: LoadHarness(SMALL, whole=False), "prove", 1, 14),
-    Proof("store", "StoreCore", SMALL_TEXT, lambda: StoreHarness(SMALL, whole=False), "prove", 1, 16),
+    Proof("load", "LoadCore", SMALL_TEXT, lambda: LoadHarness(SMALL), "prove", 5, 14),
+    Proof("store", "StoreCore", SMALL_TEXT, lambda: StoreHarness(SMALL), "prove", 5, 18, slow=True),
     Proof(
         *("walkers", "BurstWalker and BeatWalker", "bus 32 bits, rows of at most 8 KiB"),
         lambda: WalkersHarness(bus_bytes=4, span_bits=13),

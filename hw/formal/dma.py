@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth import Module, Mux, ResetSignal, Signal, Value
+from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.hdl import Assert, Assume, Cover
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
@@ -33,7 +33,7 @@ class _Control:
         verify = age == CHECK
         m.d.comb += [
             idle.eq((age == 0) & ~self.working),
-            core.clear.eq(harness.clear & idle),
+            core.clear.eq(harness.clear & idle & ~harness.start),
             core.cfg_en.eq(harness.cfg_en & idle & ~harness.start),
             core.cfg_index.eq(harness.cfg_index),
             core.cfg_value.eq(harness.cfg_value),
@@ -84,36 +84,29 @@ class _Lengths:
             m.d.sync += left[n].eq(Mux(push & (self.count - pop == n), length, moved))
 
 
-def _address_rules(m: Module, config: Config, channel: str, axi: Any, prefix: str) -> None:
-    """AXI4's rules for an address that is offered."""
-    address, length = getattr(axi, f"{prefix}addr"), getattr(axi, f"{prefix}len")
-    beat = exact_log2(config.bus_bytes)
-    with m.If(getattr(axi, f"{prefix}valid")):
+def _region_banks(config: Config, registers: Any) -> Value:
+    """The banks that the region of these registers touches."""
+    first = registers.sram_addr
+    end = registers.sram_addr + registers.sram_bytes
+    size = config.bank_bytes
+    return Cat((first < (n + 1) * size) & (end > n * size) for n in range(config.n_banks))
+
+
+def _claims(m: Module, config: Config, registers: Any, control: _Control, banks: Value) -> None:
+    """Asserts what an operation has claimed while it works."""
+    with m.If(control.working & ~registers.fetching):
         m.d.comb += [
             Assert(
-                (address & (BOUNDARY - 1)) + ((length + 1) << beat) <= BOUNDARY, f"{channel}: no burst crosses 4 KiB"
+                (registers.sram_bytes != 0) & (registers.sram_addr + registers.sram_bytes <= config.sram_bytes),
+                "the region of an operation is not empty and inside SRAM",
             ),
-            Assert(address[:beat] == 0, f"{channel}: addresses are those of whole beats"),
+            Assert(banks == _region_banks(config, registers), "an operation claims exactly the banks of its region"),
         ]
 
 
-def _small(m: Module, harness: Any, core: Any, transfer: Any) -> None:
-    """Keeps whole transfers within a depth that can be searched."""
-    m.d.comb += [
-        Assume(~ResetSignal(), "no reset after the first cycle"),
-        Assume(~harness.cfg_en & ~harness.clear, "the registers' values are those that they start with"),
-        Assume(
-            ~core.go | (transfer.span < 16) & (transfer.rows <= 2) & (transfer.planes <= 2),
-            "a transfer of at most two planes of two rows of 16 bytes",
-        ),
-    ]
-
-
-def _within(config: Config, address: Value, size: Value, banks: Value) -> Value:
-    """Whether the bytes lie in these banks."""
-    shift = exact_log2(config.bank_bytes)
-    last = (address + size - 1)[: len(address)]
-    return banks.bit_select(address >> shift, 1) & (size.any() & banks.bit_select(last >> shift, 1))
+def _inside(config: Config, registers: Any, address: Value, size: Value | int) -> Value:
+    """Whether bytes lie in the region of these registers."""
+    return (address >= registers.sram_addr) & (address + size <= registers.sram_addr + registers.sram_bytes)
 
 
 class LoadHarness(wiring.Component):
@@ -122,12 +115,10 @@ class LoadHarness(wiring.Component):
     Parameters
     ----------
     config: the accelerator.
-    whole: assert what holds of whole transfers too, which takes a bounded depth.
     """
 
-    def __init__(self, config: Config, *, whole: bool) -> None:
+    def __init__(self, config: Config) -> None:
         self.config = config
-        self.whole = whole
         super().__init__(_core_inputs() | {"arready": In(1), "rvalid": In(1), "rdata": In(config.bus), "rresp": In(2)})
 
     def elaborate(self, platform: object) -> Module:
@@ -165,42 +156,40 @@ class LoadHarness(wiring.Component):
             Assert(axi.rready, "R: data are always taken"),
             Cover((bursts.count == config.outstanding) & beat & bursts.last, "all bursts in flight, and one ends"),
         ]
-        if not self.whole:
-            m.d.comb += [
-                Assume(
-                    ~core.done | control.working & ~inner["bursts.active"],
-                    "done only of what works, after its last address (proof load_transfers)",
-                ),
-                Assert(control.working | ~inner["bursts.active"], "invariant: bursts of an operation"),
-                Assert(inner["bursts.active"] | ~inner["bursts.o__valid"], "invariant: bursts while active"),
-            ]
-            return m
-
-        _address_rules(m, config, "AR", axi, "ar")
-        _small(m, self, core, inner.module.submodules.registers.transfer)
-        bad, several = Signal(), Signal()
+        # The end. What the walkers yield agrees, so the last beat is that of the last burst.
+        registers = inner.module.submodules.registers
+        beats = inner.module.submodules.beats
+        came, arrived, ending = inner["came"], inner["arrived"], inner["ending"]
+        bad = Signal()
         with m.If(core.go):
-            m.d.sync += [bad.eq(0), several.eq(0)]
+            m.d.sync += bad.eq(0)
         with m.Elif(beat):
-            m.d.sync += [bad.eq(bad | axi.rresp.any()), several.eq(several | bursts.last)]
-        with m.If(~control.working):
-            m.d.comb += Assert(~axi.arvalid & (bursts.count == 0), "no burst is asked for or open outside an operation")
-        with m.If(core.done):
-            m.d.comb += [
-                Assert(control.working, "done only of what works"),
-                Assert(~axi.arvalid & (bursts.count == 0), "done only after the last beat of every burst"),
-                Assert(core.error == bad, "error exactly if a beat had an error response"),
-                Cover(bad, "an operation ends with an error"),
-                Cover(several & ~load.page.en & ~bad, "an operation ends well"),
-            ]
-        with m.If(load.sram.en):
-            m.d.comb += [
-                Assert(
-                    _within(config, load.sram.addr, load.sram.size, control.writes),
-                    "SRAM writes reach only claimed banks",
-                ),
-                Assert(control.working, "SRAM is written during an operation only"),
-            ]
+            m.d.sync += bad.eq(bad | axi.rresp.any())
+        over = ~inner["bursts.active"] & (bursts.count == 0)
+        m.d.comb += [
+            Assume(
+                ~came | beats.active & (beats.beat.last == over), "the last beat is the last burst's (proof walkers)"
+            ),
+            Assert(~axi.arvalid & (bursts.count == 0) | control.working, "no burst is asked for or open when at rest"),
+            Assert(~core.done | control.working, "done only of what works"),
+            Assert(~core.done | over & ~axi.arvalid, "done only after the last beat of every burst"),
+            Assert(~core.done | (core.error == bad), "error exactly if a beat had an error response"),
+            Assert(~load.sram.en | control.working, "SRAM is written during an operation only"),
+            Assert(
+                ~load.sram.en | (load.sram.size == 0) | _inside(config, registers, load.sram.addr, load.sram.size),
+                "SRAM is written inside the operation's region only",
+            ),
+            Assert(~load.sram.en | ~registers.fetching, "a fetch writes no SRAM"),
+            Assert(control.working | ~(inner["bursts.active"] | came | arrived | ending.any()), "invariant: at rest"),
+            Assert(inner["bursts.active"] | ~inner["bursts.o__valid"], "invariant: bursts while active"),
+            Assert(~ending.any() | over, "invariant: the end comes when everything is over"),
+            Assert(~ending[0] | ~came, "invariant: no beat behind the last"),
+            Assert(~ending[1] | ~came & ~arrived & ~ending[0], "invariant: the last beat goes through the stages"),
+            Assert(~ending[2] | ~came & ~arrived & ~load.sram.en & ~ending[:2].any(), "invariant: and leaves them"),
+            Assert(~control.working | ((inner["bad"] | came & inner["came_bad"]) == bad), "invariant: bad"),
+            Cover(load.sram.en & (load.sram.size != 0), "a write to SRAM"),
+        ]
+        _claims(m, config, registers, control, control.writes)
         return m
 
 
@@ -210,12 +199,10 @@ class StoreHarness(wiring.Component):
     Parameters
     ----------
     config: the accelerator.
-    whole: assert what holds of whole transfers too, which takes a bounded depth.
     """
 
-    def __init__(self, config: Config, *, whole: bool) -> None:
+    def __init__(self, config: Config) -> None:
         self.config = config
-        self.whole = whole
         super().__init__(
             _core_inputs()
             | {
@@ -250,9 +237,7 @@ class StoreHarness(wiring.Component):
             sent.eq(axi.wvalid & axi.wready),
             answered.eq(axi.bvalid & axi.bready),
         ]
-        # Bursts whose data are not all there, bursts without an answer. In the first proof WLAST says when a burst is
-        # complete; in the second it must be when as many beats have come as AWLEN promised.
-        bursts = _Lengths(m, config.outstanding + 1, push=issued, length=axi.awlen, beat=sent)
+        # Bursts whose data are not all there, bursts without an answer.
         unanswered = Signal(range(config.outstanding + 2))
         unsent = Signal.like(unanswered)
         block = before(m, self.block)
@@ -322,35 +307,32 @@ class StoreHarness(wiring.Component):
                 m.d.sync += ahead.eq(ahead - 1)
         with m.Elif(came & self.mark & ~inside):
             m.d.sync += [inside.eq(1), marked.eq(write.data), ahead.eq(filled - went)]
-        if not self.whole:
-            m.d.comb += Cover(inside & went & (ahead == 0), "a beat that was followed is sent")
-            return m
-
-        _address_rules(m, config, "AW", axi, "aw")
-        _small(m, self, core, inner.module.submodules.registers.transfer)
+        # A beat's way from the walker to the buffer. With the order above, and with the walkers' agreement on what a
+        # burst is (proof walkers), WLAST stands on the beat that AWLEN says.
+        registers = inner.module.submodules.registers
+        beats = inner.module.submodules.beats
+        on_way: Value = Cat(beats.active & beats.advance, beats.beat.burst_last, beats.beat.low, beats.beat.size)
+        for _ in range(SRAM_READ + 2):
+            on_way = before(m, on_way)
+        lanes = len(beats.beat.low)
+        low, size = on_way[2 : 2 + lanes], on_way[2 + lanes :]
         bad = Signal()
         with m.If(core.go):
             m.d.sync += bad.eq(0)
         with m.Elif(answered):
             m.d.sync += bad.eq(bad | axi.bresp.any())
-        with m.If(axi.wvalid):
-            m.d.comb += [
-                Assert(axi.wlast == bursts.last, "W: WLAST on exactly the beat that AWLEN says"),
-                Assert(axi.wstrb.any(), "W: no beat without a byte"),
-                Cover(axi.wlast & (unsent == 2), "a burst ends with another one open"),
-            ]
-        with m.If(~control.working):
-            m.d.comb += Assert(~axi.awvalid & (unanswered == 0), "no burst is offered or open outside an operation")
-        with m.If(core.done):
-            m.d.comb += [
-                Assert(control.working, "done only of what works"),
-                Assert((filled == 0) & (inner["taken"] == 0), "done with every beat sent"),
-                Assert(core.error == bad, "error exactly if a response was one"),
-                Cover(bad, "an operation ends with an error"),
-            ]
-        with m.If(store.sram.en):
-            m.d.comb += Assert(
-                control.reads.bit_select(store.sram.addr >> exact_log2(config.bank_bytes), 1),
-                "SRAM reads begin in claimed banks only",
-            )
+        m.d.comb += [
+            Assert(write.en == on_way[0], "every beat of the walker enters the buffer, and no other"),
+            Assert(~write.en | (write.data.last == on_way[1]), "WLAST is the walker's end of a burst"),
+            Assert(
+                ~write.en | (write.data.strb == Cat((n >= low) & (n < low + size) for n in range(config.bus_bytes))),
+                "strobes are the beat's lanes",
+            ),
+            Assert(~axi.awvalid & (unanswered == 0) | control.working, "no burst is offered or open when at rest"),
+            Assert(~core.done | (core.error == bad), "error exactly if a response was one"),
+            Assert(~control.working | (inner["bad"] == bad), "invariant: bad"),
+            Cover(core.done & bad, "an operation ends with an error"),
+            Cover(inside & went & (ahead == 0), "a beat that was followed is sent"),
+        ]
+        _claims(m, config, registers, control, control.reads)
         return m
