@@ -12,7 +12,7 @@ from dovetail.isa.instructions import (
     pack,
     unpack,
 )
-from dovetail.isa.numerics import average_magic
+from dovetail.isa.numerics import SHIFT_MAX, SHIFT_MIN, average_magic
 
 DATA_BYTES = 64 << 10
 """System memory, from BASE on, that random programs read and write."""
@@ -251,6 +251,18 @@ def _matrix(rng: random.Random, config: Config, terms: int, channels: int) -> Re
     }
 
 
+_SHIFT = {
+    Op.POOL: (-5, 0),
+    Op.E_MUL: (-11, -7),
+    **dict.fromkeys((Op.E_ADD, Op.C_MIN, Op.C_MAX), (-21, -17)),
+    **dict.fromkeys((Op.E_ABS, Op.ACT_RELU, Op.ACT_LRELU), (-2, 1)),
+    **dict.fromkeys((Op.ACT_LUT, Op.MOV, Op.E32_ADD), (0, 0)),
+    Op.E32_SHIFT: (SHIFT_MIN, SHIFT_MAX),
+    Op.REQUANT: (-27, -22),
+}
+"""Shifts of OUT_MULT, from and to, that make int8 of what the operations get."""
+
+
 def vector_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     """An operation of the vector unit; what it does not look at is random as well."""
     unit = Unit.VECTOR
@@ -275,7 +287,7 @@ def vector_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     magic, shift = average_magic(taps)
     onnx = rng.random() < 0.5
     shift_a, shift_b = rng.choice((0, -1, -3)), rng.choice((0, -1, -3))
-    least, most = rng.choice(((-22, 2), (-6, 2), (-32, 4)))  # for sums of products, single bytes, int32
+    least, most = rng.choice((_SHIFT[op], _SHIFT[op], _SHIFT[op], (SHIFT_MIN, 4)))
     values |= {
         "MODE": pack(
             unit,
@@ -294,7 +306,7 @@ def vector_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         "B_MULT": random_multiplier(rng, onnx)[0],
         "OUT_MULT": random_multiplier(rng, onnx)[0],
         "SHIFTS": pack(unit, "SHIFTS", a=shift_a, b=shift_b, out=rng.randint(least, most)),
-        "SUM_BIAS": rng.choice((0, rng.randint(-5000, 5000) & MASK, rng.getrandbits(32))),
+        "SUM_BIAS": rng.choice((0, 0, rng.randint(-300, 300), rng.randint(-5000, 5000), rng.getrandbits(32))) & MASK,
         "POOL_COUNT": taps,
         "POOL_MAGIC": magic,
         "POOL_SHIFT": pack(unit, "POOL_SHIFT", shift=shift),
