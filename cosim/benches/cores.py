@@ -14,9 +14,9 @@ from cocotb.triggers import RisingEdge, Timer
 
 from dovetail.isa.checks import View, check, claim
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import REGISTERS, Cause, Op, Unit
+from dovetail.isa.instructions import PAGE_BYTES, REGISTERS, Cause, Op, Unit
 from dovetail.isa.timing.common import CHECK, SRAM_READ
-from dovetail.isa.timing.rules import Broken, bus_error, duration
+from dovetail.isa.timing.rules import Broken, answers, bus_error, duration, rules_of
 from dovetail.sw.model import UNITS
 from dovetail.sw.model_units.base import Sram, SystemMemory
 
@@ -80,6 +80,28 @@ class SramPorts:
             self._arriving.append(now)
 
 
+class PageBuffers:
+    """LOAD's page port: both page buffers, filled by fetches."""
+
+    def __init__(self, dut: Any) -> None:
+        self.dut = dut
+        self.contents = bytearray(2 * PAGE_BYTES)
+        cocotb.start_soon(self._run())
+
+    def page(self, address: int) -> bytes:
+        """The buffer of the page at ``address``."""
+        first = address % (2 * PAGE_BYTES)
+        return bytes(self.contents[first : first + PAGE_BYTES])
+
+    async def _run(self) -> None:
+        dut, size = self.dut, len(self.dut.page__data) // 8
+        while True:
+            await RisingEdge(dut.clk)
+            if dut.page__en.value:
+                first = int(dut.page__row.value) * size
+                self.contents[first : first + size] = int(dut.page__data.value).to_bytes(size, "little")
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What an operation showed at the border: the failed check, or the banks it claims, the cycles from its start to
@@ -120,7 +142,15 @@ class CoreDriver:
 
     async def operate(self, op: Op) -> Outcome:
         """Start an operation and, if its checks pass, see it through."""
-        self._port("op").value = int(op)
+        return await self._see_through(op.name, {"op": int(op), "fetch": 0})
+
+    async def fetch(self, address: int) -> Outcome:
+        """LOAD: the same for the fetch of an instruction page."""
+        return await self._see_through("fetch", {"fetch": 1, "address": address})
+
+    async def _see_through(self, name: str, values: Registers) -> Outcome:
+        for port, value in values.items():
+            self._port(port).value = value
         self._port("start").value = 1
         await RisingEdge(self.dut.clk)
         self._port("start").value = 0
@@ -139,7 +169,7 @@ class CoreDriver:
             if done.value:
                 break
             cycles += 1
-            assert cycles < LIMIT, f"{op.name} did not end within {LIMIT} cycles"
+            assert cycles < LIMIT, f"{name} did not end within {LIMIT} cycles"
         return Outcome(Cause.NONE, reads, writes, cycles, bool(self._port("error").value))
 
 
@@ -180,6 +210,12 @@ class UnitScoreboard:
         if self.unit in (Unit.LOAD, Unit.STORE):
             error = bus_error(int(op), view.values, memory.base, len(memory.data), memory.broken)
         return Outcome(Cause.NONE, claims.reads, claims.writes, duration(self.config, op, view), error)
+
+    def predict_fetch(self, address: int) -> Outcome:
+        """What LOAD's core must show for the fetch of a page."""
+        memory = self._memory
+        good = answers(address, PAGE_BYTES, len(memory.data), memory.broken)
+        return Outcome(Cause.NONE, cycles=rules_of(self.config).fetch, error=not good)
 
     def carry_out(self, op: Op, values: Registers) -> None:
         """Do what an operation that passes its checks does."""

@@ -116,6 +116,60 @@ def test_scoreboard_texts() -> None:
         board.check(19)
 
 
+LIAR = """
+module liar(input clk, input rst, input [2:0] mode,
+    output o__valid, input o__ready, output [7:0] o__payload,
+    output m_arvalid, input m_arready, output [31:0] m_araddr, output [7:0] m_arlen, output [2:0] m_arsize,
+    output [1:0] m_arburst, input m_rvalid, output m_rready, input m_rlast);
+  reg [7:0] n;
+  always @(posedge clk) n <= rst ? 0 : n + 1;
+  assign o__valid = mode == 1 ? n[0] : 1;
+  assign o__payload = mode == 2 ? n : 7;
+  assign m_arvalid = mode == 3 ? n[0] : mode > 3;
+  assign m_araddr = mode == 4 ? n << 2 : mode == 5 ? 32'hff8 : 0;
+  assign m_arlen = mode == 5 ? 2 : 0;
+  assign m_arsize = 2;
+  assign m_arburst = 1;
+  assign m_rready = 1;
+endmodule
+"""
+LIAR_BENCH = """
+import cocotb
+from dovetail.cosim.benches.axi import AxiRules
+from dovetail.cosim.benches.bench import cycles, options, start
+from dovetail.cosim.benches.streams import StreamMonitor
+
+@cocotb.test()
+async def watched(dut):
+    dut.mode.value, dut.m_arready.value = options()["mode"], options()["ready"]
+    await start(dut)
+    StreamMonitor(dut, "o", print)
+    rules = AxiRules(dut, "m", outstanding=2)
+    await cycles(dut, 10)
+    rules.finish()
+"""
+LIES = {
+    (1, 0): "o: valid went away before the payload was taken",
+    (2, 0): "o: the payload changed before it was taken",
+    (3, 0): "arvalid went away before arready",
+    (4, 0): "ar: the payload changed before it was taken",
+    (5, 1): "ar: the burst at 0xff8 crosses 4 KiB",
+    (6, 1): "ar: more than 2 bursts",
+}
+"""What the monitors say of each mode, with this on arready."""
+
+
+def test_monitors_find_what_is_wrong(tmp_path: Path, build_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "liar.v"
+    path.write_text(LIAR)
+    (tmp_path / "liar_bench.py").write_text(LIAR_BENCH)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert run(path, "liar_bench", options={"mode": 0, "ready": 0}, cache=build_cache) == 1
+    for (mode, ready), text in LIES.items():
+        with pytest.raises(BenchError, match=text):
+            run(path, "liar_bench", options={"mode": mode, "ready": ready}, cache=build_cache)
+
+
 @pytest.mark.parametrize("cause", list(FAULTS))
 def test_programs_with_a_cause(cause: Cause, tmp_path: Path) -> None:
     """The programs of the bench end as they say, by the model."""

@@ -1,8 +1,9 @@
-"""Bench of a unit's core: random legal and spoiled operations against the model.
+"""Bench of a unit's core: random legal and spoiled operations (LOAD: and fetches) against the model.
 
-Options: ``config`` (TOML), ``unit`` (name), ``operations`` (how many), ``seed``; for LOAD and STORE ``share`` of cycles
-in which the bus stalls (0: exact memory timing, cycles are compared), and how many ``errors``, parts of memory that
-answer SLVERR; ``longest`` (cycles of an operation; longer ones are left out).
+Options: ``config`` (TOML), ``unit`` (name), ``operations`` (how many), ``seed``, ``longest`` (cycles of an operation;
+longer ones are left out). For LOAD and STORE also ``share`` of cycles in which the bus stalls (0: exact memory timing,
+cycles are compared), and how many ``errors``, parts of memory that answer SLVERR (with any, some of the data area is
+beyond memory too: DECERR).
 """
 
 import random
@@ -12,12 +13,22 @@ import cocotb
 
 from dovetail.cosim.benches.axi import AxiMemory, AxiRules, TimedMemory, within
 from dovetail.cosim.benches.bench import config, cycles, options, rng, start
-from dovetail.cosim.benches.cores import READ_PORTS, WRITE_PORTS, WRITE_TO_READ, CoreDriver, SramPorts, UnitScoreboard
-from dovetail.isa.instructions import INSTRUCTIONS, REGISTERS, Op, Unit
+from dovetail.cosim.benches.cores import (
+    READ_PORTS,
+    WRITE_PORTS,
+    WRITE_TO_READ,
+    CoreDriver,
+    PageBuffers,
+    SramPorts,
+    UnitScoreboard,
+)
+from dovetail.isa.instructions import INSTRUCTIONS, PAGE_BYTES, REGISTERS, Op, Unit
 from dovetail.sw.random_programs import DATA_BYTES, legal_registers, operations
 
 BASE = 4096
 """Of the system memory in which DMA operations work."""
+FETCH_AFTER = 3
+"""LOAD: after every third operation an instruction page is fetched."""
 PART = 64
 """Parts of memory that answer with errors are multiples of this."""
 
@@ -41,10 +52,14 @@ async def random_operations(dut: Any) -> None:
     dma = unit in (Unit.LOAD, Unit.STORE)
     sram = bytearray(numbers.randbytes(setting.sram_bytes))
     memory = bytearray(numbers.randbytes(BASE + DATA_BYTES if dma else 0))
+    if options().get("errors"):
+        del memory[BASE + DATA_BYTES * 3 // 4 :]
     share = options().get("share", 0)
     broken = broken_parts(numbers, options().get("errors", 0))
     scoreboard = UnitScoreboard(setting, unit, bytes(sram), bytes(memory), base=BASE, broken=broken)
     driver = CoreDriver(dut, unit)
+    if unit == Unit.LOAD:
+        pages = PageBuffers(dut)
     SramPorts(dut, sram, readers=READ_PORTS[unit], writers=WRITE_PORTS[unit])
     if dma:
         dut.base.value = BASE
@@ -76,6 +91,13 @@ async def random_operations(dut: Any) -> None:
         scoreboard.check_bytes(name, bytes(sram), bytes(memory))
         seen[op] += not outcome.cause
         causes[outcome.cause.name] = causes.get(outcome.cause.name, 0) + 1
+        if unit == Unit.LOAD and n % FETCH_AFTER == 0:
+            address = numbers.randrange(len(memory) // PAGE_BYTES) * PAGE_BYTES
+            wanted = scoreboard.predict_fetch(address)
+            scoreboard.check(f"fetch after {name}", await driver.fetch(address), wanted, timed=not share)
+            assert wanted.error or pages.page(address) == memory[address : address + PAGE_BYTES], (
+                f"page at {address:#x}"
+            )
     if dma:
         rules.finish()
         dut._log.info(f"bursts {len(rules.bursts)}, at once {rules.most}")
