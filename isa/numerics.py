@@ -98,7 +98,7 @@ class VectorOperation(IntEnum):
     """Two int8 operands to int8, :func:`multiply`."""
 
     ABSOLUTE = 8
-    """int32 sum to int8, :func:`requantise` of its magnitude (modulo 2^32, as a signed number)."""
+    """int32 sum, not -2^31, to int8, :func:`requantise` of its magnitude."""
 
     LEAKY = 9
     """int32 sum to int8, :func:`leaky_relu`."""
