@@ -63,6 +63,7 @@ def test_requantiser(build_cache: Path, lanes: int) -> None:
     assert run(Requantiser(lanes=lanes), f"{SUITE}.requantiser", options=settings, cache=build_cache) == 1
 
 
+@pytest.mark.slow
 def test_front_end(build_cache: Path) -> None:
     assert run(Frontend(CONFIG), f"{SUITE}.frontend", options={"config": TOML}, cache=build_cache) == 1
 

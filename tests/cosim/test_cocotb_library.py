@@ -68,6 +68,7 @@ def test_options_and_testcases(counter: Path, build_cache: Path, monkeypatch: py
     assert run(counter, "counter_bench", testcase="counts", options=settings, cache=build_cache) == 1
 
 
+@pytest.mark.slow  # compiles Verilator's runtime with waves
 def test_internals_and_waves(counter: Path, build_cache: Path, tmp_path: Path) -> None:
     with pytest.raises(BenchError, match=r"^inside failed\n"):
         run(counter, "counter_bench", testcase="inside", cache=build_cache)
