@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Sample = Mapping[str, Array]
 
-NETWORK_HELP = "a .tflite or .onnx file, zoo:NAME (mobilenet_v1, resnet8, dscnn, autoencoder)"
+NETWORK_HELP = (
+    "a .tflite or .onnx file, zoo:NAME (mobilenet_v1, resnet8, dscnn, autoencoder, mobilenet_v2_block,"
+    " hard_swish_block, inception_block, shuffle_block, attention_block)"
+)
 
 
 def add_network_options(parser: argparse.ArgumentParser, *, programs: bool) -> None:

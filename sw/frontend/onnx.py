@@ -23,7 +23,7 @@ from dovetail.sw.frontend.onnx_integer import FULL, Clamp, IntegerOps
 from dovetail.sw.frontend.onnx_values import Constant, Quant, Source, Value
 from dovetail.sw.layout import Array, Layout
 
-_WAITING = {
+WAITING = {
     *("Conv", "Gemm", "MatMul", "AveragePool", "GlobalAveragePool", "ReduceMean", "Concat"),
     *BINARY,
     *COMBINATIONS,
@@ -167,13 +167,13 @@ class _Importer:
             result = self.integer.relu(node.name, node.outputs[0], source)
             self.sources[node.outputs[0]] = Source(result, source.quant)
             return
-        build = _QOPERATORS.get(node.op)
+        build = QOPERATORS.get(node.op)
         if build is not None:
             value = build(self, node)
             if value is not None:
                 self.values[node.outputs[0]] = value
                 return
-        if node.op in _WAITING and any(name in self.sources or name in self.waiting for name in node.inputs):
+        if node.op in WAITING and any(name in self.sources or name in self.waiting for name in node.inputs):
             self.waiting[node.outputs[0]] = node
             return
         self._host(node)
@@ -574,7 +574,7 @@ _FLOAT_OPERATORS = {
     "ReduceMean": _Importer._fuse_reduce,
 }
 
-_QOPERATORS = {
+QOPERATORS = {
     "QLinearConv": _Importer._qlinear_conv,
     "QLinearMatMul": _Importer._qlinear_matmul,
     "QGemm": _Importer._qgemm,

@@ -178,7 +178,7 @@ class Reader:
     def _operator(self, op: Operator) -> None:
         if op.kind in _STATEFUL or op.kind.startswith("operator"):
             raise NetworkError(f"{op.name}: operator must be a TFLite builtin without state, not {op.kind}")
-        build = _BUILDERS.get(op.kind)
+        build = BUILDERS.get(op.kind)
         node = build(self, op) if build is not None else None
         self._emit(node if node is not None else self._host(op), op)
 
@@ -397,7 +397,7 @@ class Reader:
         return ir.Requant.encode(real, Rounding.TFLITE, *zeros, *clamp, where=op.name)
 
 
-_BUILDERS: dict[str, Callable[[Reader, Operator], ir.Node | None]] = {
+BUILDERS: dict[str, Callable[[Reader, Operator], ir.Node | None]] = {
     "CONV_2D": Reader.conv,
     "DEPTHWISE_CONV_2D": Reader.depthwise,
     "FULLY_CONNECTED": Reader.dense,

@@ -1,0 +1,166 @@
+"""The list of supported operators, ``docs/operators.md``: which of a file's operators run on the accelerator, and how.
+
+Make it anew with ``python -m dovetail.sw.operators docs/operators.md``.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from inspect import getdoc
+from pathlib import Path
+
+from dovetail.isa.instructions import Op
+from dovetail.sw.compiler.partition import RULES
+from dovetail.sw.frontend.onnx_elementwise import COMBINATIONS, FUNCTIONS
+from dovetail.sw.frontend.tflite_elementwise import FUNCTIONS as TFLITE_FUNCTIONS
+from dovetail.sw.frontend.tflite_elementwise import RECTIFIERS
+
+
+@dataclass(frozen=True)
+class Row:
+    """Operators of both kinds of files that become the same instructions, and what they must satisfy."""
+
+    tflite: tuple[str, ...]
+    onnx: tuple[str, ...]
+    instructions: tuple[Op, ...]
+    rule: str
+
+
+ROWS = (
+    Row(("CONV_2D",), ("Conv", "QLinearConv"), (Op.CONV_RELU,), "constant int8 weights; any stride, dilation, groups"),
+    Row(
+        ("DEPTHWISE_CONV_2D",),
+        (),
+        (Op.DEPTH_CONV,),
+        "ONNX: Conv with one input channel per group; a channel multiplier above 8 or the depthwise lanes: CONV_RELU",
+    ),
+    Row(
+        ("FULLY_CONNECTED",),
+        ("Gemm", "QGemm", "MatMul", "QLinearMatMul"),
+        (Op.CONV_RELU,),
+        "constant int8 weights; ONNX: MatMul and Add too",
+    ),
+    Row(
+        ("BATCH_MATMUL",),
+        ("MatMul", "QLinearMatMul"),
+        (Op.MAT_MUL,),
+        "two activations, equally many matrices; ONNX: or one matrix for all rows",
+    ),
+    Row(
+        ("ADD", "SUB", "MUL", "MINIMUM", "MAXIMUM"),
+        ("Add", "Sub", "Mul", "Min", "Max", "QLinearAdd", "QLinearMul"),
+        (Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX),
+        "one shape, or one operand with one row or one column; constants too. With a constant of one element: ACT_LUT",
+    ),
+    Row(tuple(RECTIFIERS), (), (Op.ACT_RELU,), "alone; behind a convolution, pooling or sum they cost nothing"),
+    Row(("QUANTIZE",), (), (Op.ACT_RELU,), "int8 to int8; from float on the host"),
+    Row(("ABS",), (), (Op.E_ABS,), ""),
+    Row(("LEAKY_RELU",), (), (Op.ACT_LRELU,), "with a negative slope: ACT_LUT"),
+    Row(
+        TFLITE_FUNCTIONS,
+        (*FUNCTIONS, *COMBINATIONS, "QLinearSigmoid", "QLinearLeakyRelu"),
+        (Op.ACT_LUT,),
+        "functions of one activation; ONNX: any expression of these (Add and the like with constants of one element)"
+        " between DequantizeLinear and QuantizeLinear, Relu and Clip behind another operator at no cost;"
+        " Relu alone that keeps its quantisation: POOL",
+    ),
+    Row((), ("QuantizeLinear", "DequantizeLinear"), (Op.ACT_LUT,), "from one 8-bit quantisation to another; else host"),
+    Row(
+        ("AVERAGE_POOL_2D",),
+        ("AveragePool", "QLinearAveragePool"),
+        (Op.POOL,),
+        "quantisation kept; padding counted or not (an instruction per area of equal count)",
+    ),
+    Row(("MAX_POOL_2D",), ("MaxPool",), (Op.POOL,), "quantisation kept"),
+    Row(
+        ("MEAN",),
+        ("GlobalAveragePool", "QLinearGlobalAveragePool", "ReduceMean"),
+        (Op.POOL,),
+        "over height and width",
+    ),
+    Row(
+        ("PAD", "PADV2"),
+        ("Pad",),
+        (Op.MOV,),
+        "constant sizes; none at all in front of a convolution that can do it; ONNX: height and width, with zero",
+    ),
+    Row(
+        ("CONCATENATION",),
+        ("Concat", "QLinearConcat"),
+        (Op.DMA_READ, Op.DMA_WRITE),
+        "ONNX: parts in other quantisations are rescaled by ACT_LUT first",
+    ),
+    Row(
+        ("SLICE", "STRIDED_SLICE", "SPLIT", "SPLIT_V"),
+        ("Slice", "Split"),
+        (Op.DMA_READ, Op.DMA_WRITE),
+        "constant bounds, forwards",
+    ),
+    Row(
+        ("TRANSPOSE", "SPACE_TO_DEPTH", "DEPTH_TO_SPACE"),
+        ("Transpose",),
+        (Op.MOV,),
+        "ONNX: only where bytes must move; channel shuffles are one",
+    ),
+    Row(
+        ("RESHAPE", "SQUEEZE", "EXPAND_DIMS"),
+        ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"),
+        (),
+        "nothing to do",
+    ),
+)
+
+
+HEADER = """\
+# Operators
+
+<!-- Made by `python -m dovetail.sw.operators docs/operators.md`. Change sw/operators.py; a test compares. -->
+
+What int8 networks are made of, and the instructions that do it. TFLite files compute as TFLite Micro does (LiteRT's
+reference kernels where it lacks an operator), ONNX files (QDQ and QOperator, int8 or uint8 activations) as ONNX
+Runtime's integer kernels do, with tables where an operator's definition in float32 leaves 256 cases. Every other
+operator, and these where the rule is not met, runs on the host with LiteRT's reference kernels or ONNX Runtime;
+`dovetail compile` and `run` say which and why.
+
+| TFLite | ONNX | instructions | rule |
+|---|---|---|---|
+"""
+
+CONFIGURATION = """
+## What the configuration decides
+
+A node that breaks one of these runs on the host:
+
+"""
+
+DIFFERENCES = """
+## Where runtimes differ
+
+- Ties of ONNX sums and products whose result has an odd zero point: ONNX Runtime's QLinearAdd and QLinearMul add the
+  zero point before they round to even, the accelerator afterwards. Only scales of simple ratios have ties.
+- Sub, Min and Max have no integer kernel in ONNX Runtime; they round as Add does.
+- Averages tie to even as in ONNX Runtime's QLinearAveragePool; its float kernel may round ties the other way.
+- The 32-bit instructions (`E32_ADD`, `E32_SHIFT`, `REQUANT`) are for programs written by hand: no operator here needs
+  them, as the array adds up in its accumulators what the compiler splits.
+"""
+
+
+def text() -> str:
+    """The whole document."""
+    rules = [" ".join((getdoc(rule) or "").split()) for rule in RULES]
+    return HEADER + "".join(map(_line, ROWS)) + CONFIGURATION + "".join(f"- {rule}\n" for rule in rules) + DIFFERENCES
+
+
+def _line(row: Row) -> str:
+    instructions = ", ".join(f"`{op.name}`" for op in row.instructions)
+    return f"| {', '.join(row.tflite)} | {', '.join(row.onnx)} | {instructions} | {row.rule} |\n"
+
+
+def main() -> None:
+    """Write the document to the file named on the command line."""
+    Path(sys.argv[1]).write_text(text())
+
+
+if __name__ == "__main__":
+    main()
