@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from amaranth.hdl import Fragment
 
 from dovetail.cosim import formal
 from dovetail.cosim.verilate import ToolError
@@ -70,7 +71,7 @@ MUTATIONS = (
     Mutation("store", StoreCore, "last.eq(beat.burst_last)", "last.eq(beat.last)", slow=True),
     Mutation("store", StoreCore, "beats.active & (taken != BUFFER)", "beats.active", slow=True),
     Mutation("walkers", BurstWalker, "in_page >= to_boundary", "in_page > to_boundary", 6, slow=True),
-    Mutation("walkers", BeatWalker, "left.eq(left - 1)", "left.eq(left - 2)", 6),
+    Mutation("walkers", BeatWalker, "left.eq(left - 1)", "left.eq(left - 2)", 6, slow=True),
     Mutation("walkers_wide", BurstWalker, "left_now <= limit", "left_now < limit", 6),
 )
 
@@ -164,6 +165,7 @@ def test_every_check_has_a_sentence(proof: Proof) -> None:
 
 def test_inner_signals_are_found_by_name() -> None:
     opened = Opened(Queue(depth=4))
+    Fragment.get(opened, None)
     assert opened["head"].name == "head"
     with pytest.raises(LookupError, match="nothing must name one signal, not 0"):
         opened["nothing"]
