@@ -41,6 +41,27 @@ def test_zoo_networks_on_8x8(network: str, build_cache: Path) -> None:
     lockstep(network, Config(ic_lanes=8, oc_lanes=8, sram="64 KiB"), build_cache)
 
 
+BLOCKS = {
+    "mobilenet_v2_block": 17_151,
+    "hard_swish_block": 23_676,
+    "inception_block": 19_622,
+    "shuffle_block": 14_883,
+    "attention_block": 6_334,
+}
+"""Cycles on 8x8."""
+ODD = Config(ic_lanes=3, oc_lanes=5, sram="64 KiB", stripe=7, bus=32, vector_lanes=3, depthwise_lanes=7)
+
+
+@pytest.mark.parametrize(("network", "cycles"), BLOCKS.items())
+def test_blocks_with_every_operator_on_8x8(network: str, cycles: int, build_cache: Path) -> None:
+    assert lockstep(f"zoo:{network}", Config(ic_lanes=8, oc_lanes=8, sram="64 KiB"), build_cache) == cycles
+
+
+@pytest.mark.parametrize("network", BLOCKS)
+def test_blocks_on_odd_lanes(network: str, build_cache: Path) -> None:
+    lockstep(f"zoo:{network}", ODD, build_cache)
+
+
 @pytest.mark.slow
 @trained
 @pytest.mark.parametrize(("sram", "bus"), [("64 KiB", 64), ("1 MiB", 32), ("256 KiB", 128)])
