@@ -382,6 +382,7 @@ def test_decoding_agrees_with_decode(absent: tuple[str, ...]) -> None:
     ("name", "value", "text"),
     [
         ("memory_bytes", 5000, "memory_bytes must be a multiple of 4096"),
+        ("broken", [(64, 32)], r"broken must be multiples of 64 bytes, not \[\(64, 32\)\]"),
         ("base", 100, "base must be a multiple of 4096"),
         ("address", 512, "address must be a multiple of 1024"),
     ],
