@@ -1,6 +1,6 @@
 """Reads of the matrix of MAT_MUL: where they are, and which of their bytes count."""
 
-from amaranth import Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -44,7 +44,7 @@ class MatrixReads(wiring.Component):
     position
         SRAM address of a read, two cycles after its ``fetch``.
     mask
-        Bytes that count, ``LATENCY`` cycles after the ``fetch``, with the bytes.
+        Bits of the bytes that count, ``LATENCY`` cycles after the ``fetch``, with the bytes.
     """
 
     LATENCY = WindowReads.LATENCY - 1
@@ -60,7 +60,7 @@ class MatrixReads(wiring.Component):
                 "size": In(32),
                 "step": In(32),
                 "position": Out((config.sram_bytes - 1).bit_length()),
-                "mask": Out(config.word_bytes),
+                "mask": Out(8 * config.word_bytes),
             }
         )
 
@@ -72,13 +72,14 @@ class MatrixReads(wiring.Component):
         # 0: offset of the read. `here` is where the next row begins if it belongs to the same step.
         begin, first = Signal(), Signal()
         fresh, was_first = Signal(), Signal()  # nothing was read yet; the step is the first of a stripe
-        start, place, following = Signal(32), Signal(32), Signal(32)
+        start, beyond, place, following = Signal(32), Signal(32), Signal(32), Signal(32)
         here, block_at, next_block, next_step = (
             Signal(32, name=name, reset_less=True) for name in ("here", "block_at", "next_block", "next_step")
         )
         m.d.comb += [
             begin.eq(fetch.begin),
             first.eq(Mux(begin, fresh | fetch.again | fetch.onward, was_first)),
+            beyond.eq(start + Mux(self.transposed, config.ic, config.oc)),
             place.eq(Mux(begin, start, here)),
         ]
         with m.If(fetch.again):
@@ -105,14 +106,14 @@ class MatrixReads(wiring.Component):
         with m.Elif(fetch.weights):
             m.d.sync += [here.eq(following), fresh.eq(0), was_first.eq(first)]
             with m.If(begin):
-                m.d.sync += next_step.eq(start + config.ic)
+                m.d.sync += next_step.eq(beyond)
                 with m.If(fetch.onward):
                     m.d.sync += block_at.eq(start)
             # Transposed, the row after a stripe's first step is the first of the next block.
             with m.If(first & self.transposed):
                 m.d.sync += next_block.eq(following)
             with m.Elif(first & begin):
-                m.d.sync += next_block.eq(start + config.oc)
+                m.d.sync += next_block.eq(beyond)
 
         # 1: the byte of output lane 0 comes in its lane.
         row, row_1 = (Signal(range(max(config.ic, 2)), name=name) for name in ("row", "row_1"))
@@ -134,5 +135,7 @@ class MatrixReads(wiring.Component):
         m.d.comb += self.position.eq(self.address + place_2)
         lanes = LanesBelow("matrix", config.word_bytes)
         lanes.measure(m, valid_2, place_2, self.size)
-        m.d.comb += self.mask.eq(delayed(m, "mask", lanes.mask(), self.LATENCY - 3)[-1])
+        counts = delayed(m, "counts", lanes.mask(), self.LATENCY - 4)[-1]
+        with m.If(delayed(m, "valid", valid_2, self.LATENCY - 3)[-1]):
+            m.d.sync += self.mask.eq(Cat(count.replicate(8) for count in counts))
         return m

@@ -128,10 +128,9 @@ class ArraySequencer(wiring.Component):
         rows: Value | int = self._choose(config.weight_rows, 1)
         if config.matmul:
             reads = Signal(range(reads_at_most(config) + 1))
-            m.d.sync += reads.eq(rows)
-            with m.If(self.matrix):
-                by_row, by_column = (matrix_reads(config, transposed=transposed) for transposed in (False, True))
-                m.d.sync += reads.eq(Mux(regs.B_FORM.transposed, by_column, by_row))
+            by_row, by_column = (matrix_reads(config, transposed=transposed) for transposed in (False, True))
+            with m.If(self.load):
+                m.d.sync += reads.eq(Mux(self.matrix, Mux(regs.B_FORM.transposed, by_column, by_row), rows))
             rows = reads
         words = self._choose(*(ceil_div(INT32_BYTES * n, config.word_bytes) for n in (config.oc, config.dw or 1)))
 

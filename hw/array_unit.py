@@ -162,18 +162,17 @@ class ArrayCore(wiring.Component):
         # Inputs: a lane that does not count is the zero point; without a step, zero. A matrix product takes the zero
         # point off.
         live = steps[arrives].valid & ~steps[arrives].old
-        zero, offset = Signal(8), Signal(8)
-        m.d.comb += zero.eq(Mux(live & ~matrix, regs.QUANT.zero_in, 0))
-        m.d.comb += offset.eq(Mux(matrix, regs.QUANT.zero_in, 0))
-        inputs = []
-        for n in range(lanes):
-            taken = (
-                less(self.input.data, n, offset, operand)
-                if config.matmul and n < config.ic
-                else extended(self.input.data, n, operand)
-            )
-            inputs.append(Mux(window.mask[n], taken, extended(zero, 0, operand)))
-        m.d.comb += multipliers.inputs.eq(Cat(inputs))
+        zero = Signal(operand)
+        m.d.comb += zero.eq(Mux(live, extended(regs.QUANT.zero_in, 0, operand), 0))
+        m.d.comb += multipliers.inputs.eq(
+            Cat(Mux(window.mask[n], extended(self.input.data, n, operand), zero) for n in range(lanes))
+        )
+        if config.matmul:
+            differences = (less(self.input.data, n, regs.QUANT.zero_in, operand) for n in range(config.ic))
+            with m.If(matrix):
+                m.d.comb += multipliers.inputs.eq(
+                    Cat(Mux(window.mask[n], difference, 0) for n, difference in enumerate(differences))
+                )
 
         # Old values, in place of sums.
         group = len(window.old_mask)

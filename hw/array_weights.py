@@ -78,8 +78,9 @@ class ArrayWeights(wiring.Component):
     def __init__(self, config: Config, *, operand: int = OPERAND) -> None:
         self.config = config
         self.operand = operand
-        # Bits that a weight is held in, until it is an operand. For Verilator whole words are quicker.
-        self.held = WIDE_OPERAND if operand == WIDE_OPERAND else MATRIX_WEIGHT if config.matmul else 8
+        # Bits that a weight is held in until it is in use. It is nine if a matrix' zero point is taken off before: then
+        # there is one subtractor per byte of a word. For Verilator it comes off in use; narrow registers are quicker.
+        self.held = MATRIX_WEIGHT if config.matmul and operand != WIDE_OPERAND else 8
         self.groups = ceil_div(config.acc_lanes, config.requant)
         super().__init__(
             {
@@ -200,43 +201,48 @@ class ArrayWeights(wiring.Component):
         shadow = Signal(held * config.macs_per_cycle, reset_less=True)
         row, at = (Signal(range(max(reads_at_most(config), 2)), name=name) for name in ("row", "at"))
         m.d.comb += at.eq(Mux(begins, 0, row))
-        lanes = Signal(held * word)
-        if mask is None:
-            m.d.comb += lanes.eq(value if held == 8 else Cat(extended(value, n, held) for n in range(word)))
-        else:
-            zero = Signal(8)
-            counts = Signal(word)
+        zero = self.regs.B_FORM.zero_b
+        stream = matrix = value
+        if mask is not None and held == 8:
+            matrix = Signal.like(value)
+            m.d.comb += matrix.eq(value & mask | zero.replicate(word) & ~mask)
+        elif mask is not None:
+            offset, counts = Signal(8), Signal(word)
+            stream = matrix = Signal(held * word)
             m.d.comb += [
-                zero.eq(Mux(self.matrix, self.regs.B_FORM.zero_b, 0)),
-                counts.eq(mask | (~self.matrix).replicate(word)),
-                lanes.eq(Cat(Mux(counts[n], less(value, n, zero, held), 0) for n in range(word))),
+                offset.eq(Mux(self.matrix, zero, 0)),
+                counts.eq(mask[::8] | (~self.matrix).replicate(word)),
+                matrix.eq(Cat(Mux(counts[n], less(value, n, offset, held), 0) for n in range(word))),
             ]
 
-        def hold(weight: int, lane: int, count: int = 1) -> None:
-            m.d.sync += shadow[held * weight :][: held * count].eq(lanes[held * lane :][: held * count])
+        def hold(weight: int, source: Value, lane: int, count: int = 1) -> None:
+            m.d.sync += shadow[held * weight :][: held * count].eq(source[held * lane :][: held * count])
 
         with m.If(is_weights):
             m.d.sync += row.eq(at + 1)
             with m.If(~self.matrix), m.Switch(at):
                 for n in range(config.weight_rows):
                     with m.Case(n):
-                        hold(n * word, 0, min(word, config.macs_per_cycle - n * word))
+                        hold(n * word, stream, 0, min(word, config.macs_per_cycle - n * word))
             if config.matmul:
                 parts = parts_of_row(config)
                 with m.Elif(self.regs.B_FORM.transposed), m.Switch(at):
                     for n in range(config.oc):
                         with m.Case(n):
                             for lane in range(config.ic):
-                                hold(lane * config.oc + n, lane)
+                                hold(lane * config.oc + n, matrix, lane)
                 with m.Else(), m.Switch(at):
                     for n in range(config.ic * parts):
                         channel = n % parts * word
                         with m.Case(n):
                             lane = first_lane(config, n) if parts == 1 else 0
-                            hold(n // parts * config.oc + channel, lane, min(word, config.oc - channel))
+                            hold(n // parts * config.oc + channel, matrix, lane, min(word, config.oc - channel))
         with m.If(self.swap):
-            operands = (extended(shadow, n, self.operand, held) for n in range(config.macs_per_cycle))
-            m.d.sync += self.operands.eq(shadow if held == self.operand else Cat(operands))
+            numbers = range(config.macs_per_cycle)
+            m.d.sync += self.operands.eq(Cat(extended(shadow, n, self.operand, held) for n in numbers))
+            if config.matmul and held == 8:
+                with m.If(self.matrix):
+                    m.d.sync += self.operands.eq(Cat(less(shadow, n, zero, self.operand) for n in numbers))
 
     def _store_records(self, m: Module, value: Signal, begins: Value, enters: Value, is_record: Value) -> None:
         """Records fill the memory in the order of channels."""
