@@ -531,6 +531,8 @@ class Graph:
                 shapes = sorted({tensor.shape for tensor in ins})
                 want = shapes[0] if len(shapes) == 1 else _broadcast(node, ins, out)
             case Rescale() | Table():
+                one = isinstance(node, Table) or not node.absolute or node.below is None
+                _require(one, node.name, "a magnitude is never below zero: there must be one multiplier, not two")
                 want = ins[0].shape
             case Constant():
                 want = node.value.shape

@@ -281,9 +281,9 @@ class CompiledNetwork:
 
     def _read(self, memory: NDArray[np.uint8], name: str, values: dict[str, Array], node: ir.Node) -> Array:
         tensor = self.graph.tensors[name]
-        address = self.code.where.get(name)
-        if address is None:  # a reshape of something that stays on the host
+        if isinstance(node, ir.Reshape):  # perhaps of something that the host has made
             return values[node.inputs[0]].reshape(tensor.shape)
+        address = self.code.where[name]
         return memory[address : address + tensor.size].view(np.int8).reshape(tensor.shape).copy()
 
     # --- container ---------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from dovetail.isa.config import Config, ceil_div, format_bytes
-from dovetail.isa.timing.array import array_duration
+from dovetail.isa.timing.array import array_duration, matrix_reads
 from dovetail.isa.timing.dma import ADDRESS, BOUNDARY, MAX_BURST
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.errors import CompileError
@@ -136,7 +136,7 @@ def _array_cycles(config: Config, layer: ConvLayer, rows: int, out_channels: int
         last=channels - (blocks - 1) * lanes,
         accumulate=passes > 1,
         multiplier=layer.group[1] if layer.mode == "depthwise" else 1,
-        matrix_rows=(config.oc if layer.transposed else config.ic) if layer.mode == "matmul" else 0,
+        matrix_rows=matrix_reads(config, transposed=layer.transposed) if layer.mode == "matmul" else 0,
     )
     return passes * (out_channels // channels * (one + 6) if grouped else one + OVERHEAD)
 

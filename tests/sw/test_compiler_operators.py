@@ -15,6 +15,7 @@ from dovetail.sw import reference
 from dovetail.sw.compiler import Options, generate
 from dovetail.sw.layout import Layout
 from dovetail.sw.network import CompiledNetwork
+from dovetail.sw.random_programs.configurations import configurations
 
 CONFIGS = {
     "4x4": Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=16, stripe=16, requant_lanes=2),
@@ -134,6 +135,10 @@ class Net:
         out = self.tensor(1, *self.window(x, kernel, stride, pads), self.shape(x)[3])
         more = {"rounding": self.rounding, "lo": -120, "counted": counted}
         return self.node(ir.AvgPool, (x,), out, kernel=kernel, stride=stride, pads=pads, **more)
+
+    def maximum(self, x: str, kernel: ir.Pair, pads: ir.Pads) -> str:
+        out = self.tensor(1, *self.window(x, kernel, (1, 1), pads), self.shape(x)[3])
+        return self.node(ir.MaxPool, (x,), out, kernel=kernel, stride=(1, 1), pads=pads)
 
     def pad(self, x: str, pads: ir.Pads) -> str:
         _, height, width, channels = self.shape(x)
@@ -392,3 +397,74 @@ def test_averages_of_several_areas_need_no_more_tasks() -> None:
     compiled = check(net.graph(net.average(net.input(1, 8, 8, 4), (3, 3), (1, 1), (1, 1, 1, 1))), CONFIGS["4x4"])
     codes = [Op(compiled.code.segments[0].words[at] & 0xFF) for at in compiled.code.segments[0].layers]
     assert codes == [Op.DMA_READ, *[Op.POOL] * 9, Op.DMA_WRITE]
+
+
+def random_net(net: Net, size: int) -> str:
+    """A chain of random operators on an image, each reading earlier results too."""
+    rng = net.random
+    x = net.input(1, *(int(n) for n in rng.integers(1, 14, 2)), int(rng.integers(1, 20)) * 2)
+    for _ in range(size):
+        _, height, width, channels = net.shape(x)
+        same = [name for name in net.tensors if net.shape(name) == net.shape(x)]
+        other = str(rng.choice(same))
+        kernel = int(rng.integers(1, 4)), int(rng.integers(1, 4))
+        pads = tuple(int(rng.integers(0, kernel[axis % 2])) for axis in range(4))
+        fits = height + pads[0] + pads[2] >= kernel[0] and width + pads[1] + pads[3] >= kernel[1]
+        match int(rng.integers(0, 14)):
+            case 0:
+                x = net.conv(
+                    x, int(rng.integers(1, 12)) * 2, size=int(rng.integers(1, 4)), groups=int(rng.choice([1, 2]))
+                )
+            case 1:
+                x = net.conv(x, 0, size=int(rng.integers(1, 4)), multiplier=int(rng.choice([1, 1, 2, 3])))
+            case 2:
+                x = net.elementwise(str(rng.choice(["ADD", "SUBTRACT", "MINIMUM", "MAXIMUM", "MULTIPLY"])), x, other)
+            case 3:
+                shape = 1, int(rng.choice([1, height])), int(rng.choice([1, width])), channels
+                pair = [x, net.constant(*shape)]
+                rng.shuffle(pair)
+                x = net.elementwise("MULTIPLY", *pair)
+            case 4:
+                x = net.rescale(x, *[(False, None), (False, 0.3), (True, None)][int(rng.integers(3))])
+            case 5:
+                x = net.table(x)
+            case 6 if fits:
+                counted = [None, net.zero(x)][int(rng.integers(2))]
+                x = net.average(x, kernel, (1, int(rng.integers(1, 3))), (pads[0], pads[1], pads[2], pads[3]), counted)
+            case 7 if fits:
+                x = net.maximum(x, kernel, (pads[0], pads[1], pads[2], pads[3]))
+            case 8 if max(height, width) < 30:
+                x = net.pad(x, tuple(int(n) for n in rng.integers(0, 5, 4)))
+            case 9:
+                x = net.transpose(x, (0, *(1 + int(axis) for axis in rng.permutation(3))))
+                x = net.conv(x, 8, size=1)
+            case 10 if channels < 40:
+                x = net.concat(int(rng.integers(1, 4)), x, other)
+            case 11 if channels > 3:
+                x = net.slice(x, slice(None), slice(height // 3, None, 2), slice(None), slice(1, channels // 2 * 2 - 1))
+            case 12:
+                groups = 2 if channels % 2 == 0 else 1
+                split = net.reshape(x, 1, height, width, groups, channels // groups)
+                x = net.reshape(net.transpose(split, (0, 1, 2, 4, 3)), 1, height, width, channels)
+            case 13:
+                rows = net.reshape(x, height * width, channels)
+                scores = net.matmul(rows, rows, transposed=True)
+                x = net.reshape(net.matmul(scores, rows), 1, height, width, channels)
+    return x
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_networks_on_random_configurations(seed: int) -> None:
+    config = configurations(seed, 1)[0]
+    net = Net(seed, Rounding(seed % 2))
+    output = random_net(net, 8)
+    if output in net.inputs:
+        output = net.table(output)
+    check(net.graph(output), config)
+
+
+def test_a_reshaped_result_of_the_host_reaches_the_accelerator() -> None:
+    net = Net(5)
+    x = net.reshape(net.table(net.input(4, 6)), 1, 4, 1, 6)
+    compiled = check(net.graph(net.conv(x, 3, size=1)), BARE)
+    assert list(compiled.code.host_reasons) == ["n0"]
