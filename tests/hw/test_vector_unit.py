@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from amaranth.hdl import Value
 from amaranth.sim import Simulator
 
 from dovetail.cosim.blocks import Bench as VerilatorBench
 from dovetail.hw.clock_gate import gated_sources
+from dovetail.hw.ports import Span
 from dovetail.hw.vector_unit import VectorCore
 from dovetail.isa import numerics
 from dovetail.isa.checks import INT32_INPUT, INT32_OUTPUT, TWO_OPERANDS, View, check, claim, has, regions
@@ -262,9 +264,13 @@ class Bench:
     def _spans(self, ctx: Any) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
         """(start, end) of what the operation reads, and of what it writes."""
         core = self.dut.core
+        layout = Span(self.config)
         read, written = (
-            {(ctx.get(span.start), ctx.get(span.end)) for span in spans if ctx.get(span.valid)}
-            for spans in (core.sources, [core.target])
+            {(span.start, span.end) for span in shown if span.valid}
+            for shown in (
+                [layout.from_bits(ctx.get(view.as_value())) for view in views]
+                for views in (core.sources, [core.target])
+            )
         )
         return read, written
 
@@ -843,7 +849,7 @@ class Verilated:
     def __init__(self, bench: VerilatorBench, component: VectorCore) -> None:
         self.bench = bench
         members = component.signature.flatten(component)
-        self.names = {id(value): "__".join(map(str, path)) for path, _, value in members}
+        self.names = {id(Value.cast(value)): "__".join(map(str, path)) for path, _, value in members}
 
     def get(self, signal: Any) -> int:
         return int(self.bench.peek(self.names[id(signal)]))
