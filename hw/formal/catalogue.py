@@ -2,6 +2,7 @@
 
 from dovetail.hw.formal.control import ControlHarness
 from dovetail.hw.formal.dma import LoadHarness, StoreHarness
+from dovetail.hw.formal.frontend import FrontendHarness
 from dovetail.hw.formal.host import HostHarness
 from dovetail.hw.formal.proof import Proof
 from dovetail.hw.formal.queue import QueueHarness
@@ -26,6 +27,12 @@ _ALL = (
     Proof("scoreboard", "Scoreboard", "4 banks, all units", lambda: ScoreboardHarness(SMALL), "prove", 1, 6),
     Proof("load", "LoadCore", SMALL_TEXT, lambda: LoadHarness(SMALL), "prove", 5, 14),
     Proof("store", "StoreCore", SMALL_TEXT, lambda: StoreHarness(SMALL), "prove", 5, 18, slow=True),
+    Proof(
+        *("frontend", "Frontend", "bus 32 bits, programs of fewer than 16 pages"),
+        lambda: FrontendHarness(SMALL, page_bits=4),
+        *("prove", 1, 8),
+        slow=True,
+    ),
     Proof(
         *("walkers", "BurstWalker and BeatWalker", "bus 32 bits, rows of at most 8 KiB"),
         lambda: WalkersHarness(bus_bytes=4, span_bits=13),

@@ -20,10 +20,12 @@ class FrontendHarness(wiring.Component):
     Parameters
     ----------
     config: the accelerator.
+    page_bits: bits of the number of pages.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, page_bits: int = PAGES_BITS) -> None:
         self.config = config
+        self.page_bits = page_bits
         super().__init__(
             {
                 "start": In(1),
@@ -77,6 +79,7 @@ class FrontendHarness(wiring.Component):
         same = constant == before(m, constant)
         active = inner["active"]
         m.d.comb += [
+            Assume(self.pages >> self.page_bits == 0, f"a program has fewer than 2^{self.page_bits} pages"),
             Assume(self.program[: exact_log2(PAGE_BYTES)] == 0, "PROGRAM is 1 KiB aligned (proof host)"),
             Assume(~known | self.start | same, "PROGRAM and PAGES do not change during a run (proof host)"),
             Assume(~self.start | ~active | self.halt, "a start comes outside a run only (proof run)"),
@@ -107,7 +110,6 @@ class FrontendHarness(wiring.Component):
                     entry.value == Mux(on > b.value, on - b.value, 0),
                     "the target is dispatched - pending, and not below 0",
                 ),
-                Cover(entry.value != 0, "a wait with a target"),
             ]
         with m.If(valid.any() & fetch):
             m.d.comb += [
@@ -153,11 +155,11 @@ class FrontendHarness(wiring.Component):
             Assert(inner["pc"] == words, "invariant: pc"),
             Assert(~b_valid | (b.kind != EntryKind.FETCH), "invariant: no word is a fetch"),
             Assert(~opening | active & (fetches == 0) & (words == 0) & ~b_valid & ~w & ~in_a, "invariant: opening"),
-            Assert(~started | opening, "invariant: a run opens"),
+            Assert(started == opening, "invariant: a run opens"),
         ]
         with m.If(active & ~self.start):
             m.d.comb += [
-                Assert(words <= self.pages << word_bits, "a program has at most 2^30 words: no count overflows"),
+                Assert(words <= self.pages << word_bits, "no more words than the pages have: no count overflows"),
                 Assert(fetches <= self.pages, "no more fetches than pages"),
                 Assert(at == words + in_b + in_w + in_a, "invariant: words on their way"),
                 Assert(at <= ended << word_bits, "invariant: words of pages that are here"),

@@ -16,6 +16,7 @@ from dovetail.hw.control import UnitControl
 from dovetail.hw.formal import PROOFS, Proof, Sentences
 from dovetail.hw.formal.proof import INVARIANT
 from dovetail.hw.formal.properties import Opened
+from dovetail.hw.frontend import Frontend
 from dovetail.hw.host import Host
 from dovetail.hw.load import LoadCore
 from dovetail.hw.queue import Queue
@@ -70,6 +71,7 @@ MUTATIONS = (
     Mutation("store", StoreCore, "& ~in_flight.any()", "", slow=True),
     Mutation("store", StoreCore, "last.eq(beat.burst_last)", "last.eq(beat.last)", slow=True),
     Mutation("store", StoreCore, "beats.active & (taken != BUFFER)", "beats.active", slow=True),
+    Mutation("frontend", Frontend, "valid & active & ~self.halt", "valid & active", 6, slow=True),
     Mutation("walkers", BurstWalker, "in_page >= to_boundary", "in_page > to_boundary", 6, slow=True),
     Mutation("walkers", BeatWalker, "left.eq(left - 1)", "left.eq(left - 2)", 6, slow=True),
     Mutation("walkers_wide", BurstWalker, "left_now <= limit", "left_now < limit", 6),
