@@ -20,6 +20,7 @@ from dovetail.sw.frontend.onnx_builder import GraphBuilder
 from dovetail.sw.frontend.onnx_elementwise import BINARY, COMBINATIONS, FUNCTIONS, ElementwiseOps, Expression
 from dovetail.sw.frontend.onnx_file import OnnxFile, OnnxInput, OnnxNode
 from dovetail.sw.frontend.onnx_integer import FULL, Clamp, IntegerOps
+from dovetail.sw.frontend.onnx_qoperator import QOPERATORS
 from dovetail.sw.frontend.onnx_values import Constant, Quant, Source, Value
 from dovetail.sw.layout import Array, Layout
 
@@ -40,7 +41,7 @@ def load_onnx(data: bytes, name: str, folder: Path | None = None) -> ir.Graph:
     NetworkError: the file is malformed or not quantised, or a node is outside what Dovetail runs.
     """
     try:
-        return fold_pads(_Importer(OnnxFile(data, name, folder)).read().check()).check()
+        return fold_pads(Importer(OnnxFile(data, name, folder)).read().check()).check()
     except NetworkError:
         raise
     except RecursionError as error:
@@ -49,7 +50,7 @@ def load_onnx(data: bytes, name: str, folder: Path | None = None) -> ir.Graph:
         raise NetworkError(f"{name}: ONNX file must be well formed, not damaged ({error!r})") from error
 
 
-class _Importer:
+class Importer:
     def __init__(self, file: OnnxFile) -> None:
         self.file = file
         self.builder = GraphBuilder(file)
@@ -102,7 +103,7 @@ class _Importer:
 
     # What a name is ----------------------------------------------------------------------------
 
-    def _constant(self, name: str) -> Array | None:
+    def constant(self, name: str) -> Array | None:
         """The array behind a constant name; dequantised constants become float."""
         if name not in self.constants and name in self.quantised:
             self.constants[name] = self.quantised[name].real()
@@ -117,32 +118,32 @@ class _Importer:
         elif name in self.waiting:
             self._host(self.waiting[name])
         if name not in self.values:
-            kind = "a constant" if self._constant(name) is not None else "missing"
+            kind = "a constant" if self.constant(name) is not None else "missing"
             raise NetworkError(f"{name!r} must be computed from the network's inputs, not {kind}")
         return self.values[name]
 
-    def _quant(self, node: OnnxNode, scale: int, zero: int) -> Quant | None:
+    def quant(self, node: OnnxNode, scale: int, zero: int) -> Quant | None:
         zero_name = node.input(zero)
-        zero_point = self._constant(zero_name) if zero_name else None
+        zero_point = self.constant(zero_name) if zero_name else None
         if zero_name and zero_point is None:
             return None
-        return Quant.of(self._constant(node.input(scale)), zero_point, f"node {node.label}")
+        return Quant.of(self.constant(node.input(scale)), zero_point, f"node {node.label}")
 
-    def _operand(self, node: OnnxNode, data: int) -> Source | None:
+    def operand(self, node: OnnxNode, data: int) -> Source | None:
         """Three inputs of a QOperator node (data, scale, zero point) as an activation."""
-        quant = self._quant(node, data + 1, data + 2)
+        quant = self.quant(node, data + 1, data + 2)
         value = self.values.get(node.input(data))
         if quant is None or value is None:
             return None
         self.builder.annotate(value, quant)
         return Source(value, quant)
 
-    def _weight(self, node: OnnxNode, data: int, axis: int) -> Constant | None:
+    def weight(self, node: OnnxNode, data: int, axis: int) -> Constant | None:
         """Three inputs of a QOperator node as a quantised constant."""
-        values, scale = self._constant(node.input(data)), self._constant(node.input(data + 1))
+        values, scale = self.constant(node.input(data)), self.constant(node.input(data + 1))
         if values is None or scale is None:
             return None
-        zero = self._constant(node.input(data + 2))
+        zero = self.constant(node.input(data + 2))
         return Constant(values, scale, np.zeros((), values.dtype) if zero is None else zero, axis)
 
     # The walk ----------------------------------------------------------------------------------
@@ -186,7 +187,7 @@ class _Importer:
             perm = node.attributes.get("perm", range(held.values.ndim)[::-1])
             self.quantised[node.outputs[0]] = held.transposed(tuple(int(p) for p in perm))
             return True
-        found = {name: array for name in names if (array := self._constant(name)) is not None}
+        found = {name: array for name in names if (array := self.constant(name)) is not None}
         if len(found) < len(set(names)):
             return False
         if node.op == "DequantizeLinear" and "block_size" not in node.attributes:
@@ -208,10 +209,10 @@ class _Importer:
         value = source.value if source is not None else self.values.get(name)
         if value is None:
             return False
-        layout = movement.moved(node, value.layout, self._constant)
+        layout = movement.moved(node, value.layout, self.constant)
         if layout is None:
             value = self.builder.plain(value)
-            layout = movement.moved(node, value.layout, self._constant)
+            layout = movement.moved(node, value.layout, self.constant)
         if layout is None:
             return False
         value = replace(value, layout=layout)
@@ -227,7 +228,7 @@ class _Importer:
         value = source.value if source is not None else self.values.get(node.inputs[0])
         if value is None or self.builder.tensors[value.tensor].dtype != "int8":
             return False
-        parts = movement.cuts(node, value.shape, self._constant)
+        parts = movement.cuts(node, value.shape, self.constant)
         if parts is None:
             return False
         for name, part in zip(node.outputs, parts, strict=True):
@@ -258,14 +259,14 @@ class _Importer:
         return bool(users) and name not in self.file.outputs and all(user.op == "QuantizeLinear" for user in users)
 
     def _dequantize(self, node: OnnxNode) -> bool:
-        source = self._operand(node, 0)
+        source = self.operand(node, 0)
         if source is None or source.value.dtype != source.quant.dtype:
             return False
         self.sources[node.outputs[0]] = source
         return True
 
     def _quantize(self, node: OnnxNode) -> bool:
-        quant = self._quant(node, 1, 2)
+        quant = self.quant(node, 1, 2)
         name, result = node.inputs[0], node.outputs[0]
         if quant is None:
             return False
@@ -313,8 +314,8 @@ class _Importer:
 
     def _pad(self, node: OnnxNode) -> bool:
         """Padding of height and width with real zero."""
-        source, sizes = self.sources.get(node.inputs[0]), self._constant(node.input(1))
-        fill = self._constant(node.input(2)) if node.input(2) else np.zeros(1, np.float32)
+        source, sizes = self.sources.get(node.inputs[0]), self.constant(node.input(1))
+        fill = self.constant(node.input(2)) if node.input(2) else np.zeros(1, np.float32)
         plain = node.attributes.get("mode", b"constant") == b"constant" and not node.input(3)
         if source is None or sizes is None or fill is None or not plain or np.any(fill) or sizes.size != 8:
             return False
@@ -331,7 +332,7 @@ class _Importer:
         values: dict[str, Value] = {}
         constants: dict[str, Array] = {}
         for name in dict.fromkeys(name for name in node.inputs if name):
-            constant = self._constant(name)
+            constant = self.constant(name)
             if constant is not None:
                 constants[name] = constant
             else:
@@ -363,7 +364,7 @@ class _Importer:
             if name in self.sources:
                 variables[name] = self.sources[name]
                 return True
-            constant = self._constant(name)
+            constant = self.constant(name)
             if constant is not None:
                 constants[name] = constant
                 return constant.size == 1 and constant.ndim <= 1
@@ -387,7 +388,7 @@ class _Importer:
         ends = [node.attributes.get("min", -np.inf), node.attributes.get("max", np.inf)]
         for index in (1, 2):
             if node.input(index):
-                constant = self._constant(node.input(index))
+                constant = self.constant(node.input(index))
                 if constant is None:
                     return None
                 ends[index - 1] = float(constant.ravel()[0])
@@ -407,7 +408,7 @@ class _Importer:
         """(whether it is known now, the bias or None if the node has none)."""
         if name in self.quantised:
             return True, self.quantised[name]
-        constant = self._constant(name) if name else None
+        constant = self.constant(name) if name else None
         return not name or constant is not None, constant
 
     def _fuse_gemm(self, node: OnnxNode, result: str, target: Quant, clamp: Clamp) -> Value | None:
@@ -479,7 +480,7 @@ class _Importer:
         source = self.sources.get(node.inputs[0])
         axes = node.attributes.get("axes")
         if node.input(1):
-            axes = self._constant(node.input(1))
+            axes = self.constant(node.input(1))
         if source is None or axes is None or len(source.value.shape) != 4:
             return None
         if sorted(int(axis) % 4 for axis in axes) != [2, 3]:
@@ -487,104 +488,16 @@ class _Importer:
         keep = bool(node.attributes.get("keepdims", 1))
         return self.integer.mean(node.name, result, source, target, keep, clamp)
 
-    # QOperator nodes ---------------------------------------------------------------------------
-
-    def _qlinear_conv(self, node: OnnxNode) -> Value | None:
-        source, weights, target = self._operand(node, 0), self._weight(node, 3, 0), self._quant(node, 6, 7)
-        if source is None or weights is None or target is None:
-            return None
-        bias = self._constant(node.input(8)) if node.input(8) else None
-        return self.integer.conv(node.name, node.outputs[0], node.attributes, source, weights, bias, target)
-
-    def _qlinear_matmul(self, node: OnnxNode) -> Value | None:
-        source, weights, target = self._operand(node, 0), self._weight(node, 3, 1), self._quant(node, 6, 7)
-        if source is None or target is None:
-            return None
-        if weights is None:
-            other = self._operand(node, 3)
-            return None if other is None else self.integer.matmul(node.name, node.outputs[0], source, other, target)
-        return self.integer.dense(node.name, node.outputs[0], source, weights, None, target)
-
-    def _qgemm(self, node: OnnxNode) -> Value | None:
-        source, target = self._operand(node, 0), self._quant(node, 7, 8)
-        turned = bool(node.attributes.get("transB", 0))
-        weights = self._weight(node, 3, 0 if turned else 1)
-        plain = node.attributes.get("alpha", 1.0) == 1.0 and not node.attributes.get("transA", 0)
-        if source is None or weights is None or target is None or not plain:
-            return None
-        bias = self._constant(node.input(6)) if node.input(6) else None
-        weights = weights.transposed((1, 0)) if turned else weights
-        return self.integer.dense(node.name, node.outputs[0], source, weights, bias, target)
-
-    def _qlinear_binary(self, node: OnnxNode) -> Value | None:
-        a, b, target = self._operand(node, 0), self._operand(node, 3), self._quant(node, 6, 7)
-        if a is None or b is None or target is None:
-            return None
-        return self.elementwise.binary(
-            node.name, node.outputs[0], BINARY[node.op.removeprefix("QLinear")], (a, b), target
-        )
-
-    def _qlinear_concat(self, node: OnnxNode) -> Value | None:
-        target = self._quant(node, 0, 1)
-        sources = [self._operand(node, data) for data in range(2, len(node.inputs), 3)]
-        known = [source for source in sources if source is not None]
-        if target is None or len(known) < len(sources):
-            return None
-        parts = [
-            self.elementwise.requantise(f"{node.name}/{k}", f"{node.name}/{k}", source, target)
-            for k, source in enumerate(known)
-        ]
-        return self.builder.concat(node.name, node.outputs[0], parts, int(node.attributes["axis"]), target)
-
-    def _qlinear_function(self, node: OnnxNode) -> Value | None:
-        """A function of one tensor: what ONNX Runtime's integer kernel makes of each value."""
-        source, target = self._operand(node, 0), self._quant(node, 3, 4)
-        if source is None or target is None:
-            return None
-        constants = {name: self._constant(name) for name in node.inputs[1:] if name}
-
-        def run(levels: Array) -> Array:
-            held = {name: value for name, value in constants.items() if value is not None}
-            return self.builder.run_constant(node, held | {node.inputs[0]: levels})[0]
-
-        kind = node.op.removeprefix("QLinear").lower()
-        return self.elementwise.tabulated(node.name, node.outputs[0], source, target, kind, run)
-
-    def _qlinear_average(self, node: OnnxNode) -> Value | None:
-        source, target = self._operand(node, 0), self._quant(node, 3, 4)
-        if source is None or target is None or node.attributes.get("channels_last", 0):
-            return None
-        return self.integer.average_pool(node.name, node.outputs[0], node.attributes, source, target)
-
-    def _qlinear_global(self, node: OnnxNode) -> Value | None:
-        source, target = self._operand(node, 0), self._quant(node, 3, 4)
-        if source is None or target is None or node.attributes.get("channels_last", 0):
-            return None
-        return self.integer.mean(node.name, node.outputs[0], source, target)
-
 
 _FLOAT_OPERATORS = {
-    "Conv": _Importer._fuse_conv,
-    "Gemm": _Importer._fuse_gemm,
-    "MatMul": _Importer._fuse_matmul,
-    **dict.fromkeys(BINARY, _Importer._fuse_binary),
-    "Concat": _Importer._fuse_concat,
-    "AveragePool": _Importer._fuse_average,
-    "GlobalAveragePool": _Importer._fuse_global,
-    "ReduceMean": _Importer._fuse_reduce,
-}
-
-QOPERATORS = {
-    "QLinearConv": _Importer._qlinear_conv,
-    "QLinearMatMul": _Importer._qlinear_matmul,
-    "QGemm": _Importer._qgemm,
-    "QLinearAdd": _Importer._qlinear_binary,
-    "QLinearMul": _Importer._qlinear_binary,
-    "QLinearConcat": _Importer._qlinear_concat,
-    "QLinearSigmoid": _Importer._qlinear_function,
-    "QLinearLeakyRelu": _Importer._qlinear_function,
-    "QLinearAveragePool": _Importer._qlinear_average,
-    "QLinearGlobalAveragePool": _Importer._qlinear_global,
+    "Conv": Importer._fuse_conv,
+    "Gemm": Importer._fuse_gemm,
+    "MatMul": Importer._fuse_matmul,
+    **dict.fromkeys(BINARY, Importer._fuse_binary),
+    "Concat": Importer._fuse_concat,
+    "AveragePool": Importer._fuse_average,
+    "GlobalAveragePool": Importer._fuse_global,
+    "ReduceMean": Importer._fuse_reduce,
 }
 
 

@@ -434,7 +434,8 @@ def random_net(net: Net, size: int) -> str:
             case 7 if fits:
                 x = net.maximum(x, kernel, (pads[0], pads[1], pads[2], pads[3]))
             case 8 if max(height, width) < 30:
-                x = net.pad(x, tuple(int(n) for n in rng.integers(0, 5, 4)))
+                top, left, bottom, right = (int(n) for n in rng.integers(0, 5, 4))
+                x = net.pad(x, (top, left, bottom, right))
             case 9:
                 x = net.transpose(x, (0, *(1 + int(axis) for axis in rng.permutation(3))))
                 x = net.conv(x, 8, size=1)

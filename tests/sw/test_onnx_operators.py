@@ -171,6 +171,16 @@ def test_constant_operands(tmp_path: Path, op: str) -> None:
     assert kinds(agree(net, tmp_path)) == [op.lower()]
 
 
+@pytest.mark.parametrize("op", ["QLinearAdd", "QLinearMul"])
+def test_constant_operands_of_qoperators(tmp_path: Path, op: str) -> None:
+    net = Qdq(np.uint8)
+    net.inputs.append(("x0", (1, 5, 6, 4)))
+    weights = np.random.default_rng(3).integers(0, 256, (1, 5, 1, 1)).astype(np.uint8)
+    operands = ["x0", *net.scales((0.03, 5)), net.constant(weights), *net.scales((0.02, -30)), *net.scales((0.05, 11))]
+    net.outputs.append(net.op(op, *operands, domain="com.microsoft"))
+    assert kinds(agree(net, tmp_path)) == [op.removeprefix("QLinear").lower()]
+
+
 def test_difference_is_the_sum_with_the_negative(tmp_path: Path) -> None:
     """ONNX Runtime has no integer kernel for Sub: its QLinearAdd of the mirrored operand is the reference."""
     net = Qdq(np.uint8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dovetail.isa.instructions import INSTRUCTIONS, Op, Unit
-from dovetail.sw.frontend import onnx, onnx_movement, tflite
+from dovetail.sw.frontend import onnx, onnx_movement, onnx_qoperator, tflite
 from dovetail.sw.operators import ROWS, text
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "operators.md"
@@ -20,7 +20,7 @@ def test_the_committed_list_is_up_to_date() -> None:
 def test_every_operator_of_the_front_ends_is_listed() -> None:
     assert {op for row in ROWS for op in row.tflite} == set(tflite.BUILDERS)
     special = {"MaxPool", "Pad", "QuantizeLinear", "DequantizeLinear"}
-    known = {*onnx.WAITING, *onnx.QOPERATORS, *onnx_movement.MOVES, *onnx_movement.CUTS, *special}
+    known = {*onnx.WAITING, *onnx_qoperator.QOPERATORS, *onnx_movement.MOVES, *onnx_movement.CUTS, *special}
     assert {op for row in ROWS for op in row.onnx} == known
 
 
