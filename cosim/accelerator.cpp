@@ -8,6 +8,9 @@
 #include <memory>
 #include <vector>
 
+#if VM_COVERAGE
+#include "verilated_cov.h"
+#endif
 #if VM_TRACE_FST
 #include "verilated_fst_c.h"
 typedef VerilatedFstC Waves;
@@ -279,5 +282,17 @@ EXPORT int acc_waves(Accelerator* a, const char* path) {
 #else
     (void)a;
     return path == nullptr;
+#endif
+}
+
+// Writes what has been covered to a file. 0: the library was built without.
+EXPORT int acc_coverage(Accelerator* a, const char* path) {
+#if VM_COVERAGE
+    a->context.coveragep()->write(path);
+    return 1;
+#else
+    (void)a;
+    (void)path;
+    return 0;
 #endif
 }

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dovetail.cosim.coverage import Counts, cover
+from dovetail.cosim.coverage import Counts, cover, executed_words
 from dovetail.cosim.fuzz import Case, random_case, random_timing, save, shrink
 from dovetail.cosim.lockstep import Lockstep
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import PAGE_WORDS, Cause, Op
+from dovetail.isa.instructions import Cause, Op
 from dovetail.isa.timing.engine import Timeline
 
 T = TypeVar("T")
@@ -85,16 +85,6 @@ class Tally:
         self.coverage += other.coverage
         self.differences += other.differences
         return self
-
-
-def executed_words(words: Sequence[int], timeline: Timeline) -> int:
-    """Words up to the END, or up to the one that faulted."""
-    fault = timeline.fault
-    if fault is None:
-        return next(n for n, word in enumerate(words, 1) if word & 0xFF == Op.END)
-    if fault.cause == Cause.BUS_FETCH:
-        return fault.pc * PAGE_WORDS
-    return fault.pc + (fault.cause != Cause.NO_END)
 
 
 def shares(configs: Sequence[Config], *, seed: int, programs: int, count: int) -> list[Share]:

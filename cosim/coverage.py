@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dovetail.isa.checks import INT32_INPUT, INT32_OUTPUT, TWO_OPERANDS, View, lanes_of
 from dovetail.isa.config import BUS_WIDTHS, DEPTHWISE, FEATURES, Config
 from dovetail.isa.host import STALLS
-from dovetail.isa.instructions import INSTRUCTIONS, REGISTERS, Cause, Op, Unit
+from dovetail.isa.instructions import INSTRUCTIONS, PAGE_WORDS, REGISTERS, Cause, Op, Unit
 from dovetail.isa.timing.dma import BOUNDARY, MAX_BURST
 from dovetail.isa.timing.engine import Timeline
 from dovetail.sw.random_programs import checks_of
@@ -226,12 +226,12 @@ def cover(config: Config, words: Sequence[int], timeline: Timeline, base: int = 
         if works and registers:
             _cover_operation(counts, Op(op), registers, config, base)
     _cover_fault(counts, words, timeline)
-    stop = timeline.fault.pc if timeline.fault and timeline.fault.cause != Cause.BUS_FETCH else len(words)
-    for word in words[:stop]:
+    executed = executed_words(words, timeline)
+    if timeline.fault and timeline.fault.cause not in (Cause.NO_END, Cause.BUS_FETCH):
+        executed -= 1  # the one that faulted
+    for word in words[:executed]:
         if word & 0xFF == Op.SYNC:
             counts["waits", Unit(word >> 8 & 0xFF).name, Unit(word >> 16 & 0xFF).name] += 1
-        elif word & 0xFF == Op.END:
-            break
     for unit, counters in timeline.counters.items():
         counts.update(("stalls", unit.name, stall) for stall in STALLS if getattr(counters, stall.lower()))
     for name in FEATURES:
@@ -239,6 +239,16 @@ def cover(config: Config, words: Sequence[int], timeline: Timeline, base: int = 
     counts["configurations", "depthwise", config.depthwise] += 1
     counts["configurations", "bus", str(config.bus)] += 1
     return counts
+
+
+def executed_words(words: Sequence[int], timeline: Timeline) -> int:
+    """Words up to the END, or up to the one that faulted."""
+    fault = timeline.fault
+    if fault is None:
+        return next(n for n, word in enumerate(words, 1) if word & 0xFF == Op.END)
+    if fault.cause == Cause.BUS_FETCH:
+        return fault.pc * PAGE_WORDS
+    return fault.pc + (fault.cause != Cause.NO_END)
 
 
 def _cover_operation(counts: Counts, op: Op, registers: Sequence[int], config: Config, base: int) -> None:

@@ -1,5 +1,6 @@
 """One program on the model and on the RTL: are they equal, and if not, where do they differ first?"""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +74,8 @@ class Lockstep:
         Folder of the RTL builds.
     trace
         File for the RTL's waves.
+    coverage
+        Flags for counting what the RTL covers.
 
     Members
     -------
@@ -80,9 +83,9 @@ class Lockstep:
         The model's latest run.
     """
 
-    def __init__(self, config: Config, *, cache: Path, trace: Path | None = None) -> None:
+    def __init__(self, config: Config, *, cache: Path, trace: Path | None = None, coverage: Sequence[str] = ()) -> None:
         self.model = Model(config)
-        self.rtl = RtlEngine(config, cache=cache, trace=trace)
+        self.rtl = RtlEngine(config, cache=cache, trace=trace, coverage=coverage)
         self.latest: RunResult | None = None
 
     @property

@@ -3,6 +3,8 @@
 import ctypes
 import hashlib
 import platform
+import tempfile
+from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -47,8 +49,9 @@ class RtlError(RuntimeError):
         self.timeline = timeline
 
 
-def accelerator_design(config: Config, *, trace: bool = False) -> Design:
-    """What is Verilated for ``config``; the memory timing does not matter. Raises :class:`ToolError` without Yosys."""
+def accelerator_design(config: Config, *, trace: bool = False, coverage: Sequence[str] = ()) -> Design:
+    """What is Verilated for ``config``; the memory timing does not matter. ``coverage``: of the flags
+    :data:`~dovetail.cosim.verilate.COVERAGE`. Raises :class:`ToolError` without Yosys."""
     try:
         verilog = to_verilog(config, simulation=True, name=TOP)
     except YosysError as error:
@@ -60,25 +63,26 @@ def accelerator_design(config: Config, *, trace: bool = False) -> Design:
         top=TOP,
         driver={name: driver(name) for name in ("accelerator.cpp", "axi_memory.h")},
         trace=trace,
+        flags=tuple(coverage),
         defines=(f"BUS_BYTES={config.bus_bytes}", f"HAS_VECTOR={int(config.vector)}"),
     )
 
 
-def accelerator_library(config: Config, cache: Path, *, trace: bool = False) -> Path:
+def accelerator_library(config: Config, cache: Path, *, trace: bool = False, coverage: Sequence[str] = ()) -> Path:
     """The Verilated library for ``config``. A note in the cache remembers which design a configuration leads to as long
     as no source changes, since writing Verilog takes seconds."""
-    note = cache / f"accelerator-{_sources_hash(config, trace)}"
+    note = cache / f"accelerator-{_sources_hash(config, trace, coverage)}"
     if note.exists():
         library = library_path(cache, note.read_text())
         if library.exists():
             return library
-    design = accelerator_design(config, trace=trace)
+    design = accelerator_design(config, trace=trace, coverage=coverage)
     library = verilate(design, cache)
     publish(design_hash(design), note)
     return library
 
 
-def _sources_hash(config: Config, trace: bool) -> str:
+def _sources_hash(config: Config, trace: bool, coverage: Sequence[str]) -> str:
     """Hash of everything from which :func:`accelerator_design` makes its texts, and of the machine."""
     digest = hashlib.sha256()
     for package in ("hw", "isa", "cosim"):
@@ -86,7 +90,7 @@ def _sources_hash(config: Config, trace: bool) -> str:
         assert isinstance(root, Path)
         for path in sorted(p for p in root.rglob("*") if p.suffix in (".py", ".cpp", ".h")):
             digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
-    tools = [version("amaranth"), platform.python_version(), machine(), trace_format() if trace else ""]
+    tools = [version("amaranth"), platform.python_version(), machine(), trace_format() if trace else "", *coverage]
     digest.update("\n".join([config.replace(memory=MemoryTiming()).to_toml(), *tools]).encode())
     return digest.hexdigest()[:32]
 
@@ -104,6 +108,8 @@ class RtlEngine:
         File for the waves of all runs; ``.fst`` or ``.vcd``, see :func:`~dovetail.cosim.verilate.trace_format`.
     limit
         Cycles after which a run raises :class:`RtlError`.
+    coverage
+        Flags for counting what is covered, see :meth:`covered`.
 
     Members
     -------
@@ -116,15 +122,26 @@ class RtlEngine:
         When Verilator or the C++ compiler is missing or fails.
     """
 
-    def __init__(self, config: Config, *, cache: Path, trace: Path | None = None, limit: int = DEFAULT_LIMIT) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        cache: Path,
+        trace: Path | None = None,
+        limit: int = DEFAULT_LIMIT,
+        coverage: Sequence[str] = (),
+    ) -> None:
         if trace is not None and trace.suffix != f".{trace_format()}":
             raise ValueError(f"trace must end in .{trace_format()} on this machine, not {trace.suffix!r}")
         self._config = config
         self.limit = limit
         self.broken: tuple[tuple[int, int], ...] = ()
         self._trace = trace
+        self._coverage = tuple(coverage)
+        self._covered: list[str] = []
         self._under_way: tuple[Bytes, np.ndarray] | None = None  # memory, and the program's words before the run
-        library = ctypes.CDLL(str(accelerator_library(config, Path(cache), trace=trace is not None)))
+        built = accelerator_library(config, Path(cache), trace=trace is not None, coverage=coverage)
+        library = ctypes.CDLL(str(built))
         library.acc_new.restype = ctypes.c_void_p
         library.acc_cycles.restype = ctypes.c_uint64
         library.acc_entries.restype = ctypes.c_uint64
@@ -160,6 +177,8 @@ class RtlEngine:
 
     def reset(self) -> None:
         """As after power-up: SRAM is zero. Waves start again."""
+        if self._coverage and self._handle:
+            self._covered.append(self._coverage_text())
         self.close()
         self._handle = ctypes.c_void_p(self._library.acc_new())
         if self._trace is not None:
@@ -176,6 +195,18 @@ class RtlEngine:
         """Write a host register."""
         if not self._library.acc_write(self._handle, HOST_REGISTERS[name].offset, ctypes.c_uint32(value)):
             raise RtlError(f"the host port did not answer a write of {name}")
+
+    def covered(self) -> list[str]:
+        """What has been covered until now, one text in Verilator's format per :meth:`reset` and one since."""
+        if not self._coverage:
+            raise ValueError("covered needs an engine with coverage")
+        return [*self._covered, self._coverage_text()]
+
+    def _coverage_text(self) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "coverage.dat"
+            self._library.acc_coverage(self._handle, str(path).encode())
+            return path.read_text(encoding="latin-1")
 
     def pulse_reset(self) -> None:
         """Hold the reset input for some cycles, also while a program runs; whatever is in flight is dropped."""

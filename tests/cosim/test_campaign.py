@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from dovetail.cosim import campaign
-from dovetail.cosim.campaign import Tally, difference, executed_words, run_campaign, run_share, shares
+from dovetail.cosim.campaign import Tally, difference, run_campaign, run_share, shares
+from dovetail.cosim.coverage import cover, executed_words
 from dovetail.cosim.fuzz import load, random_case
 from dovetail.cosim.lockstep import Lockstep
 from dovetail.cosim.rtl import RtlEngine
@@ -45,6 +46,8 @@ def test_executed_words_of_a_failed_fetch() -> None:
     timeline = time_program(CONFIG, words, address=4096 - 1024, memory_bytes=4096)
     assert timeline.fault is not None and timeline.fault.cause == Cause.BUS_FETCH
     assert executed_words(words, timeline) == PAGE_WORDS
+    words[200] = Op.SYNC | 168 << 8
+    assert ("words", "none", "BUS_FETCH") in cover(CONFIG, words, timeline), "what is not fetched does not count"
 
 
 def test_a_campaign_counts_and_repeats(build_cache: Path) -> None:

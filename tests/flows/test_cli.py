@@ -12,7 +12,7 @@ import dovetail
 from dovetail.cosim.lockstep import Comparison
 from dovetail.cosim.network import Verdict
 from dovetail.cosim.windows import Window, WindowVerdict
-from dovetail.flows.cli import main
+from dovetail.flows.cli import COMMANDS, main
 from dovetail.flows.network import NETWORK_HELP
 from dovetail.isa import Config, Program
 from dovetail.isa.cheader import cheader
@@ -38,7 +38,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Any:
     return run
 
 
-@pytest.mark.parametrize("command", ["compile", "run", "verify", "sweep", "isa", "doctor"])
+@pytest.mark.parametrize("command", [module.NAME for module in COMMANDS])
 def test_help(run: Any, command: str) -> None:
     code, out, _ = run(command, "--help")
     assert code == 0
