@@ -284,6 +284,11 @@ class CompiledNetwork:
         if isinstance(node, ir.Reshape):  # perhaps of something that the host has made
             return values[node.inputs[0]].reshape(tensor.shape)
         address = self.code.where[name]
+        if name in self.code.pitches:
+            pitch, channels = self.code.pitches[name], tensor.shape[-1]
+            shape = (tensor.size // channels, channels)
+            pixels = np.lib.stride_tricks.as_strided(memory[address:].view(np.int8), shape, (pitch, 1), writeable=False)
+            return pixels.reshape(tensor.shape).copy()
         return memory[address : address + tensor.size].view(np.int8).reshape(tensor.shape).copy()
 
     # --- container ---------------------------------------------------------------------------------------------
@@ -326,6 +331,7 @@ class CompiledNetwork:
                 "network": graph.name,
                 "options": asdict(code.options),
                 "addresses": code.where,
+                "pitches": code.pitches,
                 "layers": [asdict(layer) for layer in code.layers],
                 "operations": [sorted(segment.layers.items()) for segment in code.segments],
             },
@@ -417,6 +423,7 @@ def _code_of(program: Program, graph: ir.Graph) -> Code:
         segments=tuple(segments),
         layers=tuple(Layer(**layer) for layer in data["layers"]),
         where=data["addresses"],
+        pitches=data["pitches"],
         packers=((0, lambda: constants),),
         constants_bytes=len(constants),
         stream_offset=program.stream_offset,

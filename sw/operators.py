@@ -89,7 +89,7 @@ ROWS = (
         ("CONCATENATION",),
         ("Concat", "QLinearConcat"),
         (Op.DMA_READ, Op.DMA_WRITE),
-        "ONNX: parts in other quantisations are rescaled by ACT_LUT first",
+        "what goes nowhere else is stored in its place at once; ONNX: other quantisations are rescaled by ACT_LUT first",
     ),
     Row(
         ("SLICE", "STRIDED_SLICE", "SPLIT", "SPLIT_V"),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import WORD_BYTES
 from dovetail.sw import graph as ir
-from dovetail.sw.compiler import convolution, memory, movement, tiling, vector
+from dovetail.sw.compiler import convolution, memory, movement, placement, tiling, vector
 from dovetail.sw.compiler.emit import Emitter, Task
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.options import Options
@@ -52,7 +52,8 @@ class SegmentCode:
 class Code:
     """Everything a compilation produces; weights are packed on demand (`constants`).
 
-    ``where``: system memory address of each tensor the accelerator touches; ``steps`` as executed,
+    ``where``: system memory address of each tensor the accelerator touches; ``pitches``: bytes between the pixels of
+    those that lie inside another tensor; ``steps`` as executed,
     ``segments`` in order.
     """
 
@@ -63,6 +64,7 @@ class Code:
     segments: tuple[SegmentCode, ...]
     layers: tuple[Layer, ...]
     where: dict[str, int]
+    pitches: dict[str, int]
     packers: tuple[tuple[int, Packer], ...]
     constants_bytes: int
     stream_offset: int
@@ -92,7 +94,8 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
         A layer does not fit the configuration; names layer, rule and way out.
     """
     steps = steps_of(config, graph)
-    roots = _aliases(graph)
+    parts = placement.parts_of(graph, steps)
+    roots = _aliases(graph, parts)
     plans: Plans = {}
     packers: list[tuple[int, Packer]] = []
     constants: dict[str, int] = {}
@@ -119,7 +122,9 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
             place(node, *convolution.constants_of(config, node, layer, plan))
     where, tensors_end = memory.allocate(_lifetimes(graph, steps, roots, options.keep_tensors), end)
     where |= {node.outputs[0]: constants[node.name] for node in graph.nodes if isinstance(node, ir.Constant)}
-    where = {name: where[root] for name, root in roots.items() if root in where}
+    offsets = {name: part.offset for name, part in parts.items()}
+    where = {name: where[root] + offsets.get(name, 0) for name, root in roots.items() if root in where}
+    pitches = {name: part.pitch for name, part in parts.items()}
     address = memory.align(tensors_end)
     stream_offset = address
     segments: list[SegmentCode] = []
@@ -129,11 +134,11 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
             continue
         emitter = Emitter(config)
         first = len(layers)
-        nodes = [node for node in step.nodes if not isinstance(node, ir.FREE)]
+        nodes = [node for node in step.nodes if not isinstance(node, ir.FREE) and not _is_placed(node, pitches)]
 
         def tasks(nodes: Sequence[ir.Node] = nodes, first: int = first) -> Iterator[Task]:
             for index, node in enumerate(nodes, first):
-                yield from _tasks(config, graph, node, index, where, constants, plans)
+                yield from _tasks(config, graph, node, index, where, pitches, constants, plans)
 
         emitter.emit(tasks())
         emitter.end()
@@ -160,6 +165,7 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
         segments=tuple(segments),
         layers=tuple(layers),
         where=where,
+        pitches=pitches,
         packers=tuple(packers),
         constants_bytes=end,
         stream_offset=stream_offset,
@@ -174,14 +180,19 @@ def _tasks(
     node: ir.Node,
     index: int,
     where: dict[str, int],
+    pitches: dict[str, int],
     constants: dict[str, int],
     plans: Plans,
 ) -> Iterator[Task]:
     sources = [where[name] for name in node.inputs]
     target = where[node.outputs[0]]
+    channels = graph.tensors[node.outputs[0]].shape[-1]
+    pitch = pitches.get(node.outputs[0], channels)
     if isinstance(node, ir.Conv | ir.Depthwise):
         layer, plan = plans[node.name]
-        code = convolution.ConvCode(config, layer, plan, node.requant, index, sources[0], target, constants[node.name])
+        code = convolution.ConvCode(
+            config, layer, plan, node.requant, index, sources[0], target, constants[node.name], pitch=pitch
+        )
         return code.tasks()
     if isinstance(node, ir.MatMul):
         return _product_tasks(config, graph, node, index, sources, target, constants[node.name], *plans[node.name])
@@ -190,15 +201,18 @@ def _tasks(
         tensors = [graph.tensors[name] for name in node.inputs]
         if len({tensor.shape for tensor in tensors}) > 1:
             shapes = [tensor.nhwc for tensor in tensors]
-            return vector.broadcast_tasks(config, index, operation, shapes, sources, target)
-        return vector.flat_tasks(
-            config, index, operation, tensors[0].size, sources, target, constants.get(node.name, 0)
-        )
+            return vector.broadcast_tasks(config, index, operation, shapes, sources, target, pitch)
+        pixels = vector.Pixels(tensors[0].size // channels, channels, pitch)
+        return vector.flat_tasks(config, index, operation, pixels, sources, target, constants.get(node.name, 0))
     if isinstance(node, ir.AvgPool | ir.MaxPool | ir.Mean | ir.Pad):
-        return vector.pool_tasks(config, index, graph, node, sources[0], target)
+        return vector.pool_tasks(config, index, graph, node, sources[0], target, pitch)
     if isinstance(node, ir.Move):
-        copies = zip(node.copies, sources, strict=True)
-        return (task for copy, source in copies for task in movement.copy_tasks(config, index, copy, source, target))
+        return (
+            task
+            for name, copy, source in zip(node.inputs, node.copies, sources, strict=True)
+            if name not in pitches
+            for task in movement.copy_tasks(config, index, copy, source, target)
+        )
     raise AssertionError(f"{node.name}: {node.op} was placed on the accelerator but has no code")
 
 
@@ -232,9 +246,14 @@ def _table(node: ir.Table) -> NDArray[np.uint8]:
     return np.roll(_bytes(node.values), 128)
 
 
-def _aliases(graph: ir.Graph) -> dict[str, str]:
-    """The tensor whose bytes each tensor shares: itself, or what its reshapes lead back to."""
-    roots = {name: name for name in graph.tensors}
+def _is_placed(node: ir.Node, pitches: dict[str, int]) -> bool:
+    """Whether all that a node copies is there already."""
+    return isinstance(node, ir.Move) and all(name in pitches for name in node.inputs)
+
+
+def _aliases(graph: ir.Graph, parts: dict[str, placement.Part]) -> dict[str, str]:
+    """The tensor whose bytes each tensor shares: itself, what its reshapes lead back to, or what it is a part of."""
+    roots = {name: parts[name].whole if name in parts else name for name in graph.tensors}
     for node in graph.nodes:
         if isinstance(node, ir.Reshape):
             roots[node.outputs[0]] = roots[node.inputs[0]]

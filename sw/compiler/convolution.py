@@ -103,7 +103,8 @@ class ConvCode:
     """Generates the tasks of one layer, or of one matrix product.
 
     ``source``, ``target``, ``constants``: system memory addresses of input, output and weight streams;
-    ``index``: the layer's number; ``matrix``: what a product takes instead of weights.
+    ``index``: the layer's number; ``matrix``: what a product takes instead of weights; ``pitch``: bytes between the
+    output's pixels in system memory if there are gaps.
     """
 
     def __init__(
@@ -117,9 +118,11 @@ class ConvCode:
         target: int,
         constants: int,
         matrix: Matrix | None = None,
+        pitch: int = 0,
     ) -> None:
         self.config, self.layer, self.tiling, self.requant, self.index = config, layer, tiling, requant, index
         self.source, self.target, self.constants, self.matrix = source, target, constants, matrix
+        self.pitch = pitch or layer.out_channels
         self.slices = slices_of(layer, tiling)
         self.block = block_of(config, layer, tiling)
         channels = self.slices[0][1]
@@ -189,9 +192,9 @@ class ConvCode:
 
     def _store(self, row: tuple[int, int], col: tuple[int, int], at: int) -> Transfer:
         layer = self.layer
-        pitch = layer.out_width * layer.out_channels
+        pitch = layer.out_width * self.pitch
         step = col[1] * self._item
-        if col[1] == layer.out_channels and self._item == 1:
+        if col[1] == self.pitch and self._item == 1:
             return Transfer(self.target + row[0] * pitch, at, row[1] * pitch)
         return Transfer(
             self.target + row[0] * pitch + col[0],
@@ -199,7 +202,7 @@ class ConvCode:
             col[1],
             rows=layer.out_width,
             planes=row[1],
-            memory_row=layer.out_channels,
+            memory_row=self.pitch,
             memory_plane=pitch,
             sram_row=step,
             sram_plane=layer.out_width * step,

@@ -97,11 +97,29 @@ def _mode(rounding: Rounding, average: bool = False, requantise: bool = False, s
     )
 
 
+@dataclass(frozen=True)
+class Pixels:
+    """A result's shape in system memory: ``count`` runs of ``channels`` bytes, ``pitch`` bytes apart."""
+
+    count: int
+    channels: int
+    pitch: int
+
+    def store(self, target: int, sram: int, first: int, count: int) -> Transfer:
+        """The transfer of ``count`` bytes from the flat position ``first`` on, whole pixels if there are gaps."""
+        if self.pitch == self.channels:
+            return Transfer(target + first, sram, count)
+        start = target + first // self.channels * self.pitch
+        return Transfer(
+            start, sram, self.channels, rows=count // self.channels, memory_row=self.pitch, sram_row=self.channels
+        )
+
+
 def flat_tasks(
     config: Config,
     index: int,
     operation: Operation,
-    elements: int,
+    pixels: Pixels,
     sources: Sequence[int],
     target: int,
     table: int = 0,
@@ -115,7 +133,10 @@ def flat_tasks(
     base = _round_up(operation.table, config.word_bytes)
     count_in = len(sources)
     largest = min((half - base) // (2 * count_in) // config.word_bytes * config.word_bytes, MAX_BLOCKS * config.vec)
+    elements = pixels.count * pixels.channels
     size = min(largest, max(MIN_TILE, _round_up(ceil_div(elements, 4), config.word_bytes)))
+    if pixels.pitch != pixels.channels:
+        size = min(size // pixels.channels, MAX_BLOCKS) * pixels.channels
     registers = {
         "GEOMETRY": pack(Unit.VECTOR, "GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1),
         "TILE": pack(Unit.VECTOR, "TILE", height=1, width=1),
@@ -149,7 +170,7 @@ def flat_tasks(
             tile |= {"B_ADDR": regions[1][0], "B_BYTES": regions[1][1]}
         task.loads += [Transfer(source + first, place, count) for source, place in zip(sources, places, strict=True)]
         task.computes = [Compute(Unit.VECTOR, operation.op, tile, tuple(regions), (out, count))]
-        task.stores = [Transfer(target + first, out, count)]
+        task.stores = [pixels.store(target, out, first, count)]
         yield task
 
 
@@ -160,10 +181,11 @@ def broadcast_tasks(
     shapes: Sequence[tuple[int, int, int, int]],
     sources: Sequence[int],
     target: int,
+    pitch: int,
 ) -> Iterator[Task]:
     """Tasks of an operation on two tensors, one of which has one row or column only, cut in rows and channels.
 
-    ``shapes``: NHWC of the operands.
+    ``shapes``: NHWC of the operands; ``pitch``: bytes between the result's pixels in system memory.
     """
     height, width, channels = (max(shape[axis] for shape in shapes) for axis in (1, 2, 3))
     half, word = config.n_banks // 2 * config.bank_bytes, config.word_bytes
@@ -225,7 +247,7 @@ def broadcast_tasks(
                 "BLOCKS": pack(Unit.VECTOR, "BLOCKS", count=blocks, last=count - (blocks - 1) * config.vec),
             }
             task.computes = [Compute(Unit.VECTOR, operation.op, registers, tuple(regions), (out, out_bytes))]
-            task.stores = [_slab(target, out, first, tile, width, channels, channel, count)]
+            task.stores = [_slab(target, out, first, tile, width, pitch, channel, count)]
             yield task
 
 
@@ -248,8 +270,13 @@ def _largest(
 Window = ir.AvgPool | ir.MaxPool | ir.Mean | ir.Pad
 
 
-def pool_tasks(config: Config, index: int, graph: ir.Graph, node: Window, source: int, target: int) -> Iterator[Task]:
-    """Tasks of a pooling layer, cut in output rows, and in channels where a row is too large; of padding likewise."""
+def pool_tasks(
+    config: Config, index: int, graph: ir.Graph, node: Window, source: int, target: int, out_pitch: int
+) -> Iterator[Task]:
+    """Tasks of a pooling layer, cut in output rows, and in channels where a row is too large; of padding likewise.
+
+    ``out_pitch``: bytes between the output's pixels in system memory.
+    """
     _, height, width, channels = graph.tensors[node.inputs[0]].nhwc
     _, out_height, out_width, _ = graph.tensors[node.outputs[0]].nhwc
     kernel, stride, pads = _window(node, height, width)
@@ -315,7 +342,7 @@ def pool_tasks(config: Config, index: int, graph: ir.Graph, node: Window, source
                 }
                 written = (out + skip, out_bytes - skip)
                 task.computes.append(Compute(Unit.VECTOR, op, registers, ((a, in_bytes),), written))
-            task.stores = [_slab(target, out, first, tile, out_width, channels, channel, count)]
+            task.stores = [_slab(target, out, first, tile, out_width, out_pitch, channel, count)]
             yield task
 
 

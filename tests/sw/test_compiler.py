@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -234,11 +235,10 @@ def test_memory_is_reused_unless_tensors_are_kept() -> None:
     assert reused.memory_bytes < kept.memory_bytes
 
 
-def test_saved_program_runs_like_the_compiled_one(tmp_path: object) -> None:
-    from pathlib import Path
-
-    path = Path(str(tmp_path)) / "net.dvt"
-    compiled = compile_network("zoo:dscnn", Config(depthwise="none"))
+@pytest.mark.parametrize("network", ["dscnn", "inception_block", "attention_block"])
+def test_saved_program_runs_like_the_compiled_one(network: str, tmp_path: Path) -> None:
+    path = tmp_path / "net.dvt"
+    compiled = compile_network(f"zoo:{network}", Config(depthwise="none"))
     compiled.save(path)
     loaded = load_program(path)
     x = np.random.default_rng(3).integers(-128, 128, compiled.graph.inputs[0].shape).astype(np.int8)

@@ -305,6 +305,30 @@ def slices(net: Net) -> str:
     return net.concat(1, d, d)
 
 
+def concat_in_place(net: Net) -> str:
+    """Of results of everything that can store pixels apart, also in several tiles; twice what cannot be placed."""
+    x = net.input(1, 24, 20, 14)
+    same = net.conv(x, 14, groups=2)
+    parts = [
+        net.conv(x, 40),
+        net.conv(x, 0, multiplier=2),
+        net.average(x, (3, 3), (1, 1), (1, 1, 1, 1)),
+        net.elementwise("MULTIPLY", x, net.constant(1, 1, 1, 14)),
+        net.elementwise("ADD", x, same),
+        net.table(x),
+        net.pad(net.slice(x, slice(None), slice(1, None)), (1, 0, 0, 0)),
+        x,
+        same,
+    ]
+    return net.concat(3, *parts)
+
+
+def concat_rows(net: Net) -> str:
+    """Along the outermost axis anything is in place, a product and a reshaped table too."""
+    x = net.input(24, 6)
+    return net.concat(0, net.matmul(x, net.input(6, 6)), net.table(x), net.rescale(net.table(x)))
+
+
 def concat_large(net: Net) -> str:
     return net.concat(3, net.input(1, 50, 40, 17), net.input(1, 50, 40, 3), net.input(1, 50, 40, 30))
 
@@ -331,6 +355,8 @@ NETS: dict[str, Callable[[Net], str]] = {
         transpositions,
         transposition_large,
         slices,
+        concat_in_place,
+        concat_rows,
         concat_large,
     )
 }
@@ -389,6 +415,18 @@ def test_a_deep_product_is_split_into_passes() -> None:
     net = Net(5)
     compiled = check(net.graph(matmul_deep(net)), CONFIGS["4x4"])
     assert "of 9001 channels" not in compiled.code.layers[0].tiles
+
+
+def test_concatenated_results_need_no_copy() -> None:
+    net = Net(5)
+    compiled = check(net.graph(concat_in_place(net)), CONFIGS["4x4"])
+    (joined,) = [node for node in compiled.graph.nodes if node.op == "concat"]
+    assert set(compiled.code.pitches) == set(joined.inputs[:7])
+    (layer,) = [layer for layer in compiled.code.layers if layer.name == joined.name]
+    assert layer.moved_bytes == 2 * 2 * 24 * 20 * 14
+    net = Net(5)
+    compiled = check(net.graph(concat_rows(net)), CONFIGS["4x4"])
+    assert "concat" not in {layer.kind for layer in compiled.code.layers}
 
 
 def test_averages_of_several_areas_need_no_more_tasks() -> None:
