@@ -2,6 +2,7 @@
 #
 #   make sweep   the reference study on MobileNetV1 224: out/sweep/results.csv and cycles.png
 #   make test    the default tests
+#   make fuzz    random programs on model and RTL: more than 100,000 operations over 60 configurations (SEED=1)
 #   make lint    ruff: rules and format
 #   make types   mypy, strict
 #   make layers  import-linter: which folder may import which
@@ -14,12 +15,13 @@ PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= dev,cocotb
 JOBS ?= 2
+SEED ?= 1
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep test slow lint types layers docs clean
+.PHONY: help setup sweep test slow fuzz lint types layers docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -42,6 +44,9 @@ test: $(STAMP)
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow -n $(JOBS)
+
+fuzz: $(STAMP)
+	$(BIN)/dovetail fuzz --programs 4200 --configs 60 --seed $(SEED) --jobs $(JOBS) --coverage out/coverage.md
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -20,20 +20,6 @@ from dovetail.sw.random_programs import legal_program
 
 LINE, BRANCH, TOGGLE = KINDS_OF_POINTS = ("line", "branch", "toggle")
 
-WHOLE = Config(
-    ic_lanes=3,
-    oc_lanes=5,
-    sram="40 KiB",
-    banks=5,
-    stripe=7,
-    requant_lanes=2,
-    vector_lanes=3,
-    depthwise_lanes=6,
-    bus=32,
-    outstanding=2,
-)
-"""A small accelerator with all there is, its lanes and banks no powers of two."""
-
 REASONS = (
     (
         r"\.(array|vector)_control$",

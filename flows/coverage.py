@@ -48,7 +48,8 @@ def run(args: argparse.Namespace) -> Report:
             raise DovetailError(f"--{name} must be at least {least}, not {getattr(args, name)}")
     if args.output and args.output.suffix not in (".md", ".json"):
         raise DovetailError(f"--output must be a .md or .json file, not {args.output}")
-    from dovetail.cosim.rtl_coverage import WHOLE, cover_rtl
+    from dovetail.cosim.rtl_coverage import cover_rtl
+    from dovetail.sw.random_programs import WHOLE
 
     config = Config.load(args.config) if args.config else WHOLE
     start = time.monotonic()

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> Report:
             raise DovetailError(f"--{name.replace('_', '-')} must be at least {least}, not {getattr(args, name)}")
     from dovetail.cosim.campaign import in_processes
     from dovetail.cosim.faults import KINDS, Record, run_kind
-    from dovetail.sw.random_programs import configurations
+    from dovetail.sw.random_programs import WHOLE, configurations
 
     if args.config:
         configs = [Config.load(name) for name in args.config]
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> Report:
         print(f"{lines[-1 - len(record.wrong)]} [{time.monotonic() - start:.0f} s]", file=sys.stderr)
         records.setdefault(kind, Record()).__iadd__(record)
     if args.flips:
-        name, record = _flips(args, configs[0])
+        name, record = _flips(args, configs[0] if args.config else WHOLE)
         lines.append(f"{'flipped bits':12} {name}: {_counts(record)}")
         lines += [f"    {text}" for text in record.wrong]
         records["flipped bits"] = record

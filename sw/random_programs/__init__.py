@@ -6,7 +6,7 @@ legal one with something broken; it still has one outcome (no program returned h
 """
 
 from dovetail.sw.random_programs.broken import BREAKS, bounded, illegal_program, settled
-from dovetail.sw.random_programs.configurations import configurations
+from dovetail.sw.random_programs.configurations import WHOLE, configurations
 from dovetail.sw.random_programs.programs import RandomProgram, legal_program
 from dovetail.sw.random_programs.registers import (
     DATA_BYTES,
@@ -21,6 +21,7 @@ from dovetail.sw.random_programs.targeted import checks_of, targeted_program, ta
 __all__ = [
     "BREAKS",
     "DATA_BYTES",
+    "WHOLE",
     "RandomProgram",
     "bounded",
     "checks_of",

@@ -45,6 +45,21 @@ VALUES: Mapping[str, Sequence[Any]] = {
 ``vector``, none of the vector unit's features."""
 
 
+WHOLE = Config(
+    ic_lanes=3,
+    oc_lanes=5,
+    sram="40 KiB",
+    banks=5,
+    stripe=7,
+    requant_lanes=2,
+    vector_lanes=3,
+    depthwise_lanes=6,
+    bus=32,
+    outstanding=2,
+)
+"""A small accelerator with all there is, its lanes and banks no powers of two."""
+
+
 def configurations(seed: int, count: int) -> list[Config]:
     """``count`` different configurations, always the same for a seed.
 

@@ -23,6 +23,7 @@ from dovetail.cosim.rtl_coverage import (
 )
 from dovetail.flows.cli import main
 from dovetail.isa.config import Config
+from dovetail.sw.random_programs import WHOLE
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
 
@@ -138,9 +139,7 @@ def test_command_demands(covered: dict[str, Any], capsys: pytest.CaptureFixture[
 
 @pytest.mark.slow
 def test_programs_and_faults_cover_the_rtl(build_cache: Path) -> None:
-    tally, wrong, rtl = cover_rtl(
-        rtl_coverage.WHOLE, seed=0, programs=300, faults=8, count=25, toggle=False, cache=build_cache
-    )
+    tally, wrong, rtl = cover_rtl(WHOLE, seed=0, programs=300, faults=8, count=25, toggle=False, cache=build_cache)
     assert wrong == []
     assert rtl.unexplained == []
     assert rtl.total.share("line") > 0.98
