@@ -89,7 +89,7 @@ ROWS = (
         ("CONCATENATION",),
         ("Concat", "QLinearConcat"),
         (Op.DMA_READ, Op.DMA_WRITE),
-        "what goes nowhere else is stored in its place at once; ONNX: other quantisations are rescaled by ACT_LUT first",
+        "parts that go nowhere else are stored in their place; ONNX: other quantisations are rescaled by ACT_LUT first",
     ),
     Row(
         ("SLICE", "STRIDED_SLICE", "SPLIT", "SPLIT_V"),
@@ -139,6 +139,7 @@ DIFFERENCES = """
 
 - Ties of ONNX sums and products whose result has an odd zero point: ONNX Runtime's QLinearAdd and QLinearMul add the
   zero point before they round to even, the accelerator afterwards. Only scales of simple ratios have ties.
+- RELU6 alone with another scale behind it than before it: TFLite Micro does not rescale, LiteRT and Dovetail do.
 - Sub, Min and Max have no integer kernel in ONNX Runtime; they round as Add does.
 - Averages tie to even as in ONNX Runtime's QLinearAveragePool; its float kernel may round ties the other way.
 - The 32-bit instructions (`E32_ADD`, `E32_SHIFT`, `REQUANT`) are for programs written by hand: no operator here needs
