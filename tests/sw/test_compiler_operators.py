@@ -13,6 +13,7 @@ from dovetail.isa.numerics import AddParams, Rounding, VectorOperation, encode_m
 from dovetail.sw import graph as ir
 from dovetail.sw import reference
 from dovetail.sw.compiler import Options, generate
+from dovetail.sw.hazards import races
 from dovetail.sw.layout import Layout
 from dovetail.sw.network import CompiledNetwork
 from dovetail.sw.random_programs.configurations import configurations
@@ -185,18 +186,23 @@ class Net:
 
 
 def check(graph: ir.Graph, config: Config, mode: str = "free") -> CompiledNetwork:
-    """Every tensor equals the interpreter's, and cycles equal the report's."""
+    """Every tensor equals the interpreter's, cycles equal the report's, and no transfers race."""
     compiled = CompiledNetwork(generate(graph, config, Options(mode, keep_tensors=True)))
     rng = np.random.default_rng(1)
     inputs = [rng.integers(-128, 128, port.shape).astype(np.int8) for port in graph.inputs]
     expected = reference.run(graph, inputs)
     tensors = reference.evaluate(graph, graph.bind(inputs), keep_all=True)
-    result = compiled.run(dict(zip([port.name for port in graph.inputs], inputs, strict=True)))
+    inputs_by_name = {port.name: value for port, value in zip(graph.inputs, inputs, strict=True)}
+    result = compiled.run(inputs_by_name)
     for node in graph.nodes:
         np.testing.assert_array_equal(result.tensors[node.outputs[0]], tensors[node.outputs[0]], err_msg=str(node.name))
     for name, value in expected.items():
         np.testing.assert_array_equal(result.outputs[name], value)
     assert result.cycles == compiled.report().cycles
+    assert not any(races(timeline) for timeline in result.timeline)
+    lean = CompiledNetwork(generate(graph, config, Options(mode))).run(inputs_by_name)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(lean.outputs[name], value)
     return compiled
 
 
