@@ -11,6 +11,7 @@ import pytest
 from dovetail.cosim.network import verify
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.sw.network import compile_network
+from dovetail.sw.random_networks import random_network
 
 MODELS = Path(__file__).parents[3] / "shared" / "models"
 TINY = {
@@ -49,17 +50,29 @@ BLOCKS = {
     "attention_block": 6_334,
 }
 """Cycles on 8x8."""
+SMALL = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
 ODD = Config(ic_lanes=3, oc_lanes=5, sram="64 KiB", stripe=7, bus=32, vector_lanes=3, depthwise_lanes=7)
 
 
 @pytest.mark.parametrize(("network", "cycles"), BLOCKS.items())
 def test_blocks_with_every_operator_on_8x8(network: str, cycles: int, build_cache: Path) -> None:
-    assert lockstep(f"zoo:{network}", Config(ic_lanes=8, oc_lanes=8, sram="64 KiB"), build_cache) == cycles
+    assert lockstep(f"zoo:{network}", SMALL, build_cache) == cycles
 
 
 @pytest.mark.parametrize("network", BLOCKS)
 def test_blocks_on_odd_lanes(network: str, build_cache: Path) -> None:
     lockstep(f"zoo:{network}", ODD, build_cache)
+
+
+@pytest.mark.parametrize("config", [SMALL, ODD], ids=["8x8", "odd"])
+def test_random_networks(config: Config, build_cache: Path) -> None:
+    for seed in range(20):
+        graph = random_network(seed, 10)
+        compiled = compile_network(graph, config)
+        rng = np.random.default_rng(seed)
+        x = {port.name: rng.integers(-128, 128, port.shape).astype(np.int8) for port in graph.inputs}
+        (verdict,) = verify(compiled, [x], cache=build_cache)
+        assert verdict.equal, f"seed {seed}: {verdict.first_difference}"
 
 
 @pytest.mark.slow
