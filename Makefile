@@ -46,6 +46,7 @@ slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow -n $(JOBS)
 
 fuzz: $(STAMP)
+	mkdir -p out
 	$(BIN)/dovetail fuzz --programs 4200 --configs 60 --seed $(SEED) --jobs $(JOBS) --coverage out/coverage.md
 
 lint: $(STAMP)

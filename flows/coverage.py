@@ -12,7 +12,7 @@ from rich.table import Table
 
 from dovetail.cosim.coverage import as_json, markdown
 from dovetail.cosim.verilate import default_cache
-from dovetail.flows.fuzz import label
+from dovetail.flows.fuzz import check_report, label
 from dovetail.flows.report import Report, to_json
 from dovetail.isa.config import Config
 from dovetail.isa.files import write_atomically
@@ -46,8 +46,8 @@ def run(args: argparse.Namespace) -> Report:
     for name, least in (("programs", 1), ("faults", 0), ("count", 1), ("seed", 0)):
         if getattr(args, name) < least:
             raise DovetailError(f"--{name} must be at least {least}, not {getattr(args, name)}")
-    if args.output and args.output.suffix not in (".md", ".json"):
-        raise DovetailError(f"--output must be a .md or .json file, not {args.output}")
+    if args.output:
+        check_report(args.output)
     from dovetail.cosim.rtl_coverage import cover_rtl
     from dovetail.sw.random_programs import WHOLE
 

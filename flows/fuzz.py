@@ -65,8 +65,8 @@ def run(args: argparse.Namespace) -> Report:
             raise DovetailError(f"--{name.replace('_', '-')} must be at least {least}, not {getattr(args, name)}")
     if args.replay:
         return _replay(args.replay)
-    if args.coverage and args.coverage.suffix not in (".md", ".json"):
-        raise DovetailError(f"coverage must go to a .md or .json file, not {args.coverage}")
+    if args.coverage:
+        check_report(args.coverage)
     from dovetail.cosim.campaign import Tally, run_campaign, shares
     from dovetail.sw.random_programs import configurations
 
@@ -94,6 +94,14 @@ def run(args: argparse.Namespace) -> Report:
     data = {"seed": args.seed, "config_seed": args.config_seed, "count": args.count, **_data(total)}
     data |= {"coverage": covered, "configs": rows}
     return Report(data, [head, *lines, _table(total), bins, verdict], 1 if total.differences else 0)
+
+
+def check_report(path: Path) -> None:
+    """Raise before minutes have passed."""
+    if path.suffix not in (".md", ".json"):
+        raise DovetailError(f"a report must be a .md or .json file, not {path}")
+    if not path.parent.is_dir():
+        raise DovetailError(f"{path.parent}: No such directory")
 
 
 def write_coverage(path: Path, counts: Counts) -> None:

@@ -62,6 +62,10 @@ def test_user_errors(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert capsys.readouterr().err == "dovetail: error: --programs must be at least 1, not 0\n"
     assert main(["fuzz", "--seed", "-1"]) == 2
     assert capsys.readouterr().err == "dovetail: error: --seed must be at least 0, not -1\n"
+    assert main(["fuzz", "--coverage", "coverage.txt"]) == 2
+    assert capsys.readouterr().err == "dovetail: error: a report must be a .md or .json file, not coverage.txt\n"
+    assert main(["coverage", "--output", str(tmp_path / "none" / "coverage.md")]) == 2
+    assert capsys.readouterr().err == f"dovetail: error: {tmp_path / 'none'}: No such directory\n"
     assert main(["fuzz", "--replay", str(tmp_path / "none.toml")]) == 2
     assert "No such file" in capsys.readouterr().err
     path = tmp_path / "other.toml"
