@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.sw.frontend.onnx_elementwise import BINARY
 from dovetail.sw.frontend.onnx_file import OnnxNode
-from dovetail.sw.frontend.onnx_values import Value
+from dovetail.sw.frontend.onnx_values import Constant, Quant, Source, Value
 from dovetail.sw.layout import Array
 
 if TYPE_CHECKING:
@@ -51,12 +51,15 @@ def qgemm(importer: Importer, node: OnnxNode) -> Value | None:
 
 
 def qlinear_binary(importer: Importer, node: OnnxNode) -> Value | None:
-    """QLinearAdd, QLinearMul."""
+    """QLinearAdd, QLinearMul; with a constant of one element a function of the other operand."""
     a = importer.operand(node, 0) or importer.weight(node, 0, 0)
     b = importer.operand(node, 3) or importer.weight(node, 3, 0)
     target = importer.quant(node, 6, 7)
     if a is None or b is None or target is None:
         return None
+    for data, source, other in ((0, a, b), (3, b, a)):
+        if isinstance(source, Source) and isinstance(other, Constant) and other.values.size == 1:
+            return _tabulated(importer, node, data, source, target) if other.values.ndim <= 1 else None
     return importer.elementwise.binary(
         node.name, node.outputs[0], BINARY[node.op.removeprefix("QLinear")], (a, b), target
     )
@@ -79,13 +82,16 @@ def qlinear_concat(importer: Importer, node: OnnxNode) -> Value | None:
 def qlinear_function(importer: Importer, node: OnnxNode) -> Value | None:
     """A function of one tensor: what ONNX Runtime's integer kernel makes of each value."""
     source, target = importer.operand(node, 0), importer.quant(node, 3, 4)
-    if source is None or target is None:
-        return None
-    constants = {name: importer.constant(name) for name in node.inputs[1:] if name}
+    return None if source is None or target is None else _tabulated(importer, node, 0, source, target)
+
+
+def _tabulated(importer: Importer, node: OnnxNode, data: int, source: Source, target: Quant) -> Value:
+    """The node as a table; all operands but the one with number ``data`` are constants."""
+    constants = {name: importer.constant(name) for name in node.inputs if name}
 
     def run(levels: Array) -> Array:
         held = {name: value for name, value in constants.items() if value is not None}
-        return importer.builder.run_constant(node, held | {node.inputs[0]: levels})[0]
+        return importer.builder.run_constant(node, held | {node.inputs[data]: levels})[0]
 
     kind = node.op.removeprefix("QLinear").lower()
     return importer.elementwise.tabulated(node.name, node.outputs[0], source, target, kind, run)

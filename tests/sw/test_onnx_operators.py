@@ -171,6 +171,19 @@ def test_constant_operands(tmp_path: Path, op: str) -> None:
     assert kinds(agree(net, tmp_path)) == [op.lower()]
 
 
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("op", ["QLinearAdd", "QLinearMul"])
+def test_constants_of_one_element_of_qoperators(tmp_path: Path, op: str, first: bool) -> None:
+    """A table of what the integer kernel makes of each value, ties at odd zero points included."""
+    net = Qdq(np.uint8)
+    net.inputs.append(("x0", (1, 256)))
+    operands = [["x0", *net.scales((0.03125, 5))], [net.constant(np.uint8(200)), *net.scales((0.015625, -30))]]
+    a, b = operands if first else operands[::-1]
+    net.outputs.append(net.op(op, *a, *b, *net.scales((0.0625, 11)), domain="com.microsoft"))
+    graph = agree(net, tmp_path, [np.arange(256).astype(np.uint8).reshape(1, 256)])
+    assert kinds(graph) == [op.removeprefix("QLinear").lower()]
+
+
 @pytest.mark.parametrize("op", ["QLinearAdd", "QLinearMul"])
 def test_constant_operands_of_qoperators(tmp_path: Path, op: str) -> None:
     net = Qdq(np.uint8)
