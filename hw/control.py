@@ -87,6 +87,11 @@ class UnitControl(wiring.Component):
         pc = Signal(32)
         check = Signal(CHECK)  # the operation's way to its verification
 
+        # Nothing is popped in the first cycles of a run, so the core's registers may be zeroed in the second; a register
+        # of this clock spares a simulator their next state in all the cycles in which the core rests.
+        cleared = Signal()
+        m.d.sync += cleared.eq(self.clear)
+
         ready, start, waits, satisfied = Signal(), Signal(), Signal(), Signal()
         on = entry.code[:2]
         m.d.comb += [
@@ -95,7 +100,7 @@ class UnitControl(wiring.Component):
             waits.eq((entry.kind == EntryKind.WAIT) & ~satisfied),
             self.entries.ready.eq(~busy & ~self.halt & ~waits),
             start.eq(ready & ((entry.kind == EntryKind.OP) | (entry.kind == EntryKind.FETCH))),
-            core.clear.eq(self.clear),
+            core.clear.eq(cleared),
             core.cfg_en.eq(ready & (entry.kind == EntryKind.CFG)),
             core.cfg_index.eq(entry.code),
             core.cfg_value.eq(entry.value),
