@@ -87,8 +87,8 @@ class UnitControl(wiring.Component):
         pc = Signal(32)
         check = Signal(CHECK)  # the operation's way to its verification
 
-        # Nothing is popped in the first cycles of a run, so the core's registers may be zeroed in the second; a register
-        # of this clock spares a simulator their next state in all the cycles in which the core rests.
+        # Nothing is popped in the first cycles of a run, so the registers of the core may be zeroed in the second. A
+        # register of this clock spares a simulator their next state in all cycles in which the core rests.
         cleared = Signal()
         m.d.sync += cleared.eq(self.clear)
 
