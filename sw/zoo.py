@@ -1,8 +1,7 @@
 """The built-in networks: quantised ONNX files made on the spot, with seeded weights.
 
 They stand for their architectures: every size, stride and padding is right, the weights are random.
-Scales come from propagating variances, so that activations use the int8 range without the network being
-run. Files are QDQ, opset 13, int8 activations in and out, int8 weights with a scale per output channel.
+Files are QDQ, opset 13 (14 with hard-swish), int8 activations in and out, int8 weights with a scale per output channel.
 """
 
 from __future__ import annotations

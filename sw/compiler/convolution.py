@@ -1,4 +1,4 @@
-"""Code for convolution, dense and depthwise layers: the tile tasks of a tiling."""
+"""Code for convolution, dense and depthwise layers and matrix products: the tile tasks of a tiling."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -30,6 +30,8 @@ WAITING = {
     *COMBINATIONS,
     *FUNCTIONS,
 }
+_DEEPEST = 64
+"""Float nodes in a row that wait for their QuantizeLinear: longer expressions are left to the host."""
 _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "ConvInteger", "MatMulInteger", "DynamicQuantizeLinear")
 
 
@@ -61,6 +63,7 @@ class Importer:
         self.values: dict[str, Value] = {}
         self.sources: dict[str, Source] = {}
         self.waiting: dict[str, OnnxNode] = {}
+        self.depths: dict[str, int] = {}
 
     def read(self) -> ir.Graph:
         quantised = any(n.op in _QUANTISED or n.op.startswith(("QLinear", "QGemm")) for n in self.file.nodes)
@@ -175,8 +178,10 @@ class Importer:
                 self.values[node.outputs[0]] = value
                 return
         if node.op in WAITING and any(name in self.sources or name in self.waiting for name in node.inputs):
-            self.waiting[node.outputs[0]] = node
-            return
+            depth = 1 + max(self.depths.get(name, 0) for name in node.inputs)
+            if depth <= _DEEPEST:
+                self.waiting[node.outputs[0]], self.depths[node.outputs[0]] = node, depth
+                return
         self._host(node)
 
     def _fold(self, node: OnnxNode) -> bool:

@@ -147,6 +147,19 @@ def test_expressions_of_one_tensor_become_one_table(tmp_path: Path) -> None:
     assert kinds(agree(net, tmp_path, [EVERY])) == ["function", "function"]
 
 
+def test_long_float_parts_run_on_the_host(tmp_path: Path) -> None:
+    net = Qdq()
+    x = net.input((1, 256), (0.03, 5))
+    for _ in range(80):
+        x = net.op("Add", x, net.constant(np.float32(0.001)))
+    net.outputs.append(x)
+    path = tmp_path / "op.onnx"
+    path.write_bytes(net.model())
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (ours,) = reference.run(load(path), EVERY).values()
+    np.testing.assert_array_equal(ours, session.run(None, {"x0": EVERY})[0])
+
+
 def test_requantisation_is_a_table(tmp_path: Path) -> None:
     net = Qdq()
     net.output(net.input((1, 256), (0.03, 5)), (0.041, -7))
