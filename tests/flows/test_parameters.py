@@ -98,7 +98,7 @@ def test_rules(argv: list[str], message: str) -> None:
     [
         (["--pe", "many"], "argument --pe: invalid int value: 'many'"),
         (["--sram", "much"], 'argument --sram: size must be a number with B, KiB, MiB or GiB, not "much"'),
-        (["--vector", "yes"], "argument --vector: invalid boolean value: 'yes'"),
+        (["--pooling", "yes"], "argument --pooling: invalid boolean value: 'yes'"),
     ],
 )
 def test_malformed_flags(argv: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
