@@ -265,6 +265,9 @@ LAYERS = {
     "multiplier 2": Layer(op=Op.DEPTH_CONV, kernel=(2, 2), extra=1, blocks=3, last=3, tile=(2, 3), stripe=4),
     "multiplier 3": Layer(op=Op.DEPTH_CONV, kernel=(1, 3), pad=1, extra=2, blocks=3, last=2, tile=(2, 3), int32=1),
     "multiplier 4": Layer(op=Op.DEPTH_CONV, kernel=(2, 1), extra=3, blocks=2, tile=(2, 3), stripe=2, accumulate=1),
+    "rows and columns of another tile": Layer(
+        kernel=(3, 3), pad=1, tile=(4, 4), dilation=2, changes={"IN_ROWS": 3, "ROW_BYTES": 7}
+    ),
     "bits of rubbish": Layer(
         kernel=(2, 2),
         kc=2,

@@ -761,6 +761,24 @@ def test_faults() -> None:
     assert [r.cause for r in results] == [cause for _, _, cause in cases]
 
 
+def test_borders_of_regions() -> None:
+    """A region may end where the SRAM or another region does; what an operation does not read may be anywhere."""
+    config = config_of(4)
+    regs = addition(config, 4, add_params(Rounding.TFLITE))
+    places = {name: (regs[f"{name}_ADDR"], regs[f"{name}_BYTES"]) for name in ("IN", "B", "OUT")}
+    behind, before = sum(places["IN"]), places["OUT"][0] - places["B"][1]
+    cases: list[tuple[Op, Registers, Cause]] = [
+        *((Op.E_ADD, {f"{name}_ADDR": config.sram_bytes - size}, Cause.NONE) for name, (_, size) in places.items()),
+        (Op.E_ADD, {"OUT_ADDR": behind, "B_ADDR": behind + places["OUT"][1]}, Cause.NONE),
+        (Op.E_ADD, {"OUT_ADDR": behind - 1}, Cause.BANK_CONFLICT),
+        (Op.E_ADD, {"B_ADDR": before}, Cause.NONE),
+        (Op.E_ADD, {"B_ADDR": before + 1}, Cause.BANK_CONFLICT),
+        *((op, {"B_ADDR": places["OUT"][0]}, Cause.NONE) for op in (Op.POOL, Op.MOV, Op.E_ABS)),
+    ]
+    results = verify(config, [(op, regs | changes) for op, changes, _ in cases])
+    assert [r.cause for r in results] == [cause for _, _, cause in cases]
+
+
 def random_registers(config: Config, rng: np.random.Generator, op: Op) -> Registers:
     """Legal sizes and regions; all else near what is sensible, near the corners of 32 bits, or anything.
 
