@@ -259,7 +259,7 @@ LAYERS = {
     "product, short matrix": Layer(
         op=Op.MAT_MUL, kc=2, blocks=2, tile=(1, 3), transposed=1, changes={"B_BYTES": 33, "W_BYTES": 96}
     ),
-    "product, input that ends early": Layer(op=Op.MAT_MUL, kc=2, tile=(1, 4), changes={"ROW_BYTES": 17}),
+    "product, input that ends early": Layer(op=Op.MAT_MUL, kc=2, tile=(1, 4), int32=1, changes={"ROW_BYTES": 17}),
     "product, wrap-around": Layer(
         op=Op.MAT_MUL, kc=2, blocks=3, tile=(1, 3), changes={"B_STEP": -1, "B_BYTES": 17, "OUT_X_STEP": 20}
     ),
