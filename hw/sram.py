@@ -177,8 +177,8 @@ class Sram(wiring.Component):
 
 
 def sram_verilog(config: Config) -> str:
-    """The simulation form: one array of words, read and written whole, cleared when reset ends (a write may be on its way
-    when it begins)."""
+    """The simulation form: one array of words, read and written whole, cleared when reset ends (when it begins a write
+    may be on its way)."""
     word = config.word_bytes
     width, byte_bits = 8 * word, exact_log2(word)
     address_bits = (config.sram_bytes - 1).bit_length()
