@@ -72,7 +72,7 @@ MUTATIONS = (
     Mutation("store", StoreCore, "last.eq(beat.burst_last)", "last.eq(beat.last)", slow=True),
     Mutation("store", StoreCore, "beats.active & (taken != BUFFER)", "beats.active", slow=True),
     Mutation("frontend", Frontend, "valid & active & ~self.halt", "valid & active", 6, slow=True),
-    Mutation("walkers", BurstWalker, "in_page >= to_boundary", "in_page > to_boundary", 6, slow=True),
+    Mutation("walkers", BurstWalker, "in_page >= to_boundary", "in_page > to_boundary + 1", 6, slow=True),
     Mutation("walkers", BeatWalker, "left.eq(left - 1)", "left.eq(left - 2)", 6, slow=True),
     Mutation("walkers_wide", BurstWalker, "left_now <= limit", "left_now < limit", 6),
 )
