@@ -176,7 +176,7 @@ class ArrayCore(wiring.Component):
 
         # Old values, in place of sums.
         group = len(window.old_mask)
-        old = Signal(SUM * group, reset_less=True)
+        old = Signal(SUM * group)  # zero but for old values: what a reset left here would be added to every sum
         olds = [Signal(name="old_now"), Signal(name="old_before")]
         m.d.comb += olds[0].eq(steps[arrives].valid & steps[arrives].old)
         m.d.sync += olds[1].eq(olds[0])

@@ -73,11 +73,18 @@ def test_many_flipped_bits(build_cache: Path, network: Setting, part: int) -> No
     assert record.wrong == []
 
 
+ODD = Config(ic_lanes=3, oc_lanes=5, sram="40 KiB", banks=5, bus=32, outstanding=1, requant_lanes=2, stripe=7)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_of_each_kind(build_cache: Path, kind: str) -> None:
-    config = Config(ic_lanes=3, oc_lanes=5, sram="40 KiB", banks=5, bus=32, outstanding=1, requant_lanes=2, stripe=7)
-    assert run_kind(config, kind, range(1000, 1300), build_cache).wrong == []
+    assert run_kind(ODD, kind, range(1000, 1300), build_cache).wrong == []
+
+
+def test_reset_while_old_values_pass(build_cache: Path) -> None:
+    """The array once kept them, and added them to every sum of the next program."""
+    assert run_kind(ODD, "reset", range(1165, 1176), build_cache).wrong == []
 
 
 def test_a_program_that_lasts_for_ages_is_followed(build_cache: Path, network: Setting) -> None:
