@@ -27,7 +27,7 @@ from dovetail.isa.timing.dma import row_addresses
 from dovetail.isa.timing.engine import Timeline
 from dovetail.isa.timing.rules import ADDRESS_SPACE, BROKEN_BYTES
 from dovetail.sw.engine import Bytes, RunResult
-from dovetail.sw.hazards import races
+from dovetail.sw.hazards import overwrites, races
 from dovetail.sw.random_programs import DATA_BYTES, RandomProgram, legal_program
 
 LONG = 3_000_000
@@ -217,6 +217,8 @@ def run_flips(config: Config, setting: Setting, bits: list[int], cache: Path) ->
     for bit in bits:
         corrupted = setting.flipped(bit)
         timeline = pair.model.time(corrupted.memory, corrupted.program, corrupted.pages, corrupted.base)
+        if overwrites(timeline, corrupted.program, corrupted.pages, corrupted.base):
+            continue  # what it executes then is left open
         if timeline.cycles > LONG:
             record.long += 1
             cause, text = Cause.NONE, _beginning(pair, corrupted, timeline)

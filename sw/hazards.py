@@ -11,7 +11,7 @@ import numpy as np
 
 from dovetail.isa.checks import View
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import Op, Unit, sync
+from dovetail.isa.instructions import PAGE_BYTES, Op, Unit, sync
 from dovetail.isa.timing.dma import row_addresses
 from dovetail.isa.timing.engine import Timeline
 
@@ -197,6 +197,13 @@ def transfer_rows(op: Op, registers: Sequence[int], base: int) -> list[Range]:
     steps = view["MEM_ROW_STEP"], view["MEM_PLANE_STEP"]
     starts = row_addresses(base + view["MEM_ADDR"], view["COUNT", "rows"], view["COUNT", "planes"], *steps)
     return [(start, view["LENGTH"]) for start in starts]
+
+
+def overwrites(timeline: Timeline, program: int, pages: int, base: int) -> bool:
+    """Whether a STORE of a run writes the program's own pages, which leaves open what is executed."""
+    here = [(program, pages * PAGE_BYTES)]
+    stores = np.flatnonzero(timeline.op == Op.DMA_WRITE).tolist()
+    return any(_meet(here, transfer_rows(Op.DMA_WRITE, timeline.registers[n], base)) for n in stores)
 
 
 def _meet(a: Sequence[Range], b: Sequence[Range]) -> bool:

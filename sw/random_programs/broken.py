@@ -3,14 +3,11 @@
 import random
 from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
-
 from dovetail.isa.checks import Region, View
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import (
     BY_NUMBER,
     INSTRUCTIONS,
-    PAGE_BYTES,
     PAGE_WORDS,
     REGISTERS,
     Op,
@@ -21,7 +18,7 @@ from dovetail.isa.instructions import (
 )
 from dovetail.isa.timing.engine import time_program
 from dovetail.isa.timing.rules import Rule, rules_of
-from dovetail.sw.hazards import races, transfer_rows
+from dovetail.sw.hazards import overwrites, races
 from dovetail.sw.random_programs.programs import RandomProgram, build, finish
 from dovetail.sw.random_programs.registers import (
     DATA_BYTES,
@@ -261,9 +258,4 @@ def settled(program: RandomProgram) -> bool:
     )
     if timeline.cycles > _MAX_CYCLES or races(timeline, program.base):
         return False
-    past = program.program + program.pages * PAGE_BYTES
-    return not any(
-        start < past and program.program < start + length
-        for n in np.flatnonzero(timeline.op == Op.DMA_WRITE).tolist()
-        for start, length in transfer_rows(Op.DMA_WRITE, timeline.registers[n], program.base)
-    )
+    return not overwrites(timeline, program.program, program.pages, program.base)
