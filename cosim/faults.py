@@ -23,11 +23,10 @@ from dovetail.isa.config import Config
 from dovetail.isa.host import CONTROL_START
 from dovetail.isa.instructions import PAGE_BYTES, WORD_BYTES, Cause, Op, Unit, from_bytes
 from dovetail.isa.timing.bound import cycle_bound
-from dovetail.isa.timing.dma import row_addresses
 from dovetail.isa.timing.engine import Timeline
 from dovetail.isa.timing.rules import ADDRESS_SPACE, BROKEN_BYTES
 from dovetail.sw.engine import Bytes, RunResult
-from dovetail.sw.hazards import overwrites, races
+from dovetail.sw.hazards import overwrites, races, transfer_rows
 from dovetail.sw.random_programs import DATA_BYTES, RandomProgram, legal_program
 
 LONG = 3_000_000
@@ -71,11 +70,8 @@ def stored(timeline: Timeline, base: int, size: int) -> npt.NDArray[np.bool_]:
     for n in np.flatnonzero(timeline.op == Op.DMA_WRITE).tolist():
         if not timeline.works[n]:
             continue
-        view = View(Unit.STORE, timeline.registers[n])
-        steps = view["MEM_ROW_STEP"], view["MEM_PLANE_STEP"]
-        counts = view["COUNT", "rows"], view["COUNT", "planes"]
-        for start in row_addresses(base + view["MEM_ADDR"], *counts, *steps):
-            past = start + view["LENGTH"]
+        for start, length in transfer_rows(Op.DMA_WRITE, timeline.registers[n], base):
+            past = start + length
             changes[start:past] = True
             changes[: max(0, past - ADDRESS_SPACE)] = True
     return changes
