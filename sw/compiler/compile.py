@@ -115,7 +115,7 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
         elif isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul):
             layer = convolution.layer_of(config, graph, node)
             try:
-                plan = tiling.choose(config, layer, options.tiling)
+                plan = tiling.choose(config, layer, tiling.Space.whole(config), options)
             except CompileError as error:
                 raise CompileError(f"layer {node.name!r}: {error}") from None
             plans[node.name] = layer, plan

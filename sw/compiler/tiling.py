@@ -11,6 +11,7 @@ from dovetail.isa.config import Config, ceil_div, format_bytes
 from dovetail.isa.timing.array import array_duration, matrix_reads
 from dovetail.isa.timing.dma import ADDRESS, BOUNDARY, MAX_BURST
 from dovetail.sw.compiler.layer import ConvLayer
+from dovetail.sw.compiler.options import Options
 from dovetail.sw.errors import CompileError
 
 OVERHEAD = 12
@@ -71,6 +72,25 @@ class Tiling:
 
 
 @dataclass(frozen=True)
+class Space:
+    """The SRAM that a layer's schedule may use.
+
+    ``free``: runs of whole banks, as (first bank, banks). ``input_at``, ``output_at``: SRAM byte address of the whole
+    input, or output, which needs no buffers then; None where it comes from, or goes to, system memory tile by tile.
+    Residents lie in banks that are not free.
+    """
+
+    free: tuple[tuple[int, int], ...]
+    input_at: int | None = None
+    output_at: int | None = None
+
+    @classmethod
+    def whole(cls, config: Config) -> "Space":
+        """All of SRAM, nothing in it."""
+        return cls(((0, config.n_banks),))
+
+
+@dataclass(frozen=True)
 class Buffers:
     """Bytes of one buffer of each operand."""
 
@@ -79,36 +99,64 @@ class Buffers:
     output: int
 
 
-def buffer_bytes(config: Config, layer: ConvLayer, rows: int, out_channels: int, in_channels: int) -> Buffers:
-    """SRAM that a tile needs. With split input channels the output is held as int32."""
+def buffer_bytes(
+    config: Config, layer: ConvLayer, rows: int, out_channels: int, in_channels: int, space: Space
+) -> Buffers:
+    """SRAM that a tile needs besides residents. With split input channels the output is held as int32."""
     span = (rows - 1) * layer.stride[0] + (layer.kernel[0] - 1) * layer.dilation[0] + 1
     channels = layer.inputs_of(out_channels, in_channels)
     split = not layer.separable and in_channels < layer.channels
     return Buffers(
-        min(span, layer.height) * layer.width * channels,
+        0 if space.input_at is not None else min(span, layer.height) * layer.width * channels,
         layer.weight_bytes(config, out_channels, in_channels),
-        rows * layer.out_width * out_channels * (4 if split else 1),
+        0 if space.output_at is not None else rows * layer.out_width * out_channels * (4 if split else 1),
     )
 
 
-def place(config: Config, sizes: Buffers, copies: tuple[int, int, int]) -> tuple[tuple[int, ...], ...] | None:
+Placed = tuple[tuple[int, ...], ...]
+
+
+def place(config: Config, sizes: Buffers, copies: tuple[int, int, int], space: Space) -> tuple[Placed, bool] | None:
     """Addresses of (input, weights, output) buffers in banks of their own, or None when they do not fit.
 
-    Where three groups of banks do not fit, output shares the input's banks: more fits, and the ports take turns.
+    Where three groups of banks do not fit, output shares the input's banks (the second value says so): more fits, and
+    the ports take turns. An operand that is resident has no buffers.
     """
     bank, word = config.bank_bytes, config.word_bytes
-    padded = [ceil_div(size, word) * word for size in (sizes.input, sizes.weights, sizes.output)]
+    sides = (sizes.input, sizes.weights, sizes.output)
+    padded = [ceil_div(size, word) * word for size in sides]
     need = [size * count for size, count in zip(padded, copies, strict=True)]
-    for shared in (False, True):
-        groups = [need[0] + need[2], need[1]] if shared else need
-        if sum(ceil_div(size, bank) for size in groups) > config.n_banks:
+    shareable = space.input_at is None and space.output_at is None
+    for shared in (False, True) if shareable else (False,):
+        groups = [need[0] + need[2], need[1], 0] if shared else need
+        firsts = _banks(space.free, [ceil_div(size, bank) for size in groups])
+        if firsts is None:
             continue
-        start_w = ceil_div(groups[0], bank) * bank
-        starts = [0, start_w, need[0] if shared else start_w + ceil_div(need[1], bank) * bank]
-        return tuple(
+        starts = [first * bank for first in firsts]
+        if shared:
+            starts[2] = starts[0] + need[0]
+        places = tuple(
             tuple(start + i * size for i in range(count))
             for start, size, count in zip(starts, padded, copies, strict=True)
         )
+        return places, shared
+    return None
+
+
+def _banks(free: tuple[tuple[int, int], ...], groups: list[int]) -> list[int] | None:
+    """The first bank of each group of banks: first fit in their order, else the largest group first."""
+    for order in (range(len(groups)), sorted(range(len(groups)), key=lambda i: -groups[i])):
+        runs = [list(run) for run in free]
+        firsts = [0] * len(groups)
+        for i in order:
+            run = next((run for run in runs if run[1] >= groups[i]), None)
+            if run is None:
+                break
+            firsts[i] = run[0]
+            run[0] += groups[i]
+            run[1] -= groups[i]
+        else:
+            return firsts
     return None
 
 
@@ -167,8 +215,8 @@ def _candidates(total: int, quantum: int, limit: int | None = None) -> list[int]
 
 
 @lru_cache(maxsize=4096)
-def choose(config: Config, layer: ConvLayer, mode: str) -> Tiling:
-    """The cheapest tiling. ``mode``: ``"free"``, or ``"channels"`` to cut output channels only.
+def choose(config: Config, layer: ConvLayer, space: Space, options: Options) -> Tiling:
+    """The cheapest tiling within ``space``; an output that is resident rules out passes over the input channels.
 
     Raises
     ------
@@ -176,6 +224,7 @@ def choose(config: Config, layer: ConvLayer, mode: str) -> Tiling:
         Not even the smallest tile fits the SRAM.
     """
     best: Tiling | None = None
+    mode = options.tiling
     lanes = layer.lanes(config)
     heights = [layer.out_height] if mode == "channels" else _candidates(layer.out_height, 1)
     channel_tiles = _candidates(layer.out_channels, min(lanes, layer.out_channels))
@@ -183,17 +232,17 @@ def choose(config: Config, layer: ConvLayer, mode: str) -> Tiling:
         group = layer.group[1]
         channel_tiles += list(range((min(lanes, layer.out_channels) - 1) // group * group, 0, -group))
     splits = [layer.channels]
-    if not layer.separable and not layer.packed:
+    if not layer.separable and not layer.packed and space.output_at is None:
         splits += [c for c in _candidates(layer.channels, min(config.ic, layer.channels)) if c < layer.channels]
     for in_channels in splits:
         for height in heights:
             for out_channels in channel_tiles:
-                found = _price(config, layer, height, out_channels, in_channels)
+                found = _price(config, layer, height, out_channels, in_channels, space)
                 if found and (best is None or found.price < best.price):
                     best = found
         if best:
             return best
-    smallest = buffer_bytes(config, layer, heights[-1], channel_tiles[-1], splits[-1])
+    smallest = buffer_bytes(config, layer, heights[-1], channel_tiles[-1], splits[-1], space)
     raise CompileError(
         f"its smallest tile ({heights[-1]} row(s) of {layer.out_width} pixels, {channel_tiles[-1]} channel(s)) needs"
         f" {smallest.input} + {smallest.weights} + {smallest.output} bytes of input, weights and output, in banks of"
@@ -202,9 +251,11 @@ def choose(config: Config, layer: ConvLayer, mode: str) -> Tiling:
     )
 
 
-def _price(config: Config, layer: ConvLayer, height: int, out_channels: int, in_channels: int) -> Tiling | None:
+def _price(
+    config: Config, layer: ConvLayer, height: int, out_channels: int, in_channels: int, space: Space
+) -> Tiling | None:
     """The best buffering and loop order of one tile size, or None when it does not fit."""
-    sizes = buffer_bytes(config, layer, height, out_channels, in_channels)
+    sizes = buffer_bytes(config, layer, height, out_channels, in_channels, space)
     rows = ceil_div(layer.out_height, height)
     cols = ceil_div(layer.out_channels, out_channels)
     passes = 1 if layer.separable else ceil_div(layer.channels, in_channels)
@@ -219,13 +270,16 @@ def _price(config: Config, layer: ConvLayer, height: int, out_channels: int, in_
     if cols > 1:
         total_array += (cols - 1) * _array_cycles(config, layer, last_rows, out_channels, in_channels)
     total_array += _array_cycles(config, layer, last_rows, last_channels, in_channels)
-    whole = layer.inputs_of(out_channels, in_channels)
-    runs = 1 if whole == layer.channels else sizes.input // whole
-    load_input = _transfer(config, config.memory.read_latency, sizes.input // runs, runs)
+    load_input = store = 0
+    if space.input_at is None:
+        whole = layer.inputs_of(out_channels, in_channels)
+        runs = 1 if whole == layer.channels else sizes.input // whole
+        load_input = _transfer(config, config.memory.read_latency, sizes.input // runs, runs)
     load_weights = _transfer(config, config.memory.read_latency, sizes.weights)
     pixels = height * layer.out_width
-    runs = 1 if out_channels == layer.out_channels else pixels
-    store = _transfer(config, config.memory.write_latency, pixels * out_channels // runs, runs)
+    if space.output_at is None:
+        runs = 1 if out_channels == layer.out_channels else pixels
+        store = _transfer(config, config.memory.write_latency, pixels * out_channels // runs, runs)
     best: Tiling | None = None
     tiles = rows * cols
     for rows_outer in (True, False) if rows > 1 and cols > 1 else (rows > 1,):
@@ -237,27 +291,30 @@ def _price(config: Config, layer: ConvLayer, height: int, out_channels: int, in_
         else:
             inputs = rows if rows_outer or rows == 1 else tiles
             weights = cols if not rows_outer or cols == 1 else tiles
+        inputs = 0 if space.input_at is not None else inputs
+        outputs = 0 if space.output_at is not None else tiles
         loads = inputs * load_input + weights * load_weights
         first = load_input + load_weights
         for doubled in (
-            (min(inputs, 2), min(weights, 2), min(tiles, 2)),
-            (min(inputs, 2), min(weights, 2), 1),
-            (1, min(weights, 2), 1),
-            (min(inputs, 2), 1, 1),
-            (1, 1, 1),
+            (min(inputs, 2), min(weights, 2), min(outputs, 2)),
+            (min(inputs, 2), min(weights, 2), min(outputs, 1)),
+            (min(inputs, 1), min(weights, 2), min(outputs, 1)),
+            (min(inputs, 2), 1, min(outputs, 1)),
+            (min(inputs, 1), 1, min(outputs, 1)),
         ):
-            at = place(config, sizes, doubled)
-            if at is None:
+            placed = place(config, sizes, doubled, space)
+            if placed is None:
                 continue
+            at, shared = placed
             alone = 0
             if doubled[0] < min(inputs, 2):
                 alone += (inputs - 1) * load_input
             if doubled[1] < min(weights, 2):
                 alone += (weights - 1) * load_weights
-            if doubled[2] < min(tiles, 2):
+            if doubled[2] < min(outputs, 2):
                 alone += (tiles - 1) * store
             hidden = max(loads - first - alone, 0)
-            if at[2][0] < at[1][0]:  # output shares the input's banks: the ports take turns
+            if shared:  # the ports take turns
                 price = loads + total_array + tiles * store
             else:
                 price = first + max(total_array + alone, hidden + array, (tiles - 1) * store + array) + store

@@ -216,7 +216,8 @@ def test_too_small_an_sram_names_layer_rule_and_way_out() -> None:
 
 def test_channel_tiling_never_cuts_rows() -> None:
     layer = ConvLayer(56, 56, 64, 56, 56, 128, (1, 1), (1, 1), (1, 1), 0, 0, "conv", False)
-    plan = tiling.choose(Config(pe=64, dataflow="output"), layer, "channels")
+    config = Config(pe=64, dataflow="output")
+    plan = tiling.choose(config, layer, tiling.Space.whole(config), Options(tiling="channels"))
     assert plan.rows == 56 and plan.in_channels == 64
 
 
