@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend.tflite import is_tflite, load_tflite
+from dovetail.sw.frontend.tflite import load_tflite
+from dovetail.sw.frontend.tflite_file import is_tflite
 from dovetail.sw.graph import Graph
 
 ZOO = "zoo:"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,22 +16,14 @@ from dovetail.sw import graph as ir
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.fold_pads import fold_pads
 from dovetail.sw.frontend.tflite_elementwise import ELEMENTWISE, clamp_of
+from dovetail.sw.frontend.tflite_file import Operator, TfliteFile
 from dovetail.sw.frontend.tflite_movement import MOVEMENT
 from dovetail.sw.host import Quantize, TfliteOp
 from dovetail.sw.layout import Array, Layout, Shape
 
-_DTYPES = {0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 6: "bool", 7: "int16", 9: "int8"}
-_OP_NAMES = {
-    value: name for name, value in vars(tflite.BuiltinOperator).items() if isinstance(value, int) and name.isupper()
-}
 _STATEFUL = {"IF", "WHILE", "CALL", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CUSTOM"}
 _SPATIAL = {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"}
 _WAY_OUT = "convert the float network again with full-integer int8 quantisation"
-
-
-def is_tflite(data: bytes) -> bool:
-    """Whether the bytes carry the TFLite file identifier."""
-    return data[4:8] == b"TFL3"
 
 
 def load_tflite(data: bytes, name: str) -> ir.Graph:
@@ -42,8 +34,7 @@ def load_tflite(data: bytes, name: str) -> ir.Graph:
     NetworkError: the file is malformed, or a node is outside what Dovetail runs.
     """
     try:
-        reader = Reader(data)
-        graph = reader.read(name)
+        graph = Reader(TfliteFile(data)).read(name)
     except NetworkError:
         raise
     except Exception as error:  # a malformed flatbuffer fails anywhere in the generated accessors
@@ -53,106 +44,26 @@ def load_tflite(data: bytes, name: str) -> ir.Graph:
     return fold_pads(graph.check()).check()
 
 
-@dataclass(frozen=True)
-class Info:
-    """One tensor of the file: its record plus the value if it is a constant."""
-
-    tensor: ir.Tensor
-    scales: NDArray[np.float32]
-    zero_points: NDArray[np.int64]
-    value: Array | None
-
-
-@dataclass(frozen=True)
-class Operator:
-    """One operator of the file."""
-
-    index: int
-    kind: str
-    name: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    raw: Any
-
-    def options(self, table: Any) -> Any:
-        """The builtin options, read as generated class `table`."""
-        raw = self.raw.BuiltinOptions()
-        if raw is None:
-            raise NetworkError(f"{self.name}: options must be present, not missing")
-        options = table()
-        options.Init(raw.Bytes, raw.Pos)
-        return options
-
-
 class Reader:
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.model = tflite.Model.GetRootAsModel(data, 0)
-        if self.model.SubgraphsLength() != 1:
-            raise NetworkError(f"the file must hold one subgraph, not {self.model.SubgraphsLength()}")
-        self.subgraph = self.model.Subgraphs(0)
+    def __init__(self, file: TfliteFile) -> None:
+        self.file = file
+        self.infos = file.infos
         self.nodes: list[ir.Node] = []
-        self.infos: list[Info] = []
-        self.used: set[str] = set()
         self.tensors: dict[str, ir.Tensor] = {}
 
     def read(self, name: str) -> ir.Graph:
-        graph = self.subgraph
-        self._bounded(graph.TensorsLength(), graph.OperatorsLength())
-        self.infos = [self._tensor(index) for index in range(graph.TensorsLength())]
-        inputs = [int(i) for i in graph.InputsAsNumpy()]
-        outputs = [int(i) for i in graph.OutputsAsNumpy()]
-        for index in inputs:
+        for index in self.file.inputs:
             self.declare(index)
-        for index in range(graph.OperatorsLength()):
-            self._operator(self._op(index))
+        for op in self.file.operators:
+            self._operator(op)
         return ir.Graph(
-            inputs=tuple(self._port(index) for index in inputs),
-            outputs=tuple(self._port(index) for index in outputs),
+            inputs=tuple(self._port(index) for index in self.file.inputs),
+            outputs=tuple(self._port(index) for index in self.file.outputs),
             tensors=self.tensors,
             nodes=tuple(self.nodes),
             source="tflite",
             name=name,
         )
-
-    def _bounded(self, *lengths: int) -> None:
-        """A vector cannot have more entries than the file has words; keeps damaged files from looping."""
-        for length in lengths:
-            if not 0 < length <= len(self.data) // 4:
-                raise NetworkError(f"a table must have 1 to {len(self.data) // 4} entries, not {length}")
-
-    def _tensor(self, index: int) -> Info:
-        raw = self.subgraph.Tensors(index)
-        dtype = _DTYPES.get(raw.Type())
-        name = (raw.Name() or b"").decode(errors="replace") or f"tensor_{index}"
-        while name in self.used:
-            name += f"_{index}"
-        self.used.add(name)
-        if dtype is None:
-            raise NetworkError(f"tensor {name!r}: element type must be a plain number, not code {raw.Type()}")
-        self._bounded(raw.ShapeLength() + 1)
-        shape = tuple(int(raw.Shape(i)) for i in range(raw.ShapeLength()))
-        quant = raw.Quantization()
-        scales, zeros = np.zeros(0, np.float32), np.zeros(0, np.int64)
-        if quant is not None and quant.ScaleLength():
-            scales = np.array(quant.ScaleAsNumpy(), np.float32)
-            zeros = np.array(quant.ZeroPointAsNumpy(), np.int64) if quant.ZeroPointLength() else zeros
-        value = None
-        buffer = self.model.Buffers(raw.Buffer())
-        if buffer.DataLength():
-            value = np.frombuffer(np.array(buffer.DataAsNumpy(), np.uint8).tobytes(), dtype).reshape(shape)
-        scale = scales[0] if scales.size == 1 else None
-        zero = int(zeros[0]) if scales.size == 1 and zeros.size else 0
-        return Info(ir.Tensor(name, shape, scale, zero, dtype), scales, zeros, value)
-
-    def _op(self, index: int) -> Operator:
-        raw = self.subgraph.Operators(index)
-        code = self.model.OperatorCodes(raw.OpcodeIndex())
-        number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
-        kind = _OP_NAMES.get(number, f"operator {number}")
-        ins = tuple(int(raw.Inputs(i)) for i in range(raw.InputsLength()))
-        outs = tuple(int(raw.Outputs(i)) for i in range(raw.OutputsLength()))
-        return Operator(index, kind, f"{index:02d}_{kind}", ins, outs, raw)
 
     def _port(self, index: int) -> ir.Port:
         tensor = self.infos[index].tensor
@@ -190,7 +101,7 @@ class Reader:
             inputs=self.names(dynamic),
             outputs=self.names(op.outputs),
             label=op.kind.lower(),
-            payload=TfliteOp(self.data, op.index, dynamic, op.outputs),
+            payload=TfliteOp(self.file.data, op.index, dynamic, op.outputs),
         )
 
     def names(self, indices: tuple[int, ...]) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.host import TfliteOp
 
 if TYPE_CHECKING:
-    from dovetail.sw.frontend.tflite import Operator, Reader
+    from dovetail.sw.frontend.tflite import Reader
+    from dovetail.sw.frontend.tflite_file import Operator
 
 _OPTIONS = {"ADD": tflite.AddOptions, "SUB": tflite.SubOptions, "MUL": tflite.MulOptions}
 _COMBINE = {
@@ -177,7 +178,7 @@ def function(reader: Reader, op: Operator) -> ir.Node | None:
     if source.dtype != "int8" or source.size != out.size:
         return None
     try:
-        values = TfliteOp(reader.data, op.index, dynamic, op.outputs).table()
+        values = TfliteOp(reader.file.data, op.index, dynamic, op.outputs).table()
     except NetworkError:  # the runtime has no int8 form of it
         return None
     view = reader.view(op, source.name, out.shape)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from dovetail.sw import graph as ir
 
 if TYPE_CHECKING:
-    from dovetail.sw.frontend.tflite import Operator, Reader
+    from dovetail.sw.frontend.tflite import Reader
+    from dovetail.sw.frontend.tflite_file import Operator
 
 Positions = NDArray[np.int64]
 

@@ -1,0 +1,124 @@
+"""Reading a TFLite file: flatbuffer to checked Python values, before anything is said about quantisation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tflite
+from numpy.typing import NDArray
+
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.graph import Tensor
+from dovetail.sw.layout import Array
+
+_DTYPES = {0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 6: "bool", 7: "int16", 9: "int8"}
+_OP_NAMES = {
+    value: name for name, value in vars(tflite.BuiltinOperator).items() if isinstance(value, int) and name.isupper()
+}
+
+
+def is_tflite(data: bytes) -> bool:
+    """Whether the bytes carry the TFLite file identifier."""
+    return data[4:8] == b"TFL3"
+
+
+@dataclass(frozen=True)
+class Info:
+    """One tensor of the file: its record plus the value if it is a constant.
+
+    Parameters
+    ----------
+    scales, zero_points: as in the file: none, one, or one per entry of axis ``axis``.
+    """
+
+    tensor: Tensor
+    scales: NDArray[np.float32]
+    zero_points: NDArray[np.int64]
+    axis: int
+    value: Array | None
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator of the file; -1 stands for an input that is left out."""
+
+    index: int
+    kind: str
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    raw: Any
+
+    def options(self, table: Any) -> Any:
+        """The builtin options, read as generated class `table`."""
+        raw = self.raw.BuiltinOptions()
+        if raw is None:
+            raise NetworkError(f"{self.name}: options must be present, not missing")
+        options = table()
+        options.Init(raw.Bytes, raw.Pos)
+        return options
+
+
+class TfliteFile:
+    """Tensors and operators, in order, of the only subgraph; inputs and outputs as tensor indices.
+
+    Raises
+    ------
+    NetworkError: several subgraphs, tables longer than the file, element types that are no numbers; a damaged file
+        may raise anything else.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._model = tflite.Model.GetRootAsModel(data, 0)
+        if self._model.SubgraphsLength() != 1:
+            raise NetworkError(f"the file must hold one subgraph, not {self._model.SubgraphsLength()}")
+        graph = self._graph = self._model.Subgraphs(0)
+        self._bounded(graph.TensorsLength(), graph.OperatorsLength())
+        self._used: set[str] = set()
+        self.infos = [self._tensor(index) for index in range(graph.TensorsLength())]
+        self.inputs = [int(i) for i in graph.InputsAsNumpy()]
+        self.outputs = [int(i) for i in graph.OutputsAsNumpy()]
+        self.operators = [self._operator(index) for index in range(graph.OperatorsLength())]
+
+    def _bounded(self, *lengths: int) -> None:
+        """A vector cannot have more entries than the file has words; keeps damaged files from looping."""
+        for length in lengths:
+            if not 0 < length <= len(self.data) // 4:
+                raise NetworkError(f"a table must have 1 to {len(self.data) // 4} entries, not {length}")
+
+    def _tensor(self, index: int) -> Info:
+        raw = self._graph.Tensors(index)
+        dtype = _DTYPES.get(raw.Type())
+        name = (raw.Name() or b"").decode(errors="replace") or f"tensor_{index}"
+        while name in self._used:
+            name += f"_{index}"
+        self._used.add(name)
+        if dtype is None:
+            raise NetworkError(f"tensor {name!r}: element type must be a plain number, not code {raw.Type()}")
+        self._bounded(raw.ShapeLength() + 1)
+        shape = tuple(int(raw.Shape(i)) for i in range(raw.ShapeLength()))
+        quant = raw.Quantization()
+        scales, zeros, axis = np.zeros(0, np.float32), np.zeros(0, np.int64), 0
+        if quant is not None and quant.ScaleLength():
+            scales = np.array(quant.ScaleAsNumpy(), np.float32)
+            zeros = np.array(quant.ZeroPointAsNumpy(), np.int64) if quant.ZeroPointLength() else zeros
+            axis = quant.QuantizedDimension()
+        value = None
+        buffer = self._model.Buffers(raw.Buffer())
+        if buffer.DataLength():
+            value = np.frombuffer(np.array(buffer.DataAsNumpy(), np.uint8).tobytes(), dtype).reshape(shape)
+        scale = scales[0] if scales.size == 1 else None
+        zero = int(zeros[0]) if scales.size == 1 and zeros.size else 0
+        return Info(Tensor(name, shape, scale, zero, dtype), scales, zeros, axis, value)
+
+    def _operator(self, index: int) -> Operator:
+        raw = self._graph.Operators(index)
+        code = self._model.OperatorCodes(raw.OpcodeIndex())
+        number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        kind = _OP_NAMES.get(number, f"operator {number}")
+        ins = tuple(int(raw.Inputs(i)) for i in range(raw.InputsLength()))
+        outs = tuple(int(raw.Outputs(i)) for i in range(raw.OutputsLength()))
+        return Operator(index, kind, f"{index:02d}_{kind}", ins, outs, raw)
