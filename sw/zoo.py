@@ -11,34 +11,13 @@ from collections.abc import Callable
 from urllib.parse import parse_qsl
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.zoo_builder import HARD_SWISH, LINEAR, RELU, RELU6, UNIT, Act, Builder, Range
-
-
-def mobilenet_v1(width: float = 1.0, resolution: int = 224, classes: int = 1001, seed: int = 1) -> bytes:
-    """MobileNetV1: ImageNet classification; input (1, 3, resolution, resolution), 568.7 M MACs."""
-    _in_range("width", width, 0.05, 2.0)
-    _in_range("resolution", resolution, 32, 1024)
-    _in_range("classes", classes, 1, 100_000)
-    build = Builder("mobilenet_v1", seed)
-    act = build.start((1, 3, resolution, resolution), 1 / 128, 0)
-
-    def scaled(channels: int) -> int:
-        return max(8, int(channels * width))
-
-    act = build.conv("conv0", act, scaled(32), (3, 3), 2, RELU6)
-    plan = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2)]
-    plan += [(512, 1)] * 5 + [(1024, 2), (1024, 1)]
-    for index, (channels, stride) in enumerate(plan, 1):
-        act = build.depthwise(f"depthwise{index}", act, stride, RELU6)
-        act = build.conv(f"pointwise{index}", act, scaled(channels), (1, 1), 1, RELU6)
-    act = build.global_average("pool", act)
-    act = build.flatten("flatten", act)
-    return build.finish(build.dense("logits", act, classes, LINEAR))
+from dovetail.sw.zoo_builder import HARD_SWISH, LINEAR, RELU, RELU6, UNIT, Act, Builder, Range, in_range
+from dovetail.sw.zoo_imagenet import mobilenet_v1, resnet18, resnet50
 
 
 def resnet8(classes: int = 10, seed: int = 2) -> bytes:
     """ResNet-8 of MLPerf Tiny: CIFAR-10 classification; input (1, 3, 32, 32), 12.5 M MACs."""
-    _in_range("classes", classes, 1, 100_000)
+    in_range("classes", classes, 1, 100_000)
     build = Builder("resnet8", seed)
     act = build.start((1, 3, 32, 32), 1 / 128, 0)
     act = build.conv("conv0", act, 16, (3, 3), 1, RELU)
@@ -56,7 +35,7 @@ def resnet8(classes: int = 10, seed: int = 2) -> bytes:
 
 def dscnn(classes: int = 12, seed: int = 3) -> bytes:
     """DS-CNN of MLPerf Tiny: keyword spotting; input (1, 1, 49, 10), 2.66 M MACs."""
-    _in_range("classes", classes, 1, 100_000)
+    in_range("classes", classes, 1, 100_000)
     build = Builder("dscnn", seed)
     act = build.start((1, 1, 49, 10), 0.05, 3)
     act = build.conv("conv0", act, 64, (10, 4), 2, RELU)
@@ -79,8 +58,8 @@ def autoencoder(seed: int = 4) -> bytes:
 
 def mobilenet_v2_block(channels: int = 16, resolution: int = 12, seed: int = 5) -> bytes:
     """Inverted residual of MobileNetV2; input (1, channels, resolution, resolution)."""
-    _in_range("channels", channels, 1, 1024)
-    _in_range("resolution", resolution, 1, 1024)
+    in_range("channels", channels, 1, 1024)
+    in_range("resolution", resolution, 1, 1024)
     build = Builder("mobilenet_v2_block", seed)
     start = build.start((1, channels, resolution, resolution), 1 / 32, 0)
     act = build.conv("expand", start, 6 * channels, (1, 1), 1, RELU6)
@@ -92,8 +71,8 @@ def mobilenet_v2_block(channels: int = 16, resolution: int = 12, seed: int = 5) 
 def hard_swish_block(channels: int = 16, resolution: int = 10, seed: int = 6) -> bytes:
     """Inverted residual of MobileNetV3 with hard-swish, and squeeze and excitation with hard-sigmoid; input (1,
     channels, resolution, resolution)."""
-    _in_range("channels", channels, 1, 1024)
-    _in_range("resolution", resolution, 1, 255)
+    in_range("channels", channels, 1, 1024)
+    in_range("resolution", resolution, 1, 255)
     build = Builder("hard_swish_block", seed)
     wide = 4 * channels
     start = build.start((1, channels, resolution, resolution), 1 / 32, 0)
@@ -113,8 +92,8 @@ def hard_swish_block(channels: int = 16, resolution: int = 10, seed: int = 6) ->
 def inception_block(channels: int = 24, resolution: int = 10, seed: int = 7) -> bytes:
     """Inception block: four branches, one of them a padded average, side by side; input (1, channels, resolution,
     resolution)."""
-    _in_range("channels", channels, 1, 1024)
-    _in_range("resolution", resolution, 3, 1024)
+    in_range("channels", channels, 1, 1024)
+    in_range("resolution", resolution, 3, 1024)
     build = Builder("inception_block", seed)
     start = build.start((1, channels, resolution, resolution), 1 / 32, 0)
     one = build.conv("one", start, 16, (1, 1), 1, RELU)
@@ -127,8 +106,8 @@ def inception_block(channels: int = 24, resolution: int = 10, seed: int = 7) -> 
 def shuffle_block(channels: int = 32, resolution: int = 10, seed: int = 8) -> bytes:
     """Unit of ShuffleNetV2, its first convolution in two groups: split, one half convolved, concatenated, shuffled; and
     the convolution after it; input (1, channels, resolution, resolution)."""
-    _in_range("channels", channels, 4, 1024)
-    _in_range("resolution", resolution, 1, 1024)
+    in_range("channels", channels, 4, 1024)
+    in_range("resolution", resolution, 1, 1024)
     if channels % 4:
         raise NetworkError(f"channels must be a multiple of 4, not {channels}")
     build = Builder("shuffle_block", seed)
@@ -143,9 +122,9 @@ def shuffle_block(channels: int = 32, resolution: int = 10, seed: int = 8) -> by
 
 def attention_block(tokens: int = 16, channels: int = 32, heads: int = 2, seed: int = 9) -> bytes:
     """Self-attention with a residual, its softmax in float; input (1, tokens, channels)."""
-    _in_range("tokens", tokens, 1, 4096)
-    _in_range("heads", heads, 1, 64)
-    _in_range("channels", channels, heads, 4096)
+    in_range("tokens", tokens, 1, 4096)
+    in_range("heads", heads, 1, 64)
+    in_range("channels", channels, heads, 4096)
     if channels % heads:
         raise NetworkError(f"channels must be a multiple of heads, {heads}, not {channels}")
     build = Builder("attention_block", seed)
@@ -167,6 +146,8 @@ def attention_block(tokens: int = 16, channels: int = 32, heads: int = 2, seed: 
 
 NETWORKS: dict[str, Callable[..., bytes]] = {
     "mobilenet_v1": mobilenet_v1,
+    "resnet18": resnet18,
+    "resnet50": resnet50,
     "resnet8": resnet8,
     "dscnn": dscnn,
     "autoencoder": autoencoder,
@@ -200,8 +181,3 @@ def model_bytes(name: str) -> bytes:
         except ValueError as error:
             raise NetworkError(f"zoo:{stem}: {key} must be of type {kind.__name__}, not {text!r}") from error
     return build(**arguments)
-
-
-def _in_range(name: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:
-        raise NetworkError(f"{name} must be {low}..{high}, not {value}")

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from dovetail.sw.errors import NetworkError
+
 Pads = tuple[int, int, int, int]
 
 
@@ -80,14 +82,16 @@ class Builder:
         stride: int,
         result: Range,
         groups: int = 1,
+        centred: bool = False,
     ) -> Act:
-        """Convolution with TensorFlow's SAME padding."""
-        return self._convolution(name, act, channels, act.shape[1] // groups, kernel, stride, result, groups=groups)
+        """Convolution with TensorFlow's SAME padding, or `centred`: with PyTorch's, kernel // 2 all around."""
+        depth = act.shape[1] // groups
+        return self._convolution(name, act, channels, depth, kernel, stride, result, groups=groups, centred=centred)
 
-    def depthwise(self, name: str, act: Act, stride: int, result: Range) -> Act:
-        """3x3 depthwise convolution with SAME padding."""
-        channels = act.shape[1]
-        return self._convolution(name, act, channels, 1, (3, 3), stride, result, groups=channels)
+    def depthwise(self, name: str, act: Act, stride: int, result: Range, size: int = 3, centred: bool = False) -> Act:
+        """Depthwise convolution, `size` x `size`; padding as that of `conv`."""
+        channels, kernel = act.shape[1], (size, size)
+        return self._convolution(name, act, channels, 1, kernel, stride, result, groups=channels, centred=centred)
 
     def _convolution(
         self,
@@ -99,9 +103,10 @@ class Builder:
         stride: int,
         result: Range,
         groups: int,
+        centred: bool,
     ) -> Act:
-        pads = _same(act.shape[2:], kernel, stride)
-        rows, cols = (-(-size // stride) for size in act.shape[2:])
+        pads = _centred(kernel) if centred else _same(act.shape[2:], kernel, stride)
+        rows, cols = _windows(act.shape[2:], kernel, stride, pads)
         weights, bias = self._parameters(name, act, (channels, depth, *kernel), 0, result)
         node = helper.make_node(
             "Conv",
@@ -134,6 +139,13 @@ class Builder:
     def add(self, name: str, a: Act, b: Act, result: Range) -> Act:
         """Residual sum."""
         return self._operator("Add", name, [a, b], a.shape, result)
+
+    def residual(self, name: str, a: Act, b: Act, activation: str = "") -> Act:
+        """Residual sum in a range that grows with its operands, so that a chain of them does not saturate."""
+        spread = float(np.hypot(a.rms, b.rms))
+        if activation:
+            return self.add(name, a, b, Range(activation, 0.0, 2.7 * spread, spread, 0.7 * spread))
+        return self.add(name, a, b, Range("", -3.2 * spread, 3.2 * spread, spread, spread))
 
     def multiply(self, name: str, a: Act, b: Act, result: Range) -> Act:
         """Product, of a tensor and a value per channel, too."""
@@ -202,6 +214,14 @@ class Builder:
         self.nodes.append(helper.make_node("Mul", inputs, [f"{name}_scaled"], name=f"{name}_scale"))
         self.nodes.append(helper.make_node("Softmax", [f"{name}_scaled"], [f"{name}_float"], name=name, axis=-1))
         return self._quantised(name, act.shape, 1 / 256, -128, 0.2)
+
+    def max_pool(self, name: str, act: Act, size: int, stride: int) -> Act:
+        """Maximum of `size` x `size` pixels, padded by size // 2, quantisation kept."""
+        pads = _centred((size, size))
+        rows, cols = _windows(act.shape[2:], (size, size), stride, pads)
+        window = {"kernel_shape": (size, size), "strides": (stride, stride), "pads": pads}
+        self.nodes.append(helper.make_node("MaxPool", [self._dequantised(act)], [f"{name}_float"], name=name, **window))
+        return self._quantised(name, (1, act.shape[1], rows, cols), act.scale, act.zero, act.rms * 1.5)
 
     def average(self, name: str, act: Act) -> Act:
         """Average over all pixels as a pooling window, quantisation kept."""
@@ -302,6 +322,22 @@ class Builder:
         inputs = [source or f"{name}_float", *self._scales(f"{name}_out", scale, zero)]
         self.nodes.append(helper.make_node("QuantizeLinear", inputs, [f"{name}_out"], name=f"{name}_quantize"))
         return Act(f"{name}_out", shape, float(np.float32(scale)), zero, rms)
+
+
+def in_range(name: str, value: float, low: float, high: float) -> None:
+    """Raises NetworkError for a parameter of a network outside low..high."""
+    if not low <= value <= high:
+        raise NetworkError(f"{name} must be {low}..{high}, not {value}")
+
+
+def _windows(size: tuple[int, ...], kernel: tuple[int, int], stride: int, pads: Pads) -> tuple[int, int]:
+    """Rows and columns of a sliding window's results."""
+    rows, cols = size
+    return (rows + pads[0] + pads[2] - kernel[0]) // stride + 1, (cols + pads[1] + pads[3] - kernel[1]) // stride + 1
+
+
+def _centred(kernel: tuple[int, int]) -> Pads:
+    return kernel[0] // 2, kernel[1] // 2, kernel[0] // 2, kernel[1] // 2
 
 
 def _same(size: tuple[int, ...], kernel: tuple[int, int], stride: int) -> Pads:

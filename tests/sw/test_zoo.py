@@ -18,6 +18,9 @@ from dovetail.sw.network import compile_network
 MACS = {
     "mobilenet_v1": 568_741_376,
     "mobilenet_v1?width=0.25&resolution=128": 13_570_304,
+    "resnet18?width=0.25&resolution=64": 11_187_200,
+    "resnet50?width=0.25&resolution=64": 23_171_072,
+    "resnet50?version=1&width=0.25&resolution=64": 21_991_424,
     "resnet8": 12_501_632,
     "dscnn": 2_656_768,
     "autoencoder": 264_192,
