@@ -14,9 +14,8 @@ from dovetail.isa import numerics
 from dovetail.isa.numerics import Rounding
 from dovetail.sw import graph as ir
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend.fold_pads import fold_pads
 from dovetail.sw.frontend.tflite_elementwise import ELEMENTWISE, clamp_of
-from dovetail.sw.frontend.tflite_file import Operator, TfliteFile
+from dovetail.sw.frontend.tflite_file import Operator, TfliteFile, pads_of
 from dovetail.sw.frontend.tflite_movement import MOVEMENT
 from dovetail.sw.host import Quantize, TfliteOp
 from dovetail.sw.layout import Array, Layout, Shape
@@ -41,7 +40,7 @@ def load_tflite(data: bytes, name: str) -> ir.Graph:
         raise NetworkError(f"{name}: TFLite file must be complete, not malformed ({type(error).__name__})") from error
     if not any(tensor.dtype == "int8" for tensor in graph.tensors.values()):
         raise NetworkError(f"{name}: activations must be int8, not float; {_WAY_OUT}")
-    return fold_pads(graph.check()).check()
+    return graph.check()
 
 
 class Reader:
@@ -147,7 +146,7 @@ class Reader:
             "bias": self._bias(op, channels),
             "requant": self._requant(op, channels, options.FusedActivationFunction()),
             "stride": stride,
-            "pads": _pads(source, out, kernel, stride, dilation, options.Padding()),
+            "pads": pads_of(source, out, kernel, stride, dilation, options.Padding()),
             "dilation": dilation,
         }
         return ir.Conv(**common, groups=source.nhwc[3] // weights.shape[3]) if grouped else ir.Depthwise(**common)
@@ -197,7 +196,7 @@ class Reader:
         kernel = options.FilterHeight(), options.FilterWidth()
         stride = options.StrideH(), options.StrideW()
         lo, hi = clamp_of(op, out, options.FusedActivationFunction())
-        pads = _pads(source, out, kernel, stride, (1, 1), options.Padding())
+        pads = pads_of(source, out, kernel, stride, (1, 1), options.Padding())
         return {"kernel": kernel, "stride": stride, "pads": pads, "lo": lo, "hi": hi}
 
     def mean(self, op: Operator) -> ir.Node | None:
@@ -322,18 +321,3 @@ BUILDERS: dict[str, Callable[[Reader, Operator], ir.Node | None]] = {
     **ELEMENTWISE,
     **MOVEMENT,
 }
-
-
-def _pads(
-    source: ir.Tensor, out: ir.Tensor, kernel: ir.Pair, stride: ir.Pair, dilation: ir.Pair, padding: int
-) -> ir.Pads:
-    """TFLite's padding: SAME puts the smaller half before."""
-    if padding == tflite.Padding.VALID:
-        return 0, 0, 0, 0
-    before, after = [], []
-    for axis in range(2):
-        reach = (out.nhwc[axis + 1] - 1) * stride[axis] + (kernel[axis] - 1) * dilation[axis] + 1
-        total = max(reach - source.nhwc[axis + 1], 0)
-        before.append(total // 2)
-        after.append(total - total // 2)
-    return before[0], before[1], after[0], after[1]

@@ -10,7 +10,7 @@ import tflite
 from numpy.typing import NDArray
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.graph import Tensor
+from dovetail.sw.graph import Pads, Pair, Tensor
 from dovetail.sw.layout import Array
 
 _DTYPES = {0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 6: "bool", 7: "int16", 9: "int8"}
@@ -122,3 +122,16 @@ class TfliteFile:
         ins = tuple(int(raw.Inputs(i)) for i in range(raw.InputsLength()))
         outs = tuple(int(raw.Outputs(i)) for i in range(raw.OutputsLength()))
         return Operator(index, kind, f"{index:02d}_{kind}", ins, outs, raw)
+
+
+def pads_of(source: Tensor, out: Tensor, kernel: Pair, stride: Pair, dilation: Pair, padding: int) -> Pads:
+    """TFLite's padding: SAME puts the smaller half before."""
+    if padding == tflite.Padding.VALID:
+        return 0, 0, 0, 0
+    before, after = [], []
+    for axis in range(2):
+        reach = (out.nhwc[axis + 1] - 1) * stride[axis] + (kernel[axis] - 1) * dilation[axis] + 1
+        total = max(reach - source.nhwc[axis + 1], 0)
+        before.append(total // 2)
+        after.append(total - total // 2)
+    return before[0], before[1], after[0], after[1]
