@@ -18,6 +18,7 @@ from dovetail.flows.report import si
 from dovetail.isa.config import Config, format_bytes
 from dovetail.isa.files import write_atomically
 from dovetail.isa.program import MAGIC, Program
+from dovetail.sw.compiler.host_cost import HostCost
 from dovetail.sw.compiler.options import TILINGS
 from dovetail.sw.errors import NetworkError
 
@@ -39,6 +40,13 @@ def add_network_options(parser: argparse.ArgumentParser, *, programs: bool) -> N
     parser.add_argument("network", metavar="NETWORK", help=NETWORK_HELP + (", or a saved program" if programs else ""))
     parser.add_argument(
         "--tiling", choices=TILINGS, help="what layers are cut along: rows and channels, or output channels only"
+    )
+    parser.add_argument(
+        "--round-trip",
+        metavar="CYCLES",
+        type=int,
+        help=f"what a segment's start and end cost the host, by which small segments are left to it; default:"
+        f" {HostCost().round_trip}, 0: none are",
     )
     add_options(parser)
 
@@ -62,9 +70,11 @@ def compiled_of(args: argparse.Namespace) -> CompiledNetwork:
     from dovetail.sw.network import CompiledNetwork, compile_network, load_program
 
     if not _is_program(args.network):
-        return compile_network(args.network, config_of(args), tiling=args.tiling or TILINGS[0])
-    if args.tiling:
-        raise NetworkError(f"{args.network}: a saved program is tiled already; leave out --tiling")
+        host = HostCost() if args.round_trip is None else HostCost(args.round_trip)
+        return compile_network(args.network, config_of(args), tiling=args.tiling or TILINGS[0], host=host)
+    for flag, value in (("--tiling", args.tiling), ("--round-trip", args.round_trip)):
+        if value is not None:
+            raise NetworkError(f"{args.network}: a saved program is compiled already; leave out {flag}")
     own = Program.load(args.network).config
     config = changed(own if args.config is None else Config.load(args.config), given(args))
     loaded = load_program(args.network, config)

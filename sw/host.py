@@ -85,19 +85,21 @@ class Wire:
 
 @dataclass(frozen=True)
 class OnnxOp:
-    """One ONNX operator, as a one-node model for ONNX Runtime.
+    """One ONNX operator, as a one-node model for ONNX Runtime; or several of them.
 
     Parameters
     ----------
-    model: serialised one-node model; constants are its initialisers.
+    model: serialised model; constants are its initialisers.
     label: names node and operator in messages.
     inputs, outputs: its operands.
+    apart: ONNX Runtime must neither fuse nor rewrite nodes.
     """
 
     model: bytes = field(repr=False)
     label: str
     inputs: tuple[Wire, ...]
     outputs: tuple[Wire, ...]
+    apart: bool = False
     _session: list[Any] = field(default_factory=list, repr=False, compare=False)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
@@ -126,6 +128,8 @@ class OnnxOp:
 
             options = onnxruntime.SessionOptions()
             options.log_severity_level = 4
+            if self.apart:
+                options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
             try:
                 session = onnxruntime.InferenceSession(self.model, options, providers=["CPUExecutionProvider"])
             except Exception as error:  # the runtime raises its own classes, undocumented

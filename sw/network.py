@@ -16,14 +16,15 @@ from dovetail.isa.instructions import PAGE_BYTES, Unit, from_bytes, to_bytes
 from dovetail.isa.program import Program, ProgramError, Segment, TensorDescriptor
 from dovetail.isa.program import Step as ProgramStep
 from dovetail.isa.timing.engine import Counters, Timeline, time_program
-from dovetail.sw import frontend, reference
+from dovetail.sw import frontend
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler import Code, Layer, Options, SegmentCode, generate
-from dovetail.sw.compiler.compile import is_accelerated
-from dovetail.sw.compiler.partition import host_reasons, steps_of
+from dovetail.sw.compiler.host_cost import HostCost
+from dovetail.sw.compiler.partition import border_of, is_accelerated, steps_of
 from dovetail.sw.engine import Engine, RunResult
 from dovetail.sw.engines import create
 from dovetail.sw.errors import DovetailError, NetworkError
+from dovetail.sw.host_step import HostUnit, units_of
 
 Array = NDArray[Any]
 NETWORK_STEP = "network"
@@ -216,6 +217,11 @@ class CompiledNetwork:
             image[segment.address : segment.address + len(words)] = words
         return image
 
+    @cached_property
+    def _host_units(self) -> dict[int, list[HostUnit]]:
+        """What runs at once on the host, by the number of the step."""
+        return {index: units_of(step.nodes) for index, step in enumerate(self.code.steps) if step.host}
+
     def run(self, inputs: Mapping[str, Array] | Array, engine: str | Engine = "model") -> Result:
         """One inference.
 
@@ -239,11 +245,10 @@ class CompiledNetwork:
         memory = self._image.copy()
         runs: list[RunResult] = []
         number = 0
-        for step in code.steps:
+        for index, step in enumerate(code.steps):
             if step.host:
-                for node in step.nodes:
-                    results = reference.execute(graph, node, [values[name] for name in node.inputs])
-                    values.update(zip(node.outputs, results, strict=True))
+                for unit in self._host_units[index]:
+                    values |= unit.run(graph, values)
                 continue
             if is_accelerated(step):
                 self._write(memory, step.nodes, values)
@@ -301,12 +306,12 @@ class CompiledNetwork:
         number = 0
         for step in code.steps:
             if step.host:
-                node = step.nodes[0]
+                inputs, outputs = border_of(graph, step)
                 steps.append(
                     ProgramStep(
-                        label=f"host: {node.op} {node.name}",
-                        inputs=tuple(self._descriptor(name) for name in node.inputs),
-                        outputs=tuple(self._descriptor(name) for name in node.outputs),
+                        label="host: " + ", ".join(f"{node.op} {node.name}" for node in step.nodes),
+                        inputs=tuple(map(self._descriptor, inputs)),
+                        outputs=tuple(map(self._descriptor, outputs)),
                     )
                 )
             elif is_accelerated(step):
@@ -334,6 +339,7 @@ class CompiledNetwork:
                 "pitches": code.pitches,
                 "layers": [asdict(layer) for layer in code.layers],
                 "operations": [sorted(segment.layers.items()) for segment in code.segments],
+                "host": code.host_reasons,
             },
         )
 
@@ -359,7 +365,12 @@ def _bound(config: Config, macs: int, size: int) -> int:
 
 
 def compile_network(
-    network: str | Path | ir.Graph, config: Config | None = None, *, tiling: str = "free", keep_tensors: bool = False
+    network: str | Path | ir.Graph,
+    config: Config | None = None,
+    *,
+    tiling: str = "free",
+    keep_tensors: bool = False,
+    host: HostCost | None = None,
 ) -> CompiledNetwork:
     """Compile a network for a configuration.
 
@@ -369,7 +380,7 @@ def compile_network(
         An ONNX or TFLite file, a ``zoo:`` name, or a graph.
     config
         The accelerator; the default configuration when left out.
-    tiling, keep_tensors
+    tiling, keep_tensors, host
         See `dovetail.sw.compiler.Options`.
 
     Raises
@@ -377,7 +388,7 @@ def compile_network(
     NetworkError, CompileError
         One line that names the node or layer, the rule and the way out.
     """
-    options = Options(tiling, keep_tensors)
+    options = Options(tiling, keep_tensors, host or HostCost())
     if isinstance(network, ir.Graph):
         return CompiledNetwork(generate(network, config or Config(), options))
     name, data = frontend.read(network)
@@ -417,9 +428,9 @@ def _code_of(program: Program, graph: ir.Graph) -> Code:
     constants = np.frombuffer(program.constants, np.uint8)
     return Code(
         config=config,
-        options=Options(**data["options"]),
+        options=Options.from_dict(data["options"]),
         graph=graph,
-        steps=tuple(steps_of(config, graph)),
+        steps=tuple(steps_of(graph, data["host"])),
         segments=tuple(segments),
         layers=tuple(Layer(**layer) for layer in data["layers"]),
         where=data["addresses"],
@@ -428,7 +439,7 @@ def _code_of(program: Program, graph: ir.Graph) -> Code:
         constants_bytes=len(constants),
         stream_offset=program.stream_offset,
         memory_bytes=program.memory_bytes,
-        host_reasons=host_reasons(config, graph),
+        host_reasons=data["host"],
     )
 
 

@@ -14,7 +14,7 @@ from dovetail.sw.compiler import convolution, memory, movement, placement, tilin
 from dovetail.sw.compiler.emit import Emitter, Task
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.partition import Step, host_reasons, steps_of
+from dovetail.sw.compiler.partition import Step, host_reasons, is_accelerated, steps_of
 from dovetail.sw.errors import CompileError
 
 Packer = Callable[[], NDArray[np.uint8]]
@@ -80,11 +80,6 @@ class Code:
         return image.tobytes()
 
 
-def is_accelerated(step: Step) -> bool:
-    """Whether a step executes instructions (reshapes and constants alone do not)."""
-    return not step.host and any(not isinstance(node, ir.FREE) for node in step.nodes)
-
-
 def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
     """Compile a graph.
 
@@ -93,7 +88,8 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
     CompileError
         A layer does not fit the configuration; names layer, rule and way out.
     """
-    steps = steps_of(config, graph)
+    reasons = host_reasons(config, options, graph)
+    steps = steps_of(graph, reasons)
     parts = placement.parts_of(graph, steps)
     roots = _aliases(graph, parts)
     plans: Plans = {}
@@ -170,7 +166,7 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
         constants_bytes=end,
         stream_offset=stream_offset,
         memory_bytes=max(memory.align(address), memory.ALIGN),
-        host_reasons=host_reasons(config, graph),
+        host_reasons=reasons,
     )
 
 

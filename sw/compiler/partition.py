@@ -1,21 +1,39 @@
 """Decides which nodes run on the accelerator, and groups them into segments between host steps."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from dovetail.isa.config import Config
+from dovetail.isa.config import Config, ceil_div
 from dovetail.sw import graph as ir
+from dovetail.sw.compiler import convolution, tiling, vector
+from dovetail.sw.compiler.options import Options
+from dovetail.sw.errors import CompileError
 
 
 @dataclass(frozen=True)
 class Step:
-    """Nodes that run together: an accelerator segment, or one node on the host."""
+    """Nodes that run together: a segment of the accelerator, or a run of nodes on the host."""
 
     host: bool
     nodes: tuple[ir.Node, ...]
 
 
-def has_array(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
+def is_accelerated(step: Step) -> bool:
+    """Whether a step executes instructions (reshapes and constants alone do not)."""
+    return not step.host and any(not isinstance(node, ir.FREE) for node in step.nodes)
+
+
+def border_of(graph: ir.Graph, step: Step) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(tensors that a step reads from before it, tensors that it makes for others or for the user), each once."""
+    names = {node.name for node in step.nodes}
+    made = dict.fromkeys(name for node in step.nodes for name in node.outputs)
+    read = dict.fromkeys(name for node in step.nodes for name in node.inputs if name not in made)
+    wanted = {port.tensor for port in graph.outputs}
+    wanted |= {name for node in graph.nodes if node.name not in names for name in node.inputs}
+    return tuple(read), tuple(name for name in made if name in wanted)
+
+
+def has_array(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
     """Depthwise convolutions need depthwise = "emulated" or "native", products of two activations matmul = true."""
     if isinstance(node, ir.Depthwise) and config.depthwise == "none":
         return 'the configuration has depthwise = "none"'
@@ -24,7 +42,7 @@ def has_array(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
     return None
 
 
-def has_vector(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
+def has_vector(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
     """Pooling, element-wise operations and activations need the parts of the vector unit that do them, padding any of
     these parts."""
     feature = None
@@ -42,7 +60,7 @@ def has_vector(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
     return None
 
 
-def fits_fields(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
+def fits_fields(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
     """Kernel, stride, dilation and a convolution's or pooling's padding are at most 255; height, width and channels,
     and rows and columns of matrices, at most 65535."""
     if isinstance(node, ir.Conv | ir.Depthwise | ir.AvgPool | ir.MaxPool):
@@ -60,14 +78,14 @@ def fits_fields(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
     return f"height, width and channels must be at most 65535, not {largest}" if largest > 65535 else None
 
 
-def product_below_one(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
+def product_below_one(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
     """An element-wise product is scaled by less than one."""
     if isinstance(node, ir.Elementwise) and isinstance(node.params, ir.MulParams) and node.params.shift > 0:
         return "the product's scale is above that of the result"
     return None
 
 
-def averages_fit(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
+def averages_fit(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
     """An average is over at most 16384 taps, a mean over at most 255 x 255 pixels."""
     if isinstance(node, ir.AvgPool) and node.kernel[0] * node.kernel[1] > 1 << 14:
         return f"average pooling must have at most 16384 taps, not {node.kernel[0] * node.kernel[1]}"
@@ -78,7 +96,7 @@ def averages_fit(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
     return None
 
 
-def pads_inside(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
+def pads_inside(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
     """Every window touches the input: padding is smaller than the (dilated) kernel."""
     if isinstance(node, ir.Conv | ir.Depthwise | ir.MaxPool | ir.AvgPool):
         dilation = node.dilation if isinstance(node, ir.Conv | ir.Depthwise) else (1, 1)
@@ -88,56 +106,117 @@ def pads_inside(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
     return None
 
 
-RULES: tuple[Callable[[Config, ir.Graph, ir.Node], str | None], ...] = (
+def fits_sram(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
+    """The smallest tile of a layer fits the SRAM, each of its operands in banks of its own."""
+    try:
+        match node:
+            case ir.Conv() | ir.Depthwise() | ir.MatMul():
+                layer = convolution.layer_of(config, graph, node)
+                tiling.choose(config, layer, tiling.Space.whole(config), options)
+            case ir.AvgPool() | ir.MaxPool() | ir.Mean() | ir.Pad():
+                next(vector.pool_tasks(config, 0, graph, node, 0, 0, graph.tensors[node.outputs[0]].nhwc[3]))
+            case ir.Elementwise():
+                tensors = [graph.tensors[name] for name in node.inputs]
+                if len({tensor.shape for tensor in tensors}) > 1:
+                    shapes = [tensor.nhwc for tensor in tensors]
+                    next(vector.broadcast_tasks(config, 0, vector.operation_of(node), shapes, (0, 0), 0, shapes[0][3]))
+    except CompileError as error:
+        return str(error)
+    return None
+
+
+Rule = Callable[[Config, Options, ir.Graph, ir.Node], str | None]
+
+RULES: tuple[Rule, ...] = (
     has_array,
     has_vector,
     fits_fields,
     product_below_one,
     averages_fit,
     pads_inside,
+    fits_sram,
 )
 """What a node must satisfy to run on the accelerator; each rule's docstring is its text for users."""
 
 
-def reason_for_host(config: Config, graph: ir.Graph, node: ir.Node) -> str | None:
-    """Why a node runs on the host, or None when the accelerator takes it."""
+def reason_for_host(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
+    """Why a node cannot run on the accelerator, or None when it can."""
     if isinstance(node, ir.Host):
         return f"{node.label} is not an accelerator operation"
     if isinstance(node, ir.FREE):
         return None
     for rule in RULES:
-        if text := rule(config, graph, node):
+        if text := rule(config, options, graph, node):
             return text
     return None
 
 
-def steps_of(config: Config, graph: ir.Graph) -> list[Step]:
-    """Steps in execution order: as few accelerator segments as a greedy order finds."""
-    host = {node.name for node in graph.nodes if reason_for_host(config, graph, node)}
-    ready = {port.tensor for port in graph.inputs}
-    waiting = list(graph.nodes)
-    steps: list[Step] = []
+def host_reasons(config: Config, options: Options, graph: ir.Graph) -> dict[str, str]:
+    """Name -> reason of every node that runs on the host, in the graph's order.
+
+    Besides what the accelerator cannot run these are segments that cost more, their round trip included, than the host
+    takes for them. The longest segment always stays: it is what the accelerator is for.
+    """
+    reasons = {node.name: text for node in graph.nodes if (text := reason_for_host(config, options, graph, node))}
+    while reasons and options.host.round_trip:
+        segments = [step.nodes for step in steps_of(graph, reasons) if is_accelerated(step)]
+        cycles = [least_cycles(config, graph, nodes) for nodes in segments]
+        small: dict[str, str] = {}
+        for nodes, least in zip(segments, cycles, strict=True):
+            if least < max(cycles):
+                small |= _too_small(options, graph, nodes, least)
+        if not small:
+            break
+        reasons |= small
+    return {node.name: reasons[node.name] for node in graph.nodes if node.name in reasons}
+
+
+def least_cycles(config: Config, graph: ir.Graph, nodes: tuple[ir.Node, ...]) -> int:
+    """Cycles that a segment takes at least: its multiply-accumulates, or its bytes over the bus, and their latency."""
+    size = sum(graph.tensors[name].size for names in border_of(graph, Step(False, nodes)) for name in names)
+    size += sum(node.weights.size + 4 * node.bias.size for node in nodes if isinstance(node, ir.Conv | ir.Depthwise))
+    memory = config.memory
+    beats = ceil_div(size, config.bus_bytes) * memory.beat_cycles + memory.read_latency + memory.write_latency
+    return max(ceil_div(sum(map(graph.macs, nodes)), config.macs_per_cycle), beats)
+
+
+def _too_small(options: Options, graph: ir.Graph, nodes: tuple[ir.Node, ...], least: int) -> dict[str, str]:
+    """The reason of each node of a segment that the host runs sooner; empty if it does not."""
+    work = [node for node in nodes if not isinstance(node, ir.FREE)]
+    host, trip = sum(options.host.cycles(graph, node) for node in work), options.host.round_trip
+    if host >= trip + least:
+        return {}
+    text = f"its segment costs {trip} cycles for the round trip and at least {least} on the accelerator, about {host}"
+    return {node.name: f"{text} on the host" for node in work}
+
+
+def steps_of(graph: ir.Graph, host: Collection[str]) -> list[Step]:
+    """Steps in execution order, with as few accelerator segments as there can be.
+
+    ``host``: names of the nodes that run on the host. Accelerator and host take turns, each with all that is ready;
+    whichever turn comes first, only that may cost a segment more.
+    """
+    orders = [_take_turns(graph, host, first) for first in (False, True)]
+    return min(orders, key=lambda steps: sum(map(is_accelerated, steps)))
+
+
+def _take_turns(graph: ir.Graph, host: Collection[str], turn: bool) -> list[Step]:
+    """``turn``: whether the host begins. Constants lie in system memory before anything runs."""
+    constants: tuple[ir.Node, ...] = tuple(node for node in graph.nodes if isinstance(node, ir.Constant))
+    steps = [Step(False, constants)] if constants else []
+    ready = {port.tensor for port in graph.inputs} | {name for node in constants for name in node.outputs}
+    waiting: list[ir.Node] = [node for node in graph.nodes if not isinstance(node, ir.Constant)]
     while waiting:
-        run: list[ir.Node] = []
+        taken: list[ir.Node] = []
         left: list[ir.Node] = []
         for node in waiting:
-            if node.name not in host and all(name in ready for name in node.inputs):
-                run.append(node)
+            mine = isinstance(node, ir.Reshape) or (node.name in host) == turn
+            if mine and all(name in ready for name in node.inputs):
+                taken.append(node)
                 ready.update(node.outputs)
             else:
                 left.append(node)
-        if run:
-            steps.append(Step(False, tuple(run)))
-        waiting = []
-        for node in left:
-            if node.name in host and all(name in ready for name in node.inputs):
-                steps.append(Step(True, (node,)))
-                ready.update(node.outputs)
-            else:
-                waiting.append(node)
+        if taken:
+            steps.append(Step(turn, tuple(taken)))
+        waiting, turn = left, not turn
     return steps
-
-
-def host_reasons(config: Config, graph: ir.Graph) -> dict[str, str]:
-    """Name -> reason of every node that runs on the host."""
-    return {node.name: text for node in graph.nodes if (text := reason_for_host(config, graph, node))}

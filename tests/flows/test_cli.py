@@ -102,7 +102,7 @@ def test_compile_and_run_the_program(run: Any, tmp_path: Path) -> None:
     assert code == 2
     assert "(it is for stripe 32, not 8)" in err
     code, _, err = run("run", path, "--tiling", "free")
-    assert err.endswith("a saved program is tiled already; leave out --tiling\n")
+    assert err.endswith("a saved program is compiled already; leave out --tiling\n")
     path.write_bytes(path.read_bytes()[:1000])
     code, _, err = run("run", path)
     assert code == 2

@@ -208,10 +208,11 @@ def test_input_channels_are_split_when_weights_do_not_fit() -> None:
     assert "of 1200 channels" not in compiled.code.layers[0].tiles
 
 
-def test_too_small_an_sram_names_layer_rule_and_way_out() -> None:
-    graph = Builder((4, 3000, 16)).conv(4).graph()
-    with pytest.raises(CompileError, match=r"layer 'n0': its smallest tile .* give more SRAM"):
-        generate(graph, SMALL, Options())
+def test_a_layer_too_large_for_the_sram_runs_on_the_host() -> None:
+    compiled = check(Builder((4, 3000, 16)).conv(4).conv(4, kernel=(1, 1), pads=(0, 0, 0, 0)).graph(), SMALL)
+    (reason,) = compiled.code.host_reasons.values()
+    assert compiled.code.host_reasons == {"n0": reason}
+    assert reason.startswith("its smallest tile ") and "give more SRAM" in reason
 
 
 def test_channel_tiling_never_cuts_rows() -> None:
