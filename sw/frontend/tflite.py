@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dovetail.isa import numerics
 from dovetail.isa.numerics import Rounding
 from dovetail.sw import graph as ir
-from dovetail.sw.errors import NetworkError
+from dovetail.sw.errors import NetworkError, not_quantised
 from dovetail.sw.frontend.tflite_elementwise import ELEMENTWISE, clamp_of
 from dovetail.sw.frontend.tflite_file import Operator, TfliteFile, pads_of
 from dovetail.sw.frontend.tflite_movement import MOVEMENT
@@ -33,14 +33,23 @@ def load_tflite(data: bytes, name: str) -> ir.Graph:
     NetworkError: the file is malformed, or a node is outside what Dovetail runs.
     """
     try:
-        graph = Reader(TfliteFile(data)).read(name)
+        file = TfliteFile(data)
+        if _is_float(file):
+            raise not_quantised(name)
+        graph = Reader(file).read(name)
     except NetworkError:
         raise
     except Exception as error:  # a malformed flatbuffer fails anywhere in the generated accessors
         raise NetworkError(f"{name}: TFLite file must be complete, not malformed ({type(error).__name__})") from error
     if not any(tensor.dtype == "int8" for tensor in graph.tensors.values()):
-        raise NetworkError(f"{name}: activations must be int8, not float; {_WAY_OUT}")
+        raise NetworkError(f"{name}: activations must be int8, not of other types; {_WAY_OUT}")
     return graph.check()
+
+
+def _is_float(file: TfliteFile) -> bool:
+    """Whether no activation is of integers, and some are float; weights may be anything."""
+    dtypes = {info.tensor.dtype for info in file.infos if info.value is None}
+    return "float32" in dtypes and not dtypes & {"int8", "uint8", "int16"}
 
 
 class Reader:

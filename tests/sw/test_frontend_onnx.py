@@ -282,7 +282,7 @@ def test_transformer_runs_with_its_products_on_the_accelerator(tmp_path: Path, s
 
 def test_float_network_is_refused_with_the_way_out(tmp_path: Path) -> None:
     path = residual().write(tmp_path / "float.onnx")
-    with pytest.raises(NetworkError, match=r"must be quantised to int8, not float; .*quantize_static"):
+    with pytest.raises(NetworkError, match=r"must be quantised to int8, not float; `dovetail quantise"):
         load(path)
 
 

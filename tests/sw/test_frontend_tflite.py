@@ -91,8 +91,8 @@ def test_only_the_softmax_stays_on_the_host() -> None:
     ("file", "rule"),
     [
         ("imagenet/mobilenet_v1_0.25_128/mobilenet_v1_0.25_128_uint8_qat.tflite", "must be int8, not uint8; convert"),
-        ("mlperf_tiny/kws_dscnn/kws_hybrid.tflite", "activations must be int8, not float32; convert"),
-        ("mlperf_tiny/ad_autoencoder/ad_float.tflite", "activations must be int8, not float32; convert"),
+        ("mlperf_tiny/kws_dscnn/kws_hybrid.tflite", "must be quantised to int8, not float; `dovetail quantise"),
+        ("mlperf_tiny/ad_autoencoder/ad_float.tflite", "must be quantised to int8, not float; `dovetail quantise"),
     ],
 )
 def test_other_number_formats_are_refused_with_a_way_out(file: str, rule: str) -> None:
