@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dovetail.sw import passes
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.tflite import load_tflite
 from dovetail.sw.frontend.tflite_file import is_tflite
@@ -45,10 +46,11 @@ def read(path: str | Path) -> tuple[str, bytes]:
 
 
 def parse(data: bytes, name: str, folder: Path | None) -> Graph:
-    """The graph of a network file's bytes; `folder` is where an ONNX file's external data lies. Raises NetworkError."""
-    if is_tflite(data):
-        return load_tflite(data, name)
-    return _load_onnx(data, name, folder)
+    """The graph of a network file's bytes, after all passes; `folder` is where an ONNX file's external data lies.
+
+    Raises NetworkError.
+    """
+    return passes.run(load_tflite(data, name) if is_tflite(data) else _load_onnx(data, name, folder))
 
 
 def _load_onnx(data: bytes, name: str, folder: Path | None) -> Graph:

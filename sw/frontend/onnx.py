@@ -15,7 +15,6 @@ import numpy as np
 from dovetail.sw import graph as ir
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import onnx_movement as movement
-from dovetail.sw.frontend.fold_pads import fold_pads
 from dovetail.sw.frontend.onnx_builder import GraphBuilder
 from dovetail.sw.frontend.onnx_elementwise import BINARY, COMBINATIONS, FUNCTIONS, ElementwiseOps, Expression
 from dovetail.sw.frontend.onnx_file import OnnxFile, OnnxInput, OnnxNode
@@ -43,7 +42,7 @@ def load_onnx(data: bytes, name: str, folder: Path | None = None) -> ir.Graph:
     NetworkError: the file is malformed or not quantised, or a node is outside what Dovetail runs.
     """
     try:
-        return fold_pads(Importer(OnnxFile(data, name, folder)).read().check()).check()
+        return Importer(OnnxFile(data, name, folder)).read().check()
     except NetworkError:
         raise
     except RecursionError as error:

@@ -196,7 +196,7 @@ class GraphBuilder:
         return Value(result, value.layout, quant.dtype)
 
     def pad(self, node_name: str, name: str, source: Source, pads: ir.Pads) -> Value:
-        """Frame an NCHW name of the file with real zeros; `fold_pads` removes most of these again."""
+        """Frame an NCHW name of the file with real zeros; a pass removes most of these again."""
         image = self.image(source.value)
         _, channels, height, width = image.shape
         layout = Layout.image((1, channels, height + pads[0] + pads[2], width + pads[1] + pads[3]))

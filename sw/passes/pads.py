@@ -1,0 +1,47 @@
+"""Pass: a padding layer becomes the padding of what reads it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dovetail.sw import graph as ir
+from dovetail.sw.passes.functions import range_of
+from dovetail.sw.passes.rewrite import makers, rebuilt
+
+
+def fold_pads(graph: ir.Graph) -> ir.Graph:
+    """Fold `Pad` nodes into the convolutions, poolings and paddings that read them.
+
+    A convolution pads with its input zero point and a maximum ignores its padding, so only padding with that zero
+    point, or with what is below every element, folds; an average counts padding of any value. Windows must still
+    touch the input.
+    """
+    made = makers(graph)
+    nodes = [_folded(node, made) for node in graph.nodes]
+    return graph if all(a is b for a, b in zip(nodes, graph.nodes, strict=True)) else rebuilt(graph, nodes)
+
+
+def _folded(node: ir.Node, made: dict[str, ir.Node]) -> ir.Node:
+    if not isinstance(node, ir.Conv | ir.Depthwise | ir.MaxPool | ir.AvgPool | ir.Pad):
+        return node
+    pad = made.get(node.inputs[0])
+    if not isinstance(pad, ir.Pad):
+        return node
+    top, left, bottom, right = (mine + more for mine, more in zip(node.pads, pad.pads, strict=True))
+    dilation = node.dilation if isinstance(node, ir.Conv | ir.Depthwise) else (1, 1)
+    if not isinstance(node, ir.Pad):
+        reach = [(k - 1) * d + 1 for k, d in zip(node.kernel, dilation, strict=True)]
+        if max(top, bottom) >= reach[0] or max(left, right) >= reach[1]:
+            return node
+    merged = replace(node, inputs=pad.inputs, pads=(top, left, bottom, right))
+    match merged:
+        case ir.Pad():
+            fits = merged.value == pad.value
+        case ir.Conv() | ir.Depthwise():
+            fits = merged.requant.zero_in == pad.value
+        case ir.MaxPool():
+            fits = pad.value <= range_of(made.get(pad.inputs[0]))[0]
+        case ir.AvgPool():
+            fits = not any(node.pads) or merged.counted == pad.value
+            merged = replace(merged, counted=pad.value)
+    return merged if fits else node
