@@ -11,8 +11,9 @@ from collections.abc import Callable
 from urllib.parse import parse_qsl
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.zoo_builder import HARD_SWISH, LINEAR, RELU, RELU6, UNIT, Act, Builder, Range, in_range
-from dovetail.sw.zoo_imagenet import mobilenet_v1, resnet18, resnet50
+from dovetail.sw.zoo_builder import HARD_SWISH, LINEAR, RELU, RELU6, UNIT, Builder, in_range
+from dovetail.sw.zoo_imagenet import efficientnet_lite0, mobilenet_v1, mobilenet_v2, resnet18, resnet50
+from dovetail.sw.zoo_transformers import attention_block, bert_tiny, vit_tiny
 
 
 def resnet8(classes: int = 10, seed: int = 2) -> bytes:
@@ -120,34 +121,14 @@ def shuffle_block(channels: int = 32, resolution: int = 10, seed: int = 8) -> by
     return build.finish(build.conv("next", act, channels, (1, 1), 1, LINEAR))
 
 
-def attention_block(tokens: int = 16, channels: int = 32, heads: int = 2, seed: int = 9) -> bytes:
-    """Self-attention with a residual, its softmax in float; input (1, tokens, channels)."""
-    in_range("tokens", tokens, 1, 4096)
-    in_range("heads", heads, 1, 64)
-    in_range("channels", channels, heads, 4096)
-    if channels % heads:
-        raise NetworkError(f"channels must be a multiple of heads, {heads}, not {channels}")
-    build = Builder("attention_block", seed)
-    start = build.start((1, tokens, channels), 1 / 32, 0)
-    depth = channels // heads
-
-    def part(name: str, perm: tuple[int, ...]) -> Act:
-        act = build.matmul(name, start, channels, LINEAR)
-        return build.transpose(f"{name}_turned", build.reshape(f"{name}_heads", act, (1, tokens, heads, depth)), perm)
-
-    query, key, value = part("query", (0, 2, 1, 3)), part("key", (0, 2, 3, 1)), part("value", (0, 2, 1, 3))
-    wide = 4.0 * depth**0.5
-    scores = build.product("scores", query, key, Range("", -3 * wide, 3 * wide, wide, wide))
-    weights = build.softmax("softmax", scores, 0.5 / depth**0.5)
-    act = build.product("mix", weights, value, LINEAR)
-    act = build.reshape("mix_joined", build.transpose("mix_turned", act, (0, 2, 1, 3)), (1, tokens, channels))
-    return build.finish(build.add("residual", start, build.matmul("output_dense", act, channels, LINEAR), LINEAR))
-
-
 NETWORKS: dict[str, Callable[..., bytes]] = {
     "mobilenet_v1": mobilenet_v1,
+    "mobilenet_v2": mobilenet_v2,
     "resnet18": resnet18,
     "resnet50": resnet50,
+    "efficientnet_lite0": efficientnet_lite0,
+    "vit_tiny": vit_tiny,
+    "bert_tiny": bert_tiny,
     "resnet8": resnet8,
     "dscnn": dscnn,
     "autoencoder": autoencoder,

@@ -110,7 +110,7 @@ class Builder:
         weights, bias = self._parameters(name, act, (channels, depth, *kernel), 0, result)
         node = helper.make_node(
             "Conv",
-            [self._dequantised(act), weights, bias],
+            [self.dequantised(act), weights, bias],
             [f"{name}_float"],
             name=name,
             kernel_shape=kernel,
@@ -119,68 +119,68 @@ class Builder:
             group=groups,
         )
         self.nodes.append(node)
-        return self._activated(name, (1, channels, rows, cols), result)
+        return self.activated(name, (1, channels, rows, cols), result)
 
     def dense(self, name: str, act: Act, channels: int, result: Range) -> Act:
         """Gemm with bias."""
         weights, bias = self._parameters(name, act, (channels, act.shape[1]), 0, result)
-        inputs = [self._dequantised(act), weights, bias]
+        inputs = [self.dequantised(act), weights, bias]
         self.nodes.append(helper.make_node("Gemm", inputs, [f"{name}_float"], name=name, transB=1))
-        return self._activated(name, (1, channels), result)
+        return self.activated(name, (1, channels), result)
 
     def matmul(self, name: str, act: Act, channels: int, result: Range) -> Act:
         """MatMul and Add, as TensorFlow exports a dense layer."""
         weights, bias = self._parameters(name, act, (act.shape[-1], channels), 1, result)
-        inputs = [self._dequantised(act), weights]
+        inputs = [self.dequantised(act), weights]
         self.nodes.append(helper.make_node("MatMul", inputs, [f"{name}_product"], name=name))
         self.nodes.append(helper.make_node("Add", [f"{name}_product", bias], [f"{name}_float"], name=f"{name}_bias"))
-        return self._activated(name, (*act.shape[:-1], channels), result)
+        return self.activated(name, (*act.shape[:-1], channels), result)
 
     def add(self, name: str, a: Act, b: Act, result: Range) -> Act:
         """Residual sum."""
-        return self._operator("Add", name, [a, b], a.shape, result)
+        return self.operator("Add", name, [a, b], a.shape, result)
 
     def residual(self, name: str, a: Act, b: Act, activation: str = "") -> Act:
-        """Residual sum in a range that grows with its operands, so that a chain of them does not saturate."""
+        """Residual sum in a range that grows with its operands, so that a chain of them does not saturate.
+
+        Its scale is no simple multiple of theirs: at ties ONNX Runtime's sums are not what their definition says.
+        """
         spread = float(np.hypot(a.rms, b.rms))
         if activation:
-            return self.add(name, a, b, Range(activation, 0.0, 2.7 * spread, spread, 0.7 * spread))
-        return self.add(name, a, b, Range("", -3.2 * spread, 3.2 * spread, spread, spread))
+            return self.add(name, a, b, Range(activation, 0.0, 2.71828 * spread, spread, 0.7 * spread))
+        return self.add(name, a, b, Range("", -3.14159 * spread, 3.14159 * spread, spread, spread))
 
     def multiply(self, name: str, a: Act, b: Act, result: Range) -> Act:
         """Product, of a tensor and a value per channel, too."""
-        return self._operator("Mul", name, [a, b], a.shape, result)
+        return self.operator("Mul", name, [a, b], a.shape, result)
 
     def function(self, name: str, op: str, act: Act, result: Range, **attributes: float) -> Act:
         """A function of every element."""
-        return self._operator(op, name, [act], act.shape, result, **attributes)
+        return self.operator(op, name, [act], act.shape, result, **attributes)
 
-    def product(self, name: str, a: Act, b: Act, result: Range) -> Act:
-        """Matrix product of two activations."""
-        return self._operator("MatMul", name, [a, b], (*a.shape[:-1], b.shape[-1]), result)
-
-    def _operator(
+    def operator(
         self, op: str, name: str, acts: list[Act], shape: tuple[int, ...], result: Range, **attributes: Any
     ) -> Act:
-        inputs = [self._dequantised(act) for act in acts]
+        """Any operator of activations."""
+        inputs = [self.dequantised(act) for act in acts]
         self.nodes.append(helper.make_node(op, inputs, [f"{name}_float"], name=name, **attributes))
-        return self._activated(name, shape, result)
+        return self.activated(name, shape, result)
 
     def concat(self, name: str, *acts: Act, axis: int = 1) -> Act:
         """Concatenation; the result is quantised as the last part."""
         shape = list(acts[0].shape)
         shape[axis] = sum(act.shape[axis] for act in acts)
-        inputs = [self._dequantised(act) for act in acts]
+        inputs = [self.dequantised(act) for act in acts]
         self.nodes.append(helper.make_node("Concat", inputs, [f"{name}_float"], name=name, axis=axis))
         last = acts[-1]
-        return self._quantised(name, tuple(shape), last.scale, last.zero, last.rms)
+        return self.quantised(name, tuple(shape), last.scale, last.zero, last.rms)
 
     def halves(self, name: str, act: Act) -> tuple[Act, Act]:
         """The channels' first and second half."""
         names = [f"{name}_{k}_float" for k in range(2)]
-        self.nodes.append(helper.make_node("Split", [self._dequantised(act)], names, name=name, axis=1))
+        self.nodes.append(helper.make_node("Split", [self.dequantised(act)], names, name=name, axis=1))
         shape = (act.shape[0], act.shape[1] // 2, *act.shape[2:])
-        first, second = (self._quantised(f"{name}_{k}", shape, act.scale, act.zero, act.rms) for k in range(2))
+        first, second = (self.quantised(f"{name}_{k}", shape, act.scale, act.zero, act.rms) for k in range(2))
         return first, second
 
     def shuffle(self, name: str, act: Act, groups: int) -> Act:
@@ -191,37 +191,30 @@ class Builder:
 
     def reshape(self, name: str, act: Act, shape: tuple[int, ...]) -> Act:
         """The same elements in another shape."""
-        target = self._constant(f"{name}_shape", np.array(shape, np.int64))
-        self.nodes.append(helper.make_node("Reshape", [self._dequantised(act), target], [f"{name}_float"], name=name))
-        return self._quantised(name, shape, act.scale, act.zero, act.rms)
+        target = self.constant(f"{name}_shape", np.array(shape, np.int64))
+        self.nodes.append(helper.make_node("Reshape", [self.dequantised(act), target], [f"{name}_float"], name=name))
+        return self.quantised(name, shape, act.scale, act.zero, act.rms)
 
     def transpose(self, name: str, act: Act, perm: tuple[int, ...]) -> Act:
         """Axes in another order."""
-        node = helper.make_node("Transpose", [self._dequantised(act)], [f"{name}_float"], name=name, perm=perm)
+        node = helper.make_node("Transpose", [self.dequantised(act)], [f"{name}_float"], name=name, perm=perm)
         self.nodes.append(node)
-        return self._quantised(name, tuple(act.shape[p] for p in perm), act.scale, act.zero, act.rms)
+        return self.quantised(name, tuple(act.shape[p] for p in perm), act.scale, act.zero, act.rms)
 
     def smooth(self, name: str, act: Act) -> Act:
         """3x3 average with padding that does not count, stride 1."""
         window = {"kernel_shape": (3, 3), "strides": (1, 1), "pads": (1, 1, 1, 1)}
-        node = helper.make_node("AveragePool", [self._dequantised(act)], [f"{name}_float"], name=name, **window)
+        node = helper.make_node("AveragePool", [self.dequantised(act)], [f"{name}_float"], name=name, **window)
         self.nodes.append(node)
-        return self._quantised(name, act.shape, act.scale, act.zero, act.rms * 0.8)
-
-    def softmax(self, name: str, act: Act, factor: float) -> Act:
-        """Softmax of `factor` times the input along the last axis, in float."""
-        inputs = [self._dequantised(act), self._constant(f"{name}_factor", np.array(factor, np.float32))]
-        self.nodes.append(helper.make_node("Mul", inputs, [f"{name}_scaled"], name=f"{name}_scale"))
-        self.nodes.append(helper.make_node("Softmax", [f"{name}_scaled"], [f"{name}_float"], name=name, axis=-1))
-        return self._quantised(name, act.shape, 1 / 256, -128, 0.2)
+        return self.quantised(name, act.shape, act.scale, act.zero, act.rms * 0.8)
 
     def max_pool(self, name: str, act: Act, size: int, stride: int) -> Act:
         """Maximum of `size` x `size` pixels, padded by size // 2, quantisation kept."""
         pads = _centred((size, size))
         rows, cols = _windows(act.shape[2:], (size, size), stride, pads)
         window = {"kernel_shape": (size, size), "strides": (stride, stride), "pads": pads}
-        self.nodes.append(helper.make_node("MaxPool", [self._dequantised(act)], [f"{name}_float"], name=name, **window))
-        return self._quantised(name, (1, act.shape[1], rows, cols), act.scale, act.zero, act.rms * 1.5)
+        self.nodes.append(helper.make_node("MaxPool", [self.dequantised(act)], [f"{name}_float"], name=name, **window))
+        return self.quantised(name, (1, act.shape[1], rows, cols), act.scale, act.zero, act.rms * 1.5)
 
     def average(self, name: str, act: Act) -> Act:
         """Average over all pixels as a pooling window, quantisation kept."""
@@ -229,31 +222,32 @@ class Builder:
         kernel = act.shape[2:]
         node = helper.make_node(
             "AveragePool",
-            [self._dequantised(act)],
+            [self.dequantised(act)],
             [f"{name}_float"],
             name=name,
             kernel_shape=kernel,
             strides=kernel,
         )
         self.nodes.append(node)
-        return self._quantised(name, shape, act.scale, act.zero, act.rms * 0.6)
+        return self.quantised(name, shape, act.scale, act.zero, act.rms * 0.6)
 
     def global_average(self, name: str, act: Act) -> Act:
         """GlobalAveragePool with a finer scale of its own."""
         shape = (1, act.shape[1], 1, 1)
-        node = helper.make_node("GlobalAveragePool", [self._dequantised(act)], [f"{name}_float"], name=name)
+        node = helper.make_node("GlobalAveragePool", [self.dequantised(act)], [f"{name}_float"], name=name)
         self.nodes.append(node)
-        return self._quantised(name, shape, act.scale * 0.75, act.zero, act.rms * 0.7)
+        return self.quantised(name, shape, act.scale * 0.75, act.zero, act.rms * 0.7)
 
     def flatten(self, name: str, act: Act) -> Act:
         """(1, C, 1, 1) -> (1, C)"""
-        self.nodes.append(helper.make_node("Flatten", [self._dequantised(act)], [f"{name}_float"], name=name))
+        self.nodes.append(helper.make_node("Flatten", [self.dequantised(act)], [f"{name}_float"], name=name))
         shape = (1, int(np.prod(act.shape[1:])))
-        return self._quantised(name, shape, act.scale, act.zero, act.rms)
+        return self.quantised(name, shape, act.scale, act.zero, act.rms)
 
     # Pieces ------------------------------------------------------------------------------------
 
-    def _constant(self, name: str, value: NDArray[Any]) -> str:
+    def constant(self, name: str, value: NDArray[Any]) -> str:
+        """Adds an initialiser; returns its name."""
         self.initializers.append(numpy_helper.from_array(value, name))
         return name
 
@@ -279,34 +273,35 @@ class Builder:
 
     def _dequantised_constant(self, name: str, levels: NDArray[Any], steps: NDArray[np.float32], axis: int) -> str:
         inputs = [
-            self._constant(name, levels),
-            self._constant(f"{name}_scale", steps),
-            self._constant(f"{name}_zero", np.zeros(steps.shape, levels.dtype)),
+            self.constant(name, levels),
+            self.constant(f"{name}_scale", steps),
+            self.constant(f"{name}_zero", np.zeros(steps.shape, levels.dtype)),
         ]
         self.nodes.append(helper.make_node("DequantizeLinear", inputs, [f"{name}_real"], axis=axis))
         return f"{name}_real"
 
     def _scales(self, name: str, scale: float, zero: int) -> list[str]:
         return [
-            self._constant(f"{name}_scale", np.array(scale, np.float32)),
-            self._constant(f"{name}_zero", np.array(zero, np.int8)),
+            self.constant(f"{name}_scale", np.array(scale, np.float32)),
+            self.constant(f"{name}_zero", np.array(zero, np.int8)),
         ]
 
-    def _dequantised(self, act: Act) -> str:
+    def dequantised(self, act: Act) -> str:
         """The float name of an activation, a DequantizeLinear of its own for each use."""
         index = len(self.nodes)
         inputs = [act.name, *self._scales(f"{act.name}_{index}", act.scale, act.zero)]
         self.nodes.append(helper.make_node("DequantizeLinear", inputs, [f"{act.name}_{index}_real"]))
         return f"{act.name}_{index}_real"
 
-    def _activated(self, name: str, shape: tuple[int, ...], result: Range) -> Act:
+    def activated(self, name: str, shape: tuple[int, ...], result: Range) -> Act:
+        """`{name}_float`, after the range's activation, quantised to the range."""
         if result.activation:
             last = f"{name}_float"
             inputs = [last]
             if result.activation == "Clip":
                 inputs += [
-                    self._constant(f"{name}_low", np.array(result.low, np.float32)),
-                    self._constant(f"{name}_high", np.array(result.high, np.float32)),
+                    self.constant(f"{name}_low", np.array(result.low, np.float32)),
+                    self.constant(f"{name}_high", np.array(result.high, np.float32)),
                 ]
             self.nodes.append(
                 helper.make_node(result.activation, inputs, [f"{name}_active"], name=f"{name}_{result.activation}")
@@ -314,11 +309,12 @@ class Builder:
         scale = (result.high - result.low) / 255
         zero = int(np.rint(-128 - result.low / scale))
         source = f"{name}_active" if result.activation else f"{name}_float"
-        return self._quantised(name, shape, scale, zero, result.rms, source)
+        return self.quantised(name, shape, scale, zero, result.rms, source)
 
-    def _quantised(
+    def quantised(
         self, name: str, shape: tuple[int, ...], scale: float, zero: int, rms: float, source: str = ""
     ) -> Act:
+        """`source`, by default `{name}_float`, quantised."""
         inputs = [source or f"{name}_float", *self._scales(f"{name}_out", scale, zero)]
         self.nodes.append(helper.make_node("QuantizeLinear", inputs, [f"{name}_out"], name=f"{name}_quantize"))
         return Act(f"{name}_out", shape, float(np.float32(scale)), zero, rms)

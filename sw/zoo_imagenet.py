@@ -5,6 +5,9 @@ Input (1, 3, resolution, resolution); `width` scales the channels. MACs are thos
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from math import ceil
+
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.zoo_builder import LINEAR, RELU, RELU6, Act, Builder, in_range
 
@@ -29,6 +32,44 @@ def mobilenet_v1(width: float = 1.0, resolution: int = 224, classes: int = 1001,
     act = build.global_average("pool", act)
     act = build.flatten("flatten", act)
     return build.finish(build.dense("logits", act, classes, LINEAR))
+
+
+def mobilenet_v2(width: float = 1.0, resolution: int = 224, classes: int = 1000, seed: int = 12) -> bytes:
+    """MobileNetV2: 300.8 M MACs."""
+    _check(width, resolution, classes)
+    build = Builder("mobilenet_v2", seed)
+    act = build.start((1, 3, resolution, resolution), 1 / 32, 0)
+    act = build.conv("conv0", act, _multiple_of_8(32 * width), (3, 3), 2, RELU6, centred=True)
+    stages = [Stage(1, 16, 1, 1), Stage(6, 24, 2, 2), Stage(6, 32, 3, 2), Stage(6, 64, 4, 2)]
+    stages += [Stage(6, 96, 3, 1), Stage(6, 160, 3, 2), Stage(6, 320, 1, 1)]
+    for stage in stages:
+        act = _inverted_residuals(build, act, stage, width, centred=True)
+    act = build.conv("conv1", act, _multiple_of_8(1280 * max(width, 1.0)), (1, 1), 1, RELU6)
+    return _classified(build, act, classes)
+
+
+def efficientnet_lite0(
+    width: float = 1.0, depth: float = 1.0, resolution: int = 224, classes: int = 1000, seed: int = 13
+) -> bytes:
+    """EfficientNet-lite0: 385 M MACs; no squeeze and excitation, ReLU6. `width`, `depth`, `resolution` of the larger
+    ones: lite1 1, 1.1, 240; lite2 1.1, 1.2, 260; lite3 1.2, 1.4, 280; lite4 1.4, 1.8, 300."""
+    _check(width, resolution, classes)
+    in_range("depth", depth, 0.1, 4.0)
+    build = Builder("efficientnet_lite0", seed)
+    act = build.start((1, 3, resolution, resolution), 1 / 32, 0)
+    act = build.conv("conv0", act, 32, (3, 3), 2, RELU6)
+    act = _inverted_residuals(build, act, Stage(1, 16, 1, 1), width)
+    stages = [
+        Stage(6, 24, 2, 2),
+        Stage(6, 40, 2, 2, 5),
+        Stage(6, 80, 3, 2),
+        Stage(6, 112, 3, 1, 5),
+        Stage(6, 192, 4, 2, 5),
+    ]
+    for stage in stages:
+        act = _inverted_residuals(build, act, replace(stage, blocks=ceil(stage.blocks * depth)), width)
+    act = _inverted_residuals(build, act, Stage(6, 320, 1, 1), width)
+    return _classified(build, build.conv("conv1", act, 1280, (1, 1), 1, RELU6), classes)
 
 
 def resnet18(width: float = 1.0, resolution: int = 224, classes: int = 1000, seed: int = 10) -> bytes:
@@ -56,6 +97,30 @@ def resnet50(
             strides = (1, stride) if version == 1.5 else (stride, 1)
             act = _bottleneck(build, f"stage{stage + 1}_{block}", act, channels, strides)
     return _classified(build, act, classes)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Inverted residuals of one width: expansion, channels, blocks, stride of the first block, depthwise kernel."""
+
+    expand: int
+    channels: int
+    blocks: int
+    stride: int
+    kernel: int = 3
+
+
+def _inverted_residuals(build: Builder, act: Act, stage: Stage, width: float, centred: bool = False) -> Act:
+    for block in range(stage.blocks):
+        name, start = f"stage{stage.channels}_{block}", act
+        if stage.expand > 1:
+            act = build.conv(f"{name}_expand", act, stage.expand * act.shape[1], (1, 1), 1, RELU6)
+        stride = 1 if block else stage.stride
+        act = build.depthwise(f"{name}_depthwise", act, stride, RELU6, stage.kernel, centred)
+        act = build.conv(f"{name}_project", act, _multiple_of_8(stage.channels * width), (1, 1), 1, LINEAR)
+        if start.shape == act.shape:
+            act = build.residual(f"{name}_add", start, act)
+    return act
 
 
 def _resnet_stem(name: str, width: float, resolution: int, classes: int, seed: int) -> tuple[Builder, Act]:
