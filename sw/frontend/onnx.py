@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from dovetail.sw import graph as ir
-from dovetail.sw.errors import NetworkError
+from dovetail.sw.errors import NetworkError, not_quantised
 from dovetail.sw.frontend import onnx_movement as movement
 from dovetail.sw.frontend.onnx_builder import GraphBuilder
 from dovetail.sw.frontend.onnx_elementwise import BINARY, COMBINATIONS, FUNCTIONS, ElementwiseOps, Expression
@@ -67,10 +67,7 @@ class Importer:
     def read(self) -> ir.Graph:
         quantised = any(n.op in _QUANTISED or n.op.startswith(("QLinear", "QGemm")) for n in self.file.nodes)
         if not quantised:
-            raise NetworkError(
-                f"{self.file.name}: network must be quantised to int8, not float; quantise it first, "
-                "for example with onnxruntime.quantization.quantize_static"
-            )
+            raise not_quantised(self.file.name)
         inputs = [self._input(declared) for declared in self.file.inputs]
         for node in self.file.nodes:
             self._node(node)
@@ -246,16 +243,31 @@ class Importer:
         return True
 
     def _concat(self, node: OnnxNode) -> bool:
-        """Concatenation of dequantised tensors with one quantisation."""
-        sources = [self.sources.get(name) for name in node.inputs]
-        known = [source for source in sources if source is not None]
-        if len(known) < len(sources) or len({source.quant for source in known}) > 1:
+        """Concatenation of dequantised tensors, and constants, with one quantisation."""
+        parts = self._parts(node)
+        if parts is None or len({part.quant for part in parts}) > 1:
             return False
-        quant = known[0].quant
-        values = [source.value for source in known]
+        quant = parts[0].quant
+        assert quant is not None
+        values = [self._activation(part, node).value for part in parts]
         result = self.builder.concat(node.name, node.outputs[0], values, int(node.attributes["axis"]), quant)
         self.sources[node.outputs[0]] = Source(result, quant)
         return True
+
+    def _parts(self, node: OnnxNode) -> list[Source | Constant] | None:
+        """Operands that are dequantised tensors or constants; None if any is not."""
+        parts = [self.sources.get(name) or self.quantised.get(name) for name in node.inputs]
+        known = [part for part in parts if part is not None and part.quant is not None]
+        return known if len(known) == len(parts) else None
+
+    def _activation(self, part: Source | Constant, node: OnnxNode) -> Source:
+        """A constant as a tensor."""
+        if isinstance(part, Source):
+            return part
+        quant = part.quant
+        assert quant is not None
+        layout = Layout.plain(part.values.shape)
+        return Source(self.builder.constant(f"{node.name}/constant", part.values, quant, layout), quant)
 
     def _only_quantised(self, name: str) -> bool:
         """Whether a float result goes into QuantizeLinear alone."""
@@ -462,13 +474,15 @@ class Importer:
 
     def _fuse_concat(self, node: OnnxNode, result: str, target: Quant, clamp: Clamp) -> Value | None:
         """Parts in different quantisations are brought to the result's first."""
-        parts = []
-        for name in node.inputs:
-            source = self.sources.get(name)
-            if source is None:
-                return None
-            parts.append(self.elementwise.requantise(f"{node.name}/{name}", f"{name}/rescaled", source, target, clamp))
-        return self.builder.concat(node.name, result, parts, int(node.attributes["axis"]), target)
+        parts = self._parts(node)
+        if parts is None:
+            return None
+        rescaled = []
+        for name, part in zip(node.inputs, parts, strict=True):
+            source = self._activation(part, node)
+            label = f"{node.name}/{name}"
+            rescaled.append(self.elementwise.requantise(label, f"{name}/rescaled", source, target, clamp))
+        return self.builder.concat(node.name, result, rescaled, int(node.attributes["axis"]), target)
 
     def _fuse_average(self, node: OnnxNode, result: str, target: Quant, clamp: Clamp) -> Value | None:
         source = self.sources.get(node.inputs[0])

@@ -69,7 +69,7 @@ class ElementwiseOps:
         clamp: Clamp = FULL,
     ) -> Value | None:
         """Two tensors of one shape, or one of them with one row or one column, or a constant."""
-        quants = [_quant(operand) for operand in operands]
+        quants = [operand.quant for operand in operands]
         if quants[0] is None or quants[1] is None:
             return None
         params = _params(kind, quants[0], quants[1], target, clamp)
@@ -115,7 +115,7 @@ class ElementwiseOps:
                 view = replace(operand.value, layout=operand.value.layout.reshaped(shape))
                 tensors.append(self.builder.placed(view, layout).tensor)
             else:
-                quant = _quant(operand)
+                quant = operand.quant
                 assert quant is not None
                 tensors.append(self.builder.constant(name, operand.values.reshape(shape), quant, layout).tensor)
         joined = tuple(int(n) for n in np.broadcast_shapes(*shapes))
@@ -160,15 +160,6 @@ class ElementwiseOps:
             )
         )
         return Value(out, value.layout, target.dtype)
-
-
-def _quant(operand: Source | Constant) -> Quant | None:
-    """Quantisation of an operand; None if it is not one for the whole tensor, of 8 bits."""
-    if isinstance(operand, Source):
-        return operand.quant
-    if operand.values.dtype != operand.zero_point.dtype:
-        return None
-    return Quant.of(operand.scale, operand.zero_point, "a constant")
 
 
 def _params(kind: VectorOperation, a: Quant, b: Quant, target: Quant, clamp: Clamp) -> AddParams | ir.MulParams | None:

@@ -71,6 +71,13 @@ class Constant:
     zero_point: Array
     axis: int
 
+    @property
+    def quant(self) -> Quant | None:
+        """Its quantisation as that of an activation; None if it is not one for the whole tensor, of 8 bits."""
+        if self.values.dtype != self.zero_point.dtype:
+            return None
+        return Quant.of(self.scale, self.zero_point, "a constant")
+
     def real(self) -> NDArray[np.float32]:
         """The float array it stands for."""
         centred = self.values.astype(np.int64) - self._spread(self.zero_point).astype(np.int64)
