@@ -1,0 +1,194 @@
+"""Pass: what exporters spell out of an activation becomes the activation.
+
+A function is known by its values: whatever order of sums and products an exporter chose, the expression is computed
+over the range where the function bends, and compared. Expressions without a name of their own stay; `expressions`
+lists them for a quantiser, which should leave each as one piece, since the accelerator runs it as one table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import erf
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as oir
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+from dovetail.sw.frontend.onnx_elementwise import COMBINATIONS, FUNCTIONS
+from dovetail.sw.layout import Array
+from dovetail.sw.onnx_passes.edit import Editor, constant, is_op, shape_of
+
+Reals = NDArray[np.float64]
+
+_LONGEST = 24
+"""Nodes of the longest expression that is looked at."""
+_POINTS = np.concatenate([np.linspace(-12, 12, 2401), [-80, -40, -20, 20, 40, 80]])
+_TOLERANCE = 2e-5
+
+
+@dataclass(frozen=True)
+class Named:
+    """An operator of the standard and what it computes."""
+
+    operator: str
+    attributes: Mapping[str, Any]
+    function: Callable[[Reals], Reals]
+
+
+def _sigmoid(x: Reals) -> Reals:
+    return 1 / (1 + np.exp(-x))
+
+
+def _softplus(x: Reals) -> Reals:
+    return np.logaddexp(0, x)
+
+
+def _hard_sigmoid(x: Reals) -> Reals:
+    return np.clip(x / 6 + 0.5, 0, 1)
+
+
+def _gelu(x: Reals) -> Reals:
+    return np.array([v * (1 + erf(v / 2**0.5)) / 2 for v in x])
+
+
+def _gelu_tanh(x: Reals) -> Reals:
+    return x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3))) / 2
+
+
+NAMED = (
+    Named("Gelu", {"approximate": "none"}, _gelu),
+    Named("Gelu", {"approximate": "tanh"}, _gelu_tanh),
+    Named("HardSwish", {}, lambda x: x * _hard_sigmoid(x)),
+    Named("HardSigmoid", {"alpha": 1 / 6, "beta": 0.5}, _hard_sigmoid),
+    Named("Sigmoid", {}, _sigmoid),
+    Named("Tanh", {}, np.tanh),
+    Named("Softplus", {}, _softplus),
+    Named("Mish", {}, lambda x: x * np.tanh(_softplus(x))),
+)
+"""Functions that are recognised."""
+
+
+def name_activations(model: oir.Model) -> bool:
+    """Replace expressions of several nodes that compute a function of `NAMED`."""
+    changed = False
+    for node in reversed(list(model.graph)):
+        if node.graph is None:
+            continue
+        for variable, nodes in _expressions(node):
+            found = _named(variable, nodes)
+            if found is not None:
+                edit = Editor(node)
+                edit.replace(edit.add(found.operator, [variable], shape_of(node.outputs[0]), found.attributes))
+                changed = True
+                break
+    return changed
+
+
+def expressions(model: onnx.ModelProto) -> list[tuple[str, ...]]:
+    """Names of the nodes, in order, of every expression of more than one node that is a function of one tensor.
+
+    Expressions are as long as possible and share no node; values inside one are read nowhere else.
+    """
+    graph = oir.serde.deserialize_model(model).graph
+    taken: set[oir.Node] = set()
+    found = []
+    for node in reversed(list(graph)):
+        if node in taken:
+            continue
+        longest = max((nodes for _, nodes in _expressions(node)), key=len, default=())
+        if longest:
+            taken.update(longest)
+            found.append(tuple(inner.name or "" for inner in longest))
+    return found[::-1]
+
+
+def _expressions(root: oir.Node) -> Iterator[tuple[oir.Value, tuple[oir.Node, ...]]]:
+    """(variable, nodes in order) of every way to see a node's result as a function of one value by several nodes."""
+    if not _elementwise(root):
+        return
+    seen: dict[oir.Value, None] = {}
+    pending = [root]
+    while pending and len(seen) < _LONGEST:
+        for value in pending.pop().inputs:
+            if value is not None and value not in seen and constant(value) is None:
+                seen[value] = None
+                producer = value.producer()
+                if producer is not None and _elementwise(producer):
+                    pending.append(producer)
+    for variable in seen:
+        nodes = _between(variable, root)
+        if nodes is not None and len(nodes) > 1:
+            yield variable, nodes
+
+
+def _elementwise(node: oir.Node) -> bool:
+    return is_op(node, *FUNCTIONS, *COMBINATIONS) and len(node.outputs) == 1
+
+
+def _between(variable: oir.Value, root: oir.Node) -> tuple[oir.Node, ...] | None:
+    """The nodes that lead from a variable, and nothing else, to a node; None if something else takes part."""
+    order: dict[oir.Node, None] = {}
+
+    def visit(node: oir.Node) -> bool:
+        if node in order:
+            return True
+        if not _elementwise(node) or len(order) > _LONGEST:
+            return False
+        for value in node.inputs:
+            number = constant(value)
+            if value is None or value is variable or (number is not None and number.size == 1):
+                continue
+            producer = value.producer()
+            if number is not None or producer is None or not visit(producer):
+                return False
+        order[node] = None
+        return True
+
+    if not visit(root):
+        return None
+    for node in order:
+        value = node.outputs[0]
+        if node is not root and (value.is_graph_output() or any(use.node not in order for use in value.uses())):
+            return None
+    kept = shape_of(variable)
+    return tuple(order) if kept is not None and kept == shape_of(root.outputs[0]) else None
+
+
+def _named(variable: oir.Value, nodes: tuple[oir.Node, ...]) -> Named | None:
+    values = _evaluate(variable, nodes)
+    for named in NAMED:
+        wanted = named.function(_POINTS)
+        if values is not None and np.all(np.abs(values - wanted) <= _TOLERANCE * (1 + np.abs(wanted))):
+            return named
+    return None
+
+
+def _evaluate(variable: oir.Value, nodes: tuple[oir.Node, ...]) -> Array | None:
+    """What the nodes make of `_POINTS`, by ONNX Runtime; None if it cannot."""
+    import onnxruntime
+
+    if variable.dtype != oir.DataType.FLOAT:
+        return None
+    constants = {value.name: array for n in nodes for value in n.inputs if (array := constant(value)) is not None}
+    graph = helper.make_graph(
+        [oir.serde.serialize_node(node) for node in nodes],
+        "expression",
+        [helper.make_tensor_value_info(variable.name, onnx.TensorProto.FLOAT, _POINTS.shape)],
+        [helper.make_tensor_value_info(nodes[-1].outputs[0].name, onnx.TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array.reshape(()), name) for name, array in constants.items()],
+    )
+    owner = nodes[0].graph
+    assert owner is not None
+    opsets = [helper.make_opsetid(domain, version) for domain, version in owner.opset_imports.items()]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return np.asarray(session.run(None, {variable.name: _POINTS.astype(np.float32)})[0], np.float64)
+    except Exception:  # the runtime raises its own classes: the expression has no values, so no name
+        return None

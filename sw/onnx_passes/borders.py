@@ -1,0 +1,88 @@
+"""Pass: inputs of fixed shape; initialisers are no inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import onnx
+import onnx_ir as oir
+
+from dovetail.sw.errors import NetworkError
+
+_CONTROL_FLOW = ("If", "Loop", "Scan")
+_QUANTISED = ("QuantizeLinear", "DequantizeLinear", "ConvInteger", "MatMulInteger", "DynamicQuantizeLinear", "QGemm")
+
+
+def fix_borders(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> None:
+    """Give every input a shape, drop shapes that followed from unknown ones, and inputs that are initialisers.
+
+    Parameters
+    ----------
+    shapes: input name -> sizes; an unknown first axis is the batch, 1 where nothing is said.
+
+    Raises
+    ------
+    NetworkError: an axis stays unknown, or `shapes` names no input or another number of axes.
+    """
+    graph = model.graph
+    constants = {tensor.name for tensor in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in constants]
+    known = [value.name for value in inputs]
+    for name in shapes:
+        if name not in known:
+            raise NetworkError(f"shape of {name!r}: must be of an input ({', '.join(known)}), not of another tensor")
+    del graph.input[:]
+    graph.input.extend(inputs)
+    changed = [_fix(value, shapes.get(value.name)) for value in graph.input]
+    if any(changed):
+        del graph.value_info[:]
+        for output in graph.output:
+            output.type.tensor_type.ClearField("shape")
+
+
+def _fix(value: onnx.ValueInfoProto, wanted: Sequence[int] | None) -> bool:
+    tensor = value.type.tensor_type
+    if not value.type.HasField("tensor_type"):
+        raise NetworkError(f"input {value.name!r} must be a tensor, not a sequence or map")
+    if wanted is not None:
+        if min(wanted, default=1) < 1:
+            raise NetworkError(f"input {value.name!r}: sizes must be positive, not {tuple(wanted)}")
+        if tensor.HasField("shape") and len(tensor.shape.dim) != len(wanted):
+            raise NetworkError(f"input {value.name!r}: must have {len(tensor.shape.dim)} axes, not {len(wanted)}")
+        tensor.ClearField("shape")
+        tensor.shape.SetInParent()
+        for size in wanted:
+            tensor.shape.dim.add().dim_value = size
+        return True
+    if not tensor.HasField("shape"):
+        raise NetworkError(f"input {value.name!r} must have a shape; give one: --shape {value.name}=1x3x224x224")
+    changed = False
+    for axis, dim in enumerate(tensor.shape.dim):
+        if dim.dim_value > 0:
+            continue
+        if axis:
+            text = dim.dim_param or "unknown"
+            raise NetworkError(
+                f"input {value.name!r}: axis {axis} must have a fixed size, not {text}; "
+                f"give one: --shape {value.name}={_example(tensor.shape)}"
+            )
+        dim.Clear()
+        dim.dim_value = 1
+        changed = True
+    return changed
+
+
+def _example(shape: onnx.TensorShapeProto) -> str:
+    sizes = [dim.dim_value if dim.dim_value > 0 else 1 if axis == 0 else 224 for axis, dim in enumerate(shape.dim)]
+    return "x".join(map(str, sizes))
+
+
+def check_operators(model: oir.Model) -> None:
+    """Raises NetworkError for control flow and for networks that are quantised already."""
+    for node in model.graph:
+        if node.op_type in _CONTROL_FLOW:
+            raise NetworkError(
+                f"node {node.name!r} ({node.op_type}): the network must be free of control flow; unroll it on export"
+            )
+        if node.op_type in _QUANTISED or node.op_type.startswith("QLinear"):
+            raise NetworkError(f"node {node.name!r} ({node.op_type}): the network must be float, not quantised already")

@@ -1,0 +1,50 @@
+"""Pass: shapes of all tensors."""
+
+from __future__ import annotations
+
+import onnx
+import onnx_ir as oir
+import onnx_ir.passes.common as common
+
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.onnx_passes.edit import shape_of
+
+
+def infer_shapes(model: oir.Model) -> bool:
+    """Write shape and element type into every value that the standard's rules reach."""
+    return bool(common.ShapeInferencePass(check_type=False, strict_mode=False)(model).modified)
+
+
+def check_shapes(model: oir.Model) -> None:
+    """Raises NetworkError for the first node whose results have no known shape."""
+    missing = [value for node in model.graph for value in node.outputs if value.uses() or value.is_graph_output()]
+    if any(shape_of(value) is None or value.dtype is None for value in missing):
+        _ask_runtime(model, [value for value in missing if shape_of(value) is None or value.dtype is None])
+    for node in model.graph:
+        for value in node.outputs:
+            if (value.uses() or value.is_graph_output()) and shape_of(value) is None:
+                raise NetworkError(
+                    f"node {node.name!r} ({node.op_type}): result must have a shape that follows from the inputs', "
+                    "not from their values; export with static shapes"
+                )
+
+
+def _ask_runtime(model: oir.Model, values: list[oir.Value]) -> None:
+    """Shapes of operators that only ONNX Runtime knows, from its own inference."""
+    import onnxruntime
+
+    proto = oir.serde.serialize_model(model)
+    del proto.graph.output[:]
+    proto.graph.output.extend(onnx.ValueInfoProto(name=value.name) for value in values)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception:  # the runtime raises its own classes; the caller names the node
+        return
+    for value, found in zip(values, session.get_outputs(), strict=True):
+        if all(isinstance(size, int) for size in found.shape):
+            value.shape = oir.Shape(found.shape)
+            if found.type == "tensor(float)":
+                value.dtype = oir.DataType.FLOAT

@@ -1,0 +1,72 @@
+"""Pass: Reshape, Squeeze, Unsqueeze and Flatten in one form; views move behind the activations that they come before."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as oir
+
+from dovetail.sw.frontend.onnx_elementwise import FUNCTIONS
+from dovetail.sw.onnx_passes.edit import Editor, constant, is_op, only_user, redirect, shape_of
+
+_VIEWS = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
+
+
+def unify_views(model: oir.Model) -> bool:
+    """Views of known shape are a Reshape to constant sizes; of two in a row one is left, of one that changes nothing
+    none."""
+    changed = False
+    for node in list(model.graph):
+        if not is_op(node, *_VIEWS):
+            continue
+        before, after = shape_of(node.inputs[0]), shape_of(node.outputs[0])
+        source = node.inputs[0]
+        if before is None or after is None or source is None:
+            continue
+        if before == after:
+            redirect(node.outputs[0], source)
+            model.graph.remove(node, safe=True)
+            changed = True
+            continue
+        first = source.producer()
+        merged = first is not None and is_op(first, "Reshape")
+        if merged or not _is_plain(node, after):
+            edit = Editor(node)
+            edit.replace(edit.reshape(first.inputs[0] if first is not None and merged else source, after))
+            changed = True
+    return changed
+
+
+def _is_plain(node: oir.Node, after: tuple[int, ...]) -> bool:
+    sizes = constant(node.inputs[1]) if node.op_type == "Reshape" else None
+    return sizes is not None and np.array_equal(sizes, after)
+
+
+def sink_views(model: oir.Model) -> bool:
+    """A Reshape or Transpose in front of a function of one tensor goes behind it, so that the function follows what
+    computes its operand."""
+    changed = False
+    for node in list(model.graph):
+        source = node.inputs[0] if node.inputs else None
+        view = source.producer() if source is not None and is_op(node, *FUNCTIONS) else None
+        if view is None or source is None or not is_op(view, "Reshape", "Transpose") or only_user(source) is not node:
+            continue
+        if any(constant(value) is None for value in node.inputs[1:] if value is not None) or node.domain:
+            continue
+        out = node.outputs[0]
+        moved = oir.Value(name=f"{out.name}/view", type=out.type, shape=out.shape)
+        redirect(out, moved) if not out.is_graph_output() else _take_over(out, moved)
+        node.replace_input_with(0, view.inputs[0])
+        out.shape = view.inputs[0].shape if view.inputs[0] is not None else None
+        again = oir.Node(
+            "", view.op_type, [out, *view.inputs[1:]], view.attributes.values(), outputs=[moved], name=f"{view.name}/sunk"
+        )
+        model.graph.insert_after(node, again)
+        model.graph.remove(view, safe=True)
+        changed = True
+    return changed
+
+
+def _take_over(out: oir.Value, moved: oir.Value) -> None:
+    name = out.name
+    out.replace_all_uses_with(moved, replace_graph_outputs=True)
+    out.name, moved.name = f"{name}/before", name
