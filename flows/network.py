@@ -18,6 +18,7 @@ from dovetail.flows.report import si
 from dovetail.isa.config import Config, format_bytes
 from dovetail.isa.files import write_atomically
 from dovetail.isa.program import MAGIC, Program
+from dovetail.sw import portable
 from dovetail.sw.compiler.host_cost import HostCost
 from dovetail.sw.compiler.options import TILINGS
 from dovetail.sw.errors import NetworkError
@@ -30,7 +31,8 @@ Array = NDArray[Any]
 Sample = Mapping[str, Array]
 
 NETWORK_HELP = (
-    "a .tflite or .onnx file, zoo:NAME (mobilenet_v1, resnet8, dscnn, autoencoder, mobilenet_v2_block,"
+    "a .tflite or .onnx file, one that `dovetail pack` made, zoo:NAME"
+    " (mobilenet_v1, resnet8, dscnn, autoencoder, mobilenet_v2_block,"
     " hard_swish_block, inception_block, shuffle_block, attention_block)"
 )
 
@@ -69,7 +71,7 @@ def compiled_of(args: argparse.Namespace) -> CompiledNetwork:
     """
     from dovetail.sw.network import CompiledNetwork, compile_network, load_program
 
-    if not _is_program(args.network):
+    if not _begins(args.network, MAGIC):
         host = HostCost() if args.round_trip is None else HostCost(args.round_trip)
         return compile_network(args.network, config_of(args), tiling=args.tiling or TILINGS[0], host=host)
     for flag, value in (("--tiling", args.tiling), ("--round-trip", args.round_trip)):
@@ -82,10 +84,10 @@ def compiled_of(args: argparse.Namespace) -> CompiledNetwork:
     return loaded if config == own else CompiledNetwork(replace(loaded.code, config=config), loaded.source)
 
 
-def _is_program(network: str) -> bool:
+def _begins(network: str, magic: bytes) -> bool:
     try:
         with open(network, "rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
+            return file.read(len(magic)) == magic
     except OSError:
         return False  # the front end says what is wrong
 
@@ -94,22 +96,35 @@ def _is_program(network: str) -> bool:
 
 
 def samples_of(args: argparse.Namespace, graph: Graph) -> tuple[list[Sample], bool]:
-    """The samples of ``--input``, or a random one; and whether the file holds a batch of them.
+    """The samples of ``--input``, or a portable network's, or a random one; and whether the file holds a batch of them.
 
     Raises NetworkError or OSError.
     """
-    if args.input is None:
-        return [random_sample(graph, np.random.default_rng(args.seed))], False
-    arrays = _read(args.input, graph)
+    if args.input is not None:
+        return samples_in(args.input, graph)
+    carried = carried_sample(args)
+    return [carried.inputs if carried else random_sample(graph, np.random.default_rng(args.seed))], False
+
+
+def samples_in(path: Path, graph: Graph) -> tuple[list[Sample], bool]:
+    """The samples of a file, and whether it holds a batch of them. Raises NetworkError or OSError."""
+    arrays = _read(path, graph)
     counts = {}
     samples: dict[str, list[Array]] = {}
     for port in graph.inputs:
         samples[port.name], batch = _split(arrays[port.name], port)
         counts[port.name] = len(samples[port.name]) if batch else 0
     if len(set(counts.values())) != 1:
-        raise NetworkError(f"{args.input}: every input must have as many samples, not {counts}")
+        raise NetworkError(f"{path}: every input must have as many samples, not {counts}")
     size = next(iter(counts.values()))
     return [{name: values[n] for name, values in samples.items()} for n in range(size or 1)], size > 0
+
+
+def carried_sample(args: argparse.Namespace) -> portable.Sample | None:
+    """The sample in a portable network file, where no other input is given. Raises NetworkError."""
+    if args.input is not None or not _begins(args.network, portable.MAGIC):
+        return None
+    return portable.load(args.network).sample
 
 
 def random_sample(graph: Graph, random: np.random.Generator) -> Sample:

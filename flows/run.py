@@ -4,9 +4,12 @@ import argparse
 import time
 from pathlib import Path
 
+import numpy as np
+
 from dovetail.flows.network import (
     add_input_options,
     add_network_options,
+    carried_sample,
     compiled_of,
     describe,
     layer_table,
@@ -53,7 +56,12 @@ def run(args: argparse.Namespace) -> Report:
     if args.engine == "rtl" and seconds:
         rate += f" ({sum(result.cycles for result in results) / seconds / 1e6:.2f} M cycles/s)"
     lines = [summary(compiled), f"samples      {rate}"]
+    code = 0
+    if carried := carried_sample(args):
+        wrong = [name for name, value in carried.outputs.items() if not np.array_equal(results[0].outputs[name], value)]
+        data["sample_equal"], code = not wrong, int(bool(wrong))
+        lines.append(f"sample       {'DIFFERENT in ' + ', '.join(wrong) if wrong else 'EQUAL to the one in the file'}")
     if args.output:
         data["output"] = str(args.output)
         lines.append(f"outputs      {args.output}: {', '.join(results[0].outputs)}")
-    return Report(data, [*text, *lines])
+    return Report(data, [*text, *lines], code)

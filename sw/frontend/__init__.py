@@ -9,6 +9,7 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.tflite import load_tflite
 from dovetail.sw.frontend.tflite_file import is_tflite
 from dovetail.sw.graph import Graph
+from dovetail.sw.portable import is_portable, unpack
 
 ZOO = "zoo:"
 """Prefix of the built-in networks."""
@@ -19,7 +20,7 @@ def load(path: str | Path) -> Graph:
 
     Parameters
     ----------
-    path: a `.tflite` or `.onnx` file (told apart by content), or `zoo:name?parameter=value&...`.
+    path: a `.tflite`, `.onnx` or portable network file (told apart by content), or `zoo:name?parameter=value&...`.
 
     Raises
     ------
@@ -30,7 +31,10 @@ def load(path: str | Path) -> Graph:
 
 
 def read(path: str | Path) -> tuple[str, bytes]:
-    """(name, bytes) of a network file or a `zoo:` network. Raises NetworkError."""
+    """(name, bytes) of a TFLite or ONNX file, by itself or in a portable network file, or of a `zoo:` network.
+
+    Raises NetworkError.
+    """
     text = str(path)
     if text.startswith(ZOO):
         from dovetail.sw.zoo import model_bytes
@@ -42,6 +46,9 @@ def read(path: str | Path) -> tuple[str, bytes]:
         raise NetworkError(f"{path}: must be a readable file, not: {error.strerror}") from error
     if not data:
         raise NetworkError(f"{path}: must be a TFLite or ONNX file, not an empty file")
+    if is_portable(data):
+        portable = unpack(data, text)
+        return portable.name, portable.data
     return Path(path).stem, data
 
 
