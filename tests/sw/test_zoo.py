@@ -6,7 +6,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, numpy_helper
 
 from dovetail.isa.config import Config
 from dovetail.sw import graph as ir
@@ -14,6 +13,7 @@ from dovetail.sw import reference, zoo
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import load
 from dovetail.sw.network import compile_network
+from dovetail.sw.uint8_form import uint8_form
 
 MACS = {
     "mobilenet_v2?width=0.5&resolution=96": 18_885_440,
@@ -53,23 +53,6 @@ FULL_SIZE = ("mobilenet_v2", "resnet18", "resnet50", "efficientnet_lite0", "vit_
 BLOCKS = ("mobilenet_v2_block", "hard_swish_block", "inception_block", "shuffle_block", "attention_block")
 
 
-def unsigned(data: bytes) -> bytes:
-    """The same network with uint8 activations, zero points + 128: all of it fuses to integer kernels."""
-    model = onnx.load_model_from_string(data)
-    constants = {tensor.name: tensor for tensor in model.graph.initializer}
-    zeros = {
-        node.input[2]
-        for node in model.graph.node
-        if node.op_type == "QuantizeLinear" or (node.op_type == "DequantizeLinear" and node.input[0] not in constants)
-    }
-    for name in zeros:
-        value = numpy_helper.to_array(constants[name]).astype(np.int16) + 128
-        constants[name].CopyFrom(numpy_helper.from_array(value.astype(np.uint8), name))
-    for port in [*model.graph.input, *model.graph.output]:
-        port.type.tensor_type.elem_type = TensorProto.UINT8
-    return bytes(model.SerializeToString())
-
-
 @pytest.mark.parametrize("name", MACS)
 def test_evaluation_equals_onnx_runtime(name: str) -> None:
     graph = load(f"zoo:{name}")
@@ -78,7 +61,7 @@ def test_evaluation_equals_onnx_runtime(name: str) -> None:
 
 
 def equal_to_onnx_runtime(name: str, graph: ir.Graph, samples: int) -> None:
-    data = unsigned(zoo.model_bytes(name))
+    data = uint8_form(onnx.load_model_from_string(zoo.model_bytes(name))).SerializeToString()
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     rng = np.random.default_rng(0)
     for _ in range(samples):
