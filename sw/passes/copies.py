@@ -9,7 +9,9 @@ from typing import NamedTuple
 from dovetail.sw import graph as ir
 
 MAX_LOOPS = 4
-"""Loops that a copy may have when two become one: further ones are unrolled into instructions."""
+"""Loops that a copy of two may have, if neither had more: further ones are unrolled into instructions."""
+ENOUGH = 64
+"""Bytes in a row that a transfer moves about as fast as any more."""
 
 
 class Axis(NamedTuple):
@@ -68,9 +70,21 @@ def composed(first: ir.Copy, second: ir.Copy) -> ir.Copy | None:
     return None
 
 
-def loops(copy: ir.Copy) -> int:
-    """How many loops a copy takes."""
-    return len(simplest(copy).sizes)
+def worth(copy: ir.Copy, first: ir.Copy, second: ir.Copy) -> bool:
+    """Whether one copy takes no more loops, and no shorter transfers, than the two that it replaces."""
+    if len(simplest(copy).sizes) > max(MAX_LOOPS, *(len(simplest(part).sizes) for part in (first, second))):
+        return False
+    return all(_run(side(copy)) >= min(ENOUGH, _run(side(first)), _run(side(second))) for side in (reading, writing))
+
+
+def _run(axes: list[Axis]) -> int:
+    """Bytes in a row on one side of a copy."""
+    length = 1
+    for axis in sorted(axes, key=lambda axis: axis.step):
+        if axis.step != length:
+            break
+        length *= axis.size
+    return length
 
 
 def size(copy: ir.Copy) -> int:

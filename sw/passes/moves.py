@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dovetail.sw import graph as ir
-from dovetail.sw.passes.copies import MAX_LOOPS, composed, in_place, loops, size
+from dovetail.sw.passes.copies import composed, in_place, size, worth
 from dovetail.sw.passes.rewrite import makers, rebuilt
 
 Piece = tuple[str, ir.Copy]
@@ -72,7 +72,7 @@ def pulled(before: ir.Node | None, copy: ir.Copy) -> list[Piece] | None:
     pieces = []
     for name, inner in zip(before.inputs, before.copies, strict=True):
         piece = composed(inner, copy)
-        if piece is not None and loops(piece) <= max(MAX_LOOPS, loops(inner), loops(copy)):
+        if piece is not None and worth(piece, inner, copy):
             pieces.append((name, piece))
     return pieces if sum(size(piece) for _, piece in pieces) == size(copy) else None
 

@@ -17,7 +17,10 @@ def fold_pads(graph: ir.Graph) -> ir.Graph:
     touch the input.
     """
     made = makers(graph)
-    nodes = [_folded(node, made) for node in graph.nodes]
+    nodes = []
+    for node in graph.nodes:
+        nodes.append(_folded(node, made))
+        made.update(dict.fromkeys(node.outputs, nodes[-1]))
     return graph if all(a is b for a, b in zip(nodes, graph.nodes, strict=True)) else rebuilt(graph, nodes)
 
 
