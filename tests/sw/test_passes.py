@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,6 +46,11 @@ def changed(change: passes.Pass, net: RandomNet, *outputs: str) -> list[str]:
     same_outputs(before, after)
     assert after is not before
     return [node.op for node in after.nodes]
+
+
+def edit(net: RandomNet, **values: Any) -> None:
+    """Change parameters of the node made last."""
+    net.nodes[-1] = replace(net.nodes[-1], **values)
 
 
 def clamp(net: RandomNet, x: str, lo: int, hi: int = 127) -> str:
@@ -160,7 +166,7 @@ def test_duplicates() -> None:
 
 def padded(net: RandomNet, x: str, value: int, pads: ir.Pads = (1, 0, 1, 1)) -> str:
     out = net.pad(x, pads)
-    net.nodes[-1] = replace(net.nodes[-1], value=value)
+    edit(net, value=value)
     return out
 
 
@@ -225,7 +231,7 @@ def test_clamps_become_those_of_the_node_before(rounding: Rounding) -> None:
         first = clamp(net, name, -60, 70) if len(net.shape(name)) == 4 else net.table(name)
         if len(net.shape(name)) == 2:
             values = np.clip(np.arange(-128, 128), -60, 70).astype(np.int8)
-            net.nodes[-1] = replace(net.nodes[-1], values=values)
+            edit(net, values=values)
         clamped.append(rescale_to_clamp(net, first) if k % 2 else clamp(net, first, -128, 20))
     before = net.graph(*clamped)
     after = fuse_activations(before)
@@ -289,7 +295,7 @@ def test_arithmetic_on_one_tensor(kind: str, rounding: Rounding) -> None:
     x = net.input(1, 6, 7, 4)
     gate = net.elementwise(kind, rescale(net, net.table(x)), x)
     constant = net.constant(1, 1, 1, 4)
-    net.nodes[-1] = replace(net.nodes[-1], value=np.full((1, 1, 1, 4), -7, np.int8))
+    edit(net, value=np.full((1, 1, 1, 4), -7, np.int8))
     graph = net.graph(net.elementwise(kind, constant, gate))
     after = drop_dead(fuse_activations(drop_dead(tabulate(graph))))
     assert [type(node) for node in after.nodes] == [ir.Table]
@@ -302,7 +308,7 @@ def test_arithmetic_on_two_tensors_stays() -> None:
     row = net.input(1, 1, 1, 4)
     total = net.elementwise("ADD", net.table(x), y)
     constant = net.constant(1, 6, 7, 4)
-    net.nodes[-1] = replace(net.nodes[-1], value=np.full((1, 6, 7, 4), 9, np.int8))
+    edit(net, value=np.full((1, 6, 7, 4), 9, np.int8))
     graph = net.graph(total, net.elementwise("MULTIPLY", row, constant), net.elementwise("ADD", x, net.table(row)))
     assert tabulate(graph) is graph
 
