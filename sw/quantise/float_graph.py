@@ -1,0 +1,143 @@
+"""A float ONNX network as the quantiser looks at it: producers, consumers, shapes and constants by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.layout import Array, Shape
+
+_QUANTISED = (
+    *("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"),
+    *("QGemm", "ConvInteger", "MatMulInteger"),
+)
+
+
+@dataclass(frozen=True)
+class Input:
+    """A network input: its name, fixed shape and element type."""
+
+    name: str
+    shape: Shape
+    dtype: str
+
+
+class FloatGraph:
+    """Read access to a model; shapes and types are inferred.
+
+    Parameters
+    ----------
+    model: a float network; nodes get names where they have none, and every constant operand one consumer.
+
+    Raises
+    ------
+    NetworkError: the network is quantised already, or a shape cannot be inferred.
+    """
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.model = _prepared(model)
+        graph = self.model.graph
+        self.nodes = list(graph.node)
+        self.outputs = {value.name for value in graph.output}
+        self._initialisers = {tensor.name: tensor for tensor in graph.initializer}
+        infos = [*graph.value_info, *graph.output, *graph.input]
+        self._types = {info.name: info.type.tensor_type for info in infos}
+        self.producers = {name: node for node in self.nodes for name in node.output if name}
+
+    @cached_property
+    def inputs(self) -> tuple[Input, ...]:
+        """The network's inputs without those that only name a constant."""
+        values = [value for value in self.model.graph.input if value.name not in self._initialisers]
+        return tuple(Input(value.name, self.shape(value.name), self._dtype(value.name)) for value in values)
+
+    @cached_property
+    def consumers(self) -> Mapping[str, list[onnx.NodeProto]]:
+        """Nodes that read a tensor, each once."""
+        found: dict[str, list[onnx.NodeProto]] = {}
+        for node in self.nodes:
+            for name in dict.fromkeys(node.input):
+                found.setdefault(name, []).append(node)
+        return found
+
+    def shape(self, name: str) -> Shape:
+        """Fixed shape of a tensor. Raises NetworkError."""
+        if name in self._initialisers:
+            return tuple(self._initialisers[name].dims)
+        found = self._types.get(name)
+        if found is None or not found.HasField("shape"):
+            raise NetworkError(f"tensor {name!r} must have a known shape; export with static shapes")
+        sizes = tuple(dim.dim_value for dim in found.shape.dim)
+        if 0 in sizes:
+            raise NetworkError(f"tensor {name!r} must have a fixed shape, not {sizes}; export with static shapes")
+        return sizes
+
+    def is_activation(self, name: str) -> bool:
+        """Whether a name is a float32 tensor that depends on the network's inputs."""
+        found = self._types.get(name)
+        return name not in self._initialisers and found is not None and found.elem_type == TensorProto.FLOAT
+
+    def is_constant(self, name: str) -> bool:
+        """Whether a name is an initialiser."""
+        return name in self._initialisers
+
+    def constant(self, name: str) -> Array | None:
+        """The array behind an initialiser."""
+        tensor = self._initialisers.get(name)
+        return None if tensor is None else numpy_helper.to_array(tensor)
+
+    def activations(self, node: onnx.NodeProto) -> list[str]:
+        """The operands of a node that are no constants, each once."""
+        return [name for name in dict.fromkeys(node.input) if name and name not in self._initialisers]
+
+    def _dtype(self, name: str) -> str:
+        return str(np.dtype(helper.tensor_dtype_to_np_dtype(self._types[name].elem_type)))
+
+
+def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
+    """An attribute of a node, or its default."""
+    return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
+
+
+def _prepared(model: onnx.ModelProto) -> onnx.ModelProto:
+    for node in model.graph.node:
+        if node.op_type in _QUANTISED or node.op_type.startswith("QLinear"):
+            raise NetworkError(f"node {node.name!r} ({node.op_type}): network must be float, not quantised already")
+    try:
+        copy = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    except Exception as error:  # the shape inference raises several classes
+        raise NetworkError(f"float network must have consistent shapes: {error}") from error
+    used: set[str] = set()
+    for index, node in enumerate(copy.graph.node):
+        node.name = _unused(node.name or f"{node.op_type}_{index}", used)
+    _unshare(copy.graph)
+    return copy
+
+
+def _unused(name: str, used: set[str]) -> str:
+    found, count = name, 1
+    while found in used:
+        count += 1
+        found = f"{name}_{count}"
+    used.add(found)
+    return found
+
+
+def _unshare(graph: onnx.GraphProto) -> None:
+    """Give every reader of a float constant its own copy: each may be quantised in its own way."""
+    initialisers = {tensor.name: tensor for tensor in graph.initializer if tensor.data_type == TensorProto.FLOAT}
+    names = {name for node in graph.node for name in (*node.input, *node.output)} | {t.name for t in graph.initializer}
+    seen: set[str] = set()
+    for node in graph.node:
+        for index, name in enumerate(node.input):
+            if name in initialisers and name in seen:
+                tensor = graph.initializer.add()
+                tensor.CopyFrom(initialisers[name])
+                tensor.name = node.input[index] = _unused(name, names)
+            seen.add(name)

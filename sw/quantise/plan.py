@@ -1,0 +1,330 @@
+"""What of a float network becomes integer: which tensors get a quantisation, and which of them share one.
+
+The front end turns operators between DequantizeLinear and QuantizeLinear into instructions. The plan puts these where
+it wants them: none between an operator and its activation, none inside a function that becomes one table, equal ones
+on both sides of what only moves bytes or picks some of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+import numpy as np
+import onnx
+
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.onnx_elementwise import BINARY, COMBINATIONS, FUNCTIONS
+from dovetail.sw.frontend.onnx_movement import CUTS, MOVES
+from dovetail.sw.quantise.float_graph import FloatGraph, attribute
+from dovetail.sw.quantise.scheme import Scheme
+
+LAYERS = ("Conv", "Gemm", "MatMul")
+"""Operators that may have weights."""
+
+_MEANS = ("AveragePool", "GlobalAveragePool", "ReduceMean")
+_SAME = (*MOVES, *CUTS, "MaxPool", "Pad", "Concat")
+"""Operators whose results are elements of their operands: one quantisation for all of these."""
+
+_CLAMPS = ("Relu", "Clip")
+
+
+@dataclass(frozen=True)
+class Weight:
+    """The constants of a layer: weights with their output channels' axis, and the bias if there is one."""
+
+    node: str
+    source: str
+    weight: str
+    axis: int
+    bias: str | None
+
+
+@dataclass
+class Plan:
+    """Outcome of `plan`.
+
+    Parameters
+    ----------
+    tensors: activations to quantise, with the representative of those that share a quantisation, in the file's order.
+    weights: the layers' constants.
+    operands: constants that are quantised as activations are.
+    clamps: Relu and Clip nodes right behind an operator, by name, with the tensor that is quantised behind them.
+    layers: names of all nodes with weights, in order, quantised or not.
+    results: the quantised result of each quantised layer.
+    floating: names of the nodes that stay float.
+    """
+
+    tensors: dict[str, str] = field(default_factory=dict)
+    weights: list[Weight] = field(default_factory=list)
+    operands: list[str] = field(default_factory=list)
+    clamps: dict[str, str] = field(default_factory=dict)
+    layers: list[str] = field(default_factory=list)
+    results: dict[str, str] = field(default_factory=dict)
+    floating: list[str] = field(default_factory=list)
+
+
+def plan(graph: FloatGraph, scheme: Scheme) -> Plan:
+    """Decide what is quantised.
+
+    Raises
+    ------
+    NetworkError: `keep_float` names no node, or nothing is left to quantise.
+    """
+    return _Planner(graph, scheme).plan()
+
+
+class _Planner:
+    def __init__(self, graph: FloatGraph, scheme: Scheme) -> None:
+        self.graph = graph
+        self.layers = [node.name for node in graph.nodes if _has_weights(graph, node)]
+        self.kept = _kept(graph, scheme, self.layers)
+        self.parents: dict[str, str] = {}
+        self.touched: set[str] = set()
+        self.inside: set[str] = set()
+        self.clamps: dict[str, str] = {}
+        self.results: dict[str, str] = {}
+        self.integer: set[str] = set()
+
+    def plan(self) -> Plan:
+        self._fuse_clamps()
+        roots = self._functions()
+        neutral = [node for node in self.graph.nodes if self._is_neutral(node)]
+        for node in neutral:
+            self._share(node)
+        for node in self.graph.nodes:
+            if self._is_strong(node):
+                self._mark(node)
+        for node in self.graph.nodes:
+            if node.op_type in (*FUNCTIONS, *COMBINATIONS) and node.name not in self.kept:
+                self._weak(node, roots)
+        self.integer |= {node.name for node in neutral if self._is_touched(node.output[0])}
+        return self._result()
+
+    # Groups ------------------------------------------------------------------------------------
+
+    def _fuse_clamps(self) -> None:
+        """Activations right behind an operator: what is between them stays inside."""
+        for node in reversed(self.graph.nodes):
+            operator = self.graph.producers.get(node.input[0]) if node.op_type in _CLAMPS else None
+            if operator is None or {node.name, operator.name} & self.kept or not self._is_fixed(node):
+                continue
+            if not (self._is_strong(operator) or self._is_binary(operator) or operator.op_type in _CLAMPS):
+                continue
+            if operator.op_type in _CLAMPS and not self._clamps_an_operator(operator):
+                continue
+            between = node.input[0]
+            if between not in self.graph.outputs and len(self.graph.consumers[between]) == 1:
+                self.inside.add(between)
+                self.clamps[node.name] = self.clamps.get(_next(self.graph, node.output[0]), node.output[0])
+                self.results[between] = self.results.get(node.output[0], node.output[0])
+
+    def _clamps_an_operator(self, node: onnx.NodeProto) -> bool:
+        """Whether a chain of clamps begins behind an operator."""
+        before = self.graph.producers.get(node.input[0])
+        while before is not None and before.op_type in _CLAMPS:
+            before = self.graph.producers.get(before.input[0])
+        return before is not None and (self._is_strong(before) or self._is_binary(before))
+
+    def _is_fixed(self, node: onnx.NodeProto) -> bool:
+        return all(self.graph.is_constant(name) for name in node.input[1:] if name)
+
+    def _functions(self) -> dict[str, str]:
+        """Tensors that are a function of one other tensor; what nobody else reads of such a function stays inside."""
+        borders: set[str] = set()
+        while True:
+            roots: dict[str, str] = {}
+            for node in self.graph.nodes:
+                if node.op_type in (*FUNCTIONS, *COMBINATIONS) and self._may_be_function(node):
+                    names = self.graph.activations(node)
+                    variables = {name if name in borders else roots.get(name, name) for name in names}
+                    if len(variables) == 1:
+                        roots[node.output[0]] = variables.pop()
+            outer = {name for name in roots if not self._read_inside(name, roots)}
+            read_on = {name for name in outer for user in self._users(name) if user.output[0] in roots}
+            if read_on <= borders:
+                self.inside |= set(roots) - outer
+                return roots
+            borders |= read_on
+
+    def _may_be_function(self, node: onnx.NodeProto) -> bool:
+        if node.name in self.kept or node.name in self.clamps:
+            return False
+        constants = [self.graph.constant(name) for name in node.input if self.graph.is_constant(name)]
+        return all(value is not None and value.size == 1 and value.ndim <= 1 for value in constants) and all(
+            self.graph.is_activation(name) for name in self.graph.activations(node)
+        )
+
+    def _read_inside(self, name: str, roots: dict[str, str]) -> bool:
+        users = self._users(name)
+        inside = all(roots.get(user.output[0]) == roots[name] for user in users)
+        return bool(users) and inside and name not in self.graph.outputs
+
+    def _users(self, name: str) -> list[onnx.NodeProto]:
+        return self.graph.consumers.get(name, [])
+
+    # Classes of equal quantisation ---------------------------------------------------------------
+
+    def _find(self, name: str) -> str:
+        while name in self.parents:
+            name = self.parents[name]
+        return name
+
+    def _share(self, node: onnx.NodeProto) -> None:
+        outputs = [self._result_of(name) for name in node.output if self.graph.is_activation(name)]
+        names = [*self.graph.activations(node), *outputs]
+        first = self._find(names[0])
+        for name in names[1:]:
+            other = self._find(name)
+            if other != first:
+                self.parents[other] = first
+
+    def _touch(self, names: Iterable[str]) -> None:
+        self.touched |= {self._find(name) for name in names}
+
+    def _is_touched(self, name: str) -> bool:
+        return self._find(name) in self.touched
+
+    def _result_of(self, name: str) -> str:
+        """The tensor that is quantised for a node's output: the one behind its activation."""
+        return self.results.get(name, name)
+
+    # Kinds of nodes ------------------------------------------------------------------------------
+
+    def _is_neutral(self, node: onnx.NodeProto) -> bool:
+        """Only moves or picks elements."""
+        same = node.op_type in _SAME or node.op_type == "AveragePool"
+        if not same or node.name in self.kept or not self.graph.is_activation(node.output[0]):
+            return False
+        if node.op_type == "Concat":
+            return all(self.graph.is_activation(name) for name in node.input)
+        if node.op_type == "Pad":
+            fill = self.graph.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else np.zeros(1)
+            constant = attribute(node, "mode", b"constant") == b"constant"
+            return (
+                constant and fill is not None and not np.any(fill) and self.graph.activations(node) == [node.input[0]]
+            )
+        return self.graph.activations(node) == [node.input[0]]
+
+    def _is_strong(self, node: onnx.NodeProto) -> bool:
+        """Worth an accelerator by itself."""
+        if node.name in self.kept or not all(self.graph.is_activation(name) for name in self.graph.activations(node)):
+            return False
+        if node.op_type in LAYERS:
+            return _has_weights(self.graph, node) or (node.op_type == "MatMul" and self._multiplies_activations(node))
+        return node.op_type in _MEANS and self._is_image_mean(node)
+
+    def _multiplies_activations(self, node: onnx.NodeProto) -> bool:
+        if any(self.graph.is_constant(name) for name in node.input):
+            return False
+        left, right = (self.graph.shape(name) for name in node.input)
+        return len(left) >= 2 and (len(right) == 2 or left[:-2] == right[:-2])
+
+    def _is_image_mean(self, node: onnx.NodeProto) -> bool:
+        if len(self.graph.shape(node.input[0])) != 4:
+            return False
+        if node.op_type != "ReduceMean":
+            return True
+        given = self.graph.constant(node.input[1]) if len(node.input) > 1 and node.input[1] else None
+        axes = attribute(node, "axes", ()) if given is None else given.ravel()
+        return sorted(int(axis) % 4 for axis in axes) == [2, 3]
+
+    def _is_binary(self, node: onnx.NodeProto) -> bool:
+        """Two tensors, of which one may be a constant, to one."""
+        if node.op_type not in BINARY or len(node.input) != 2 or node.name in self.kept:
+            return False
+        constants = [self.graph.constant(name) for name in node.input if self.graph.is_constant(name)]
+        floating = all(value is not None and value.dtype == np.float32 for value in constants)
+        single = any(value is not None and value.size == 1 and value.ndim <= 1 for value in constants)
+        return floating and len(constants) < 2 and not single
+
+    def _mark(self, node: onnx.NodeProto) -> None:
+        self.integer.add(node.name)
+        self._touch([*self.graph.activations(node), self._result_of(node.output[0])])
+
+    def _weak(self, node: onnx.NodeProto, roots: dict[str, str]) -> None:
+        """Element by element: integer where its operands are."""
+        name = node.output[0]
+        if node.name in self.clamps:
+            if self.graph.producers[node.input[0]].name in self.integer:
+                self.integer.add(node.name)
+                self._touch([self.clamps[node.name]])
+            return
+        if name in roots:
+            source = roots[name]
+            if self._available(source):
+                self.integer.add(node.name)
+                self._touch([source] if name in self.inside else [source, name])
+        elif self._is_binary(node) and all(self._available(operand) for operand in self.graph.activations(node)):
+            self._mark(node)
+
+    def _available(self, name: str) -> bool:
+        """Whether an operand is quantised already, or could be without loss: an input of the network."""
+        inputs = {self._find(value.name) for value in self.graph.inputs if value.dtype == "float32"}
+        return self._find(name) in self.touched | inputs
+
+    # Outcome -------------------------------------------------------------------------------------
+
+    def _result(self) -> Plan:
+        graph, result = self.graph, Plan(layers=self.layers)
+        order = [value.name for value in graph.inputs] + [name for node in graph.nodes for name in node.output]
+        for name in order:
+            if name not in self.inside and graph.is_activation(name) and self._is_touched(name):
+                result.tensors[name] = self._find(name)
+        for node in graph.nodes:
+            if node.name not in self.integer:
+                result.floating.append(node.name)
+            elif _has_weights(graph, node):
+                result.weights.append(_weight(node))
+                result.results[node.name] = self._result_of(node.output[0])
+            elif self._is_binary(node):
+                result.operands += [name for name in node.input if graph.is_constant(name)]
+        result.clamps = {name: tensor for name, tensor in self.clamps.items() if name in self.integer}
+        if not result.tensors:
+            raise NetworkError(
+                f"{graph.model.graph.name}: network must have something to quantise, not only float nodes"
+            )
+        return result
+
+
+def _next(graph: FloatGraph, name: str) -> str:
+    """Name of the only reader of a tensor, "" if there are others."""
+    users = graph.consumers.get(name, [])
+    return users[0].name if len(users) == 1 else ""
+
+
+def _has_weights(graph: FloatGraph, node: onnx.NodeProto) -> bool:
+    """Whether a node is a layer that the accelerator could do with constant weights."""
+    if node.op_type not in LAYERS or not graph.is_constant(node.input[1]) or graph.is_constant(node.input[0]):
+        return False
+    rank = len(graph.shape(node.input[1]))
+    if len(node.input) > 2 and node.input[2] and not graph.is_constant(node.input[2]):
+        return False
+    if node.op_type == "Conv":
+        return rank == 4
+    if node.op_type == "MatMul":
+        return rank == 2
+    plain = attribute(node, "alpha", 1.0) == 1.0 and attribute(node, "beta", 1.0) == 1.0
+    return plain and not attribute(node, "transA", 0)
+
+
+def _weight(node: onnx.NodeProto) -> Weight:
+    turned = node.op_type == "Gemm" and attribute(node, "transB", 0)
+    axis = 0 if node.op_type == "Conv" or turned else 1
+    bias = node.input[2] if len(node.input) > 2 and node.input[2] else None
+    return Weight(node.name, node.input[0], node.input[1], axis, bias)
+
+
+def _kept(graph: FloatGraph, scheme: Scheme, layers: list[str]) -> set[str]:
+    """Names of the nodes that the scheme keeps float."""
+    names = [node.name for node in graph.nodes]
+    kept = set(layers[: int(scheme.float_first)]) | set(layers[-1:] if scheme.float_last else ())
+    for pattern in scheme.keep_float:
+        found = {name for name in names if name == pattern or fnmatchcase(name, pattern)}
+        if not found:
+            close = get_close_matches(pattern, names, 3) or names[:3]
+            raise NetworkError(f"float={pattern} must name a node, such as {', '.join(close)}")
+        kept |= found
+    return kept

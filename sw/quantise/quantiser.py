@@ -1,0 +1,169 @@
+"""A float ONNX network becomes a QDQ network: ONNX Runtime's quantiser carries out a plan with given scales."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnxruntime.quantization import CalibrationMethod, QDQQuantizer, QuantType, TensorData, TensorsData
+
+from dovetail.sw.layout import Array
+from dovetail.sw.quantise.calibrate import Calibration
+from dovetail.sw.quantise.float_graph import FloatGraph, attribute
+from dovetail.sw.quantise.parameters import Level, Range, activation, weights
+from dovetail.sw.quantise.plan import Plan, plan
+from dovetail.sw.quantise.samples import Sample
+from dovetail.sw.quantise.scheme import DEFAULT, Scheme
+
+METADATA = "dovetail.scheme"
+"""Key of the scheme's text among the metadata of a network that was quantised here."""
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """A quantised network and what was done.
+
+    Parameters
+    ----------
+    model: QDQ ONNX; inputs and outputs stay float.
+    plan: what became integer.
+    """
+
+    model: onnx.ModelProto
+    plan: Plan
+
+
+def quantise(model: onnx.ModelProto, samples: Iterable[Sample], scheme: Scheme = DEFAULT) -> onnx.ModelProto:
+    """Quantise a float network.
+
+    Parameters
+    ----------
+    model: a float network with fixed shapes, opset 13 or later.
+    samples: calibration inputs by input name, of the inputs' shapes and types.
+    scheme: how.
+
+    Raises
+    ------
+    NetworkError: the network is quantised already, the samples do not fit, or the scheme names unknown nodes.
+    """
+    graph = FloatGraph(model)
+    return apply(Calibration(graph, samples), scheme).model
+
+
+def apply(calibration: Calibration, scheme: Scheme) -> Quantised:
+    """Quantise the network of a calibration by one scheme. Raises NetworkError."""
+    graph = calibration.graph
+    chosen = plan(graph, scheme)
+    levels = _levels(graph, chosen, calibration.ranges(scheme), scheme)
+    float_model = onnx.ModelProto()
+    float_model.CopyFrom(graph.model)
+    _drop_clamps(float_model, graph, chosen, levels)
+    result = _insert(float_model, graph, chosen, levels, scheme)
+    onnx.helper.set_model_props(result, {METADATA: str(scheme)})
+    result.producer_name, result.producer_version = "dovetail", ""
+    onnx.checker.check_model(result, full_check=True)
+    return Quantised(result, chosen)
+
+
+def _levels(graph: FloatGraph, chosen: Plan, ranges: Mapping[str, Range], scheme: Scheme) -> dict[str, Level]:
+    """Quantisation of each activation and constant operand."""
+    shared: dict[str, Range] = {}
+    for name, representative in chosen.tensors.items():
+        shared[representative] = ranges[name].join(shared.get(representative, ranges[name]))
+    levels = {name: activation(scheme, shared[representative]) for name, representative in chosen.tensors.items()}
+    for name in chosen.operands:
+        values = _constant(graph, name)
+        levels[name] = activation(scheme, Range(float(values.min()), float(values.max())))
+    return levels
+
+
+def _drop_clamps(model: onnx.ModelProto, graph: FloatGraph, chosen: Plan, levels: Mapping[str, Level]) -> None:
+    """Remove every Relu and Clip behind an operator that the saturation of QuantizeLinear does anyway."""
+    renamed = {}
+    dropped = set()
+    for node in graph.nodes:
+        target = levels.get(chosen.clamps.get(node.name, ""))
+        if target is None:
+            continue
+        low, high = _bounds(graph, node)
+        if target.of(low) == target.lowest and target.of(high) == target.highest:
+            dropped.add(node.name)
+            renamed[node.input[0]] = node.output[0]
+    kept = [node for node in model.graph.node if node.name not in dropped]
+    for node in kept:
+        for names in (node.input, node.output):
+            names[:] = [_last(renamed, name) for name in names]
+    del model.graph.node[:]
+    model.graph.node.extend(kept)
+
+
+def _last(renamed: Mapping[str, str], name: str) -> str:
+    while name in renamed:
+        name = renamed[name]
+    return name
+
+
+def _bounds(graph: FloatGraph, node: onnx.NodeProto) -> tuple[float, float]:
+    """Real bounds of a Relu or Clip."""
+    if node.op_type == "Relu":
+        return 0.0, np.inf
+    ends = [float(attribute(node, "min", -np.inf)), float(attribute(node, "max", np.inf))]
+    for index in (1, 2):
+        if len(node.input) > index and node.input[index]:
+            ends[index - 1] = float(_constant(graph, node.input[index]).ravel()[0])
+    return ends[0], ends[1]
+
+
+def _insert(
+    model: onnx.ModelProto, graph: FloatGraph, chosen: Plan, levels: Mapping[str, Level], scheme: Scheme
+) -> onnx.ModelProto:
+    """The network with QuantizeLinear and DequantizeLinear in place and integer weights."""
+    dtype, kind = (np.uint8, QuantType.QUInt8) if scheme.unsigned else (np.int8, QuantType.QInt8)
+    overrides: dict[str, list[dict[str, Any]]] = {
+        name: [{"scale": np.asarray(level.scale), "zero_point": np.asarray(level.zero_point, dtype)}]
+        for name, level in levels.items()
+    }
+    for layer in chosen.weights:
+        values = _constant(graph, layer.weight)
+        bias = None if layer.bias is None else _constant(graph, layer.bias)
+        scales = weights(scheme, values, layer.axis, bias, levels[layer.source].scale)
+        axis = {"axis": layer.axis} if scheme.per_channel else {}
+        overrides[layer.weight] = [{"scale": scale, "zero_point": np.int8(0), **axis} for scale in scales]
+    unused = TensorData(lowest=np.float32(0), highest=np.float32(0))
+    quantizer = QDQQuantizer(
+        model,
+        per_channel=scheme.per_channel,
+        reduce_range=False,
+        weight_qType=QuantType.QInt8,
+        activation_qType=kind,
+        tensors_range=TensorsData(CalibrationMethod.MinMax, dict.fromkeys(chosen.tensors, unused)),
+        nodes_to_quantize=[],
+        nodes_to_exclude=[],
+        op_types_to_quantize=[],  # the plan says what, not the quantiser's own rules for each operator
+        extra_options={"TensorQuantOverrides": overrides, "QDQDisableWeightAdjustForInt32Bias": True},
+    )
+    for name in (*chosen.tensors, *chosen.operands):
+        quantizer.quantize_activation_tensor(name)
+    for layer in chosen.weights:
+        if scheme.per_channel:
+            quantizer.quantize_weight_tensor_per_channel(layer.weight, layer.axis)
+        else:
+            quantizer.quantize_weight_tensor(layer.weight)
+        if layer.bias is not None:
+            quantizer.quantize_bias_tensor(layer.node, layer.bias, layer.source, layer.weight)
+    quantizer.quantize_model()
+    quantizer.model.topological_sort()
+    result: onnx.ModelProto = quantizer.model.model
+    return result
+
+
+def _constant(graph: FloatGraph, name: str) -> Array:
+    values = graph.constant(name)
+    assert values is not None
+    return values
+
+
+__all__ = ["METADATA", "Quantised", "apply", "quantise"]

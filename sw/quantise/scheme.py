@@ -1,0 +1,112 @@
+"""How a network is quantised: one value, with a text form for command lines and manifests."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from dovetail.sw.errors import NetworkError
+
+ACTIVATIONS = ("asymmetric", "symmetric", "symmetric-uint8", "power-of-two")
+"""int8 with any zero point; int8 with zero point 0; uint8 with zero point 128; int8 with zero point 0 and scales that
+are powers of two, of weights too."""
+
+WEIGHTS = ("per-channel", "per-tensor")
+"""One scale for each output channel, or one for all. Weights are int8 with zero point 0."""
+
+CLIPPING = ("minmax", "percentile", "kl")
+"""The range of a tensor: all that calibration saw; all but a share of it; what loses least information."""
+
+_DEFAULT_PERCENTILE = 99.99
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """What the quantiser is to do.
+
+    Parameters
+    ----------
+    activations, weights, clipping: one of `ACTIVATIONS`, `WEIGHTS`, `CLIPPING`.
+    percentile: per cent of a tensor's elements that clipping "percentile" keeps.
+    keep_float: names of nodes that stay float on the host; `*`, `?` and `[...]` as in file names.
+    float_first, float_last: keep the first or the last layer that has weights float.
+
+    Raises
+    ------
+    NetworkError: a value that is not among these, or a percentile outside 50..100.
+    """
+
+    activations: str = "asymmetric"
+    weights: str = "per-channel"
+    clipping: str = "minmax"
+    percentile: float = _DEFAULT_PERCENTILE
+    keep_float: tuple[str, ...] = ()
+    float_first: bool = False
+    float_last: bool = False
+
+    def __post_init__(self) -> None:
+        for name, known in (("activations", ACTIVATIONS), ("weights", WEIGHTS), ("clipping", CLIPPING)):
+            if getattr(self, name) not in known:
+                raise NetworkError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
+        if not 50 < self.percentile <= 100:
+            raise NetworkError(f"percentile must be above 50 and at most 100, not {self.percentile}")
+
+    @property
+    def unsigned(self) -> bool:
+        """Whether activations are uint8 in the file."""
+        return self.activations == "symmetric-uint8"
+
+    @property
+    def per_channel(self) -> bool:
+        """Whether every output channel has its own weight scale."""
+        return self.weights == "per-channel"
+
+    def __str__(self) -> str:
+        """Words that `parse` understands."""
+        clipping = f"percentile={self.percentile:g}" if self.clipping == "percentile" else self.clipping
+        words = [self.activations, self.weights, clipping]
+        words += ["float-first"] * self.float_first + ["float-last"] * self.float_last
+        return shlex.join([*words, *(f"float={name}" for name in self.keep_float)])
+
+    @classmethod
+    def parse(cls, text: str) -> Scheme:
+        """A scheme from words in any order, such as ``symmetric per-tensor percentile=99.9 float-last``.
+
+        What is left out has its default. Raises NetworkError.
+        """
+        values: dict[str, object] = {}
+        names: list[str] = []
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise NetworkError(f"scheme must be words with balanced quotes, not {text!r}") from error
+        for word in words:
+            key, _, value = word.partition("=")
+            if word in ("float-first", "float-last"):
+                values[word.replace("-", "_")] = True
+            elif key == "float" and value:
+                names.append(value)
+            elif key == "percentile":
+                values |= {"clipping": key, "percentile": _percentile(value)}
+            else:
+                values[_field(word)] = word
+        return cls(**values, keep_float=tuple(names))  # type: ignore[arg-type]
+
+
+DEFAULT = Scheme()
+"""Asymmetric int8 activations, a weight scale for each channel, all of what calibration saw."""
+
+
+def _field(word: str) -> str:
+    for name, known in (("activations", ACTIVATIONS), ("weights", WEIGHTS), ("clipping", CLIPPING)):
+        if word in known:
+            return name
+    words = (*ACTIVATIONS, *WEIGHTS, *CLIPPING, "percentile=VALUE", "float-first", "float-last", "float=NODE")
+    raise NetworkError(f"scheme must be made of {', '.join(words)}, not {word!r}")
+
+
+def _percentile(text: str) -> float:
+    try:
+        return float(text) if text else _DEFAULT_PERCENTILE
+    except ValueError:
+        raise NetworkError(f"percentile must be a number, not {text!r}") from None
