@@ -15,6 +15,7 @@ from dovetail.isa.numerics import AddParams, Rounding, VectorOperation, encode_m
 from dovetail.sw import graph as ir
 from dovetail.sw.frontend.onnx_builder import GraphBuilder
 from dovetail.sw.frontend.onnx_file import OnnxNode
+from dovetail.sw.frontend.onnx_fit import fit_product, fit_sum
 from dovetail.sw.frontend.onnx_integer import FULL, Clamp
 from dovetail.sw.frontend.onnx_values import Constant, Quant, Source, Value
 from dovetail.sw.host import Quantize
@@ -170,11 +171,14 @@ def _params(kind: VectorOperation, a: Quant, b: Quant, target: Quant, clamp: Cla
             mult, shift = (int(v) for v in encode_multiplier(real, Rounding.ONNX))
         except ValueError:
             return None
-        return ir.MulParams(Rounding.ONNX, *zeros, mult, shift, *clamp)
+        return fit_product(ir.MulParams(Rounding.ONNX, *zeros, mult, shift, *clamp), np.float32(real))
     scales = float(a.scale), float(b.scale), float(target.scale)
     try:
-        return AddParams.onnx(
+        params = AddParams.onnx(
             scales[0], zeros[0], scales[1], zeros[1], scales[2], zeros[2], lo=clamp[0], hi=clamp[1], combine=kind
         )
     except ValueError:  # scales too far apart for the exact fixed point
         return None
+    if kind != VectorOperation.ADD:
+        return params
+    return fit_sum(params, (a.scale / target.scale, b.scale / target.scale))
