@@ -12,7 +12,7 @@ from dovetail.sw import graph as ir
 from dovetail.sw.compiler import weights
 from dovetail.sw.compiler.emit import Compute, Task, Transfer
 from dovetail.sw.compiler.layer import ConvLayer, use_packing
-from dovetail.sw.compiler.tiling import Tiling, stripe_of
+from dovetail.sw.compiler.schedule import Tiling, stripe_of
 from dovetail.sw.hazards import Range
 
 MAX_EXTRA = 7
@@ -268,7 +268,9 @@ class ConvCode:
             "KC": layer.kc(config, part[1]),
             "W_ADDR": weights[0],
             "W_BYTES": weights[1] * made // col[1],
-            "STRIPE": stripe_of(config, pixels),
+            "STRIPE": stripe_of(
+                config, layer, pixels, col[1], layer.channels if layer.separable else part[1], self.tiling.best_stripe
+            ),
             "MODE": pack(
                 Unit.ARRAY,
                 "MODE",

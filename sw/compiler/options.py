@@ -10,21 +10,27 @@ from dovetail.sw.compiler.host_cost import HostCost
 from dovetail.sw.errors import CompileError
 
 TILINGS = ("free", "channels")
+EFFORTS = (0, 1, 2, 3)
 
 
 @dataclass(frozen=True)
 class Options:
     """``tiling``: ``"free"`` cuts rows and channels as is cheapest; ``"channels"`` cuts output channels only, as the
     reference study did. ``keep_tensors``: no system memory is used twice, so every tensor can be read after a run.
-    ``host``: what the host costs, by which small islands between host nodes are left to it."""
+    ``host``: what the host costs, by which small islands between host nodes are left to it. ``effort``, 0..3: how hard
+    layers' schedules are searched for; 0 estimates, 1 prices the best few estimates exactly, 2 more, 3 all that could
+    be better."""
 
     tiling: str = "free"
     keep_tensors: bool = False
     host: HostCost = field(default_factory=HostCost)
+    effort: int = 1
 
     def __post_init__(self) -> None:
         if self.tiling not in TILINGS:
             raise CompileError(f"tiling must be one of {', '.join(TILINGS)}, not {self.tiling!r}")
+        if self.effort not in EFFORTS:
+            raise CompileError(f"effort must be 0..{EFFORTS[-1]}, not {self.effort!r}")
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Options:

@@ -1,208 +1,103 @@
 """Chooses tiles: how many output rows and channels at a time, in which order, in which banks.
 
-Candidates are priced with the exact durations of the array and close estimates of transfers; the price of a whole
-layer assumes that loads, computation and stores of different tiles overlap where buffers are doubled.
+Effort 0 takes the least estimate of a few hundred tilings. From effort 1 on the candidates are priced exactly, by the
+timing of the layer's own program: the best few by estimate, more of them at effort 2, and at effort 3 all whose lower
+bound is below the best price. Every effort starts from what the one below it has found.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 
 from dovetail.isa.config import Config, ceil_div, format_bytes
-from dovetail.isa.timing.array import array_duration, matrix_reads
-from dovetail.isa.timing.dma import ADDRESS, BOUNDARY, MAX_BURST
+from dovetail.sw.compiler import pricing
+from dovetail.sw.compiler.estimate import Costs, Shape, array_total, costs_of, estimate, lower_bound, transfers
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.schedule import Copies, Space, Tiling, buffer_bytes, place
 from dovetail.sw.errors import CompileError
 
-OVERHEAD = 12
-"""Cycles between two operations of a unit: register writes and waits. For pricing only."""
+COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128, 192, 256, 512, 1024)
+"""Into how many parts an axis is cut at efforts 0 and 1."""
 
-COUNTS = (
-    1,
-    2,
-    3,
-    4,
-    5,
-    6,
-    7,
-    8,
-    10,
-    12,
-    14,
-    16,
-    20,
-    24,
-    28,
-    32,
-    40,
-    48,
-    56,
-    64,
-    96,
-    128,
-    192,
-    256,
-    512,
-    1024,
-)
+COARSE = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+"""The same at effort 1 where there are passes over the input channels."""
+
+EXACT = {1: (4, 512), 2: (32, 32768)}
+"""Candidates that an effort prices exactly, and their operations, at most (but the first is priced anyway)."""
+
+SLACK = 1.03
+"""Estimate over the array's least cycles from which effort 1 tries passes over the input channels."""
+
+BUFFERS: tuple[Copies, ...] = ((2, 2, 2), (2, 2, 1), (1, 2, 1), (2, 1, 1), (1, 1, 1))
+"""Numbers of buffers, best first; fewer where there are fewer pieces."""
+
+MOST_BUFFERS = 64
+"""The most buffers of an operand whose pieces all stay."""
 
 
-@dataclass(frozen=True)
-class Tiling:
-    """A layer's schedule.
+def choose(config: Config, layer: ConvLayer, space: Space, options: Options) -> Tiling:
+    """The cheapest tiling that ``options.effort`` finds within ``space``.
 
-    ``rows`` x ``out_channels``: output tile; ``in_channels``: input channels per pass (all unless split);
-    ``rows_outer``: the order of the two loops; ``*_at``: SRAM byte addresses of each operand's buffers (two when
-    doubled).
+    An output that is resident rules out passes over the input channels. Cutting output channels only, as the
+    reference study did, is done by estimate as it was there, whatever the effort.
+
+    Raises
+    ------
+    CompileError
+        Not even the smallest tile fits the SRAM.
     """
-
-    rows: int
-    out_channels: int
-    in_channels: int
-    rows_outer: bool
-    input_at: tuple[int, ...]
-    weights_at: tuple[int, ...]
-    output_at: tuple[int, ...]
-    price: int
-
-    def __str__(self) -> str:
-        order = "rows outer" if self.rows_outer else "channels outer"
-        copies = "/".join(str(len(at)) for at in (self.input_at, self.weights_at, self.output_at))
-        return f"{self.rows} rows x {self.out_channels} of {self.in_channels} channels, {order}, buffers {copies}"
+    if options.tiling == "channels":
+        return _by_estimate(config, layer, space, whole_rows=True)
+    return _choose(config, layer, space, options.effort)
 
 
-@dataclass(frozen=True)
-class Space:
-    """The SRAM that a layer's schedule may use.
-
-    ``free``: runs of whole banks, as (first bank, banks). ``input_at``, ``output_at``: SRAM byte address of the whole
-    input, or output, which needs no buffers then; None where it comes from, or goes to, system memory tile by tile.
-    Residents lie in banks that are not free.
-    """
-
-    free: tuple[tuple[int, int], ...]
-    input_at: int | None = None
-    output_at: int | None = None
-
-    @classmethod
-    def whole(cls, config: Config) -> "Space":
-        """All of SRAM, nothing in it."""
-        return cls(((0, config.n_banks),))
-
-
-@dataclass(frozen=True)
-class Buffers:
-    """Bytes of one buffer of each operand."""
-
-    input: int
-    weights: int
-    output: int
+@lru_cache(maxsize=4096)
+def _choose(config: Config, layer: ConvLayer, space: Space, effort: int) -> Tiling:
+    if effort == 0:
+        return _by_estimate(config, layer, space, whole_rows=False)
+    before = _choose(config, layer, space, effort - 1)
+    if effort == 1:
+        before = replace(before, price=pricing.exact(config, layer, space, before))
+    if effort == 3:
+        return _search(config, layer, space, before)
+    found = sorted(_estimated(config, layer, space, _shapes(config, layer, space, effort, before)), key=_by_price)
+    best = before
+    most, operations = EXACT[effort]
+    for tiling in found[:most]:
+        operations -= _operations(layer, tiling)
+        if operations < 0 and tiling is not found[0]:
+            break
+        best = _cheaper(config, layer, space, best, replace(tiling, best_stripe=True))
+    return best
 
 
-def buffer_bytes(
-    config: Config, layer: ConvLayer, rows: int, out_channels: int, in_channels: int, space: Space
-) -> Buffers:
-    """SRAM that a tile needs besides residents. With split input channels the output is held as int32."""
-    span = (rows - 1) * layer.stride[0] + (layer.kernel[0] - 1) * layer.dilation[0] + 1
-    channels = layer.inputs_of(out_channels, in_channels)
-    split = not layer.separable and in_channels < layer.channels
-    return Buffers(
-        0 if space.input_at is not None else min(span, layer.height) * layer.width * channels,
-        layer.weight_bytes(config, out_channels, in_channels),
-        0 if space.output_at is not None else rows * layer.out_width * out_channels * (4 if split else 1),
-    )
+def _cheaper(config: Config, layer: ConvLayer, space: Space, best: Tiling, other: Tiling) -> Tiling:
+    """``other`` with its exact price, if that is less than that of ``best``."""
+    price = pricing.exact(config, layer, space, other)
+    return replace(other, price=price) if price < best.price else best
 
 
-Placed = tuple[tuple[int, ...], ...]
+def _operations(layer: ConvLayer, tiling: Tiling) -> int:
+    """Operations of the array."""
+    tiles = ceil_div(layer.out_height, tiling.rows) * ceil_div(layer.out_channels, tiling.out_channels)
+    if layer.mode == "grouped":
+        return tiles * ceil_div(tiling.out_channels, layer.group[1])
+    return tiles * ceil_div(layer.channels, tiling.in_channels)
 
 
-def place(config: Config, sizes: Buffers, copies: tuple[int, int, int], space: Space) -> tuple[Placed, bool] | None:
-    """Addresses of (input, weights, output) buffers in banks of their own, or None when they do not fit.
-
-    Where three groups of banks do not fit, output shares the input's banks (the second value says so): more fits, and
-    the ports take turns. An operand that is resident has no buffers.
-    """
-    bank, word = config.bank_bytes, config.word_bytes
-    sides = (sizes.input, sizes.weights, sizes.output)
-    padded = [ceil_div(size, word) * word for size in sides]
-    need = [size * count for size, count in zip(padded, copies, strict=True)]
-    shareable = space.input_at is None and space.output_at is None
-    for shared in (False, True) if shareable else (False,):
-        groups = [need[0] + need[2], need[1], 0] if shared else need
-        firsts = _banks(space.free, [ceil_div(size, bank) for size in groups])
-        if firsts is None:
-            continue
-        starts = [first * bank for first in firsts]
-        if shared:
-            starts[2] = starts[0] + need[0]
-        places = tuple(
-            tuple(start + i * size for i in range(count))
-            for start, size, count in zip(starts, padded, copies, strict=True)
-        )
-        return places, shared
-    return None
+def _by_price(tiling: Tiling) -> int:
+    return tiling.price
 
 
-def _banks(free: tuple[tuple[int, int], ...], groups: list[int]) -> list[int] | None:
-    """The first bank of each group of banks: first fit in their order, else the largest group first."""
-    for order in (range(len(groups)), sorted(range(len(groups)), key=lambda i: -groups[i])):
-        runs = [list(run) for run in free]
-        firsts = [0] * len(groups)
-        for i in order:
-            run = next((run for run in runs if run[1] >= groups[i]), None)
-            if run is None:
-                break
-            firsts[i] = run[0]
-            run[0] += groups[i]
-            run[1] -= groups[i]
-        else:
-            return firsts
-    return None
+# --- effort 0 ---------------------------------------------------------------------------------------------------
 
 
-def stripe_of(config: Config, pixels: int) -> int:
-    """Pixels per stripe: as few stripes as the accumulators allow, equally long."""
-    return ceil_div(pixels, ceil_div(pixels, config.stripe))
-
-
-def _array_cycles(config: Config, layer: ConvLayer, rows: int, out_channels: int, in_channels: int) -> int:
-    kh, kw = layer.taps
-    pixels = rows * layer.out_width
-    grouped = layer.mode == "grouped"
-    lanes = config.oc if grouped else layer.lanes(config)
-    channels = layer.group[1] if grouped else out_channels
-    blocks = ceil_div(channels, lanes)
-    passes = ceil_div(layer.channels, in_channels) if not layer.separable else 1
-    one = array_duration(
-        config,
-        depthwise=layer.mode == "depthwise",
-        taps=kh * kw,
-        kc=layer.kc(config, in_channels),
-        pixels=pixels,
-        stripe=stripe_of(config, pixels),
-        blocks=blocks,
-        last=channels - (blocks - 1) * lanes,
-        accumulate=passes > 1,
-        multiplier=layer.group[1] if layer.mode == "depthwise" else 1,
-        matrix_rows=matrix_reads(config, transposed=layer.transposed) if layer.mode == "matmul" else 0,
-    )
-    return passes * (out_channels // channels * (one + 6) if grouped else one + OVERHEAD)
-
-
-def _transfer(config: Config, latency: int, length: int, rows: int = 1) -> int:
-    """About the cycles of a DMA of ``rows`` rows, aligned ones if there is one: for pricing only."""
-    memory = config.memory
-    beats = ceil_div(length, config.bus_bytes) + (rows > 1 and length % config.bus_bytes > 0)
-    longest = min(MAX_BURST, BOUNDARY // config.bus_bytes)
-    bursts = ceil_div(beats, longest)
-    in_flight = (latency + ceil_div(beats, bursts) * memory.beat_cycles) * bursts // config.outstanding
-    return rows * max(beats * memory.beat_cycles, bursts * ADDRESS, in_flight) + latency + OVERHEAD
-
-
-def _candidates(total: int, quantum: int, limit: int | None = None) -> list[int]:
+def _parts(total: int, quantum: int, counts: Sequence[int] = COUNTS) -> list[int]:
     """Tile sizes worth trying: ``total`` cut into equal parts, rounded up to ``quantum``."""
     sizes = []
-    for count in COUNTS:
+    for count in counts:
         size = ceil_div(ceil_div(total, count), quantum) * quantum
         size = min(size, total)
         if size not in sizes:
@@ -214,33 +109,26 @@ def _candidates(total: int, quantum: int, limit: int | None = None) -> list[int]
     return sizes
 
 
-@lru_cache(maxsize=4096)
-def choose(config: Config, layer: ConvLayer, space: Space, options: Options) -> Tiling:
-    """The cheapest tiling within ``space``; an output that is resident rules out passes over the input channels.
+def _splits(config: Config, layer: ConvLayer, space: Space, counts: Sequence[int] = COUNTS) -> list[int]:
+    """Input channels of a pass, less than all of them."""
+    if layer.separable or layer.packed or space.output_at is not None:
+        return []
+    return [c for c in _parts(layer.channels, min(config.ic, layer.channels), counts) if c < layer.channels]
 
-    Raises
-    ------
-    CompileError
-        Not even the smallest tile fits the SRAM.
-    """
-    best: Tiling | None = None
-    mode = options.tiling
+
+@lru_cache(maxsize=4096)
+def _by_estimate(config: Config, layer: ConvLayer, space: Space, whole_rows: bool) -> Tiling:
+    """The least estimate; passes over the input channels where nothing else fits."""
     lanes = layer.lanes(config)
-    heights = [layer.out_height] if mode == "channels" else _candidates(layer.out_height, 1)
-    channel_tiles = _candidates(layer.out_channels, min(lanes, layer.out_channels))
-    if mode == "channels" and lanes > 1:
+    heights = [layer.out_height] if whole_rows else _parts(layer.out_height, 1)
+    channel_tiles = _parts(layer.out_channels, min(lanes, layer.out_channels))
+    if whole_rows and lanes > 1:
         group = layer.group[1]
         channel_tiles += list(range((min(lanes, layer.out_channels) - 1) // group * group, 0, -group))
-    splits = [layer.channels]
-    if not layer.separable and not layer.packed and space.output_at is None:
-        splits += [c for c in _candidates(layer.channels, min(config.ic, layer.channels)) if c < layer.channels]
+    splits = [layer.channels, *_splits(config, layer, space)]
     for in_channels in splits:
-        for height in heights:
-            for out_channels in channel_tiles:
-                found = _price(config, layer, height, out_channels, in_channels, space)
-                if found and (best is None or found.price < best.price):
-                    best = found
-        if best:
+        shapes = (Shape(rows, channels, in_channels) for rows in heights for channels in channel_tiles)
+        if best := min(_estimated(config, layer, space, shapes, first=True), key=_by_price, default=None):
             return best
     smallest = buffer_bytes(config, layer, heights[-1], channel_tiles[-1], splits[-1], space)
     raise CompileError(
@@ -251,75 +139,137 @@ def choose(config: Config, layer: ConvLayer, space: Space, options: Options) -> 
     )
 
 
-def _price(
-    config: Config, layer: ConvLayer, height: int, out_channels: int, in_channels: int, space: Space
-) -> Tiling | None:
-    """The best buffering and loop order of one tile size, or None when it does not fit."""
-    sizes = buffer_bytes(config, layer, height, out_channels, in_channels, space)
-    rows = ceil_div(layer.out_height, height)
-    cols = ceil_div(layer.out_channels, out_channels)
-    passes = 1 if layer.separable else ceil_div(layer.channels, in_channels)
-    if sizes.input + sizes.weights + sizes.output > config.sram_bytes:
-        return None
-    array = _array_cycles(config, layer, height, out_channels, in_channels)
-    last_rows = layer.out_height - (rows - 1) * height
-    last_channels = layer.out_channels - (cols - 1) * out_channels
-    total_array = (rows - 1) * (cols - 1) * array
-    if rows > 1:
-        total_array += (rows - 1) * _array_cycles(config, layer, height, last_channels, in_channels)
-    if cols > 1:
-        total_array += (cols - 1) * _array_cycles(config, layer, last_rows, out_channels, in_channels)
-    total_array += _array_cycles(config, layer, last_rows, last_channels, in_channels)
-    load_input = store = 0
-    if space.input_at is None:
-        whole = layer.inputs_of(out_channels, in_channels)
-        runs = 1 if whole == layer.channels else sizes.input // whole
-        load_input = _transfer(config, config.memory.read_latency, sizes.input // runs, runs)
-    load_weights = _transfer(config, config.memory.read_latency, sizes.weights)
-    pixels = height * layer.out_width
-    if space.output_at is None:
-        runs = 1 if out_channels == layer.out_channels else pixels
-        store = _transfer(config, config.memory.write_latency, pixels * out_channels // runs, runs)
-    best: Tiling | None = None
-    tiles = rows * cols
-    for rows_outer in (True, False) if rows > 1 and cols > 1 else (rows > 1,):
-        if passes > 1:
-            inputs = weights = tiles * passes
-        elif layer.separable:
-            inputs = tiles
-            weights = cols if not rows_outer or cols == 1 else tiles
-        else:
-            inputs = rows if rows_outer or rows == 1 else tiles
-            weights = cols if not rows_outer or cols == 1 else tiles
-        inputs = 0 if space.input_at is not None else inputs
-        outputs = 0 if space.output_at is not None else tiles
-        loads = inputs * load_input + weights * load_weights
-        first = load_input + load_weights
-        for doubled in (
-            (min(inputs, 2), min(weights, 2), min(outputs, 2)),
-            (min(inputs, 2), min(weights, 2), min(outputs, 1)),
-            (min(inputs, 1), min(weights, 2), min(outputs, 1)),
-            (min(inputs, 2), 1, min(outputs, 1)),
-            (min(inputs, 1), 1, min(outputs, 1)),
-        ):
-            placed = place(config, sizes, doubled, space)
-            if placed is None:
-                continue
-            at, shared = placed
-            alone = 0
-            if doubled[0] < min(inputs, 2):
-                alone += (inputs - 1) * load_input
-            if doubled[1] < min(weights, 2):
-                alone += (weights - 1) * load_weights
-            if doubled[2] < min(outputs, 2):
-                alone += (tiles - 1) * store
-            hidden = max(loads - first - alone, 0)
-            if shared:  # the ports take turns
-                price = loads + total_array + tiles * store
-            else:
-                price = first + max(total_array + alone, hidden + array, (tiles - 1) * store + array) + store
-            if best is None or price < best.price:
-                best = Tiling(height, out_channels, in_channels, rows_outer, at[0], at[1], at[2], price)
-            if not alone:
-                break
+def _estimated(
+    config: Config, layer: ConvLayer, space: Space, shapes: Iterable[Shape], first: bool = False
+) -> Iterator[Tiling]:
+    """Tilings of some shapes with their estimates. ``first``: with :data:`BUFFERS` only, and none behind one in which
+    nothing waits for a buffer."""
+    for shape in shapes:
+        costs = costs_of(config, layer, shape, space)
+        if costs is None:
+            continue
+        for rows_outer in _orders(costs):
+            for copies in _buffers(layer, space, costs, rows_outer, first):
+                if placed := place(config, costs.sizes, copies, space):
+                    at, shared = placed
+                    price = estimate(layer, space, costs, rows_outer, copies, shared)
+                    yield Tiling(shape.rows, shape.out_channels, shape.in_channels, rows_outer, *at, price)
+                    if copies == _most(layer, space, costs, rows_outer):
+                        break
+
+
+def _orders(costs: Costs) -> tuple[bool, ...]:
+    """Whether rows are the outer loop, where there are two loops."""
+    return (True, False) if costs.rows > 1 and costs.columns > 1 else (costs.rows > 1,)
+
+
+def _most(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool, limit: int = 2) -> Copies:
+    """As many buffers as are of use, up to ``limit``."""
+    inputs, weights, outputs = transfers(layer, space, costs, rows_outer, (limit, limit, limit))
+    return min(inputs, limit), min(weights, limit), min(outputs, limit)
+
+
+def _buffers(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool, first: bool) -> list[Copies]:
+    """Numbers of buffers to try: where all pieces of an operand stay, as many as there are, or else BUFFERS."""
+    most = _most(layer, space, costs, rows_outer)
+    found = []
+    if not first:
+        for inputs, weights in _staying(layer, space, costs, rows_outer):
+            found += [(inputs or most[0], weights or most[1], outputs) for outputs in range(most[2], 0, -1)]
+    for copies in BUFFERS:
+        found.append((min(most[0], copies[0]), min(most[1], copies[1]), min(most[2], copies[2])))
+    return list(dict.fromkeys(found))
+
+
+def _staying(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool) -> list[tuple[int, int]]:
+    """(input, weight) buffers with which all pieces of one of them, or of both, stay while they are used; 0: as
+    otherwise."""
+    own = 1 if rows_outer else costs.rows
+    inputs = own * costs.passes
+    weights = (costs.columns if rows_outer else 1) * costs.passes
+    found = []
+    if inputs > 2 and not layer.separable and space.input_at is None and costs.columns > 1:
+        found.append((inputs, 0))
+    if weights > 2 and costs.rows > 1:
+        found.append((0, weights))
+    return [pair for pair in found if max(pair) <= MOST_BUFFERS]
+
+
+# --- more effort ------------------------------------------------------------------------------------------------
+
+
+def _shapes(config: Config, layer: ConvLayer, space: Space, effort: int, before: Tiling) -> Iterator[Shape]:
+    """The shapes that efforts 1 and 2 estimate."""
+    lanes = min(layer.lanes(config), layer.out_channels)
+    if effort == 2:
+        splits = [layer.channels, *_all_splits(config, layer, space)]
+        sizes = product(splits, _all_parts(layer.out_height, 1), _all_parts(layer.out_channels, lanes))
+        yield from (Shape(rows, channels, in_channels) for in_channels, rows, channels in sizes)
+        return
+    sizes = product([layer.channels], _parts(layer.out_height, 1), _parts(layer.out_channels, lanes))
+    yield from (Shape(rows, channels, in_channels) for in_channels, rows, channels in sizes)
+    shape = Shape(before.rows, before.out_channels, layer.channels)
+    if before.in_channels < layer.channels or before.price > SLACK * array_total(config, layer, shape, 0):
+        heights, channel_tiles = _parts(layer.out_height, 1, COARSE), _parts(layer.out_channels, lanes, COARSE)
+        sizes = product(_splits(config, layer, space, COARSE), heights, channel_tiles)
+        yield from (Shape(rows, channels, in_channels) for in_channels, rows, channels in sizes)
+
+
+def _all_parts(total: int, quantum: int) -> list[int]:
+    """Every size of equal parts of ``total``, rounded up to ``quantum``."""
+    units = ceil_div(total, quantum)
+    return sorted({min(ceil_div(units, count) * quantum, total) for count in range(1, units + 1)}, reverse=True)
+
+
+def _all_splits(config: Config, layer: ConvLayer, space: Space) -> list[int]:
+    if not _splits(config, layer, space):
+        return []
+    return [c for c in _all_parts(layer.channels, min(config.ic, layer.channels)) if c < layer.channels]
+
+
+def _search(config: Config, layer: ConvLayer, space: Space, before: Tiling) -> Tiling:
+    """Branch and bound: every size of rows and channels, every order and number of buffers."""
+    lanes = min(layer.lanes(config), layer.out_channels)
+    channel_tiles = [min(n, layer.out_channels) for n in range(lanes, layer.out_channels + lanes, lanes)]
+    sizes = product([layer.channels, *_all_splits(config, layer, space)], range(1, layer.out_height + 1), channel_tiles)
+    bounded = []
+    for in_channels, rows, channels in sizes:
+        shape = Shape(rows, channels, in_channels, True)
+        costs = costs_of(config, layer, shape, space)
+        if costs is None or costs.array - costs.tiles * costs.passes * 12 >= before.price:
+            continue
+        for tiling, loads in _largest(config, layer, space, shape, costs):
+            bound = lower_bound(config, layer, shape, space, loads)
+            if bound < before.price:
+                bounded.append((bound, tiling))
+    best = before
+    for bound, tiling in sorted(bounded, key=lambda item: item[0]):
+        if bound >= best.price:
+            break
+        best = _cheaper(config, layer, space, best, tiling)
     return best
+
+
+def _largest(
+    config: Config, layer: ConvLayer, space: Space, shape: Shape, costs: Costs
+) -> Iterator[tuple[Tiling, Copies]]:
+    """Tilings of a shape, and their transfers, with as many buffers as fit: none of which has room for another one."""
+    for rows_outer in _orders(costs):
+        most = _most(layer, space, costs, rows_outer, 3)
+        choices = [list(range(n, 0, -1)) or [0] for n in most]
+        for inputs, weights in _staying(layer, space, costs, rows_outer):
+            choices[0][:0] = [inputs] if inputs > 3 else []
+            choices[1][:0] = [weights] if weights > 3 else []
+        kept: list[Copies] = []
+        for inputs, weights, outputs in product(*choices):
+            copies = inputs, weights, outputs
+            if any(all(a >= b for a, b in zip(other, copies, strict=True)) for other in kept):
+                continue
+            if placed := place(config, costs.sizes, copies, space):
+                kept.append(copies)
+                at, _ = placed
+                loads = transfers(layer, space, costs, rows_outer, copies)
+                yield Tiling(shape.rows, shape.out_channels, shape.in_channels, rows_outer, *at, 0, True), loads
+
+
+__all__ = ["Space", "Tiling", "choose"]

@@ -1,0 +1,194 @@
+"""Prices tilings from a handful of numbers: close estimates, and bounds that no program of the tiling can beat."""
+
+from dataclasses import dataclass
+
+from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.timing.dma import ADDRESS, BOUNDARY, MAX_BURST
+from dovetail.sw.compiler.layer import ConvLayer
+from dovetail.sw.compiler.schedule import Buffers, Copies, Space, array_cycles, buffer_bytes, stripe_of
+
+OVERHEAD = 12
+"""Cycles between two operations of a unit: register writes and waits. For estimates only."""
+OVERHEAD_GROUP = 6
+"""The same between the operations of two groups."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A tile: rows and channels of the output, input channels of a pass; ``best_stripe`` as in ``Tiling``."""
+
+    rows: int
+    out_channels: int
+    in_channels: int
+    best_stripe: bool = False
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the pieces of a shape cost in cycles.
+
+    ``rows``, ``columns``: tiles along each axis; ``passes`` over the input channels; ``array``: all of the array's
+    work, ``tile``: that of one tile; ``input``, ``weights``, ``output``: one transfer of each operand, 0 for residents.
+    """
+
+    sizes: Buffers
+    rows: int
+    columns: int
+    passes: int
+    array: int
+    tile: int
+    input: int
+    weights: int
+    output: int
+
+    @property
+    def tiles(self) -> int:
+        """Output tiles."""
+        return self.rows * self.columns
+
+
+def _pieces(total: int, size: int) -> tuple[tuple[int, int], ...]:
+    """(pieces, size) of ``total`` cut into equal pieces and a last one."""
+    count = ceil_div(total, size)
+    last = total - (count - 1) * size
+    return ((count, size),) if last == size else ((count - 1, size), (1, last)) if count > 1 else ((1, last),)
+
+
+def _tile_cycles(config: Config, layer: ConvLayer, shape: Shape, rows: int, out_channels: int, overhead: int) -> int:
+    """The array's cycles for a tile, all passes, with ``overhead`` per instruction."""
+    pixels, total = rows * layer.out_width, 0
+    for first, count, channels in _slices(layer, shape):
+        stripe = stripe_of(config, layer, pixels, out_channels, channels, shape.best_stripe)
+        one = array_cycles(config, layer, pixels, out_channels, channels, stripe, accumulate=not first)
+        total += count * (one + overhead)
+    return total * (out_channels // layer.group[1] if layer.mode == "grouped" else 1)
+
+
+def _slices(layer: ConvLayer, shape: Shape) -> list[tuple[bool, int, int]]:
+    """(is the first, number, input channels) of equal passes."""
+    if layer.separable or shape.in_channels >= layer.channels:
+        return [(True, 1, layer.channels)]
+    (count, size), *rest = _pieces(layer.channels, shape.in_channels)
+    later = [(False, count - 1, size)] if count > 1 else []
+    return [(True, 1, size), *later, *((False, n, channels) for n, channels in rest)]
+
+
+def array_total(config: Config, layer: ConvLayer, shape: Shape, overhead: int) -> int:
+    """The array's cycles for the layer, with ``overhead`` per instruction."""
+    return sum(
+        down * across * _tile_cycles(config, layer, shape, rows, channels, overhead)
+        for down, rows in _pieces(layer.out_height, shape.rows)
+        for across, channels in _pieces(layer.out_channels, shape.out_channels)
+    )
+
+
+def _transfer(config: Config, latency: int, length: int, rows: int = 1) -> int:
+    """About the cycles of a DMA of ``rows`` rows, aligned ones if there is one."""
+    memory = config.memory
+    beats = ceil_div(length, config.bus_bytes) + (rows > 1 and length % config.bus_bytes > 0)
+    longest = min(MAX_BURST, BOUNDARY // config.bus_bytes)
+    bursts = ceil_div(beats, longest)
+    in_flight = (latency + ceil_div(beats, bursts) * memory.beat_cycles) * bursts // config.outstanding
+    return rows * max(beats * memory.beat_cycles, bursts * ADDRESS, in_flight) + latency + OVERHEAD
+
+
+def costs_of(config: Config, layer: ConvLayer, shape: Shape, space: Space) -> Costs | None:
+    """The costs of a shape, or None when it exceeds the SRAM whatever the buffers."""
+    sizes = buffer_bytes(config, layer, shape.rows, shape.out_channels, shape.in_channels, space)
+    if sizes.input + sizes.weights + sizes.output > config.sram_bytes:
+        return None
+    overhead = OVERHEAD_GROUP if layer.mode == "grouped" else OVERHEAD
+    load_input = store = 0
+    if space.input_at is None:
+        whole = layer.inputs_of(shape.out_channels, shape.in_channels)
+        runs = 1 if whole == layer.channels else sizes.input // whole
+        load_input = _transfer(config, config.memory.read_latency, sizes.input // runs, runs)
+    pixels = shape.rows * layer.out_width
+    if space.output_at is None:
+        runs = 1 if shape.out_channels == layer.out_channels else pixels
+        store = _transfer(config, config.memory.write_latency, pixels * shape.out_channels // runs, runs)
+    return Costs(
+        sizes=sizes,
+        rows=ceil_div(layer.out_height, shape.rows),
+        columns=ceil_div(layer.out_channels, shape.out_channels),
+        passes=1 if layer.separable else ceil_div(layer.channels, shape.in_channels),
+        array=array_total(config, layer, shape, overhead),
+        tile=_tile_cycles(config, layer, shape, shape.rows, shape.out_channels, overhead),
+        input=load_input,
+        weights=_transfer(config, config.memory.read_latency, sizes.weights),
+        output=store,
+    )
+
+
+def transfers(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool, copies: Copies) -> Copies:
+    """Transfers of input, weights and output. A piece that is still in one of its buffers is not loaded again."""
+    rows, columns, passes = costs.rows, costs.columns, costs.passes
+    every = costs.tiles * passes
+    inputs = weights = every
+    if not layer.separable and _stays(rows, columns, passes, rows_outer, copies[0]):
+        inputs = rows * passes
+    if _stays(columns, rows, passes, not rows_outer, copies[1]):
+        weights = columns * passes
+    return (
+        0 if space.input_at is not None else inputs,
+        weights,
+        0 if space.output_at is not None else costs.tiles,
+    )
+
+
+def _stays(own: int, other: int, passes: int, outer: bool, copies: int) -> bool:
+    """Whether pieces of an operand, ``own`` x ``passes``, are loaded once though each is used ``other`` times."""
+    return copies >= passes * (1 if outer or own == 1 else own)
+
+
+def estimate(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool, copies: Copies, shared: bool) -> int:
+    """About the cycles of a layer. ``shared``: input and output take turns at the ports of their banks.
+
+    Loads, computation and stores of different tiles overlap where buffers are doubled.
+    """
+    loads = transfers(layer, space, costs, rows_outer, copies)
+    one = costs.input, costs.weights, costs.output
+    total = loads[0] * one[0] + loads[1] * one[1]
+    if shared:
+        return total + costs.array + loads[2] * one[2]
+    alone = sum((n - 1) * cycles for n, cycles, c in zip(loads, one, copies, strict=True) if c < min(n, 2))
+    first = costs.input + costs.weights
+    hidden = max(total - first - (alone if loads[2] < 2 or copies[2] > 1 else alone - (loads[2] - 1) * one[2]), 0)
+    longest = max(costs.array + alone, hidden + costs.tile, (costs.tiles - 1) * costs.output + costs.tile)
+    return first + longest + costs.output
+
+
+def lower_bound(config: Config, layer: ConvLayer, shape: Shape, space: Space, loads: Copies) -> int:
+    """Cycles that no program of a shape can beat; ``loads`` as of :func:`transfers`.
+
+    Each unit does one thing at a time. The array starts behind the first loads, the last store behind all of it.
+    """
+    memory = config.memory
+
+    def read(length: int) -> int:
+        return ceil_div(length, config.bus_bytes) * memory.beat_cycles + memory.read_latency
+
+    def write(length: int) -> int:
+        return ceil_div(length, config.bus_bytes) * memory.beat_cycles + memory.write_latency
+
+    down, across = _pieces(layer.out_height, shape.rows), _pieces(layer.out_channels, shape.out_channels)
+    slices = [(count, channels) for _, count, channels in _slices(layer, shape)]
+    pixels = layer.width * layer.inputs_of(across[-1][1], slices[-1][1])
+    inputs = [
+        read(layer.input_rows(row, min(shape.rows, layer.out_height - row))[1] * pixels)
+        for row in range(0, layer.out_height, shape.rows)
+    ]
+    passes = sum(count for count, _ in slices)
+    columns = sum(count for count, _ in across)
+    weights = [
+        (count * taken, read(layer.weight_bytes(config, channels, seen)))
+        for count, channels in across
+        for taken, seen in slices
+    ]
+    stores = sum(n * m * write(rows * layer.out_width * channels) for n, rows in down for m, channels in across)
+    first = min(cycles for _, cycles in weights) + (inputs[0] if loads[0] else 0)
+    store = write(down[-1][1] * layer.out_width * across[-1][1]) if loads[2] else 0
+    loaded = sum(inputs) * loads[0] // len(inputs)
+    loaded += sum(count * cycles for count, cycles in weights) * loads[1] // (columns * passes)
+    busy = array_total(config, layer, shape, 1)
+    return max(first + busy + store, loaded + store, first + (stores if loads[2] else 0))

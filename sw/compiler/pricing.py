@@ -1,0 +1,32 @@
+"""The exact price of a tiling: the cycles of the layer's own program."""
+
+import numpy as np
+
+from dovetail.isa.config import Config
+from dovetail.isa.numerics import Rounding
+from dovetail.isa.timing.engine import time_program
+from dovetail.sw import graph as ir
+from dovetail.sw.compiler import convolution
+from dovetail.sw.compiler.emit import Emitter
+from dovetail.sw.compiler.layer import ConvLayer
+from dovetail.sw.compiler.schedule import Space, Tiling
+
+INPUT, WEIGHTS, MATRIX, OUTPUT, PROGRAM = (n << 28 for n in range(5))
+"""System memory addresses: 4 KiB aligned as real ones are, which is all that durations depend on."""
+
+_REQUANT = ir.Requant(np.zeros(1, np.int32), np.zeros(1, np.int32), Rounding.TFLITE, 0, 0, -128, 127)
+"""No cycle depends on it."""
+
+
+def exact(config: Config, layer: ConvLayer, space: Space, tiling: Tiling) -> int:
+    """Cycles from the start of the layer's first operation to the end of its last one, alone on the accelerator."""
+    matrix = convolution.Matrix(MATRIX, 0) if layer.mode == "matmul" else None
+    code = convolution.ConvCode(config, layer, tiling, _REQUANT, 0, INPUT, OUTPUT, WEIGHTS, matrix)
+    emitter = Emitter(config)
+    emitter.emit(code.tasks())
+    emitter.end()
+    timeline = time_program(config, emitter.words, address=PROGRAM)
+    if timeline.fault:
+        raise AssertionError(f"{tiling} of {layer}: {timeline.fault}")
+    operations = ~timeline.is_fetch
+    return int(timeline.end[operations].max() - timeline.start[operations].min()) + 1
