@@ -20,7 +20,7 @@ from dovetail.isa.files import write_atomically
 from dovetail.isa.program import MAGIC, Program
 from dovetail.sw import portable
 from dovetail.sw.compiler.host_cost import HostCost
-from dovetail.sw.compiler.options import TILINGS
+from dovetail.sw.compiler.options import TILINGS, Options
 from dovetail.sw.errors import NetworkError
 
 if TYPE_CHECKING:
@@ -53,6 +53,12 @@ def add_network_options(parser: argparse.ArgumentParser, *, programs: bool) -> N
     add_options(parser)
 
 
+def options_of(args: argparse.Namespace) -> Options:
+    """The compiler's choices on a command line. Raises CompileError."""
+    host = HostCost() if args.round_trip is None else HostCost(args.round_trip)
+    return Options(args.tiling or TILINGS[0], host=host)
+
+
 def add_input_options(parser: argparse.ArgumentParser) -> None:
     """Add where the inputs come from."""
     parser.add_argument(
@@ -72,8 +78,8 @@ def compiled_of(args: argparse.Namespace) -> CompiledNetwork:
     from dovetail.sw.network import CompiledNetwork, compile_network, load_program
 
     if not _begins(args.network, MAGIC):
-        host = HostCost() if args.round_trip is None else HostCost(args.round_trip)
-        return compile_network(args.network, config_of(args), tiling=args.tiling or TILINGS[0], host=host)
+        options = options_of(args)
+        return compile_network(args.network, config_of(args), tiling=options.tiling, host=options.host)
     for flag, value in (("--tiling", args.tiling), ("--round-trip", args.round_trip)):
         if value is not None:
             raise NetworkError(f"{args.network}: a saved program is compiled already; leave out {flag}")

@@ -139,32 +139,32 @@ RULES: tuple[Rule, ...] = (
 """What a node must satisfy to run on the accelerator; each rule's docstring is its text for users."""
 
 
-def reason_for_host(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
-    """Why a node cannot run on the accelerator, or None when it can."""
-    if isinstance(node, ir.Host):
-        return f"{node.label} is not an accelerator operation"
+def broken_rule(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> tuple[Rule, str] | None:
+    """The first rule that a node breaks, and how; None when there is none."""
     if isinstance(node, ir.FREE):
         return None
     for rule in RULES:
         if text := rule(config, options, graph, node):
-            return text
+            return rule, text
     return None
 
 
 def host_reasons(config: Config, options: Options, graph: ir.Graph) -> dict[str, str]:
-    """Name -> reason of every node that runs on the host, in the graph's order.
-
-    Besides what the accelerator cannot run these are segments that cost more, their round trip included, than the host
-    takes for them. The longest segment always stays: it is what the accelerator is for.
-    """
-    reasons = {node.name: text for node in graph.nodes if (text := reason_for_host(config, options, graph, node))}
+    """Name -> reason of every node that runs on the host, in the graph's order: it breaks a rule, or is in a segment
+    that does not pay for its round trip."""
+    reasons: dict[str, str] = {}
+    for node in graph.nodes:
+        if isinstance(node, ir.Host):
+            reasons[node.name] = f"{node.label} is not an accelerator operation"
+        elif broken := broken_rule(config, options, graph, node):
+            reasons[node.name] = broken[1]
     while reasons and options.host.round_trip:
         segments = [step.nodes for step in steps_of(graph, reasons) if is_accelerated(step)]
         cycles = [least_cycles(config, graph, nodes) for nodes in segments]
         small: dict[str, str] = {}
         for nodes, least in zip(segments, cycles, strict=True):
-            if least < max(cycles):
-                small |= _too_small(options, graph, nodes, least)
+            if least < max(cycles) and (text := pays_for_its_round_trip(options, graph, nodes, least)):
+                small |= {node.name: text for node in nodes if not isinstance(node, ir.FREE)}
         if not small:
             break
         reasons |= small
@@ -180,14 +180,17 @@ def least_cycles(config: Config, graph: ir.Graph, nodes: tuple[ir.Node, ...]) ->
     return max(ceil_div(sum(map(graph.macs, nodes)), config.macs_per_cycle), beats)
 
 
-def _too_small(options: Options, graph: ir.Graph, nodes: tuple[ir.Node, ...], least: int) -> dict[str, str]:
-    """The reason of each node of a segment that the host runs sooner; empty if it does not."""
-    work = [node for node in nodes if not isinstance(node, ir.FREE)]
-    host, trip = sum(options.host.cycles(graph, node) for node in work), options.host.round_trip
+def pays_for_its_round_trip(options: Options, graph: ir.Graph, nodes: tuple[ir.Node, ...], least: int) -> str | None:
+    """A segment costs no more cycles, those of its round trip (`--round-trip`) included, than the host takes for it;
+    the network's longest segment is never asked."""
+    host = sum(options.host.cycles(graph, node) for node in nodes if not isinstance(node, ir.FREE))
+    trip = options.host.round_trip
     if host >= trip + least:
-        return {}
-    text = f"its segment costs {trip} cycles for the round trip and at least {least} on the accelerator, about {host}"
-    return {node.name: f"{text} on the host" for node in work}
+        return None
+    return (
+        f"its segment costs {trip} cycles for the round trip and at least {least} on the accelerator,"
+        f" about {host} on the host"
+    )
 
 
 def steps_of(graph: ir.Graph, host: Collection[str]) -> list[Step]:
