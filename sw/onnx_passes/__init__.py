@@ -43,7 +43,9 @@ def normalise(model: onnx.ModelProto, *, shapes: Mapping[str, Sequence[int]] | N
         raise NetworkError("float network must be less deeply nested") from error
     except Exception as error:  # a damaged file fails anywhere: in lookups, shapes, protobuf accessors
         reason = (str(error).splitlines() or [""])[0]
-        raise NetworkError(f"float network must be well formed, not damaged ({type(error).__name__}: {reason})") from error
+        raise NetworkError(
+            f"float network must be well formed, not damaged ({type(error).__name__}: {reason})"
+        ) from error
 
 
 def _normalised(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
@@ -61,6 +63,7 @@ def _normalised(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> 
         copy = inliner.inline_local_functions(copy)
     borders.fix_borders(copy, shapes)
     network = oir.serde.deserialize_model(opset.upgrade(copy))
+    names.name_nodes(network)
     borders.check_operators(network)
     runtime_operators.standardise(network)
     infer.infer_shapes(network)
@@ -69,7 +72,8 @@ def _normalised(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> 
     infer.check_shapes(network)
     run = _passes()
     for _ in range(_ROUNDS):
-        if not any([change(network) for change in run]):
+        changes = [change(network) for change in run]
+        if not any(changes):
             break
     common.TopologicalSortPass()(network)
     names.name_everything(network)

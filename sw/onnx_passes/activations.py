@@ -1,8 +1,8 @@
 """Pass: what exporters spell out of an activation becomes the activation.
 
 A function is known by its values: whatever order of sums and products an exporter chose, the expression is computed
-over the range where the function bends, and compared. Expressions without a name of their own stay; `expressions`
-lists them for a quantiser, which should leave each as one piece, since the accelerator runs it as one table.
+over the range where the function bends, and compared. Expressions without a name of their own stay: the quantiser and
+the front end take each as one table.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Named:
 
 
 def _sigmoid(x: Reals) -> Reals:
-    return 1 / (1 + np.exp(-x))
+    values: Reals = 1 / (1 + np.exp(-x))
+    return values
 
 
 def _softplus(x: Reals) -> Reals:
@@ -56,7 +57,8 @@ def _gelu(x: Reals) -> Reals:
 
 
 def _gelu_tanh(x: Reals) -> Reals:
-    return x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3))) / 2
+    bent: Reals = np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3))
+    return x * (1 + bent) / 2
 
 
 NAMED = (
@@ -86,24 +88,6 @@ def name_activations(model: oir.Model) -> bool:
                 changed = True
                 break
     return changed
-
-
-def expressions(model: onnx.ModelProto) -> list[tuple[str, ...]]:
-    """Names of the nodes, in order, of every expression of more than one node that is a function of one tensor.
-
-    Expressions are as long as possible and share no node; values inside one are read nowhere else.
-    """
-    graph = oir.serde.deserialize_model(model).graph
-    taken: set[oir.Node] = set()
-    found = []
-    for node in reversed(list(graph)):
-        if node in taken:
-            continue
-        longest = max((nodes for _, nodes in _expressions(node)), key=len, default=())
-        if longest:
-            taken.update(longest)
-            found.append(tuple(inner.name or "" for inner in longest))
-    return found[::-1]
 
 
 def _expressions(root: oir.Node) -> Iterator[tuple[oir.Value, tuple[oir.Node, ...]]]:
@@ -173,7 +157,8 @@ def _evaluate(variable: oir.Value, nodes: tuple[oir.Node, ...]) -> Array | None:
 
     if variable.dtype != oir.DataType.FLOAT:
         return None
-    constants = {value.name: array for n in nodes for value in n.inputs if (array := constant(value)) is not None}
+    operands = [value for node in nodes for value in node.inputs if value is not None]
+    constants = {value.name: array for value in operands if (array := constant(value)) is not None}
     graph = helper.make_graph(
         [oir.serde.serialize_node(node) for node in nodes],
         "expression",

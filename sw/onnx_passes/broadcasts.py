@@ -10,7 +10,10 @@ from dovetail.sw.onnx_passes.edit import Editor, constant, is_op, shape_of
 
 
 def shrink_operands(model: oir.Model) -> bool:
-    """An operand of Add, Sub, Mul or Div that is the same along an axis keeps one entry of it; the last axis stays."""
+    """An operand of Add, Sub, Mul or Div that is the same along an axis keeps one entry of it; the last axis stays.
+
+    Of one element, it loses its axes.
+    """
     changed = False
     for node in list(model.graph):
         if not is_op(node, "Add", "Sub", "Mul", "Div"):
@@ -20,7 +23,7 @@ def shrink_operands(model: oir.Model) -> bool:
             if array is None or constant(node.inputs[1 - index]) is not None or other != shape_of(node.outputs[0]):
                 continue
             smaller = _shrunk(array)
-            if smaller.size < array.size:
+            if smaller.shape != array.shape:
                 node.replace_input_with(index, Editor(node).constant(smaller, "operand"))
                 changed = True
     return changed
@@ -31,4 +34,4 @@ def _shrunk(array: Array) -> Array:
         first = array.take([0], axis)
         if array.shape[axis] > 1 and np.array_equal(array, np.broadcast_to(first, array.shape)):
             array = first
-    return array
+    return array.reshape(()) if array.size == 1 else array

@@ -43,4 +43,6 @@ def _check_size(node: oir.Node) -> None:
         given = numbers(node, 0, "")
         sizes = tuple(given) if given is not None else sizes
     if sizes is not None and prod(sizes) > _MOST:
-        raise NetworkError(f"node {node.name!r} ({node.op_type}): a tensor must have at most 2**28 elements, not {sizes}")
+        raise NetworkError(
+            f"node {node.name!r} ({node.op_type}): a tensor must have at most 2**28 elements, not {sizes}"
+        )

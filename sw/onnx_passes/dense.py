@@ -26,28 +26,30 @@ def unify_dense(model: oir.Model) -> bool:
 def _plain(node: oir.Node) -> bool:
     attributes = node.attributes
     alpha, beta = attributes.get_float("alpha", 1.0), attributes.get_float("beta", 1.0)
-    turned = attributes.get_int("transB", 0)
-    weights, bias = constant(node.inputs[1]), constant(operand(node, 2))
-    given = operand(node, 2)
-    if weights is None or attributes.get_int("transA", 0):
+    turned = attributes.get_int("transB", 0) == 1
+    weights, offset = constant(node.inputs[1]), operand(node, 2)
+    bias = constant(offset)
+    if weights is None or attributes.get_int("transA", 0) != 0:
         return False
     channels = weights.shape[0 if turned else 1]
-    fits = given is None or (bias is not None and bias.size in (1, channels) and bias.shape[-1:] != (1,) * channels)
-    if given is not None and (bias is None or bias.size not in (1, channels)):
-        fits = False
-    if not fits:
+    if offset is not None and (bias is None or not _is_row(bias, channels)):
         return False
-    done = given is None or (bias is not None and bias.shape == (channels,))
-    if (alpha, beta, turned) == (1.0, 1.0, 0) and done:
+    if (alpha, beta, turned) == (1.0, 1.0, False) and (bias is None or bias.shape == (channels,)):
         return False
     edit = Editor(node)
-    matrix = (weights.T if turned else weights) * np.asarray(alpha, weights.dtype)
-    node.replace_input_with(1, edit.constant(matrix, "weights"))
+    matrix = weights.T if turned else weights
+    scaled = matrix if alpha == 1.0 else matrix * np.asarray(alpha, weights.dtype)
+    node.replace_input_with(1, edit.constant(scaled, "weights"))
     if bias is not None:
         node.replace_input_with(2, edit.constant(_row(bias * np.asarray(beta, bias.dtype), channels), "bias"))
-    for name in ("alpha", "beta", "transA", "transB"):
+    for name in ("alpha", "beta", "transB"):
         attributes.pop(name, None)
     return True
+
+
+def _is_row(bias: Array, channels: int) -> bool:
+    """One number for all channels, or one for each."""
+    return bias.size == 1 or (bias.size == channels and bias.shape[-1] == channels)
 
 
 def _row(bias: Array, channels: int) -> Array:
@@ -62,9 +64,7 @@ def _with_offset(node: oir.Node) -> bool:
     offset = add.inputs[1] if add.inputs[0] is node.outputs[0] else add.inputs[0]
     bias, out = constant(offset), shape_of(add.outputs[0])
     depth, channels = weights.shape
-    if bias is None or bias.size not in (1, channels) or out != (*shape[:-1], channels):
-        return False
-    if bias.size > 1 and bias.shape[-1] != channels:
+    if bias is None or not _is_row(bias, channels) or out != (*shape[:-1], channels):
         return False
     edit = Editor(add)
     data = node.inputs[0]

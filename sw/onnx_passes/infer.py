@@ -16,17 +16,24 @@ def infer_shapes(model: oir.Model) -> bool:
 
 
 def check_shapes(model: oir.Model) -> None:
-    """Raises NetworkError for the first node whose results have no known shape."""
-    missing = [value for node in model.graph for value in node.outputs if value.uses() or value.is_graph_output()]
-    if any(shape_of(value) is None or value.dtype is None for value in missing):
-        _ask_runtime(model, [value for value in missing if shape_of(value) is None or value.dtype is None])
-    for node in model.graph:
-        for value in node.outputs:
-            if (value.uses() or value.is_graph_output()) and shape_of(value) is None:
-                raise NetworkError(
-                    f"node {node.name!r} ({node.op_type}): result must have a shape that follows from the inputs', "
-                    "not from their values; export with static shapes"
-                )
+    """Raises NetworkError for the first node whose results have no known shape, with the reason."""
+    read = [value for node in model.graph for value in node.outputs if value.uses() or value.is_graph_output()]
+    missing = [value for value in read if shape_of(value) is None or value.dtype is None]
+    if not missing:
+        return
+    _ask_runtime(model, missing)
+    for value in missing:
+        node = value.producer()
+        if shape_of(value) is None and node is not None:
+            raise NetworkError(f"node {node.name!r} ({node.op_type}): {_reason(model)}")
+
+
+def _reason(model: oir.Model) -> str:
+    try:
+        onnx.shape_inference.infer_shapes(oir.serde.serialize_model(model), strict_mode=True, data_prop=True)
+    except onnx.shape_inference.InferenceError as error:
+        return f"shapes must fit, not: {' '.join(str(error).split())}"
+    return "result must have a shape that follows from the inputs' shapes, not from their values"
 
 
 def _ask_runtime(model: oir.Model, values: list[oir.Value]) -> None:

@@ -18,19 +18,21 @@ def name_everything(model: oir.Model) -> None:
         array = constant(bias)
         if bias is not None and array is not None and len(bias.uses()) > 1:
             node.replace_input_with(2, Editor(node).constant(array, "bias"))
+    name_nodes(model)
+    common.NameFixPass()(model)
+
+
+def name_nodes(model: oir.Model) -> None:
+    """A node without a name is named after its result."""
     for node in model.graph:
         node.name = node.name or node.outputs[0].name
-    common.NameFixPass()(model)
 
 
 def order_constants(model: oir.Model) -> None:
     """Initialisers in the order of their first use, so that equal networks are equal files."""
     graph = model.graph
-    used = dict.fromkeys(value for node in graph for value in node.inputs if value is not None and value.is_initializer())
-    for value in [*graph.initializers.values()]:
-        graph.initializers.pop(value.name)
-        if value not in used:
-            used.setdefault(value)
-    for value in used:
-        if value.uses() or value.is_graph_output():
-            graph.register_initializer(value)
+    read = [value for node in graph for value in node.inputs if value is not None and value.is_initializer()]
+    held = [value for value in graph.initializers.values() if value.is_graph_output()]
+    graph.initializers.clear()
+    for value in dict.fromkeys([*read, *held]):
+        graph.register_initializer(value)

@@ -40,7 +40,9 @@ def upgrade(model: onnx.ModelProto) -> onnx.ModelProto:
         model = version_converter.convert_version(model, OPSET)
     except Exception as error:  # the C++ converter raises classes of its own
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise NetworkError(f"operator set {version} must convert to {OPSET}; export with that one ({reason})") from error
+        raise NetworkError(
+            f"operator set {version} must convert to {OPSET}; export with that one ({reason})"
+        ) from error
     for node in model.graph.node:
         if node.domain == _PARKED:
             node.domain = ""

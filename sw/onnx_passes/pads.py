@@ -20,6 +20,9 @@ def fuse_pads(model: oir.Model) -> bool:
         if is_op(user, "AveragePool") and any(own) and not user.attributes.get_int("count_include_pad", 0):
             continue
         total = [mine + more for mine, more in zip(own, pads, strict=True)]
+        kernel = user.attributes.get_ints("kernel_shape", ())
+        if not is_op(user, "Conv") and any(pad >= size for pad, size in zip(total, (*kernel, *kernel), strict=True)):
+            continue
         user.attributes["pads"] = oir.AttrInt64s("pads", total)
         if is_op(user, "AveragePool"):
             user.attributes["count_include_pad"] = oir.AttrInt64("count_include_pad", 1)
@@ -47,14 +50,14 @@ def _spatial(node: oir.Node) -> list[int] | None:
 
 
 def _takes(user: oir.Node, data: oir.Value | None) -> bool:
-    if not is_op(user, "Conv", "AveragePool", "MaxPool") or user.attributes.get_string("auto_pad", "NOTSET") != "NOTSET":
+    if (
+        not is_op(user, "Conv", "AveragePool", "MaxPool")
+        or user.attributes.get_string("auto_pad", "NOTSET") != "NOTSET"
+    ):
         return False
     if user.op_type == "Conv":
         return True
-    plain = not user.attributes.get_int("ceil_mode", 0) and not any(user.attributes.get_ints("dilations", ())[1:0])
-    kernel, pads = user.attributes.get_ints("kernel_shape"), user.attributes.get_ints("pads", ())
-    assert kernel is not None
-    del pads
+    plain = not user.attributes.get_int("ceil_mode", 0)
     return plain and (user.op_type == "AveragePool" or _never_negative(data))
 
 

@@ -28,7 +28,7 @@ def unify_pooling(model: oir.Model) -> bool:
 
 def _average(node: oir.Node, shape: Shape) -> bool:
     kernel = tuple(node.attributes.get_ints("kernel_shape", ()))
-    padded = any(node.attributes.get_ints("pads", ())) or node.attributes.get_string("auto_pad", "NOTSET") == "SAME"
+    padded = any(node.attributes.get_ints("pads", ())) or node.attributes.get_string("auto_pad", "").startswith("SAME")
     if kernel != shape[2:] or padded or shape_of(node.outputs[0]) != (*shape[:2], *[1] * len(kernel)):
         return False
     edit = Editor(node)
@@ -37,7 +37,7 @@ def _average(node: oir.Node, shape: Shape) -> bool:
 
 
 def _reduce(node: oir.Node, shape: Shape) -> bool:
-    """Over height and width, or over the tokens of a (1, tokens, features) tensor."""
+    """Over height and width, channels first or last, or over the tokens of a (1, tokens, features) tensor."""
     axes = numbers(node, 1, "axes")
     out = shape_of(node.outputs[0])
     if axes is None or out is None or operand(node, 0) is None:
@@ -49,6 +49,9 @@ def _reduce(node: oir.Node, shape: Shape) -> bool:
         image = (shape[0], shape[2], shape[1], 1)
         turned = edit.add("Transpose", [data], (shape[0], shape[2], shape[1]), {"perm": [0, 2, 1]})
         data = edit.reshape(turned, image)
+    elif len(shape) == 4 and along == [1, 2]:
+        image = (shape[0], shape[3], shape[1], shape[2])
+        data = edit.add("Transpose", [data], image, {"perm": [0, 3, 1, 2]})
     elif len(shape) == 4 and along == [2, 3]:
         image = (shape[0], shape[1], shape[2], shape[3])
     else:

@@ -1,4 +1,4 @@
-"""Pass: Reshape, Squeeze, Unsqueeze and Flatten in one form; views move behind the activations that they come before."""
+"""Passes: Reshape, Squeeze, Unsqueeze and Flatten in one form, and views behind the activations they come before."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ def unify_views(model: oir.Model) -> bool:
             changed = True
             continue
         first = source.producer()
-        merged = first is not None and is_op(first, "Reshape")
-        if merged or not _is_plain(node, after):
+        if first is not None and is_op(first, "Reshape") and first.inputs[0] is not None:
+            source = first.inputs[0]
+        if source is not node.inputs[0] or not _is_plain(node, after):
             edit = Editor(node)
-            edit.replace(edit.reshape(first.inputs[0] if first is not None and merged else source, after))
+            edit.replace(edit.reshape(source, after))
             changed = True
     return changed
 
@@ -58,7 +59,12 @@ def sink_views(model: oir.Model) -> bool:
         node.replace_input_with(0, view.inputs[0])
         out.shape = view.inputs[0].shape if view.inputs[0] is not None else None
         again = oir.Node(
-            "", view.op_type, [out, *view.inputs[1:]], view.attributes.values(), outputs=[moved], name=f"{view.name}/sunk"
+            "",
+            view.op_type,
+            [out, *view.inputs[1:]],
+            view.attributes.values(),
+            outputs=[moved],
+            name=f"{view.name}/sunk",
         )
         model.graph.insert_after(node, again)
         model.graph.remove(view, safe=True)
