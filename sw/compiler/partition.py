@@ -1,7 +1,7 @@
 """Decides which nodes run on the accelerator, and groups them into segments between host steps."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dovetail.isa.config import Config, ceil_div
 from dovetail.sw import graph as ir
@@ -112,7 +112,7 @@ def fits_sram(config: Config, options: Options, graph: ir.Graph, node: ir.Node) 
         match node:
             case ir.Conv() | ir.Depthwise() | ir.MatMul():
                 layer = convolution.layer_of(config, graph, node)
-                tiling.choose(config, layer, tiling.Space.whole(config), options)
+                tiling.choose(config, layer, tiling.Space.whole(config), replace(options, effort=0))
             case ir.AvgPool() | ir.MaxPool() | ir.Mean() | ir.Pad():
                 next(vector.pool_tasks(config, 0, graph, node, 0, 0, graph.tensors[node.outputs[0]].nhwc[3]))
             case ir.Elementwise():

@@ -135,7 +135,7 @@ def _by_estimate(config: Config, layer: ConvLayer, space: Space, whole_rows: boo
         f"its smallest tile ({heights[-1]} row(s) of {layer.out_width} pixels, {channel_tiles[-1]} channel(s)) needs"
         f" {smallest.input} + {smallest.weights} + {smallest.output} bytes of input, weights and output, in banks of"
         f" their own; {format_bytes(config.sram_bytes)} of SRAM in {config.n_banks} banks is too small:"
-        " give more SRAM or let the layer run on the host"
+        " give more SRAM"
     )
 
 

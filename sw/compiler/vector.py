@@ -260,10 +260,7 @@ def _largest(
     while not fits(rows, channels) and channels > 1:
         channels = ceil_div(channels, 2)
     if not fits(rows, channels):
-        raise CompileError(
-            f"{smallest}, twice, must fit in half of {format_bytes(config.sram_bytes)}:"
-            " give more SRAM or let the layer run on the host"
-        )
+        raise CompileError(f"{smallest}, twice, must fit in half of {format_bytes(config.sram_bytes)}: give more SRAM")
     return rows, channels
 
 
