@@ -67,7 +67,7 @@ class Editor:
         while name in self.graph.initializers:
             count += 1
             name = f"{wanted}_{count}"
-        tensor = oir.tensor(np.ascontiguousarray(array), name=name)
+        tensor = oir.tensor(np.asarray(array, order="C"), name=name)
         value = oir.Value(name=name, shape=oir.Shape(array.shape), type=oir.TensorType(tensor.dtype))
         value.const_value = tensor
         self.graph.register_initializer(value)
