@@ -70,8 +70,10 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the random input; default: %(default)s")
 
 
-def compiled_of(args: argparse.Namespace) -> CompiledNetwork:
+def compiled_of(args: argparse.Namespace, *, keep_tensors: bool = False) -> CompiledNetwork:
     """The network of a command line, compiled for its configuration, or the saved program.
+
+    ``keep_tensors``: every tensor must be readable after a run; saved programs are refused.
 
     Raises NetworkError, CompileError, ProgramError, ConfigError or OSError.
     """
@@ -79,7 +81,11 @@ def compiled_of(args: argparse.Namespace) -> CompiledNetwork:
 
     if not _begins(args.network, MAGIC):
         options = options_of(args)
-        return compile_network(args.network, config_of(args), tiling=options.tiling, host=options.host)
+        return compile_network(
+            args.network, config_of(args), tiling=options.tiling, host=options.host, keep_tensors=keep_tensors
+        )
+    if keep_tensors:
+        raise NetworkError(f"{args.network}: tensors of a saved program share memory; give the network file")
     for flag, value in (("--tiling", args.tiling), ("--round-trip", args.round_trip)):
         if value is not None:
             raise NetworkError(f"{args.network}: a saved program is compiled already; leave out {flag}")

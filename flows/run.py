@@ -18,6 +18,7 @@ from dovetail.flows.network import (
     summary,
 )
 from dovetail.flows.report import Report
+from dovetail.sw.errors import NetworkError
 
 NAME = "run"
 HELP = "run a network on the model or on the RTL"
@@ -29,21 +30,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_input_options(parser)
     parser.add_argument("--engine", choices=("model", "rtl"), default="model", help="default: %(default)s")
     parser.add_argument("--output", metavar="Y.npz", type=Path, help="write the outputs, by name")
+    parser.add_argument(
+        "--dump-layers",
+        metavar="DIR",
+        type=Path,
+        help="write every tensor of the run; for that the program reuses no memory, so its cycles may be others",
+    )
     parser.add_argument("--layers", action="store_true", help="print a table of the layers too")
 
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
     from dovetail import cosim
+    from dovetail.sw.dump import INDEX, write_dump
     from dovetail.sw.engines import create
 
     cosim.register()
-    compiled = compiled_of(args)
+    compiled = compiled_of(args, keep_tensors=args.dump_layers is not None)
     samples, batch = samples_of(args, compiled.graph)
+    if args.dump_layers and len(samples) > 1:
+        raise NetworkError(f"{args.input}: a dump must be of one sample, not {len(samples)}")
     create(args.engine, compiled.config)  # the RTL's build is no part of the time
     start = time.perf_counter()
     results = [compiled.run(sample, engine=args.engine) for sample in samples]
     seconds = time.perf_counter() - start
+    if args.dump_layers:
+        write_dump(args.dump_layers, compiled, results[0])
     if args.output:
         save_outputs(args.output, [result.outputs for result in results], batch)
     data = describe(compiled)
@@ -64,4 +76,7 @@ def run(args: argparse.Namespace) -> Report:
     if args.output:
         data["output"] = str(args.output)
         lines.append(f"outputs      {args.output}: {', '.join(results[0].outputs)}")
+    if args.dump_layers:
+        data["dump"] = str(args.dump_layers)
+        lines.append(f"tensors      {args.dump_layers / INDEX}")
     return Report(data, [*text, *lines], code)

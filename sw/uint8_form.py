@@ -77,7 +77,7 @@ class _Change:
             if port.name in self.shifted:
                 port.type.tensor_type.elem_type = TensorProto.UINT8
         self._quantise_before_clamps()
-        self.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in self.added.items())
+        self._replace_constants()
 
     def _shift(self, port: onnx.ValueInfoProto) -> None:
         if port.type.tensor_type.elem_type == TensorProto.INT8 and port.name not in self.constants:
@@ -123,6 +123,13 @@ class _Change:
             if value is not None and value.dtype == np.int8:
                 node.input[place] = self._constant(f"{name}/uint8", _raised(value))
         self.shifted.update(node.output)
+
+    def _replace_constants(self) -> None:
+        used = {name for node in self.graph.node for name in node.input}
+        kept = [tensor for tensor in self.graph.initializer if tensor.name in used]
+        del self.graph.initializer[:]
+        self.graph.initializer.extend(kept)
+        self.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in self.added.items())
 
     def _quantise_before_clamps(self) -> None:
         made = {name: node for node in self.graph.node for name in node.output}

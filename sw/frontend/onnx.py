@@ -51,6 +51,13 @@ def load_onnx(data: bytes, name: str, folder: Path | None = None) -> ir.Graph:
         raise NetworkError(f"{name}: ONNX file must be well formed, not damaged ({error!r})") from error
 
 
+def values_of(data: bytes, name: str, folder: Path | None = None) -> dict[str, Value]:
+    """The names of a network file that are tensors of its graph, and how the file sees them. Raises as `load_onnx`."""
+    importer = Importer(OnnxFile(data, name, folder))
+    importer.read()
+    return importer.values
+
+
 class Importer:
     def __init__(self, file: OnnxFile) -> None:
         self.file = file

@@ -1,0 +1,221 @@
+"""What the reference runtime computes, tensor by tensor, for the tensors of a network's graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.tflite_file import TfliteFile, is_tflite
+from dovetail.sw.graph import Graph
+from dovetail.sw.layout import Array
+
+if TYPE_CHECKING:
+    from dovetail.sw.frontend.onnx_values import Value
+
+Sample = Mapping[str, Array]
+Source = tuple[str, bytes]
+"""Name and bytes of a network file."""
+
+_TOTAL = 1 << 20
+"""Bytes of memory that TFLite Micro gets for its own records."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A run of a reference.
+
+    Parameters
+    ----------
+    runtime: who computed it, for people.
+    tensors: by the name of the graph's tensor, with its elements in its order.
+    notes: what a reader should know, a sentence each.
+    """
+
+    runtime: str
+    tensors: dict[str, Array]
+    notes: tuple[str, ...] = ()
+
+
+def run(graph: Graph, source: Source, sample: Sample, folder: Path | None = None) -> Reference:
+    """A network file in the runtime that defines its numbers.
+
+    Parameters
+    ----------
+    graph
+        The network's graph.
+    source
+        The network file that the graph was made from.
+    sample
+        Inputs by name, as the file declares them.
+    folder
+        Where an ONNX file's external data lies.
+
+    Raises
+    ------
+    NetworkError
+        The runtime cannot run the file.
+    """
+    name, data = source
+    return _run_tflite(graph, data, sample) if is_tflite(data) else _run_onnx(name, data, sample, folder)
+
+
+def read(graph: Graph, path: Path) -> Reference:
+    """Tensors from an .npz by the name of a tensor or of the node that makes it, uint8 as int8 + 128.
+
+    Raises
+    ------
+    NetworkError
+        Nothing in the file is a tensor of the network, or one has another size; the text names it.
+    OSError
+        The file cannot be read.
+    """
+    try:
+        with np.load(path) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, AttributeError, TypeError) as error:
+        raise NetworkError(f"{path}: must be an .npz file of arrays, not of another kind") from error
+    made = {node.name: node.outputs[0] for node in graph.nodes if len(node.outputs) == 1}
+    made |= {port.name: port.tensor for port in (*graph.inputs, *graph.outputs)}
+    found: dict[str, Array] = {}
+    unknown = []
+    for name, value in arrays.items():
+        tensor = graph.tensors.get(name) or graph.tensors.get(made.get(name, ""))
+        if tensor is None:
+            unknown.append(name)
+            continue
+        if value.size != tensor.size:
+            raise NetworkError(f"{path}: {name!r} must have {tensor.size} elements, not {value.size}")
+        found[tensor.name] = _signed(value) if tensor.dtype == "int8" else value
+    if not found:
+        raise NetworkError(f"{path}: some array must have the name of a tensor or node of {graph.name}, none has")
+    notes = (f"{path}: no tensor or node of the network is named {', '.join(unknown)}",) if unknown else ()
+    return Reference(str(path), found, notes)
+
+
+def _signed(value: Array) -> Array:
+    return (value ^ np.uint8(128)).view(np.int8) if value.dtype == np.uint8 else value
+
+
+# TFLite ----------------------------------------------------------------------------------------
+
+
+def _run_tflite(graph: Graph, data: bytes, sample: Sample) -> Reference:
+    """TFLite Micro if it is installed and knows the network's operators, else LiteRT's reference kernels."""
+    file = TfliteFile(data)
+    inputs = [sample[port.name] for port in graph.inputs]
+    wanted = [i for i, info in enumerate(file.infos) if info.value is None and info.tensor.name in graph.tensors]
+    notes: tuple[str, ...] = ()
+    with suppress(ImportError):
+        micro = import_module("tflite_micro").runtime
+        try:
+            tensors = _micro(micro, file, inputs, wanted)
+            return Reference("TFLite Micro", {file.infos[i].tensor.name: tensors[i] for i in wanted})
+        except RuntimeError as error:
+            notes = (f"TFLite Micro cannot run the network: {str(error).splitlines()[0]}",)
+    tensors = _litert(data, inputs, wanted)
+    notes += ("LiteRT rounds FULLY_CONNECTED in another way than TFLite Micro, by which the accelerator goes",)
+    found = {file.infos[i].tensor.name: tensors[i] for i in wanted}
+    return Reference("LiteRT, reference kernels", found, notes)
+
+
+def _micro(runtime: Any, file: TfliteFile, inputs: list[Array], wanted: list[int]) -> dict[int, Array]:
+    room = sum(8 * info.tensor.size for info in file.infos if info.value is None)
+    interpreter = runtime.Interpreter.from_bytes(
+        file.data,
+        arena_size=_TOTAL + len(file.data) + room,
+        intrepreter_config=runtime.InterpreterConfig.kPreserveAllTensors,
+    )
+    for index, value in enumerate(inputs):
+        interpreter.set_input(value, index)
+    interpreter.invoke()
+    return {index: np.array(interpreter.GetTensor(index, 0)["tensor_data"]) for index in wanted}
+
+
+def _litert(data: bytes, inputs: list[Array], wanted: list[int]) -> dict[int, Array]:
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    try:
+        interpreter = Interpreter(
+            model_content=data,
+            experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+            experimental_preserve_all_tensors=True,
+        )
+        interpreter.allocate_tensors()
+        for detail, value in zip(interpreter.get_input_details(), inputs, strict=True):
+            interpreter.set_tensor(detail["index"], value)
+        interpreter.invoke()
+    except (ValueError, RuntimeError) as error:
+        text = str(error).splitlines()[0]
+        raise NetworkError(f"LiteRT's reference kernels must run the network, not fail: {text}") from error
+    return {index: interpreter.get_tensor(index) for index in wanted}
+
+
+# ONNX ------------------------------------------------------------------------------------------
+
+
+def _run_onnx(name: str, data: bytes, sample: Sample, folder: Path | None) -> Reference:
+    """ONNX Runtime on the uint8 form of the file, every tensor of the graph as an additional output."""
+    import onnx
+    from onnx import TensorProto, external_data_helper
+
+    from dovetail.sw.frontend.onnx import values_of
+    from dovetail.sw.uint8_form import uint8_form
+
+    values = values_of(data, name, folder)
+    model = onnx.load_model_from_string(data)
+    if folder is not None:
+        external_data_helper.load_external_data_for_model(model, str(folder))
+    form = uint8_form(model)
+    chosen = _names(form, values)
+    unsigned = {port.name for port in form.graph.input if port.type.tensor_type.elem_type == TensorProto.UINT8}
+    feed = {
+        name: value.view(np.uint8) ^ np.uint8(128) if name in unsigned and value.dtype == np.int8 else value
+        for name, value in sample.items()
+    }
+    plain = _onnx_outputs(form, feed)
+    found = _onnx_outputs(form, feed, chosen.values())
+    notes = tuple(
+        f"{name}: ONNX Runtime computes it differently when other tensors are outputs, too"
+        for name, value in plain.items()
+        if not np.array_equal(value, found[name])
+    )
+    tensors = {tensor: values[name].layout.inside(_signed(found[name])) for tensor, name in chosen.items()}
+    return Reference("ONNX Runtime" if form is model else "ONNX Runtime on the uint8 form", tensors, notes)
+
+
+def _names(model: Any, values: Mapping[str, Value]) -> dict[str, str]:
+    """For each tensor of the graph the file's name that is best asked for: a quantised result stands between what the
+    runtime fuses, so that asking for it changes nothing."""
+    makers = {output: node.op_type for node in model.graph.node for output in node.output}
+    chosen: dict[str, str] = {}
+    for name, value in values.items():
+        if name in makers and (makers[name].startswith("Q") or value.tensor not in chosen):
+            chosen[value.tensor] = name
+    return chosen
+
+
+def _onnx_outputs(model: Any, feed: Sample, more: Iterable[str] = ()) -> dict[str, Array]:
+    """A model's outputs by name, and ``more`` of its tensors."""
+    import onnx
+    import onnxruntime
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    known = {port.name for port in model.graph.output}
+    copy.graph.output.extend(onnx.ValueInfoProto(name=name) for name in more if name not in known)
+    names = [port.name for port in copy.graph.output]
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(copy.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return dict(zip(names, session.run(names, dict(feed)), strict=True))
+    except Exception as error:  # the runtime raises its own classes, undocumented
+        text = (str(error).splitlines() or [type(error).__name__])[0]
+        raise NetworkError(f"ONNX Runtime must run the network, not fail: {text}") from error
