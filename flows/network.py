@@ -15,6 +15,7 @@ from rich.table import Table
 
 from dovetail.flows.parameters import add_options, changed, config_of, given
 from dovetail.flows.report import si
+from dovetail.flows.schedules import add_schedule_options, use_schedules
 from dovetail.isa.config import Config, format_bytes
 from dovetail.isa.files import write_atomically
 from dovetail.isa.program import MAGIC, Program
@@ -50,13 +51,16 @@ def add_network_options(parser: argparse.ArgumentParser, *, programs: bool) -> N
         help=f"what a segment's start and end cost the host, by which small segments are left to it; default:"
         f" {HostCost().round_trip}, 0: none are",
     )
+    add_schedule_options(parser)
     add_options(parser)
 
 
 def options_of(args: argparse.Namespace) -> Options:
     """The compiler's choices on a command line. Raises CompileError."""
     host = HostCost() if args.round_trip is None else HostCost(args.round_trip)
-    return Options(args.tiling or TILINGS[0], host=host)
+    use_schedules(args)
+    effort = Options().effort if args.effort is None else args.effort
+    return Options(args.tiling or TILINGS[0], host=host, effort=effort)
 
 
 def add_input_options(parser: argparse.ArgumentParser) -> None:
@@ -82,11 +86,17 @@ def compiled_of(args: argparse.Namespace, *, keep_tensors: bool = False) -> Comp
     if not _begins(args.network, MAGIC):
         options = options_of(args)
         return compile_network(
-            args.network, config_of(args), tiling=options.tiling, host=options.host, keep_tensors=keep_tensors
+            args.network,
+            config_of(args),
+            tiling=options.tiling,
+            host=options.host,
+            effort=options.effort,
+            keep_tensors=keep_tensors,
         )
     if keep_tensors:
         raise NetworkError(f"{args.network}: tensors of a saved program share memory; give the network file")
-    for flag, value in (("--tiling", args.tiling), ("--round-trip", args.round_trip)):
+    flags = ("--tiling", args.tiling), ("--round-trip", args.round_trip), ("--effort", args.effort)
+    for flag, value in flags:
         if value is not None:
             raise NetworkError(f"{args.network}: a saved program is compiled already; leave out {flag}")
     own = Program.load(args.network).config

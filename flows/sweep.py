@@ -17,6 +17,7 @@ from rich.table import Table
 from dovetail.flows.network import NETWORK_HELP
 from dovetail.flows.parameters import PARAMETERS, add_options, base_of, given
 from dovetail.flows.report import Report, si
+from dovetail.flows.schedules import add_schedule_options, use_schedules
 from dovetail.flows.study import STUDY, Cost, Evaluate, Point, Record, points_of, run_points
 from dovetail.isa.config import Config, format_bytes
 from dovetail.isa.files import write_atomically
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tiling", choices=TILINGS, help="default: free, with --study channels")
     parser.add_argument("--output", metavar="FOLDER", type=Path, help=f"where {CSV_NAME} and {PICTURE_NAME} go")
+    add_schedule_options(parser, default="0")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; default: %(default)s")
     add_options(parser, lists=True)
 
@@ -53,7 +55,8 @@ def run(args: argparse.Namespace) -> Report:
     network = _graph(args.network).name  # in this process too: a bad file is one error, not one per point
     if args.output:
         args.output.mkdir(parents=True, exist_ok=True)
-    records = sweep(NetworkCost(args.network, tiling), points, jobs=args.jobs, progress=not args.json)
+    cost = NetworkCost(args.network, tiling, args.effort or 0, use_schedules(args))
+    records = sweep(cost, points, jobs=args.jobs, progress=not args.json)
     data: dict[str, Any] = {"network": network, "tiling": tiling, "points": len(points)}
     data["failed"] = sum(record.cost is None for record in records)
     data["records"] = rows_of(records, {"network": network, "tiling": tiling})
@@ -67,16 +70,23 @@ def run(args: argparse.Namespace) -> Report:
 
 @dataclass(frozen=True)
 class NetworkCost:
-    """Prices configurations for a network: compile, then exact timing. Can be sent to another process."""
+    """Prices configurations for a network: compile, then exact timing. Can be sent to another process.
+
+    ``schedules``: the folder of the schedule cache.
+    """
 
     network: str
     tiling: str = "free"
+    effort: int = 0
+    schedules: Path | None = None
 
     def __call__(self, config: Config) -> Cost:
+        from dovetail.sw.compiler import schedule_cache
         from dovetail.sw.network import compile_network
 
+        schedule_cache.use(self.schedules)
         graph = _graph(self.network)
-        report = compile_network(graph, config, tiling=self.tiling).report()
+        report = compile_network(graph, config, tiling=self.tiling, effort=self.effort).report()
         nodes = {node.name: node for node in graph.nodes}
         host = tuple((name, nodes[name].op, graph.macs(nodes[name])) for name in report.host)
         return Cost(report.cycles, report.macs, report.bound, report.moved_bytes, report.by_kind(), host)

@@ -371,6 +371,7 @@ def compile_network(
     tiling: str = "free",
     keep_tensors: bool = False,
     host: HostCost | None = None,
+    effort: int = Options().effort,
 ) -> CompiledNetwork:
     """Compile a network for a configuration.
 
@@ -380,7 +381,7 @@ def compile_network(
         An ONNX or TFLite file, a ``zoo:`` name, or a graph.
     config
         The accelerator; the default configuration when left out.
-    tiling, keep_tensors, host
+    tiling, keep_tensors, host, effort
         See `dovetail.sw.compiler.Options`.
 
     Raises
@@ -388,7 +389,7 @@ def compile_network(
     NetworkError, CompileError
         One line that names the node or layer, the rule and the way out.
     """
-    options = Options(tiling, keep_tensors, host or HostCost())
+    options = Options(tiling, keep_tensors, host or HostCost(), effort)
     if isinstance(network, ir.Graph):
         return CompiledNetwork(generate(network, config or Config(), options))
     name, data = frontend.read(network)

@@ -1,7 +1,9 @@
 """A layer's schedule and the SRAM it may use: sizes of tiles, order of loops, places of buffers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.timing.array import array_duration, matrix_reads
@@ -37,6 +39,12 @@ class Tiling:
         order = "rows outer" if self.rows_outer else "channels outer"
         copies = "/".join(str(len(at)) for at in (self.input_at, self.weights_at, self.output_at))
         return f"{self.rows} rows x {self.out_channels} of {self.in_channels} channels, {order}, buffers {copies}"
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Tiling":
+        """What `dataclasses.asdict` wrote, also by way of JSON."""
+        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
+        return cls(**values)
 
 
 @dataclass(frozen=True)
@@ -143,7 +151,8 @@ def stripe_of(
     def cycles(stripe: int) -> int:
         return array_cycles(config, layer, pixels, out_channels, in_channels, stripe, accumulate=split)
 
-    return min((equal, *range(min(pixels, config.stripe), 0, -1)), key=cycles)
+    lengths: list[int] = [equal, *range(min(pixels, config.stripe), 0, -1)]
+    return min(lengths, key=cycles)
 
 
 def array_cycles(

@@ -6,12 +6,12 @@ bound is below the best price. Every effort starts from what the one below it ha
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from itertools import product
 
 from dovetail.isa.config import Config, ceil_div, format_bytes
-from dovetail.sw.compiler import pricing
+from dovetail.sw.compiler import pricing, schedule_cache
 from dovetail.sw.compiler.estimate import Costs, Shape, array_total, costs_of, estimate, lower_bound, transfers
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.options import Options
@@ -57,13 +57,25 @@ def choose(config: Config, layer: ConvLayer, space: Space, options: Options) -> 
 def _choose(config: Config, layer: ConvLayer, space: Space, effort: int) -> Tiling:
     if effort == 0:
         return _by_estimate(config, layer, space, whole_rows=False)
-    before = _choose(config, layer, space, effort - 1)
+    cache = schedule_cache.current()
+    key = [asdict(layer), config.to_dict(), asdict(space), effort] if cache else []
+    if cache and (known := cache.get(key)):
+        return Tiling.from_dict(known)
+    best = _best(config, layer, space, effort)
+    if cache:
+        cache.put(key, asdict(best))
+    return best
+
+
+def _best(config: Config, layer: ConvLayer, space: Space, effort: int) -> Tiling:
+    """What an effort from 1 on finds, with its exact price."""
+    best = _choose(config, layer, space, effort - 1)
     if effort == 1:
-        before = replace(before, price=pricing.exact(config, layer, space, before))
+        best = replace(best, price=pricing.exact(config, layer, space, best))
     if effort == 3:
-        return _search(config, layer, space, before)
-    found = sorted(_estimated(config, layer, space, _shapes(config, layer, space, effort, before)), key=_by_price)
-    best = before
+        return _search(config, layer, space, best)
+    shapes = _shapes(config, layer, space, effort, best)
+    found = sorted(_estimated(config, layer, space, shapes), key=lambda tiling: tiling.price)
     most, operations = EXACT[effort]
     for tiling in found[:most]:
         operations -= _operations(layer, tiling)
@@ -85,10 +97,6 @@ def _operations(layer: ConvLayer, tiling: Tiling) -> int:
     if layer.mode == "grouped":
         return tiles * ceil_div(tiling.out_channels, layer.group[1])
     return tiles * ceil_div(layer.channels, tiling.in_channels)
-
-
-def _by_price(tiling: Tiling) -> int:
-    return tiling.price
 
 
 # --- effort 0 ---------------------------------------------------------------------------------------------------
@@ -128,7 +136,9 @@ def _by_estimate(config: Config, layer: ConvLayer, space: Space, whole_rows: boo
     splits = [layer.channels, *_splits(config, layer, space)]
     for in_channels in splits:
         shapes = (Shape(rows, channels, in_channels) for rows in heights for channels in channel_tiles)
-        if best := min(_estimated(config, layer, space, shapes, first=True), key=_by_price, default=None):
+        if best := min(
+            _estimated(config, layer, space, shapes, first=True), key=lambda tiling: tiling.price, default=None
+        ):
             return best
     smallest = buffer_bytes(config, layer, heights[-1], channel_tiles[-1], splits[-1], space)
     raise CompileError(
