@@ -45,13 +45,15 @@ ROWS = (
         ("BATCH_MATMUL",),
         ("MatMul", "QLinearMatMul"),
         (Op.MAT_MUL,),
-        "two activations, equally many matrices; ONNX: or one matrix for all rows",
+        "two activations, equally many matrices; ONNX: or one matrix for all rows; TFLite: FULLY_CONNECTED with "
+        "computed weights too",
     ),
     Row(
         ("ADD", "SUB", "MUL", "MINIMUM", "MAXIMUM"),
         ("Add", "Sub", "Mul", "Min", "Max", "QLinearAdd", "QLinearMul"),
         (Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX),
-        "one shape, or one operand with one row or one column; constants too. With a constant of one element: ACT_LUT",
+        "one shape, or one row, column or channel (repeated by CONV_RELU) in an operand; constants too. With a "
+        "constant of one element, or all on one tensor (`x * sigmoid(x)`): ACT_LUT",
     ),
     Row(tuple(RECTIFIERS), (), (Op.ACT_RELU,), "alone; behind a convolution, pooling or sum they cost nothing"),
     Row(("QUANTIZE",), (), (Op.ACT_RELU,), "int8 to int8; from float on the host"),
@@ -83,7 +85,8 @@ ROWS = (
         ("PAD", "PADV2"),
         ("Pad",),
         (Op.MOV,),
-        "constant sizes; none at all in front of a convolution that can do it; ONNX: height and width, with zero",
+        "constant sizes; none at all in front of a convolution or pooling that can do it; ONNX: height, width and "
+        "channels, with zero",
     ),
     Row(
         ("CONCATENATION",),

@@ -336,17 +336,22 @@ class Importer:
         return True
 
     def _pad(self, node: OnnxNode) -> bool:
-        """Padding of height and width with real zero."""
+        """Padding of height, width and channels with real zero."""
         source, sizes = self.sources.get(node.inputs[0]), self.constant(node.input(1))
         fill = self.constant(node.input(2)) if node.input(2) else np.zeros(1, np.float32)
         plain = node.attributes.get("mode", b"constant") == b"constant" and not node.input(3)
         if source is None or sizes is None or fill is None or not plain or np.any(fill) or sizes.size != 8:
             return False
         numbers = tuple(int(size) for size in sizes)
-        if min(numbers) < 0 or any(numbers[axis] for axis in (0, 1, 4, 5)) or source.value.shape[0] != 1:
+        if min(numbers) < 0 or numbers[0] or numbers[4] or source.value.shape[0] != 1:
             return False
         pads = (numbers[2], numbers[3], numbers[6], numbers[7])
-        result = self.builder.pad(node.name, node.outputs[0], source, pads)
+        result = source.value
+        if any(pads):
+            result = self.builder.pad(node.name, node.outputs[0], source, pads)
+        if numbers[1] or numbers[5]:
+            quant = source.quant
+            result = self.builder.pad_channels(node.name, node.outputs[0], Source(result, quant), numbers[1::4])
         self.sources[node.outputs[0]] = Source(result, source.quant)
         return True
 

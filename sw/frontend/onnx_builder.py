@@ -212,6 +212,19 @@ class GraphBuilder:
         )
         return out
 
+    def pad_channels(self, node_name: str, name: str, source: Source, pads: tuple[int, ...]) -> Value:
+        """Channels of real zeros before and behind those of an NCHW name of the file."""
+        quant = source.quant
+        zero = quant.zero_point + (128 if quant.dtype == "uint8" else 0)
+
+        def zeros(channels: int) -> list[Value]:
+            shape = (1, channels, *source.value.shape[2:])
+            value = np.full(shape, zero, quant.dtype)
+            return [self.constant(f"{node_name}/zeros", value, quant, Layout.image(shape))] if channels else []
+
+        parts = [*zeros(pads[0]), source.value, *zeros(pads[1])]
+        return self.concat(node_name, name, parts, 1, quant)
+
     def run_constant(self, node: OnnxNode, constants: dict[str, Array]) -> list[Array]:
         """Results of a node whose inputs are all constants."""
         outputs = tuple(name for name in node.outputs if name)

@@ -18,6 +18,7 @@ from dovetail.sw.frontend.onnx_file import OnnxNode
 from dovetail.sw.frontend.onnx_fit import fit_product, fit_sum
 from dovetail.sw.frontend.onnx_integer import FULL, Clamp
 from dovetail.sw.frontend.onnx_values import Constant, Quant, Source, Value
+from dovetail.sw.frontend.repeat import repeated
 from dovetail.sw.host import Quantize
 from dovetail.sw.layout import Array, Layout
 
@@ -69,7 +70,7 @@ class ElementwiseOps:
         target: Quant,
         clamp: Clamp = FULL,
     ) -> Value | None:
-        """Two tensors of one shape, or one of them with one row or one column, or a constant."""
+        """Two tensors of one shape, or one of them with one row, column or channel, or a constant."""
         quants = [operand.quant for operand in operands]
         if quants[0] is None or quants[1] is None:
             return None
@@ -106,8 +107,7 @@ class ElementwiseOps:
         full = [(1,) * (rank - len(shape)) + shape for shape in shapes]
         seen = [(1,) * (4 - rank) + ((s[0], s[2], s[3], s[1]) if image else s) for s in full]
         a, b = seen
-        fits = a[3] == b[3] and a[0] == b[0] == 1 and all(m == n or 1 in (m, n) for m, n in zip(a, b, strict=True))
-        if not fits:
+        if not a[0] == b[0] == 1 or not all(m == n or 1 in (m, n) for m, n in zip(a, b, strict=True)):
             return None
         tensors = []
         for operand, shape in zip(operands, full, strict=True):
@@ -119,8 +119,19 @@ class ElementwiseOps:
                 quant = operand.quant
                 assert quant is not None
                 tensors.append(self.builder.constant(name, operand.values.reshape(shape), quant, layout).tensor)
+        left, right = (self._channels(tensor, max(a[3], b[3])) for tensor in tensors)
         joined = tuple(int(n) for n in np.broadcast_shapes(*shapes))
-        return tensors[0], tensors[1], Layout.image(joined) if image else Layout.plain(joined)
+        return left, right, Layout.image(joined) if image else Layout.plain(joined)
+
+    def _channels(self, tensor: str, channels: int) -> str:
+        """A tensor with its one channel repeated, if it has one only."""
+        source = self.builder.tensors[tensor]
+        if source.shape[-1] == channels:
+            return tensor
+        out, node = repeated(source, channels, self.builder.node_name(f"{tensor}/channels"))
+        self.builder.tensors[out.name] = out
+        self.builder.nodes.append(node)
+        return out.name
 
     def function(self, name: str, result: str, expression: Expression, target: Quant, clamp: Clamp = FULL) -> Value:
         """An expression of one tensor as a table."""

@@ -14,7 +14,7 @@ from dovetail.isa import numerics
 from dovetail.isa.numerics import Rounding
 from dovetail.sw import graph as ir
 from dovetail.sw.errors import NetworkError, not_quantised
-from dovetail.sw.frontend.tflite_elementwise import ELEMENTWISE, clamp_of
+from dovetail.sw.frontend.tflite_elementwise import ELEMENTWISE, clamp_of, product_of_rows
 from dovetail.sw.frontend.tflite_file import Operator, TfliteFile, pads_of
 from dovetail.sw.frontend.tflite_movement import MOVEMENT
 from dovetail.sw.host import Quantize, TfliteOp
@@ -161,7 +161,9 @@ class Reader:
         return ir.Conv(**common, groups=source.nhwc[3] // weights.shape[3]) if grouped else ir.Depthwise(**common)
 
     def dense(self, op: Operator) -> ir.Node | None:
-        """FULLY_CONNECTED as a 1x1 convolution."""
+        """FULLY_CONNECTED as a 1x1 convolution, or as a product where its weights are computed."""
+        if self.infos[op.inputs[1]].value is None:
+            return product_of_rows(self, op)
         options = op.options(tflite.FullyConnectedOptions)
         weights = self._weights(op, axis=0)
         channels, depth = weights.shape

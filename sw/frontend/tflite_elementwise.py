@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import tflite
 from dovetail.isa.numerics import AddParams, Rounding, VectorOperation, encode_multiplier, tflite_dense_multiplier
 from dovetail.sw import graph as ir
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.repeat import repeated
 from dovetail.sw.host import TfliteOp
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ def _bounds(out: ir.Tensor, low: float | None, high: float | None) -> tuple[int,
 
 
 def binary(reader: Reader, op: Operator) -> ir.Node | None:
-    """ADD, SUB, MUL, MINIMUM, MAXIMUM of tensors of one shape, or one of them with one row or column, or a constant."""
+    """ADD, SUB, MUL, MINIMUM, MAXIMUM of tensors of one shape, or with one row, column or channel, or of a constant."""
     infos = [reader.infos[index] for index in op.inputs]
     constants = [info for info in infos if info.value is not None]
     if len(constants) == 1 and constants[0].tensor.size == 1:
@@ -91,21 +93,28 @@ def binary(reader: Reader, op: Operator) -> ir.Node | None:
     params = _params(op, a, b, out)
     if params is None:
         return None
-    names = [reader.operand(op, index) for index in op.inputs]
-    assert names[0] is not None and names[1] is not None
-    return ir.Elementwise(
-        name=op.name, inputs=(names[0], names[1]), outputs=reader.names(op.outputs[:1]), params=params
-    )
+    left, right = (_channels(reader, op, index, out.shape[-1]) for index in op.inputs)
+    return ir.Elementwise(name=op.name, inputs=(left, right), outputs=reader.names(op.outputs[:1]), params=params)
+
+
+def _channels(reader: Reader, op: Operator, index: int, channels: int) -> str:
+    """An operand, its one channel repeated if it has one only."""
+    name = reader.operand(op, index)
+    assert name is not None
+    if reader.tensors[name].shape[-1:] == (channels,):
+        return name
+    out, node = repeated(reader.tensors[name], channels, f"{op.name}/channels")
+    reader.tensors[out.name] = out
+    reader.nodes.append(node)
+    return out.name
 
 
 def _fit(a: ir.Tensor, b: ir.Tensor) -> bool:
-    """One shape, or one row or one column of the other's."""
+    """One shape, or one row, column or channel of the other's."""
     if a.shape == b.shape:
         return True
-    shapes = [(1,) * (4 - len(tensor.shape)) + tensor.shape for tensor in (a, b)]
-    (batch_a, *middle_a, last_a), (batch_b, *middle_b, last_b) = shapes
-    same = batch_a == batch_b == 1 and last_a == last_b
-    return same and all(m == n or 1 in (m, n) for m, n in zip(middle_a, middle_b, strict=True))
+    left, right = ((1,) * (4 - len(tensor.shape)) + tensor.shape for tensor in (a, b))
+    return left[0] == right[0] == 1 and all(m == n or 1 in (m, n) for m, n in zip(left, right, strict=True))
 
 
 def _params(op: Operator, a: ir.Tensor, b: ir.Tensor, out: ir.Tensor) -> AddParams | ir.MulParams | None:
@@ -215,6 +224,37 @@ def matmul(reader: Reader, op: Operator) -> ir.Node | None:
         zero_b=b.zero_point,
         transposed=bool(options.AdjY()),
     )
+
+
+def product_of_rows(reader: Reader, op: Operator) -> ir.Node | None:
+    """FULLY_CONNECTED with computed weights [N, K] and no bias: rows of K elements with each row of the weights."""
+    a, b = (reader.infos[index].tensor for index in op.inputs[:2])
+    out = reader.infos[op.outputs[0]].tensor
+    biased = any(index >= 0 for index in op.inputs[2:])
+    if biased or len(b.shape) != 2 or not all(t.dtype == "int8" and t.scale is not None for t in (a, b, out)):
+        return None
+    assert a.scale is not None and b.scale is not None and out.scale is not None
+    channels, depth = b.shape
+    rows = a.size // depth
+    if out.size != rows * channels:
+        raise NetworkError(f"{op.name}: output must have shape {(rows, channels)}, not {out.shape}")
+    left = reader.operand(op, op.inputs[0])
+    assert left is not None
+    product = f"{op.name}/product"
+    reader.tensors[product] = replace(out, name=product, shape=(rows, channels))
+    clamp = clamp_of(op, out, op.options(tflite.FullyConnectedOptions).FusedActivationFunction())
+    real = tflite_dense_multiplier(np.asarray(a.scale), np.array([b.scale]), np.asarray(out.scale))
+    reader.nodes.append(
+        ir.MatMul(
+            name=product,
+            inputs=(reader.view(op, left, (rows, depth)), b.name),
+            outputs=(product,),
+            requant=ir.Requant.encode(real, Rounding.TFLITE, a.zero_point, out.zero_point, *clamp, where=op.name),
+            zero_b=b.zero_point,
+            transposed=True,
+        )
+    )
+    return ir.Reshape(name=op.name, inputs=(product,), outputs=reader.names(op.outputs), shape=out.shape)
 
 
 ELEMENTWISE: Mapping[str, Callable[[Reader, Operator], ir.Node | None]] = {

@@ -336,6 +336,23 @@ def test_matrix_for_several_rows_of_matrices(tmp_path: Path) -> None:
     assert kinds(agree(net, tmp_path)) == ["matmul"]
 
 
+@pytest.mark.parametrize("shapes", [((1, 3, 4, 5), (1, 1, 4, 5)), ((1, 1, 4, 1), (1, 3, 1, 5)), ((1, 6, 3), (1, 6, 1))])
+@pytest.mark.parametrize("op", ["Add", "Mul"])
+def test_one_channel_for_all(tmp_path: Path, op: str, shapes: tuple[tuple[int, ...], ...]) -> None:
+    net = Qdq(np.uint8)
+    a, b = net.input(shapes[0], (0.031, 4)), net.input(shapes[1], (0.0217, -11))
+    net.output(net.op(op, a, b), (0.052, 6))
+    assert kinds(agree(net, tmp_path)) == ["repeat", op.lower()]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_padding_of_channels(tmp_path: Path, dtype: type[np.int8] | type[np.uint8]) -> None:
+    net = Qdq(dtype)
+    x = net.input((1, 3, 4, 5), (0.03, 5))
+    net.output(net.op("Pad", x, net.constant(np.array([0, 2, 1, 0, 0, 3, 0, 1]))), (0.03, 5))
+    assert kinds(agree(net, tmp_path)) == ["pad", "concat"]
+
+
 def test_padding_alone(tmp_path: Path) -> None:
     net = Qdq()
     x = net.input((1, 3, 4, 5), (0.03, 5))

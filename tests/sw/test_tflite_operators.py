@@ -176,10 +176,13 @@ def test_arithmetic_with_a_constant(tmp_path: Path, op: str, size: int) -> None:
     assert [type(node) for node in nodes] == ([Table] if size == 1 else [Constant, Elementwise])
 
 
-def test_values_per_pixel_stay_on_the_host(tmp_path: Path) -> None:
-    sources = [((1, 4, 4, 3), 0.05, -20), ((1, 4, 4, 1), 0.021, 9)]
-    data = network(Operator.ADD, sources, ((1, 4, 4, 3), 0.061, -3), schema.AddOptionsT())
-    assert type(agree(data, tmp_path).nodes[0]).__name__ == "Host"
+@pytest.mark.parametrize("shapes", [((1, 4, 5, 3), (1, 4, 5, 1)), ((1, 1, 5, 1), (1, 4, 1, 3)), ((1, 5, 3), (1, 5, 1))])
+@pytest.mark.parametrize("op", ARITHMETIC)
+def test_arithmetic_with_one_channel(tmp_path: Path, op: str, shapes: tuple[tuple[int, ...], ...]) -> None:
+    sources = [(shapes[0], 0.05, -20), (shapes[1], 0.021, 9)]
+    out = tuple(int(n) for n in np.broadcast_shapes(*shapes)), 0.061, -3
+    data = network(getattr(Operator, op.upper()), sources, out, ARITHMETIC[op]())
+    assert [node.op for node in agree(data, tmp_path).nodes] == ["repeat", op]
 
 
 @pytest.mark.parametrize("op", ["MINIMUM", "MAXIMUM"])
@@ -361,6 +364,14 @@ def test_products_of_activations(tmp_path: Path, adjoint: tuple[bool, bool]) -> 
     form = options(schema.BatchMatMulOptionsT, adjX=adjoint[0], adjY=adjoint[1])
     graph = agree(network(Operator.BATCH_MATMUL, sources, ((1, 2, 5, 9), 0.09, -3), form), tmp_path)
     assert [type(node) for node in graph.nodes] == [Move] * adjoint[0] + [MatMul]
+
+
+@pytest.mark.parametrize("activation", [0, 1])
+def test_dense_layer_with_computed_weights(tmp_path: Path, activation: int) -> None:
+    sources = [((1, 2, 3, 8), 0.05, -20), ((5, 8), 0.021, 9)]
+    form = options(schema.FullyConnectedOptionsT, fusedActivationFunction=activation, keepNumDims=True)
+    graph = agree(network(Operator.FULLY_CONNECTED, sources, ((1, 2, 3, 5), 0.09, -3), form), tmp_path)
+    assert [node.op for node in graph.nodes] == ["reshape", "matmul", "reshape"]
 
 
 def test_stateful_operators_are_refused(tmp_path: Path) -> None:
