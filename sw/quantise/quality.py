@@ -19,6 +19,7 @@ from onnxruntime import InferenceSession, SessionOptions
 from dovetail.sw import reference
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import parse
+from dovetail.sw.frontend.onnx_movement import MOVES
 from dovetail.sw.layout import Array
 from dovetail.sw.quantise.float_graph import FloatGraph
 from dovetail.sw.quantise.samples import Sample, checked
@@ -51,7 +52,7 @@ class Quality:
     ----------
     samples: how many were compared.
     sqnr: signal-to-noise by output, in dB; infinite where nothing differs.
-    layers: quantised results, worst first; empty unless asked for.
+    layers: quantised results of all nodes but those that only move bytes, worst first; empty unless asked for.
     float_accuracy, accuracy: share of samples whose largest output is the label; None without labels.
     engine: what computed the quantised outputs.
     """
@@ -238,6 +239,8 @@ def _watched(model: onnx.ModelProto, graph: FloatGraph) -> dict[str, _Watched]:
 def _layers(graph: FloatGraph, measured: Mapping[str, float]) -> tuple[LayerQuality, ...]:
     layers = []
     for name, sqnr in measured.items():
+        if graph.producers[name].op_type in MOVES:
+            continue
         sources = _sources(graph, name, set(measured))
         operands = min((measured[source] for source in sources), default=float("inf"))
         layers.append(LayerQuality(graph.producers[name].name, name, sqnr, operands))

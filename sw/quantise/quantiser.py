@@ -72,12 +72,29 @@ def _levels(graph: FloatGraph, chosen: Plan, ranges: Mapping[str, Range], scheme
     """Quantisation of each activation and constant operand."""
     shared: dict[str, Range] = {}
     for name, representative in chosen.tensors.items():
-        shared[representative] = ranges[name].join(shared.get(representative, ranges[name]))
+        seen = _of_softmax(ranges[name]) if _is_softmax(graph, name) else ranges[name]
+        shared[representative] = seen.join(shared.get(representative, seen))
     levels = {name: activation(scheme, shared[representative]) for name, representative in chosen.tensors.items()}
     for name in chosen.operands:
         values = _constant(graph, name)
         levels[name] = activation(scheme, Range(float(values.min()), float(values.max())))
     return levels
+
+
+def _is_softmax(graph: FloatGraph, name: str) -> bool:
+    return name in graph.producers and graph.producers[name].op_type == "Softmax"
+
+
+def _of_softmax(seen: Range) -> Range:
+    """A range in which 256 levels have a scale of 2**-8 .. 2**-12.
+
+    ONNX Runtime fuses a Softmax with what is around it; its kernel divides by the scale as an integer and overflows
+    where that is small.
+    """
+    high = 255 / 256
+    while high / 2 >= seen.high and high > 1 / 16:
+        high /= 2
+    return Range(0.0, high)
 
 
 def _drop_clamps(model: onnx.ModelProto, graph: FloatGraph, chosen: Plan, levels: Mapping[str, Level]) -> None:
