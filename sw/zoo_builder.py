@@ -148,7 +148,7 @@ class Builder:
         spread = float(np.hypot(a.rms, b.rms))
         if activation:
             return self.add(name, a, b, Range(activation, 0.0, 2.71828 * spread, spread, 0.7 * spread))
-        return self.add(name, a, b, Range("", -3.14159 * spread, 3.14159 * spread, spread, spread))
+        return self.add(name, a, b, Range("", -3.17 * spread, 3.17 * spread, spread, spread))
 
     def multiply(self, name: str, a: Act, b: Act, result: Range) -> Act:
         """Product, of a tensor and a value per channel, too."""
