@@ -8,7 +8,11 @@ import pytest
 
 from dovetail.cosim.lockstep import Comparison
 from dovetail.cosim.network import LockstepEngine, Verdict, verify
+from dovetail.cosim.rtl import RtlEngine
 from dovetail.isa import Config, MemoryTiming
+from dovetail.sw.dump import read_dump, write_dump
+from dovetail.sw.engine import Engine
+from dovetail.sw.model import Model
 from dovetail.sw.network import CompiledNetwork, compile_network
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
@@ -26,6 +30,18 @@ def test_equal(network: CompiledNetwork, build_cache: Path) -> None:
     assert [len(verdict.segments) for verdict in verdicts] == [len(network.code.segments)] * 2
     cycles = network.run(SAMPLE).cycles
     assert sum(segment.cycles_rtl for segment in verdicts[0].segments) == cycles
+
+
+def test_every_tensor_of_the_rtl_can_be_dumped(build_cache: Path, tmp_path: Path) -> None:
+    compiled = compile_network("zoo:autoencoder", CONFIG, keep_tensors=True)
+    engines: dict[str, Engine] = {"model": Model(CONFIG), "rtl": RtlEngine(CONFIG, cache=build_cache)}
+    dumps = {}
+    for name, engine in engines.items():
+        write_dump(tmp_path / name, compiled, compiled.run(SAMPLE, engine=engine))
+        dumps[name] = read_dump(tmp_path / name)
+    assert set(dumps["model"]) == set(dumps["rtl"]) == set(compiled.graph.tensors)
+    for name, value in dumps["model"].items():
+        np.testing.assert_array_equal(value, dumps["rtl"][name])
 
 
 def test_a_second_verification_starts_afresh(network: CompiledNetwork, build_cache: Path) -> None:
