@@ -260,7 +260,8 @@ class CompiledNetwork:
                 runs.append(run)
             for node in step.nodes:
                 for name in node.outputs:
-                    values[name] = self._read(memory, name, values, node)
+                    if (value := self._read(memory, name, values, node)) is not None:
+                        values[name] = value
         outputs = graph.unbind(values)
         return Result(
             outputs,
@@ -284,11 +285,15 @@ class CompiledNetwork:
                 data = np.ascontiguousarray(values[name]).view(np.uint8).ravel()
                 memory[address : address + data.size] = data
 
-    def _read(self, memory: NDArray[np.uint8], name: str, values: dict[str, Array], node: ir.Node) -> Array:
+    def _read(self, memory: NDArray[np.uint8], name: str, values: dict[str, Array], node: ir.Node) -> Array | None:
+        """A tensor, None if it was in SRAM only."""
         tensor = self.graph.tensors[name]
         if isinstance(node, ir.Reshape):  # perhaps of something that the host has made
-            return values[node.inputs[0]].reshape(tensor.shape)
-        address = self.code.where[name]
+            source = values.get(node.inputs[0])
+            return None if source is None else source.reshape(tensor.shape)
+        address = self.code.where.get(name)
+        if address is None:
+            return None
         if name in self.code.pitches:
             pitch, channels = self.code.pitches[name], tensor.shape[-1]
             shape = (tensor.size // channels, channels)

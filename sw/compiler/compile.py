@@ -1,6 +1,7 @@
-"""The compiler's driver: partition, plan, tile, emit."""
+"""The compiler's driver: partition, segments, system memory, words."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,15 +11,11 @@ from numpy.typing import NDArray
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import WORD_BYTES
 from dovetail.sw import graph as ir
-from dovetail.sw.compiler import convolution, memory, movement, placement, tiling, vector
-from dovetail.sw.compiler.emit import Emitter, Task
-from dovetail.sw.compiler.layer import ConvLayer
+from dovetail.sw.compiler import memory, placement
+from dovetail.sw.compiler.emit import Emitter
+from dovetail.sw.compiler.lower import Packer, Segment
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition import Step, host_reasons, is_accelerated, steps_of
-from dovetail.sw.errors import CompileError
-
-Packer = Callable[[], NDArray[np.uint8]]
-Plans = dict[str, tuple[ConvLayer, tiling.Tiling]]
 
 
 @dataclass(frozen=True)
@@ -92,55 +89,49 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
     steps = steps_of(graph, reasons)
     parts = placement.parts_of(graph, steps)
     roots = _aliases(graph, parts)
-    plans: Plans = {}
+    pitches = {name: part.pitch for name, part in parts.items()}
+    resident = options.tiling == "free" and not options.keep_tensors
+    wanted = _outside(graph, steps, roots)
+    parted = [
+        Segment(config, options, graph, _executed(step, pitches), roots, parts, wanted[number], resident=resident)
+        for number, step in enumerate(steps)
+        if is_accelerated(step)
+    ]
     packers: list[tuple[int, Packer]] = []
     constants: dict[str, int] = {}
     end = 0
 
-    def place(node: ir.Node, size: int, packer: Packer) -> None:
+    def place(node: ir.Node, needed: tuple[int, Packer]) -> None:
         nonlocal end
         constants[node.name] = end
-        packers.append((end, packer))
-        end += memory.align(size)
+        packers.append((end, needed[1]))
+        end += memory.align(needed[0])
 
-    for node in (node for step in steps if not step.host for node in step.nodes):
-        if isinstance(node, ir.Table):
-            place(node, node.values.size, partial(_table, node))
-        elif isinstance(node, ir.Constant):
-            place(node, node.value.size, partial(_bytes, node.value))
-        elif isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul):
-            layer = convolution.layer_of(config, graph, node)
-            try:
-                plan = tiling.choose(config, layer, tiling.Space.whole(config), options)
-            except CompileError as error:
-                raise CompileError(f"layer {node.name!r}: {error}") from None
-            plans[node.name] = layer, plan
-            place(node, *convolution.constants_of(config, node, layer, plan))
-    where, tensors_end = memory.allocate(_lifetimes(graph, steps, roots, options.keep_tensors), end)
+    for step in steps:
+        for node in step.nodes:
+            if isinstance(node, ir.Constant) and not step.host:
+                place(node, (node.value.size, partial(_bytes, node.value)))
+    for segment in parted:
+        for node in segment.nodes:
+            if needed := segment.constants(node):
+                place(node, needed)
+    stored = {root for segment in parted for root in segment.stored}
+    where, tensors_end = memory.allocate(_lifetimes(graph, steps, roots, stored, options.keep_tensors), end)
     where |= {node.outputs[0]: constants[node.name] for node in graph.nodes if isinstance(node, ir.Constant)}
     offsets = {name: part.offset for name, part in parts.items()}
     where = {name: where[root] + offsets.get(name, 0) for name, root in roots.items() if root in where}
-    pitches = {name: part.pitch for name, part in parts.items()}
     address = memory.align(tensors_end)
     stream_offset = address
     segments: list[SegmentCode] = []
     layers: list[Layer] = []
-    for step in steps:
-        if not is_accelerated(step):
-            continue
+    for segment in parted:
         emitter = Emitter(config)
         first = len(layers)
-        nodes = [node for node in step.nodes if not isinstance(node, ir.FREE) and not _is_placed(node, pitches)]
-
-        def tasks(nodes: Sequence[ir.Node] = nodes, first: int = first) -> Iterator[Task]:
-            for index, node in enumerate(nodes, first):
-                yield from _tasks(config, graph, node, index, where, pitches, constants, plans)
-
-        emitter.emit(tasks())
+        segment.emit(emitter, first, where, constants)
         emitter.end()
         segments.append(SegmentCode(address, emitter.words, emitter.layers))
         address += len(emitter.words) * WORD_BYTES
-        for index, node in enumerate(nodes, first):
+        for index, node in enumerate(segment.nodes, first):
             layers.append(
                 Layer(
                     node.name,
@@ -150,7 +141,7 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
                     graph.macs(node),
                     _least_bytes(graph, node),
                     emitter.moved.get(index, 0),
-                    str(plans[node.name][1]) if node.name in plans else "",
+                    str(segment.tilings.get(node.name, "")),
                 )
             )
     return Code(
@@ -170,76 +161,21 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
     )
 
 
-def _tasks(
-    config: Config,
-    graph: ir.Graph,
-    node: ir.Node,
-    index: int,
-    where: dict[str, int],
-    pitches: dict[str, int],
-    constants: dict[str, int],
-    plans: Plans,
-) -> Iterator[Task]:
-    sources = [where[name] for name in node.inputs]
-    target = where[node.outputs[0]]
-    channels = graph.tensors[node.outputs[0]].shape[-1]
-    pitch = pitches.get(node.outputs[0], channels)
-    if isinstance(node, ir.Conv | ir.Depthwise):
-        layer, plan = plans[node.name]
-        code = convolution.ConvCode(
-            config, layer, plan, node.requant, index, sources[0], target, constants[node.name], pitch=pitch
-        )
-        return code.tasks()
-    if isinstance(node, ir.MatMul):
-        return _product_tasks(config, graph, node, index, sources, target, constants[node.name], *plans[node.name])
-    if isinstance(node, ir.Elementwise | ir.Rescale | ir.Table):
-        operation = vector.operation_of(node)
-        tensors = [graph.tensors[name] for name in node.inputs]
-        if len({tensor.shape for tensor in tensors}) > 1:
-            shapes = [tensor.nhwc for tensor in tensors]
-            return vector.broadcast_tasks(config, index, operation, shapes, sources, target, pitch)
-        pixels = vector.Pixels(tensors[0].size // channels, channels, pitch)
-        return vector.flat_tasks(config, index, operation, pixels, sources, target, constants.get(node.name, 0))
-    if isinstance(node, ir.AvgPool | ir.MaxPool | ir.Mean | ir.Pad):
-        return vector.pool_tasks(config, index, graph, node, sources[0], target, pitch)
-    if isinstance(node, ir.Move):
-        return (
-            task
-            for name, copy, source in zip(node.inputs, node.copies, sources, strict=True)
-            if name not in pitches
-            for task in movement.copy_tasks(config, index, copy, source, target)
-        )
-    raise AssertionError(f"{node.name}: {node.op} was placed on the accelerator but has no code")
+def _executed(step: Step, pitches: dict[str, int]) -> list[ir.Node]:
+    """The nodes of a step that need instructions."""
+    return [node for node in step.nodes if not isinstance(node, ir.FREE) and not _is_placed(node, pitches)]
 
 
-def _product_tasks(
-    config: Config,
-    graph: ir.Graph,
-    node: ir.MatMul,
-    index: int,
-    sources: list[int],
-    target: int,
-    constants: int,
-    layer: ConvLayer,
-    plan: tiling.Tiling,
-) -> Iterator[Task]:
-    """One product after the other."""
-    tensors = [graph.tensors[name] for name in (*node.inputs, *node.outputs)]
-    sizes = [tensor.shape[-2] * tensor.shape[-1] for tensor in tensors]
-    for number in range(tensors[0].size // sizes[0]):
-        a, b, out = (at + number * size for at, size in zip((*sources, target), sizes, strict=True))
-        matrix = convolution.Matrix(b, node.zero_b)
-        code = convolution.ConvCode(config, layer, plan, node.requant, index, a, out, constants, matrix)
-        yield from code.tasks()
+def _outside(graph: ir.Graph, steps: Sequence[Step], roots: dict[str, str]) -> list[set[str]]:
+    """Per step the roots that somebody else reads: other steps, and the network's user."""
+    outputs = {roots[port.tensor] for port in graph.outputs}
+    reads = [{roots[name] for node in step.nodes for name in node.inputs} for step in steps]
+    readers = Counter(name for names in reads for name in names)
+    return [outputs | {name for name, count in readers.items() if count > (name in own)} for own in reads]
 
 
 def _bytes(values: NDArray[np.int8]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(values).view(np.uint8).ravel()
-
-
-def _table(node: ir.Table) -> NDArray[np.uint8]:
-    """The bytes of ACT_LUT's table, which is indexed by the operand's bits."""
-    return np.roll(_bytes(node.values), 128)
 
 
 def _is_placed(node: ir.Node, pitches: dict[str, int]) -> bool:
@@ -257,9 +193,9 @@ def _aliases(graph: ir.Graph, parts: dict[str, placement.Part]) -> dict[str, str
 
 
 def _lifetimes(
-    graph: ir.Graph, steps: list[Step], roots: dict[str, str], keep: bool
+    graph: ir.Graph, steps: list[Step], roots: dict[str, str], stored: set[str], keep: bool
 ) -> dict[str, tuple[int, int, int]]:
-    """name -> (bytes, first, last) of every tensor an accelerator node touches; ``keep``: last is the end."""
+    """name -> (bytes, first, last) of every tensor in system memory; ``keep``: last is the end."""
     first: dict[str, int] = {roots[port.tensor]: -1 for port in graph.inputs}
     last: dict[str, int] = {}
     touched: set[str] = set()
@@ -277,6 +213,7 @@ def _lifetimes(
     for port in graph.outputs:
         last[roots[port.tensor]] = number
     touched -= {name for node in graph.nodes if isinstance(node, ir.Constant) for name in node.outputs}
+    touched &= stored
     return {name: (graph.tensors[name].size, first[name], number if keep else last[name]) for name in touched}
 
 

@@ -1,7 +1,7 @@
 """Code for convolution, dense and depthwise layers and matrix products: the tile tasks of a tiling."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -10,11 +10,15 @@ from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.instructions import Op, Unit, pack
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler import weights
+from dovetail.sw.compiler.arena import Arena
 from dovetail.sw.compiler.emit import Compute, Task, Transfer
 from dovetail.sw.compiler.layer import ConvLayer, use_packing
-from dovetail.sw.compiler.schedule import Tiling, stripe_of
+from dovetail.sw.compiler.residency import Place
+from dovetail.sw.compiler.schedule import Space, Tiling, buffer_bytes, stripe_of
 from dovetail.sw.hazards import Range
 
+MAX_SLOTS = 64
+"""The most weight buffers of a layer."""
 MAX_EXTRA = 7
 """The channel multiplier less one that DEPTH_CONV can hold."""
 
@@ -73,6 +77,26 @@ def constants_of(
     return size, partial(weights.pack, node, layer, config, block, slices)
 
 
+def spread(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, arena: Arena) -> Tiling:
+    """The same tiling with its buffers where SRAM has been out of use for longest, and with as many buffers for weights
+    as there is room for, so that loads can go far ahead; or the tiling as it is where that does not work out."""
+    bank, free = config.bank_bytes, space.free
+    sizes = buffer_bytes(config, layer, tiling.rows, tiling.out_channels, tiling.in_channels, space)
+    places: list[tuple[int, ...]] = []
+    for at, size in ((tiling.input_at, sizes.input), (tiling.output_at, sizes.output)):
+        padded = ceil_div(size, config.word_bytes) * config.word_bytes
+        found = arena.banks(free, ceil_div(len(at) * padded, bank))
+        if found is None:
+            return tiling
+        first, free = found
+        places.append(tuple(first * bank + i * padded for i in range(len(at))))
+    streams = ceil_div(layer.out_channels, tiling.out_channels) * len(slices_of(layer, tiling))
+    slots = arena.slots(free, sizes.weights, min(streams, MAX_SLOTS))
+    if len(slots) < len(tiling.weights_at):
+        return tiling
+    return replace(tiling, input_at=places[0], weights_at=tuple(slots), output_at=places[1])
+
+
 @dataclass(frozen=True)
 class Matrix:
     """The second operand of a matrix product: its place in system memory, and its zero point."""
@@ -102,9 +126,8 @@ class _Rotation:
 class ConvCode:
     """Generates the tasks of one layer, or of one matrix product.
 
-    ``source``, ``target``, ``constants``: system memory addresses of input, output and weight streams;
-    ``index``: the layer's number; ``matrix``: what a product takes instead of weights; ``pitch``: bytes between the
-    output's pixels in system memory if there are gaps.
+    ``source``, ``target``: where input and output lie; ``constants``: system memory address of the weight streams;
+    ``index``: the layer's number; ``matrix``: what a product takes instead of weights.
     """
 
     def __init__(
@@ -114,15 +137,13 @@ class ConvCode:
         tiling: Tiling,
         requant: ir.Requant,
         index: int,
-        source: int,
-        target: int,
+        source: Place,
+        target: Place,
         constants: int,
         matrix: Matrix | None = None,
-        pitch: int = 0,
     ) -> None:
         self.config, self.layer, self.tiling, self.requant, self.index = config, layer, tiling, requant, index
         self.source, self.target, self.constants, self.matrix = source, target, constants, matrix
-        self.pitch = pitch or layer.out_channels
         self.slices = slices_of(layer, tiling)
         self.block = block_of(config, layer, tiling)
         channels = self.slices[0][1]
@@ -139,7 +160,7 @@ class ConvCode:
         inputs = _Rotation(tiling.input_at)
         streams = _Rotation(tiling.weights_at)
         for number, (row, col) in enumerate(order):
-            output = tiling.output_at[number % len(tiling.output_at)]
+            output = self._output(number, row, col)
             for turn, (first, channels) in enumerate(self.slices):
                 task = Task(self.index)
                 weights_at, missing = streams.get((col, first))
@@ -151,13 +172,27 @@ class ConvCode:
                 part = (first, channels)
                 if layer.separable:
                     part = layer.inputs_of(col[0], 0), layer.inputs_of(col[1], 0)
-                input_at, missing = inputs.get((row, part))
-                if missing:
-                    task.loads.append(self._load_input(row, part, input_at))
-                task.computes = list(self._computes(row, col, part, turn, input_at, (weights_at, stream), output))
-                if turn == len(self.slices) - 1:
-                    task.stores.append(self._store(row, col, output))
+                if self.source.sram is None:
+                    input_at, missing = inputs.get((row, part))
+                    pixel = part[1]
+                    if missing:
+                        task.loads.append(self._load_input(row, part, input_at))
+                else:
+                    pixel = layer.channels
+                    input_at = self.source.sram + layer.input_rows(*row)[0] * layer.width * pixel + part[0]
+                task.computes = list(
+                    self._computes(row, col, part[1], turn, (input_at, pixel), (weights_at, stream), output)
+                )
+                if turn == len(self.slices) - 1 and self.target.memory is not None:
+                    task.stores.append(self._store(self.target.memory, row, col, *output))
                 yield task
+
+    def _output(self, number: int, row: tuple[int, int], col: tuple[int, int]) -> tuple[int, int]:
+        """(SRAM address, bytes between pixels) of the results of a tile."""
+        if self.target.sram is None:
+            return self.tiling.output_at[number % len(self.tiling.output_at)], col[1] * self._item
+        pitch = self.target.pitch
+        return self.target.sram + row[0] * self.layer.out_width * pitch + col[0], pitch
 
     def _stream_at(self, turn: int, channel: int, in_channels: int) -> int:
         block = self.layer.stream_bytes(self.config, 1, in_channels)
@@ -173,13 +208,15 @@ class ConvCode:
         return Transfer(start, at, inner[1], rows=outer[1], memory_row=pitch, sram_row=inner[1])
 
     def _load_input(self, row: tuple[int, int], part: tuple[int, int], at: int) -> Transfer:
+        assert self.source.memory is not None
         layer = self.layer
         first, rows, _ = layer.input_rows(*row)
         pitch = layer.width * layer.channels
+        start = self.source.memory + first * pitch + part[0]
         if part[1] == layer.channels:
-            return Transfer(self.source + first * pitch, at, rows * pitch)
+            return Transfer(start, at, rows * pitch)
         return Transfer(
-            self.source + first * pitch + part[0],
+            start,
             at,
             part[1],
             rows=layer.width,
@@ -190,22 +227,21 @@ class ConvCode:
             sram_plane=layer.width * part[1],
         )
 
-    def _store(self, row: tuple[int, int], col: tuple[int, int], at: int) -> Transfer:
-        layer = self.layer
-        pitch = layer.out_width * self.pitch
-        step = col[1] * self._item
-        if col[1] == self.pitch and self._item == 1:
-            return Transfer(self.target + row[0] * pitch, at, row[1] * pitch)
+    def _store(self, memory: int, row: tuple[int, int], col: tuple[int, int], at: int, pixel: int) -> Transfer:
+        layer, pitch = self.layer, self.target.pitch
+        line = layer.out_width * pitch
+        if col[1] == pitch == pixel:
+            return Transfer(memory + row[0] * line, at, row[1] * line)
         return Transfer(
-            self.target + row[0] * pitch + col[0],
+            memory + row[0] * line + col[0],
             at,
             col[1],
             rows=layer.out_width,
             planes=row[1],
-            memory_row=self.pitch,
-            memory_plane=pitch,
-            sram_row=step,
-            sram_plane=layer.out_width * step,
+            memory_row=pitch,
+            memory_plane=line,
+            sram_row=pixel,
+            sram_plane=layer.out_width * pixel,
         )
 
     @property
@@ -217,24 +253,24 @@ class ConvCode:
         self,
         row: tuple[int, int],
         col: tuple[int, int],
-        part: tuple[int, int],
+        channels: int,
         turn: int,
-        input_at: int,
+        source: tuple[int, int],
         weights: tuple[int, int],
-        output: int,
+        target: tuple[int, int],
     ) -> Iterator[Compute]:
+        """``channels``: of the input, that count; ``source``, ``target``: SRAM address, bytes between pixels."""
         layer, config, requant = self.layer, self.config, self.requant
         grouped = layer.mode == "grouped"
         _, rows, pad_top = layer.input_rows(*row)
-        pixel = part[1]
+        (input_at, pixel), (output, out_pixel) = source, target
         pitch = layer.width * pixel
         kh, kw = layer.taps
-        seen, made = layer.group if grouped else (pixel, col[1])
+        seen, made = layer.group if grouped else (channels, col[1])
         lanes = config.oc if grouped else layer.lanes(config)
         blocks = ceil_div(made, lanes)
-        out_pixel = col[1] * self._item
-        out_bytes = row[1] * layer.out_width * out_pixel
         pixels = row[1] * layer.out_width
+        out_bytes = pixels * out_pixel - (out_pixel - made * self._item)
         trim = pixel - seen
         registers = {
             "IN_ADDR": input_at,
@@ -261,15 +297,15 @@ class ConvCode:
                 hi=requant.hi,
             ),
             "OUT_ADDR": output,
-            "OUT_BYTES": out_bytes - (col[1] - made if grouped else 0),
+            "OUT_BYTES": out_bytes,
             "OUT_Y_STEP": layer.out_width * out_pixel,
             "OUT_X_STEP": out_pixel,
             "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=blocks, last=made - (blocks - 1) * lanes),
-            "KC": layer.kc(config, part[1]),
+            "KC": layer.kc(config, channels),
             "W_ADDR": weights[0],
             "W_BYTES": weights[1] * made // col[1],
             "STRIPE": stripe_of(
-                config, layer, pixels, col[1], layer.channels if layer.separable else part[1], self.tiling.best_stripe
+                config, layer, pixels, col[1], layer.channels if layer.separable else channels, self.tiling.best_stripe
             ),
             "MODE": pack(
                 Unit.ARRAY,
@@ -280,14 +316,15 @@ class ConvCode:
                 extra=layer.group[1] - 1 if layer.mode == "depthwise" else 0,
             ),
         }
+        in_bytes = registers["IN_BYTES"]
         if not grouped:
-            reads: tuple[Range, ...] = ((input_at, rows * pitch), weights)
+            reads: tuple[Range, ...] = ((input_at, in_bytes), weights)
             if self.matrix:
-                size = part[1] * col[1]
+                size = channels * col[1]
                 registers |= {
                     "B_ADDR": sum(weights),
                     "B_BYTES": size,
-                    "B_STEP": part[1] if layer.transposed else col[1],
+                    "B_STEP": channels if layer.transposed else col[1],
                     "B_FORM": pack(Unit.ARRAY, "B_FORM", zero_b=self.matrix.zero, transposed=int(layer.transposed)),
                 }
                 reads = (*reads, (sum(weights), size))
@@ -304,6 +341,6 @@ class ConvCode:
                 Unit.ARRAY,
                 Op.CONV_RELU,
                 registers | changes if group == 0 else changes,
-                ((input_group, registers["IN_BYTES"]), (stream, size)),
-                (output_group, registers["OUT_BYTES"]),
+                ((input_group, in_bytes), (stream, size)),
+                (output_group, out_bytes),
             )

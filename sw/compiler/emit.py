@@ -1,13 +1,24 @@
-"""Turns tile tasks into instruction words: register writes that change something, waits, operations, loads ahead."""
+"""Turns tile tasks into instruction words: register writes that change something, waits, operations, loads ahead.
+
+Computations and stores keep their order, and so do loads; but a load goes out as soon as the bytes that it replaces, or
+reads, are no longer waited for and its unit's queue has room, however far ahead of its task that is.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from dovetail.isa.checks import INDEX
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import PAGE_WORDS, REGISTERS, Op, Unit, cfg, pack
+from dovetail.isa.instructions import PAGE_WORDS, Op, Unit, cfg, pack
+from dovetail.sw.compiler.arena import Arena
+from dovetail.sw.compiler.clock import Clock
 from dovetail.sw.hazards import Range, Tracker
 
 _PAD_WORD = int(Op.END)
+_PAGE = 4096
+_UNITS = tuple(Unit)
+_WORDS = 6
+"""About the words of an operation: register writes, waits, itself."""
 
 
 @dataclass(slots=True)
@@ -78,14 +89,34 @@ class Task:
     stores: list[Transfer] = field(default_factory=list)
 
 
-def _overlap(a: Range, b: Range) -> bool:
-    return a[0] < b[0] + b[1] and b[0] < a[0] + a[1]
+@dataclass(slots=True)
+class _Operation:
+    """An instruction to come. Ranges are what it touches: SRAM, then system memory."""
+
+    layer: int
+    unit: Unit
+    op: Op
+    registers: Mapping[str, int]
+    reads: tuple[Range, ...] = ()
+    writes: tuple[Range, ...] = ()
+    mem_reads: tuple[Range, ...] = ()
+    mem_writes: tuple[Range, ...] = ()
+
+
+@dataclass(slots=True)
+class _Load:
+    """A load to come: not before the first ``after`` of the other operations are out, and before number ``due`` is."""
+
+    operation: _Operation
+    after: int
+    due: int
 
 
 class Emitter:
     """The words of one segment.
 
-    ``words`` grows with every task; ``layers`` maps the word index of each operation to the layer it belongs to.
+    ``words`` are there after `end`; ``layers`` maps the word index of each operation to the layer it belongs to.
+    ``arena`` knows which operation touches which SRAM last, of those that were added.
     """
 
     def __init__(self, config: Config) -> None:
@@ -94,90 +125,83 @@ class Emitter:
         self.layers: dict[int, int] = {}
         self.moved: dict[int, int] = {}
         """Bytes moved over the bus, by layer."""
+        self.arena = Arena(config)
         self._tracker = Tracker(config)
-        self._values: list[dict[str, int]] = [dict.fromkeys(REGISTERS[unit], 0) for unit in Unit]
+        self._clock = Clock(config)
+        self._operations: list[_Operation] = []
+        self._loads: list[_Load] = []
+        self._stored: dict[int, int] = {}  # page of system memory -> number behind the last operation that writes there
 
-    def emit(self, tasks: Iterable[Task]) -> None:
-        """Emit tasks in order, each one's loads ahead of the computation before it where that is legal."""
-        before: Task | None = None
+    def add(self, tasks: Iterable[Task]) -> None:
+        """Take tasks, in an order in which they could be executed one by one."""
         for task in tasks:
-            ahead = [t for t in task.loads if before is None or self._independent(t, before)]
-            for transfer in ahead:
-                self._load(task.layer, transfer)
-            if before:
-                self._finish(before)
+            due = len(self._operations)
             for transfer in task.loads:
-                if transfer not in ahead:
-                    self._load(task.layer, transfer)
-            before = task
-        if before:
-            self._finish(before)
+                self._add_load(task.layer, transfer, due)
+            for compute in task.computes:
+                self._add(
+                    _Operation(task.layer, compute.unit, compute.op, compute.registers, compute.reads, (compute.write,))
+                )
+            for transfer in task.stores:
+                self._add_store(task.layer, transfer)
 
     def end(self) -> None:
-        """Close the segment and fill its last page."""
+        """Write the words: all that was added, the end, and what fills the last page."""
+        clock, operations = self._clock, self._operations
+        out = 0
+        for load in self._loads:
+            while out < load.after or (
+                out < load.due and clock.ready(operations[out].unit, _WORDS) < clock.ready(Unit.LOAD, _WORDS)
+            ):
+                self._emit(operations[out])
+                out += 1
+            self._emit(load.operation)
+        for operation in operations[out:]:
+            self._emit(operation)
         self.words.append(int(Op.END))
         self.words += [_PAD_WORD] * (-len(self.words) % PAGE_WORDS)
 
-    @staticmethod
-    def _independent(transfer: Transfer, task: Task) -> bool:
-        """Whether a load may go before a task that comes first in the order of the network."""
-        sram, memory = transfer.sram_range, transfer.memory_range
-        for compute in task.computes:
-            if _overlap(sram, compute.write) or any(_overlap(sram, read) for read in compute.reads):
-                return False
-        return not any(_overlap(sram, s.sram_range) or _overlap(memory, s.memory_range) for s in task.stores)
+    def _add(self, operation: _Operation) -> None:
+        self._operations.append(operation)
+        for touched in (*operation.reads, *operation.writes):
+            self.arena.touch(touched, len(self._operations))
 
-    def _load(self, layer: int, transfer: Transfer) -> None:
-        self._operation(
-            layer,
-            Unit.LOAD,
-            Op.DMA_READ,
-            transfer.registers(Unit.LOAD),
-            writes=(transfer.sram_range,),
-            mem_reads=(transfer.memory_range,),
-        )
+    def _add_load(self, layer: int, transfer: Transfer, due: int) -> None:
+        sram, memory = transfer.sram_range, transfer.memory_range
+        after = max(self.arena.touched(sram), *(self._stored.get(page, 0) for page in _pages(memory)))
+        registers = transfer.registers(Unit.LOAD)
+        operation = _Operation(layer, Unit.LOAD, Op.DMA_READ, registers, writes=(sram,), mem_reads=(memory,))
+        self._loads.append(_Load(operation, after, due))
         self.moved[layer] = self.moved.get(layer, 0) + transfer.bytes
 
-    def _finish(self, task: Task) -> None:
-        for compute in task.computes:
-            self._operation(
-                task.layer,
-                compute.unit,
-                compute.op,
-                compute.registers,
-                reads=compute.reads,
-                writes=(compute.write,),
-            )
-        for transfer in task.stores:
-            self._operation(
-                task.layer,
-                Unit.STORE,
-                Op.DMA_WRITE,
-                transfer.registers(Unit.STORE),
-                reads=(transfer.sram_range,),
-                mem_writes=(transfer.memory_range,),
-            )
-            self.moved[task.layer] = self.moved.get(task.layer, 0) + transfer.bytes
+    def _add_store(self, layer: int, transfer: Transfer) -> None:
+        sram, memory = transfer.sram_range, transfer.memory_range
+        registers = transfer.registers(Unit.STORE)
+        self._add(_Operation(layer, Unit.STORE, Op.DMA_WRITE, registers, reads=(sram,), mem_writes=(memory,)))
+        self._stored.update(dict.fromkeys(_pages(memory), len(self._operations)))
+        self.moved[layer] = self.moved.get(layer, 0) + transfer.bytes
 
-    def _operation(
-        self,
-        layer: int,
-        unit: Unit,
-        op: Op,
-        registers: Mapping[str, int],
-        *,
-        reads: tuple[Range, ...] = (),
-        writes: tuple[Range, ...] = (),
-        mem_reads: tuple[Range, ...] = (),
-        mem_writes: tuple[Range, ...] = (),
-    ) -> None:
-        words = self.words
-        values = self._values[unit]
-        for name, value in registers.items():
+    def _emit(self, operation: _Operation) -> None:
+        words, clock, unit = self.words, self._clock, operation.unit
+        index, values = INDEX[unit], clock.values[unit]
+        for name, value in operation.registers.items():
             value &= 0xFFFF_FFFF
-            if values[name] != value:
-                values[name] = value
+            if values[index[name]] != value:
                 words.append(cfg(unit, name, value))
-        words += self._tracker.issue(unit, reads=reads, writes=writes, mem_reads=mem_reads, mem_writes=mem_writes)
-        self.layers[len(words)] = layer
-        words.append(int(op))
+                clock.write(unit, index[name], value)
+        for word in self._tracker.issue(
+            unit,
+            reads=operation.reads,
+            writes=operation.writes,
+            mem_reads=operation.mem_reads,
+            mem_writes=operation.mem_writes,
+        ):
+            words.append(word)
+            clock.wait(unit, _UNITS[word >> 16 & 0xFF], word >> 32)
+        self.layers[len(words)] = operation.layer
+        words.append(int(operation.op))
+        clock.operate(unit, operation.op)
+
+
+def _pages(memory: Range) -> range:
+    return range(memory[0] // _PAGE, (memory[0] + memory[1] - 1) // _PAGE + 1)

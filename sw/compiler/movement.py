@@ -11,7 +11,11 @@ from typing import NamedTuple
 from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.instructions import Op, Unit, pack
 from dovetail.sw import graph as ir
+from dovetail.sw.compiler.arena import Arena
 from dovetail.sw.compiler.emit import Compute, Task, Transfer
+from dovetail.sw.compiler.residency import Place
+from dovetail.sw.compiler.room import Room
+from dovetail.sw.compiler.schedule import Space
 
 MIN_TILE = 4096
 """Bytes below which a copy is not cut further to overlap its transfers."""
@@ -58,34 +62,53 @@ def changes_order(copy: ir.Copy) -> bool:
     return any(inner.source > outer.source for outer, inner in pairwise(axes))
 
 
-def copy_tasks(config: Config, index: int, copy: ir.Copy, source: int, target: int) -> Iterator[Task]:
-    """Tasks of one copy between tensors at ``source`` and ``target`` in system memory, cut into boxes."""
-    half = config.n_banks // 2 * config.bank_bytes
-    turns = config.vector and changes_order(copy)
+def copy_tasks(
+    config: Config, index: int, copy: ir.Copy, source: Place, target: Place, space: Space, arena: Arena
+) -> Iterator[Task]:
+    """Tasks of one copy between two tensors, cut into boxes; residents on both sides need MOV."""
+    inside = source.sram is not None and target.sram is not None
+    turns = inside or (config.vector and changes_order(copy))
+    operands = source.sram is None and (turns or target.sram is None)
+    results = target.sram is None and turns
+    room = Room(config, arena, space.free, operands=operands, results=results)
     axes = axes_of(copy)
     sizes = [axis.size if axis[1:] == (1, 1) else min(axis.size, MAX_COUNT) for axis in axes]
-    largest = min(half // 2, max(MIN_TILE, ceil_div(prod(sizes), 4)))
+    limits = [room.operands // 2] * operands + [room.results // 2] * results
+    largest = min([*limits, max(MIN_TILE, ceil_div(prod(sizes), 4))])
     slowest = sorted(range(len(axes)), key=lambda k: -axes[k].source)
     for k in slowest:
         while sizes[k] > 1 and prod(sizes) > largest:
             sizes[k] = ceil_div(sizes[k], 2)
-    starts = [range(0, axis.size, size) for axis, size in zip(axes, sizes, strict=True)]
+    size = ceil_div(prod(sizes), config.word_bytes) * config.word_bytes
+    first, second = room.place(2 * size * operands, 2 * size * results)
+    starts = [range(0, axis.size, step) for axis, step in zip(axes, sizes, strict=True)]
     for number, corner in enumerate(product(*starts)):
-        box = [min(size, axis.size - at) for axis, size, at in zip(axes, sizes, corner, strict=True)]
-        turn = number % 2 * (half // 2)
-        a, b = turn, half + turn if turns else turn
-        packed_b = _dense(box, [axis.target for axis in axes])
-        packed_a = _dense(box, [axis.source for axis in axes]) if turns else packed_b
-        read = copy.source + source + sum(at * axis.source for at, axis in zip(corner, axes, strict=True))
-        write = copy.target + target + sum(at * axis.target for at, axis in zip(corner, axes, strict=True))
-        inward = [Axis(n, axis.source, step) for n, axis, step in zip(box, axes, packed_a, strict=True)]
-        outward = [Axis(n, axis.target, step) for n, axis, step in zip(box, axes, packed_b, strict=True)]
+        box = [min(step, axis.size - at) for axis, step, at in zip(axes, sizes, corner, strict=True)]
+        read = copy.source + sum(at * axis.source for at, axis in zip(corner, axes, strict=True))
+        write = copy.target + sum(at * axis.target for at, axis in zip(corner, axes, strict=True))
+        turn = number % 2 * size
+        # Where the box is in SRAM when it is read, and when it is written.
+        out = second + turn, _dense(box, [axis.target for axis in axes])
+        if target.sram is not None:
+            out = target.sram + write, [axis.target for axis in axes]
+        held = (first + turn, _dense(box, [axis.source for axis in axes])) if turns else out
+        if source.sram is not None:
+            held = source.sram + read, [axis.source for axis in axes]
+        elif not turns and target.sram is None:
+            held = first + turn, out[1]
+        if not turns:
+            out = held
         task = Task(index)
-        task.loads = list(_transfers(read, a, inward))
+        if source.sram is None:
+            assert source.memory is not None
+            inward = [Axis(n, axis.source, step) for n, axis, step in zip(box, axes, held[1], strict=True)]
+            task.loads = list(_transfers(source.memory + read, held[0], inward))
         if turns:
-            inside = [Axis(*axis) for axis in zip(box, packed_a, packed_b, strict=True)]
-            task.computes = list(_moves(config, a, b, inside))
-        task.stores = list(_transfers(write, b, outward))
+            loops = [Axis(*axis) for axis in zip(box, held[1], out[1], strict=True)]
+            task.computes = list(_moves(config, held[0], out[0], loops))
+        if target.memory is not None:
+            outward = [Axis(n, axis.target, step) for n, axis, step in zip(box, axes, out[1], strict=True)]
+            task.stores = list(_transfers(target.memory + write, out[0], outward))
         yield task
 
 

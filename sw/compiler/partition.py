@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from dovetail.isa.config import Config, ceil_div
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler import convolution, tiling, vector
+from dovetail.sw.compiler.arena import Arena
 from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.residency import Place
 from dovetail.sw.errors import CompileError
 
 
@@ -108,18 +110,19 @@ def pads_inside(config: Config, options: Options, graph: ir.Graph, node: ir.Node
 
 def fits_sram(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
     """The smallest tile of a layer fits the SRAM, each of its operands in banks of its own."""
+    space, arena, place = tiling.Space.whole(config), Arena(config), Place(0, None, 1)
     try:
         match node:
             case ir.Conv() | ir.Depthwise() | ir.MatMul():
                 layer = convolution.layer_of(config, graph, node)
-                tiling.choose(config, layer, tiling.Space.whole(config), replace(options, effort=0))
+                tiling.choose(config, layer, space, replace(options, effort=0))
             case ir.AvgPool() | ir.MaxPool() | ir.Mean() | ir.Pad():
-                next(vector.pool_tasks(config, 0, graph, node, 0, 0, graph.tensors[node.outputs[0]].nhwc[3]))
+                next(vector.pool_tasks(config, 0, graph, node, place, place, space, arena))
             case ir.Elementwise():
                 tensors = [graph.tensors[name] for name in node.inputs]
                 if len({tensor.shape for tensor in tensors}) > 1:
-                    shapes = [tensor.nhwc for tensor in tensors]
-                    next(vector.broadcast_tasks(config, 0, vector.operation_of(node), shapes, (0, 0), 0, shapes[0][3]))
+                    shapes, operation = [tensor.nhwc for tensor in tensors], vector.operation_of(node)
+                    next(vector.broadcast_tasks(config, 0, operation, shapes, (place, place), place, space, arena))
     except CompileError as error:
         return str(error)
     return None

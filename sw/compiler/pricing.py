@@ -9,6 +9,7 @@ from dovetail.sw import graph as ir
 from dovetail.sw.compiler import convolution
 from dovetail.sw.compiler.emit import Emitter
 from dovetail.sw.compiler.layer import ConvLayer
+from dovetail.sw.compiler.residency import Place
 from dovetail.sw.compiler.schedule import Space, Tiling
 
 INPUT, WEIGHTS, MATRIX, OUTPUT, PROGRAM = (n << 28 for n in range(5))
@@ -21,9 +22,11 @@ _REQUANT = ir.Requant(np.zeros(1, np.int32), np.zeros(1, np.int32), Rounding.TFL
 def exact(config: Config, layer: ConvLayer, space: Space, tiling: Tiling) -> int:
     """Cycles from the start of the layer's first operation to the end of its last one, alone on the accelerator."""
     matrix = convolution.Matrix(MATRIX, 0) if layer.mode == "matmul" else None
-    code = convolution.ConvCode(config, layer, tiling, _REQUANT, 0, INPUT, OUTPUT, WEIGHTS, matrix)
+    source = Place(INPUT, space.input_at, layer.channels)
+    target = Place(OUTPUT if space.output_at is None else None, space.output_at, layer.out_channels)
+    code = convolution.ConvCode(config, layer, tiling, _REQUANT, 0, source, target, WEIGHTS, matrix)
     emitter = Emitter(config)
-    emitter.emit(code.tasks())
+    emitter.add(code.tasks())
     emitter.end()
     timeline = time_program(config, emitter.words, address=PROGRAM)
     if timeline.fault:

@@ -10,7 +10,11 @@ from dovetail.isa.instructions import Op, Unit, pack
 from dovetail.isa.numerics import Rounding, VectorOperation
 from dovetail.isa.timing.vector import TABLE_BYTES
 from dovetail.sw import graph as ir
+from dovetail.sw.compiler.arena import Arena
 from dovetail.sw.compiler.emit import Compute, Task, Transfer
+from dovetail.sw.compiler.residency import Place
+from dovetail.sw.compiler.room import Room
+from dovetail.sw.compiler.schedule import Space
 from dovetail.sw.errors import CompileError
 
 MAX_BLOCKS = 65535
@@ -97,49 +101,42 @@ def _mode(rounding: Rounding, average: bool = False, requantise: bool = False, s
     )
 
 
-@dataclass(frozen=True)
-class Pixels:
-    """A result's shape in system memory: ``count`` runs of ``channels`` bytes, ``pitch`` bytes apart."""
-
-    count: int
-    channels: int
-    pitch: int
-
-    def store(self, target: int, sram: int, first: int, count: int) -> Transfer:
-        """The transfer of ``count`` bytes from the flat position ``first`` on, whole pixels if there are gaps."""
-        if self.pitch == self.channels:
-            return Transfer(target + first, sram, count)
-        start = target + first // self.channels * self.pitch
-        return Transfer(
-            start, sram, self.channels, rows=count // self.channels, memory_row=self.pitch, sram_row=self.channels
-        )
-
-
 def flat_tasks(
     config: Config,
     index: int,
     operation: Operation,
-    pixels: Pixels,
-    sources: Sequence[int],
-    target: int,
-    table: int = 0,
+    shape: tuple[int, int],
+    sources: Sequence[Place],
+    target: Place,
+    table: int,
+    space: Space,
+    arena: Arena,
 ) -> Iterator[Task]:
     """Tasks of an element-wise operation on tensors of one shape, cut along the flat tensors.
 
-    ``table``: system memory address of the operation's table. Banks: table and operands first, results in banks of
-    their own; operands and results doubled.
+    ``shape``: pixels, channels; ``table``: system memory address of the operation's table. What is not resident has
+    doubled buffers, operands behind the table.
     """
-    half = config.n_banks // 2 * config.bank_bytes
+    pixels, channels = shape
+    elements = pixels * channels
+    streamed = [place for place in sources if place.sram is None]
     base = _round_up(operation.table, config.word_bytes)
-    count_in = len(sources)
-    largest = min((half - base) // (2 * count_in) // config.word_bytes * config.word_bytes, MAX_BLOCKS * config.vec)
-    elements = pixels.count * pixels.channels
-    size = min(largest, max(MIN_TILE, _round_up(ceil_div(elements, 4), config.word_bytes)))
-    if pixels.pitch != pixels.channels:
-        size = min(size // pixels.channels, MAX_BLOCKS) * pixels.channels
+    room = Room(config, arena, space.free, operands=bool(streamed or base), results=target.sram is None)
+    limits = [MAX_BLOCKS * config.vec]
+    if streamed:
+        limits.append((room.operands - base) // (2 * len(streamed)))
+    if target.sram is None:
+        limits.append(room.results // 2)
+    size = min(limits) // config.word_bytes * config.word_bytes
+    size = min(size, max(MIN_TILE, _round_up(ceil_div(elements, 4), config.word_bytes)))
+    dense = target.pitch == channels
+    if not dense:
+        size = min(size // channels, MAX_BLOCKS) * channels
+    start, results = room.place(base + 2 * len(streamed) * size, 0 if target.sram is not None else 2 * size)
     registers = {
         "GEOMETRY": pack(Unit.VECTOR, "GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1),
-        "TILE": pack(Unit.VECTOR, "TILE", height=1, width=1),
+        "X_STEP": channels,
+        "B_X_STEP": channels,
         "IN_ROWS": 1,
         "ORIGIN": 0,
         "PAD_TOP": 0,
@@ -148,30 +145,56 @@ def flat_tasks(
     }
     for number, first in enumerate(range(0, elements, size)):
         count = min(size, elements - first)
-        turn = number % 2
-        places = [base + (count_in * turn + i) * size for i in range(count_in)]
-        out = half + turn * size
-        blocks = ceil_div(count, config.vec)
-        regions = [(place, count) for place in places]
         task = Task(index)
+        if operation.table and number == 0:
+            task.loads.append(Transfer(table, start, operation.table))
+        buffer = start + base + number % 2 * len(streamed) * size
+        regions = []
+        for place in sources:
+            if place.sram is not None:
+                regions.append((place.sram + first, count))
+                continue
+            assert place.memory is not None
+            task.loads.append(Transfer(place.memory + first, buffer, count))
+            regions.append((buffer, count))
+            buffer += size
         if operation.table:
-            regions.append((0, operation.table))
-            if number == 0:
-                task.loads.append(Transfer(table, 0, operation.table))
+            regions.append((start, operation.table))
+        flat = dense or target.sram is None
+        out = results + number % 2 * size
+        if target.sram is not None:
+            out = target.sram + first // channels * target.pitch + first % channels
+        runs, length, pitch = (1, count, count) if flat else (count // channels, channels, target.pitch)
+        written = (out, (runs - 1) * pitch + length)
+        blocks = ceil_div(length, config.vec)
         tile = registers | {
-            "IN_ADDR": places[0],
+            "TILE": pack(Unit.VECTOR, "TILE", height=1, width=runs),
+            "IN_ADDR": regions[0][0],
             "IN_BYTES": count,
             "ROW_BYTES": count,
             "OUT_ADDR": out,
-            "OUT_BYTES": count,
-            "BLOCKS": pack(Unit.VECTOR, "BLOCKS", count=blocks, last=count - (blocks - 1) * config.vec),
+            "OUT_BYTES": written[1],
+            "OUT_X_STEP": pitch,
+            "BLOCKS": pack(Unit.VECTOR, "BLOCKS", count=blocks, last=length - (blocks - 1) * config.vec),
         }
         if len(regions) > 1:
             tile |= {"B_ADDR": regions[1][0], "B_BYTES": regions[1][1]}
-        task.loads += [Transfer(source + first, place, count) for source, place in zip(sources, places, strict=True)]
-        task.computes = [Compute(Unit.VECTOR, operation.op, tile, tuple(regions), (out, count))]
-        task.stores = [pixels.store(target, out, first, count)]
+        task.computes = [Compute(Unit.VECTOR, operation.op, tile, tuple(regions), written)]
+        if target.memory is not None:
+            task.stores = [
+                _store_flat(target, out, first, count, channels, channels if flat else target.pitch),
+            ]
         yield task
+
+
+def _store_flat(target: Place, sram: int, first: int, count: int, channels: int, pitch: int) -> Transfer:
+    """The transfer of ``count`` bytes to the flat position ``first`` on, whole pixels if there are gaps; in SRAM pixels
+    are ``pitch`` bytes apart."""
+    assert target.memory is not None
+    if target.pitch == channels:
+        return Transfer(target.memory + first, sram, count)
+    start = target.memory + first // channels * target.pitch
+    return Transfer(start, sram, channels, rows=count // channels, memory_row=target.pitch, sram_row=pitch)
 
 
 def broadcast_tasks(
@@ -179,75 +202,80 @@ def broadcast_tasks(
     index: int,
     operation: Operation,
     shapes: Sequence[tuple[int, int, int, int]],
-    sources: Sequence[int],
-    target: int,
-    pitch: int,
+    sources: Sequence[Place],
+    target: Place,
+    space: Space,
+    arena: Arena,
 ) -> Iterator[Task]:
     """Tasks of an operation on two tensors, one of which has one row or column only, cut in rows and channels.
 
-    ``shapes``: NHWC of the operands; ``pitch``: bytes between the result's pixels in system memory.
+    ``shapes``: NHWC of the operands.
     """
     height, width, channels = (max(shape[axis] for shape in shapes) for axis in (1, 2, 3))
-    half, word = config.n_banks // 2 * config.bank_bytes, config.word_bytes
+    word = config.word_bytes
+    streamed = any(place.sram is None for place in sources)
+    room = Room(config, arena, space.free, operands=streamed, results=target.sram is None)
 
-    def operand_bytes(shape: tuple[int, int, int, int], rows: int, part: int) -> int:
-        return _round_up(min(shape[1], rows) * shape[2] * part, word)
+    def operand_bytes(place: Place, shape: tuple[int, int, int, int], rows: int, part: int) -> int:
+        return 0 if place.sram is not None else _round_up(min(shape[1], rows) * shape[2] * part, word)
+
+    def result_bytes(rows: int, part: int) -> int:
+        return 0 if target.sram is not None else _round_up(rows * width * part, word)
 
     def fits(rows: int, part: int) -> bool:
         copies = 1 if rows == height and part == channels else 2
-        return (
-            copies * sum(operand_bytes(shape, rows, part) for shape in shapes) <= half
-            and copies * _round_up(rows * width * part, word) <= config.sram_bytes - half
-        )
+        operands = sum(operand_bytes(place, shape, rows, part) for place, shape in zip(sources, shapes, strict=True))
+        return copies * operands <= room.operands and copies * result_bytes(rows, part) <= room.results
 
     rows, part = _largest(fits, height, channels, f"a row of {width} pixels of one channel of each operand", config)
-    sizes = [operand_bytes(shape, rows, part) for shape in shapes]
-    size_out = _round_up(rows * width * part, word)
+    sizes = [operand_bytes(place, shape, rows, part) for place, shape in zip(sources, shapes, strict=True)]
+    size_out = result_bytes(rows, part)
+    copies = 1 if rows == height and part == channels else 2
+    start, results = room.place(copies * sum(sizes), copies * size_out)
     number = 0
     for channel in range(0, channels, part):
         count = min(part, channels - channel)
         blocks = ceil_div(count, config.vec)
         for first in range(0, height, rows):
             tile = min(rows, height - first)
-            turn = number % 2
+            turn = number % copies
             number += 1
-            places = [turn * sum(sizes), turn * sum(sizes) + sizes[0]]
-            out, out_bytes = half + turn * size_out, tile * width * count
+            places = [start + turn * sum(sizes), start + turn * sum(sizes) + sizes[0]]
             task = Task(index)
-            regions, steps = [], []
-            for shape, source, place in zip(shapes, sources, places, strict=True):
+            views, steps = [], []
+            for shape, source, at in zip(shapes, sources, places, strict=True):
                 whole = shape[1] == height
-                taken = tile if whole else 1
-                task.loads.append(
-                    _slab(source, place, first if whole else 0, taken, shape[2], channels, channel, count)
-                )
-                regions.append((place, taken * shape[2] * count))
-                steps.append((shape[2] * count if whole else 0, count if shape[2] == width else 0))
+                slab = Slab(first if whole else 0, tile if whole else 1, shape[2], channel, count)
+                views.append(_operand(task, slab, source, channels, at))
+                steps.append((views[-1].pitch * shape[2] if whole else 0, views[-1].pitch if shape[2] == width else 0))
+            slab = Slab(first, tile, width, channel, count)
+            out = _result(slab, target, results + turn * size_out)
             registers = {
                 **operation.registers,
                 "GEOMETRY": pack(Unit.VECTOR, "GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1),
                 "TILE": pack(Unit.VECTOR, "TILE", height=tile, width=width),
-                "IN_ADDR": regions[0][0],
-                "IN_BYTES": regions[0][1],
+                "IN_ADDR": views[0].at,
+                "IN_BYTES": views[0].bytes,
                 "ORIGIN": 0,
                 "Y_STEP": steps[0][0],
                 "X_STEP": steps[0][1],
                 "IN_ROWS": tile,
-                "ROW_BYTES": shapes[0][2] * count,
+                "ROW_BYTES": (shapes[0][2] - 1) * views[0].pitch + count,
                 "PAD_TOP": 0,
                 "PAD_LEFT": 0,
-                "B_ADDR": regions[1][0],
-                "B_BYTES": regions[1][1],
+                "B_ADDR": views[1].at,
+                "B_BYTES": views[1].bytes,
                 "B_Y_STEP": steps[1][0],
                 "B_X_STEP": steps[1][1],
-                "OUT_ADDR": out,
-                "OUT_BYTES": out_bytes,
-                "OUT_Y_STEP": width * count,
-                "OUT_X_STEP": count,
+                "OUT_ADDR": out.at,
+                "OUT_BYTES": out.bytes,
+                "OUT_Y_STEP": width * out.pitch,
+                "OUT_X_STEP": out.pitch,
                 "BLOCKS": pack(Unit.VECTOR, "BLOCKS", count=blocks, last=count - (blocks - 1) * config.vec),
             }
-            task.computes = [Compute(Unit.VECTOR, operation.op, registers, tuple(regions), (out, out_bytes))]
-            task.stores = [_slab(target, out, first, tile, width, pitch, channel, count)]
+            reads = tuple((view.at, view.bytes) for view in views)
+            task.computes = [Compute(Unit.VECTOR, operation.op, registers, reads, (out.at, out.bytes))]
+            _store(task, slab, out, target)
             yield task
 
 
@@ -268,78 +296,87 @@ Window = ir.AvgPool | ir.MaxPool | ir.Mean | ir.Pad
 
 
 def pool_tasks(
-    config: Config, index: int, graph: ir.Graph, node: Window, source: int, target: int, out_pitch: int
+    config: Config,
+    index: int,
+    graph: ir.Graph,
+    node: Window,
+    source: Place,
+    target: Place,
+    space: Space,
+    arena: Arena,
 ) -> Iterator[Task]:
-    """Tasks of a pooling layer, cut in output rows, and in channels where a row is too large; of padding likewise.
-
-    ``out_pitch``: bytes between the output's pixels in system memory.
-    """
+    """Tasks of a pooling layer, cut in output rows, and in channels where a row is too large; of padding likewise."""
     _, height, width, channels = graph.tensors[node.inputs[0]].nhwc
     _, out_height, out_width, _ = graph.tensors[node.outputs[0]].nhwc
     kernel, stride, pads = _window(node, height, width)
-    half = config.n_banks // 2 * config.bank_bytes
-    limit_in = half
-    limit_out = config.sram_bytes - half
+    room = Room(config, arena, space.free, operands=source.sram is None, results=target.sram is None)
     word = config.word_bytes
 
-    def fits(rows: int, part: int) -> bool:
+    def bytes_of(rows: int, part: int) -> tuple[int, int]:
         span = min((rows - 1) * stride[0] + kernel[0], height)
-        copies = 1 if rows == out_height and part == channels else 2
         return (
-            copies * _round_up(span * width * part, word) <= limit_in
-            and copies * _round_up(rows * out_width * part, word) <= limit_out
+            0 if source.sram is not None else _round_up(span * width * part, word),
+            0 if target.sram is not None else _round_up(rows * out_width * part, word),
         )
+
+    def fits(rows: int, part: int) -> bool:
+        copies = 1 if rows == out_height and part == channels else 2
+        size_in, size_out = bytes_of(rows, part)
+        return copies * size_in <= room.operands and copies * size_out <= room.results
 
     smallest = f"what one output row of one channel needs, {kernel[0]} x {width} bytes"
     rows, part = _largest(fits, out_height, channels, smallest, config)
     op = Op.MOV if isinstance(node, ir.Pad) else Op.POOL
     uneven = isinstance(node, ir.AvgPool) and node.counted is None
     columns = _runs(range(out_width), width, kernel[1], stride[1], pads[1], uneven)
-    size_in = _round_up(min((rows - 1) * stride[0] + kernel[0], height) * width * part, word)
-    size_out = _round_up(rows * out_width * part, word)
+    size_in, size_out = bytes_of(rows, part)
+    copies = 1 if rows == out_height and part == channels else 2
+    operands, results = room.place(copies * size_in, copies * size_out)
     number = 0
     for channel in range(0, channels, part):
         count = min(part, channels - channel)
-        pitch = width * count
         for first in range(0, out_height, rows):
             tile = min(rows, out_height - first)
-            turn = number % 2 if 2 * size_in <= limit_in and 2 * size_out <= limit_out else 0
+            turn = number % copies
             number += 1
             top = first * stride[0] - pads[0]
             # A tile that lies in the padding alone still has a row of input, which it does not see.
             low = min(max(top, 0), height - 1)
             high = max(min(top + (tile - 1) * stride[0] + kernel[0], height), low + 1)
-            a, out = turn * size_in, half + turn * size_out
-            in_bytes, out_bytes = (high - low) * pitch, tile * out_width * count
             blocks = ceil_div(count, config.vec)
             task = Task(index)
-            task.loads = [_slab(source, a, low, high - low, width, channels, channel, count)]
+            view = _operand(
+                task, Slab(low, high - low, width, channel, count), source, channels, operands + turn * size_in
+            )
+            slab = Slab(first, tile, out_width, channel, count)
+            out = _result(slab, target, results + turn * size_out)
+            pitch = width * view.pitch
             lines = _runs(range(first, first + tile), height, kernel[0], stride[0], pads[0], uneven)
             for (y, y_size, y_taps), (x, x_size, x_taps) in product(lines, columns):
                 y -= first
-                skip = y * out_width * count + x * count
+                skip = y * out_width * out.pitch + x * out.pitch
                 registers = _pool_registers(node, kernel, stride, y_taps * x_taps) | {
-                    "IN_ADDR": a,
-                    "IN_BYTES": in_bytes,
-                    "ORIGIN": (y * stride[0] - low + top) * pitch + (x * stride[1] - pads[1]) * count,
+                    "IN_ADDR": view.at,
+                    "IN_BYTES": view.bytes,
+                    "ORIGIN": (y * stride[0] - low + top) * pitch + (x * stride[1] - pads[1]) * view.pitch,
                     "Y_STEP": stride[0] * pitch,
-                    "X_STEP": stride[1] * count,
+                    "X_STEP": stride[1] * view.pitch,
                     "KY_STEP": pitch,
-                    "KX_STEP": count,
+                    "KX_STEP": view.pitch,
                     "IN_ROWS": high - low,
-                    "ROW_BYTES": pitch,
+                    "ROW_BYTES": pitch - (view.pitch - count),
                     "PAD_TOP": low - top - y * stride[0],
-                    "PAD_LEFT": (pads[1] - x * stride[1]) * count,
+                    "PAD_LEFT": (pads[1] - x * stride[1]) * view.pitch,
                     "TILE": pack(Unit.VECTOR, "TILE", height=y_size, width=x_size),
-                    "OUT_ADDR": out + skip,
-                    "OUT_BYTES": out_bytes - skip,
-                    "OUT_Y_STEP": out_width * count,
-                    "OUT_X_STEP": count,
+                    "OUT_ADDR": out.at + skip,
+                    "OUT_BYTES": out.bytes - skip,
+                    "OUT_Y_STEP": out_width * out.pitch,
+                    "OUT_X_STEP": out.pitch,
                     "BLOCKS": pack(Unit.VECTOR, "BLOCKS", count=blocks, last=count - (blocks - 1) * config.vec),
                 }
-                written = (out + skip, out_bytes - skip)
-                task.computes.append(Compute(Unit.VECTOR, op, registers, ((a, in_bytes),), written))
-            task.stores = [_slab(target, out, first, tile, out_width, out_pitch, channel, count)]
+                written = (out.at + skip, out.bytes - skip)
+                task.computes.append(Compute(Unit.VECTOR, op, registers, ((view.at, view.bytes),), written))
+            _store(task, slab, out, target)
             yield task
 
 
@@ -361,21 +398,70 @@ def _runs(outputs: range, size: int, kernel: int, stride: int, pad: int, uneven:
     return runs
 
 
-def _slab(base: int, sram: int, first: int, rows: int, width: int, channels: int, channel: int, count: int) -> Transfer:
-    """Rows of a tensor, all channels or some, as a dense block in SRAM."""
-    memory = base + first * width * channels + channel
-    if count == channels:
-        return Transfer(memory, sram, rows * width * channels)
+@dataclass(frozen=True)
+class Slab:
+    """Some channels of some rows of a tensor."""
+
+    first: int
+    rows: int
+    width: int
+    channel: int
+    channels: int
+
+    def offset(self, pitch: int) -> int:
+        """Bytes from the tensor's start."""
+        return self.first * self.width * pitch + self.channel
+
+    def span(self, pitch: int) -> int:
+        """Bytes from its first to its last."""
+        return (self.rows * self.width - 1) * pitch + self.channels
+
+
+@dataclass(frozen=True)
+class View:
+    """A slab in SRAM: address, bytes from its first to its last, bytes between pixels."""
+
+    at: int
+    bytes: int
+    pitch: int
+
+
+def _operand(task: Task, slab: Slab, place: Place, channels: int, buffer: int) -> View:
+    """Where a part of an operand with so many ``channels`` is; loaded to the buffer unless it is resident."""
+    if place.sram is not None:
+        return View(place.sram + slab.offset(channels), slab.span(channels), channels)
+    assert place.memory is not None
+    task.loads.append(_transfer(slab, place.memory, channels, buffer, slab.channels))
+    return View(buffer, slab.span(slab.channels), slab.channels)
+
+
+def _result(slab: Slab, place: Place, buffer: int) -> View:
+    """Where a part of the result goes."""
+    if place.sram is not None:
+        return View(place.sram + slab.offset(place.pitch), slab.span(place.pitch), place.pitch)
+    return View(buffer, slab.span(slab.channels), slab.channels)
+
+
+def _store(task: Task, slab: Slab, view: View, place: Place) -> None:
+    """Store a part of the result if it is to be in system memory."""
+    if place.memory is not None:
+        task.stores.append(_transfer(slab, place.memory, place.pitch, view.at, view.pitch))
+
+
+def _transfer(slab: Slab, memory: int, pitch: int, sram: int, sram_pitch: int) -> Transfer:
+    start = memory + slab.offset(pitch)
+    if slab.channels == pitch == sram_pitch:
+        return Transfer(start, sram, slab.rows * slab.width * pitch)
     return Transfer(
-        memory,
+        start,
         sram,
-        count,
-        rows=width,
-        planes=rows,
-        memory_row=channels,
-        memory_plane=width * channels,
-        sram_row=count,
-        sram_plane=width * count,
+        slab.channels,
+        rows=slab.width,
+        planes=slab.rows,
+        memory_row=pitch,
+        memory_plane=slab.width * pitch,
+        sram_row=sram_pitch,
+        sram_plane=slab.width * sram_pitch,
     )
 
 

@@ -149,4 +149,4 @@ def test_a_difference_is_found(
     monkeypatch.setattr("dovetail.cosim.windows.window_words", without_prologue)
     (verdict,) = verify_windows(network, sample, range(3, 4), cache=build_cache)
     assert verdict.comparison.equal
-    assert verdict.first_difference.startswith("model: memory: ")
+    assert verdict.first_difference.startswith("model: SRAM: ")
