@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from dovetail.sw import graph as ir
 from dovetail.sw.passes.activations import fuse_activations
+from dovetail.sw.passes.channels import permute_weights
 from dovetail.sw.passes.constants import fold_constants
 from dovetail.sw.passes.dead import drop_dead
 from dovetail.sw.passes.duplicates import merge_duplicates
@@ -29,6 +30,7 @@ PASSES: tuple[Pass, ...] = (
     fold_pads,
     tabulate,
     sink_transposes,
+    permute_weights,
     join_moves,
     drop_dead,
     fuse_activations,

@@ -16,6 +16,7 @@ from dovetail.sw.compiler import Options, generate
 from dovetail.sw.network import CompiledNetwork
 from dovetail.sw.passes import copies
 from dovetail.sw.passes.activations import fuse_activations
+from dovetail.sw.passes.channels import permute_weights
 from dovetail.sw.passes.constants import MAX_ELEMENTS, fold_constants
 from dovetail.sw.passes.dead import drop_dead
 from dovetail.sw.passes.duplicates import merge_duplicates
@@ -365,6 +366,50 @@ def test_movement_in_longer_runs_stays() -> None:
     y = net.reshape(net.transpose(net.reshape(joined, 64, 2, 32), (0, 2, 1)), 1, 8, 8, 64)
     ops = [node.op for node in join_moves(net.graph(net.conv(y, 4))).nodes]
     assert ops == ["table", "table", "concat", "reshape", "transpose", "reshape", "conv"]
+
+
+def shuffled(net: RandomNet, x: str, groups: int) -> str:
+    _, height, width, channels = net.shape(x)
+    split = net.reshape(x, 1, height, width, groups, channels // groups)
+    return net.reshape(net.transpose(split, (0, 1, 2, 4, 3)), 1, height, width, channels)
+
+
+def test_a_shuffle_goes_into_the_weights_behind_it() -> None:
+    net = RandomNet()
+    x = shuffled(net, net.table(net.input(1, 5, 6, 12)), 3)
+    graph = net.graph(net.conv(x, 5), net.conv(x, 4, size=1))
+    after = passes.run(graph)
+    assert [node.op for node in after.nodes] == ["table", "conv", "conv"]
+    same_outputs(graph, after)
+
+
+def test_a_shuffle_goes_into_the_weights_before_it() -> None:
+    net = RandomNet()
+    x = shuffled(net, net.conv(net.input(1, 5, 6, 4), 12), 3)
+    graph = net.graph(net.conv(x, 12, groups=3))
+    after = passes.run(graph)
+    assert [node.op for node in after.nodes] == ["conv", "conv"]
+    same_outputs(graph, after)
+
+
+def test_a_flattened_image_in_another_order() -> None:
+    net = RandomNet()
+    x = net.table(net.input(1, 5, 6, 4))
+    flat = net.reshape(net.transpose(x, (0, 3, 1, 2)), 1, 1, 1, 120)
+    graph = net.graph(net.conv(flat, 7, size=1))
+    after = passes.run(graph)
+    assert [node.op for node in after.nodes] == ["table", "reshape", "conv"]
+    same_outputs(graph, after)
+
+
+def test_shuffles_that_stay() -> None:
+    """Between grouped convolutions, where others see the channels too, and where bytes change their pixel."""
+    net = RandomNet()
+    x = net.conv(net.input(1, 5, 6, 12), 12, groups=3)
+    seen = net.conv(net.input(1, 4, 5, 6), 6)
+    turned = net.transpose(net.conv(net.input(1, 4, 5, 6), 6), (0, 2, 1, 3))
+    graph = net.graph(net.conv(shuffled(net, x, 3), 12, groups=3), seen, shuffled(net, seen, 2), net.conv(turned, 3))
+    assert permute_weights(graph) is graph
 
 
 def test_a_product_takes_its_operand_transposed() -> None:
