@@ -27,6 +27,10 @@ class Clock:
         """The cycle in which the latest word went out."""
         self.free = [0] * len(Unit)
         """Per unit the first cycle in which it can take what comes next."""
+        self.started: list[int | None] = [None] * len(Unit)
+        """Per unit the cycle in which its first operation starts."""
+        self.ended = 0
+        """The first cycle behind the last operation."""
         self.values = [[0] * count for count in _COUNT]
         """Per unit the registers, in the order of their index."""
         self._rules = rules_of(config)
@@ -57,8 +61,13 @@ class Clock:
         start = self._head(unit)
         key = int(op), tuple(self.values[unit])
         rule = self._rules.known.get(key) or self._rules.find(key)
+        if rule.cause:
+            raise AssertionError(f"the compiler made a faulty operation: {op.name}, {rule.cause.name}")
+        if self.started[unit] is None:
+            self.started[unit] = start
         self._pops[unit].append(start)
         self.free[unit] = start + rule.duration + 1
+        self.ended = max(self.ended, self.free[unit])
         self._done[unit].append(self.free[unit])
 
     def _head(self, unit: Unit) -> int:

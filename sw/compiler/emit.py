@@ -116,7 +116,7 @@ class Emitter:
     """The words of one segment.
 
     ``words`` are there after `end`; ``layers`` maps the word index of each operation to the layer it belongs to.
-    ``arena`` knows which operation touches which SRAM last, of those that were added.
+    ``arena`` knows which operation touches which SRAM last, of those that were added; ``clock`` when they are executed.
     """
 
     def __init__(self, config: Config) -> None:
@@ -127,7 +127,7 @@ class Emitter:
         """Bytes moved over the bus, by layer."""
         self.arena = Arena(config)
         self._tracker = Tracker(config)
-        self._clock = Clock(config)
+        self.clock = Clock(config)
         self._operations: list[_Operation] = []
         self._loads: list[_Load] = []
         self._stored: dict[int, int] = {}  # page of system memory -> number behind the last operation that writes there
@@ -147,7 +147,7 @@ class Emitter:
 
     def end(self) -> None:
         """Write the words: all that was added, the end, and what fills the last page."""
-        clock, operations = self._clock, self._operations
+        clock, operations = self.clock, self._operations
         out = 0
         for load in self._loads:
             while out < load.after or (
@@ -182,7 +182,7 @@ class Emitter:
         self.moved[layer] = self.moved.get(layer, 0) + transfer.bytes
 
     def _emit(self, operation: _Operation) -> None:
-        words, clock, unit = self.words, self._clock, operation.unit
+        words, clock, unit = self.words, self.clock, operation.unit
         index, values = INDEX[unit], clock.values[unit]
         for name, value in operation.registers.items():
             value &= 0xFFFF_FFFF
