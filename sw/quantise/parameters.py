@@ -43,8 +43,12 @@ class Level:
         return int(np.clip(steps, self.lowest, self.highest))
 
 
-def activation(scheme: Scheme, seen: Range) -> Level:
-    """Quantisation of a tensor that takes the reals of a range; zero always has an integer."""
+def activation(scheme: Scheme, seen: Range, averaged: bool = False) -> Level:
+    """Quantisation of a tensor that takes the reals of a range; zero always has an integer.
+
+    An averaged tensor gets a scale of few bits: ONNX Runtime averages reals, and float32 adds up multiples of such a
+    scale without rounding, so that its averages are those of the integers, ties included.
+    """
     low, high = min(seen.low, 0.0), max(seen.high, 0.0)
     lowest, highest = (0, 255) if scheme.unsigned else (-128, 127)
     zero = 128 if scheme.unsigned else 0
@@ -54,7 +58,7 @@ def activation(scheme: Scheme, seen: Range) -> Level:
         scale = np.asarray((high - low) / 255, np.float32)
     else:
         scale = np.asarray(max(-low, high) / 127, np.float32)
-    scale = _usable(scale, np.float32(1))
+    scale = _usable(_short(scale) if averaged else scale, np.float32(1))
     if scheme.activations == "asymmetric":
         zero = int(np.clip(np.rint(lowest - low / float(scale)), lowest, highest))
     return Level(np.float32(scale), zero, lowest, highest)
@@ -81,6 +85,12 @@ def weights(
     else:
         scales = np.maximum(largest / 127, needed / _BIAS_LEVELS)
     return _usable(scales.astype(np.float32), np.float32(1))
+
+
+def _short(scale: Array) -> Array:
+    """Rounded up to 8 significant bits: sums of up to 256 of its multiples by a byte fit the 24 bits of float32."""
+    mantissa, exponent = np.frexp(scale)
+    return np.asarray(np.ldexp(np.ceil(mantissa * 256) / 256, exponent))
 
 
 def _power_of_two(largest: Array) -> Array:

@@ -74,7 +74,12 @@ def _levels(graph: FloatGraph, chosen: Plan, ranges: Mapping[str, Range], scheme
     for name, representative in chosen.tensors.items():
         seen = _of_softmax(ranges[name]) if _is_softmax(graph, name) else ranges[name]
         shared[representative] = seen.join(shared.get(representative, seen))
-    levels = {name: activation(scheme, shared[representative]) for name, representative in chosen.tensors.items()}
+    pools = [node for node in graph.nodes if node.op_type == "AveragePool"]
+    averaged = {chosen.tensors.get(name) for node in pools for name in (*node.input, *node.output)}
+    levels = {
+        name: activation(scheme, shared[representative], representative in averaged)
+        for name, representative in chosen.tensors.items()
+    }
     for name in chosen.operands:
         values = _constant(graph, name)
         levels[name] = activation(scheme, Range(float(values.min()), float(values.max())))
