@@ -28,7 +28,8 @@ class Costs:
     """What the pieces of a shape cost in cycles.
 
     ``rows``, ``columns``: tiles along each axis; ``passes`` over the input channels; ``array``: all of the array's
-    work, ``tile``: that of one tile; ``input``, ``weights``, ``output``: one transfer of each operand, 0 for residents.
+    work, ``last``: that of one tile's last pass; ``input``, ``weights``, ``output``: (one transfer, all transfers when
+    every piece is moved once) of each operand, 0 for residents.
     """
 
     sizes: Buffers
@@ -36,10 +37,10 @@ class Costs:
     columns: int
     passes: int
     array: int
-    tile: int
-    input: int
-    weights: int
-    output: int
+    last: int
+    input: tuple[int, int]
+    weights: tuple[int, int]
+    output: tuple[int, int]
 
     @property
     def tiles(self) -> int:
@@ -98,26 +99,71 @@ def costs_of(config: Config, layer: ConvLayer, shape: Shape, space: Space) -> Co
     if sizes.input + sizes.weights + sizes.output > config.sram_bytes:
         return None
     overhead = OVERHEAD_GROUP if layer.mode == "grouped" else OVERHEAD
-    load_input = store = 0
+    down, across = _pieces(layer.out_height, shape.rows), _pieces(layer.out_channels, shape.out_channels)
+    slices = [(count, channels) for _, count, channels in _slices(layer, shape)]
+    passes = sum(count for count, _ in slices)
+    load_input = store = (0, 0)
     if space.input_at is None:
-        whole = layer.inputs_of(shape.out_channels, shape.in_channels)
-        runs = 1 if whole == layer.channels else sizes.input // whole
-        load_input = _transfer(config, config.memory.read_latency, sizes.input // runs, runs)
-    pixels = shape.rows * layer.out_width
+        # The transfers of separable layers depend on the output channels, of others on the pass.
+        parts = [(count, layer.inputs_of(n, 0)) for count, n in across] if layer.separable else slices
+        end = layer.input_rows(layer.out_height - down[-1][1], down[-1][1])[1]
+        spans = [(count, _lines(layer, rows)) for count, rows in down]
+        spans = [*spans[:-1], (spans[-1][0] - 1, spans[-1][1]), (1, end)]
+        load_input = (
+            _load_input(config, layer, _lines(layer, shape.rows), parts[0][1]),
+            sum(n * m * _load_input(config, layer, lines, channels) for n, lines in spans for m, channels in parts),
+        )
     if space.output_at is None:
-        runs = 1 if shape.out_channels == layer.out_channels else pixels
-        store = _transfer(config, config.memory.write_latency, pixels * shape.out_channels // runs, runs)
+        every = [(n * m, rows, channels) for n, rows in down for m, channels in across]
+        store = (
+            _store(config, layer, shape.rows, shape.out_channels),
+            sum(count * _store(config, layer, rows, channels) for count, rows, channels in every),
+        )
     return Costs(
         sizes=sizes,
         rows=ceil_div(layer.out_height, shape.rows),
         columns=ceil_div(layer.out_channels, shape.out_channels),
-        passes=1 if layer.separable else ceil_div(layer.channels, shape.in_channels),
+        passes=passes,
         array=array_total(config, layer, shape, overhead),
-        tile=_tile_cycles(config, layer, shape, shape.rows, shape.out_channels, overhead),
+        last=_tile_cycles(config, layer, shape, shape.rows, shape.out_channels, overhead) // passes,
         input=load_input,
-        weights=_transfer(config, config.memory.read_latency, sizes.weights),
+        weights=(
+            _load_weights(config, layer, across[0][1], slices[0][1]),
+            sum(n * m * _load_weights(config, layer, channels, seen) for n, channels in across for m, seen in slices),
+        ),
         output=store,
     )
+
+
+def _lines(layer: ConvLayer, rows: int) -> int:
+    """Input rows that output rows need, away from padding."""
+    return min((rows - 1) * layer.stride[0] + (layer.kernel[0] - 1) * layer.dilation[0] + 1, layer.height)
+
+
+def _load_input(config: Config, layer: ConvLayer, lines: int, channels: int) -> int:
+    pixels, latency = lines * layer.width, config.memory.read_latency
+    if channels == layer.channels:
+        return _transfer(config, latency, pixels * channels)
+    return _transfer(config, latency, channels, pixels)
+
+
+def _load_weights(config: Config, layer: ConvLayer, out_channels: int, in_channels: int) -> int:
+    latency = config.memory.read_latency
+    stream = _transfer(config, latency, layer.stream_bytes(config, out_channels, in_channels))
+    if layer.mode != "matmul":
+        return stream
+    (outer, pitch), inner = (in_channels, layer.out_channels), out_channels
+    if layer.transposed:
+        (outer, pitch), inner = (out_channels, layer.channels), in_channels
+    whole = inner == pitch
+    return stream + _transfer(config, latency, outer * inner if whole else inner, 1 if whole else outer)
+
+
+def _store(config: Config, layer: ConvLayer, rows: int, channels: int) -> int:
+    pixels, latency = rows * layer.out_width, config.memory.write_latency
+    if channels == layer.out_channels:
+        return _transfer(config, latency, pixels * channels)
+    return _transfer(config, latency, channels, pixels)
 
 
 def transfers(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool, copies: Copies) -> Copies:
@@ -147,15 +193,17 @@ def estimate(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool, cop
     Loads, computation and stores of different tiles overlap where buffers are doubled.
     """
     loads = transfers(layer, space, costs, rows_outer, copies)
-    one = costs.input, costs.weights, costs.output
-    total = loads[0] * one[0] + loads[1] * one[1]
+    one = costs.input[0], costs.weights[0], costs.output[0]
+    pieces = costs.tiles if layer.separable else costs.rows * costs.passes
+    total_input = costs.input[1] * loads[0] // pieces
+    total_weights = costs.weights[1] * loads[1] // (costs.columns * costs.passes)
+    waits = [(n - 1) * cycles if c < min(n, 2) else 0 for n, cycles, c in zip(loads, one, copies, strict=True)]
     if shared:
-        return total + costs.array + loads[2] * one[2]
-    alone = sum((n - 1) * cycles for n, cycles, c in zip(loads, one, copies, strict=True) if c < min(n, 2))
-    first = costs.input + costs.weights
-    hidden = max(total - first - (alone if loads[2] < 2 or copies[2] > 1 else alone - (loads[2] - 1) * one[2]), 0)
-    longest = max(costs.array + alone, hidden + costs.tile, (costs.tiles - 1) * costs.output + costs.tile)
-    return first + longest + costs.output
+        return total_input + one[1] + max(costs.array + waits[1], total_weights - one[1]) + costs.output[1]
+    first = one[0] + one[1]
+    hidden = max(total_input + total_weights - first - waits[0] - waits[1], 0)
+    longest = max(costs.array + sum(waits), hidden + costs.last, costs.output[1] - one[2] + costs.last)
+    return first + longest + one[2]
 
 
 def lower_bound(config: Config, layer: ConvLayer, shape: Shape, space: Space, loads: Copies) -> int:
