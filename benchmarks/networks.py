@@ -1,0 +1,298 @@
+"""Every network that is at hand on four configurations: host parts, cycles, bytes, and the runtime's results.
+
+    python benchmarks/networks.py [--output docs/networks.md] [--networks PATTERN] [--jobs 2]
+
+Networks: those of the trained collection beside the project, the nine architectures of the onnx package (weights
+replaced by random ones, quantised with random inputs), and the large ones of the zoo. Each is compiled, run on the
+model engine, and compared with the runtime that defines its numbers. Records are kept, one file per network and state
+of the sources, so that a run can be broken off and taken up again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from collection import Entry, Made, collection
+from numpy.typing import NDArray
+
+from dovetail.isa.config import Config
+from dovetail.sw import frontend, reference, runtimes
+from dovetail.sw import graph as ir
+from dovetail.sw.compiler.partition import is_accelerated
+from dovetail.sw.errors import DovetailError
+from dovetail.sw.network import compile_network
+
+ROOT = Path(__file__).parents[1]
+_SMALL = Config(ic_lanes=8, oc_lanes=8)
+_LARGE = Config(ic_lanes=16, oc_lanes=16, bus=128, depthwise_lanes=64)
+CONFIGS = {
+    f"{name}, {sram}": config.replace(sram=sram, banks=None)
+    for name, config in (("8 x 8, 64-bit bus", _SMALL), ("16 x 16, 128-bit bus", _LARGE))
+    for sram in ("256 KiB", "1 MiB")
+}
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The network's layers on the runtime's own operands, against the runtime's results.
+
+    ``compared``, ``differing``: elements of accelerator layers; ``where``: kinds of layers that differ; ``outputs``:
+    whether the network's outputs, each part taking what the part before it made, are the runtime's; ``failure``: why
+    there is no comparison.
+    """
+
+    runtime: str = ""
+    compared: int = 0
+    differing: int = 0
+    where: tuple[str, ...] = ()
+    outputs: bool = False
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A network on a configuration; ``exact``: whether the engine made what the graph's definition says."""
+
+    share: float = 0.0
+    segments: int = 0
+    host_steps: int = 0
+    cycles: int = 0
+    over_bound: float = 0.0
+    over_bytes: float = 0.0
+    peak_sram: int = 0
+    seconds: float = 0.0
+    exact: bool = False
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Record:
+    """All about a network."""
+
+    label: str
+    macs: int = 0
+    layers: int = 0
+    agreement: Agreement = field(default_factory=Agreement)
+    points: Mapping[str, Point] = field(default_factory=dict)
+    failure: str = ""
+
+
+def measure(entry: Entry) -> Record:
+    """Make a network, compare it with its runtime, and put it on every configuration."""
+    try:
+        made = entry.make()
+        graph = frontend.parse(made.data, entry.name, None)
+    except DovetailError as error:
+        return Record(entry.label, failure=str(error))
+    values = reference.evaluate(graph, graph.bind(made.sample), keep_all=True)
+    outputs = graph.unbind(values)
+    points = {name: _point(graph, config, made, outputs) for name, config in CONFIGS.items()}
+    layers = sum(not isinstance(node, ir.FREE) for node in graph.nodes)
+    return Record(entry.label, graph.total_macs, layers, _agreement(graph, entry.name, made, outputs), points)
+
+
+def _point(graph: ir.Graph, config: Config, made: Made, outputs: Mapping[str, NDArray[Any]]) -> Point:
+    start = time.perf_counter()
+    try:
+        compiled = compile_network(graph, config)
+    except DovetailError as error:
+        return Point(failure=str(error))
+    seconds = time.perf_counter() - start
+    report = compiled.report()
+    result = compiled.run(made.sample)
+    return Point(
+        share=report.macs / graph.total_macs if graph.total_macs else 0.0,
+        segments=sum(is_accelerated(step) for step in compiled.code.steps),
+        host_steps=sum(step.host for step in compiled.code.steps),
+        cycles=report.cycles,
+        over_bound=report.over_bound,
+        over_bytes=report.moved_bytes / report.least_bytes if report.least_bytes else 0.0,
+        seconds=seconds,
+        exact=all(np.array_equal(result.outputs[name], value) for name, value in outputs.items()),
+    )
+
+
+def _agreement(graph: ir.Graph, name: str, made: Made, outputs: Mapping[str, NDArray[Any]]) -> Agreement:
+    try:
+        run = runtimes.run(graph, (name, made.data), made.sample)
+    except DovetailError as error:
+        return Agreement(failure=str(error))
+    values = dict(graph.bind(made.sample))
+    compared, apart, where = 0, 0, set()
+    for node in graph.nodes:
+        results = reference.execute(graph, node, [values[tensor] for tensor in node.inputs])
+        for tensor, ours in zip(node.outputs, results, strict=True):
+            theirs = run.tensors.get(tensor)
+            values[tensor] = ours if theirs is None else theirs.reshape(ours.shape)
+            if theirs is None or isinstance(node, (ir.Host, *ir.FREE)):
+                continue
+            differing = int((values[tensor] != ours).sum())
+            compared, apart = compared + ours.size, apart + differing
+            if differing:
+                where.add(node.op)
+    tensors = {port.name: port.tensor for port in graph.outputs}
+    wanted = graph.unbind(values)
+    same = all(np.array_equal(wanted[name], value) for name, value in outputs.items() if tensors[name] in run.tensors)
+    return Agreement(run.runtime, compared, apart, tuple(sorted(where)), same)
+
+
+# Records ---------------------------------------------------------------------------------------
+
+
+def state() -> str:
+    """Digest of the sources that a record depends on."""
+    digest = hashlib.sha256()
+    for folder in ("isa", "sw", "benchmarks"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def records(entries: Iterable[Entry], folder: Path, jobs: int) -> dict[str, Record]:
+    """Every network's record, from the folder if it is there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found: dict[str, Record] = {}
+    pending = []
+    for entry in entries:
+        path = _path(folder, entry.label)
+        if path.exists():
+            found[entry.label] = _read(path)
+        else:
+            pending.append(entry.label)
+    # A process per network gives back what the large ones took; entries themselves cannot be sent to it.
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+        futures = {pool.submit(_measured, label): label for label in pending}
+        for future in as_completed(futures):
+            label, error = futures[future], future.exception()
+            if error is None:
+                found[label] = future.result()
+                _path(folder, label).write_text(json.dumps(asdict(found[label]), indent=1))
+            else:
+                found[label] = Record(label, failure=f"{type(error).__name__}: {error}")
+            print(f"{label}: {found[label].failure or 'done'}", flush=True)
+    return found
+
+
+def _measured(label: str) -> Record:
+    entries, _ = collection(MODELS)
+    return measure(next(entry for entry in entries if entry.label == label))
+
+
+def _path(folder: Path, label: str) -> Path:
+    return folder / f"{label.replace('/', '-')}.json"
+
+
+def _read(path: Path) -> Record:
+    plain = json.loads(path.read_text())
+    agreement = plain["agreement"] | {"where": tuple(plain["agreement"]["where"])}
+    points = {name: Point(**point) for name, point in plain["points"].items()}
+    return Record(**plain | {"agreement": Agreement(**agreement), "points": points})
+
+
+MODELS = ROOT.parent / "shared" / "models"
+
+
+# The table -------------------------------------------------------------------------------------
+
+HEADER = """# Networks
+
+<!-- Made by `python benchmarks/networks.py --output docs/networks.md`. -->
+
+What the compiler makes of whole networks. The trained ones are int8 files as they are, or float files quantised with
+their samples; those of `onnx` are the nine architectures of the onnx package with random weights, quantised with random
+inputs; those of `zoo` are built in.
+
+- *layers*: nodes of the graph; *on the accelerator*: share of multiply-accumulates; *segments*: programs started per
+  inference; *host steps*: runs of nodes on the host between them.
+- *over roofline*: cycles over max(MACs / multipliers, least bytes / bus width); *DRAM*: bytes moved over the least
+  possible (inputs, outputs and weights once); *compile*: seconds, one process of a loaded two-core machine.
+- *equal*: the model engine's outputs are those of the graph's definition, byte for byte, on each configuration, and
+  every accelerator layer gives the runtime's bytes on the runtime's own operands. Otherwise: how many of its values
+  differ, and in which kinds of layers. Sums of two tensors depart at near ties only (`operators.md`).
+"""
+
+
+def table(found: Mapping[str, Record], notes: Iterable[str]) -> str:
+    """The page."""
+    lines = [
+        HEADER,
+        "## Networks",
+        "",
+        "| network | MACs | layers | runtime | values compared | equal |",
+        "|---|---|---|---|---|---|",
+    ]
+    good = {label: record for label, record in found.items() if not record.failure}
+    for label, record in good.items():
+        agreement = record.agreement
+        row = [
+            label,
+            f"{record.macs:,}",
+            f"{record.layers}",
+            agreement.runtime,
+            f"{agreement.compared:,}",
+            _equal(record),
+        ]
+        lines.append(f"| {' | '.join(row)} |")
+    for name in CONFIGS:
+        lines += ["", f"## {name}", ""]
+        lines.append(
+            "| network | on the accelerator | segments | host steps | cycles | over roofline | DRAM | compile |"
+        )
+        lines.append("|---|---|---|---|---|---|---|---|")
+        lines += [f"| {label} | {_row(record.points[name])} |" for label, record in good.items()]
+    failures = [f"{label}: {record.failure}" for label, record in found.items() if record.failure]
+    lines += ["", *(f"- {text}" for text in (*notes, *failures))]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _equal(record: Record) -> str:
+    agreement = record.agreement
+    inexact = [name for name, point in record.points.items() if not (point.exact or point.failure)]
+    if inexact:
+        return f"the engine departs on {', '.join(inexact)}"
+    if agreement.failure:
+        return f"not compared: {agreement.failure}"
+    if agreement.differing:
+        return f"all but {agreement.differing:,} values, in layers of kind {', '.join(agreement.where)}"
+    return "yes" if agreement.outputs else "layers yes, host parts no"
+
+
+def _row(point: Point) -> str:
+    if point.failure:
+        return f"{point.failure} | | | | | | "
+    return (
+        f"{100 * point.share:.1f} % | {point.segments} | {point.host_steps} | {point.cycles:,} | "
+        f"{point.over_bound:.3f} | {point.over_bytes:.2f} | {point.seconds:.1f} s"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write the page there; by default it is printed")
+    parser.add_argument("--networks", default="*", metavar="PATTERN", help="of group/name; default: %(default)s")
+    parser.add_argument("--jobs", type=int, default=2, help="networks at a time; default: %(default)s")
+    parser.add_argument("--records", type=Path, default=ROOT / "out" / "networks", help="default: %(default)s")
+    arguments = parser.parse_args()
+    entries, notes = collection(MODELS)
+    chosen = [entry for entry in entries if fnmatch.fnmatch(entry.label, arguments.networks)]
+    found = records(chosen, arguments.records / state(), arguments.jobs)
+    page = table({entry.label: found[entry.label] for entry in chosen}, notes)
+    if arguments.output:
+        arguments.output.write_text(page)
+    else:
+        print(page)
+
+
+if __name__ == "__main__":
+    main()
