@@ -49,6 +49,9 @@ class SegmentCode:
 class Code:
     """Everything a compilation produces; weights are packed on demand (`constants`).
 
+    System memory holds constants, then tensors, then the instruction stream. ``least_activations``: bytes that tensors
+    would need at least, however they were placed.
+
     ``where``: system memory address of each tensor the accelerator touches; ``pitches``: bytes between the pixels of
     those that lie inside another tensor; ``steps`` as executed,
     ``segments`` in order.
@@ -64,6 +67,7 @@ class Code:
     pitches: dict[str, int]
     packers: tuple[tuple[int, Packer], ...]
     constants_bytes: int
+    least_activations: int
     stream_offset: int
     memory_bytes: int
     host_reasons: dict[str, str]
@@ -116,11 +120,13 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
             if needed := segment.constants(node):
                 place(node, needed)
     stored = {root for segment in parted for root in segment.stored}
-    where, tensors_end = memory.allocate(_lifetimes(graph, steps, roots, stored, options.keep_tensors), end)
-    where |= {node.outputs[0]: constants[node.name] for node in graph.nodes if isinstance(node, ir.Constant)}
+    plan = memory.plan(graph, steps, roots, stored, end, keep=options.keep_tensors)
+    where = plan.where | {
+        node.outputs[0]: constants[node.name] for node in graph.nodes if isinstance(node, ir.Constant)
+    }
     offsets = {name: part.offset for name, part in parts.items()}
     where = {name: where[root] + offsets.get(name, 0) for name, root in roots.items() if root in where}
-    address = memory.align(tensors_end)
+    address = plan.end
     stream_offset = address
     segments: list[SegmentCode] = []
     layers: list[Layer] = []
@@ -155,6 +161,7 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
         pitches=pitches,
         packers=tuple(packers),
         constants_bytes=end,
+        least_activations=plan.least,
         stream_offset=stream_offset,
         memory_bytes=max(memory.align(address), memory.ALIGN),
         host_reasons=reasons,
@@ -190,31 +197,6 @@ def _aliases(graph: ir.Graph, parts: dict[str, placement.Part]) -> dict[str, str
         if isinstance(node, ir.Reshape):
             roots[node.outputs[0]] = roots[node.inputs[0]]
     return roots
-
-
-def _lifetimes(
-    graph: ir.Graph, steps: list[Step], roots: dict[str, str], stored: set[str], keep: bool
-) -> dict[str, tuple[int, int, int]]:
-    """name -> (bytes, first, last) of every tensor in system memory; ``keep``: last is the end."""
-    first: dict[str, int] = {roots[port.tensor]: -1 for port in graph.inputs}
-    last: dict[str, int] = {}
-    touched: set[str] = set()
-    number = 0
-    for step in steps:
-        for node in step.nodes:
-            for name in node.inputs:
-                last[roots[name]] = number
-            for name in node.outputs:
-                first.setdefault(roots[name], number)
-                last[roots[name]] = max(last.get(roots[name], number), number)
-            if not step.host and not isinstance(node, ir.FREE):
-                touched.update(roots[name] for name in (*node.inputs, *node.outputs))
-            number += 1
-    for port in graph.outputs:
-        last[roots[port.tensor]] = number
-    touched -= {name for node in graph.nodes if isinstance(node, ir.Constant) for name in node.outputs}
-    touched &= stored
-    return {name: (graph.tensors[name].size, first[name], number if keep else last[name]) for name in touched}
 
 
 def _least_bytes(graph: ir.Graph, node: ir.Node) -> int:

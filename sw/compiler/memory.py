@@ -1,9 +1,19 @@
-"""Plans system memory: constants first, then tensors by liveness, then the instruction stream."""
+"""Plans system memory: constants first, then tensors by liveness in one block, then the instruction stream."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from dovetail.isa.config import ceil_div
+from dovetail.sw import graph as ir
+from dovetail.sw.compiler.partition import Step
 
 ALIGN = 4096
 """Every buffer starts on a 4 KiB boundary, so that bursts are cut alike wherever a buffer lies."""
+
+_SEARCHED = 64
+"""Buffers up to which better orders are searched for; more are placed in the best of a few fixed orders."""
+_TRIALS = 32
+"""Orders that a search looks at."""
 
 
 def align(size: int) -> int:
@@ -11,29 +21,164 @@ def align(size: int) -> int:
     return ceil_div(size, ALIGN) * ALIGN
 
 
-def allocate(buffers: dict[str, tuple[int, int, int]], base: int) -> tuple[dict[str, int], int]:
-    """First-fit placement by liveness.
+@dataclass(frozen=True)
+class Buffer:
+    """Bytes that must keep their contents from step ``first`` to step ``last``."""
+
+    size: int
+    first: int
+    last: int
+
+    def meets(self, other: "Buffer") -> bool:
+        """Whether both are needed at some time."""
+        return self.first <= other.last and other.first <= self.last
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where tensors lie.
+
+    ``where``: address of each tensor that has a place of its own, or takes another's; ``start``, ``end``: the block of
+    all of them; ``least``: bytes that no placement can do without, the largest sum of what is needed at one time.
+    """
+
+    where: dict[str, int]
+    start: int
+    end: int
+    least: int
+
+
+def plan(
+    graph: ir.Graph, steps: Sequence[Step], roots: Mapping[str, str], stored: Collection[str], base: int, *, keep: bool
+) -> Plan:
+    """Place tensors.
 
     Parameters
     ----------
-    buffers
-        name -> (bytes, first step, last step) in which the buffer must keep its contents.
+    roots
+        For each tensor the one whose bytes it shares, perhaps itself; only these are placed.
+    stored
+        Those that need a place.
     base
         First free address.
+    keep
+        Every tensor must be readable at the end, so no memory is used twice.
+    """
+    buffers = lifetimes(graph, steps, roots, stored, keep=keep)
+    taken = {} if keep else successors(graph, steps, roots, buffers)
+    merged = dict(buffers)
+    for result, operand in taken.items():
+        merged[operand] = Buffer(merged[operand].size, merged[operand].first, merged.pop(result).last)
+    where, end = allocate(merged, base)
+    for result, operand in taken.items():
+        where[result] = where[operand]
+    return Plan(where, base, end, least(merged.values()))
+
+
+def lifetimes(
+    graph: ir.Graph, steps: Sequence[Step], roots: Mapping[str, str], stored: Collection[str], *, keep: bool
+) -> dict[str, Buffer]:
+    """The buffers of tensors in system memory; steps are numbered node by node, -1 is the start.
+
+    Network inputs are there from the start, network outputs (with ``keep``: all) until the end; constants have a place
+    already.
+    """
+    first: dict[str, int] = {roots[port.tensor]: -1 for port in graph.inputs}
+    last: dict[str, int] = {}
+    number = 0
+    for step in steps:
+        for node in step.nodes:
+            for name in node.inputs:
+                last[roots[name]] = number
+            for name in node.outputs:
+                first.setdefault(roots[name], number)
+                last[roots[name]] = max(last.get(roots[name], number), number)
+            number += 1
+    for port in graph.outputs:
+        last[roots[port.tensor]] = number
+    constants = {name for node in graph.nodes if isinstance(node, ir.Constant) for name in node.outputs}
+    return {
+        name: Buffer(graph.tensors[name].size, first[name], number if keep else last[name])
+        for name in sorted(set(stored) - constants, key=lambda name: (first[name], name))
+    }
+
+
+def successors(
+    graph: ir.Graph, steps: Sequence[Step], roots: Mapping[str, str], buffers: Mapping[str, Buffer]
+) -> dict[str, str]:
+    """Result -> the buffer whose place it takes, itself perhaps the result of another node.
+
+    A node that goes along flat tensors loads each piece of its operands before it stores that piece of its result, so
+    the result can lie where an operand ends with this node.
+    """
+    found: dict[str, str] = {}
+    last = {name: buffer.last for name, buffer in buffers.items()}
+    number = -1
+    for step in steps:
+        for node in step.nodes:
+            number += 1
+            if step.host or not isinstance(node, ir.Elementwise | ir.Rescale | ir.Table):
+                continue
+            (result,) = node.outputs
+            same = {graph.tensors[name].shape for name in (*node.inputs, result)}
+            if len(same) > 1 or result not in buffers:
+                continue
+            for operand in (roots[name] for name in node.inputs):
+                place = found.get(operand, operand)
+                if last.get(place) == number and buffers[operand].size == buffers[result].size:
+                    found[result] = place
+                    last[place] = buffers[result].last
+                    break
+    return found
+
+
+def least(buffers: Iterable[Buffer]) -> int:
+    """The largest sum of the sizes, aligned, of buffers that are needed at one time."""
+    buffers = list(buffers)
+    return max((sum(align(b.size) for b in buffers if b.first <= a.first <= b.last) for a in buffers), default=0)
+
+
+def allocate(buffers: Mapping[str, Buffer], base: int) -> tuple[dict[str, int], int]:
+    """Place buffers from ``base`` on, none on another one that is needed at the same time.
+
+    First fit in several orders, and where few buffers leave a gap to what is least, in orders in which those on top
+    come earlier; the lowest end wins.
 
     Returns
     -------
     Address of each buffer, and the end of the area.
     """
-    placed: list[tuple[int, int, int, int]] = []  # (address, end, first, last)
+    orders = [
+        sorted(buffers, key=lambda name: (-buffers[name].size, buffers[name].first)),
+        sorted(buffers, key=lambda name: (buffers[name].first, -buffers[name].size)),
+        sorted(buffers, key=lambda name: -buffers[name].size * (1 + buffers[name].last - buffers[name].first)),
+    ]
+    bound = base + least(buffers.values())
+    placed = [_first_fit(buffers, order, base) for order in orders]
+    where, end = best = min(placed, key=lambda found: found[1])
+    order = orders[placed.index(best)]
+    for _ in range(_TRIALS if len(buffers) <= _SEARCHED else 0):
+        if end == bound:
+            break
+        top = [name for name in order if where[name] + align(buffers[name].size) == end]
+        order = [*top, *(name for name in order if name not in top)]
+        where, end = _first_fit(buffers, order, base)
+        best = min(best, (where, end), key=lambda found: found[1])
+    return best
+
+
+def _first_fit(buffers: Mapping[str, Buffer], order: Iterable[str], base: int) -> tuple[dict[str, int], int]:
+    placed: list[tuple[int, int, Buffer]] = []  # address, end
     where: dict[str, int] = {}
-    for name, (size, first, last) in sorted(buffers.items(), key=lambda item: (-item[1][0], item[1][1])):
-        address = base
-        for low, high, begin, end in sorted(placed):
-            if begin <= last and first <= end:
-                if address + align(size) <= low:
+    for name in order:
+        buffer = buffers[name]
+        size, address = align(buffer.size), base
+        for low, high, other in placed:
+            if buffer.meets(other):
+                if address + size <= low:
                     break
                 address = max(address, high)
         where[name] = address
-        placed.append((address, address + align(size), first, last))
-    return where, max((end for _, end, _, _ in placed), default=base)
+        placed.append((address, address + size, buffer))
+        placed.sort(key=lambda place: place[:2])
+    return where, max((end for _, end, _ in placed), default=base)
