@@ -102,7 +102,7 @@ ROWS = (
     ),
     Row(
         ("TRANSPOSE", "SPACE_TO_DEPTH", "DEPTH_TO_SPACE"),
-        ("Transpose",),
+        ("Transpose", "SpaceToDepth", "DepthToSpace"),
         (Op.MOV,),
         "ONNX: only where bytes must move; channel shuffles are one",
     ),
@@ -146,7 +146,9 @@ DIFFERENCES = """
   a pair or two of the 65536 are left.
 - RELU6 alone with another scale behind it than before it: TFLite Micro does not rescale, LiteRT and Dovetail do.
 - Sub, Min and Max have no integer kernel in ONNX Runtime; they round as Add does.
-- Averages tie to even as in ONNX Runtime's QLinearAveragePool; its float kernel may round ties the other way.
+- Averages of ONNX files tie to even. ONNX Runtime's QLinearAveragePool adds up reals in float32, which may put a tie
+  on either side of it, unless the scale has few bits: `dovetail quantise` gives averaged tensors a scale of 8 bits, and
+  both are equal in every case.
 - The 32-bit instructions (`E32_ADD`, `E32_SHIFT`, `REQUANT`) are for programs written by hand: no operator here needs
   them, as the array adds up in its accumulators what the compiler splits.
 """

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 
 from dovetail.sw import graph as ir
 from dovetail.sw.errors import NetworkError, not_quantised
@@ -128,17 +129,18 @@ class Importer:
             raise NetworkError(f"{name!r} must be computed from the network's inputs, not {kind}")
         return self.values[name]
 
-    def quant(self, node: OnnxNode, scale: int, zero: int) -> Quant | None:
+    def quant(self, node: OnnxNode, scale: int, zero: int, dtype: str = "uint8") -> Quant | None:
+        """Two inputs of a node as an activation's quantisation; zero point 0 of ``dtype`` where it is left out."""
         zero_name = node.input(zero)
-        zero_point = self.constant(zero_name) if zero_name else None
-        if zero_name and zero_point is None:
+        zero_point = self.constant(zero_name) if zero_name else np.zeros((), dtype)
+        if zero_point is None:
             return None
         return Quant.of(self.constant(node.input(scale)), zero_point, f"node {node.label}")
 
     def operand(self, node: OnnxNode, data: int) -> Source | None:
         """Three inputs of a QOperator node (data, scale, zero point) as an activation."""
-        quant = self.quant(node, data + 1, data + 2)
         value = self.values.get(node.input(data))
+        quant = self.quant(node, data + 1, data + 2, value.dtype) if value is not None else None
         if quant is None or value is None:
             return None
         self.builder.annotate(value, quant)
@@ -289,7 +291,8 @@ class Importer:
         return True
 
     def _quantize(self, node: OnnxNode) -> bool:
-        quant = self.quant(node, 1, 2)
+        signed = node.attributes.get("output_dtype", 0) == onnx.TensorProto.INT8
+        quant = self.quant(node, 1, 2, "int8" if signed else "uint8")
         name, result = node.inputs[0], node.outputs[0]
         if quant is None:
             return False

@@ -9,7 +9,8 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx_file import OnnxFile, OnnxNode
 from dovetail.sw.layout import Array, Layout, Shape
 
-MOVES = ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
+BLOCKS = ("DepthToSpace", "SpaceToDepth")
+MOVES = ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout", *BLOCKS)
 """Operators that neither compute nor drop an element."""
 
 CUTS = ("Slice", "Split")
@@ -46,6 +47,8 @@ def moved(node: OnnxNode, layout: Layout, constant: Callable[[str], Array | None
     if node.op == "Transpose":
         perm = node.attributes.get("perm", range(len(shape))[::-1])
         return layout.transposed(tuple(int(p) for p in perm))
+    if node.op in BLOCKS:
+        return _blocks(node, layout)
     if node.op == "Flatten":
         axis = int(node.attributes.get("axis", 1))
         axis += len(shape) if axis < 0 else 0
@@ -64,6 +67,25 @@ def moved(node: OnnxNode, layout: Layout, constant: Callable[[str], Array | None
     added = {axis % rank for axis in numbers}
     rest = iter(shape)
     return layout.reshaped(tuple(1 if i in added else next(rest) for i in range(rank)))
+
+
+def _blocks(node: OnnxNode, layout: Layout) -> Layout | None:
+    """Channels that become pixels of a block, or the other way round."""
+    batch, channels, height, width = layout.shape
+    size = int(node.attributes["blocksize"])
+    split: Shape
+    if node.op == "SpaceToDepth":
+        split, perm = (batch, channels, height // size, size, width // size, size), (0, 3, 5, 1, 2, 4)
+        result: Shape = (batch, channels * size * size, height // size, width // size)
+    else:
+        depth = channels // (size * size)
+        if node.attributes.get("mode", b"DCR") == b"CRD":
+            split, perm = (batch, depth, size, size, height, width), (0, 1, 4, 2, 5, 3)
+        else:
+            split, perm = (batch, size, size, depth, height, width), (0, 3, 4, 1, 5, 2)
+        result = (batch, depth, height * size, width * size)
+    moved = layout.reshaped(split).transposed(perm)
+    return None if moved is None else moved.reshaped(result)
 
 
 def cuts(node: OnnxNode, shape: Shape, constant: Callable[[str], Array | None]) -> list[tuple[slice, ...]] | None:

@@ -41,11 +41,10 @@ class Quant:
     dtype: str
 
     @classmethod
-    def of(cls, scale: Array | None, zero_point: Array | None, where: str) -> Quant | None:
+    def of(cls, scale: Array | None, zero: Array, where: str) -> Quant | None:
         """From the file's constants; None if it is not a per-tensor 8-bit quantisation."""
         if scale is None or scale.size != 1:
             return None
-        zero = np.zeros((), np.uint8) if zero_point is None else zero_point
         if zero.size != 1 or zero.dtype not in (np.int8, np.uint8):
             return None
         real = np.float32(scale.ravel()[0])

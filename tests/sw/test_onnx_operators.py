@@ -358,3 +358,41 @@ def test_padding_alone(tmp_path: Path) -> None:
     x = net.input((1, 3, 4, 5), (0.03, 5))
     net.output(net.op("Pad", x, net.constant(np.array([0, 0, 1, 2, 0, 0, 3, 0]))), (0.03, 5))
     assert kinds(agree(net, tmp_path)) == ["pad"]
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "shape"),
+    [
+        ("DepthToSpace", {"mode": "DCR"}, (1, 12, 4, 5)),
+        ("DepthToSpace", {"mode": "CRD"}, (1, 12, 4, 5)),
+        ("SpaceToDepth", {}, (1, 3, 8, 10)),
+    ],
+)
+def test_blocks(tmp_path: Path, op: str, attributes: dict[str, Any], shape: tuple[int, ...]) -> None:
+    """In front of a convolution, which wants channels last."""
+    net = Qdq(np.uint8)
+    x = net.requantised(net.op(op, net.input(shape, (0.03, 5)), blocksize=2, **attributes), (0.03, 5))
+    channels = 12 if op == "SpaceToDepth" else 3
+    weights = np.random.default_rng(3).integers(-127, 128, (4, channels, 1, 1)).astype(np.int8)
+    step, zero = net.constant(np.float32(0.01)), net.constant(np.int8(0))
+    net.output(net.op("Conv", x, net.op("DequantizeLinear", net.constant(weights), step, zero)), (0.05, 3))
+    assert kinds(agree(net, tmp_path)) == ["transpose", "conv"]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_zero_points_left_out(tmp_path: Path, dtype: type[np.int8] | type[np.uint8]) -> None:
+    """Zero of the operand's type; of what QuantizeLinear names, else of uint8."""
+    net = Qdq(dtype, opset=21)
+    net.inputs.append(("x0", (1, 256)))
+    x = net.op("Softplus", net.op("DequantizeLinear", "x0", net.constant(np.float32(0.03))))
+    kind = {"output_dtype": TensorProto.INT8} if dtype == np.int8 else {}
+    net.outputs.append(net.op("QuantizeLinear", x, net.constant(np.float32(0.02)), **kind))
+    assert kinds(agree(net, tmp_path, [EVERY.view(dtype)])) == ["softplus"]
+
+
+@pytest.mark.parametrize("pads", [(0, 0, 0, 0), (1, 1, 1, 1)])
+def test_averages_of_short_scales_tie_as_the_runtimes(tmp_path: Path, pads: tuple[int, ...]) -> None:
+    """Behind a rectifier the zero point is 0: in ONNX Runtime nothing hides how float32 rounds a sum."""
+    net, quant = Qdq(np.uint8), (0.046630859375, -128)
+    net.output(net.op("AveragePool", net.input((1, 16, 24, 24), quant), kernel_shape=[3, 2], pads=list(pads)), quant)
+    assert kinds(agree(net, tmp_path)) == ["avgpool"]
