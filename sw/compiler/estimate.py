@@ -190,7 +190,8 @@ def _stays(own: int, other: int, passes: int, outer: bool, copies: int) -> bool:
 def estimate(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool, copies: Copies, shared: bool) -> int:
     """About the cycles of a layer. ``shared``: input and output take turns at the ports of their banks.
 
-    Loads, computation and stores of different tiles overlap where buffers are doubled.
+    Loads, computation and stores of different tiles overlap where buffers are doubled. Where the input is resident the
+    first weights are there when the layer begins.
     """
     loads = transfers(layer, space, costs, rows_outer, copies)
     one = costs.input[0], costs.weights[0], costs.output[0]
@@ -200,8 +201,9 @@ def estimate(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool, cop
     waits = [(n - 1) * cycles if c < min(n, 2) else 0 for n, cycles, c in zip(loads, one, copies, strict=True)]
     if shared:
         return total_input + one[1] + max(costs.array + waits[1], total_weights - one[1]) + costs.output[1]
-    first = one[0] + one[1]
-    hidden = max(total_input + total_weights - first - waits[0] - waits[1], 0)
+    ahead = one[1] if space.input_at is not None else 0
+    first = one[0] + one[1] - ahead
+    hidden = max(total_input + total_weights - ahead - first - waits[0] - waits[1], 0)
     longest = max(costs.array + sum(waits), hidden + costs.last, costs.output[1] - one[2] + costs.last)
     return first + longest + one[2]
 
@@ -209,7 +211,8 @@ def estimate(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool, cop
 def lower_bound(config: Config, layer: ConvLayer, shape: Shape, space: Space, loads: Copies) -> int:
     """Cycles that no program of a shape can beat; ``loads`` as of :func:`transfers`.
 
-    Each unit does one thing at a time. The array starts behind the first loads, the last store behind all of it.
+    Each unit does one thing at a time. The array starts behind the first loads (those of weights are not counted where
+    the input is resident), the last store behind all of it.
     """
     memory = config.memory
 
@@ -234,9 +237,10 @@ def lower_bound(config: Config, layer: ConvLayer, shape: Shape, space: Space, lo
         for taken, seen in slices
     ]
     stores = sum(n * m * write(rows * layer.out_width * channels) for n, rows in down for m, channels in across)
-    first = min(cycles for _, cycles in weights) + (inputs[0] if loads[0] else 0)
+    first = (min(cycles for _, cycles in weights) + inputs[0]) if loads[0] else 0
     store = write(down[-1][1] * layer.out_width * across[-1][1]) if loads[2] else 0
     loaded = sum(inputs) * loads[0] // len(inputs)
     loaded += sum(count * cycles for count, cycles in weights) * loads[1] // (columns * passes)
+    loaded -= 0 if loads[0] else max(cycles for _, cycles in weights)
     busy = array_total(config, layer, shape, 1)
     return max(first + busy + store, loaded + store, first + (stores if loads[2] else 0))

@@ -19,12 +19,8 @@ _REQUANT = ir.Requant(np.zeros(1, np.int32), np.zeros(1, np.int32), Rounding.TFL
 """No cycle depends on it."""
 
 
-def exact(config: Config, layer: ConvLayer, space: Space, tiling: Tiling) -> int:
-    """Cycles from the start of the layer's first operation to the end of its last one, alone on the accelerator.
-
-    Where the input is resident already its first weights are taken to be there too: they are loaded beside the layer
-    before.
-    """
+def program_of(config: Config, layer: ConvLayer, space: Space, tiling: Tiling) -> Emitter:
+    """The layer's own program."""
     matrix = convolution.Matrix(MATRIX, 0) if layer.mode == "matmul" else None
     source = Place(INPUT, space.input_at, layer.channels)
     target = Place(OUTPUT if space.output_at is None else None, space.output_at, layer.out_channels)
@@ -32,7 +28,16 @@ def exact(config: Config, layer: ConvLayer, space: Space, tiling: Tiling) -> int
     emitter = Emitter(config)
     emitter.add(code.tasks())
     emitter.end()
-    clock = emitter.clock
+    return emitter
+
+
+def exact(config: Config, layer: ConvLayer, space: Space, tiling: Tiling) -> int:
+    """Cycles from the start of the layer's first operation to the end of its last one, alone on the accelerator.
+
+    Where the input is resident already its first weights are taken to be there too: they are loaded beside the layer
+    before.
+    """
+    clock = program_of(config, layer, space, tiling).clock
     started = clock.started[Unit.LOAD if space.input_at is None else Unit.ARRAY]
     assert started is not None
     return clock.ended - started

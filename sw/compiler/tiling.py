@@ -61,21 +61,23 @@ def _choose(config: Config, layer: ConvLayer, space: Space, effort: int) -> Tili
     key = [asdict(layer), config.to_dict(), asdict(space), effort] if cache else []
     if cache and (known := cache.get(key)):
         return Tiling.from_dict(known)
-    best = _best(config, layer, space, effort)
+    best = search(config, layer, space, effort)
     if cache:
         cache.put(key, asdict(best))
     return best
 
 
-def _best(config: Config, layer: ConvLayer, space: Space, effort: int) -> Tiling:
+def search(config: Config, layer: ConvLayer, space: Space, effort: int) -> Tiling:
     """What an effort from 1 on finds, with its exact price."""
     best = _choose(config, layer, space, effort - 1)
+    if effort == 3:
+        return _exhaust(config, layer, space, best)
     if effort == 1:
         best = replace(best, price=pricing.exact(config, layer, space, best))
-    if effort == 3:
-        return _search(config, layer, space, best)
-    shapes = _shapes(config, layer, space, effort, best)
-    found = sorted(_estimated(config, layer, space, shapes), key=lambda tiling: tiling.price)
+        shapes = _few_shapes(config, layer, space, best)
+    else:
+        shapes = many_shapes(config, layer, space)
+    found = sorted(estimated(config, layer, space, shapes), key=lambda tiling: tiling.price)
     most, operations = EXACT[effort]
     for tiling in found[:most]:
         operations -= _operations(layer, tiling)
@@ -83,6 +85,12 @@ def _best(config: Config, layer: ConvLayer, space: Space, effort: int) -> Tiling
             break
         best = _cheaper(config, layer, space, best, replace(tiling, best_stripe=True))
     return best
+
+
+def forget() -> None:
+    """Forget all schedules of this process; those in the cache stay."""
+    _choose.cache_clear()
+    _by_estimate.cache_clear()
 
 
 def _cheaper(config: Config, layer: ConvLayer, space: Space, best: Tiling, other: Tiling) -> Tiling:
@@ -137,7 +145,7 @@ def _by_estimate(config: Config, layer: ConvLayer, space: Space, whole_rows: boo
     for in_channels in splits:
         shapes = (Shape(rows, channels, in_channels) for rows in heights for channels in channel_tiles)
         if best := min(
-            _estimated(config, layer, space, shapes, first=True), key=lambda tiling: tiling.price, default=None
+            estimated(config, layer, space, shapes, first=True), key=lambda tiling: tiling.price, default=None
         ):
             return best
     smallest = buffer_bytes(config, layer, heights[-1], channel_tiles[-1], splits[-1], space)
@@ -149,7 +157,7 @@ def _by_estimate(config: Config, layer: ConvLayer, space: Space, whole_rows: boo
     )
 
 
-def _estimated(
+def estimated(
     config: Config, layer: ConvLayer, space: Space, shapes: Iterable[Shape], first: bool = False
 ) -> Iterator[Tiling]:
     """Tilings of some shapes with their estimates. ``first``: with :data:`BUFFERS` only, and none behind one in which
@@ -208,21 +216,26 @@ def _staying(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool) -> 
 # --- more effort ------------------------------------------------------------------------------------------------
 
 
-def _shapes(config: Config, layer: ConvLayer, space: Space, effort: int, before: Tiling) -> Iterator[Shape]:
-    """The shapes that efforts 1 and 2 estimate."""
+def _few_shapes(config: Config, layer: ConvLayer, space: Space, before: Tiling) -> Iterator[Shape]:
+    """The shapes of effort 1: with passes over the input channels where ``before`` leaves the array idle."""
     lanes = min(layer.lanes(config), layer.out_channels)
-    if effort == 2:
-        splits = [layer.channels, *_all_splits(config, layer, space)]
-        sizes = product(splits, _all_parts(layer.out_height, 1), _all_parts(layer.out_channels, lanes))
-        yield from (Shape(rows, channels, in_channels) for in_channels, rows, channels in sizes)
-        return
-    sizes = product([layer.channels], _parts(layer.out_height, 1), _parts(layer.out_channels, lanes))
-    yield from (Shape(rows, channels, in_channels) for in_channels, rows, channels in sizes)
+    for rows, channels in product(_parts(layer.out_height, 1), _parts(layer.out_channels, lanes)):
+        yield Shape(rows, channels, layer.channels)
     shape = Shape(before.rows, before.out_channels, layer.channels)
     if before.in_channels < layer.channels or before.price > SLACK * array_total(config, layer, shape, 0):
         heights, channel_tiles = _parts(layer.out_height, 1, COARSE), _parts(layer.out_channels, lanes, COARSE)
-        sizes = product(_splits(config, layer, space, COARSE), heights, channel_tiles)
-        yield from (Shape(rows, channels, in_channels) for in_channels, rows, channels in sizes)
+        for split, rows, channels in product(_splits(config, layer, space, COARSE), heights, channel_tiles):
+            yield Shape(rows, channels, split)
+
+
+def many_shapes(config: Config, layer: ConvLayer, space: Space) -> Iterator[Shape]:
+    """The shapes of effort 2: all equal parts."""
+    lanes = min(layer.lanes(config), layer.out_channels)
+    splits = [layer.channels, *_all_splits(config, layer, space)]
+    for split, rows, channels in product(
+        splits, _all_parts(layer.out_height, 1), _all_parts(layer.out_channels, lanes)
+    ):
+        yield Shape(rows, channels, split)
 
 
 def _all_parts(total: int, quantum: int) -> list[int]:
@@ -237,7 +250,7 @@ def _all_splits(config: Config, layer: ConvLayer, space: Space) -> list[int]:
     return [c for c in _all_parts(layer.channels, min(config.ic, layer.channels)) if c < layer.channels]
 
 
-def _search(config: Config, layer: ConvLayer, space: Space, before: Tiling) -> Tiling:
+def _exhaust(config: Config, layer: ConvLayer, space: Space, before: Tiling) -> Tiling:
     """Branch and bound: every size of rows and channels, every order and number of buffers."""
     lanes = min(layer.lanes(config), layer.out_channels)
     channel_tiles = [min(n, layer.out_channels) for n in range(lanes, layer.out_channels + lanes, lanes)]
@@ -282,4 +295,4 @@ def _largest(
                 yield Tiling(shape.rows, shape.out_channels, shape.in_channels, rows_outer, *at, 0, True), loads
 
 
-__all__ = ["Space", "Tiling", "choose"]
+__all__ = ["Space", "Tiling", "choose", "estimated", "forget", "many_shapes", "search"]
