@@ -71,8 +71,8 @@ def run(args: argparse.Namespace) -> Report:
     """Run the command."""
     # Imported late: other commands do not need ONNX Runtime's quantiser.
     from dovetail.sw.quantise import Calibration, FloatGraph, Goal, search
+    from dovetail.sw.quantise.comparison import Comparison
     from dovetail.sw.quantise.network import read_float
-    from dovetail.sw.quantise.quality import Comparison
     from dovetail.sw.quantise.quantiser import apply
 
     scheme, goal = _scheme(args), Goal.parse(args.auto) if args.auto else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import tempfile
+import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -109,7 +110,7 @@ class Calibration:
         count = 0
         for count, sample in enumerate(self._samples, 1):
             one = checked(sample, self.graph.inputs, f"calibration sample {count - 1}")
-            with redirect_stdout(io.StringIO()):  # the calibrators print
+            with redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore"):  # the calibrators print
                 calibrator.collect_data(_Reader(one))
         if not count:
             raise NetworkError("calibration must have at least one sample, not none")

@@ -32,22 +32,27 @@ def least_divergent(counts: NDArray[np.int64], edges: NDArray[np.float32], seen:
         low, high = zero - round((zero - first) * factor), zero + round((last - zero) * factor) + 1
         if high - low < _LEVELS:
             break
-        divergence = _divergence(counts, low, high)
+        divergence = _divergence(counts, low, high, zero)
         if divergence < best:
             best, found = divergence, Range(seen.low * float(factor), seen.high * float(factor))
     return found
 
 
-def _divergence(counts: NDArray[np.int64], low: int, high: int) -> float:
-    """Of bins [low, high) with the rest in the outermost ones, from what 256 levels leave of these bins."""
+def _divergence(counts: NDArray[np.int64], low: int, high: int, zero: int) -> float:
+    """Of bins [low, high) with the rest in the outermost ones, from what 256 levels leave of these bins.
+
+    A level spreads what it holds over its bins that are not empty. Zero and both ends have levels of their own: there
+    rectified and clipped tensors pile up.
+    """
     inner = counts[low:high].astype(np.float64)
     given = inner.copy()
     given[0] += counts[:low].sum()
     given[-1] += counts[high:].sum()
     level = np.arange(inner.size) * _LEVELS // inner.size
-    filled = (inner > 0).astype(np.float64)
-    share = np.bincount(level, inner, _LEVELS) / np.maximum(np.bincount(level, filled, _LEVELS), 1)
-    kept = np.maximum(share[level] * filled, _NEARLY_NOTHING * inner.sum() / inner.size)
+    filled = inner > 0
+    filled[[0, zero - low, -1]] = False
+    share = np.bincount(level, inner * filled, _LEVELS) / np.maximum(np.bincount(level, filled, _LEVELS), 1)
+    kept = np.maximum(np.where(filled, share[level], inner), _NEARLY_NOTHING * inner.sum() / inner.size)
     p, q = given / given.sum(), kept / kept.sum()
     present = p > 0
     return float(np.sum(p[present] * np.log(p[present] / q[present])))

@@ -1,0 +1,159 @@
+"""Post-training quantisation of the trained float networks of the reference data, scheme by scheme.
+
+    python benchmarks/quantisation.py MODELS [docs/quantisation.md]
+
+MODELS is the folder with the reference data. Prints the table, or puts it into the page, between its two marks. Takes
+minutes.
+"""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.isa.files import write_atomically
+from dovetail.sw.frontend import load
+from dovetail.sw.layout import Array
+from dovetail.sw.quantise import Calibration, FloatGraph, Goal, Quality, Scheme, search
+from dovetail.sw.quantise.comparison import Comparison
+from dovetail.sw.quantise.network import read_float
+from dovetail.sw.quantise.quantiser import apply
+from dovetail.sw.quantise.samples import Sample
+
+BEGIN, END = "<!-- table: python benchmarks/quantisation.py -->", "<!-- end of table -->"
+HEAD = "| network | scheme | float layers | output SNR | float | int8 | points below float |\n" + "|---" * 7 + "|"
+SCHEMES = (
+    "power-of-two per-channel",
+    "symmetric per-channel",
+    "asymmetric per-tensor",
+    "asymmetric per-channel",
+    "asymmetric per-channel percentile=99.99",
+    "asymmetric per-channel kl",
+)
+GOAL = Goal("accuracy", 1.0)
+
+Reals = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network of the reference data.
+
+    Parameters
+    ----------
+    stem: its files, without the ending.
+    calibration: file and array of unlabelled inputs; "" for the labelled inputs themselves.
+    first_class: number of the output that stands for class 0.
+    """
+
+    stem: str
+    calibration: str = ""
+    first_class: int = 0
+
+
+NETWORKS = (
+    Network("mlperf_tiny/ic_resnet8/resnet8", "cifar10_train_200.npz:u8"),
+    Network("mlperf_tiny/vww_mobilenet_v1_025/vww"),
+    Network("mlperf_tiny/kws_dscnn/kws", "kws_mfcc_100.npz:x_int8"),
+    Network("mlperf_tiny/ad_autoencoder/ad"),
+    Network("imagenet/mobilenet_v1_0.25_128/mobilenet_v1_0.25_128", "imagenet_224_16.npz:u8", 1),
+    Network("imagenet/mobilenet_v1_1.0_224/mobilenet_v1_1.0_224", "imagenet_224_16.npz:u8", 1),
+)
+
+
+def rows(models: Path, network: Network) -> Iterator[str]:
+    """Lines of the table."""
+    stem = models / network.stem
+    graph = FloatGraph(read_float(f"{stem}_float.onnx"))
+    inputs, labels, calibration = data(models, network)
+    name = graph.inputs[0].name
+    calibrated = Calibration(graph, samples(name, calibration))
+    comparison = Comparison(graph)
+    scored = "ad_" in network.stem
+    given = None if scored else labels
+    title = stem.name
+    for text in SCHEMES:
+        scheme = Scheme.parse(text)
+        quantised = apply(calibrated, scheme)
+        quality = comparison.quality(quantised.model, samples(name, inputs), given)
+        yield row(title, str(scheme), 0, quality)
+    goal = Goal("sqnr", 30.0) if scored else GOAL
+    found = search(calibrated, goal, samples(name, inputs), given)
+    said = "" if found.met else ", not met"
+    yield row(title, f"**auto** ({goal}{said}): {found.best.scheme}", found.best.float_layers, found.best.quality)
+
+
+def data(models: Path, network: Network) -> tuple[Reals, Array, Reals]:
+    """(labelled inputs, the number of the right output, calibration inputs), as the float network takes them."""
+    stem = models / network.stem
+    port = load(f"{stem}_int8_qdq.onnx").inputs[0]
+    assert port.scale is not None
+    scale, zero = port.scale, port.zero_point
+    held = np.load(stem.parent / "samples.npz")
+    inputs = held["x_float"] if "x_float" in held else real(held["x"], scale, zero)
+    labels = held["y"] + network.first_class
+    if not network.calibration:
+        return inputs, labels, inputs
+    file, key = network.calibration.split(":")
+    levels = np.load(models / "calibration" / file)[key].astype(np.float32)
+    shift = 128 if key == "u8" else 0
+    size = port.shape[1]
+    if levels.shape[1] > size:
+        levels = smaller(levels, size)
+    return inputs, labels, real(levels - shift, scale, zero)
+
+
+def real(levels: Array, scale: np.float32, zero_point: int) -> Reals:
+    """Reals of the int8 network's input levels."""
+    result: Reals = (levels.astype(np.float32) - np.float32(zero_point)) * scale
+    return result
+
+
+def smaller(images: Reals, size: int) -> Reals:
+    """Square images [N, H, W, C] reduced to a side of ``size`` pixels, by the mean of what each covers."""
+    side = images.shape[1]
+    edges = np.arange(size + 1) * side / size
+    pixels = np.arange(side)
+    overlap = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
+    weights = (np.clip(overlap, 0, None) * size / side).astype(np.float32)
+    result: Reals = np.einsum("yi,xj,nijc->nyxc", weights, weights, images, optimize=True)
+    return result
+
+
+def samples(name: str, inputs: Reals) -> list[Sample]:
+    """One sample for each entry."""
+    return [{name: value[None]} for value in inputs]
+
+
+def row(title: str, scheme: str, float_layers: int, quality: Quality) -> str:
+    """A line of the table."""
+    if quality.drop is None:
+        return f"| {title} | {scheme} | {float_layers} | {quality.worst:.1f} dB | | | |"
+    return (
+        f"| {title} | {scheme} | {float_layers} | {quality.worst:.1f} dB | {quality.float_accuracy:.1%} | "
+        f"{quality.accuracy:.1%} | {quality.drop:.1f} (one of {quality.samples}: {100 / quality.samples:.1f}) |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", type=Path, help="the folder with the reference data")
+    parser.add_argument("page", nargs="?", type=Path, help="the page whose table is replaced")
+    arguments = parser.parse_args()
+    lines = [HEAD]
+    print(HEAD)
+    for network in NETWORKS:
+        for line in rows(arguments.models, network):
+            lines.append(line)
+            print(line, flush=True)
+    if arguments.page:
+        before, _, rest = arguments.page.read_text().partition(BEGIN)
+        _, _, after = rest.partition(END)
+        write_atomically(arguments.page, "\n".join([before + BEGIN, *lines, END]) + after)
+
+
+if __name__ == "__main__":
+    main()
