@@ -55,7 +55,7 @@ def _normalised(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> 
     import onnx_ir.passes.common as common
     from onnx import inliner
 
-    from dovetail.sw.onnx_passes import borders, constants, infer, names, opset, runtime_operators
+    from dovetail.sw.onnx_passes import borders, constants, float32, infer, names, opset, runtime_operators
 
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -66,6 +66,7 @@ def _normalised(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> 
     names.name_nodes(network)
     borders.check_operators(network)
     runtime_operators.standardise(network)
+    float32.to_float32(network)
     infer.infer_shapes(network)
     constants.fold_constants(network)
     infer.infer_shapes(network)
@@ -90,6 +91,7 @@ def _passes() -> tuple[Callable[[Any], bool], ...]:
         broadcasts,
         constants,
         dense,
+        gathers,
         layer_norm,
         one_dimensional,
         pads,
@@ -102,12 +104,14 @@ def _passes() -> tuple[Callable[[Any], bool], ...]:
     return (
         tidy.tidy,
         one_dimensional.lift_one_dimensional,
+        gathers.slice_gathers,
         views.unify_views,
         sums.split_sums,
         broadcasts.shrink_operands,
         layer_norm.fuse_layer_norms,
         activations.name_activations,
         affine.fold_affine,
+        pads.spell_out_pads,
         pads.fuse_pads,
         pooling.unify_pooling,
         dense.unify_dense,

@@ -1,11 +1,11 @@
-"""Pass: padding layers become the padding of the convolution or pooling behind them."""
+"""Passes: padding layers become the padding of the convolution or pooling behind them."""
 
 from __future__ import annotations
 
 import numpy as np
 import onnx_ir as oir
 
-from dovetail.sw.onnx_passes.edit import constant, is_op, numbers, only_user, operand, shape_of
+from dovetail.sw.onnx_passes.edit import Editor, constant, is_op, numbers, only_user, operand, shape_of
 
 
 def fuse_pads(model: oir.Model) -> bool:
@@ -28,6 +28,22 @@ def fuse_pads(model: oir.Model) -> bool:
             user.attributes["count_include_pad"] = oir.AttrInt64("count_include_pad", 1)
         user.replace_input_with(0, node.inputs[0])
         model.graph.remove(node, safe=True)
+        changed = True
+    return changed
+
+
+def spell_out_pads(model: oir.Model) -> bool:
+    """Pad of some axes names all of them, in the order of the standard before it knew axes."""
+    changed = False
+    for node in list(model.graph):
+        axes = numbers(node, 3, "") if is_op(node, "Pad") else None
+        sizes, shape = numbers(node, 1, "pads"), shape_of(node.inputs[0])
+        if axes is None or sizes is None or shape is None:
+            continue
+        full = np.zeros((2, len(shape)), np.int64)
+        full[:, [axis % len(shape) for axis in axes]] = np.array(sizes).reshape(2, -1)
+        node.replace_input_with(1, Editor(node).constant(full.ravel(), "pads"))
+        node.resize_inputs(3)
         changed = True
     return changed
 

@@ -192,7 +192,9 @@ def test_damaged_networks_give_one_line() -> None:
 
 def test_weights_made_by_nodes() -> None:
     net = Net(1, 3, 8, 8)
-    weights = net.op("ConstantOfShape", net.integers(4, 3, 3, 3), value=numpy_helper.from_array(np.float32([0.3])))
+    weights = net.op(
+        "ConstantOfShape", net.integers(4, 3, 3, 3), value=numpy_helper.from_array(np.array([0.3], np.float32))
+    )
     bias = net.op("Constant", value=numpy_helper.from_array(np.arange(4, dtype=np.float32)))
     net.op("Conv", "x", net.op("Mul", weights, net.constant(2)), bias)
     assert kinds(settled(net.model())) == {"Conv": 1}
@@ -399,6 +401,21 @@ def test_almost_an_activation_stays() -> None:
     assert kinds(settled(net.model())) == {"Mul": 2, "Sigmoid": 1}
 
 
+def test_half_and_double_precision() -> None:
+    net = Net(1, 4, 8, 8)
+    net.inputs[0].type.tensor_type.elem_type = TensorProto.FLOAT16
+    x = net.op("Conv", "x", net.constant(net.random.normal(size=(6, 4, 1, 1)), np.float16))
+    x = net.op("Mul", net.op("Cast", x, to=TensorProto.DOUBLE), net.constant([0.5], np.float64))
+    made = net.op("ConstantOfShape", net.integers(1), value=numpy_helper.from_array(np.array([0.3], np.float64)))
+    net.op("Cast", net.op("Add", x, made), to=TensorProto.FLOAT16)
+    model = net.model()
+    result = normalise(model)
+    assert kinds(result) == {"Conv": 1}
+    values = np.random.default_rng(1).normal(size=(1, 4, 8, 8)).astype(np.float16)
+    (ours,), (theirs,) = run(result, {"x": values.astype(np.float32)}), run(model, {"x": values})
+    np.testing.assert_allclose(ours, theirs.astype(np.float32), rtol=1e-2, atol=1e-2)
+
+
 def test_clamps_in_a_row_are_one() -> None:
     net = Net(1, 8)
     net.op("Min", net.op("Max", "x", net.constant(0)), net.constant(6))
@@ -432,6 +449,15 @@ def test_padding_that_no_operator_can_do_stays() -> None:
     x = net.op("Conv", net.op("Pad", x, net.integers(*PADS), net.constant(1)), net.weights(4, 4, 1, 1))
     net.op("Conv", net.op("Pad", x, net.integers(*PADS), mode="reflect"), net.weights(4, 4, 1, 1))
     assert kinds(settled(net.model())) == {"Pad": 3, "MaxPool": 1, "Conv": 2}
+
+
+def test_padding_of_named_axes() -> None:
+    net = Net(1, 4, 8, 8, opset=18)
+    x = net.op("Pad", "x", net.integers(1, 0, 2, 1), net.constant(0), net.integers(-1, 2))
+    net.op("Pad", net.op("Conv", x, net.weights(6, 4, 3, 3)), net.integers(1, 1), "", net.integers(3))
+    result = settled(net.model())
+    assert kinds(result) == {"Conv": 1, "Pad": 1}
+    assert len(result.graph.node[1].input) == 2
 
 
 def test_poolings_over_everything() -> None:
@@ -480,6 +506,16 @@ def test_offsets_that_an_exporter_has_repeated() -> None:
     bias = net.random.normal(size=(1, 1, 5)).astype(np.float32)
     net.op("Add", net.op("MatMul", "x", net.weights(8, 5)), net.constant(np.broadcast_to(bias, (1, 6, 5))))
     assert kinds(settled(net.model())) == {"Reshape": 2, "Gemm": 1}
+
+
+def test_gathers_of_parts() -> None:
+    """Heads of attention, a token, every other channel; any other order stays."""
+    net = Net(3, 6, 8)
+    parts = [net.op("Gather", "x", net.constant(k, np.int64), axis=0) for k in (0, 1, -1)]
+    token = net.op("Gather", parts[0], net.constant(0, np.int64), axis=0)
+    every = net.op("Gather", parts[1], net.integers(1, 3, 5, 7), axis=1)
+    other = net.op("Gather", parts[2], net.integers(3, 1), axis=1)
+    assert kinds(settled(net.model(token, every, other))) == {"Slice": 5, "Reshape": 4, "Gather": 1}
 
 
 def test_sums_of_many() -> None:
