@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import PAGE_BYTES, Unit, from_bytes, to_bytes
+from dovetail.isa.instructions import PAGE_BYTES, WORD_BYTES, Unit, from_bytes, to_bytes
 from dovetail.isa.program import Program, ProgramError, Segment, TensorDescriptor
 from dovetail.isa.program import Step as ProgramStep
 from dovetail.isa.timing.engine import Counters, Timeline, time_program
@@ -25,6 +25,8 @@ from dovetail.sw.engine import Engine, RunResult
 from dovetail.sw.engines import create
 from dovetail.sw.errors import DovetailError, NetworkError
 from dovetail.sw.host_step import HostUnit, units_of
+from dovetail.sw.network_report import LayerReport, MemoryUse, Report
+from dovetail.sw.sram_use import sram_use
 
 Array = NDArray[Any]
 NETWORK_STEP = "network"
@@ -49,61 +51,6 @@ class Result:
     timeline: tuple[Timeline, ...]
     counters: dict[Unit, Counters]
     tensors: dict[str, Array] = field(repr=False)
-
-
-@dataclass(frozen=True)
-class LayerReport:
-    """A layer's share of a run.
-
-    ``cycles``: from the end of the layer before to its own end, so the layers of a network add up to its cycles;
-    ``bound``: the roofline max(macs / PEs, least_bytes / bus bytes) in cycles.
-    """
-
-    name: str
-    kind: str
-    macs: int
-    cycles: int
-    bound: int
-    least_bytes: int
-    moved_bytes: int
-
-
-@dataclass(frozen=True)
-class Report:
-    """Timing of one inference, without tensor data.
-
-    ``bound``: roofline of the whole network in cycles: max(macs / PEs, bytes / bus bytes), where ``least_bytes`` counts
-    the network's accelerator inputs and outputs and every weight once. ``host``: nodes on the host and why.
-    """
-
-    cycles: int
-    macs: int
-    host_macs: int
-    bound: int
-    least_bytes: int
-    moved_bytes: int
-    layers: tuple[LayerReport, ...]
-    counters: dict[Unit, Counters]
-    timeline: tuple[Timeline, ...]
-    host: dict[str, str]
-    pe: int
-
-    @property
-    def utilisation(self) -> float:
-        """Share of the multipliers' cycles that did multiply-accumulates of the network."""
-        return self.macs / (self.cycles * self.pe) if self.cycles else 0.0
-
-    @property
-    def over_bound(self) -> float:
-        """Cycles over the roofline bound."""
-        return self.cycles / self.bound if self.bound else 0.0
-
-    def by_kind(self) -> dict[str, int]:
-        """Cycles per kind of layer."""
-        total: dict[str, int] = {}
-        for layer in self.layers:
-            total[layer.kind] = total.get(layer.kind, 0) + layer.cycles
-        return total
 
 
 def _add_counters(runs: list[Mapping[Unit, Counters]]) -> dict[Unit, Counters]:
@@ -174,10 +121,17 @@ class CompiledNetwork:
             timeline=tuple(timelines),
             host=code.host_reasons,
             pe=config.macs_per_cycle,
+            sram=sram_use(config, timelines),
+            memory=MemoryUse(
+                constants=code.constants_bytes,
+                tensors=code.stream_offset - code.constants_bytes,
+                least_tensors=code.least_activations,
+                program=sum(len(segment.words) * WORD_BYTES for segment in code.segments),
+            ),
         )
 
     def report(self) -> Report:
-        """Exact cycles of an inference and where they go; no tensor data is touched."""
+        """Exact cycles of an inference, where they go, and the memory that it takes; no tensor data is touched."""
         return self._report
 
     def _least_bytes(self) -> int:
@@ -451,4 +405,13 @@ def _code_of(program: Program, graph: ir.Graph) -> Code:
     )
 
 
-__all__ = ["CompiledNetwork", "NetworkError", "Report", "Result", "RunError", "compile_network", "load_program"]
+__all__ = [
+    "CompiledNetwork",
+    "MemoryUse",
+    "NetworkError",
+    "Report",
+    "Result",
+    "RunError",
+    "compile_network",
+    "load_program",
+]

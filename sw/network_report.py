@@ -1,0 +1,85 @@
+"""What one inference of a compiled network takes: cycles, layer by layer, and memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dovetail.isa.instructions import Unit
+from dovetail.isa.timing.engine import Counters, Timeline
+from dovetail.sw.sram_use import SramUse
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """A layer's share of a run.
+
+    ``cycles``: from the end of the layer before to its own end, so the layers of a network add up to its cycles;
+    ``bound``: the roofline max(macs / PEs, least_bytes / bus bytes) in cycles.
+    """
+
+    name: str
+    kind: str
+    macs: int
+    cycles: int
+    bound: int
+    least_bytes: int
+    moved_bytes: int
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """Bytes of system memory, in the order in which they lie there: constants, tensors in one block, instructions.
+
+    ``least_tensors``: what tensors would need at least, however they were placed.
+    """
+
+    constants: int
+    tensors: int
+    least_tensors: int
+    program: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.constants + self.tensors + self.program
+
+
+@dataclass(frozen=True)
+class Report:
+    """Timing and memory of one inference, without tensor data.
+
+    ``bound``: roofline of the whole network in cycles: max(macs / PEs, bytes / bus bytes), where ``least_bytes`` counts
+    the network's accelerator inputs and outputs and every weight once. ``host``: nodes on the host and why.
+    ``sram``, ``memory``: the bytes that the program uses of either.
+    """
+
+    cycles: int
+    macs: int
+    host_macs: int
+    bound: int
+    least_bytes: int
+    moved_bytes: int
+    layers: tuple[LayerReport, ...]
+    counters: dict[Unit, Counters]
+    timeline: tuple[Timeline, ...]
+    host: dict[str, str]
+    pe: int
+    sram: SramUse
+    memory: MemoryUse
+
+    @property
+    def utilisation(self) -> float:
+        """Share of the multipliers' cycles that did multiply-accumulates of the network."""
+        return self.macs / (self.cycles * self.pe) if self.cycles else 0.0
+
+    @property
+    def over_bound(self) -> float:
+        """Cycles over the roofline bound."""
+        return self.cycles / self.bound if self.bound else 0.0
+
+    def by_kind(self) -> dict[str, int]:
+        """Cycles per kind of layer."""
+        total: dict[str, int] = {}
+        for layer in self.layers:
+            total[layer.kind] = total.get(layer.kind, 0) + layer.cycles
+        return total
