@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import RenderableType
 
-from dovetail.flows.network import add_network_options, compiled_of, describe, layer_table, summary
+from dovetail.flows.network import add_network_options, compiled_of, describe, layer_table, memory_table, summary
 from dovetail.flows.report import Report
 
 NAME = "compile"
@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_network_options(parser, programs=False)
     parser.add_argument("--output", metavar="FILE", type=Path, help="the program file (without: report only)")
+    parser.add_argument("--memory", action="store_true", help="print where each tensor lies, too")
 
 
 def run(args: argparse.Namespace) -> Report:
@@ -31,6 +32,8 @@ def run(args: argparse.Namespace) -> Report:
         "host_steps": sum(step.on_host and not step.payload for step in program.steps),
     }
     text: list[RenderableType] = [layer_table(compiled.report()), summary(compiled)]
+    if args.memory:
+        text.insert(1, memory_table(compiled))
     if args.output:
         compiled.save(args.output)
         data["output"] = str(args.output)

@@ -234,11 +234,46 @@ def describe(compiled: CompiledNetwork) -> dict[str, Any]:
         "roofline_ratio": report.over_bound,
         "least_bytes": report.least_bytes,
         "dram_bytes": report.moved_bytes,
+        "sram_bytes": {"peak": report.sram.top, "live": report.sram.live, "of": compiled.config.sram_bytes},
+        "memory_bytes": {**asdict(report.memory), "total": report.memory.total},
+        "tensors": _places(compiled),
         "cycles_by_kind": report.by_kind(),
         "layers": [asdict(layer) for layer in report.layers],
         "host_nodes": report.host,
         "counters": {unit.name.lower(): asdict(counters) for unit, counters in report.counters.items()},
     }
+
+
+def _places(compiled: CompiledNetwork) -> list[dict[str, Any]]:
+    """Where each tensor of the accelerator lies in system memory, by address; those in SRAM alone come last."""
+    code, graph = compiled.code, compiled.graph
+    touched = {n for step in code.steps if not step.host for node in step.nodes for n in (*node.inputs, *node.outputs)}
+    places = [
+        {
+            "name": name,
+            "offset": code.where.get(name),
+            "bytes": tensor.size,
+            "pixel_pitch": code.pitches.get(name),
+        }
+        for name, tensor in graph.tensors.items()
+        if name in touched
+    ]
+    return sorted(places, key=lambda place: (place["offset"] is None, place["offset"] or 0))
+
+
+def memory_table(compiled: CompiledNetwork) -> Table:
+    """Where everything lies in system memory."""
+    code, memory = compiled.code, compiled.report().memory
+    table = Table(title="System memory")
+    table.add_column("what")
+    table.add_column("offset", justify="right")
+    table.add_column("bytes", justify="right")
+    table.add_row("constants", "0x0", f"{memory.constants:,}")
+    for place in _places(compiled):
+        offset = "SRAM only" if place["offset"] is None else f"{place['offset']:#x}"
+        table.add_row(place["name"], offset, f"{place['bytes']:,}")
+    table.add_row("program", f"{code.stream_offset:#x}", f"{memory.program:,}")
+    return table
 
 
 def layer_table(report: Report) -> Table:
@@ -275,7 +310,10 @@ def summary(compiled: CompiledNetwork) -> str:
         f"MACs         {report.macs:,}" + (f", and {report.host_macs:,} on the host" if report.host_macs else ""),
         f"utilisation  {report.utilisation:.1%} of {report.pe} multipliers",
         f"roofline     {report.bound:,} cycles; cycles / roofline {report.over_bound:.3f}",
-        f"memory       {si(report.moved_bytes)}B moved, at least {si(report.least_bytes)}B",
+        f"traffic      {si(report.moved_bytes)}B moved, at least {si(report.least_bytes)}B",
+        f"SRAM         {report.sram.top:,} bytes up to the highest in use, {report.sram.live:,} live at most",
+        f"memory       {report.memory.total:,} bytes: constants {report.memory.constants:,}, tensors"
+        f" {report.memory.tensors:,} (at least {report.memory.least_tensors:,}), program {report.memory.program:,}",
     ]
     lines += [f"host         {name}: {reason}" for name, reason in report.host.items()]
     return "\n".join(lines)

@@ -109,6 +109,26 @@ def test_compile_and_run_the_program(run: Any, tmp_path: Path) -> None:
     assert f"{path}: file must be complete, not cut off after 1000 of" in err
 
 
+def test_memory_of_a_network(run: Any) -> None:
+    network = "zoo:inception_block"
+    data = json.loads(run("compile", network, *SMALL, "--json")[1])
+    memory, sram, tensors = data["memory_bytes"], data["sram_bytes"], data["tensors"]
+    assert memory["total"] == memory["constants"] + memory["tensors"] + memory["program"]
+    assert memory["least_tensors"] <= memory["tensors"]
+    assert 0 < sram["live"] <= sram["peak"] <= sram["of"] == 128 << 10
+    placed = [place for place in tensors if place["offset"] is not None]
+    assert all(memory["constants"] <= place["offset"] < memory["constants"] + memory["tensors"] for place in placed)
+    whole = next(place for place in placed if place["name"] == "output")
+    part = next(place for place in placed if place["name"] == "three_out")
+    assert (part["offset"] - whole["offset"], part["bytes"], part["pixel_pitch"]) == (16, 1600, 48)
+    code, out, _ = run("compile", network, *SMALL, "--memory")
+    assert code == 0
+    table = out[out.index("System memory") : out.index("cycles       ")]
+    assert [name for name in ("constants", "program", *(p["name"] for p in tensors)) if name not in table] == []
+    assert f"{whole['offset']:#x}" in table
+    assert f"memory       {memory['total']:,} bytes: constants {memory['constants']:,}, tensors" in out
+
+
 def test_run_for_a_person(run: Any) -> None:
     code, out, _ = run("run", NETWORK, "--layers")
     assert code == 0
