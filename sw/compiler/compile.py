@@ -91,7 +91,7 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
     """
     reasons = host_reasons(config, options, graph)
     steps = steps_of(graph, reasons)
-    parts = placement.parts_of(graph, steps)
+    parts = placement.parts_of(config, graph, steps)
     roots = _aliases(graph, parts)
     pitches = {name: part.pitch for name, part in parts.items()}
     resident = options.tiling == "free" and not options.keep_tensors
@@ -186,8 +186,8 @@ def _bytes(values: NDArray[np.int8]) -> NDArray[np.uint8]:
 
 
 def _is_placed(node: ir.Node, pitches: dict[str, int]) -> bool:
-    """Whether all that a node copies is there already."""
-    return isinstance(node, ir.Move) and all(name in pitches for name in node.inputs)
+    """Whether all that a node copies is there already, or read where it is."""
+    return isinstance(node, ir.Move) and (node.outputs[0] in pitches or all(name in pitches for name in node.inputs))
 
 
 def _aliases(graph: ir.Graph, parts: dict[str, placement.Part]) -> dict[str, str]:

@@ -178,7 +178,7 @@ class ConvCode:
                     if missing:
                         task.loads.append(self._load_input(row, part, input_at))
                 else:
-                    pixel = layer.channels
+                    pixel = self.source.pitch
                     input_at = self.source.sram + layer.input_rows(*row)[0] * layer.width * pixel + part[0]
                 task.computes = list(
                     self._computes(row, col, part[1], turn, (input_at, pixel), (weights_at, stream), output)
@@ -211,9 +211,9 @@ class ConvCode:
         assert self.source.memory is not None
         layer = self.layer
         first, rows, _ = layer.input_rows(*row)
-        pitch = layer.width * layer.channels
+        pitch = layer.width * self.source.pitch
         start = self.source.memory + first * pitch + part[0]
-        if part[1] == layer.channels:
+        if part[1] == self.source.pitch:
             return Transfer(start, at, rows * pitch)
         return Transfer(
             start,
@@ -221,7 +221,7 @@ class ConvCode:
             part[1],
             rows=layer.width,
             planes=rows,
-            memory_row=layer.channels,
+            memory_row=self.source.pitch,
             memory_plane=pitch,
             sram_row=part[1],
             sram_plane=layer.width * part[1],

@@ -1,9 +1,15 @@
-"""Pass: what is only made to be concatenated is stored where it belongs at once, and the copy is left out."""
+"""Pass: copies that are left out.
+
+What is only made to be concatenated is stored where it belongs at once; a slice whose readers can step over what is
+between its pixels is read where it is.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dovetail.isa.config import Config
 from dovetail.sw import graph as ir
+from dovetail.sw.compiler.layer import use_packing
 from dovetail.sw.compiler.movement import Axis, axes_of
 from dovetail.sw.compiler.partition import Step
 
@@ -20,8 +26,14 @@ class Part:
     pitch: int
 
 
-def parts_of(graph: ir.Graph, steps: Sequence[Step]) -> dict[str, Part]:
-    """The tensors that need no copy, by name: made and copied in one segment, and used for nothing else."""
+def parts_of(config: Config, graph: ir.Graph, steps: Sequence[Step]) -> dict[str, Part]:
+    """The tensors that need no copy, by name: parts of concatenations, and slices."""
+    stored = _stored(graph, steps)
+    return stored | _slices(config, graph, steps, stored)
+
+
+def _stored(graph: ir.Graph, steps: Sequence[Step]) -> dict[str, Part]:
+    """Parts of concatenations that are made and copied in one segment, and used for nothing else."""
     ports = {port.tensor for port in graph.outputs}
     found: dict[str, Part] = {}
     for step in steps:
@@ -36,6 +48,32 @@ def parts_of(graph: ir.Graph, steps: Sequence[Step]) -> dict[str, Part]:
                 pitch = _pitch(graph.tensors[name], copy) if alone and name in makers else 0
                 if pitch and _can_store(makers[name], pitch == graph.tensors[name].shape[-1]):
                     found[name] = Part(node.outputs[0], copy.target, pitch)
+    return found
+
+
+def _slices(config: Config, graph: ir.Graph, steps: Sequence[Step], stored: dict[str, Part]) -> dict[str, Part]:
+    """Slices that are cut and read in one segment, by nodes that can step from pixel to pixel."""
+    ports = {port.tensor for port in graph.outputs}
+    viewed = {node.outputs[0]: node.inputs[0] for node in graph.nodes if isinstance(node, ir.Reshape)}
+    readers: dict[str, list[ir.Node]] = {}
+    for node in graph.nodes:
+        for name in node.inputs:
+            readers.setdefault(name, []).append(node)
+    found: dict[str, Part] = {}
+    for step in steps:
+        inside = set() if step.host else {node.name for node in step.nodes}
+        for node in step.nodes:
+            if not isinstance(node, ir.Move) or len(node.copies) > 1 or node.outputs[0] in ports or step.host:
+                continue
+            name, whole, (copy,) = node.outputs[0], node.inputs[0], node.copies
+            while whole in viewed:
+                whole = viewed[whole]
+            backwards = ir.Copy(copy.sizes, copy.target, copy.target_steps, copy.source, copy.source_steps)
+            pitch = 0 if whole in stored else _pitch(graph.tensors[name], backwards)
+            dense = pitch == graph.tensors[name].shape[-1]
+            users = readers.get(name, ())
+            if pitch and all(user.name in inside and _can_read(config, user, dense) for user in users):
+                found[name] = Part(whole, copy.source, pitch)
     return found
 
 
@@ -56,4 +94,13 @@ def _can_store(node: ir.Node, dense: bool) -> bool:
     """Whether a node's code stores pixels apart; results without gaps all can, but for views."""
     if isinstance(node, (*ir.FREE, ir.Move)):
         return False
+    return dense or not isinstance(node, ir.MatMul)
+
+
+def _can_read(config: Config, node: ir.Node, dense: bool) -> bool:
+    """Whether a node's code reads pixels apart; those without gaps all can, but for views and copies."""
+    if isinstance(node, ir.Host | ir.Move | ir.Reshape):
+        return False
+    if isinstance(node, ir.Conv) and node.groups == 1:
+        return dense or not use_packing(config, node.weights.shape[3], node.kernel, node.dilation[1])
     return dense or not isinstance(node, ir.MatMul)

@@ -167,7 +167,7 @@ class Plan:
         work, space, config = self.works[number], self.space(number), self.config
         if work.array is None:
             streams = any(name not in self.residents for name in work.reads) + (work.writes not in self.residents)
-            return sum(banks for _, banks in space.free) >= 2 * streams
+            return sum(banks for _, banks in space.free) >= max(2 * streams, work.constants > 0)
         layer = work.array
         rows = min(layer.out_height, ceil_div(config.stripe, layer.out_width))
         channels = min(layer.out_channels, 2 * layer.lanes(config))

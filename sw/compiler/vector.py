@@ -129,62 +129,69 @@ def flat_tasks(
         limits.append(room.results // 2)
     size = min(limits) // config.word_bytes * config.word_bytes
     size = min(size, max(MIN_TILE, _round_up(ceil_div(elements, 4), config.word_bytes)))
-    dense = target.pitch == channels
-    if not dense:
+    if any(place.pitch != channels for place in (*sources, target)):
         size = min(size // channels, MAX_BLOCKS) * channels
     start, results = room.place(base + 2 * len(streamed) * size, 0 if target.sram is not None else 2 * size)
     registers = {
         "GEOMETRY": pack(Unit.VECTOR, "GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1),
-        "X_STEP": channels,
-        "B_X_STEP": channels,
         "IN_ROWS": 1,
         "ORIGIN": 0,
         "PAD_TOP": 0,
         "PAD_LEFT": 0,
         **operation.registers,
     }
+    # In SRAM, buffers have no gaps.
+    *steps, step = (channels if place.sram is None else place.pitch for place in (*sources, target))
+    registers |= {"X_STEP": steps[0], "B_X_STEP": steps[-1]}
+    flat = {*steps, step} == {channels}
     for number, first in enumerate(range(0, elements, size)):
         count = min(size, elements - first)
         task = Task(index)
         if operation.table and number == 0:
             task.loads.append(Transfer(table, start, operation.table))
         buffer = start + base + number % 2 * len(streamed) * size
+        runs, length = (1, count) if flat else (count // channels, channels)
         regions = []
-        for place in sources:
-            if place.sram is not None:
-                regions.append((place.sram + first, count))
-                continue
-            assert place.memory is not None
-            task.loads.append(Transfer(place.memory + first, buffer, count))
-            regions.append((buffer, count))
-            buffer += size
+        for place, gap in zip(sources, steps, strict=True):
+            at = buffer
+            if place.sram is None:
+                task.loads.append(_load_flat(place, buffer, first, count, channels))
+                buffer += size
+            else:
+                at = place.sram + first // channels * place.pitch + first % channels
+            regions.append((at, (runs - 1) * gap + length))
         if operation.table:
             regions.append((start, operation.table))
-        flat = dense or target.sram is None
         out = results + number % 2 * size
         if target.sram is not None:
             out = target.sram + first // channels * target.pitch + first % channels
-        runs, length, pitch = (1, count, count) if flat else (count // channels, channels, target.pitch)
-        written = (out, (runs - 1) * pitch + length)
+        written = (out, (runs - 1) * step + length)
         blocks = ceil_div(length, config.vec)
         tile = registers | {
             "TILE": pack(Unit.VECTOR, "TILE", height=1, width=runs),
             "IN_ADDR": regions[0][0],
-            "IN_BYTES": count,
-            "ROW_BYTES": count,
+            "IN_BYTES": regions[0][1],
+            "ROW_BYTES": regions[0][1],
             "OUT_ADDR": out,
             "OUT_BYTES": written[1],
-            "OUT_X_STEP": pitch,
+            "OUT_X_STEP": step,
             "BLOCKS": pack(Unit.VECTOR, "BLOCKS", count=blocks, last=length - (blocks - 1) * config.vec),
         }
         if len(regions) > 1:
             tile |= {"B_ADDR": regions[1][0], "B_BYTES": regions[1][1]}
         task.computes = [Compute(Unit.VECTOR, operation.op, tile, tuple(regions), written)]
         if target.memory is not None:
-            task.stores = [
-                _store_flat(target, out, first, count, channels, channels if flat else target.pitch),
-            ]
+            task.stores = [_store_flat(target, out, first, count, channels, step)]
         yield task
+
+
+def _load_flat(source: Place, sram: int, first: int, count: int, channels: int) -> Transfer:
+    """The transfer of ``count`` bytes from the flat position ``first`` on, whole pixels if there are gaps."""
+    assert source.memory is not None
+    if source.pitch == channels:
+        return Transfer(source.memory + first, sram, count)
+    start = source.memory + first // channels * source.pitch
+    return Transfer(start, sram, channels, rows=count // channels, memory_row=source.pitch, sram_row=channels)
 
 
 def _store_flat(target: Place, sram: int, first: int, count: int, channels: int, pitch: int) -> Transfer:
@@ -246,7 +253,7 @@ def broadcast_tasks(
             for shape, source, at in zip(shapes, sources, places, strict=True):
                 whole = shape[1] == height
                 slab = Slab(first if whole else 0, tile if whole else 1, shape[2], channel, count)
-                views.append(_operand(task, slab, source, channels, at))
+                views.append(_operand(task, slab, source, at))
                 steps.append((views[-1].pitch * shape[2] if whole else 0, views[-1].pitch if shape[2] == width else 0))
             slab = Slab(first, tile, width, channel, count)
             out = _result(slab, target, results + turn * size_out)
@@ -345,9 +352,7 @@ def pool_tasks(
             high = max(min(top + (tile - 1) * stride[0] + kernel[0], height), low + 1)
             blocks = ceil_div(count, config.vec)
             task = Task(index)
-            view = _operand(
-                task, Slab(low, high - low, width, channel, count), source, channels, operands + turn * size_in
-            )
+            view = _operand(task, Slab(low, high - low, width, channel, count), source, operands + turn * size_in)
             slab = Slab(first, tile, out_width, channel, count)
             out = _result(slab, target, results + turn * size_out)
             pitch = width * view.pitch
@@ -426,12 +431,12 @@ class View:
     pitch: int
 
 
-def _operand(task: Task, slab: Slab, place: Place, channels: int, buffer: int) -> View:
-    """Where a part of an operand with so many ``channels`` is; loaded to the buffer unless it is resident."""
+def _operand(task: Task, slab: Slab, place: Place, buffer: int) -> View:
+    """Where a part of an operand is; loaded to the buffer unless it is resident."""
     if place.sram is not None:
-        return View(place.sram + slab.offset(channels), slab.span(channels), channels)
+        return View(place.sram + slab.offset(place.pitch), slab.span(place.pitch), place.pitch)
     assert place.memory is not None
-    task.loads.append(_transfer(slab, place.memory, channels, buffer, slab.channels))
+    task.loads.append(_transfer(slab, place.memory, place.pitch, buffer, slab.channels))
     return View(buffer, slab.span(slab.channels), slab.channels)
 
 

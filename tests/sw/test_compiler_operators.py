@@ -180,6 +180,29 @@ def concat_in_place(net: RandomNet) -> str:
     return net.concat(3, *parts)
 
 
+def slices_in_place(net: RandomNet) -> str:
+    """Read by everything that can step over channels, of a network input and of results; some of the rows too."""
+    x = net.input(1, 24, 20, 17)
+    made = net.conv(net.slice(x, *[slice(None)] * 3, slice(1, 17)), 32, groups=2)
+    left, right = (net.slice(made, *[slice(None)] * 3, cut) for cut in (slice(0, 16), slice(16, 32)))
+    rows = net.slice(made, slice(None), slice(3, 7))
+    matrix = net.reshape(net.table(rows), 80, 32)
+    return net.concat(
+        3,
+        net.conv(left, 40),
+        net.conv(left, 5, size=1),
+        net.conv(right, 16, groups=8),
+        net.conv(right, 0, multiplier=2),
+        net.average(left, (3, 3), (1, 1), (1, 1, 1, 1)),
+        net.maximum(right, (3, 3), (1, 1, 1, 1)),
+        net.elementwise("MULTIPLY", left, net.constant(1, 1, 1, 16)),
+        net.elementwise("ADD", right, left),
+        net.elementwise("SUBTRACT", left, net.table(right)),
+        net.pad(net.slice(made, slice(None), slice(0, 20)), (4, 0, 0, 0)),
+        net.pad(net.reshape(net.matmul(matrix, net.input(32, 3)), 1, 4, 20, 3), (20, 0, 0, 0)),
+    )
+
+
 def concat_rows(net: RandomNet) -> str:
     """Along the outermost axis anything is in place, a product and a reshaped table too."""
     x = net.input(24, 6)
@@ -212,6 +235,7 @@ NETS: dict[str, Callable[[RandomNet], str]] = {
         transpositions,
         transposition_large,
         slices,
+        slices_in_place,
         concat_in_place,
         concat_rows,
         concat_large,
@@ -278,12 +302,31 @@ def test_concatenated_results_need_no_copy() -> None:
     net = RandomNet(5)
     compiled = check(net.graph(concat_in_place(net)), CONFIGS["4x4"])
     (joined,) = [node for node in compiled.graph.nodes if node.op == "concat"]
-    assert set(compiled.code.pitches) == set(joined.inputs[:7])
+    sliced = {node.outputs[0] for node in compiled.graph.nodes if node.op == "move"}
+    assert set(compiled.code.pitches) == {*joined.inputs[:7], *sliced}
     (layer,) = [layer for layer in compiled.code.layers if layer.name == joined.name]
     assert layer.moved_bytes == 2 * 2 * 24 * 20 * 14
     net = RandomNet(5)
     compiled = check(net.graph(concat_rows(net)), CONFIGS["4x4"])
     assert "concat" not in {layer.kind for layer in compiled.code.layers}
+
+
+def test_slices_are_read_where_they_are() -> None:
+    net = RandomNet(5)
+    compiled = check(net.graph(slices_in_place(net)), CONFIGS["4x4"])
+    assert not {"move", "concat"} & {layer.kind for layer in compiled.code.layers}
+
+
+def test_slices_that_are_copied() -> None:
+    """For views, copies and outputs, and where a convolution takes neighbouring pixels as one."""
+    net = RandomNet(5)
+    x = net.input(1, 6, 8, 12)
+    few = net.slice(x, *[slice(None)] * 3, slice(0, 2))
+    half = net.slice(x, *[slice(None)] * 3, slice(0, 6))
+    seen = net.slice(x, *[slice(None)] * 3, slice(6, 12))
+    view = net.table(net.reshape(half, 48, 6))
+    compiled = check(net.graph(net.conv(few, 4), view, seen, net.conv(seen, 4)), CONFIGS["4x4"])
+    assert [layer.kind for layer in compiled.code.layers].count("move") == 3
 
 
 def test_averages_of_several_areas_need_no_more_tasks() -> None:
