@@ -17,6 +17,10 @@ from dovetail.sw.host import Dequantize, OnnxOp, Permute, Quantize, Wire
 from dovetail.sw.layout import Array, Layout, Shape, refined
 
 
+Axes = tuple[Shape, tuple[int, ...]]
+"""A layout's axes in memory and their order in the file."""
+
+
 class GraphBuilder:
     """Collects tensors and nodes; every method returns where the result is."""
 
@@ -25,7 +29,7 @@ class GraphBuilder:
         self.tensors: dict[str, ir.Tensor] = {}
         self.nodes: list[ir.Node] = []
         self._node_names: set[str] = set()
-        self._moved: dict[tuple[str, Layout], str] = {}
+        self._moved: dict[tuple[str, Axes, Axes], str] = {}
 
     def node_name(self, wanted: str) -> str:
         """A node name nobody has yet."""
@@ -74,7 +78,8 @@ class GraphBuilder:
         tensor = self.tensors[value.tensor]
         if value.layout == layout and tensor.shape == layout.inner:
             return value
-        key = (value.tensor, layout)
+        # The file's shape says nothing about bytes; how the tensor's axes are seen before and after does.
+        key = (value.tensor, (value.layout.inner, value.layout.perm), (layout.inner, layout.perm))
         if key not in self._moved:
             same = value.layout.same_memory(layout)
             if same and tensor.shape == layout.inner:

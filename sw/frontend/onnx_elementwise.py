@@ -96,10 +96,13 @@ class ElementwiseOps:
         sources = [operand.value for operand in operands if isinstance(operand, Source)]
         largest = max(sources, key=lambda value: value.layout.order().size)
         if shapes[0] == shapes[1] and len(sources) == 2:
-            first = self.builder.placed(sources[0], sources[0].layout)
+            # Channels last if one operand is: what follows wants them so as well.
+            leader = next((value for value in sources if not value.layout.is_plain), sources[0])
+            first = self.builder.placed(leader, leader.layout)
             if len(first.layout.inner) > 4:
                 return None
-            return first.tensor, self.builder.placed(sources[1], first.layout).tensor, first.layout
+            left, right = (self.builder.placed(value, first.layout).tensor for value in sources)
+            return left, right, first.layout
         rank = max(map(len, shapes))
         image = rank == 4 and not largest.layout.is_plain
         if rank > 4:

@@ -103,7 +103,6 @@ def _passes() -> tuple[Callable[[Any], bool], ...]:
 
     return (
         tidy.tidy,
-        one_dimensional.lift_one_dimensional,
         gathers.slice_gathers,
         views.unify_views,
         sums.split_sums,
@@ -113,6 +112,7 @@ def _passes() -> tuple[Callable[[Any], bool], ...]:
         affine.fold_affine,
         pads.spell_out_pads,
         pads.fuse_pads,
+        one_dimensional.lift_one_dimensional,
         pooling.unify_pooling,
         dense.unify_dense,
         views.sink_views,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from math import erf
 from typing import Any
 
@@ -143,37 +144,58 @@ def _between(variable: oir.Value, root: oir.Node) -> tuple[oir.Node, ...] | None
 
 
 def _named(variable: oir.Value, nodes: tuple[oir.Node, ...]) -> Named | None:
-    values = _evaluate(variable, nodes)
-    for named in NAMED:
-        wanted = named.function(_POINTS)
-        if values is not None and np.all(np.abs(values - wanted) <= _TOLERANCE * (1 + np.abs(wanted))):
-            return named
-    return None
+    return _recognised(_model(variable, nodes)) if variable.dtype == oir.DataType.FLOAT else None
 
 
-def _evaluate(variable: oir.Value, nodes: tuple[oir.Node, ...]) -> Array | None:
-    """What the nodes make of `_POINTS`, by ONNX Runtime; None if it cannot."""
-    import onnxruntime
-
-    if variable.dtype != oir.DataType.FLOAT:
-        return None
-    operands = [value for node in nodes for value in node.inputs if value is not None]
-    constants = {value.name: array for value in operands if (array := constant(value)) is not None}
+def _model(variable: oir.Value, nodes: tuple[oir.Node, ...]) -> bytes:
+    """The nodes as a network of their own, in which nothing has the names of the whole: equal expressions are equal."""
+    operands = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
+    constants = [(value, array) for value in operands if (array := constant(value)) is not None]
+    names = {variable.name: "x"} | {value.name: f"constant{k}" for k, (value, _) in enumerate(constants)}
+    names |= {node.outputs[0].name: f"result{k}" for k, node in enumerate(nodes)}
+    parts = [oir.serde.serialize_node(node) for node in nodes]
+    for k, part in enumerate(parts):
+        part.name = f"node{k}"
+        del part.metadata_props[:]
+        for ends in (part.input, part.output):
+            ends[:] = [names.get(name, name) for name in ends]
     graph = helper.make_graph(
-        [oir.serde.serialize_node(node) for node in nodes],
+        parts,
         "expression",
-        [helper.make_tensor_value_info(variable.name, onnx.TensorProto.FLOAT, _POINTS.shape)],
-        [helper.make_tensor_value_info(nodes[-1].outputs[0].name, onnx.TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(array.reshape(()), name) for name, array in constants.items()],
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, _POINTS.shape)],
+        [helper.make_tensor_value_info(parts[-1].output[0], onnx.TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array.reshape(()), names[value.name]) for value, array in constants],
     )
     owner = nodes[0].graph
     assert owner is not None
-    opsets = [helper.make_opsetid(domain, version) for domain, version in owner.opset_imports.items()]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    opsets = [helper.make_opsetid(domain, version) for domain, version in sorted(owner.opset_imports.items())]
+    return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString(deterministic=True))
+
+
+@lru_cache(4096)
+def _recognised(model: bytes) -> Named | None:
+    """The function that a network of `_model` computes."""
+    values = _evaluate(model)
+    if values is not None:
+        for named, wanted in _wanted():
+            if np.all(np.abs(values - wanted) <= _TOLERANCE * (1 + np.abs(wanted))):
+                return named
+    return None
+
+
+@cache
+def _wanted() -> tuple[tuple[Named, Reals], ...]:
+    return tuple((named, named.function(_POINTS)) for named in NAMED)
+
+
+def _evaluate(model: bytes) -> Array | None:
+    """What a network of `_model` makes of `_POINTS`, by ONNX Runtime; None if it cannot."""
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     try:
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        return np.asarray(session.run(None, {variable.name: _POINTS.astype(np.float32)})[0], np.float64)
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return np.asarray(session.run(None, {"x": _POINTS.astype(np.float32)})[0], np.float64)
     except Exception:  # the runtime raises its own classes: the expression has no values, so no name
         return None

@@ -107,6 +107,13 @@ def kinds(graph: ir.Graph) -> list[str]:
 EVERY = np.arange(-128, 128).astype(np.int8).reshape(1, 256)
 
 
+def conv(net: Qdq, x: str, depth: int, channels: int) -> str:
+    """A 1x1 convolution."""
+    weights = np.random.default_rng(3).integers(-127, 128, (channels, depth, 1, 1)).astype(np.int8)
+    step, zero = net.constant(np.float32(0.01)), net.constant(np.int8(0))
+    return str(net.op("Conv", x, net.op("DequantizeLinear", net.constant(weights), step, zero)))
+
+
 @pytest.mark.parametrize("quant", [(0.05, -20), (0.013, 77)])
 @pytest.mark.parametrize(
     ("op", "attributes"),
@@ -266,18 +273,11 @@ def test_slices_and_splits(tmp_path: Path) -> None:
 def test_channel_shuffle_is_free_between_convolutions(tmp_path: Path, groups: int) -> None:
     """It goes into the weights."""
     net = Qdq(np.uint8)
-    weights = np.random.default_rng(3).integers(-127, 128, (8, 8, 1, 1)).astype(np.int8)
-
-    def conv(x: str) -> str:
-        zero, step = net.constant(np.int8(0)), net.constant(np.float32(0.01))
-        constant = net.op("DequantizeLinear", net.constant(weights), step, zero)
-        return net.requantised(net.op("Conv", x, constant), (0.05, 3))
-
-    x = conv(net.input((1, 8, 5, 6), (0.03, 5)))
+    x = net.requantised(conv(net, net.input((1, 8, 5, 6), (0.03, 5)), 8, 8), (0.05, 3))
     x = net.op("Reshape", x, net.constant(np.array([1, groups, 8 // groups, 5, 6])))
     x = net.op("Transpose", x, perm=[0, 2, 1, 3, 4])
-    x = conv(net.op("Reshape", x, net.constant(np.array([1, 8, 5, 6]))))
-    net.output(x, (0.05, 3))
+    x = net.op("Reshape", x, net.constant(np.array([1, 8, 5, 6])))
+    net.output(conv(net, x, 8, 8), (0.05, 3))
     assert kinds(agree(net, tmp_path)) == ["conv", "conv"]
 
 
@@ -372,10 +372,7 @@ def test_blocks(tmp_path: Path, op: str, attributes: dict[str, Any], shape: tupl
     """In front of a convolution, which wants channels last."""
     net = Qdq(np.uint8)
     x = net.requantised(net.op(op, net.input(shape, (0.03, 5)), blocksize=2, **attributes), (0.03, 5))
-    channels = 12 if op == "SpaceToDepth" else 3
-    weights = np.random.default_rng(3).integers(-127, 128, (4, channels, 1, 1)).astype(np.int8)
-    step, zero = net.constant(np.float32(0.01)), net.constant(np.int8(0))
-    net.output(net.op("Conv", x, net.op("DequantizeLinear", net.constant(weights), step, zero)), (0.05, 3))
+    net.output(conv(net, x, 12 if op == "SpaceToDepth" else 3, 4), (0.05, 3))
     assert kinds(agree(net, tmp_path)) == ["transpose", "conv"]
 
 
@@ -396,3 +393,33 @@ def test_averages_of_short_scales_tie_as_the_runtimes(tmp_path: Path, pads: tupl
     net, quant = Qdq(np.uint8), (0.046630859375, -128)
     net.output(net.op("AveragePool", net.input((1, 16, 24, 24), quant), kernel_shape=[3, 2], pads=list(pads)), quant)
     assert kinds(agree(net, tmp_path)) == ["avgpool"]
+
+
+def dense(net: Qdq, x: str, depth: int, channels: int) -> str:
+    """A product with constant weights."""
+    weights = np.random.default_rng(depth).integers(-127, 128, (depth, channels)).astype(np.int8)
+    step, zero = net.constant(np.float32(0.01)), net.constant(np.int8(0))
+    return str(net.op("MatMul", x, net.op("DequantizeLinear", net.constant(weights), step, zero)))
+
+
+def test_transpositions_of_a_cube(tmp_path: Path) -> None:
+    """Views of one tensor that want the same order of bytes, but not the same bytes."""
+    net = Qdq(np.uint8)
+    x = net.input((1, 6, 6, 6), (0.03, 5))
+    for channels, perm in ((5, [0, 2, 1, 3]), (7, [0, 3, 2, 1]), (4, [0, 3, 1, 2])):
+        turned = net.requantised(net.op("Transpose", x, perm=perm), (0.03, 5))
+        net.output(dense(net, turned, 6, channels), (0.05, 3))
+    assert kinds(agree(net, tmp_path)).count("dense") == 3
+
+
+def test_sums_of_signals_stay_channels_last(tmp_path: Path) -> None:
+    """One dimension as two of height one: nothing moves between convolutions and sums, whatever order operands have."""
+    net, quant = Qdq(np.uint8), (0.05, 3)
+    signal = net.input((1, 8, 20), quant)
+    flat, image = (net.constant(np.array(shape)) for shape in ([1, 8, 20], [1, 8, 1, 20]))
+    for _ in range(3):
+        y = net.requantised(net.op("Reshape", signal, image), quant)
+        y = net.requantised(net.op("Reshape", net.requantised(conv(net, y, 8, 8), quant), flat), quant)
+        signal = net.requantised(net.op("Add", signal, y), quant)
+    net.output(conv(net, net.requantised(net.op("Reshape", signal, image), quant), 8, 4), (0.05, 3))
+    assert sorted(kinds(agree(net, tmp_path))) == ["add"] * 3 + ["conv"] * 4 + ["transpose"]
