@@ -145,7 +145,7 @@ def test_activations_use_the_int8_range_and_only_softmax_and_norms_need_the_host
         ("mobilenet_v2_block", {"conv", "depthwise", "add"}),
         ("hard_swish_block", {"conv", "depthwise", "hardswish", "mean", "hardsigmoid", "mul", "add"}),
         ("inception_block", {"conv", "avgpool", "requantise"}),  # the concatenation costs nothing
-        ("shuffle_block", {"slice", "conv", "depthwise", "requantise"}),  # the shuffle is in the weights behind it
+        ("shuffle_block", {"conv", "depthwise", "requantise"}),  # the shuffle is in the weights behind it
         ("attention_block", {"dense", "transpose", "matmul", "add"}),
     ],
 )
