@@ -15,6 +15,7 @@ from dovetail.sw import frontend
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler import Code, Options, generate
 from dovetail.sw.compiler.partition import broken_rule, is_accelerated, pays_for_its_round_trip
+from dovetail.sw.errors import NetworkError
 from dovetail.sw.file_nodes import FileNode, destinations, nodes_of, nodes_of_model
 from dovetail.sw.frontend.tflite_file import TfliteFile, is_tflite
 from dovetail.sw.operators import ROWS
@@ -156,26 +157,21 @@ def _float_model(data: bytes, name: str, folder: Path) -> onnx.ModelProto | None
         from dovetail.sw.frontend.tflite_float import to_onnx
 
         return to_onnx(data, name)
-    onnx.external_data_helper.load_external_data_for_model(model, str(folder))
+    try:
+        onnx.external_data_helper.load_external_data_for_model(model, str(folder))
+    except Exception as error:  # the library's own classes, and OSError
+        raise NetworkError(f"{name}: must be an ONNX file with all its external data, not: {error}") from error
     return model
 
 
 def _quantised(model: onnx.ModelProto) -> onnx.ModelProto:
     """The network quantised by one random input."""
     from dovetail.sw.onnx_passes import normalise
-    from dovetail.sw.quantise import quantise
+    from dovetail.sw.quantise import FloatGraph, quantise
+    from dovetail.sw.quantise.samples import RandomSamples
 
     normal = normalise(model)
-    random = np.random.default_rng(0)
-    constants = {tensor.name for tensor in normal.graph.initializer}
-    sample = {}
-    for port in normal.graph.input:
-        if port.name not in constants:
-            tensor = port.type.tensor_type
-            shape = [dim.dim_value for dim in tensor.shape.dim]
-            dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-            sample[port.name] = random.random(shape).astype(dtype)
-    return quantise(normal, [sample])
+    return quantise(normal, RandomSamples(FloatGraph(normal).inputs, 1))
 
 
 # --- a node -----------------------------------------------------------------------------------------------------

@@ -55,10 +55,16 @@ class Calibration:
         return self._count
 
     def ranges(self, scheme: Scheme) -> Mapping[str, Range]:
-        """Range of each float tensor by name, clipped as the scheme says."""
+        """Range of each float tensor by name, clipped as the scheme says. Raises NetworkError."""
         key = f"percentile {scheme.percentile}" if scheme.clipping == "percentile" else scheme.clipping
         if key not in self._known:
-            self._known[key] = self._minmax() if key == "minmax" else self._clipped(scheme)
+            try:
+                self._known[key] = self._minmax() if key == "minmax" else self._clipped(scheme)
+            except NetworkError:
+                raise
+            except Exception as error:  # the runtime raises its own classes; also MemoryError
+                reason = (str(error).splitlines() or [""])[0]
+                raise NetworkError(f"float network must be one that ONNX Runtime runs, not: {reason}") from error
         return self._known[key]
 
     def _minmax(self) -> Mapping[str, Range]:

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnxruntime.quantization import CalibrationMethod, QDQQuantizer, QuantType, TensorData, TensorsData
 
+from dovetail.sw.errors import NetworkError
 from dovetail.sw.layout import Array
 from dovetail.sw.quantise.calibrate import Calibration
 from dovetail.sw.quantise.float_graph import FloatGraph, attribute
@@ -64,7 +65,11 @@ def apply(calibration: Calibration, scheme: Scheme) -> Quantised:
     result = _insert(float_model, graph, chosen, levels, scheme)
     onnx.helper.set_model_props(result, {METADATA: str(scheme)})
     result.producer_name, result.producer_version = "dovetail", ""
-    onnx.checker.check_model(result, full_check=True)
+    try:
+        onnx.checker.check_model(result, full_check=True)
+    except Exception as error:  # the checker's classes have no base of their own
+        reason = (str(error).splitlines() or [""])[0]
+        raise NetworkError(f"float network must declare the shapes that its operators give, not: {reason}") from error
     return Quantised(result, chosen)
 
 
