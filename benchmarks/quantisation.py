@@ -1,4 +1,4 @@
-"""Post-training quantisation of the trained float networks of the reference data, scheme by scheme.
+"""Post-training quantisation of trained float networks, scheme by scheme.
 
     python benchmarks/quantisation.py MODELS [docs/quantisation.md]
 
@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
+from onnxruntime import InferenceSession
 
 from dovetail.isa.files import write_atomically
 from dovetail.sw.frontend import load
@@ -22,9 +24,10 @@ from dovetail.sw.quantise.comparison import Comparison
 from dovetail.sw.quantise.network import read_float
 from dovetail.sw.quantise.quantiser import apply
 from dovetail.sw.quantise.samples import Sample
+from dovetail.sw.uint8_form import uint8_form
 
 BEGIN, END = "<!-- table: python benchmarks/quantisation.py -->", "<!-- end of table -->"
-HEAD = "| network | scheme | float layers | output SNR | float | int8 | points below float |\n" + "|---" * 7 + "|"
+COLUMNS = ("network", "scheme", "float layers", "output SNR", "samples", "float", "int8", "points below float")
 SCHEMES = (
     "power-of-two per-channel",
     "symmetric per-channel",
@@ -33,7 +36,6 @@ SCHEMES = (
     "asymmetric per-channel percentile=99.99",
     "asymmetric per-channel kl",
 )
-GOAL = Goal("accuracy", 1.0)
 
 Reals = NDArray[np.float32]
 
@@ -47,18 +49,20 @@ class Network:
     stem: its files, without the ending.
     calibration: file and array of unlabelled inputs; "" for the labelled inputs themselves.
     first_class: number of the output that stands for class 0.
+    classifies: whether its outputs are classes; otherwise they rebuild the input.
     """
 
     stem: str
     calibration: str = ""
     first_class: int = 0
+    classifies: bool = True
 
 
 NETWORKS = (
     Network("mlperf_tiny/ic_resnet8/resnet8", "cifar10_train_200.npz:u8"),
     Network("mlperf_tiny/vww_mobilenet_v1_025/vww"),
     Network("mlperf_tiny/kws_dscnn/kws", "kws_mfcc_100.npz:x_int8"),
-    Network("mlperf_tiny/ad_autoencoder/ad"),
+    Network("mlperf_tiny/ad_autoencoder/ad", classifies=False),
     Network("imagenet/mobilenet_v1_0.25_128/mobilenet_v1_0.25_128", "imagenet_224_16.npz:u8", 1),
     Network("imagenet/mobilenet_v1_1.0_224/mobilenet_v1_1.0_224", "imagenet_224_16.npz:u8", 1),
 )
@@ -72,18 +76,17 @@ def rows(models: Path, network: Network) -> Iterator[str]:
     name = graph.inputs[0].name
     calibrated = Calibration(graph, samples(name, calibration))
     comparison = Comparison(graph)
-    scored = "ad_" in network.stem
-    given = None if scored else labels
-    title = stem.name
+    given = labels if network.classifies else None
     for text in SCHEMES:
         scheme = Scheme.parse(text)
         quantised = apply(calibrated, scheme)
         quality = comparison.quality(quantised.model, samples(name, inputs), given)
-        yield row(title, str(scheme), 0, quality)
-    goal = Goal("sqnr", 30.0) if scored else GOAL
+        yield row(network, str(scheme), 0, quality, scores(graph.model, quantised.model, name, inputs))
+    goal = Goal("accuracy", 1.0) if network.classifies else Goal("sqnr", 30.0)
     found = search(calibrated, goal, samples(name, inputs), given)
-    said = "" if found.met else ", not met"
-    yield row(title, f"**auto** ({goal}{said}): {found.best.scheme}", found.best.float_layers, found.best.quality)
+    said = f"**auto, {goal}{'' if found.met else ', not met'}**: {found.best.scheme}"
+    figures = scores(graph.model, found.quantised.model, name, inputs)
+    yield row(network, said, found.best.float_layers, found.best.quality, figures)
 
 
 def data(models: Path, network: Network) -> tuple[Reals, Array, Reals]:
@@ -128,14 +131,25 @@ def samples(name: str, inputs: Reals) -> list[Sample]:
     return [{name: value[None]} for value in inputs]
 
 
-def row(title: str, scheme: str, float_layers: int, quality: Quality) -> str:
+def scores(float_model: onnx.ModelProto, quantised_model: onnx.ModelProto, name: str, inputs: Reals) -> list[float]:
+    """Mean squared difference of outputs and inputs, float and quantised: the anomaly score of an autoencoder."""
+    found = []
+    for model in (float_model, uint8_form(quantised_model)):
+        session = InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        outputs = np.array([session.run(None, {name: value[None]})[0][0] for value in inputs])
+        found.append(float(np.mean((outputs - inputs) ** 2)) if outputs.shape == inputs.shape else 0.0)
+    return found
+
+
+def row(network: Network, scheme: str, float_layers: int, quality: Quality, figures: list[float]) -> str:
     """A line of the table."""
     if quality.drop is None:
-        return f"| {title} | {scheme} | {float_layers} | {quality.worst:.1f} dB | | | |"
-    return (
-        f"| {title} | {scheme} | {float_layers} | {quality.worst:.1f} dB | {quality.float_accuracy:.1%} | "
-        f"{quality.accuracy:.1%} | {quality.drop:.1f} (one of {quality.samples}: {100 / quality.samples:.1f}) |"
-    )
+        columns = [f"score {figures[0]:.3f}", f"score {figures[1]:.3f}", ""]
+    else:
+        columns = [f"{quality.float_accuracy:.1%}", f"{quality.accuracy:.1%}", f"{quality.drop:.1f}"]
+    title = network.stem.rpartition("/")[2]
+    cells = [title, scheme, str(float_layers), f"{quality.worst:.1f} dB", str(quality.samples), *columns]
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -143,12 +157,11 @@ def main() -> None:
     parser.add_argument("models", type=Path, help="the folder with the reference data")
     parser.add_argument("page", nargs="?", type=Path, help="the page whose table is replaced")
     arguments = parser.parse_args()
-    lines = [HEAD]
-    print(HEAD)
+    lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
     for network in NETWORKS:
         for line in rows(arguments.models, network):
-            lines.append(line)
             print(line, flush=True)
+            lines.append(line)
     if arguments.page:
         before, _, rest = arguments.page.read_text().partition(BEGIN)
         _, _, after = rest.partition(END)

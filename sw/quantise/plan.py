@@ -199,7 +199,9 @@ class _Planner:
         if not same or node.name in self.kept or not self.graph.is_activation(node.output[0]):
             return False
         if node.op_type == "Concat":
-            return all(self.graph.is_activation(name) for name in node.input)
+            constants = [self.graph.constant(name) for name in node.input if self.graph.is_constant(name)]
+            floating = all(value is not None and value.dtype == np.float32 for value in constants)
+            return floating and all(self.graph.is_activation(name) for name in self.graph.activations(node))
         if node.op_type == "Pad":
             fill = self.graph.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else np.zeros(1)
             constant = attribute(node, "mode", b"constant") == b"constant"
@@ -279,7 +281,7 @@ class _Planner:
             elif _has_weights(graph, node):
                 result.weights.append(_weight(node))
                 result.results[node.name] = self._result_of(node.output[0])
-            elif self._is_binary(node):
+            elif self._is_binary(node) or node.op_type == "Concat":
                 result.operands += [name for name in node.input if graph.is_constant(name)]
         result.clamps = {name: tensor for name, tensor in self.clamps.items() if name in self.integer}
         if not result.tensors:

@@ -72,7 +72,7 @@ class RandomSamples:
     def __iter__(self) -> Iterator[Sample]:
         random = np.random.default_rng(self.seed)
         for _ in range(self.count):
-            yield {value.name: random.standard_normal(value.shape).astype(value.dtype) for value in self.inputs}
+            yield {value.name: _random(value, random) for value in self.inputs}
 
 
 def checked(sample: Sample, inputs: Sequence[Input], where: str) -> Sample:
@@ -95,6 +95,11 @@ def labels_of(path: Path, key: str = _LABELS) -> Array:
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or not labels.size:
         raise NetworkError(f"{path}: labels must be one integer per sample, not {labels.dtype} {labels.shape}")
     return labels
+
+
+def _random(value: Input, random: np.random.Generator) -> Array:
+    floating = value.dtype.startswith("float")
+    return random.standard_normal(value.shape).astype(value.dtype) if floating else np.zeros(value.shape, value.dtype)
 
 
 def _of_file(path: Path, inputs: Sequence[Input]) -> Iterator[Sample]:

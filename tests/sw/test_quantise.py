@@ -259,7 +259,7 @@ def test_divergence_keeps_what_is_even() -> None:
     assert least_divergent(even, edges, Range(-4, 4)) == Range(-4, 4)
     lonely = (1e6 * np.exp(-((edges[:-1] / 0.5) ** 2))).astype(np.int64)
     lonely[-1] = 1
-    assert least_divergent(lonely, edges, Range(-1, 4)).high < 2
+    assert 1 < least_divergent(lonely, edges, Range(-4, 4)).high < 3
     rectified = np.where(np.arange(2048) < 1024, 0, 100)
     rectified[1024] = rectified[-1] = 100_000
     assert least_divergent(rectified, edges, Range(0, 4)) == Range(0, 4)

@@ -1,0 +1,142 @@
+"""The command that quantises: files in and out, the report, exit codes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from dovetail.flows.cli import main
+from dovetail.sw.frontend import load
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs the command; gives its exit code, stdout and stderr."""
+
+    def run(*argv: str | Path) -> tuple[int, str, str]:
+        code = main(["quantise", *(str(a) for a in argv)])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Path:
+    """A float network of two layers, calibration inputs and labels."""
+    random = np.random.default_rng(0)
+    sizes = {"a": (8, 3, 3, 3), "b": (8,), "c": (8, 4), "d": (4,)}
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "a", "b"], ["t"], "first", pads=[1] * 4),
+            helper.make_node("Relu", ["t"], ["u"], "relu"),
+            helper.make_node("GlobalAveragePool", ["u"], ["v"], "mean"),
+            helper.make_node("Flatten", ["v"], ["w"], "flat"),
+            helper.make_node("Gemm", ["w", "c", "d"], ["y"], "last"),
+        ],
+        "two",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ("N", 3, 6, 6))],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(random.normal(0, 1, size).astype(np.float32), name) for name, size in sizes.items()],
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), tmp_path / "net.onnx"
+    )
+    x = random.normal(0, 1, (5, 3, 6, 6)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=x, y=np.zeros(5, np.int64))
+    return tmp_path / "net.onnx"
+
+
+def test_writes_a_network_that_loads(run: Any, network: Path) -> None:
+    out = network.with_name("q.onnx")
+    x = network.with_name("x.npz")
+    code, text, _ = run(network, "--calibration", x, "--labels", x, "--output", out, "--per-layer")
+    assert code == 0
+    for line in (
+        "net.onnx: asymmetric per-channel minmax",
+        "calibration  5 samples",
+        "integer      2 of 2 layers, and all other nodes",
+        "(one sample is 20.00 points)",
+        "compared     5 samples, by ONNX Runtime on the uint8 form",
+        "first",
+    ):
+        assert line in text
+    assert [node.op for node in load(out).nodes] == ["quantize", "conv", "mean", "dense", "dequantize"]
+
+
+def test_json(run: Any, network: Path) -> None:
+    code, text, _ = run(network, "--random", "3", "--scheme", "symmetric float-last", "--keep-float", "me*", "--json")
+    data = json.loads(text)
+    assert code == 0
+    assert data["scheme"] == "symmetric per-channel minmax float-last 'float=me*'"
+    assert data["calibration"] == {"samples": 3, "random": True}
+    assert (data["integer_layers"], data["layers"], len(data["float_nodes"])) == (1, 2, 3)
+    assert data["quality"]["sqnr"]["y"] > 20
+
+
+def test_random_calibration_says_so(run: Any, network: Path) -> None:
+    assert "random, seed 0: no data, so ranges and figures say little" in run(network, "--random", "2")[1]
+
+
+def test_auto_that_succeeds_writes(run: Any, network: Path) -> None:
+    out = network.with_name("q.onnx")
+    code, text, _ = run(
+        network, "--calibration", network.with_name("x.npz"), "--auto", "sqnr=10dB", "--output", out, "--json"
+    )
+    data = json.loads(text)
+    assert (code, data["met"], len(data["tried"])) == (0, True, 1)
+    assert data["scheme"] == "power-of-two per-tensor minmax"
+    assert out.exists()
+
+
+def test_auto_that_fails_writes_only_on_wish(run: Any, network: Path) -> None:
+    out = network.with_name("q.onnx")
+    command = (network, "--random", "2", "--auto", "sqnr=300dB", "--output", out)
+    code, text, _ = run(*command)
+    assert code == 1
+    assert "No scheme reaches 300 dB; the best is '" in text
+    assert f"Nothing is written to {out}" in text.replace("\n", "")
+    assert not out.exists()
+    assert run(*command, "--write-best")[0] == 1
+    assert out.exists()
+
+
+def test_open_shapes_are_fixed_by_a_flag(run: Any, network: Path) -> None:
+    model = onnx.load(network)
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "H"
+    onnx.save(model, network)
+    assert run(network, "--random", "1")[0] == 2
+    assert run(network, "--random", "1", "--shape", "x=1x3x6x6")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--calibration", "nowhere.npz"], "nowhere.npz: No such file or directory"),
+        (["--random", "0"], "random samples must be at least 1, not 0"),
+        (["--random", "1", "--keep-float", "frist"], "float=frist must name a node, such as first"),
+        (["--random", "1", "--output", "/nowhere/q.onnx"], "/nowhere/q.onnx: must be in a folder that exists"),
+        (["--random", "1", "--auto", "sqnr=9dB", "--scheme", "kl"], "--auto must choose the scheme itself"),
+        (["--random", "1", "--auto", "accuracy=1pt"], "goal accuracy must come with labels"),
+        (["--random", "1", "--shape", "x:3"], "shape must be INPUT=1x3x8x8, not 'x:3'"),
+    ],
+)
+def test_errors(run: Any, network: Path, argv: list[str], message: str) -> None:
+    code, out, err = run(network, *argv)
+    assert (code, out) == (2, "")
+    assert err.startswith("dovetail: error: ") and err.count("\n") == 1
+    assert message in err
+
+
+def test_files_that_are_no_float_network(run: Any, network: Path) -> None:
+    q = network.with_name("q.onnx")
+    run(network, "--random", "1", "--output", q)
+    assert "must be float, not quantised already" in run(q, "--random", "1")[2]
+    q.write_bytes(network.read_bytes()[:200])
+    code, _, err = run(q, "--random", "1")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "q.onnx: must be a complete float ONNX or TFLite file" in err
