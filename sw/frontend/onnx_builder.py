@@ -16,7 +16,6 @@ from dovetail.sw.frontend.onnx_values import Quant, Source, Value
 from dovetail.sw.host import Dequantize, OnnxOp, Permute, Quantize, Wire
 from dovetail.sw.layout import Array, Layout, Shape, refined
 
-
 Axes = tuple[Shape, tuple[int, ...]]
 """A layout's axes in memory and their order in the file."""
 
