@@ -9,14 +9,45 @@ from contextlib import redirect_stdout
 import dovetail
 from dovetail.cosim.verilate import ToolError
 from dovetail.flows import compile as compile_
-from dovetail.flows import coverage, diff, doctor, faults, fuzz, inspect, isa, pack, prove, quantise, run, sweep, verify
+from dovetail.flows import (
+    coverage,
+    diff,
+    doctor,
+    export,
+    faults,
+    fuzz,
+    inspect,
+    isa,
+    pack,
+    prove,
+    quantise,
+    run,
+    sweep,
+    verify,
+)
 from dovetail.flows.report import Report, to_json
 from dovetail.isa.assembler import AssemblyError
 from dovetail.isa.config import ConfigError
 from dovetail.isa.program import ProgramError
 from dovetail.sw.errors import DovetailError
 
-COMMANDS = (inspect, compile_, pack, quantise, run, diff, verify, fuzz, faults, coverage, prove, sweep, isa, doctor)
+COMMANDS = (
+    inspect,
+    compile_,
+    pack,
+    quantise,
+    run,
+    diff,
+    verify,
+    export,
+    fuzz,
+    faults,
+    coverage,
+    prove,
+    sweep,
+    isa,
+    doctor,
+)
 """Modules with NAME, HELP, ``add_arguments(parser)`` and ``run(args) -> Report``."""
 
 USER_ERRORS = (DovetailError, ConfigError, ProgramError, AssemblyError, ToolError, OSError)

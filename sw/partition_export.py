@@ -1,0 +1,271 @@
+"""Writes every part of a compiled network as a file that a reference runtime takes, with a manifest; and runs them.
+
+Parts of the accelerator, and of the host in ONNX networks, are ONNX files; host operators of TFLite networks are TFLite
+files. ``docs/export.md`` describes the manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+import dovetail
+from dovetail.isa.files import write_atomically
+from dovetail.sw import graph as ir
+from dovetail.sw.compiler.partition import Step, border_of, is_accelerated
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.host import OnnxOp, TfliteOp
+from dovetail.sw.host_step import can_join
+from dovetail.sw.layout import Array, Layout
+from dovetail.sw.network import CompiledNetwork
+from dovetail.sw.portable import sha256
+
+FORMAT, VERSION = "dovetail-partition", 1
+MANIFEST, PROGRAM = "manifest.yaml", "network.dvt"
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Nodes that become one file.
+
+    ``segment``: of the program, None on the host; ``fuses``: ONNX Runtime must fuse what is between DequantizeLinear
+    and QuantizeLinear to integer kernels, else it must leave every operator as it is.
+    """
+
+    nodes: tuple[ir.Node, ...]
+    segment: int | None = None
+    fuses: bool = True
+    is_alone: bool = False
+
+    @property
+    def operator(self) -> TfliteOp | None:
+        """The operator of a TFLite file that the piece is."""
+        payload = self.nodes[0].payload if self.nodes and isinstance(self.nodes[0], ir.Host) else None
+        return payload if isinstance(payload, TfliteOp) else None
+
+
+@dataclass(frozen=True)
+class _Border:
+    """A value between pieces, or the network's: then ``port`` says how its file has the tensor."""
+
+    name: str
+    tensor: str
+    port: ir.Port | None = None
+
+
+def export(compiled: CompiledNetwork, folder: Path) -> dict[str, Any]:
+    """Write the parts, the program and the manifest into a folder, which is made; returns the manifest.
+
+    Raises
+    ------
+    NetworkError
+        A node has no form in ONNX.
+    OSError
+        The folder cannot be written to.
+    """
+    graph = compiled.graph
+    folder.mkdir(parents=True, exist_ok=True)
+    pieces = _pieces(compiled)
+    parts = [_write(compiled, piece, number, folder) for number, piece in enumerate(pieces)]
+    compiled.save(folder / PROGRAM)
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        "made_by": f"dovetail {dovetail.__version__}",
+        "network": graph.name,
+        "source_sha256": sha256(compiled.source[1]) if compiled.source else None,
+        "rounding": graph.source,
+        "configuration": {"hash": f"{compiled.config.hash:016x}", **compiled.config.to_dict()},
+        "program": {"file": PROGRAM, "sha256": sha256((folder / PROGRAM).read_bytes())},
+        "inputs": [_described(compiled, _of_port(port)) for port in graph.inputs],
+        "outputs": [_described(compiled, _of_port(port)) for port in graph.outputs],
+        "parts": parts,
+    }
+    write_atomically(folder / MANIFEST, yaml.safe_dump(manifest, sort_keys=False))
+    return manifest
+
+
+def _pieces(compiled: CompiledNetwork) -> list[_Piece]:
+    """The files to be, in order. Constants belong to whoever reads them."""
+    graph = compiled.graph
+    pieces: list[_Piece] = []
+    segments = 0
+    for step in compiled.code.steps:
+        nodes = tuple(node for node in step.nodes if not isinstance(node, ir.Constant))
+        if is_accelerated(step):
+            pieces.append(_Piece(nodes, segments))
+            segments += 1
+            continue
+        pieces += _host_pieces(nodes)
+    made = {name for piece in pieces for node in piece.nodes for name in node.outputs}
+    if any(port.tensor not in made for port in graph.outputs):
+        pieces.append(_Piece(()))  # outputs that are inputs or constants
+    return pieces
+
+
+def _host_pieces(nodes: Sequence[ir.Node]) -> list[_Piece]:
+    """Neighbours that one session computes as `CompiledNetwork.run` does."""
+    pieces: list[_Piece] = []
+    for node in nodes:
+        payload = node.payload if isinstance(node, ir.Host) else None
+        alone = isinstance(payload, TfliteOp) or (isinstance(payload, OnnxOp) and not can_join(payload))
+        fuses = alone or payload is None
+        last = pieces[-1] if pieces else None
+        if last is None or alone or last.is_alone or (last.fuses != fuses and not isinstance(node, ir.Reshape)):
+            pieces.append(_Piece((node,), fuses=fuses, is_alone=alone))
+        else:
+            pieces[-1] = replace(last, nodes=(*last.nodes, node))
+    return pieces
+
+
+def _borders(graph: ir.Graph, piece: _Piece) -> tuple[list[_Border], list[_Border]]:
+    """What a piece reads, and what it makes for others or for the user."""
+    constants = {name for node in graph.nodes if isinstance(node, ir.Constant) for name in node.outputs}
+    read, made = border_of(graph, Step(False, piece.nodes))
+    ports = [port for port in graph.outputs if port.tensor in made]
+    if not piece.nodes:
+        everywhere = {name for node in graph.nodes if not isinstance(node, ir.Constant) for name in node.outputs}
+        ports = [port for port in graph.outputs if port.tensor not in everywhere]
+        read = tuple(dict.fromkeys(port.tensor for port in ports))
+    sources = {port.tensor: port for port in reversed(graph.inputs)}
+    inputs = [
+        _of_port(sources[name]) if name in sources else _inner(graph, name) for name in read if name not in constants
+    ]
+    names = {node.name for node in piece.nodes}
+    used = {name for node in graph.nodes if node.name not in names for name in node.inputs}
+    outputs = [_inner(graph, name) for name in made if name in used]
+    outputs += [border for border in map(_of_port, ports) if border.name not in {other.name for other in outputs}]
+    return inputs, outputs
+
+
+def _of_port(port: ir.Port) -> _Border:
+    return _Border(port.name, port.tensor, port)
+
+
+def _inner(graph: ir.Graph, tensor: str) -> _Border:
+    """A tensor as the accelerator's memory has it. Its name is its own unless a port has that for another form."""
+    for port in (*graph.inputs, *graph.outputs):
+        if port.name == tensor and not (port.tensor == tensor and _is_same(graph, port)):
+            return _Border(f"{tensor}/inside", tensor)
+    return _Border(tensor, tensor)
+
+
+def _is_same(graph: ir.Graph, port: ir.Port) -> bool:
+    """Whether a port's array is its tensor."""
+    tensor = graph.tensors[port.tensor]
+    return port.dtype == tensor.dtype and port.shape == tensor.shape and port.layout == Layout.plain(port.shape)
+
+
+def _write(compiled: CompiledNetwork, piece: _Piece, number: int, folder: Path) -> dict[str, Any]:
+    """Write a piece; its entry in the manifest."""
+    # Imported late: TFLite networks may need no protobuf.
+    from dovetail.sw.export import Part, write
+
+    place = "host" if piece.segment is None else "accelerator"
+    inputs, outputs = _borders(compiled.graph, piece)
+    operator, exact = piece.operator, True
+    if operator is not None:
+        file, data = f"{number:02d}_{place}.tflite", operator.single()
+        inputs = [_border_of_tflite(compiled.graph, inputs, name) for name in piece.nodes[0].inputs]
+        outputs = [_border_of_tflite(compiled.graph, outputs, name) for name in piece.nodes[0].outputs]
+    else:
+        part = Part(compiled.graph, f"part {number}", [border.name for border in (*inputs, *outputs)])
+        for border in inputs:
+            part.input(border.name, border.tensor, border.port)
+        for node in piece.nodes:
+            write(part, node)
+        for border in outputs:
+            part.output(border.name, border.tensor, border.port)
+        file, data = f"{number:02d}_{place}.onnx", part.model().SerializeToString(deterministic=True)
+        exact = part.exact
+    write_atomically(folder / file, data)
+    entry: dict[str, Any] = {"file": file, "sha256": sha256(data), "runs_on": place, "exact": exact}
+    if operator is None:
+        entry["optimisation"] = "all" if piece.fuses else "none"
+    if piece.segment is not None:
+        entry |= {"program": PROGRAM, "segment": piece.segment}
+    entry["inputs"] = [_described(compiled, border) for border in inputs]
+    entry["outputs"] = [_described(compiled, border) for border in outputs]
+    reasons = compiled.code.host_reasons
+    entry["nodes"] = [
+        {"name": node.name, "kind": node.op, **({"reason": reasons[node.name]} if node.name in reasons else {})}
+        for node in piece.nodes
+    ]
+    return entry
+
+
+def _border_of_tflite(graph: ir.Graph, borders: Sequence[_Border], tensor: str) -> _Border:
+    return next((border for border in borders if border.tensor == tensor), _inner(graph, tensor))
+
+
+def _described(compiled: CompiledNetwork, border: _Border) -> dict[str, Any]:
+    tensor, port = compiled.graph.tensors[border.tensor], border.port
+    source: ir.Port | ir.Tensor = tensor if port is None else port
+    entry = {
+        "name": border.name,
+        "dtype": source.dtype,
+        "shape": list(source.shape),
+        "scale": None if source.scale is None else float(source.scale),
+        "zero_point": source.zero_point,
+    }
+    address = compiled.code.where.get(border.tensor)
+    return entry if address is None else entry | {"address": address}
+
+
+# --- running ----------------------------------------------------------------------------------------------------
+
+
+def run_parts(folder: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The network's outputs by name, from its parts one after the other in ONNX Runtime and LiteRT.
+
+    Raises
+    ------
+    NetworkError
+        The folder is no complete export, a file in it has changed, or a runtime fails.
+    """
+    try:
+        manifest = yaml.safe_load((folder / MANIFEST).read_bytes())
+        values = {port["name"]: inputs[port["name"]] for port in manifest["inputs"]}
+        for part in manifest["parts"]:
+            data = (folder / part["file"]).read_bytes()
+            if sha256(data) != part["sha256"]:
+                raise NetworkError(f"{folder / part['file']}: file must be as the manifest says, not changed")
+            feed = {port["name"]: values[port["name"]] for port in part["inputs"]}
+            if part["file"].endswith(".tflite"):
+                results = _run_tflite(data, feed)
+            else:
+                results = _run_onnx(data, feed, part["optimisation"] == "all")
+            values |= zip((port["name"] for port in part["outputs"]), results, strict=True)
+        return {port["name"]: values[port["name"]] for port in manifest["outputs"]}
+    except NetworkError:
+        raise
+    except Exception as error:  # a damaged manifest fails anywhere; the runtimes raise their own classes
+        text = (str(error).splitlines() or [type(error).__name__])[0]
+        raise NetworkError(f"{folder}: must be a complete export that the runtimes take, not: {text}") from error
+
+
+def _run_onnx(data: bytes, feed: Mapping[str, Array], optimises: bool) -> list[Array]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    if not optimises:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    return [np.asarray(value) for value in session.run(None, dict(feed))]
+
+
+def _run_tflite(data: bytes, feed: Mapping[str, Array]) -> list[Array]:
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    interpreter = Interpreter(model_content=data, experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
+    interpreter.allocate_tensors()
+    for detail, value in zip(interpreter.get_input_details(), feed.values(), strict=True):
+        interpreter.set_tensor(detail["index"], value.reshape(detail["shape"]))
+    interpreter.invoke()
+    return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
