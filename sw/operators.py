@@ -9,12 +9,14 @@ import sys
 from dataclasses import dataclass
 from inspect import getdoc
 from pathlib import Path
+from textwrap import fill
 
 from dovetail.isa.instructions import Op
 from dovetail.sw.compiler.partition import RULES, pays_for_its_round_trip
 from dovetail.sw.frontend.onnx_elementwise import COMBINATIONS, FUNCTIONS
 from dovetail.sw.frontend.tflite_elementwise import FUNCTIONS as TFLITE_FUNCTIONS
 from dovetail.sw.frontend.tflite_elementwise import RECTIFIERS
+from dovetail.sw.frontend.tflite_float_operators import OPERATORS as FLOAT_OPERATORS
 
 
 @dataclass(frozen=True)
@@ -153,11 +155,29 @@ DIFFERENCES = """
   them, as the array adds up in its accumulators what the compiler splits.
 """
 
+FLOAT = """
+## Float TFLite networks
+
+`dovetail quantise` takes these operators, with the usual fused activations, and weights in float32, float16 or 8 bits:
+
+"""
+
 
 def text() -> str:
     """The whole document."""
     rules = [" ".join((getdoc(rule) or "").split()) for rule in (*RULES, pays_for_its_round_trip)]
-    return HEADER + "".join(map(_line, ROWS)) + CONFIGURATION + "".join(f"- {rule}\n" for rule in rules) + DIFFERENCES
+    return (
+        HEADER
+        + "".join(map(_line, ROWS))
+        + CONFIGURATION
+        + "".join(f"- {rule}\n" for rule in rules)
+        + DIFFERENCES
+        + _float()
+    )
+
+
+def _float() -> str:
+    return FLOAT + fill(f"{', '.join(sorted(FLOAT_OPERATORS))}.", 120, break_on_hyphens=False) + "\n"
 
 
 def _line(row: Row) -> str:
