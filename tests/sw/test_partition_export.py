@@ -24,7 +24,6 @@ from dovetail.sw.network import CompiledNetwork, compile_network
 from dovetail.sw.partition_export import MANIFEST, PROGRAM, export, run_parts
 from dovetail.sw.portable import sha256
 from dovetail.sw.random_networks import RandomNet, random_network
-from tests.sw.test_partition import norm_network
 
 MODELS = Path(__file__).parents[3] / "shared" / "models" / "mlperf_tiny"
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="128 KiB")
@@ -91,9 +90,9 @@ def test_random_networks(seed: int, tmp_path: Path) -> None:
         assert differing(compiled, tmp_path / str(number)) == 0
 
 
-def test_host_operators_in_one_part_and_a_convolution_alone(tmp_path: Path) -> None:
+def test_host_operators_in_one_part_and_a_convolution_alone(norm_network: bytes, tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
-    path.write_bytes(norm_network())
+    path.write_bytes(norm_network)
     compiled = compile_network(path, CONFIG)
     manifest = exported(compiled, tmp_path)
     kinds = [[node["kind"] for node in part["nodes"]] for part in manifest["parts"]]
