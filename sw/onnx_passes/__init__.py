@@ -116,6 +116,7 @@ def _passes() -> tuple[Callable[[Any], bool], ...]:
         pooling.unify_pooling,
         dense.unify_dense,
         views.sink_views,
+        views.sink_transposes,
         constants.fold_constants,
         tidy.tidy,
     )

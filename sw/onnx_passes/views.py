@@ -42,6 +42,29 @@ def _is_plain(node: oir.Node, after: tuple[int, ...]) -> bool:
     return sizes is not None and np.array_equal(sizes, after)
 
 
+def sink_transposes(model: oir.Model) -> bool:
+    """A Transpose in front of a sum or product with a constant goes behind it: the factors and offsets of channels
+    follow the convolution that an exporter has turned to channels last."""
+    changed = False
+    for node in list(model.graph):
+        if not is_op(node, "Add", "Sub", "Mul", "Div") or len(node.inputs) != 2:
+            continue
+        place = 1 if constant(node.inputs[0]) is not None else 0
+        data, array = node.inputs[place], constant(node.inputs[1 - place])
+        view = data.producer() if data is not None else None
+        shape = shape_of(node.outputs[0])
+        if data is None or array is None or view is None or shape is None or array.size == 1:
+            continue
+        perm = view.attributes.get_ints("perm", range(len(shape))[::-1])
+        if not is_op(view, "Transpose") or only_user(data) is not node or shape_of(data) != shape or perm is None:
+            continue
+        full = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
+        node.replace_input_with(1 - place, Editor(node).constant(full.transpose(np.argsort(perm)), "operand"))
+        _sink(model.graph, node, view, place)
+        changed = True
+    return changed
+
+
 def sink_views(model: oir.Model) -> bool:
     """A Reshape or Transpose in front of a function of one tensor goes behind it, so that the function follows what
     computes its operand."""
@@ -53,23 +76,26 @@ def sink_views(model: oir.Model) -> bool:
             continue
         if any(constant(value) is None for value in node.inputs[1:] if value is not None) or node.domain:
             continue
-        out = node.outputs[0]
-        moved = oir.Value(name=f"{out.name}/view", type=out.type, shape=out.shape)
-        redirect(out, moved) if not out.is_graph_output() else _take_over(out, moved)
-        node.replace_input_with(0, view.inputs[0])
-        out.shape = view.inputs[0].shape if view.inputs[0] is not None else None
-        again = oir.Node(
-            "",
-            view.op_type,
-            [out, *view.inputs[1:]],
-            view.attributes.values(),
-            outputs=[moved],
-            name=f"{view.name}/sunk",
-        )
-        model.graph.insert_after(node, again)
-        model.graph.remove(view, safe=True)
+        _sink(model.graph, node, view, 0)
         changed = True
     return changed
+
+
+def _sink(graph: oir.Graph, node: oir.Node, view: oir.Node, place: int) -> None:
+    """Let a node read what a view in front of it reads, and others a view of its result."""
+    source, out = view.inputs[0], node.outputs[0]
+    assert source is not None
+    moved = oir.Value(name=f"{out.name}/view", type=out.type, shape=out.shape)
+    if out.is_graph_output():
+        _take_over(out, moved)
+    else:
+        redirect(out, moved)
+    node.replace_input_with(place, source)
+    out.shape = source.shape
+    inputs, name = [out, *view.inputs[1:]], f"{view.name}/sunk"
+    again = oir.Node("", view.op_type, inputs, view.attributes.values(), outputs=[moved], name=name)
+    graph.insert_after(node, again)
+    graph.remove(view, safe=True)
 
 
 def _take_over(out: oir.Value, moved: oir.Value) -> None:

@@ -553,6 +553,18 @@ def test_activations_follow_their_operator() -> None:
     assert [node.op_type for node in result.graph.node] == ["Conv", "Relu", "Conv", "Sigmoid", "Reshape"]
 
 
+@pytest.mark.parametrize("shape", [(6,), (5, 6), (6, 5, 6)])
+def test_channels_last_factors_follow_their_convolution(shape: tuple[int, ...]) -> None:
+    net = Net(1, 4, 6, 5)
+    x = net.op("Transpose", net.op("Conv", "x", net.weights(6, 4, 1, 1)), perm=[0, 2, 3, 1])
+    x = net.op("Relu", net.op("Sub", net.weights(*shape), net.op("Mul", x, net.positive(6))))
+    net.op("Conv", net.op("Transpose", x, perm=[0, 3, 1, 2]), net.weights(4, 6, 1, 1))
+    result = settled(net.model())
+    assert "Transpose" not in kinds(result)
+    assert kinds(result)["Conv"] == 2
+    assert ("Sub" in kinds(result)) == (len(shape) > 1)
+
+
 def test_offsets_shared_by_convolutions_are_copied() -> None:
     net = Net(1, 4, 6, 5)
     bias = net.weights(4)
