@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from dovetail.isa.config import ceil_div
 from dovetail.sw import graph as ir
@@ -10,7 +11,7 @@ from dovetail.sw.compiler.partition import Step
 ALIGN = 4096
 """Every buffer starts on a 4 KiB boundary, so that bursts are cut alike wherever a buffer lies."""
 
-_SEARCHED = 64
+_SEARCHED = 256
 """Buffers up to which better orders are searched for; more are placed in the best of a few fixed orders."""
 _TRIALS = 32
 """Orders that a search looks at."""
@@ -28,10 +29,6 @@ class Buffer:
     size: int
     first: int
     last: int
-
-    def meets(self, other: "Buffer") -> bool:
-        """Whether both are needed at some time."""
-        return self.first <= other.last and other.first <= self.last
 
 
 @dataclass(frozen=True)
@@ -134,15 +131,18 @@ def successors(
 
 def least(buffers: Iterable[Buffer]) -> int:
     """The largest sum of the sizes, aligned, of buffers that are needed at one time."""
-    buffers = list(buffers)
-    return max((sum(align(b.size) for b in buffers if b.first <= a.first <= b.last) for a in buffers), default=0)
+    changes: dict[int, int] = {}
+    for buffer in buffers:
+        for step, size in ((buffer.first, align(buffer.size)), (buffer.last + 1, -align(buffer.size))):
+            changes[step] = changes.get(step, 0) + size
+    return max(accumulate(changes[step] for step in sorted(changes)), default=0)
 
 
 def allocate(buffers: Mapping[str, Buffer], base: int) -> tuple[dict[str, int], int]:
     """Place buffers from ``base`` on, none on another one that is needed at the same time.
 
-    First fit in several orders, and where few buffers leave a gap to what is least, in orders in which those on top
-    come earlier; the lowest end wins.
+    First fit in several orders, and where these leave a gap to what is least, in orders in which those on top come
+    earlier; the lowest end wins.
 
     Returns
     -------
@@ -153,32 +153,44 @@ def allocate(buffers: Mapping[str, Buffer], base: int) -> tuple[dict[str, int], 
         sorted(buffers, key=lambda name: (buffers[name].first, -buffers[name].size)),
         sorted(buffers, key=lambda name: -buffers[name].size * (1 + buffers[name].last - buffers[name].first)),
     ]
+    sizes = {name: align(buffer.size) for name, buffer in buffers.items()}
+    near = _neighbours(buffers)
     bound = base + least(buffers.values())
-    placed = [_first_fit(buffers, order, base) for order in orders]
+    placed = [_first_fit(sizes, near, order, base) for order in orders]
     where, end = best = min(placed, key=lambda found: found[1])
     order = orders[placed.index(best)]
     for _ in range(_TRIALS if len(buffers) <= _SEARCHED else 0):
-        if end == bound:
+        if best[1] == bound:
             break
-        top = [name for name in order if where[name] + align(buffers[name].size) == end]
+        top = [name for name in order if where[name] + sizes[name] == end]
         order = [*top, *(name for name in order if name not in top)]
-        where, end = _first_fit(buffers, order, base)
+        where, end = _first_fit(sizes, near, order, base)
         best = min(best, (where, end), key=lambda found: found[1])
     return best
 
 
-def _first_fit(buffers: Mapping[str, Buffer], order: Iterable[str], base: int) -> tuple[dict[str, int], int]:
-    placed: list[tuple[int, int, Buffer]] = []  # address, end
+def _neighbours(buffers: Mapping[str, Buffer]) -> dict[str, list[str]]:
+    """For each buffer those that are needed at the same time."""
+    near: dict[str, list[str]] = {name: [] for name in buffers}
+    active: list[str] = []
+    for name in sorted(buffers, key=lambda name: buffers[name].first):
+        active = [other for other in active if buffers[other].last >= buffers[name].first]
+        for other in active:
+            near[name].append(other)
+            near[other].append(name)
+        active.append(name)
+    return near
+
+
+def _first_fit(
+    sizes: Mapping[str, int], near: Mapping[str, Sequence[str]], order: Iterable[str], base: int
+) -> tuple[dict[str, int], int]:
     where: dict[str, int] = {}
     for name in order:
-        buffer = buffers[name]
-        size, address = align(buffer.size), base
-        for low, high, other in placed:
-            if buffer.meets(other):
-                if address + size <= low:
-                    break
-                address = max(address, high)
+        address = base
+        for low, high in sorted((where[other], where[other] + sizes[other]) for other in near[name] if other in where):
+            if address + sizes[name] <= low:
+                break
+            address = max(address, high)
         where[name] = address
-        placed.append((address, address + size, buffer))
-        placed.sort(key=lambda place: place[:2])
-    return where, max((end for _, end, _ in placed), default=base)
+    return where, max((where[name] + sizes[name] for name in where), default=base)
