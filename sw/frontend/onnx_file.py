@@ -65,7 +65,7 @@ class OnnxFile:
         graph = model.graph
         self.constants: dict[str, Array] = {}
         for tensor in graph.initializer:
-            self.constants[tensor.name] = numpy_helper.to_array(tensor)
+            self.constants[tensor.name] = _value(tensor)
         self.inputs = [_input(value) for value in graph.input if value.name not in self.constants]
         self.outputs = [value.name for value in graph.output]
         self.nodes = list(self._nodes(graph.node))
@@ -117,6 +117,14 @@ def _parse(data: bytes, name: str, folder: Path | None) -> Any:
     except Exception as error:  # as above; also OSError for missing external data
         raise NetworkError(f"{wrong} with all its external data, not: {error}".splitlines()[0]) from error
     return model
+
+
+def _value(tensor: Any) -> Array:
+    try:
+        return np.asarray(numpy_helper.to_array(tensor))
+    except Exception as error:  # sizes, types, places: anything may be wrong
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise NetworkError(f"constant {tensor.name!r} must hold what its shape and type say, not: {reason}") from error
 
 
 def _input(value: Any) -> OnnxInput:
