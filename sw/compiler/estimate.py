@@ -190,8 +190,8 @@ def _stays(own: int, other: int, passes: int, outer: bool, copies: int) -> bool:
 def estimate(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool, copies: Copies, shared: bool) -> int:
     """About the cycles of a layer. ``shared``: input and output take turns at the ports of their banks.
 
-    Loads, computation and stores of different tiles overlap where buffers are doubled. Where the input is resident the
-    first weights are there when the layer begins.
+    Loads, computation and stores of different tiles overlap where buffers are doubled, and half of the first loads and
+    of the last store with other layers.
     """
     loads = transfers(layer, space, costs, rows_outer, copies)
     one = costs.input[0], costs.weights[0], costs.output[0]
@@ -201,18 +201,16 @@ def estimate(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool, cop
     waits = [(n - 1) * cycles if c < min(n, 2) else 0 for n, cycles, c in zip(loads, one, copies, strict=True)]
     if shared:
         return total_input + one[1] + max(costs.array + waits[1], total_weights - one[1]) + costs.output[1]
-    ahead = one[1] if space.input_at is not None else 0
-    first = one[0] + one[1] - ahead
-    hidden = max(total_input + total_weights - ahead - first - waits[0] - waits[1], 0)
-    longest = max(costs.array + sum(waits), hidden + costs.last, costs.output[1] - one[2] + costs.last)
-    return first + longest + one[2]
+    ends = (one[0] + one[1] + one[2]) // 2
+    loading = total_input + total_weights - waits[0] - waits[1]
+    return ends + max(costs.array + sum(waits), loading + costs.last // 2, costs.output[1] + costs.last // 2)
 
 
 def lower_bound(config: Config, layer: ConvLayer, shape: Shape, space: Space, loads: Copies) -> int:
-    """Cycles that no program of a shape can beat; ``loads`` as of :func:`transfers`.
+    """Cycles that no exact price of a shape can beat; ``loads`` as of :func:`transfers`.
 
-    Each unit does one thing at a time. The array starts behind the first loads (those of weights are not counted where
-    the input is resident), the last store behind all of it.
+    Each unit does one thing at a time. The array starts behind the first loads, the last store behind all of it. All
+    weights may stay, however often they are used.
     """
     memory = config.memory
 
@@ -229,18 +227,14 @@ def lower_bound(config: Config, layer: ConvLayer, shape: Shape, space: Space, lo
         read(layer.input_rows(row, min(shape.rows, layer.out_height - row))[1] * pixels)
         for row in range(0, layer.out_height, shape.rows)
     ]
-    passes = sum(count for count, _ in slices)
-    columns = sum(count for count, _ in across)
     weights = [
         (count * taken, read(layer.weight_bytes(config, channels, seen)))
         for count, channels in across
         for taken, seen in slices
     ]
     stores = sum(n * m * write(rows * layer.out_width * channels) for n, rows in down for m, channels in across)
-    first = (min(cycles for _, cycles in weights) + inputs[0]) if loads[0] else 0
+    first = min(cycles for _, cycles in weights) + (inputs[0] if loads[0] else 0)
     store = write(down[-1][1] * layer.out_width * across[-1][1]) if loads[2] else 0
-    loaded = sum(inputs) * loads[0] // len(inputs)
-    loaded += sum(count * cycles for count, cycles in weights) * loads[1] // (columns * passes)
-    loaded -= 0 if loads[0] else max(cycles for _, cycles in weights)
+    loaded = sum(inputs) * loads[0] // len(inputs) + sum(count * cycles for count, cycles in weights)
     busy = array_total(config, layer, shape, 1)
-    return max(first + busy + store, loaded + store, first + (stores if loads[2] else 0))
+    return ceil_div(max(first + 2 * busy + store, 2 * loaded + store, first + 2 * stores if loads[2] else 0), 2)

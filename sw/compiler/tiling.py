@@ -181,10 +181,10 @@ def _orders(costs: Costs) -> tuple[bool, ...]:
     return (True, False) if costs.rows > 1 and costs.columns > 1 else (costs.rows > 1,)
 
 
-def _most(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool, limit: int = 2) -> Copies:
-    """As many buffers as are of use, up to ``limit``."""
-    inputs, weights, outputs = transfers(layer, space, costs, rows_outer, (limit, limit, limit))
-    return min(inputs, limit), min(weights, limit), min(outputs, limit)
+def _most(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool) -> Copies:
+    """As many buffers as the layer itself can use, up to two."""
+    inputs, weights, outputs = transfers(layer, space, costs, rows_outer, (2, 2, 2))
+    return min(inputs, 2), min(weights, 2), min(outputs, 2)
 
 
 def _buffers(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool, first: bool) -> list[Copies]:
@@ -278,8 +278,8 @@ def _largest(
 ) -> Iterator[tuple[Tiling, Copies]]:
     """Tilings of a shape, and their transfers, with as many buffers as fit: none of which has room for another one."""
     for rows_outer in _orders(costs):
-        most = _most(layer, space, costs, rows_outer, 3)
-        choices = [list(range(n, 0, -1)) or [0] for n in most]
+        sizes = costs.sizes.input, costs.sizes.weights, costs.sizes.output
+        choices = [[3, 2, 1] if size else [0] for size in sizes]
         for inputs, weights in _staying(layer, space, costs, rows_outer):
             choices[0][:0] = [inputs] if inputs > 3 else []
             choices[1][:0] = [weights] if weights > 3 else []

@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 
 from dovetail.isa.config import Config, MemoryTiming, ceil_div
-from dovetail.isa.timing.engine import time_program
+from dovetail.isa.numerics import Rounding
+from dovetail.sw import graph as ir
 from dovetail.sw import reference
-from dovetail.sw.compiler import Options, estimate, generate, pricing, schedule_cache, tiling
+from dovetail.sw.compiler import Options, convolution, estimate, generate, pricing, schedule_cache, tiling
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.schedule import Space, Tiling, array_cycles, buffer_bytes, equal_stripe, place, stripe_of
+from dovetail.sw.layout import Layout
 from dovetail.sw.network import CompiledNetwork
 from dovetail.sw.random_networks import RandomNet
 
@@ -65,15 +67,40 @@ def spaces(config: Config, layer: ConvLayer) -> Iterator[Space]:
             yield Space(((0, first),), *places)
 
 
-@pytest.mark.parametrize(("config", "layer"), CASES)
-def test_the_price_is_what_the_layers_program_takes(config: Config, layer: ConvLayer) -> None:
-    for effort in (1, 2):
-        plan = tiling.choose(config, layer, Space.whole(config), Options(effort=effort))
-        emitter = pricing.program_of(config, layer, Space.whole(config), plan)
-        timeline = time_program(config, emitter.words)
-        assert timeline.fault is None
-        operations = ~timeline.is_fetch
-        assert plan.price == timeline.end[operations].max() + 1 - timeline.start[operations].min()
+def twice(size: int, channels: int, kernel: int) -> ir.Graph:
+    """Two equal convolutions, the second of the first one's result."""
+    requant = ir.Requant(np.zeros(channels, np.int32), np.zeros(channels, np.int32), Rounding.TFLITE, 0, 0, -128, 127)
+    tensors = {name: ir.Tensor(name, (1, size, size, channels), np.float32(1), 0) for name in "abc"}
+    nodes = [
+        ir.Conv(
+            name=a + b,
+            inputs=(a,),
+            outputs=(b,),
+            weights=np.ones((channels, kernel, kernel, channels), np.int8),
+            bias=np.zeros(channels, np.int32),
+            requant=requant,
+            stride=(1, 1),
+            pads=(kernel // 2,) * 4,
+            dilation=(1, 1),
+        )
+        for a, b in ("ab", "bc")
+    ]
+    ports = [ir.Port(n, n, "int8", np.float32(1), 0, Layout.plain((1, size, size, channels))) for n in "ac"]
+    return ir.Graph((ports[0],), (ports[1],), tensors, tuple(nodes), "twice").check()
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+@pytest.mark.parametrize(("size", "channels", "kernel"), [(10, 24, 1), (12, 16, 3), (4, 200, 1)])
+def test_the_price_is_half_of_what_two_runs_take(config: Config, size: int, channels: int, kernel: int) -> None:
+    graph = twice(size, channels, kernel)
+    node = graph.nodes[0]
+    assert isinstance(node, ir.Conv)
+    layer = convolution.layer_of(config, graph, node)
+    plan = tiling.choose(config, layer, Space.whole(config), Options())
+    (timeline,) = CompiledNetwork(generate(graph, config, Options(keep_tensors=True))).report().timeline
+    operations = ~timeline.is_fetch
+    cycles = timeline.end[operations].max() + 1 - timeline.start[operations].min()
+    assert plan.price == ceil_div(int(cycles), 2)
 
 
 @pytest.mark.parametrize(("config", "layer"), CASES)
