@@ -86,7 +86,8 @@ def _pitch(tensor: ir.Tensor, copy: ir.Copy) -> int:
         return channels
     inner = Axis(channels, 1, 1)
     rows = [axis for axis in axes if axis != inner]
-    whole = len(rows) == 1 and rows[0].size * channels == tensor.size and rows[0].source == channels
+    pixels = len(rows) == 1 and (inner in axes or channels == 1)
+    whole = pixels and rows[0].size * channels == tensor.size and rows[0].source == channels
     return rows[0].target if whole and channels <= MAX_PITCHED else 0
 
 

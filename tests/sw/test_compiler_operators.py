@@ -317,6 +317,17 @@ def test_slices_are_read_where_they_are() -> None:
     assert not {"move", "concat"} & {layer.kind for layer in compiled.code.layers}
 
 
+def test_one_channel_of_two_is_not_the_whole() -> None:
+    net = RandomNet(5)
+    pixels = net.table(net.input(1, 3, 8, 2))
+    check(net.graph(net.conv(net.slice(pixels, *[slice(None)] * 3, slice(0, 1)), 3)), CONFIGS["4x4"])
+    net = RandomNet(5)
+    x = net.input(1, 3, 8, 1)
+    one = net.table(x)
+    compiled = check(net.graph(net.concat(3, one, net.conv(x, 2))), CONFIGS["4x4"])
+    assert compiled.code.pitches[one] == 3
+
+
 def test_slices_that_are_copied() -> None:
     """For views, copies and outputs, and where a convolution takes neighbouring pixels as one."""
     net = RandomNet(5)
