@@ -75,6 +75,7 @@ def run(args: argparse.Namespace) -> Report:
         "engine": args.engine,
         "reference": reference.runtime,
         "tolerance": args.tolerance,
+        "equal": first is None,
         "first": asdict(first) if first else None,
         "layers": [asdict(one) for one in difference.comparisons],
         "not_compared": difference.missing,

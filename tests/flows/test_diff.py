@@ -46,7 +46,7 @@ def test_equal_layers(run: Any, tmp_path: Path, samples: Path) -> None:
     code, out, _ = run("diff", NETWORK, *SMALL, "--input", samples, "--sample", "2", *dump, "--json")
     data = json.loads(out)
     graph = frontend.load(NETWORK)
-    assert (code, data["first"], data["not_compared"], data["notes"]) == (0, None, [], [])
+    assert (code, data["equal"], data["first"], data["not_compared"], data["notes"]) == (0, True, None, [], [])
     assert data["reference"] == "ONNX Runtime on the uint8 form"
     assert [one["layer"] for one in data["layers"]] == [node.name for node in graph.nodes]
     wanted = reference.evaluate(graph, graph.bind(np.load(samples)[2:]), keep_all=True)
@@ -76,7 +76,7 @@ def test_the_first_layer_that_departs_is_named(run: Any, tmp_path: Path, samples
     np.savez(tmp_path / "other.npz", **arrays)
     code, out, _ = run(*common, "--reference", tmp_path / "other.npz", "--json")
     data = json.loads(out)
-    assert (code, data["first"]["layer"]) == (1, layer.name)
+    assert (code, data["equal"], data["first"]["layer"]) == (1, False, layer.name)
     assert [one["differing"] for one in data["layers"][:4]] == [0, 0, 0, 0]
     assert run(*common, "--reference", tmp_path / "other.npz", "--tolerance", "255")[0] == 0
 
