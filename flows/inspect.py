@@ -5,7 +5,7 @@ The exit code is 0 if everything runs on the accelerator, 1 if the host runs som
 
 import argparse
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from rich.table import Table
 
@@ -26,7 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
     config = config_of(args)
-    outcome = inspect(args.network, config, options_of(args))
+    options = options_of(args)
+    if args.effort is None:
+        options = replace(options, effort=0)  # schedules decide no node's place
+    outcome = inspect(args.network, config, options)
     hosted = [node for node in outcome.nodes if node.place == HOST]
     data = {
         "network": outcome.name,
