@@ -119,6 +119,10 @@ class RandomNet:
         out = self.tensor(1, *self.window(x, kernel, (1, 1), pads), self.shape(x)[3])
         return self.node(ir.MaxPool, (x,), out, kernel=kernel, stride=(1, 1), pads=pads)
 
+    def clamp(self, x: str, lo: int, hi: int = 127) -> str:
+        make = {"kernel": (1, 1), "stride": (1, 1), "pads": (0, 0, 0, 0), "lo": lo, "hi": hi}
+        return self.node(ir.MaxPool, (x,), self.tensor(*self.shape(x)), **make)
+
     def pad(self, x: str, pads: ir.Pads) -> str:
         _, height, width, channels = self.shape(x)
         out = self.tensor(1, height + pads[0] + pads[2], width + pads[1] + pads[3], channels)
@@ -168,6 +172,35 @@ def random_network(seed: int, size: int) -> ir.Graph:
     net = RandomNet(seed, Rounding(seed % 2))
     output = _chain(net, size)
     return net.graph(net.table(output) if output in net.inputs else output)
+
+
+def random_movement(seed: int) -> ir.Graph:
+    """Ten random nodes that move bytes, clamp or compute element by element, on an image; two outputs."""
+    net = RandomNet(seed, Rounding(seed % 2))
+    rng = net.random
+    x = net.input(1, 2 * int(rng.integers(1, 4)), 2 * int(rng.integers(1, 4)), 4)
+    for _ in range(10):
+        _, height, width, channels = net.shape(x)
+        same = [name for name in net.tensors if net.shape(name) == net.shape(x)]
+        match int(rng.integers(0, 9)):
+            case 0 | 1:
+                x = net.transpose(x, (0, *(1 + int(axis) for axis in rng.permutation(3))))
+            case 2:
+                x = net.concat(int(rng.integers(1, 4)), x, str(rng.choice(same)))
+            case 3 if channels > 1:
+                half = channels // 2
+                x = net.slice(x, *[slice(None)] * 3, slice(half, None) if rng.random() < 0.5 else slice(0, half))
+            case 4 if height > 1:
+                x = net.slice(x, slice(None), slice(0, height // 2))
+            case 5:
+                x = net.reshape(x, 1, width, height, channels)
+            case 6:
+                x = net.clamp(x, int(rng.integers(-128, 0)))
+            case 7:
+                x = net.elementwise("ADD", x, str(rng.choice(same)))
+            case 8:
+                x = net.table(x) if rng.random() < 0.5 else net.conv(x, 4, size=1)
+    return net.graph(net.table(x), str(rng.choice(net.inputs + [node.outputs[0] for node in net.nodes])))
 
 
 def _chain(net: RandomNet, size: int) -> str:

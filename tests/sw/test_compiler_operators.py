@@ -15,7 +15,7 @@ from dovetail.sw import reference
 from dovetail.sw.compiler import Options, generate
 from dovetail.sw.hazards import races
 from dovetail.sw.network import CompiledNetwork
-from dovetail.sw.random_networks import RandomNet, random_network
+from dovetail.sw.random_networks import RandomNet, random_movement, random_network
 from dovetail.sw.random_programs.configurations import configurations
 
 CONFIGS = {
@@ -351,6 +351,11 @@ def test_averages_of_several_areas_need_no_more_tasks() -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_random_networks_on_random_configurations(seed: int) -> None:
     check(random_network(seed, 8), configurations(seed, 1)[0])
+
+
+@pytest.mark.parametrize("seed", range(20, 50))
+def test_random_movement_on_random_configurations(seed: int) -> None:
+    check(random_movement(seed), configurations(seed, 1)[0])
 
 
 def test_a_reshaped_result_of_the_host_reaches_the_accelerator() -> None:

@@ -25,7 +25,7 @@ from dovetail.sw.passes.moves import join_moves
 from dovetail.sw.passes.pads import fold_pads
 from dovetail.sw.passes.tables import tabulate
 from dovetail.sw.passes.transposes import sink_transposes
-from dovetail.sw.random_networks import RandomNet, random_network
+from dovetail.sw.random_networks import RandomNet, random_movement, random_network
 
 CONFIG = Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=16, stripe=16, requant_lanes=2)
 
@@ -52,12 +52,6 @@ def changed(change: passes.Pass, net: RandomNet, *outputs: str) -> list[str]:
 def edit(net: RandomNet, **values: Any) -> None:
     """Change parameters of the node made last."""
     net.nodes[-1] = replace(net.nodes[-1], **values)
-
-
-def clamp(net: RandomNet, x: str, lo: int, hi: int = 127) -> str:
-    return net.node(
-        ir.MaxPool, (x,), net.tensor(*net.shape(x)), kernel=(1, 1), stride=(1, 1), pads=(0,) * 4, lo=lo, hi=hi
-    )
 
 
 def rescale(net: RandomNet, x: str, gain: float = 0.6, lo: int = -128, hi: int = 127) -> str:
@@ -107,7 +101,7 @@ def test_large_results_are_no_constants() -> None:
 def test_identities() -> None:
     net = RandomNet()
     x = net.input(1, 4, 5, 6)
-    y = clamp(net, unchanged(net, x), -128)
+    y = net.clamp(unchanged(net, x), -128)
     y = net.slice(net.pad(y, (0, 0, 0, 0)), *[slice(None)] * 4)
     y = net.concat(1, net.slice(y, slice(None), slice(0, 1)), net.slice(y, slice(None), slice(1, 4)))
     graph = net.graph(net.table(y))
@@ -130,7 +124,7 @@ def test_an_output_that_is_an_input() -> None:
 def test_a_clamp_to_what_is_clamped_already() -> None:
     net = RandomNet(3)
     x = rescale(net, net.input(1, 4, 5, 6), lo=-20, hi=30)
-    assert changed(drop_identities, net, clamp(net, x, -21, 40), x) == ["rescale"]
+    assert changed(drop_identities, net, net.clamp(x, -21, 40), x) == ["rescale"]
 
 
 def test_reshapes() -> None:
@@ -229,11 +223,11 @@ def test_clamps_become_those_of_the_node_before(rounding: Rounding) -> None:
     ]
     clamped = []
     for k, name in enumerate(made):
-        first = clamp(net, name, -60, 70) if len(net.shape(name)) == 4 else net.table(name)
+        first = net.clamp(name, -60, 70) if len(net.shape(name)) == 4 else net.table(name)
         if len(net.shape(name)) == 2:
             values = np.clip(np.arange(-128, 128), -60, 70).astype(np.int8)
             edit(net, values=values)
-        clamped.append(rescale_to_clamp(net, first) if k % 2 else clamp(net, first, -128, 20))
+        clamped.append(rescale_to_clamp(net, first) if k % 2 else net.clamp(first, -128, 20))
     before = net.graph(*clamped)
     after = fuse_activations(before)
     assert len(after.nodes) == len(before.nodes) - 2 * len(made)
@@ -252,7 +246,7 @@ def rescale_to_clamp(net: RandomNet, x: str) -> str:
 def test_clamps_of_clamps(bounds: tuple[int, int]) -> None:
     """Also where the ranges have nothing in common."""
     net = RandomNet()
-    y = clamp(net, clamp(net, net.input(1, 6, 7, 4), -100, 90), *bounds)
+    y = net.clamp(net.clamp(net.input(1, 6, 7, 4), -100, 90), *bounds)
     assert changed(fuse_activations, net, y) == ["maxpool"]
 
 
@@ -268,14 +262,14 @@ def test_functions_through_movement() -> None:
     net = RandomNet()
     x = net.input(1, 6, 7, 4)
     joined = net.concat(3, net.conv(x, 5), net.pad(net.maximum(x, (3, 3), (0, 0, 0, 0)), (1, 1, 1, 1)))
-    y = clamp(net, net.reshape(net.transpose(joined, (0, 2, 1, 3)), 1, 6, 7, 9), -90, 50)
+    y = net.clamp(net.reshape(net.transpose(joined, (0, 2, 1, 3)), 1, 6, 7, 9), -90, 50)
     assert changed(fuse_activations, net, y) == ["conv", "maxpool", "pad", "concat", "transpose", "reshape"]
 
 
 def test_names_stand_for_one_content() -> None:
     net = RandomNet()
     part = net.conv(net.input(1, 6, 7, 4), 5)
-    result = clamp(net, net.transpose(part, (0, 2, 1, 3)), 0)
+    result = net.clamp(net.transpose(part, (0, 2, 1, 3)), 0)
     after = fuse_activations(net.graph(result))
     assert part not in after.tensors and after.nodes[-1].outputs == (result,)
 
@@ -285,7 +279,7 @@ def test_functions_stay_where_others_see_their_operand() -> None:
     x = net.input(1, 6, 7, 4)
     y = net.conv(x, 4)
     joined = net.concat(3, net.conv(x, 2), x)
-    graph = net.graph(clamp(net, y, 0), y, clamp(net, joined, 0))
+    graph = net.graph(net.clamp(y, 0), y, net.clamp(joined, 0))
     assert fuse_activations(graph) is graph
 
 
@@ -489,38 +483,9 @@ def _random_shape(rng: np.random.Generator, size: int) -> tuple[int, ...]:
 # --- all of them ----------------------------------------------------------------------------------------------------
 
 
-def moving_network(seed: int) -> ir.Graph:
-    """Movement, functions and clamps, some of them twice."""
-    net = RandomNet(seed, Rounding(seed % 2))
-    rng = net.random
-    x = net.input(1, 2 * int(rng.integers(1, 4)), 2 * int(rng.integers(1, 4)), 4)
-    for _ in range(10):
-        _, height, width, channels = net.shape(x)
-        same = [name for name in net.tensors if net.shape(name) == net.shape(x)]
-        match int(rng.integers(0, 9)):
-            case 0 | 1:
-                x = net.transpose(x, (0, *(1 + int(axis) for axis in rng.permutation(3))))
-            case 2:
-                x = net.concat(int(rng.integers(1, 4)), x, str(rng.choice(same)))
-            case 3 if channels > 1:
-                half = channels // 2
-                x = net.slice(x, *[slice(None)] * 3, slice(half, None) if rng.random() < 0.5 else slice(0, half))
-            case 4 if height > 1:
-                x = net.slice(x, slice(None), slice(0, height // 2))
-            case 5:
-                x = net.reshape(x, 1, width, height, channels)
-            case 6:
-                x = clamp(net, x, int(rng.integers(-128, 0)))
-            case 7:
-                x = net.elementwise("ADD", x, str(rng.choice(same)))
-            case 8:
-                x = net.table(x) if rng.random() < 0.5 else net.conv(x, 4, size=1)
-    return net.graph(net.table(x), str(rng.choice(net.inputs + [node.outputs[0] for node in net.nodes])))
-
-
 @pytest.mark.parametrize("seed", range(80))
 def test_outputs_keep_every_byte(seed: int) -> None:
-    for before in (random_network(seed, 12), moving_network(seed)):
+    for before in (random_network(seed, 12), random_movement(seed)):
         after = passes.run(before)
         assert passes.run(after) is after
         assert len(after.nodes) <= len(before.nodes)
@@ -529,7 +494,7 @@ def test_outputs_keep_every_byte(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_compiled_after_all_passes(seed: int) -> None:
-    graph = moving_network(seed)
+    graph = random_movement(seed)
     compiled = CompiledNetwork(generate(passes.run(graph), CONFIG, Options()))
     value = np.random.default_rng(seed).integers(-128, 128, graph.inputs[0].shape).astype(np.int8)
     expected = reference.run(graph, value)
@@ -541,7 +506,7 @@ def test_every_pass_finds_something() -> None:
     """The random networks above are a test of each pass."""
     found = set()
     for seed in range(80):
-        for graph in (random_network(seed, 12), moving_network(seed)):
+        for graph in (random_network(seed, 12), random_movement(seed)):
             for change in passes.PASSES:
                 after = change(graph)
                 if after is not graph:
