@@ -59,7 +59,7 @@ def test_version(run: Any) -> None:
         (["compile", NETWORK, "--pe", "7"], "pe must be 8..1024, not 7"),
         (["compile", NETWORK, "--config", "nowhere.toml"], "nowhere.toml must be a TOML file or a preset"),
         (["compile", "nowhere.onnx"], "nowhere.onnx: must be a readable file, not: No such file or directory"),
-        (["run", "zoo:vgg"], "zoo network must be one of mobilenet_v1, resnet8, dscnn, "),
+        (["run", "zoo:vgg"], "zoo network must be one of mobilenet_v1, mobilenet_v2, "),
         (["run", NETWORK, "--input", "nowhere.npy"], "nowhere.npy: No such file or directory"),
         (["compile", NETWORK, "--output", "/nowhere/net.dvt"], "/nowhere/"),
         (["sweep", "nowhere.onnx"], "nowhere.onnx: must be a readable file, not: No such file or directory"),
