@@ -21,13 +21,17 @@ from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, c
 from onnxruntime.quantization.calibrate import HistogramCollector
 
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.quantise.bias import Means, channel_means
 from dovetail.sw.quantise.divergence import least_divergent
 from dovetail.sw.quantise.float_graph import FloatGraph
 from dovetail.sw.quantise.parameters import Range
+from dovetail.sw.quantise.plan import has_weights
+from dovetail.sw.quantise.runtime import Session
 from dovetail.sw.quantise.samples import Sample, checked
-from dovetail.sw.quantise.scheme import DEFAULT, Scheme
+from dovetail.sw.quantise.scheme import Scheme
 
 _BINS = 2048
+_WHOLE = Scheme(clipping="minmax")
 
 
 class Calibration:
@@ -47,6 +51,7 @@ class Calibration:
         self.graph = graph
         self._samples = samples if iter(samples) is not samples else list(samples)
         self._known: dict[str, Mapping[str, Range]] = {}
+        self._means: Mapping[str, Means] | None = None
         self._histograms: HistogramCollector | None = None
 
     @property
@@ -60,12 +65,26 @@ class Calibration:
         if key not in self._known:
             try:
                 self._known[key] = self._minmax() if key == "minmax" else self._clipped(scheme)
-            except NetworkError:
+            except (NetworkError, OSError):
                 raise
             except Exception as error:  # the runtime raises its own classes; also MemoryError
                 reason = (str(error).splitlines() or [""])[0]
                 raise NetworkError(f"float network must be one that ONNX Runtime runs, not: {reason}") from error
         return self._known[key]
+
+    def means(self) -> Mapping[str, Means]:
+        """Mean of each channel of every float input of a layer with weights, by name."""
+        if self._means is None:
+            names = {node.input[0] for node in self.graph.nodes if has_weights(self.graph, node)}
+            session = Session(self.graph.model, tuple(names - {value.name for value in self.graph.inputs}))
+            sums: dict[str, Means] = {}
+            count = 0
+            for count, sample in enumerate(self._samples, 1):
+                inputs = checked(sample, self.graph.inputs, f"calibration sample {count - 1}")
+                found = {**inputs, **session.run(inputs)}
+                sums = {name: sums.get(name, 0.0) + channel_means(found[name]) for name in names}
+            self._means = {name: total / count for name, total in sums.items()}
+        return self._means
 
     def _minmax(self) -> Mapping[str, Range]:
         with tempfile.TemporaryDirectory() as folder:
@@ -78,7 +97,7 @@ class Calibration:
         return found
 
     def _clipped(self, scheme: Scheme) -> Mapping[str, Range]:
-        whole, collector = self.ranges(DEFAULT), self._collector()
+        whole, collector = self.ranges(_WHOLE), self._collector()
         if scheme.clipping == "kl":
             found = {}
             for name, (counts, edges, *_) in collector.histogram_dict.items():
@@ -92,7 +111,7 @@ class Calibration:
     def _collector(self) -> HistogramCollector:
         """Histograms of all tensors."""
         if self._histograms is None:
-            whole = self.ranges(DEFAULT)
+            whole = self.ranges(_WHOLE)
             self._histograms = HistogramCollector("percentile", False, _BINS, _BINS, 100.0, "same")
             self._histograms.histogram_dict = {name: _empty_histogram(seen) for name, seen in whole.items()}
             with tempfile.TemporaryDirectory() as folder:

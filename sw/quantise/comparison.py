@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import numpy_helper
-from onnxruntime import InferenceSession, SessionOptions
 
 from dovetail.sw import reference
 from dovetail.sw.errors import NetworkError
@@ -22,6 +21,7 @@ from dovetail.sw.frontend import parse
 from dovetail.sw.frontend.onnx_movement import MOVES
 from dovetail.sw.layout import Array
 from dovetail.sw.quantise.float_graph import FloatGraph
+from dovetail.sw.quantise.runtime import Session, with_outputs
 from dovetail.sw.quantise.samples import Sample, checked
 from dovetail.sw.uint8_form import uint8_form
 
@@ -74,7 +74,7 @@ class Quality:
         """Points of accuracy below float."""
         if self.accuracy is None or self.float_accuracy is None:
             return None
-        return 100 * (self.float_accuracy - self.accuracy)
+        return round(100 * (self.float_accuracy - self.accuracy), 9)
 
 
 def quality(
@@ -119,9 +119,9 @@ class Comparison:
     ) -> Quality:
         """See `quality`."""
         watched = _watched(model, self.graph) if layers else {}
-        exact = _Session(self.graph.model, tuple(watched))
-        runtime = _Session(uint8_form(model), tuple(tensor.integer for tensor in watched.values()))
-        engine: _Session | _Interpreter = runtime
+        exact = Session(self.graph.model, tuple(watched))
+        runtime = Session(uint8_form(model), tuple(tensor.integer for tensor in watched.values()))
+        engine: Session | _Interpreter = runtime
         noises = {name: _Noise() for name in (*self.outputs, *watched)}
         hits = [0, 0]
         count = 0
@@ -187,40 +187,17 @@ class _Noise:
         return float(10 * np.log10(self.signal / self.noise)) if self.signal else float("-inf")
 
 
-class _Session:
-    """A network in ONNX Runtime with some of its inner tensors as outputs, too."""
-
-    def __init__(self, model: onnx.ModelProto, extra: tuple[str, ...]) -> None:
-        seen = _with_outputs(model, extra)
-        options = SessionOptions()
-        options.log_severity_level = 4
-        self._session = InferenceSession(seen.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        self._names = [value.name for value in seen.graph.output]
-
-    def run(self, inputs: Sample) -> dict[str, Array]:
-        """Outputs by name."""
-        return dict(zip(self._names, self._session.run(self._names, dict(inputs)), strict=True))
-
-
 class _Interpreter:
     """A network as the accelerator and its host run it; inner tensors are given as in the uint8 form."""
 
     def __init__(self, model: onnx.ModelProto, extra: tuple[str, ...]) -> None:
-        seen = _with_outputs(model, extra)
+        seen = with_outputs(model, extra)
         self._graph = parse(seen.SerializeToString(), model.graph.name or "network", None)
 
     def run(self, inputs: Sample) -> dict[str, Array]:
         """Outputs by name."""
         found = reference.run(self._graph, inputs)
         return {name: (v ^ np.int8(-128)).view(np.uint8) if v.dtype == np.int8 else v for name, v in found.items()}
-
-
-def _with_outputs(model: onnx.ModelProto, extra: tuple[str, ...]) -> onnx.ModelProto:
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    known = {value.name for value in copy.graph.output}
-    copy.graph.output.extend(onnx.ValueInfoProto(name=name) for name in extra if name not in known)
-    return copy
 
 
 def _watched(model: onnx.ModelProto, graph: FloatGraph) -> dict[str, _Watched]:

@@ -79,7 +79,7 @@ def plan(graph: FloatGraph, scheme: Scheme) -> Plan:
 class _Planner:
     def __init__(self, graph: FloatGraph, scheme: Scheme) -> None:
         self.graph = graph
-        self.layers = [node.name for node in graph.nodes if _has_weights(graph, node)]
+        self.layers = [node.name for node in graph.nodes if has_weights(graph, node)]
         self.kept = _kept(graph, scheme, self.layers)
         self.parents: dict[str, str] = {}
         self.touched: set[str] = set()
@@ -215,7 +215,7 @@ class _Planner:
         if node.name in self.kept or not all(self.graph.is_activation(name) for name in self.graph.activations(node)):
             return False
         if node.op_type in LAYERS:
-            return _has_weights(self.graph, node) or (node.op_type == "MatMul" and self._multiplies_activations(node))
+            return has_weights(self.graph, node) or (node.op_type == "MatMul" and self._multiplies_activations(node))
         return node.op_type in _MEANS and self._is_image_mean(node)
 
     def _multiplies_activations(self, node: onnx.NodeProto) -> bool:
@@ -278,7 +278,7 @@ class _Planner:
         for node in graph.nodes:
             if node.name not in self.integer:
                 result.floating.append(node.name)
-            elif _has_weights(graph, node):
+            elif has_weights(graph, node):
                 result.weights.append(_weight(node))
                 result.results[node.name] = self._result_of(node.output[0])
             elif self._is_binary(node) or node.op_type == "Concat":
@@ -297,7 +297,7 @@ def _next(graph: FloatGraph, name: str) -> str:
     return users[0].name if len(users) == 1 else ""
 
 
-def _has_weights(graph: FloatGraph, node: onnx.NodeProto) -> bool:
+def has_weights(graph: FloatGraph, node: onnx.NodeProto) -> bool:
     """Whether a node is a layer that the accelerator could do with constant weights."""
     if node.op_type not in LAYERS or not graph.is_constant(node.input[1]) or graph.is_constant(node.input[0]):
         return False

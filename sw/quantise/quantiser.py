@@ -8,16 +8,22 @@ from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
+from onnx import numpy_helper
 from onnxruntime.quantization import CalibrationMethod, QDQQuantizer, QuantType, TensorData, TensorsData
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.layout import Array
+from dovetail.sw.quantise.bias import Means, shift
 from dovetail.sw.quantise.calibrate import Calibration
+from dovetail.sw.quantise.exact import make_exact
 from dovetail.sw.quantise.float_graph import FloatGraph, attribute
 from dovetail.sw.quantise.parameters import Level, Range, activation, weights
 from dovetail.sw.quantise.plan import Plan, plan
 from dovetail.sw.quantise.samples import Sample
 from dovetail.sw.quantise.scheme import DEFAULT, Scheme
+
+Scales = Mapping[str, NDArray[np.float32]]
 
 METADATA = "dovetail.scheme"
 """Key of the scheme's text among the metadata of a network that was quantised here."""
@@ -62,7 +68,10 @@ def apply(calibration: Calibration, scheme: Scheme) -> Quantised:
     float_model = onnx.ModelProto()
     float_model.CopyFrom(graph.model)
     _drop_clamps(float_model, graph, chosen, levels)
-    result = _insert(float_model, graph, chosen, levels, scheme)
+    scales = _weight_scales(graph, chosen, levels, scheme)
+    if scheme.corrected:
+        _correct_biases(float_model, graph, chosen, scales, calibration.means())
+    result = _insert(float_model, chosen, levels, scales, scheme)
     onnx.helper.set_model_props(result, {METADATA: str(scheme)})
     result.producer_name, result.producer_version = "dovetail", ""
     try:
@@ -88,7 +97,7 @@ def _levels(graph: FloatGraph, chosen: Plan, ranges: Mapping[str, Range], scheme
     for name in chosen.operands:
         values = _constant(graph, name)
         levels[name] = activation(scheme, Range(float(values.min()), float(values.max())))
-    return levels
+    return levels if scheme.activations == "power-of-two" else make_exact(graph, chosen, levels)
 
 
 def _is_softmax(graph: FloatGraph, name: str) -> bool:
@@ -144,8 +153,31 @@ def _bounds(graph: FloatGraph, node: onnx.NodeProto) -> tuple[float, float]:
     return ends[0], ends[1]
 
 
+def _weight_scales(graph: FloatGraph, chosen: Plan, levels: Mapping[str, Level], scheme: Scheme) -> Scales:
+    """Scales of each layer's weights."""
+    found = {}
+    for layer in chosen.weights:
+        bias = None if layer.bias is None else _constant(graph, layer.bias)
+        source = levels[layer.source].scale
+        found[layer.weight] = weights(scheme, _constant(graph, layer.weight), layer.axis, bias, source)
+    return found
+
+
+def _correct_biases(
+    model: onnx.ModelProto, graph: FloatGraph, chosen: Plan, scales: Scales, means: Mapping[str, Means]
+) -> None:
+    """Let biases take back what rounding the weights shifts results by."""
+    initialisers = {tensor.name: tensor for tensor in model.graph.initializer}
+    for layer in chosen.weights:
+        if layer.bias is not None:
+            values = _constant(graph, layer.weight)
+            more = shift(values, scales[layer.weight], layer.axis, means[layer.source])
+            bias = (_constant(graph, layer.bias) + more).astype(np.float32)
+            initialisers[layer.bias].CopyFrom(numpy_helper.from_array(bias, layer.bias))
+
+
 def _insert(
-    model: onnx.ModelProto, graph: FloatGraph, chosen: Plan, levels: Mapping[str, Level], scheme: Scheme
+    model: onnx.ModelProto, chosen: Plan, levels: Mapping[str, Level], scales: Scales, scheme: Scheme
 ) -> onnx.ModelProto:
     """The network with QuantizeLinear and DequantizeLinear in place and integer weights."""
     dtype, kind = (np.uint8, QuantType.QUInt8) if scheme.unsigned else (np.int8, QuantType.QInt8)
@@ -154,11 +186,9 @@ def _insert(
         for name, level in levels.items()
     }
     for layer in chosen.weights:
-        values = _constant(graph, layer.weight)
-        bias = None if layer.bias is None else _constant(graph, layer.bias)
-        scales = weights(scheme, values, layer.axis, bias, levels[layer.source].scale)
         axis = {"axis": layer.axis} if scheme.per_channel else {}
-        overrides[layer.weight] = [{"scale": scale, "zero_point": np.int8(0), **axis} for scale in scales]
+        entries = scales[layer.weight]
+        overrides[layer.weight] = [{"scale": scale, "zero_point": np.int8(0), **axis} for scale in entries]
     unused = TensorData(lowest=np.float32(0), highest=np.float32(0))
     quantizer = QDQQuantizer(
         model,

@@ -14,8 +14,8 @@ are powers of two, of weights too."""
 WEIGHTS = ("per-channel", "per-tensor")
 """One scale for each output channel, or one for all. Weights are int8 with zero point 0."""
 
-CLIPPING = ("minmax", "percentile", "kl")
-"""The range of a tensor: all that calibration saw; all but a share of it; what loses least information."""
+CLIPPING = ("percentile", "minmax", "kl")
+"""The range of a tensor: all but a share of what calibration saw; all of it; what loses least information."""
 
 _DEFAULT_PERCENTILE = 99.99
 
@@ -30,6 +30,7 @@ class Scheme:
     percentile: per cent of a tensor's elements that clipping "percentile" keeps.
     keep_float: names of nodes that stay float on the host; `*`, `?` and `[...]` as in file names.
     float_first, float_last: keep the first or the last layer that has weights float.
+    corrected: biases take back what rounding the weights shifts results by on average.
 
     Raises
     ------
@@ -38,11 +39,12 @@ class Scheme:
 
     activations: str = "asymmetric"
     weights: str = "per-channel"
-    clipping: str = "minmax"
+    clipping: str = "percentile"
     percentile: float = _DEFAULT_PERCENTILE
     keep_float: tuple[str, ...] = ()
     float_first: bool = False
     float_last: bool = False
+    corrected: bool = True
 
     def __post_init__(self) -> None:
         for name, known in (("activations", ACTIVATIONS), ("weights", WEIGHTS), ("clipping", CLIPPING)):
@@ -65,6 +67,7 @@ class Scheme:
         """Words that `parse` understands."""
         clipping = f"percentile={self.percentile:g}" if self.clipping == "percentile" else self.clipping
         words = [self.activations, self.weights, clipping]
+        words += ["uncorrected"] * (not self.corrected)
         words += ["float-first"] * self.float_first + ["float-last"] * self.float_last
         return shlex.join([*words, *(f"float={name}" for name in self.keep_float)])
 
@@ -84,6 +87,8 @@ class Scheme:
             key, _, value = word.partition("=")
             if word in ("float-first", "float-last"):
                 values[word.replace("-", "_")] = True
+            elif word == "uncorrected":
+                values["corrected"] = False
             elif key == "float" and value:
                 names.append(value)
             elif key == "percentile":
@@ -94,15 +99,16 @@ class Scheme:
 
 
 DEFAULT = Scheme()
-"""Asymmetric int8 activations, a weight scale for each channel, all of what calibration saw."""
+"""Asymmetric int8 activations, a weight scale for each channel, all but 0.01 % of what calibration saw."""
 
 
 def _field(word: str) -> str:
     for name, known in (("activations", ACTIVATIONS), ("weights", WEIGHTS), ("clipping", CLIPPING)):
         if word in known:
             return name
-    words = (*ACTIVATIONS, *WEIGHTS, *CLIPPING, "percentile=VALUE", "float-first", "float-last", "float=NODE")
-    raise NetworkError(f"scheme must be made of {', '.join(words)}, not {word!r}")
+    others = ("percentile=VALUE", "uncorrected", "float-first", "float-last", "float=NODE")
+    words = ", ".join([*ACTIVATIONS, *WEIGHTS, *CLIPPING, *others])
+    raise NetworkError(f"scheme must be made of {words}, not {word!r}")
 
 
 def _percentile(text: str) -> float:

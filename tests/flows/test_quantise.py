@@ -57,7 +57,7 @@ def test_writes_a_network_that_loads(run: Any, network: Path) -> None:
     code, text, _ = run(network, "--calibration", x, "--labels", x, "--output", out, "--per-layer")
     assert code == 0
     for line in (
-        "net.onnx: asymmetric per-channel minmax",
+        "net.onnx: asymmetric per-channel percentile=99.99",
         "calibration  5 samples",
         "integer      2 of 2 layers, and all other nodes",
         "(one sample is 20.00 points)",
@@ -72,7 +72,7 @@ def test_json(run: Any, network: Path) -> None:
     code, text, _ = run(network, "--random", "3", "--scheme", "symmetric float-last", "--keep-float", "me*", "--json")
     data = json.loads(text)
     assert code == 0
-    assert data["scheme"] == "symmetric per-channel minmax float-last 'float=me*'"
+    assert data["scheme"] == "symmetric per-channel percentile=99.99 float-last 'float=me*'"
     assert data["calibration"] == {"samples": 3, "random": True}
     assert (data["integer_layers"], data["layers"], len(data["float_nodes"])) == (1, 2, 3)
     assert data["quality"]["sqnr"]["y"] > 20

@@ -19,6 +19,7 @@ from dovetail.sw.frontend import load, parse
 from dovetail.sw.layout import Array
 from dovetail.sw.network import compile_network
 from dovetail.sw.quantise import Calibration, FloatGraph, Goal, Scheme, quality, quantise, search
+from dovetail.sw.quantise.bias import channel_means, shift
 from dovetail.sw.quantise.comparison import INTERPRETER, RUNTIME
 from dovetail.sw.quantise.divergence import least_divergent
 from dovetail.sw.quantise.float_graph import Input
@@ -115,7 +116,7 @@ def scales_of(model: onnx.ModelProto) -> dict[str, tuple[float, int]]:
     "text",
     [
         "asymmetric per-channel minmax",
-        "power-of-two per-tensor kl float-first float-last",
+        "power-of-two per-tensor kl uncorrected float-first float-last",
         "symmetric-uint8 per-channel percentile=99.5 'float=a node' 'float=block;*'",
     ],
 )
@@ -124,7 +125,7 @@ def test_a_scheme_is_its_text(text: str) -> None:
 
 
 def test_what_a_scheme_leaves_out_has_its_default() -> None:
-    assert Scheme.parse("per-tensor") == Scheme("asymmetric", "per-tensor", "minmax")
+    assert Scheme.parse("per-tensor") == Scheme("asymmetric", "per-tensor", "percentile", 99.99)
     assert Scheme.parse("percentile").percentile == 99.99
 
 
@@ -272,8 +273,9 @@ def test_ranges_join_all_samples_whatever_their_order() -> None:
         scheme = Scheme.parse(text)
         ranges = [Calibration(FloatGraph(model), order).ranges(scheme) for order in (samples, samples[::-1])]
         assert ranges[0] == ranges[1]
-    one = Calibration(FloatGraph(model), samples[:1]).ranges(Scheme())
-    assert one["x"].low > Calibration(FloatGraph(model), samples).ranges(Scheme())["x"].low
+    scheme = Scheme(clipping="minmax")
+    one = Calibration(FloatGraph(model), samples[:1]).ranges(scheme)
+    assert one["x"].low > Calibration(FloatGraph(model), samples).ranges(scheme)["x"].low
 
 
 def test_calibration_refuses(tmp_path: Path) -> None:
@@ -426,6 +428,30 @@ def test_channels_without_weights_keep_their_bias() -> None:
     exact(model, "asymmetric")
 
 
+def test_biases_take_back_what_rounding_shifts() -> None:
+    random = np.random.default_rng(2)
+    means = np.array([5.0, 1.0, 2.0, 4.0])
+    image = random.normal(means.reshape(1, 4, 1, 1), 1, (1, 4, 40, 40))
+    values = random.normal(0, 1, (6, 2, 1, 1)).astype(np.float32)
+    scales = np.full(6, 0.3, np.float32)
+    rounded = np.rint(values / np.float32(0.3)) * np.float32(0.3)
+    found = shift(values, scales, 0, channel_means(image))
+    for channel in range(6):
+        seen = image[0, :2] if channel < 3 else image[0, 2:]
+        missing = np.sum((values - rounded)[channel] * seen, axis=0)
+        assert found[channel] == pytest.approx(missing.mean())
+    matrix = values.reshape(6, 2).T
+    assert np.allclose(shift(matrix, scales, 1, np.array([5.0, 1.0]))[:3], shift(values, scales, 0, means)[:3])
+    model = residual()
+    samples = samples_of(model, 8)
+    plain, corrected = (
+        quality(model, quantise(model, samples, Scheme.parse(f"power-of-two {word}")), samples, layers=True)
+        for word in ("uncorrected", "")
+    )
+    (before,), (after,) = ([x.sqnr for x in q.layers if x.node == "Gemm_16"] for q in (plain, corrected))
+    assert after > before
+
+
 # Quality and search ------------------------------------------------------------------------------
 
 
@@ -504,19 +530,26 @@ def trained(stem: str, first_class: int = 0) -> tuple[onnx.ModelProto, list[Samp
     """(float network, labelled inputs as it takes them, labels) of the reference data."""
     path = MODELS / stem
     model = read_float(f"{path}_float.onnx")
-    port = load(f"{path}_int8_qdq.onnx").inputs[0]
     held = np.load(path.parent / "samples.npz")
-    reals: NDArray[np.float32] = (held["x"].astype(np.float32) - np.float32(port.zero_point)) * port.scale
-    name = model.graph.input[0].name
-    return model, [{name: value[None]} for value in reals], held["y"] + first_class
+    return model, samples_from(stem, model, held["x"]), held["y"] + first_class
 
 
-def calibration_of(stem: str, samples: list[Sample]) -> list[Sample]:
+def samples_from(stem: str, model: onnx.ModelProto, levels: Array) -> list[Sample]:
+    """Inputs of the float network for input levels of the int8 one."""
+    port = load(f"{MODELS / stem}_int8_qdq.onnx").inputs[0]
+    assert port.scale is not None
+    reals: NDArray[np.float32] = (levels.astype(np.float32) - np.float32(port.zero_point)) * port.scale
+    return [{model.graph.input[0].name: value[None]} for value in reals]
+
+
+def calibration_of(stem: str, model: onnx.ModelProto, samples: list[Sample]) -> list[Sample]:
     """What there is to calibrate with; the labelled inputs themselves where there is nothing else."""
-    (name,) = samples[0]
+    folder = MODELS / "calibration"
     if "resnet8" in stem:
-        images = np.load(MODELS / "calibration/cifar10_train_200.npz")["u8"][:100]
-        return [{name: image[None].astype(np.float32)} for image in images]
+        images = np.load(folder / "cifar10_train_200.npz")["u8"]
+        return samples_from(stem, model, images.astype(np.int16) - 128)
+    if "kws" in stem:
+        return samples_from(stem, model, np.load(folder / "kws_mfcc_100.npz")["x_int8"])
     return samples
 
 
@@ -531,7 +564,7 @@ def calibration_of(stem: str, samples: list[Sample]) -> list[Sample]:
 )
 def test_trained_networks_keep_their_accuracy(stem: str, hits: int) -> None:
     model, samples, labels = trained(stem)
-    quantised = quantise(model, calibration_of(stem, samples))
+    quantised = quantise(model, calibration_of(stem, model, samples))
     found = quality(model, quantised, samples, labels)
     assert found.float_accuracy == hits / len(labels)
     assert found.drop is not None and found.drop <= 1
