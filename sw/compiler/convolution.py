@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -81,7 +82,7 @@ def spread(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, arena
     """The same tiling with its buffers where SRAM has been out of use for longest, and with as many buffers for weights
     as there is room for, so that loads can go far ahead; or the tiling as it is where that does not work out."""
     bank, free = config.bank_bytes, space.free
-    sizes = buffer_bytes(config, layer, tiling.rows, tiling.out_channels, tiling.in_channels, space)
+    sizes = buffer_bytes(config, layer, tiling.rows, tiling.out_channels, tiling.in_channels, space, tiling.columns)
     places: list[tuple[int, ...]] = []
     for at, size in ((tiling.input_at, sizes.input), (tiling.output_at, sizes.output)):
         padded = ceil_div(size, config.word_bytes) * config.word_bytes
@@ -103,6 +104,27 @@ class Matrix:
 
     address: int
     zero: int
+
+
+class Area(NamedTuple):
+    """A tile's part of the output: first row and rows, first column and columns."""
+
+    row: int
+    rows: int
+    column: int
+    columns: int
+
+
+_Loop = tuple[int, int, int]
+"""Steps, and the bytes between them in system memory and in SRAM."""
+
+
+def _block(memory: int, sram: int, length: int, outer: _Loop, inner: _Loop) -> Transfer:
+    """A transfer of two loops around ``length`` bytes; those that run on in both places are joined."""
+    for _ in range(2):
+        if inner[1:] == (length, length):
+            length, inner, outer = length * inner[0], outer, (1, 0, 0)
+    return Transfer(memory, sram, length, inner[0], outer[0], inner[1], outer[1], inner[2], outer[2])
 
 
 class _Rotation:
@@ -153,14 +175,19 @@ class ConvCode:
     def tasks(self) -> Iterator[Task]:
         """One task per tile and input-channel pass."""
         tiling, layer = self.tiling, self.layer
-        rows = [(r, min(tiling.rows, layer.out_height - r)) for r in range(0, layer.out_height, tiling.rows)]
+        width = tiling.columns or layer.out_width
+        areas = [
+            Area(y, min(tiling.rows, layer.out_height - y), x, min(width, layer.out_width - x))
+            for y in range(0, layer.out_height, tiling.rows)
+            for x in range(0, layer.out_width, width)
+        ]
         step = tiling.out_channels
         cols = [(c, min(step, layer.out_channels - c)) for c in range(0, layer.out_channels, step)]
-        order = [(r, c) for r in rows for c in cols] if tiling.rows_outer else [(r, c) for c in cols for r in rows]
+        order = [(a, c) for a in areas for c in cols] if tiling.rows_outer else [(a, c) for c in cols for a in areas]
         inputs = _Rotation(tiling.input_at)
         streams = _Rotation(tiling.weights_at)
-        for number, (row, col) in enumerate(order):
-            output = self._output(number, row, col)
+        for number, (area, col) in enumerate(order):
+            output = self._output(number, area, col)
             for turn, (first, channels) in enumerate(self.slices):
                 task = Task(self.index)
                 weights_at, missing = streams.get((col, first))
@@ -173,26 +200,27 @@ class ConvCode:
                 if layer.separable:
                     part = layer.inputs_of(col[0], 0), layer.inputs_of(col[1], 0)
                 if self.source.sram is None:
-                    input_at, missing = inputs.get((row, part))
+                    input_at, missing = inputs.get((area, part))
                     pixel = part[1]
                     if missing:
-                        task.loads.append(self._load_input(row, part, input_at))
+                        task.loads.append(self._load_input(area, part, input_at))
                 else:
                     pixel = self.source.pitch
-                    input_at = self.source.sram + layer.input_rows(*row)[0] * layer.width * pixel + part[0]
+                    first_row, first_column = layer.input_rows(*area[:2])[0], layer.input_columns(*area[2:])[0]
+                    input_at = self.source.sram + (first_row * layer.width + first_column) * pixel + part[0]
                 task.computes = list(
-                    self._computes(row, col, part[1], turn, (input_at, pixel), (weights_at, stream), output)
+                    self._computes(area, col, part[1], turn, (input_at, pixel), (weights_at, stream), output)
                 )
                 if turn == len(self.slices) - 1 and self.target.memory is not None:
-                    task.stores.append(self._store(self.target.memory, row, col, *output))
+                    task.stores.append(self._store(self.target.memory, area, col, *output))
                 yield task
 
-    def _output(self, number: int, row: tuple[int, int], col: tuple[int, int]) -> tuple[int, int]:
+    def _output(self, number: int, area: Area, col: tuple[int, int]) -> tuple[int, int]:
         """(SRAM address, bytes between pixels) of the results of a tile."""
         if self.target.sram is None:
             return self.tiling.output_at[number % len(self.tiling.output_at)], col[1] * self._item
         pitch = self.target.pitch
-        return self.target.sram + row[0] * self.layer.out_width * pitch + col[0], pitch
+        return self.target.sram + (area.row * self.layer.out_width + area.column) * pitch + col[0], pitch
 
     def _stream_at(self, turn: int, channel: int, in_channels: int) -> int:
         block = self.layer.stream_bytes(self.config, 1, in_channels)
@@ -207,42 +235,23 @@ class ConvCode:
             return Transfer(start, at, outer[1] * pitch)
         return Transfer(start, at, inner[1], rows=outer[1], memory_row=pitch, sram_row=inner[1])
 
-    def _load_input(self, row: tuple[int, int], part: tuple[int, int], at: int) -> Transfer:
+    def _load_input(self, area: Area, part: tuple[int, int], at: int) -> Transfer:
         assert self.source.memory is not None
-        layer = self.layer
-        first, rows, _ = layer.input_rows(*row)
-        pitch = layer.width * self.source.pitch
-        start = self.source.memory + first * pitch + part[0]
-        if part[1] == self.source.pitch:
-            return Transfer(start, at, rows * pitch)
-        return Transfer(
-            start,
-            at,
-            part[1],
-            rows=layer.width,
-            planes=rows,
-            memory_row=self.source.pitch,
-            memory_plane=pitch,
-            sram_row=part[1],
-            sram_plane=layer.width * part[1],
-        )
+        layer, pitch = self.layer, self.source.pitch
+        first, rows, _ = layer.input_rows(*area[:2])
+        left, columns, _ = layer.input_columns(*area[2:])
+        line = layer.width * pitch
+        start = self.source.memory + first * line + left * pitch + part[0]
+        return _block(start, at, part[1], (rows, line, columns * part[1]), (columns, pitch, part[1]))
 
-    def _store(self, memory: int, row: tuple[int, int], col: tuple[int, int], at: int, pixel: int) -> Transfer:
-        layer, pitch = self.layer, self.target.pitch
-        line = layer.out_width * pitch
-        if col[1] == pitch == pixel:
-            return Transfer(memory + row[0] * line, at, row[1] * line)
-        return Transfer(
-            memory + row[0] * line + col[0],
-            at,
-            col[1],
-            rows=layer.out_width,
-            planes=row[1],
-            memory_row=pitch,
-            memory_plane=line,
-            sram_row=pixel,
-            sram_plane=layer.out_width * pixel,
-        )
+    def _store(self, memory: int, area: Area, col: tuple[int, int], at: int, pixel: int) -> Transfer:
+        line, pitch = self.layer.out_width * self.target.pitch, self.target.pitch
+        start = memory + area.row * line + area.column * pitch + col[0]
+        return _block(start, at, col[1], (area.rows, line, self._out_line(area, pixel)), (area.columns, pitch, pixel))
+
+    def _out_line(self, area: Area, pixel: int) -> int:
+        """Bytes between the rows of results in SRAM."""
+        return pixel * (area.columns if self.target.sram is None else self.layer.out_width)
 
     @property
     def _item(self) -> int:
@@ -251,7 +260,7 @@ class ConvCode:
 
     def _computes(
         self,
-        row: tuple[int, int],
+        area: Area,
         col: tuple[int, int],
         channels: int,
         turn: int,
@@ -262,32 +271,34 @@ class ConvCode:
         """``channels``: of the input, that count; ``source``, ``target``: SRAM address, bytes between pixels."""
         layer, config, requant = self.layer, self.config, self.requant
         grouped = layer.mode == "grouped"
-        _, rows, pad_top = layer.input_rows(*row)
+        _, rows, pad_top = layer.input_rows(*area[:2])
+        _, columns, pad_left = layer.input_columns(*area[2:])
         (input_at, pixel), (output, out_pixel) = source, target
-        pitch = layer.width * pixel
+        line = pixel * (columns if self.source.sram is None else layer.width)
+        out_line = self._out_line(area, out_pixel)
         kh, kw = layer.taps
         seen, made = layer.group if grouped else (channels, col[1])
         lanes = config.oc if grouped else layer.lanes(config)
         blocks = ceil_div(made, lanes)
-        pixels = row[1] * layer.out_width
-        out_bytes = pixels * out_pixel - (out_pixel - made * self._item)
+        pixels = area.rows * area.columns
+        out_bytes = (area.rows - 1) * out_line + area.columns * out_pixel - (out_pixel - made * self._item)
         trim = pixel - seen
         registers = {
             "IN_ADDR": input_at,
-            "IN_BYTES": rows * pitch - trim,
-            "ORIGIN": -(pad_top * pitch + layer.pad_left * pixel),
-            "Y_STEP": layer.stride[0] * pitch,
+            "IN_BYTES": (rows - 1) * line + columns * pixel - trim,
+            "ORIGIN": -(pad_top * line + pad_left * pixel),
+            "Y_STEP": layer.stride[0] * line,
             "X_STEP": layer.stride[1] * pixel,
-            "KY_STEP": layer.dilation[0] * pitch,
+            "KY_STEP": layer.dilation[0] * line,
             "KX_STEP": layer.dilation[1] * pixel,
             "IN_ROWS": rows,
-            "ROW_BYTES": pitch - trim,
+            "ROW_BYTES": columns * pixel - trim,
             "PAD_TOP": pad_top,
-            "PAD_LEFT": layer.pad_left * pixel,
+            "PAD_LEFT": pad_left * pixel,
             "GEOMETRY": pack(
                 Unit.ARRAY, "GEOMETRY", kh=kh, kw=kw, stride_y=layer.stride[0], dilation_y=layer.dilation[0]
             ),
-            "TILE": pack(Unit.ARRAY, "TILE", height=row[1], width=layer.out_width),
+            "TILE": pack(Unit.ARRAY, "TILE", height=area.rows, width=area.columns),
             "QUANT": pack(
                 Unit.ARRAY,
                 "QUANT",
@@ -298,7 +309,7 @@ class ConvCode:
             ),
             "OUT_ADDR": output,
             "OUT_BYTES": out_bytes,
-            "OUT_Y_STEP": layer.out_width * out_pixel,
+            "OUT_Y_STEP": out_line,
             "OUT_X_STEP": out_pixel,
             "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=blocks, last=made - (blocks - 1) * lanes),
             "KC": layer.kc(config, channels),

@@ -88,10 +88,19 @@ class ConvLayer:
 
     def input_rows(self, first: int, rows: int) -> tuple[int, int, int]:
         """(first valid input row, valid input rows, rows of padding above) that output rows need."""
-        top = first * self.stride[0] - self.pad_top
-        bottom = (first + rows - 1) * self.stride[0] - self.pad_top + (self.kernel[0] - 1) * self.dilation[0]
-        low, high = max(top, 0), min(bottom, self.height - 1)
-        return low, max(high - low + 1, 0), low - top
+        return self._window(0, first, rows, self.height, self.pad_top)
+
+    def input_columns(self, first: int, columns: int) -> tuple[int, int, int]:
+        """(first valid input column, valid input columns, columns of padding before) that output columns need."""
+        return self._window(1, first, columns, self.width, self.pad_left)
+
+    def _window(self, axis: int, first: int, count: int, size: int, pad: int) -> tuple[int, int, int]:
+        begin = first * self.stride[axis] - pad
+        end = (first + count - 1) * self.stride[axis] - pad + (self.kernel[axis] - 1) * self.dilation[axis]
+        if axis and count == self.out_width:
+            return 0, size, pad  # whole rows are contiguous, so also what no window needs
+        low, high = max(begin, 0), min(end, size - 1)
+        return low, max(high - low + 1, 0), low - begin
 
 
 def use_packing(config: Config, channels: int, kernel: tuple[int, int], dilation_x: int) -> bool:

@@ -22,7 +22,7 @@ class Tiling:
     ``rows`` x ``out_channels``: output tile; ``in_channels``: input channels per pass (all unless split);
     ``rows_outer``: the order of the two loops; ``*_at``: SRAM byte addresses of each operand's buffers (two when
     doubled; as many as there are pieces when all stay); ``price``: cycles; ``best_stripe``: stripes are as long as
-    takes the fewest cycles, else as long as accumulators allow.
+    takes the fewest cycles, else as long as accumulators allow; ``columns`` of the output tile if not all.
     """
 
     rows: int
@@ -34,11 +34,13 @@ class Tiling:
     output_at: tuple[int, ...]
     price: int
     best_stripe: bool = False
+    columns: int = 0
 
     def __str__(self) -> str:
         order = "rows outer" if self.rows_outer else "channels outer"
         copies = "/".join(str(len(at)) for at in (self.input_at, self.weights_at, self.output_at))
-        return f"{self.rows} rows x {self.out_channels} of {self.in_channels} channels, {order}, buffers {copies}"
+        wide = f" x {self.columns} columns" if self.columns else ""
+        return f"{self.rows} rows{wide} x {self.out_channels} of {self.in_channels} channels, {order}, buffers {copies}"
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Tiling":
@@ -76,16 +78,24 @@ class Buffers:
 
 
 def buffer_bytes(
-    config: Config, layer: ConvLayer, rows: int, out_channels: int, in_channels: int, space: Space
+    config: Config,
+    layer: ConvLayer,
+    rows: int,
+    out_channels: int,
+    in_channels: int,
+    space: Space,
+    columns: int = 0,
 ) -> Buffers:
-    """SRAM that a tile needs besides residents. With split input channels the output is held as int32."""
-    span = (rows - 1) * layer.stride[0] + (layer.kernel[0] - 1) * layer.dilation[0] + 1
+    """SRAM that a tile needs besides residents; ``columns``: 0 for all. With split input channels the output is held as
+    int32."""
+    height = (rows - 1) * layer.stride[0] + (layer.kernel[0] - 1) * layer.dilation[0] + 1
+    width = (columns - 1) * layer.stride[1] + (layer.kernel[1] - 1) * layer.dilation[1] + 1 if columns else layer.width
     channels = layer.inputs_of(out_channels, in_channels)
     split = not layer.separable and in_channels < layer.channels
     return Buffers(
-        0 if space.input_at is not None else min(span, layer.height) * layer.width * channels,
+        0 if space.input_at is not None else min(height, layer.height) * min(width, layer.width) * channels,
         layer.weight_bytes(config, out_channels, in_channels),
-        0 if space.output_at is not None else rows * layer.out_width * out_channels * (4 if split else 1),
+        0 if space.output_at is not None else rows * (columns or layer.out_width) * out_channels * (4 if split else 1),
     )
 
 
