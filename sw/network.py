@@ -24,6 +24,7 @@ from dovetail.sw.compiler.partition import border_of, is_accelerated, steps_of
 from dovetail.sw.engine import Engine, RunResult
 from dovetail.sw.engines import create
 from dovetail.sw.errors import DovetailError, NetworkError
+from dovetail.sw.frontend.external_data import self_contained
 from dovetail.sw.host_step import HostUnit, units_of
 from dovetail.sw.network_report import LayerReport, MemoryUse, Report
 from dovetail.sw.sram_use import sram_use
@@ -353,7 +354,8 @@ def compile_network(
     if isinstance(network, ir.Graph):
         return CompiledNetwork(generate(network, config or Config(), options))
     name, data = frontend.read(network)
-    graph = frontend.parse(data, name, Path(network).parent)
+    data = self_contained(data, name, Path(network).parent)
+    graph = frontend.parse(data, name, None)
     return CompiledNetwork(generate(graph, config or Config(), options), (name, data))
 
 
@@ -375,7 +377,11 @@ def load_program(path: str | Path, config: Config | None = None) -> CompiledNetw
         raise ProgramError(f"{path}: program must carry its network file; compile it from the file, not from a graph")
     name = carried[0].label.removeprefix(f"{NETWORK_STEP}: ")
     graph = frontend.parse(carried[0].payload, name, None)
-    return CompiledNetwork(_code_of(program, graph), (name, carried[0].payload))
+    try:
+        code = _code_of(program, graph)
+    except (KeyError, TypeError) as error:  # metadata is what this version of the compiler writes
+        raise ProgramError(f"{path}: program must be of this version of the compiler; compile it again") from error
+    return CompiledNetwork(code, (name, carried[0].payload))
 
 
 def _code_of(program: Program, graph: ir.Graph) -> Code:

@@ -15,8 +15,7 @@ import yaml
 import dovetail
 from dovetail.sw import frontend, reference
 from dovetail.sw import graph as ir
-from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend.tflite_file import is_tflite
+from dovetail.sw.frontend.external_data import self_contained
 from dovetail.sw.layout import Array
 from dovetail.sw.portable import FORMAT, MANIFEST, VERSION, Sample, sha256
 
@@ -40,7 +39,7 @@ def pack(network: str | Path, sample: Mapping[str, Array] | None = None) -> byte
         The network cannot be read, or the sample does not fit it.
     """
     name, source = frontend.read(network)
-    data = source if is_tflite(source) else _self_contained(source, name, Path(network).parent)
+    data = self_contained(source, name, Path(network).parent)
     graph = frontend.parse(data, name, None)
     file = f"network.{graph.source}"
     members = {file: data}
@@ -71,22 +70,6 @@ def _archive(members: Mapping[str, bytes]) -> bytes:
             info.create_system = 3
             archive.writestr(info, content)
     return buffer.getvalue()
-
-
-def _self_contained(data: bytes, name: str, folder: Path) -> bytes:
-    """An ONNX file with its external data inside; one without is left as it is."""
-    import onnx
-    from onnx import external_data_helper
-
-    try:
-        model = onnx.load_model_from_string(data)
-        if not any(map(external_data_helper.uses_external_data, model.graph.initializer)):
-            return data
-        external_data_helper.load_external_data_for_model(model, str(folder))
-        return bytes(model.SerializeToString(deterministic=True))
-    except Exception as error:  # protobuf raises several classes, none of them public
-        text = (str(error).splitlines() or [type(error).__name__])[0]
-        raise NetworkError(f"{name}: must be a complete ONNX file of less than 2 GB, not: {text}") from error
 
 
 def _quantisation(graph: ir.Graph, data: bytes) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from dovetail.isa.config import Config
+from dovetail.isa.program import ProgramError
 from dovetail.sw import frontend, zoo
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.network import compile_network, load_program
@@ -94,8 +96,11 @@ def test_external_data_goes_in(tmp_path: Path) -> None:
     model = onnx.load_model_from_string(zoo.model_bytes("dscnn"))
     onnx.save_model(model, tmp_path / "net.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
     path = write(tmp_path / "net.dnet", pack(tmp_path / "net.onnx"))
+    compile_network(tmp_path / "net.onnx", CONFIGS[0]).save(tmp_path / "net.dvt")
     (tmp_path / "weights.bin").unlink()
-    assert frontend.load(path).total_macs == 2_656_768
+    assert frontend.load(path).total_macs == load_program(tmp_path / "net.dvt").graph.total_macs == 2_656_768
+    with pytest.raises(NetworkError, match=r"net: external data must be beside the file and below 2 GB, not: "):
+        pack(tmp_path / "net.onnx")
 
 
 def test_damaged_and_newer_files_give_one_error(tmp_path: Path) -> None:
@@ -136,3 +141,11 @@ def test_a_flipped_bit_anywhere_is_an_error_or_changes_nothing() -> None:
             assert unpack(bytes(broken), "net").data == whole.data
         except NetworkError as error:
             assert "\n" not in str(error)
+
+
+def test_a_program_of_another_version_of_the_compiler_is_refused(tmp_path: Path) -> None:
+    program = compile_network("zoo:autoencoder", CONFIGS[0]).program
+    older = {key: value for key, value in program.metadata.items() if key != "host"}
+    replace(program, metadata=older).save(tmp_path / "old.dvt")
+    with pytest.raises(ProgramError, match=r"old.dvt: program must be of this version of the compiler; compile it"):
+        load_program(tmp_path / "old.dvt")
