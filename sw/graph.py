@@ -273,7 +273,9 @@ class Graph:
         _, height, width, channels = source.nhwc
         if isinstance(node, Mean):
             return 1, 1, 1, channels
-        _require(min(node.pads) >= 0, node.name, f"padding must not be negative, not {node.pads}")
+        _require(
+            0 <= min(node.pads) <= max(node.pads) <= 65535, node.name, f"padding must be 0..65535, not {node.pads}"
+        )
         top, left, bottom, right = node.pads
         if isinstance(node, Pad):
             return 1, height + top + bottom, width + left + right, channels

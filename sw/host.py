@@ -159,9 +159,12 @@ class TfliteOp:
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         interpreter = self._open()
-        for detail, value in zip(interpreter.get_input_details(), inputs, strict=True):
-            interpreter.set_tensor(detail["index"], value.reshape(detail["shape"]))
-        interpreter.invoke()
+        try:
+            for detail, value in zip(interpreter.get_input_details(), inputs, strict=True):
+                interpreter.set_tensor(detail["index"], value.reshape(detail["shape"]))
+            interpreter.invoke()
+        except (ValueError, RuntimeError) as error:
+            raise NetworkError(f"operator {self.index}: LiteRT must run it, not fail: {_first_line(error)}") from error
         return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
 
     def table(self) -> Array:

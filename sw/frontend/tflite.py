@@ -103,6 +103,8 @@ class Reader:
 
     def _host(self, op: Operator) -> ir.Host:
         """Leave an operator to LiteRT's reference kernels."""
+        if op.kind == "SOFTMAX":
+            self._check_softmax(op)
         dynamic = tuple(i for i in op.inputs if i >= 0 and self.infos[i].value is None)
         return ir.Host(
             name=op.name,
@@ -111,6 +113,14 @@ class Reader:
             label=op.kind.lower(),
             payload=TfliteOp(self.file.data, op.index, dynamic, op.outputs),
         )
+
+    def _check_softmax(self, op: Operator) -> None:
+        """LiteRT's kernel ends the process where this does not hold."""
+        beta, scale = op.options(tflite.SoftmaxOptions).Beta(), self.infos[op.inputs[0]].tensor.scale or 1.0
+        if not 2**-26 < beta * float(scale) < np.inf:
+            raise NetworkError(
+                f"{op.name}: beta times the input's scale must be above 2**-26, not {beta * float(scale)}"
+            )
 
     def names(self, indices: tuple[int, ...]) -> tuple[str, ...]:
         return tuple(self.infos[i].tensor.name for i in indices)

@@ -54,8 +54,8 @@ class Operator:
     def options(self, table: Any) -> Any:
         """The builtin options, read as generated class `table`."""
         raw = self.raw.BuiltinOptions()
-        if raw is None:
-            raise NetworkError(f"{self.name}: options must be present, not missing")
+        if raw is None or self.raw.BuiltinOptionsType() != getattr(tflite.BuiltinOptions, table.__name__):
+            raise NetworkError(f"{self.name}: options must be present and of its kind, not missing")
         options = table()
         options.Init(raw.Bytes, raw.Pos)
         return options
@@ -130,6 +130,9 @@ def pads_of(source: Tensor, out: Tensor, kernel: Pair, stride: Pair, dilation: P
         return 0, 0, 0, 0
     before, after = [], []
     for axis in range(2):
+        size = -(-source.nhwc[axis + 1] // max(stride[axis], 1))
+        if out.nhwc[axis + 1] != size:
+            raise NetworkError(f"tensor {out.name!r}: axis {axis + 1} must be {size} long, not {out.nhwc[axis + 1]}")
         reach = (out.nhwc[axis + 1] - 1) * stride[axis] + (kernel[axis] - 1) * dilation[axis] + 1
         total = max(reach - source.nhwc[axis + 1], 0)
         before.append(total // 2)
