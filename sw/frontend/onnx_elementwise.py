@@ -15,7 +15,7 @@ from dovetail.isa.numerics import AddParams, Rounding, VectorOperation, encode_m
 from dovetail.sw import graph as ir
 from dovetail.sw.frontend.onnx_builder import GraphBuilder
 from dovetail.sw.frontend.onnx_file import OnnxNode
-from dovetail.sw.frontend.onnx_fit import fit_product, fit_sum
+from dovetail.sw.frontend.onnx_fit import fit_product, fit_sum, products_equal, sums_equal
 from dovetail.sw.frontend.onnx_integer import FULL, Clamp
 from dovetail.sw.frontend.onnx_values import Constant, Quant, Source, Value
 from dovetail.sw.frontend.repeat import repeated
@@ -175,6 +175,14 @@ class ElementwiseOps:
             )
         )
         return Value(out, value.layout, target.dtype)
+
+
+def is_exact(kind: VectorOperation, a: Quant, b: Quant, target: Quant) -> bool:
+    """Whether the engine's sum or product of two tensors is ONNX Runtime's for every pair of bytes."""
+    params = _params(kind, a, b, target, FULL)
+    if isinstance(params, ir.MulParams):
+        return products_equal(params, np.float32(onnx_multiplier(a.scale, b.scale, target.scale)))
+    return params is not None and sums_equal(params, (a.scale / target.scale, b.scale / target.scale))
 
 
 def _params(kind: VectorOperation, a: Quant, b: Quant, target: Quant, clamp: Clamp) -> AddParams | ir.MulParams | None:

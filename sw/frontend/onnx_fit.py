@@ -46,19 +46,37 @@ def fit_sum(params: AddParams, factors: tuple[np.float32, np.float32]) -> AddPar
     return _fitted(params, candidates, add, reals, wanted, max(left, right))
 
 
+def sums_equal(params: AddParams, factors: tuple[np.float32, np.float32]) -> bool:
+    """Whether a sum by the engine is ONNX Runtime's for every pair of bytes."""
+    return np.array_equal(add(_LEFT, _RIGHT, params), _quantised(_runtime_sum(params, factors), params))
+
+
 def fit_product(params: MulParams, factor: np.float32) -> MulParams:
     """`params` of a product that is scaled by `factor`, with the fitting multiplier."""
     steps = sorted(range(-REACH, REACH + 1), key=abs)
     candidates = (replace(params, mult=params.mult + step) for step in steps if _encodes(params.mult + step))
-    products = (_LEFT.astype(np.float32) - params.za) * (_RIGHT.astype(np.float32) - params.zb)
-    wanted = _quantised(products * factor + np.float32(params.zy + 128), params)
+    reals = _products(params).astype(np.float64) * float(factor)
+    return _fitted(params, candidates, _multiplied, reals, _runtime_product(params, factor), 255.0 * float(factor))
 
-    def results(a: Bytes, b: Bytes, params: MulParams) -> Bytes:
-        rest = params.rounding, params.zy, params.lo, params.hi
-        return multiply(a, b, params.za, params.zb, params.mult, params.shift, *rest)
 
-    reals = products.astype(np.float64) * float(factor)
-    return _fitted(params, candidates, results, reals, wanted, 255.0 * float(factor))
+def products_equal(params: MulParams, factor: np.float32) -> bool:
+    """Whether a product by the engine is ONNX Runtime's for every pair of bytes."""
+    return np.array_equal(_multiplied(_LEFT, _RIGHT, params), _runtime_product(params, factor))
+
+
+def _products(params: MulParams) -> Reals:
+    return (_LEFT.astype(np.float32) - params.za) * (_RIGHT.astype(np.float32) - params.zb)
+
+
+def _runtime_product(params: MulParams, factor: np.float32) -> Bytes:
+    """QLinearMul of every pair of bytes."""
+    return _quantised(_products(params) * factor + np.float32(params.zy + 128), params)
+
+
+def _multiplied(a: Bytes, b: Bytes, params: MulParams) -> Bytes:
+    """The engine's product."""
+    rest = params.rounding, params.zy, params.lo, params.hi
+    return multiply(a, b, params.za, params.zb, params.mult, params.shift, *rest)
 
 
 def _fitted(
