@@ -118,6 +118,7 @@ def _point(graph: ir.Graph, config: Config, made: Made, outputs: Mapping[str, ND
         cycles=report.cycles,
         over_bound=report.over_bound,
         over_bytes=report.moved_bytes / report.least_bytes if report.least_bytes else 0.0,
+        peak_sram=report.sram.live,
         seconds=seconds,
         exact=all(np.array_equal(result.outputs[name], value) for name, value in outputs.items()),
     )
@@ -216,44 +217,45 @@ inputs; those of `zoo` are built in.
 - *layers*: nodes of the graph; *on the accelerator*: share of multiply-accumulates; *segments*: programs started per
   inference; *host steps*: runs of nodes on the host between them.
 - *over roofline*: cycles over max(MACs / multipliers, least bytes / bus width); *DRAM*: bytes moved over the least
-  possible (inputs, outputs and weights once); *compile*: seconds, one process of a loaded two-core machine.
+  possible (inputs, outputs and weights once); *peak SRAM*: the most that holds something still to be read; *compile*:
+  of one process, on a two-core machine that had other work.
 - *equal*: the model engine's outputs are those of the graph's definition, byte for byte, on each configuration, and
   every accelerator layer gives the runtime's bytes on the runtime's own operands. Otherwise: how many of its values
   differ, and in which kinds of layers. Sums of two tensors depart at near ties only (`operators.md`).
 """
 
 
+NETWORKS = ("network", "MACs", "layers", "runtime", "values compared", "equal")
+POINTS = (
+    *("network", "on the accelerator", "segments", "host steps", "cycles", "over roofline", "DRAM", "peak SRAM"),
+    "compile",
+)
+
+
 def table(found: Mapping[str, Record], notes: Iterable[str]) -> str:
     """The page."""
-    lines = [
-        HEADER,
-        "## Networks",
-        "",
-        "| network | MACs | layers | runtime | values compared | equal |",
-        "|---|---|---|---|---|---|",
-    ]
-    good = {label: record for label, record in found.items() if not record.failure}
-    for label, record in good.items():
-        agreement = record.agreement
-        row = [
-            label,
-            f"{record.macs:,}",
-            f"{record.layers}",
-            agreement.runtime,
-            f"{agreement.compared:,}",
-            _equal(record),
-        ]
-        lines.append(f"| {' | '.join(row)} |")
+    good = [record for record in found.values() if not record.failure]
+    lines = [HEADER, *_rows(NETWORKS, map(_network, good))]
     for name in CONFIGS:
-        lines += ["", f"## {name}", ""]
-        lines.append(
-            "| network | on the accelerator | segments | host steps | cycles | over roofline | DRAM | compile |"
-        )
-        lines.append("|---|---|---|---|---|---|---|---|")
-        lines += [f"| {label} | {_row(record.points[name])} |" for label, record in good.items()]
-    failures = [f"{label}: {record.failure}" for label, record in found.items() if record.failure]
-    lines += ["", *(f"- {text}" for text in (*notes, *failures))]
-    return "\n".join(lines).rstrip() + "\n"
+        lines += ["", f"## {name}", "", *_rows(POINTS, ((_title(r), *_point_row(r.points[name])) for r in good))]
+    failures = [f"{_title(record)}: {record.failure}" for record in found.values() if record.failure]
+    lines += ["", "## Not here", "", *(f"- {text}" for text in (*notes, *failures))] if notes or failures else []
+    return "\n".join(lines) + "\n"
+
+
+def _rows(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    return [f"| {' | '.join(cells)} |" for cells in (heads, ("---",) * len(heads), *rows)]
+
+
+def _title(record: Record) -> str:
+    group, name = record.label.split("/")
+    return f"zoo:{name}" if group == "zoo" else name
+
+
+def _network(record: Record) -> tuple[str, ...]:
+    agreement = record.agreement
+    numbers = f"{record.macs:,}", f"{record.layers}", agreement.runtime, f"{agreement.compared:,}"
+    return _title(record), *numbers, _equal(record)
 
 
 def _equal(record: Record) -> str:
@@ -268,12 +270,18 @@ def _equal(record: Record) -> str:
     return "yes" if agreement.outputs else "layers yes, host parts no"
 
 
-def _row(point: Point) -> str:
+def _point_row(point: Point) -> tuple[str, ...]:
     if point.failure:
-        return f"{point.failure} | | | | | | "
+        return point.failure, *(len(POINTS) - 2) * ("",)
     return (
-        f"{100 * point.share:.1f} % | {point.segments} | {point.host_steps} | {point.cycles:,} | "
-        f"{point.over_bound:.3f} | {point.over_bytes:.2f} | {point.seconds:.1f} s"
+        f"{100 * point.share:.1f} %",
+        f"{point.segments}",
+        f"{point.host_steps}",
+        f"{point.cycles:,}",
+        f"{point.over_bound:.3f}",
+        f"{point.over_bytes:.2f}",
+        f"{-(-point.peak_sram // 1024)} KiB",
+        f"{point.seconds:.1f} s",
     )
 
 
