@@ -105,8 +105,8 @@ def successors(
 ) -> dict[str, str]:
     """Result -> the buffer whose place it takes, itself perhaps the result of another node.
 
-    A node that goes along flat tensors loads each piece of its operands before it stores that piece of its result, so
-    the result can lie where an operand ends with this node.
+    An element-wise node loads each piece of an operand of the result's shape before it stores that piece of the result,
+    and never again, so the result can lie where such an operand ends with this node.
     """
     found: dict[str, str] = {}
     last = {name: buffer.last for name, buffer in buffers.items()}
@@ -117,10 +117,9 @@ def successors(
             if step.host or not isinstance(node, ir.Elementwise | ir.Rescale | ir.Table):
                 continue
             (result,) = node.outputs
-            same = {graph.tensors[name].shape for name in (*node.inputs, result)}
-            if len(same) > 1 or result not in buffers:
-                continue
-            for operand in (roots[name] for name in node.inputs):
+            shape = graph.tensors[result].shape
+            alike = [roots[name] for name in node.inputs if graph.tensors[name].shape == shape]
+            for operand in alike if result in buffers else ():
                 place = found.get(operand, operand)
                 if last.get(place) == number and buffers[operand].size == buffers[result].size:
                     found[result] = place
