@@ -29,12 +29,13 @@ from dovetail.sw.uint8_form import uint8_form
 BEGIN, END = "<!-- table: python benchmarks/quantisation.py -->", "<!-- end of table -->"
 COLUMNS = ("network", "scheme", "float layers", "output SNR", "samples", "float", "int8", "points below float")
 SCHEMES = (
-    "power-of-two per-channel",
-    "symmetric per-channel",
+    "power-of-two",
+    "symmetric",
     "asymmetric per-tensor",
-    "asymmetric per-channel",
-    "asymmetric per-channel percentile=99.99",
-    "asymmetric per-channel kl",
+    "asymmetric minmax",
+    "asymmetric kl",
+    "asymmetric uncorrected",
+    "asymmetric",
 )
 
 Reals = NDArray[np.float32]

@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> Report:
         raise NetworkError("--auto must choose the scheme itself; leave out --scheme")
     if args.output and not args.output.resolve().parent.is_dir():
         raise NetworkError(f"{args.output}: must be in a folder that exists")
-    graph = FloatGraph(read_float(args.network, dict(map(_shape, args.shape))))
+    graph = FloatGraph(read_float(args.network, dict(map(shape_of, args.shape))))
     samples = _samples(args, graph)
     labels = _labels(args.labels) if args.labels else None
     calibration = Calibration(graph, samples)
@@ -107,7 +107,8 @@ def _scheme(args: argparse.Namespace) -> "Scheme":
     return replace(scheme, keep_float=(*scheme.keep_float, *args.keep_float))
 
 
-def _shape(text: str) -> tuple[str, list[int]]:
+def shape_of(text: str) -> tuple[str, list[int]]:
+    """(input, sizes) of ``--shape``. Raises NetworkError."""
     name, _, sizes = text.rpartition("=")
     numbers = sizes.split("x")
     if not name or not all(number.isdigit() and int(number) for number in numbers):
@@ -196,7 +197,7 @@ def _searched(args: argparse.Namespace, calibration: "Calibration", found: "Sear
         table.add_row(str(trial.scheme), str(trial.float_layers), _decibel(q.worst), *drop)
     text.insert(0, table)
     if not found.met:
-        text.append(f"No scheme reaches {goal}; the best is {str(best.scheme)!r}.")
+        text.append(f"No scheme gives {goal}; the best is {str(best.scheme)!r}.")
     if args.output and (found.met or args.write_best):
         text.append(_write(args.output, found.quantised))
         data["output"] = str(args.output)

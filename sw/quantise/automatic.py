@@ -60,7 +60,7 @@ class Goal:
         return self.value - quality.drop
 
     def __str__(self) -> str:
-        return f"accuracy within {self.value:g} points of float" if self.kind == "accuracy" else f"{self.value:g} dB"
+        return f"at most {self.value:g} pt below float" if self.kind == "accuracy" else f"at least {self.value:g} dB"
 
 
 @dataclass(frozen=True)

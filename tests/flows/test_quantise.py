@@ -98,7 +98,7 @@ def test_auto_that_fails_writes_only_on_wish(run: Any, network: Path) -> None:
     command = (network, "--random", "2", "--auto", "sqnr=300dB", "--output", out)
     code, text, _ = run(*command)
     assert code == 1
-    assert "No scheme reaches 300 dB; the best is '" in text
+    assert "No scheme gives at least 300 dB; the best is '" in text
     assert f"Nothing is written to {out}" in text.replace("\n", "")
     assert not out.exists()
     assert run(*command, "--write-best")[0] == 1
