@@ -4,7 +4,7 @@ What is only made to be concatenated is stored where it belongs at once; a slice
 between its pixels is read where it is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dovetail.isa.config import Config
@@ -15,6 +15,10 @@ from dovetail.sw.compiler.partition import Step
 
 MAX_PITCHED = 1024
 """The most channels of a tensor that is stored pixel by pixel: some pixels must fit the smallest buffer."""
+
+
+Readers = Mapping[str, Sequence[ir.Node]]
+"""The nodes that read each tensor."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +32,17 @@ class Part:
 
 def parts_of(config: Config, graph: ir.Graph, steps: Sequence[Step]) -> dict[str, Part]:
     """The tensors that need no copy, by name: parts of concatenations, and slices."""
-    stored = _stored(graph, steps)
-    return stored | _slices(config, graph, steps, stored)
+    readers: dict[str, list[ir.Node]] = {}
+    for node in graph.nodes:
+        for name in node.inputs:
+            readers.setdefault(name, []).append(node)
+    stored = _stored(config, graph, steps, readers)
+    return stored | _slices(config, graph, steps, readers, stored)
 
 
-def _stored(graph: ir.Graph, steps: Sequence[Step]) -> dict[str, Part]:
-    """Parts of concatenations that are made and copied in one segment, and used for nothing else."""
+def _stored(config: Config, graph: ir.Graph, steps: Sequence[Step], readers: Readers) -> dict[str, Part]:
+    """Parts of concatenations that are made, copied and read in one segment, by nodes that can step from pixel to pixel
+    and do not make another part of the same concatenation."""
     ports = {port.tensor for port in graph.outputs}
     found: dict[str, Part] = {}
     for step in steps:
@@ -44,21 +53,30 @@ def _stored(graph: ir.Graph, steps: Sequence[Step]) -> dict[str, Part]:
             if not isinstance(node, ir.Move):
                 continue
             for name, copy in zip(node.inputs, node.copies, strict=True):
-                alone = graph.consumers(name) == (node,) and node.inputs.count(name) == 1 and name not in ports
-                pitch = _pitch(graph.tensors[name], copy) if alone and name in makers else 0
-                if pitch and _can_store(makers[name], pitch == graph.tensors[name].shape[-1]):
+                alone = name in makers and name not in ports and node.inputs.count(name) == 1
+                pitch = _pitch(graph.tensors[name], copy) if alone else 0
+                dense = pitch == graph.tensors[name].shape[-1]
+                others = [user for user in readers[name] if user is not node]
+                if (
+                    pitch
+                    and _can_store(makers[name], dense)
+                    and all(
+                        user.outputs[0] in makers
+                        and user.outputs[0] not in node.inputs
+                        and _can_read(config, user, dense)
+                        for user in others
+                    )
+                ):
                     found[name] = Part(node.outputs[0], copy.target, pitch)
     return found
 
 
-def _slices(config: Config, graph: ir.Graph, steps: Sequence[Step], stored: dict[str, Part]) -> dict[str, Part]:
+def _slices(
+    config: Config, graph: ir.Graph, steps: Sequence[Step], readers: Readers, stored: dict[str, Part]
+) -> dict[str, Part]:
     """Slices that are cut and read in one segment, by nodes that can step from pixel to pixel."""
     ports = {port.tensor for port in graph.outputs}
     viewed = {node.outputs[0]: node.inputs[0] for node in graph.nodes if isinstance(node, ir.Reshape)}
-    readers: dict[str, list[ir.Node]] = {}
-    for node in graph.nodes:
-        for name in node.inputs:
-            readers.setdefault(name, []).append(node)
     found: dict[str, Part] = {}
     for step in steps:
         inside = set() if step.host else {node.name for node in step.nodes}

@@ -180,6 +180,15 @@ def concat_in_place(net: RandomNet) -> str:
     return net.concat(3, *parts)
 
 
+def concat_read(net: RandomNet) -> str:
+    """Parts that others read too; the second is made from the first, which therefore is copied."""
+    x = net.input(1, 16, 14, 6)
+    first = net.conv(x, 16)
+    second = net.conv(first, 16, size=1)
+    third = net.conv(net.maximum(second, (3, 3), (1, 1, 1, 1)), 16, size=1)
+    return net.elementwise("ADD", net.conv(net.concat(3, first, second, third), 16), third)
+
+
 def slices_in_place(net: RandomNet) -> str:
     """Read by everything that can step over channels, of a network input and of results; some of the rows too."""
     x = net.input(1, 24, 20, 17)
@@ -238,6 +247,7 @@ NETS: dict[str, Callable[[RandomNet], str]] = {
         slices_in_place,
         concat_in_place,
         concat_rows,
+        concat_read,
         concat_large,
     )
 }
@@ -309,6 +319,13 @@ def test_concatenated_results_need_no_copy() -> None:
     net = RandomNet(5)
     compiled = check(net.graph(concat_rows(net)), CONFIGS["4x4"])
     assert "concat" not in {layer.kind for layer in compiled.code.layers}
+
+
+def test_parts_that_others_read_need_no_copy() -> None:
+    net = RandomNet(5)
+    compiled = check(net.graph(concat_read(net)), CONFIGS["4x4"])
+    (joined,) = [node for node in compiled.graph.nodes if node.op == "concat"]
+    assert set(compiled.code.pitches) == set(joined.inputs[1:])
 
 
 def test_slices_are_read_where_they_are() -> None:
