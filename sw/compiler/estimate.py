@@ -15,9 +15,11 @@ OVERHEAD_GROUP = 6
 
 @dataclass(frozen=True)
 class Shape:
-    """A tile: rows and channels of the output, input channels of a pass; ``best_stripe`` as in ``Tiling``."""
+    """A tile: rows, channels and columns (0: all) of the output, input channels of a pass; ``best_stripe`` as in
+    ``Tiling``."""
 
     rows: int
+    columns: int
     out_channels: int
     in_channels: int
     best_stripe: bool = False
@@ -27,13 +29,13 @@ class Shape:
 class Costs:
     """What the pieces of a shape cost in cycles.
 
-    ``rows``, ``columns``: tiles along each axis; ``passes`` over the input channels; ``array``: all of the array's
-    work, ``last``: that of one tile's last pass; ``input``, ``weights``, ``output``: (one transfer, all transfers when
-    every piece is moved once) of each operand, 0 for residents.
+    ``areas``: tiles in the plane, ``columns``: across the output channels; ``passes`` over the input channels;
+    ``array``: all of the array's work, ``last``: that of one tile's last pass; ``input``, ``weights``, ``output``: (one
+    transfer, all transfers when every piece is moved once) of each operand, 0 for residents.
     """
 
     sizes: Buffers
-    rows: int
+    areas: int
     columns: int
     passes: int
     array: int
@@ -45,7 +47,7 @@ class Costs:
     @property
     def tiles(self) -> int:
         """Output tiles."""
-        return self.rows * self.columns
+        return self.areas * self.columns
 
 
 def _pieces(total: int, size: int) -> tuple[tuple[int, int], ...]:
@@ -55,9 +57,15 @@ def _pieces(total: int, size: int) -> tuple[tuple[int, int], ...]:
     return ((count, size),) if last == size else ((count - 1, size), (1, last)) if count > 1 else ((1, last),)
 
 
-def _tile_cycles(config: Config, layer: ConvLayer, shape: Shape, rows: int, out_channels: int, overhead: int) -> int:
+def _areas(layer: ConvLayer, shape: Shape) -> list[tuple[int, int, int]]:
+    """(number, rows, columns) of equal tiles in the plane."""
+    across = _pieces(layer.out_width, shape.columns or layer.out_width)
+    return [(n * m, rows, columns) for n, rows in _pieces(layer.out_height, shape.rows) for m, columns in across]
+
+
+def _tile_cycles(config: Config, layer: ConvLayer, shape: Shape, pixels: int, out_channels: int, overhead: int) -> int:
     """The array's cycles for a tile, all passes, with ``overhead`` per instruction."""
-    pixels, total = rows * layer.out_width, 0
+    total = 0
     for first, count, channels in _slices(layer, shape):
         stripe = stripe_of(config, layer, pixels, out_channels, channels, shape.best_stripe)
         one = array_cycles(config, layer, pixels, out_channels, channels, stripe, accumulate=not first)
@@ -77,8 +85,8 @@ def _slices(layer: ConvLayer, shape: Shape) -> list[tuple[bool, int, int]]:
 def array_total(config: Config, layer: ConvLayer, shape: Shape, overhead: int) -> int:
     """The array's cycles for the layer, with ``overhead`` per instruction."""
     return sum(
-        down * across * _tile_cycles(config, layer, shape, rows, channels, overhead)
-        for down, rows in _pieces(layer.out_height, shape.rows)
+        areas * across * _tile_cycles(config, layer, shape, rows * columns, channels, overhead)
+        for areas, rows, columns in _areas(layer, shape)
         for across, channels in _pieces(layer.out_channels, shape.out_channels)
     )
 
@@ -95,37 +103,38 @@ def _transfer(config: Config, latency: int, length: int, rows: int = 1) -> int:
 
 def costs_of(config: Config, layer: ConvLayer, shape: Shape, space: Space) -> Costs | None:
     """The costs of a shape, or None when it exceeds the SRAM whatever the buffers."""
-    sizes = buffer_bytes(config, layer, shape.rows, shape.out_channels, shape.in_channels, space)
+    sizes = buffer_bytes(config, layer, shape.rows, shape.out_channels, shape.in_channels, space, shape.columns)
     if sizes.input + sizes.weights + sizes.output > config.sram_bytes:
         return None
     overhead = OVERHEAD_GROUP if layer.mode == "grouped" else OVERHEAD
-    down, across = _pieces(layer.out_height, shape.rows), _pieces(layer.out_channels, shape.out_channels)
+    areas, across = _areas(layer, shape), _pieces(layer.out_channels, shape.out_channels)
     slices = [(count, channels) for _, count, channels in _slices(layer, shape)]
     passes = sum(count for count, _ in slices)
+    _, rows, columns = areas[0]
     load_input = store = (0, 0)
     if space.input_at is None:
         # The transfers of separable layers depend on the output channels, of others on the pass.
         parts = [(count, layer.inputs_of(n, 0)) for count, n in across] if layer.separable else slices
-        end = layer.input_rows(layer.out_height - down[-1][1], down[-1][1])[1]
-        spans = [(count, _lines(layer, rows)) for count, rows in down]
-        spans = [*spans[:-1], (spans[-1][0] - 1, spans[-1][1]), (1, end)]
         load_input = (
-            _load_input(config, layer, _lines(layer, shape.rows), parts[0][1]),
-            sum(n * m * _load_input(config, layer, lines, channels) for n, lines in spans for m, channels in parts),
+            _load_input(config, layer, *_window(layer, rows, columns), parts[0][1]),
+            sum(
+                n * m * _load_input(config, layer, height, width, channels)
+                for n, height, width in _loaded(layer, shape)
+                for m, channels in parts
+            ),
         )
     if space.output_at is None:
-        every = [(n * m, rows, channels) for n, rows in down for m, channels in across]
         store = (
-            _store(config, layer, shape.rows, shape.out_channels),
-            sum(count * _store(config, layer, rows, channels) for count, rows, channels in every),
+            _store(config, layer, rows, columns, shape.out_channels),
+            sum(n * m * _store(config, layer, h, w, channels) for n, h, w in areas for m, channels in across),
         )
     return Costs(
         sizes=sizes,
-        rows=ceil_div(layer.out_height, shape.rows),
+        areas=sum(count for count, _, _ in areas),
         columns=ceil_div(layer.out_channels, shape.out_channels),
         passes=passes,
         array=array_total(config, layer, shape, overhead),
-        last=_tile_cycles(config, layer, shape, shape.rows, shape.out_channels, overhead) // passes,
+        last=_tile_cycles(config, layer, shape, rows * columns, shape.out_channels, overhead) // passes,
         input=load_input,
         weights=(
             _load_weights(config, layer, across[0][1], slices[0][1]),
@@ -135,16 +144,41 @@ def costs_of(config: Config, layer: ConvLayer, shape: Shape, space: Space) -> Co
     )
 
 
-def _lines(layer: ConvLayer, rows: int) -> int:
-    """Input rows that output rows need, away from padding."""
-    return min((rows - 1) * layer.stride[0] + (layer.kernel[0] - 1) * layer.dilation[0] + 1, layer.height)
+def _window(layer: ConvLayer, rows: int, columns: int) -> tuple[int, int]:
+    """Input rows and columns that output rows and columns need, away from padding."""
+    height = min((rows - 1) * layer.stride[0] + (layer.kernel[0] - 1) * layer.dilation[0] + 1, layer.height)
+    if columns == layer.out_width:
+        return height, layer.width
+    return height, min((columns - 1) * layer.stride[1] + (layer.kernel[1] - 1) * layer.dilation[1] + 1, layer.width)
 
 
-def _load_input(config: Config, layer: ConvLayer, lines: int, channels: int) -> int:
-    pixels, latency = lines * layer.width, config.memory.read_latency
-    if channels == layer.channels:
-        return _transfer(config, latency, pixels * channels)
-    return _transfer(config, latency, channels, pixels)
+def _loaded(layer: ConvLayer, shape: Shape) -> list[tuple[int, int, int]]:
+    """(number, rows, columns) of the input of equal tiles; the last rows without what is padding."""
+    *most, last = _pieces(layer.out_height, shape.rows)
+    across = _pieces(layer.out_width, shape.columns or layer.out_width)
+    end = layer.input_rows(layer.out_height - last[1], last[1])[1]
+    found = []
+    for m, columns in across:
+        found += [(n * m, *_window(layer, rows, columns)) for n, rows in (*most, (last[0] - 1, last[1]))]
+        found.append((m, end, _window(layer, 1, columns)[1]))
+    return found
+
+
+def _load_input(config: Config, layer: ConvLayer, rows: int, columns: int, channels: int) -> int:
+    return _plane(config, config.memory.read_latency, rows, columns, channels, layer.width, layer.channels)
+
+
+def _store(config: Config, layer: ConvLayer, rows: int, columns: int, channels: int) -> int:
+    return _plane(config, config.memory.write_latency, rows, columns, channels, layer.out_width, layer.out_channels)
+
+
+def _plane(config: Config, latency: int, rows: int, columns: int, channels: int, width: int, pitch: int) -> int:
+    """The transfer of a part of ``width`` pixels of ``pitch`` channels."""
+    if channels < pitch:
+        return _transfer(config, latency, channels, rows * columns)
+    if columns < width:
+        return _transfer(config, latency, columns * channels, rows)
+    return _transfer(config, latency, rows * columns * channels)
 
 
 def _load_weights(config: Config, layer: ConvLayer, out_channels: int, in_channels: int) -> int:
@@ -159,21 +193,14 @@ def _load_weights(config: Config, layer: ConvLayer, out_channels: int, in_channe
     return stream + _transfer(config, latency, outer * inner if whole else inner, 1 if whole else outer)
 
 
-def _store(config: Config, layer: ConvLayer, rows: int, channels: int) -> int:
-    pixels, latency = rows * layer.out_width, config.memory.write_latency
-    if channels == layer.out_channels:
-        return _transfer(config, latency, pixels * channels)
-    return _transfer(config, latency, channels, pixels)
-
-
 def transfers(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool, copies: Copies) -> Copies:
     """Transfers of input, weights and output. A piece that is still in one of its buffers is not loaded again."""
-    rows, columns, passes = costs.rows, costs.columns, costs.passes
+    areas, columns, passes = costs.areas, costs.columns, costs.passes
     every = costs.tiles * passes
     inputs = weights = every
-    if not layer.separable and _stays(rows, columns, passes, rows_outer, copies[0]):
-        inputs = rows * passes
-    if _stays(columns, rows, passes, not rows_outer, copies[1]):
+    if not layer.separable and _stays(areas, columns, passes, rows_outer, copies[0]):
+        inputs = areas * passes
+    if _stays(columns, areas, passes, not rows_outer, copies[1]):
         weights = columns * passes
     return (
         0 if space.input_at is not None else inputs,
@@ -195,7 +222,7 @@ def estimate(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool, cop
     """
     loads = transfers(layer, space, costs, rows_outer, copies)
     one = costs.input[0], costs.weights[0], costs.output[0]
-    pieces = costs.tiles if layer.separable else costs.rows * costs.passes
+    pieces = costs.tiles if layer.separable else costs.areas * costs.passes
     total_input = costs.input[1] * loads[0] // pieces
     total_weights = costs.weights[1] * loads[1] // (costs.columns * costs.passes)
     waits = [(n - 1) * cycles if c < min(n, 2) else 0 for n, cycles, c in zip(loads, one, copies, strict=True)]
@@ -220,21 +247,27 @@ def lower_bound(config: Config, layer: ConvLayer, shape: Shape, space: Space, lo
     def write(length: int) -> int:
         return ceil_div(length, config.bus_bytes) * memory.beat_cycles + memory.write_latency
 
-    down, across = _pieces(layer.out_height, shape.rows), _pieces(layer.out_channels, shape.out_channels)
+    areas, across = _areas(layer, shape), _pieces(layer.out_channels, shape.out_channels)
     slices = [(count, channels) for _, count, channels in _slices(layer, shape)]
-    pixels = layer.width * layer.inputs_of(across[-1][1], slices[-1][1])
+    channels = layer.inputs_of(across[-1][1], slices[-1][1])
+    width = shape.columns or layer.out_width
     inputs = [
-        read(layer.input_rows(row, min(shape.rows, layer.out_height - row))[1] * pixels)
-        for row in range(0, layer.out_height, shape.rows)
+        read(
+            layer.input_rows(y, min(shape.rows, layer.out_height - y))[1]
+            * layer.input_columns(x, min(width, layer.out_width - x))[1]
+            * channels
+        )
+        for y in range(0, layer.out_height, shape.rows)
+        for x in range(0, layer.out_width, width)
     ]
     weights = [
-        (count * taken, read(layer.weight_bytes(config, channels, seen)))
-        for count, channels in across
+        (count * taken, read(layer.weight_bytes(config, made, seen)))
+        for count, made in across
         for taken, seen in slices
     ]
-    stores = sum(n * m * write(rows * layer.out_width * channels) for n, rows in down for m, channels in across)
+    stores = sum(n * m * write(rows * columns * made) for n, rows, columns in areas for m, made in across)
     first = min(cycles for _, cycles in weights) + (inputs[0] if loads[0] else 0)
-    store = write(down[-1][1] * layer.out_width * across[-1][1]) if loads[2] else 0
+    store = write(areas[-1][1] * areas[-1][2] * across[-1][1]) if loads[2] else 0
     loaded = sum(inputs) * loads[0] // len(inputs) + sum(count * cycles for count, cycles in weights)
     busy = array_total(config, layer, shape, 1)
     return ceil_div(max(first + 2 * busy + store, 2 * loaded + store, first + 2 * stores if loads[2] else 0), 2)

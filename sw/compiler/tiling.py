@@ -15,7 +15,7 @@ from dovetail.sw.compiler import pricing, schedule_cache
 from dovetail.sw.compiler.estimate import Costs, Shape, array_total, costs_of, estimate, lower_bound, transfers
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.schedule import Copies, Space, Tiling, buffer_bytes, place
+from dovetail.sw.compiler.schedule import Copies, Places, Space, Tiling, buffer_bytes, place
 from dovetail.sw.errors import CompileError
 
 COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128, 192, 256, 512, 1024)
@@ -76,7 +76,7 @@ def search(config: Config, layer: ConvLayer, space: Space, effort: int) -> Tilin
         best = replace(best, price=pricing.exact(config, layer, space, best))
         shapes = _few_shapes(config, layer, space, best)
     else:
-        shapes = many_shapes(config, layer, space)
+        shapes = many_shapes(config, layer, space, best)
     found = sorted(estimated(config, layer, space, shapes), key=lambda tiling: tiling.price)
     most, operations = EXACT[effort]
     for tiling in found[:most]:
@@ -101,7 +101,8 @@ def _cheaper(config: Config, layer: ConvLayer, space: Space, best: Tiling, other
 
 def _operations(layer: ConvLayer, tiling: Tiling) -> int:
     """Operations of the array."""
-    tiles = ceil_div(layer.out_height, tiling.rows) * ceil_div(layer.out_channels, tiling.out_channels)
+    areas = ceil_div(layer.out_height, tiling.rows) * ceil_div(layer.out_width, tiling.columns or layer.out_width)
+    tiles = areas * ceil_div(layer.out_channels, tiling.out_channels)
     if layer.mode == "grouped":
         return tiles * ceil_div(tiling.out_channels, layer.group[1])
     return tiles * ceil_div(layer.channels, tiling.in_channels)
@@ -141,16 +142,17 @@ def _by_estimate(config: Config, layer: ConvLayer, space: Space, whole_rows: boo
     if whole_rows and lanes > 1:
         group = layer.group[1]
         channel_tiles += list(range((min(lanes, layer.out_channels) - 1) // group * group, 0, -group))
+    widths = [] if whole_rows else _parts(layer.out_width, 1)[1:]
     splits = [layer.channels, *_splits(config, layer, space)]
     for in_channels in splits:
-        shapes = (Shape(rows, channels, in_channels) for rows in heights for channels in channel_tiles)
-        if best := min(
-            estimated(config, layer, space, shapes, first=True), key=lambda tiling: tiling.price, default=None
-        ):
-            return best
-    smallest = buffer_bytes(config, layer, heights[-1], channel_tiles[-1], splits[-1], space)
+        for planes in ([(rows, 0) for rows in heights], [(1, columns) for columns in widths]):
+            shapes = (Shape(*plane, channels, in_channels) for plane in planes for channels in channel_tiles)
+            if found := list(estimated(config, layer, space, shapes, first=True)):
+                return min(found, key=lambda tiling: tiling.price)
+    width = widths[-1] if widths else layer.out_width
+    smallest = buffer_bytes(config, layer, heights[-1], channel_tiles[-1], splits[-1], space, width)
     raise CompileError(
-        f"its smallest tile ({heights[-1]} row(s) of {layer.out_width} pixels, {channel_tiles[-1]} channel(s)) needs"
+        f"its smallest tile ({heights[-1]} row(s) of {width} pixel(s), {channel_tiles[-1]} channel(s)) needs"
         f" {smallest.input} + {smallest.weights} + {smallest.output} bytes of input, weights and output, in banks of"
         f" their own; {format_bytes(config.sram_bytes)} of SRAM in {config.n_banks} banks is too small:"
         " give more SRAM"
@@ -171,14 +173,20 @@ def estimated(
                 if placed := place(config, costs.sizes, copies, space):
                     at, shared = placed
                     price = estimate(layer, space, costs, rows_outer, copies, shared)
-                    yield Tiling(shape.rows, shape.out_channels, shape.in_channels, rows_outer, *at, price)
+                    yield _tiling(shape, rows_outer, at, price)
                     if copies == _most(layer, space, costs, rows_outer):
                         break
 
 
+def _tiling(shape: Shape, rows_outer: bool, at: Places, price: int) -> Tiling:
+    return Tiling(
+        shape.rows, shape.out_channels, shape.in_channels, rows_outer, *at, price, shape.best_stripe, shape.columns
+    )
+
+
 def _orders(costs: Costs) -> tuple[bool, ...]:
     """Whether rows are the outer loop, where there are two loops."""
-    return (True, False) if costs.rows > 1 and costs.columns > 1 else (costs.rows > 1,)
+    return (True, False) if costs.areas > 1 and costs.columns > 1 else (costs.areas > 1,)
 
 
 def _most(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool) -> Copies:
@@ -202,13 +210,13 @@ def _buffers(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool, fir
 def _staying(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool) -> list[tuple[int, int]]:
     """(input, weight) buffers with which all pieces of one of them, or of both, stay while they are used; 0: as
     otherwise."""
-    own = 1 if rows_outer else costs.rows
+    own = 1 if rows_outer else costs.areas
     inputs = own * costs.passes
     weights = (costs.columns if rows_outer else 1) * costs.passes
     found = []
     if inputs > 2 and not layer.separable and space.input_at is None and costs.columns > 1:
         found.append((inputs, 0))
-    if weights > 2 and costs.rows > 1:
+    if weights > 2 and costs.areas > 1:
         found.append((0, weights))
     return [pair for pair in found if max(pair) <= MOST_BUFFERS]
 
@@ -217,25 +225,30 @@ def _staying(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool) -> 
 
 
 def _few_shapes(config: Config, layer: ConvLayer, space: Space, before: Tiling) -> Iterator[Shape]:
-    """The shapes of effort 1: with passes over the input channels where ``before`` leaves the array idle."""
+    """The shapes of effort 1: parts of rows where ``before`` has no more than one; passes over the input channels where
+    it leaves the array idle."""
     lanes = min(layer.lanes(config), layer.out_channels)
     for rows, channels in product(_parts(layer.out_height, 1), _parts(layer.out_channels, lanes)):
-        yield Shape(rows, channels, layer.channels)
-    shape = Shape(before.rows, before.out_channels, layer.channels)
+        yield Shape(rows, 0, channels, layer.channels)
+    heights, channel_tiles = _parts(layer.out_height, 1, COARSE), _parts(layer.out_channels, lanes, COARSE)
+    widths = _parts(layer.out_width, 1, COARSE)[1:] if before.rows == 1 else []
+    for columns, rows, channels in product(widths, heights, channel_tiles):
+        yield Shape(rows, columns, channels, layer.channels)
+    shape = Shape(before.rows, before.columns, before.out_channels, layer.channels)
     if before.in_channels < layer.channels or before.price > SLACK * array_total(config, layer, shape, 0):
-        heights, channel_tiles = _parts(layer.out_height, 1, COARSE), _parts(layer.out_channels, lanes, COARSE)
-        for split, rows, channels in product(_splits(config, layer, space, COARSE), heights, channel_tiles):
-            yield Shape(rows, channels, split)
+        sizes = product(_splits(config, layer, space, COARSE), [0, *widths], heights, channel_tiles)
+        for split, columns, rows, channels in sizes:
+            yield Shape(rows, columns, channels, split)
 
 
-def many_shapes(config: Config, layer: ConvLayer, space: Space) -> Iterator[Shape]:
-    """The shapes of effort 2: all equal parts."""
+def many_shapes(config: Config, layer: ConvLayer, space: Space, before: Tiling) -> Iterator[Shape]:
+    """The shapes of effort 2: all equal parts, of rows too where ``before`` has no more than one."""
     lanes = min(layer.lanes(config), layer.out_channels)
     splits = [layer.channels, *_all_splits(config, layer, space)]
-    for split, rows, channels in product(
-        splits, _all_parts(layer.out_height, 1), _all_parts(layer.out_channels, lanes)
-    ):
-        yield Shape(rows, channels, split)
+    widths = [0, *(_all_parts(layer.out_width, 1)[1:] if before.rows == 1 else [])]
+    sizes = product(splits, widths, _all_parts(layer.out_height, 1), _all_parts(layer.out_channels, lanes))
+    for split, columns, rows, channels in sizes:
+        yield Shape(rows, columns, channels, split)
 
 
 def _all_parts(total: int, quantum: int) -> list[int]:
@@ -254,10 +267,11 @@ def _exhaust(config: Config, layer: ConvLayer, space: Space, before: Tiling) -> 
     """Branch and bound: every size of rows and channels, every order and number of buffers."""
     lanes = min(layer.lanes(config), layer.out_channels)
     channel_tiles = [min(n, layer.out_channels) for n in range(lanes, layer.out_channels + lanes, lanes)]
-    sizes = product([layer.channels, *_all_splits(config, layer, space)], range(1, layer.out_height + 1), channel_tiles)
+    widths = [0, *(_all_parts(layer.out_width, 1)[1:] if before.rows == 1 else [])]
+    splits = [layer.channels, *_all_splits(config, layer, space)]
     bounded = []
-    for in_channels, rows, channels in sizes:
-        shape = Shape(rows, channels, in_channels, True)
+    for split, columns, rows, channels in product(splits, widths, range(1, layer.out_height + 1), channel_tiles):
+        shape = Shape(rows, columns, channels, split, True)
         costs = costs_of(config, layer, shape, space)
         if costs is None or costs.array - costs.tiles * costs.passes * 12 >= before.price:
             continue
@@ -292,7 +306,7 @@ def _largest(
                 kept.append(copies)
                 at, _ = placed
                 loads = transfers(layer, space, costs, rows_outer, copies)
-                yield Tiling(shape.rows, shape.out_channels, shape.in_channels, rows_outer, *at, 0, True), loads
+                yield _tiling(shape, rows_outer, at, 0), loads
 
 
 __all__ = ["Space", "Tiling", "choose", "estimated", "forget", "many_shapes", "search"]

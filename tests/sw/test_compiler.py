@@ -209,10 +209,33 @@ def test_input_channels_are_split_when_weights_do_not_fit() -> None:
 
 
 def test_a_layer_too_large_for_the_sram_runs_on_the_host() -> None:
-    compiled = check(Builder((4, 3000, 16)).conv(4).conv(4, kernel=(1, 1), pads=(0, 0, 0, 0)).graph(), SMALL)
+    large = Builder((110, 110, 4)).conv(4, kernel=(110, 110), pads=(0, 0, 0, 0))
+    compiled = check(large.conv(4, kernel=(1, 1), pads=(0, 0, 0, 0)).graph(), SMALL)
     (reason,) = compiled.code.host_reasons.values()
     assert compiled.code.host_reasons == {"n0": reason}
     assert reason.startswith("its smallest tile ") and "give more SRAM" in reason
+
+
+WIDE: dict[str, Callable[[], Builder]] = {
+    "plain": lambda: Builder((4, 3000, 16)).conv(4),
+    "stride, dilation": lambda: Builder((5, 1500, 12)).conv(9, stride=(2, 2), dilation=(1, 2), pads=(1, 2, 1, 2)),
+    "packed": lambda: Builder((5, 6000, 3)).conv(8, stride=(2, 2), pads=(0, 0, 1, 1)),
+    "depthwise": lambda: Builder((4, 2500, 16)).conv(0, stride=(2, 2), depthwise=True),
+    "one row": lambda: Builder((1, 400, 10)).conv(12, (1, 1), pads=(0, 0, 0, 0)).conv(6, (1, 3), pads=(0, 1, 0, 1)),
+}
+
+
+@pytest.mark.parametrize("config", ["4x4", "16x1 emulated"])
+@pytest.mark.parametrize("shape", WIDE)
+def test_rows_are_cut_when_one_exceeds_the_sram(shape: str, config: str) -> None:
+    graph = WIDE[shape]().graph()
+    compiled = CompiledNetwork(generate(graph, CONFIGS[config], Options(effort=1)))
+    assert not compiled.code.host_reasons
+    assert "columns" in compiled.code.layers[-1].tiles
+    x = np.random.default_rng(0).integers(-128, 128, graph.inputs[0].shape).astype(np.int8)
+    result = compiled.run(x)
+    name = graph.outputs[0].tensor
+    np.testing.assert_array_equal(result.tensors[name], reference.evaluate(graph, graph.bind(x))[name])
 
 
 def test_channel_tiling_never_cuts_rows() -> None:

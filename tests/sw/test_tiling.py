@@ -138,10 +138,11 @@ def test_effort_3_finds_the_best_of_all(name: str, layer: ConvLayer) -> None:
 def test_no_price_is_below_its_bound(config: Config, layer: ConvLayer) -> None:
     random = np.random.default_rng(1)
     for space in spaces(config, layer):
-        plans = list(tiling.estimated(config, layer, space, tiling.many_shapes(config, layer, space)))
+        before = tiling.choose(config, layer, space, Options(effort=0))
+        plans = list(tiling.estimated(config, layer, space, tiling.many_shapes(config, layer, space, before)))
         for n in random.integers(0, len(plans), 6):
             plan = replace(plans[n], best_stripe=True)
-            shape = estimate.Shape(plan.rows, plan.out_channels, plan.in_channels, True)
+            shape = estimate.Shape(plan.rows, plan.columns, plan.out_channels, plan.in_channels, True)
             costs = estimate.costs_of(config, layer, shape, space)
             assert costs
             copies = len(plan.input_at), len(plan.weights_at), len(plan.output_at)
