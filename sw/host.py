@@ -177,7 +177,11 @@ class TfliteOp:
 
     def _open(self) -> Any:
         if not self._interpreter:
-            self._interpreter.append(self._interpret(self.single()))
+            try:
+                model = self.single()
+            except Exception as error:  # a damaged file fails anywhere in the generated classes
+                raise NetworkError(f"operator {self.index}: must be well formed, not damaged") from error
+            self._interpreter.append(self._interpret(model))
         return self._interpreter[0]
 
     def _interpret(self, model: bytes) -> Any:

@@ -64,6 +64,9 @@ def execute(graph: ir.Graph, node: ir.Node, inputs: list[Array]) -> list[Array]:
     if isinstance(node, ir.Host):
         results = node.payload.run(inputs)
         tensors = [graph.tensors[name] for name in node.outputs]
+        for value, tensor in zip(results, tensors, strict=True):
+            if value.size != tensor.size:
+                raise NetworkError(f"{node.name!r}: must make {tensor.shape} as the file says, not {value.shape}")
         return [np.asarray(value).reshape(t.shape) for value, t in zip(results, tensors, strict=True)]
     out = graph.tensors[node.outputs[0]]
     pixels: Array = np.empty(0)

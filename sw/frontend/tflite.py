@@ -21,6 +21,7 @@ from dovetail.sw.host import Quantize, TfliteOp
 from dovetail.sw.layout import Array, Layout, Shape
 
 _STATEFUL = {"IF", "WHILE", "CALL", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CUSTOM"}
+_CONVERSIONS = {"CAST", "QUANTIZE", "DEQUANTIZE"}
 _SPATIAL = {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"}
 _WAY_OUT = "convert the float network again with full-integer int8 quantisation"
 
@@ -34,7 +35,7 @@ def load_tflite(data: bytes, name: str) -> ir.Graph:
     """
     try:
         file = TfliteFile(data)
-        if _is_float(file):
+        if is_float(file):
             raise not_quantised(name)
         graph = Reader(file).read(name)
     except NetworkError:
@@ -46,7 +47,7 @@ def load_tflite(data: bytes, name: str) -> ir.Graph:
     return graph.check()
 
 
-def _is_float(file: TfliteFile) -> bool:
+def is_float(file: TfliteFile) -> bool:
     """Whether no activation is of integers, and some are float; weights may be anything."""
     dtypes = {info.tensor.dtype for info in file.infos if info.value is None}
     return "float32" in dtypes and not dtypes & {"int8", "uint8", "int16"}
@@ -103,6 +104,7 @@ class Reader:
 
     def _host(self, op: Operator) -> ir.Host:
         """Leave an operator to LiteRT's reference kernels."""
+        self._check_types(op)
         if op.kind == "SOFTMAX":
             self._check_softmax(op)
         dynamic = tuple(i for i in op.inputs if i >= 0 and self.infos[i].value is None)
@@ -113,6 +115,19 @@ class Reader:
             label=op.kind.lower(),
             payload=TfliteOp(self.file.data, op.index, dynamic, op.outputs),
         )
+
+    def _check_types(self, op: Operator) -> None:
+        """LiteRT's kernels take for granted that integers have scales, and that types go together."""
+        if op.kind in _CONVERSIONS:
+            return
+        ends = [[self.infos[i] for i in indices if i >= 0] for indices in (op.inputs, op.outputs)]
+        read, made = ({info.tensor.dtype for info in part if info.value is None} for part in ends)
+        if ("int8" in read and "float32" in made) or ("float32" in read and "int8" in made):
+            raise NetworkError(f"{op.name}: must make what it reads, int8 or float32, not one of the other")
+        for info in (*ends[0], *ends[1]):
+            scaled = bool(info.scales.size) and bool(np.all(np.isfinite(info.scales) & (info.scales > 0)))
+            if info.tensor.dtype == "int8" and not scaled:
+                raise NetworkError(f"{op.name}: scales of {info.tensor.name!r} must be positive and finite")
 
     def _check_softmax(self, op: Operator) -> None:
         """LiteRT's kernel ends the process where this does not hold."""
