@@ -94,19 +94,20 @@ ROWS = (
         ("CONCATENATION",),
         ("Concat", "QLinearConcat"),
         (Op.DMA_READ, Op.DMA_WRITE),
-        "parts that go nowhere else are stored in their place; ONNX: other quantisations are rescaled by ACT_LUT first",
+        "parts are stored in their place where whatever else reads them can step from pixel to pixel; ONNX: other "
+        "quantisations are rescaled by ACT_LUT first",
     ),
     Row(
         ("SLICE", "STRIDED_SLICE", "SPLIT", "SPLIT_V"),
         ("Slice", "Split"),
         (Op.DMA_READ, Op.DMA_WRITE),
-        "constant bounds, forwards",
+        "constant bounds, forwards; none at all for channels, or rows, that are read by what can step from pixel to pixel",
     ),
     Row(
         ("TRANSPOSE", "SPACE_TO_DEPTH", "DEPTH_TO_SPACE"),
         ("Transpose", "SpaceToDepth", "DepthToSpace"),
         (Op.MOV,),
-        "ONNX: only where bytes must move; channel shuffles are one",
+        "ONNX: only where bytes must move; the order of channels goes into the weights of a convolution next to it",
     ),
     Row(
         ("RESHAPE", "SQUEEZE", "EXPAND_DIMS"),
