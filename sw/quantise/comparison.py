@@ -242,6 +242,3 @@ def _label(labels: Array, count: int) -> Any:
     if count > len(labels):
         raise NetworkError(f"labels must be one for each sample, not {len(labels)} for more")
     return labels[count - 1]
-
-
-__all__ = ["Comparison", "LayerQuality", "Quality", "quality"]

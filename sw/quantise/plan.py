@@ -285,9 +285,7 @@ class _Planner:
                 result.operands += [name for name in node.input if graph.is_constant(name)]
         result.clamps = {name: tensor for name, tensor in self.clamps.items() if name in self.integer}
         if not result.tensors:
-            raise NetworkError(
-                f"{graph.model.graph.name}: network must have something to quantise, not only float nodes"
-            )
+            raise NetworkError("network must have something to quantise, not only nodes that stay float")
         return result
 
 
@@ -301,13 +299,13 @@ def has_weights(graph: FloatGraph, node: onnx.NodeProto) -> bool:
     """Whether a node is a layer that the accelerator could do with constant weights."""
     if node.op_type not in LAYERS or not graph.is_constant(node.input[1]) or graph.is_constant(node.input[0]):
         return False
-    rank = len(graph.shape(node.input[1]))
-    if len(node.input) > 2 and node.input[2] and not graph.is_constant(node.input[2]):
+    layer, shape = _weight(node), graph.shape(node.input[1])
+    if layer.bias is not None and not (
+        graph.is_constant(layer.bias) and graph.shape(layer.bias) == shape[layer.axis :][:1]
+    ):
         return False
-    if node.op_type == "Conv":
-        return rank == 4
-    if node.op_type == "MatMul":
-        return rank == 2
+    if node.op_type != "Gemm":
+        return len(shape) == (4 if node.op_type == "Conv" else 2)
     plain = attribute(node, "alpha", 1.0) == 1.0 and attribute(node, "beta", 1.0) == 1.0
     return plain and not attribute(node, "transA", 0)
 

@@ -10,7 +10,8 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
-from onnxruntime.quantization import CalibrationMethod, QDQQuantizer, QuantType, TensorData, TensorsData
+from onnxruntime.quantization import CalibrationMethod, QDQQuantizer, QuantType
+from onnxruntime.quantization.calibrate import TensorData, TensorsData
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.layout import Array
@@ -221,6 +222,3 @@ def _constant(graph: FloatGraph, name: str) -> Array:
     values = graph.constant(name)
     assert values is not None
     return values
-
-
-__all__ = ["METADATA", "Quantised", "apply", "quantise"]
