@@ -69,6 +69,8 @@ def _normalised(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> 
     float32.to_float32(network)
     infer.infer_shapes(network)
     constants.fold_constants(network)
+    names.name_nodes(network)
+    borders.check_control_flow(network)
     infer.infer_shapes(network)
     infer.check_shapes(network)
     run = _passes()

@@ -95,6 +95,8 @@ def _normalisation(node: oir.Node) -> Affine | None:
         return None
     gamma, beta, mean, variance = known
     epsilon = node.attributes.get_float("epsilon", 1e-5)
+    if np.any(variance + epsilon <= 0):
+        return None
     scale = gamma / np.sqrt(variance + epsilon)
     return Affine(node.inputs[0], scale, beta - mean * scale, 1)
 

@@ -8,6 +8,7 @@ import onnx
 import onnx_ir as oir
 
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.onnx_file import RUNTIME_DOMAINS
 
 _CONTROL_FLOW = ("If", "Loop", "Scan")
 _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "ConvInteger", "MatMulInteger", "DynamicQuantizeLinear", "QGemm")
@@ -78,11 +79,21 @@ def _example(shape: onnx.TensorShapeProto) -> str:
 
 
 def check_operators(model: oir.Model) -> None:
-    """Raises NetworkError for control flow and for networks that are quantised already."""
+    """Raises NetworkError for unknown operators, and for networks that are quantised already."""
+    for node in model.graph:
+        standard = node.domain in ("", "ai.onnx")
+        label = f"node {node.name!r} ({node.op_type})"
+        if (standard and not onnx.defs.has(node.op_type)) or not (standard or node.domain in RUNTIME_DOMAINS):
+            full = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+            rule = "operator must be one of ONNX or ONNX Runtime"
+            raise NetworkError(f"{label}: {rule}, not {full}; replace it on export")
+        if node.op_type in _QUANTISED or node.op_type.startswith("QLinear"):
+            raise NetworkError(f"{label}: the network must be float, not quantised already")
+
+
+def check_control_flow(model: oir.Model) -> None:
+    """Raises NetworkError for branches and loops; constant folding has taken those that the shapes decide."""
     for node in model.graph:
         if node.op_type in _CONTROL_FLOW:
-            raise NetworkError(
-                f"node {node.name!r} ({node.op_type}): the network must be free of control flow; unroll it on export"
-            )
-        if node.op_type in _QUANTISED or node.op_type.startswith("QLinear"):
-            raise NetworkError(f"node {node.name!r} ({node.op_type}): the network must be float, not quantised already")
+            label = f"node {node.name!r} ({node.op_type})"
+            raise NetworkError(f"{label}: the network must be free of control flow; unroll it on export")

@@ -180,6 +180,31 @@ def test_quantised_networks_and_control_flow_are_refused() -> None:
         normalise(net.model())
 
 
+def test_branches_that_shapes_decide() -> None:
+    """PyTorch's squeeze of an axis whose size it does not know."""
+    net = Net("n", 1, 8)
+    size = net.op("Gather", net.op("Shape", "x"), net.constant(1, np.int64))
+    one = net.integers(1)
+    squeeze = helper.make_node("Squeeze", ["x", one], ["squeezed"])
+    keep = helper.make_node("Identity", ["x"], ["kept"])
+    taken = helper.make_graph([squeeze], "then", [], [onnx.ValueInfoProto(name="squeezed")])
+    other = helper.make_graph([keep], "else", [], [onnx.ValueInfoProto(name="kept")])
+    condition = net.op("Equal", size, net.constant(1, np.int64))
+    net.op("Relu", net.op("If", condition, then_branch=taken, else_branch=other))
+    result = settled(net.model())
+    assert sorted(kinds(result)) == ["Relu", "Reshape"]
+
+
+def test_unknown_operators_are_named() -> None:
+    for domain, name in (("", "Wobble"), ("my.domain", "my.domain.Wobble")):
+        net = Net(1, 8, opset=21)
+        net.op("Wobble", net.op("Relu", "x"), domain=domain)
+        with pytest.raises(
+            NetworkError, match=rf"\(Wobble\): operator must be one of ONNX or ONNX Runtime, not {name};"
+        ):
+            normalise(net.model())
+
+
 def test_damaged_networks_give_one_line() -> None:
     net = Net(1, 8)
     net.op("MatMul", "x", net.weights(5, 4))
