@@ -101,7 +101,7 @@ ROWS = (
         ("SLICE", "STRIDED_SLICE", "SPLIT", "SPLIT_V"),
         ("Slice", "Split"),
         (Op.DMA_READ, Op.DMA_WRITE),
-        "constant bounds, forwards; none at all for channels, or rows, that are read by what can step from pixel to pixel",
+        "constant bounds, forwards; none at all for channels or rows read by what can step from pixel to pixel",
     ),
     Row(
         ("TRANSPOSE", "SPACE_TO_DEPTH", "DEPTH_TO_SPACE"),
