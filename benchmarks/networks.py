@@ -103,12 +103,12 @@ def measure(entry: Entry) -> Record:
 
 
 def _point(graph: ir.Graph, config: Config, made: Made, outputs: Mapping[str, NDArray[Any]]) -> Point:
-    start = time.perf_counter()
+    start = time.process_time()
     try:
         compiled = compile_network(graph, config)
     except DovetailError as error:
         return Point(failure=str(error))
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     report = compiled.report()
     result = compiled.run(made.sample)
     return Point(
@@ -218,7 +218,7 @@ inputs; those of `zoo` are built in.
   inference; *host steps*: runs of nodes on the host between them.
 - *over roofline*: cycles over max(MACs / multipliers, least bytes / bus width); *DRAM*: bytes moved over the least
   possible (inputs, outputs and weights once); *peak SRAM*: the most that holds something still to be read; *compile*:
-  of one process, on a two-core machine that had other work.
+  processor time.
 - *equal*: the model engine's outputs are those of the graph's definition, byte for byte, on each configuration, and
   every accelerator layer gives the runtime's bytes on the runtime's own operands. Otherwise: how many of its values
   differ, and in which kinds of layers. Sums of two tensors depart at near ties only (`operators.md`).
