@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from dovetail.sw.errors import NetworkError
 if TYPE_CHECKING:
     from dovetail.sw.layout import Array
     from dovetail.sw.quantise import Calibration, FloatGraph, Quality, Scheme, Search
+    from dovetail.sw.quantise.automatic import Trial
     from dovetail.sw.quantise.quantiser import Quantised
     from dovetail.sw.quantise.samples import Sample
 
@@ -86,7 +88,7 @@ def run(args: argparse.Namespace) -> Report:
     calibration = Calibration(graph, samples)
     compared = _evaluation(args, graph, samples)
     if goal:
-        found = search(calibration, goal, compared, labels, scheme.keep_float)
+        found = search(calibration, goal, compared, labels, scheme.keep_float, _tell)
         return _searched(args, calibration, found, str(goal))
     quantised = apply(calibration, scheme)
     quality = Comparison(graph).quality(quantised.model, compared, labels, layers=args.per_layer)
@@ -204,6 +206,11 @@ def _searched(args: argparse.Namespace, calibration: "Calibration", found: "Sear
     elif args.output:
         text.append(f"Nothing is written to {args.output}; --write-best would.")
     return Report(data, text, 0 if found.met else 1)
+
+
+def _tell(trial: "Trial") -> None:
+    accuracy = "" if trial.quality.accuracy is None else f", accuracy {trial.quality.accuracy:.2%}"
+    print(f"{trial.scheme}: {_decibel(trial.quality.worst)}{accuracy}", file=sys.stderr)
 
 
 def _quality(quality: "Quality") -> dict[str, Any]:

@@ -96,8 +96,9 @@ def test_auto_that_succeeds_writes(run: Any, network: Path) -> None:
 def test_auto_that_fails_writes_only_on_wish(run: Any, network: Path) -> None:
     out = network.with_name("q.onnx")
     command = (network, "--random", "2", "--auto", "sqnr=300dB", "--output", out)
-    code, text, _ = run(*command)
+    code, text, told = run(*command)
     assert code == 1
+    assert told.startswith("power-of-two per-tensor minmax: ")
     assert "No scheme gives at least 300 dB; the best is '" in text
     assert f"Nothing is written to {out}" in text.replace("\n", "")
     assert not out.exists()
