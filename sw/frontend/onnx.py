@@ -169,6 +169,8 @@ class Importer:
             return
         if node.op in movement.CUTS and self._cut(node):
             return
+        if node.op == "Resize" and self._enlarge(node):
+            return
         if node.op == "Concat" and self._concat(node):
             return
         if node.op == "Relu" and node.inputs[0] in self.sources and not self._only_quantised(node.outputs[0]):
@@ -249,6 +251,27 @@ class Importer:
                 self.sources[name] = replace(source, value=piece)
             else:
                 self.values[name] = piece
+        return True
+
+    def _enlarge(self, node: OnnxNode) -> bool:
+        """Resize that repeats every pixel, of integers and of dequantised names alike: what it does is tried."""
+        source = self.sources.get(node.inputs[0])
+        value = source.value if source is not None else self.values.get(node.inputs[0])
+        if value is None or self.builder.tensors[value.tensor].dtype != "int8" or len(value.shape) != 4:
+            return False
+        given = {name: array for name in node.inputs[1:] if (array := self.constant(name)) is not None}
+        places = np.arange(value.layout.order().size, dtype=np.float32).reshape(value.shape)
+        if places.size > 1 << 24 or len(given) < len({name for name in node.inputs[1:] if name}):
+            return False
+        (enlarged,) = self.builder.run_constant(node, given | {node.inputs[0]: places})
+        rows, columns = (enlarged.shape[axis] // value.shape[axis] for axis in (2, 3))
+        if not np.array_equal(enlarged, places.repeat(rows, 2).repeat(columns, 3)):
+            return False
+        result = self.builder.enlarge(node.name, node.outputs[0], value, rows, columns)
+        if source is not None:
+            self.sources[node.outputs[0]] = replace(source, value=result)
+        else:
+            self.values[node.outputs[0]] = result
         return True
 
     def _concat(self, node: OnnxNode) -> bool:

@@ -139,6 +139,21 @@ class GraphBuilder:
         self.move(node_name, (value.tensor,), out, (copy,), "slice")
         return Value(out, result, value.dtype)
 
+    def enlarge(self, node_name: str, name: str, value: Value, rows: int, columns: int) -> Value:
+        """An NCHW name of the file with every pixel repeated down and across: a copy for each repetition."""
+        image = self.image(value)
+        source = self.tensors[image.tensor]
+        _, height, width, channels = source.shape
+        shape = (1, height * rows, width * columns, channels)
+        places = ir.positions(shape).reshape(height, rows, width, columns, channels)
+        reading = ir.positions((height, width, channels))
+        copies = [ir.Copy.between(reading, places[:, y, :, x]) for y in range(rows) for x in range(columns)]
+        out = self.tensor(name, shape, source.dtype)
+        self.tensors[out] = replace(source, name=out, shape=shape)
+        forwards = tuple(copy for copy in copies if copy is not None)
+        self.move(node_name, (image.tensor,) * len(forwards), out, forwards, "resize")
+        return Value(out, Layout.image((1, channels, *shape[1:3])), value.dtype)
+
     def concat(self, node_name: str, name: str, values: list[Value], axis: int, quant: Quant) -> Value:
         """Join names of the file, all quantised as ``quant``, along one of the file's axes."""
         first = self.direct(values[0])

@@ -25,7 +25,7 @@ LAYERS = ("Conv", "Gemm", "MatMul")
 """Operators that may have weights."""
 
 _MEANS = ("AveragePool", "GlobalAveragePool", "ReduceMean")
-_SAME = (*MOVES, *CUTS, "MaxPool", "Pad", "Concat")
+_SAME = (*MOVES, *CUTS, "MaxPool", "Pad", "Concat", "Resize")
 """Operators whose results are elements of their operands: one quantisation for all of these."""
 
 _CLAMPS = ("Relu", "Clip")
@@ -197,6 +197,8 @@ class _Planner:
         """Only moves or picks elements."""
         same = node.op_type in _SAME or node.op_type == "AveragePool"
         if not same or node.name in self.kept or not self.graph.is_activation(node.output[0]):
+            return False
+        if node.op_type == "Resize" and attribute(node, "mode", b"nearest") != b"nearest":
             return False
         if node.op_type == "Concat":
             constants = [self.graph.constant(name) for name in node.input if self.graph.is_constant(name)]

@@ -423,3 +423,28 @@ def test_sums_of_signals_stay_channels_last(tmp_path: Path) -> None:
         signal = net.requantised(net.op("Add", signal, y), quant)
     net.output(conv(net, net.requantised(net.op("Reshape", signal, image), quant), 8, 4), (0.05, 3))
     assert sorted(kinds(agree(net, tmp_path))) == ["add"] * 3 + ["conv"] * 4 + ["transpose"]
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+        {"coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_floor"},
+    ],
+)
+def test_enlargement_repeats_pixels(tmp_path: Path, attributes: dict[str, Any]) -> None:
+    net, quant = Qdq(np.uint8), (0.05, 3)
+    x = net.requantised(conv(net, net.input((1, 3, 4, 5), (0.03, 5)), 3, 6), quant)
+    scales = net.constant(np.array([1, 1, 2, 3], np.float32))
+    net.output(net.op("Resize", x, "", scales, mode="nearest", **attributes), quant)
+    assert kinds(agree(net, tmp_path)) == ["conv", "resize"]
+
+
+def test_enlargement_by_other_factors_stays_on_the_host(tmp_path: Path) -> None:
+    net, quant = Qdq(np.uint8), (0.05, 3)
+    x = net.input((1, 3, 4, 6), quant)
+    for mode, factor in (("nearest", 1.5), ("linear", 2.0)):
+        net.output(net.op("Resize", x, "", net.constant(np.array([1, 1, 1, factor], np.float32)), mode=mode), quant)
+    path = tmp_path / "op.onnx"
+    path.write_bytes(net.model())
+    assert [node.op for node in load(path).nodes if isinstance(node, ir.Host)].count("resize") == 2
