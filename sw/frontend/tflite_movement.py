@@ -180,6 +180,29 @@ def blocks(reader: Reader, op: Operator) -> ir.Node | None:
     return _taken(reader, op, op.inputs[0], places)
 
 
+def nearest(reader: Reader, op: Operator) -> ir.Node | None:
+    """RESIZE_NEAREST_NEIGHBOR by whole factors: a copy for each repetition of a pixel."""
+    options = op.options(tflite.ResizeNearestNeighborOptions)
+    source, out = reader.ends(op)
+    if not _kept(reader, op, op.inputs[:1]) or options.AlignCorners() or len(source.shape) != 4 or source.shape[0] != 1:
+        return None
+    _, height, width, channels = source.shape
+    if out.shape[1] % height or out.shape[2] % width:
+        return None
+    rows, columns = out.shape[1] // height, out.shape[2] // width
+    places = ir.positions(out.shape).reshape(height, rows, width, columns, channels)
+    reading = ir.positions((height, width, channels))
+    found = [ir.Copy.between(reading, places[:, y, :, x]) for y in range(rows) for x in range(columns)]
+    copies = tuple(copy for copy in found if copy is not None)
+    return ir.Move(
+        name=op.name,
+        inputs=reader.names((op.inputs[0],) * len(copies)),
+        outputs=reader.names(op.outputs),
+        copies=copies,
+        kind="resize",
+    )
+
+
 MOVEMENT: Mapping[str, Callable[[Reader, Operator], ir.Node | None]] = {
     "CONCATENATION": concatenation,
     "PAD": pad,
@@ -191,4 +214,5 @@ MOVEMENT: Mapping[str, Callable[[Reader, Operator], ir.Node | None]] = {
     "SPLIT_V": split,
     "SPACE_TO_DEPTH": blocks,
     "DEPTH_TO_SPACE": blocks,
+    "RESIZE_NEAREST_NEIGHBOR": nearest,
 }

@@ -356,6 +356,24 @@ def test_blocks(tmp_path: Path) -> None:
     moved(Operator.DEPTH_TO_SPACE, [], (1, 12, 16, 3), form, tmp_path)
 
 
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("factors", [(2, 2), (3, 1), (1, 4)])
+def test_larger_images(tmp_path: Path, factors: tuple[int, int], half: bool) -> None:
+    size = np.array([5 * factors[0], 3 * factors[1]], np.int32)
+    form = options(schema.ResizeNearestNeighborOptionsT, halfPixelCenters=half)
+    sources: list[Spec] = [((1, 5, 3, 7), 0.05, -20), size]
+    data = network(Operator.RESIZE_NEAREST_NEIGHBOR, sources, ((1, *map(int, size), 7), 0.05, -20), form)
+    assert [node.op for node in agree(data, tmp_path).nodes] == ["resize"]
+
+
+@pytest.mark.parametrize("corners, size", [(False, (7, 6)), (True, (10, 6))])
+def test_other_sizes_stay_on_the_host(tmp_path: Path, corners: bool, size: tuple[int, int]) -> None:
+    form = options(schema.ResizeNearestNeighborOptionsT, alignCorners=corners)
+    sources: list[Spec] = [((1, 5, 3, 7), 0.05, -20), np.array(size, np.int32)]
+    data = network(Operator.RESIZE_NEAREST_NEIGHBOR, sources, ((1, *size, 7), 0.05, -20), form)
+    assert [node.op for node in agree(data, tmp_path).nodes] == ["resize_nearest_neighbor"]
+
+
 @pytest.mark.parametrize("adjoint", [(False, False), (False, True), (True, False), (True, True)])
 def test_products_of_activations(tmp_path: Path, adjoint: tuple[bool, bool]) -> None:
     shapes = [(1, 2, 5, 7), (1, 2, 7, 9)]
