@@ -103,18 +103,17 @@ ROWS = (
         (Op.DMA_READ, Op.DMA_WRITE),
         "constant bounds, forwards; none at all for channels or rows read by what can step from pixel to pixel",
     ),
-    Row((), ("Resize",), (Op.DMA_READ, Op.DMA_WRITE), "nearest pixel, whole factors: every pixel is repeated"),
+    Row(
+        ("RESIZE_NEAREST_NEIGHBOR",),
+        ("Resize",),
+        (Op.DMA_READ, Op.DMA_WRITE),
+        "nearest pixel, whole factors: every pixel is repeated",
+    ),
     Row(
         ("TRANSPOSE", "SPACE_TO_DEPTH", "DEPTH_TO_SPACE"),
         ("Transpose", "SpaceToDepth", "DepthToSpace"),
         (Op.MOV,),
         "ONNX: only where bytes must move; the order of channels goes into the weights of a convolution next to it",
-    ),
-    Row(
-        ("RESIZE_NEAREST_NEIGHBOR",),
-        (),
-        (Op.DMA_READ, Op.DMA_WRITE),
-        "height and width by whole factors, without aligned corners",
     ),
     Row(
         ("RESHAPE", "SQUEEZE", "EXPAND_DIMS"),
