@@ -12,11 +12,41 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.zoo_builder import LINEAR, RELU, RELU6, Act, Builder, in_range
 
 
+@dataclass(frozen=True)
+class Stage:
+    """Inverted residuals of one width: expansion, channels, blocks, stride of the first block, depthwise kernel."""
+
+    expand: int
+    channels: int
+    blocks: int
+    stride: int
+    kernel: int = 3
+
+
+MOBILENET_V2 = (
+    Stage(1, 16, 1, 1),
+    Stage(6, 24, 2, 2),
+    Stage(6, 32, 3, 2),
+    Stage(6, 64, 4, 2),
+    Stage(6, 96, 3, 1),
+    Stage(6, 160, 3, 2),
+    Stage(6, 320, 1, 1),
+)
+EFFICIENTNET_LITE = (
+    Stage(1, 16, 1, 1),
+    Stage(6, 24, 2, 2),
+    Stage(6, 40, 2, 2, 5),
+    Stage(6, 80, 3, 2),
+    Stage(6, 112, 3, 1, 5),
+    Stage(6, 192, 4, 2, 5),
+    Stage(6, 320, 1, 1),
+)
+"""The first and last stage have one block in all sizes."""
+
+
 def mobilenet_v1(width: float = 1.0, resolution: int = 224, classes: int = 1001, seed: int = 1) -> bytes:
-    """MobileNetV1: ImageNet classification; input (1, 3, resolution, resolution), 568.7 M MACs."""
-    in_range("width", width, 0.05, 2.0)
-    in_range("resolution", resolution, 32, 1024)
-    in_range("classes", classes, 1, 100_000)
+    """MobileNetV1: 568.7 M MACs."""
+    _check(width, resolution, classes)
     build = Builder("mobilenet_v1", seed)
     act = build.start((1, 3, resolution, resolution), 1 / 128, 0)
 
@@ -40,9 +70,7 @@ def mobilenet_v2(width: float = 1.0, resolution: int = 224, classes: int = 1000,
     build = Builder("mobilenet_v2", seed)
     act = build.start((1, 3, resolution, resolution), 1 / 32, 0)
     act = build.conv("conv0", act, _multiple_of_8(32 * width), (3, 3), 2, RELU6, centred=True)
-    stages = [Stage(1, 16, 1, 1), Stage(6, 24, 2, 2), Stage(6, 32, 3, 2), Stage(6, 64, 4, 2)]
-    stages += [Stage(6, 96, 3, 1), Stage(6, 160, 3, 2), Stage(6, 320, 1, 1)]
-    for stage in stages:
+    for stage in MOBILENET_V2:
         act = _inverted_residuals(build, act, stage, width, centred=True)
     act = build.conv("conv1", act, _multiple_of_8(1280 * max(width, 1.0)), (1, 1), 1, RELU6)
     return _classified(build, act, classes)
@@ -58,17 +86,9 @@ def efficientnet_lite0(
     build = Builder("efficientnet_lite0", seed)
     act = build.start((1, 3, resolution, resolution), 1 / 32, 0)
     act = build.conv("conv0", act, 32, (3, 3), 2, RELU6)
-    act = _inverted_residuals(build, act, Stage(1, 16, 1, 1), width)
-    stages = [
-        Stage(6, 24, 2, 2),
-        Stage(6, 40, 2, 2, 5),
-        Stage(6, 80, 3, 2),
-        Stage(6, 112, 3, 1, 5),
-        Stage(6, 192, 4, 2, 5),
-    ]
-    for stage in stages:
-        act = _inverted_residuals(build, act, replace(stage, blocks=ceil(stage.blocks * depth)), width)
-    act = _inverted_residuals(build, act, Stage(6, 320, 1, 1), width)
+    for stage in EFFICIENTNET_LITE:
+        blocks = stage.blocks if stage.blocks == 1 else ceil(stage.blocks * depth)
+        act = _inverted_residuals(build, act, replace(stage, blocks=blocks), width)
     return _classified(build, build.conv("conv1", act, 1280, (1, 1), 1, RELU6), classes)
 
 
@@ -97,17 +117,6 @@ def resnet50(
             strides = (1, stride) if version == 1.5 else (stride, 1)
             act = _bottleneck(build, f"stage{stage + 1}_{block}", act, channels, strides)
     return _classified(build, act, classes)
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Inverted residuals of one width: expansion, channels, blocks, stride of the first block, depthwise kernel."""
-
-    expand: int
-    channels: int
-    blocks: int
-    stride: int
-    kernel: int = 3
 
 
 def _inverted_residuals(build: Builder, act: Act, stage: Stage, width: float, centred: bool = False) -> Act:
