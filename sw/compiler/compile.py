@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -84,11 +84,22 @@ class Code:
 def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
     """Compile a graph.
 
+    What is best for a layer alone need not be for the network, so it is compiled at every effort up to the wanted one,
+    and the program with the fewest cycles wins.
+
     Raises
     ------
     CompileError
         A layer does not fit the configuration; names layer, rule and way out.
     """
+    efforts = range(options.effort + 1) if options.tiling == "free" else (0,)
+    made = [_generate(graph, config, replace(options, effort=effort)) for effort in efforts]
+    _, code = min(made, key=lambda pair: pair[0])
+    return replace(code, options=options)
+
+
+def _generate(graph: ir.Graph, config: Config, options: Options) -> tuple[int, Code]:
+    """(cycles, code) of one effort."""
     reasons = host_reasons(config, options, graph)
     steps = steps_of(graph, reasons)
     parts = placement.parts_of(config, graph, steps)
@@ -120,7 +131,8 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
             if needed := segment.constants(node):
                 place(node, needed)
     stored = {root for segment in parted for root in segment.stored}
-    plan = memory.plan(graph, steps, roots, stored, end, keep=options.keep_tensors)
+    follows = {stage.tail.name: stage.head for segment in parted for stage in segment.stages if stage.tail}
+    plan = memory.plan(graph, steps, roots, stored, end, keep=options.keep_tensors, follows=follows)
     where = plan.where | {
         node.outputs[0]: constants[node.name] for node in graph.nodes if isinstance(node, ir.Constant)
     }
@@ -128,6 +140,7 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
     where = {name: where[root] + offsets.get(name, 0) for name, root in roots.items() if root in where}
     address = plan.end
     stream_offset = address
+    cycles = 0
     segments: list[SegmentCode] = []
     layers: list[Layer] = []
     for segment in parted:
@@ -135,6 +148,7 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
         first = len(layers)
         segment.emit(emitter, first, where, constants)
         emitter.end()
+        cycles += emitter.clock.ended
         segments.append(SegmentCode(address, emitter.words, emitter.layers))
         address += len(emitter.words) * WORD_BYTES
         for index, node in enumerate(segment.nodes, first):
@@ -150,7 +164,7 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
                     str(segment.tilings.get(node.name, "")),
                 )
             )
-    return Code(
+    code = Code(
         config=config,
         options=options,
         graph=graph,
@@ -166,6 +180,7 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
         memory_bytes=max(memory.align(address), memory.ALIGN),
         host_reasons=reasons,
     )
+    return cycles, code
 
 
 def _executed(step: Step, pitches: dict[str, int]) -> list[ir.Node]:

@@ -98,6 +98,9 @@ def spread(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, arena
     return replace(tiling, input_at=places[0], weights_at=tuple(slots), output_at=places[1])
 
 
+Tail = Callable[[tuple[int, int], tuple[int, int], int, int], Iterator[Task]]
+
+
 @dataclass(frozen=True)
 class Matrix:
     """The second operand of a matrix product: its place in system memory, and its zero point."""
@@ -149,7 +152,8 @@ class ConvCode:
     """Generates the tasks of one layer, or of one matrix product.
 
     ``source``, ``target``: where input and output lie; ``constants``: system memory address of the weight streams;
-    ``index``: the layer's number; ``matrix``: what a product takes instead of weights.
+    ``index``: the layer's number; ``matrix``: what a product takes instead of weights; ``tail``: the tasks that follow
+    those of a tile, from its (first, number of) rows and channels, its SRAM address and the bytes between its pixels.
     """
 
     def __init__(
@@ -163,9 +167,11 @@ class ConvCode:
         target: Place,
         constants: int,
         matrix: Matrix | None = None,
+        tail: Tail | None = None,
     ) -> None:
         self.config, self.layer, self.tiling, self.requant, self.index = config, layer, tiling, requant, index
         self.source, self.target, self.constants, self.matrix = source, target, constants, matrix
+        self.tail = tail
         self.slices = slices_of(layer, tiling)
         self.block = block_of(config, layer, tiling)
         channels = self.slices[0][1]
@@ -214,6 +220,8 @@ class ConvCode:
                 if turn == len(self.slices) - 1 and self.target.memory is not None:
                     task.stores.append(self._store(self.target.memory, area, col, *output))
                 yield task
+            if self.tail:
+                yield from self.tail(row, col, *output)
 
     def _output(self, number: int, area: Area, col: tuple[int, int]) -> tuple[int, int]:
         """(SRAM address, bytes between pixels) of the results of a tile."""

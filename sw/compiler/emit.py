@@ -16,6 +16,7 @@ from dovetail.sw.hazards import Range, Tracker
 
 _PAD_WORD = int(Op.END)
 _PAGE = 4096
+_RANGES = 8
 _UNITS = tuple(Unit)
 _WORDS = 6
 """About the words of an operation: register writes, waits, itself."""
@@ -130,7 +131,7 @@ class Emitter:
         self.clock = Clock(config)
         self._operations: list[_Operation] = []
         self._loads: list[_Load] = []
-        self._stored: dict[int, int] = {}  # page of system memory -> number behind the last operation that writes there
+        self._stored = Stores()
 
     def add(self, tasks: Iterable[Task]) -> None:
         """Take tasks, in an order in which they could be executed one by one."""
@@ -168,7 +169,7 @@ class Emitter:
 
     def _add_load(self, layer: int, transfer: Transfer, due: int) -> None:
         sram, memory = transfer.sram_range, transfer.memory_range
-        after = max(self.arena.touched(sram), *(self._stored.get(page, 0) for page in _pages(memory)))
+        after = max(self.arena.touched(sram), self._stored.latest(memory))
         registers = transfer.registers(Unit.LOAD)
         operation = _Operation(layer, Unit.LOAD, Op.DMA_READ, registers, writes=(sram,), mem_reads=(memory,))
         self._loads.append(_Load(operation, after, due))
@@ -178,7 +179,7 @@ class Emitter:
         sram, memory = transfer.sram_range, transfer.memory_range
         registers = transfer.registers(Unit.STORE)
         self._add(_Operation(layer, Unit.STORE, Op.DMA_WRITE, registers, reads=(sram,), mem_writes=(memory,)))
-        self._stored.update(dict.fromkeys(_pages(memory), len(self._operations)))
+        self._stored.add(memory, len(self._operations))
         self.moved[layer] = self.moved.get(layer, 0) + transfer.bytes
 
     def _emit(self, operation: _Operation) -> None:
@@ -201,6 +202,32 @@ class Emitter:
         self.layers[len(words)] = operation.layer
         words.append(int(operation.op))
         clock.operate(unit, operation.op)
+
+
+class Stores:
+    """Which operation writes a part of system memory last. Ranges are kept by page, a few of them in each."""
+
+    def __init__(self) -> None:
+        self._pages: dict[int, list[tuple[int, int, int]]] = {}  # (first byte, byte after the last, number)
+
+    def add(self, memory: Range, number: int) -> None:
+        """An operation, of a higher number than those before, writes a range."""
+        low, high = memory[0], sum(memory)
+        for page in _pages(memory):
+            kept = [entry for entry in self._pages.get(page, ()) if entry[0] < low or entry[1] > high]
+            if len(kept) == _RANGES:
+                (a, b, _), (c, d, later), *rest = kept
+                kept = [(min(a, c), max(b, d), later), *rest]
+            self._pages[page] = [*kept, (low, high, number)]
+
+    def latest(self, memory: Range) -> int:
+        """The highest number of an operation that writes to a range; 0 if none does."""
+        low, high, found = memory[0], sum(memory), 0
+        for page in _pages(memory):
+            for first, end, number in self._pages.get(page, ()):
+                if first < high and low < end and number > found:
+                    found = number
+        return found
 
 
 def _pages(memory: Range) -> range:

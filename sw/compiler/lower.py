@@ -1,6 +1,8 @@
 """From the nodes of a segment to tile tasks: what each kind of node becomes, and where its tensors lie."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -15,11 +17,31 @@ from dovetail.sw.compiler.emit import Emitter, Task
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.placement import Part
 from dovetail.sw.compiler.residency import Place
+from dovetail.sw.compiler.tail import Tail, finer
 from dovetail.sw.errors import CompileError
 
 Packer = Callable[[], NDArray[np.uint8]]
 Constants = tuple[int, Packer]
 """Bytes, and what makes them."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A node, and perhaps an element-wise one that follows it tile by tile and reads its result, ``between``."""
+
+    head: ir.Node
+    tail: ir.Node | None = None
+    between: str = ""
+
+    @property
+    def nodes(self) -> tuple[ir.Node, ...]:
+        """Both."""
+        return (self.head, self.tail) if self.tail else (self.head,)
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """What the second node reads besides the first one's result."""
+        return tuple(name for name in self.tail.inputs if name != self.between) if self.tail else ()
 
 
 class Segment:
@@ -58,24 +80,55 @@ class Segment:
         *,
         resident: bool,
     ) -> None:
-        self.config, self.graph, self.nodes, self.roots, self.parts = config, graph, nodes, roots, parts
+        self.config, self.graph, self.roots, self.parts = config, graph, roots, parts
         self.layers = {
             node.name: convolution.layer_of(config, graph, node)
             for node in nodes
             if isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul)
         }
-        works = [self._work(node) for node in nodes]
+        self.stages = self._fused(nodes, stored) if resident else [Stage(node) for node in nodes]
+        self.nodes = [node for stage in self.stages for node in stage.nodes]
+        works = [self._work(stage) for stage in self.stages]
         sizes = {root: graph.tensors[root].size for root in roots.values()}
         self.plan = residency.Plan(config, works, sizes, stored, enabled=resident)
         self.stored = {name for work in works for name in (*work.reads, work.writes)}
         self.stored -= self.plan.residents.keys() - stored
         self.tilings: dict[str, tiling.Tiling] = {}
-        for number, node in enumerate(nodes):
-            if layer := self.layers.get(node.name):
+        for number, stage in enumerate(self.stages):
+            if layer := self.layers.get(stage.head.name):
+                space = self.plan.space(number)
                 try:
-                    self.tilings[node.name] = tiling.choose(config, layer, self.plan.space(number), options)
+                    chosen = tiling.choose(config, layer, space, options)
                 except CompileError as error:
-                    raise CompileError(f"layer {node.name!r}: {error}") from None
+                    raise CompileError(f"layer {stage.head.name!r}: {error}") from None
+                if stage.tail:
+                    chosen = finer(config, layer, chosen, space, self._vector_cycles(stage.tail))
+                self.tilings[stage.head.name] = chosen
+
+    def _fused(self, nodes: Sequence[ir.Node], stored: set[str]) -> list[Stage]:
+        """The nodes in order, element-wise ones behind the convolution that makes the last of their operands, where
+        nobody else reads that."""
+        made = {self.roots[name]: number for number, node in enumerate(nodes) for name in node.outputs}
+        readers = Counter(self.roots[name] for node in nodes for name in node.inputs)
+        stages = {number: Stage(node) for number, node in enumerate(nodes)}
+        for number, node in enumerate(nodes):
+            if not isinstance(node, ir.Elementwise | ir.Rescale | ir.Table):
+                continue
+            if len({self.graph.tensors[name].shape for name in node.inputs}) > 1:
+                continue
+            last = max(node.inputs, key=lambda name: made.get(self.roots[name], -1))
+            head = made.get(last, -1)
+            if head not in stages or stages[head].tail or not isinstance(nodes[head], ir.Conv | ir.Depthwise):
+                continue
+            alone = nodes[head].outputs == (last,) and readers[last] == 1 and last not in stored
+            whole = self.graph.tensors[last].shape[-1] == self.graph.tensors[node.outputs[0]].shape[-1]
+            stage = Stage(nodes[head], node, last)
+            if alone and whole and residency.Plan(self.config, [self._work(stage)], {}, (), enabled=False).suffices(0):
+                stages[head] = stage
+                del stages[number]
+                if node.outputs[0] in made:
+                    made[node.outputs[0]] = head
+        return [stages[number] for number in sorted(stages)]
 
     def constants(self, node: ir.Node) -> Constants | None:
         """What a node needs in system memory besides tensors."""
@@ -88,25 +141,46 @@ class Segment:
     def emit(self, emitter: Emitter, first: int, where: Mapping[str, int], constants: Mapping[str, int]) -> None:
         """Give all tasks to an emitter. ``first``: the number of the first layer; ``where``, ``constants``: system
         memory addresses of tensors, and of what nodes need besides."""
-        for number, node in enumerate(self.nodes):
-            emitter.add(self._tasks(emitter.arena, number, node, first + number, where, constants.get(node.name, 0)))
+        for number, stage in enumerate(self.stages):
+            emitter.add(self._tasks(emitter.arena, number, stage, first, where, constants))
+            first += len(stage.nodes)
 
-    def _work(self, node: ir.Node) -> residency.Work:
-        reads = tuple(self.roots[name] for name in self._inputs(node))
-        layer, channels = self.layers.get(node.name), self.graph.tensors[node.outputs[0]].shape[-1]
+    def _work(self, stage: Stage) -> residency.Work:
+        node, last = stage.head, stage.nodes[-1]
+        operands = stage.operands
+        reads = tuple(self.roots[name] for name in (*self._inputs(node), *operands))
+        layer, writes = self.layers.get(node.name), self.roots[last.outputs[0]]
         bound: set[str] = set()
         if isinstance(node, ir.MatMul):
             bound = {reads[1]}
         elif isinstance(node, ir.Move) and not self.config.vector:
-            bound = {*reads, self.roots[node.outputs[0]]}
+            bound = {*reads, writes}
+        cycles = constants = 0
         if layer:
             cycles = residency.array_cycles(self.config, layer)
             constants = layer.weight_bytes(self.config, layer.out_channels, layer.channels)
-        else:
-            pixels = self.graph.tensors[node.outputs[0]].size // channels
-            cycles = pixels * ceil_div(channels, self.config.vec) * self._steps(node) if self.config.vector else 0
-            constants = TABLE_BYTES if isinstance(node, ir.Table) else 0
-        return residency.Work(reads, self.roots[node.outputs[0]], layer, cycles, constants, frozenset(bound))
+        if not layer or stage.tail:
+            cycles = max(cycles, self._vector_cycles(last))
+        table = isinstance(last, ir.Table)
+        return residency.Work(
+            reads,
+            writes,
+            layer,
+            cycles,
+            constants + TABLE_BYTES * table,
+            frozenset(bound),
+            tail=stage.tail is not None,
+            operand=self.roots[operands[0]] if operands else None,
+            table=table,
+        )
+
+    def _vector_cycles(self, node: ir.Node) -> int:
+        """About the cycles of a node on the vector unit."""
+        if not self.config.vector:
+            return 0
+        tensor = self.graph.tensors[node.outputs[0]]
+        channels = tensor.shape[-1]
+        return tensor.size // channels * ceil_div(channels, self.config.vec) * self._steps(node)
 
     def _steps(self, node: ir.Node) -> int:
         """Steps of the vector unit per result."""
@@ -131,15 +205,28 @@ class Segment:
         return Place(memory, sram, part.pitch if part else self.graph.tensors[name].shape[-1])
 
     def _tasks(
-        self, arena: Arena, number: int, node: ir.Node, index: int, where: Mapping[str, int], constants: int
+        self,
+        arena: Arena,
+        number: int,
+        stage: Stage,
+        index: int,
+        where: Mapping[str, int],
+        addresses: Mapping[str, int],
     ) -> Iterator[Task]:
-        config, graph, space = self.config, self.graph, self.plan.space(number)
+        config, graph, space, node = self.config, self.graph, self.plan.space(number), stage.head
+        constants = addresses.get(node.name, 0)
         sources = [self._place(name, where) for name in node.inputs]
         target = self._place(node.outputs[0], where)
         if isinstance(node, ir.Conv | ir.Depthwise):
             layer = self.layers[node.name]
             cut = convolution.spread(config, layer, self.tilings[node.name], space, arena)
-            code = convolution.ConvCode(config, layer, cut, node.requant, index, sources[0], target, constants)
+            tail = None
+            if stage.tail:
+                tail = self._tail(number, stage, index + 1, where, addresses.get(stage.tail.name, 0)).tasks
+                target = Place(None, None, layer.out_channels)
+            code = convolution.ConvCode(
+                config, layer, cut, node.requant, index, sources[0], target, constants, tail=tail
+            )
             return code.tasks()
         if isinstance(node, ir.MatMul):
             return self._products(arena, node, index, space, (sources[0], sources[1], target), constants)
@@ -162,6 +249,21 @@ class Segment:
                 for task in movement.copy_tasks(config, index, copy, source, target, space, arena)
             )
         raise AssertionError(f"{node.name}: {node.op} was placed on the accelerator but has no code")
+
+    def _tail(self, number: int, stage: Stage, index: int, where: Mapping[str, int], table: int) -> Tail:
+        assert isinstance(stage.tail, ir.Elementwise | ir.Rescale | ir.Table)
+        others = [self._place(name, where) for name in stage.operands]
+        return Tail(
+            config=self.config,
+            index=index,
+            operation=vector.operation_of(stage.tail),
+            width=self.layers[stage.head.name].out_width,
+            first=stage.tail.inputs[0] == stage.between,
+            other=others[0] if others else None,
+            target=self._place(stage.tail.outputs[0], where),
+            table=table,
+            areas=self.plan.areas(number),
+        )
 
     def _products(
         self,

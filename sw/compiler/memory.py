@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from types import MappingProxyType
 
 from dovetail.isa.config import ceil_div
 from dovetail.sw import graph as ir
@@ -46,7 +47,14 @@ class Plan:
 
 
 def plan(
-    graph: ir.Graph, steps: Sequence[Step], roots: Mapping[str, str], stored: Collection[str], base: int, *, keep: bool
+    graph: ir.Graph,
+    steps: Sequence[Step],
+    roots: Mapping[str, str],
+    stored: Collection[str],
+    base: int,
+    *,
+    keep: bool,
+    follows: Mapping[str, ir.Node] = MappingProxyType({}),
 ) -> Plan:
     """Place tensors.
 
@@ -60,9 +68,11 @@ def plan(
         First free address.
     keep
         Every tensor must be readable at the end, so no memory is used twice.
+    follows
+        By name the nodes that run tile by tile with an earlier one, so that their results begin when that one does.
     """
-    buffers = lifetimes(graph, steps, roots, stored, keep=keep)
-    taken = {} if keep else successors(graph, steps, roots, buffers)
+    buffers = lifetimes(graph, steps, roots, stored, keep=keep, follows=follows)
+    taken = {} if keep else successors(graph, steps, roots, buffers, follows=follows)
     merged = dict(buffers)
     for result, operand in taken.items():
         merged[operand] = Buffer(merged[operand].size, merged[operand].first, merged.pop(result).last)
@@ -73,7 +83,13 @@ def plan(
 
 
 def lifetimes(
-    graph: ir.Graph, steps: Sequence[Step], roots: Mapping[str, str], stored: Collection[str], *, keep: bool
+    graph: ir.Graph,
+    steps: Sequence[Step],
+    roots: Mapping[str, str],
+    stored: Collection[str],
+    *,
+    keep: bool,
+    follows: Mapping[str, ir.Node] = MappingProxyType({}),
 ) -> dict[str, Buffer]:
     """The buffers of tensors in system memory; steps are numbered node by node, -1 is the start.
 
@@ -82,13 +98,15 @@ def lifetimes(
     """
     first: dict[str, int] = {roots[port.tensor]: -1 for port in graph.inputs}
     last: dict[str, int] = {}
+    begins: dict[str, int] = {}
     number = 0
     for step in steps:
         for node in step.nodes:
+            begins[node.name] = begins[follows[node.name].name] if node.name in follows else number
             for name in node.inputs:
                 last[roots[name]] = number
             for name in node.outputs:
-                first.setdefault(roots[name], number)
+                first[roots[name]] = min(first.get(roots[name], number), begins[node.name])
                 last[roots[name]] = max(last.get(roots[name], number), number)
             number += 1
     for port in graph.outputs:
@@ -101,12 +119,18 @@ def lifetimes(
 
 
 def successors(
-    graph: ir.Graph, steps: Sequence[Step], roots: Mapping[str, str], buffers: Mapping[str, Buffer]
+    graph: ir.Graph,
+    steps: Sequence[Step],
+    roots: Mapping[str, str],
+    buffers: Mapping[str, Buffer],
+    *,
+    follows: Collection[str] = (),
 ) -> dict[str, str]:
     """Result -> the buffer whose place it takes, itself perhaps the result of another node.
 
     An element-wise node loads each piece of an operand of the result's shape before it stores that piece of the result,
-    and never again, so the result can lie where such an operand ends with this node.
+    and never again, so the result can lie where such an operand ends with this node; but one that follows another tile
+    by tile goes along slabs, whose transfers would wait for one another, and the other may read the operand still.
     """
     found: dict[str, str] = {}
     last = {name: buffer.last for name, buffer in buffers.items()}
@@ -114,7 +138,7 @@ def successors(
     for step in steps:
         for node in step.nodes:
             number += 1
-            if step.host or not isinstance(node, ir.Elementwise | ir.Rescale | ir.Table):
+            if step.host or node.name in follows or not isinstance(node, ir.Elementwise | ir.Rescale | ir.Table):
                 continue
             (result,) = node.outputs
             shape = graph.tensors[result].shape

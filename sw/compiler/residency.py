@@ -18,6 +18,12 @@ EXPOSED = 8
 the last tile's store."""
 
 
+TAIL_SHARE = 8
+"""Of the free banks, one part in so many goes to each kind of buffer of a node that follows tile by tile."""
+TABLE = 512
+"""Room for a table, more than it takes so that what follows is aligned."""
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a tensor lies: addresses in system memory and in SRAM, None where it does not; ``pitch``: bytes between its
@@ -45,11 +51,12 @@ class Resident:
 
 @dataclass(frozen=True)
 class Work:
-    """A node of a segment, in execution order.
+    """A step of a segment, in execution order: a node, or one with another that follows it tile by tile.
 
     ``reads``: the tensors that it reads, ``writes`` the one that it writes, by the name of the tensor whose bytes they
     share; ``array``: its layer if it runs on the array; ``cycles``: its computation; ``constants``: bytes of its
-    weights; ``bound``: what it reads or writes in system memory only.
+    weights; ``bound``: what it reads or writes in system memory only; ``tail``: whether an element-wise node follows,
+    ``operand``: the tensor that this one reads besides, ``table``: whether it has a table.
     """
 
     reads: tuple[str, ...]
@@ -58,6 +65,9 @@ class Work:
     cycles: int
     constants: int
     bound: frozenset[str] = frozenset()
+    tail: bool = False
+    operand: str | None = None
+    table: bool = False
 
 
 def array_cycles(config: Config, layer: ConvLayer) -> int:
@@ -66,6 +76,10 @@ def array_cycles(config: Config, layer: ConvLayer) -> int:
     groups = layer.out_channels // layer.group[1] if layer.mode == "grouped" else 1
     one = schedule.array_cycles(config, layer, pixels, layer.out_channels, layer.channels, config.stripe)
     return groups * one
+
+
+Area = tuple[int, int]
+"""SRAM byte address, bytes."""
 
 
 class Plan:
@@ -101,16 +115,38 @@ class Plan:
             self._try(name, begin, end)
 
     def space(self, number: int) -> schedule.Space:
-        """What a node finds; addresses are those of the whole tensors whose bytes it shares."""
+        """What a step's first node finds; addresses are those of the whole tensors whose bytes it shares."""
         work = self.works[number]
         source = self.residents.get(work.reads[0]) if work.reads else None
-        target = self.residents.get(work.writes)
+        target = None if work.tail else self.residents.get(work.writes)
         bank = self.config.bank_bytes
         return schedule.Space(
-            _runs(self._free[number], self.config.n_banks),
+            self._split(number)[0],
             source.bank * bank if source else None,
             target.bank * bank if target else None,
         )
+
+    def areas(self, number: int) -> tuple[Area, Area]:
+        """Where the node that follows tile by tile has its operand and its table, and where its results."""
+        return self._split(number)[1]
+
+    def _split(self, number: int) -> tuple[Runs, tuple[Area, Area]]:
+        """The banks of a step's first node, and the areas of the one that follows."""
+        work, free = self.works[number], _runs(self._free[number], self.config.n_banks)
+        if not work.tail:
+            return free, ((0, 0), (0, 0))
+        count = max(1, sum(banks for _, banks in free) // TAIL_SHARE)
+        streamed = work.operand is not None and work.operand not in self.residents
+        areas = []
+        for wanted in (streamed or work.table, work.writes not in self.residents):
+            area = 0, 0
+            run = min((run for run in free if run[1] >= count), key=lambda run: run[1], default=None)
+            if wanted and run:
+                area = (run[0] + run[1] - count) * self.config.bank_bytes, count * self.config.bank_bytes
+                free = tuple((first, n - count * ((first, n) == run)) for first, n in free)
+                free = tuple(run for run in free if run[1])
+            areas.append(area)
+        return free, (areas[0], areas[1])
 
     def _candidates(self) -> list[tuple[str, int, int]]:
         """(tensor, first, last node) of what may stay, the most worth first."""
@@ -156,19 +192,27 @@ class Plan:
             self.residents[name] = Resident(start, count, begin, end)
             for number in range(begin, end + 1):
                 self._free[number] &= ~(mask << start)
-            if all(self._suffices(number) for number in range(begin, end + 1)):
+            if all(self.suffices(number) for number in range(begin, end + 1)):
                 return
             del self.residents[name]
             for number in range(begin, end + 1):
                 self._free[number] |= mask << start
 
-    def _suffices(self, number: int) -> bool:
+    def suffices(self, number: int) -> bool:
         """Whether a node has room for what it needs besides residents, with some to spare."""
         work, space, config = self.works[number], self.space(number), self.config
         if work.array is None:
             streams = any(name not in self.residents for name in work.reads) + (work.writes not in self.residents)
             return sum(banks for _, banks in space.free) >= max(2 * streams, work.constants > 0)
         layer = work.array
+        if work.tail:
+            operand, results = self.areas(number)
+            streamed = work.operand is not None and work.operand not in self.residents
+            row = 2 * layer.out_width * min(layer.out_channels, 2 * layer.lanes(config))
+            if operand[1] < row * streamed + TABLE * work.table or results[1] < row * (
+                work.writes not in self.residents
+            ):
+                return False
         rows = min(layer.out_height, ceil_div(config.stripe, layer.out_width))
         channels = min(layer.out_channels, 2 * layer.lanes(config))
         sizes = schedule.buffer_bytes(config, layer, rows, channels, layer.channels, space)

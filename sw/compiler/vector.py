@@ -253,10 +253,10 @@ def broadcast_tasks(
             for shape, source, at in zip(shapes, sources, places, strict=True):
                 whole = shape[1] == height
                 slab = Slab(first if whole else 0, tile if whole else 1, shape[2], channel, count)
-                views.append(_operand(task, slab, source, at))
+                views.append(operand_of(task, slab, source, at))
                 steps.append((views[-1].pitch * shape[2] if whole else 0, views[-1].pitch if shape[2] == width else 0))
             slab = Slab(first, tile, width, channel, count)
-            out = _result(slab, target, results + turn * size_out)
+            out = result_of(slab, target, results + turn * size_out)
             registers = {
                 **operation.registers,
                 "GEOMETRY": pack(Unit.VECTOR, "GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1),
@@ -282,7 +282,7 @@ def broadcast_tasks(
             }
             reads = tuple((view.at, view.bytes) for view in views)
             task.computes = [Compute(Unit.VECTOR, operation.op, registers, reads, (out.at, out.bytes))]
-            _store(task, slab, out, target)
+            store(task, slab, out, target)
             yield task
 
 
@@ -352,9 +352,9 @@ def pool_tasks(
             high = max(min(top + (tile - 1) * stride[0] + kernel[0], height), low + 1)
             blocks = ceil_div(count, config.vec)
             task = Task(index)
-            view = _operand(task, Slab(low, high - low, width, channel, count), source, operands + turn * size_in)
+            view = operand_of(task, Slab(low, high - low, width, channel, count), source, operands + turn * size_in)
             slab = Slab(first, tile, out_width, channel, count)
-            out = _result(slab, target, results + turn * size_out)
+            out = result_of(slab, target, results + turn * size_out)
             pitch = width * view.pitch
             lines = _runs(range(first, first + tile), height, kernel[0], stride[0], pads[0], uneven)
             for (y, y_size, y_taps), (x, x_size, x_taps) in product(lines, columns):
@@ -381,7 +381,7 @@ def pool_tasks(
                 }
                 written = (out.at + skip, out.bytes - skip)
                 task.computes.append(Compute(Unit.VECTOR, op, registers, ((view.at, view.bytes),), written))
-            _store(task, slab, out, target)
+            store(task, slab, out, target)
             yield task
 
 
@@ -421,6 +421,10 @@ class Slab:
         """Bytes from its first to its last."""
         return (self.rows * self.width - 1) * pitch + self.channels
 
+    def seen(self, at: int, pitch: int) -> "View":
+        """The slab at an address."""
+        return View(at, self.span(pitch), pitch)
+
 
 @dataclass(frozen=True)
 class View:
@@ -431,23 +435,23 @@ class View:
     pitch: int
 
 
-def _operand(task: Task, slab: Slab, place: Place, buffer: int) -> View:
+def operand_of(task: Task, slab: Slab, place: Place, buffer: int) -> View:
     """Where a part of an operand is; loaded to the buffer unless it is resident."""
     if place.sram is not None:
-        return View(place.sram + slab.offset(place.pitch), slab.span(place.pitch), place.pitch)
+        return slab.seen(place.sram + slab.offset(place.pitch), place.pitch)
     assert place.memory is not None
     task.loads.append(_transfer(slab, place.memory, place.pitch, buffer, slab.channels))
-    return View(buffer, slab.span(slab.channels), slab.channels)
+    return slab.seen(buffer, slab.channels)
 
 
-def _result(slab: Slab, place: Place, buffer: int) -> View:
+def result_of(slab: Slab, place: Place, buffer: int) -> View:
     """Where a part of the result goes."""
     if place.sram is not None:
-        return View(place.sram + slab.offset(place.pitch), slab.span(place.pitch), place.pitch)
-    return View(buffer, slab.span(slab.channels), slab.channels)
+        return slab.seen(place.sram + slab.offset(place.pitch), place.pitch)
+    return slab.seen(buffer, slab.channels)
 
 
-def _store(task: Task, slab: Slab, view: View, place: Place) -> None:
+def store(task: Task, slab: Slab, view: View, place: Place) -> None:
     """Store a part of the result if it is to be in system memory."""
     if place.memory is not None:
         task.stores.append(_transfer(slab, place.memory, place.pitch, view.at, view.pitch))

@@ -1,0 +1,142 @@
+"""Element-wise nodes that follow a convolution tile by tile: its result is in SRAM only, and never whole."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.instructions import Unit, pack
+from dovetail.sw.compiler.emit import Compute, Task, Transfer
+from dovetail.sw.compiler.estimate import Shape, array_total
+from dovetail.sw.compiler.layer import ConvLayer
+from dovetail.sw.compiler.residency import TABLE, Area, Place
+from dovetail.sw.compiler.schedule import Space, Tiling, buffer_bytes, place
+from dovetail.sw.compiler.vector import Operation, Slab, operand_of, result_of, store
+
+MAX_ROWS = 65535
+
+FINER = (1, 2, 3, 4, 6, 8, 12, 16)
+"""Into how many parts the rows of a tile are cut for a node that follows."""
+OVERHEAD = 40
+"""Cycles of a tile more, on either unit. For pricing only."""
+
+
+def finer(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, cycles: int) -> Tiling:
+    """A tiling or one of fewer rows, whichever suits a node of so many ``cycles`` best that lags a tile behind.
+
+    Rows are cut where that loads nothing twice.
+    """
+    columns = ceil_div(layer.out_channels, tiling.out_channels)
+    if columns > 1 and (tiling.rows_outer or space.input_at is None):
+        return tiling
+    best = None
+    for parts in FINER:
+        rows = ceil_div(tiling.rows, parts)
+        count = columns * ceil_div(layer.out_height, rows)
+        array = array_total(config, layer, Shape(rows, tiling.out_channels, tiling.in_channels), OVERHEAD)
+        price = max(array + cycles // count, array // count + cycles + count * OVERHEAD)
+        if best is not None and price >= best[0]:
+            continue
+        if parts == 1:
+            best = price, tiling
+            continue
+        sizes = buffer_bytes(config, layer, rows, tiling.out_channels, tiling.in_channels, space)
+        copies = 2 * (space.input_at is None), len(tiling.weights_at), 2
+        if (placed := place(config, sizes, copies, space)) and not placed[1]:
+            input_at, weights_at, output_at = placed[0]
+            cut = replace(tiling, rows=rows, input_at=input_at, weights_at=weights_at, output_at=output_at)
+            best = price, replace(cut, rows_outer=columns == 1)
+    assert best is not None
+    return best[1]
+
+
+@dataclass
+class Tail:
+    """The tasks of an element-wise node on the tiles of the node before it.
+
+    ``index``: the layer's number; ``width``: of the tensors; ``first``: whether the tile is the
+    first operand; ``other``: the second one, if there is one; ``table``: system memory address of the table; ``areas``:
+    SRAM for operand and table, and for results, where these are not resident.
+    """
+
+    config: Config
+    index: int
+    operation: Operation
+    width: int
+    first: bool
+    other: Place | None
+    target: Place
+    table: int
+    areas: tuple[Area, Area]
+    _pieces: int = 0
+
+    def tasks(self, row: tuple[int, int], col: tuple[int, int], at: int, pixel: int) -> Iterator[Task]:
+        """The tasks behind a tile: (first, number of) rows and channels, its address, bytes between its pixels."""
+        width = self.width
+        rows, part = self._piece(width, col[1])
+        starts = product(range(row[0], sum(row), rows), range(col[0], sum(col), part))
+        for first, channel in starts:
+            slab = Slab(first, min(rows, sum(row) - first), width, channel, min(part, sum(col) - channel))
+            task = Task(self.index)
+            if self.operation.table and not self._pieces:
+                task.loads.append(Transfer(self.table, self.areas[0][0], self.operation.table))
+            operands, results = (start + self._pieces % 2 * half for start, half in self._halves)
+            self._pieces += 1
+            tile = slab.seen(at + (first - row[0]) * width * pixel + channel - col[0], pixel)
+            views = [tile]
+            if self.other:
+                views.append(operand_of(task, slab, self.other, operands))
+            if not self.first:
+                views.reverse()
+            out = result_of(slab, self.target, results)
+            blocks = ceil_div(slab.channels, self.config.vec)
+            registers = {
+                **self.operation.registers,
+                "GEOMETRY": pack(Unit.VECTOR, "GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1),
+                "TILE": pack(Unit.VECTOR, "TILE", height=slab.rows, width=width),
+                "IN_ADDR": views[0].at,
+                "IN_BYTES": views[0].bytes,
+                "ORIGIN": 0,
+                "Y_STEP": width * views[0].pitch,
+                "X_STEP": views[0].pitch,
+                "IN_ROWS": slab.rows,
+                "ROW_BYTES": (width - 1) * views[0].pitch + slab.channels,
+                "PAD_TOP": 0,
+                "PAD_LEFT": 0,
+                "OUT_ADDR": out.at,
+                "OUT_BYTES": out.bytes,
+                "OUT_Y_STEP": width * out.pitch,
+                "OUT_X_STEP": out.pitch,
+                "BLOCKS": pack(
+                    Unit.VECTOR, "BLOCKS", count=blocks, last=slab.channels - (blocks - 1) * self.config.vec
+                ),
+            }
+            reads = [(view.at, view.bytes) for view in views]
+            if len(views) > 1:
+                registers |= {"B_Y_STEP": width * views[1].pitch, "B_X_STEP": views[1].pitch}
+            if self.operation.table:
+                reads.append((self.areas[0][0], self.operation.table))
+            if len(reads) > 1:
+                registers |= {"B_ADDR": reads[1][0], "B_BYTES": reads[1][1]}
+            task.computes = [Compute(Unit.VECTOR, self.operation.op, registers, tuple(reads), (out.at, out.bytes))]
+            store(task, slab, out, self.target)
+            yield task
+
+    @property
+    def _halves(self) -> tuple[Area, Area]:
+        """(first byte, half the bytes) of the areas for operands and for results."""
+        base = TABLE if self.operation.table else 0
+        (at, size), (to, space) = self.areas
+        return (at + base, (size - base) // 2), (to, space // 2)
+
+    def _piece(self, width: int, channels: int) -> tuple[int, int]:
+        """Rows and channels of a piece of a tile."""
+        operands, results = self._halves
+        limits = [operands[1]] if self.other and self.other.sram is None else []
+        limits += [results[1]] if self.target.sram is None else []
+        if not limits:
+            return MAX_ROWS, channels
+        pixels = min(limits) // width
+        if pixels >= channels:
+            return pixels // channels, channels
+        return 1, max(pixels // self.config.vec * self.config.vec, 1)
