@@ -1,9 +1,9 @@
-"""Seconds to compile, and the cycles that they buy: per network and effort, and per number of layers.
+"""CPU seconds to compile, and the cycles that they buy: per network and effort, and per number of layers.
 
     python benchmarks/compile_speed.py [NETWORK ...] [--efforts 0 1 2] [--layers 10 50 200]
 
-Cold: nothing is known; warm: the schedule cache on disk is, as in the second process that meets these layers. Run it on
-an idle machine.
+Cold: nothing is known; warm: the schedule cache on disk is, as in the second process that meets these layers.
+
 """
 
 import argparse
@@ -26,13 +26,13 @@ CONFIGS = {
 
 
 def seconds(graph: ir.Graph, config: Config, effort: int) -> tuple[float, CompiledNetwork]:
-    """Seconds of a compilation in a process that knows nothing, and its outcome."""
+    """CPU seconds of a compilation in a process that knows nothing, and its outcome."""
     tiling.forget()
     schedule.stripe_of.cache_clear()
     rules.rules_of(config).known.clear()
-    start = time.perf_counter()
+    start = time.process_time()
     compiled = compile_network(graph, config, effort=effort)
-    return time.perf_counter() - start, compiled
+    return time.process_time() - start, compiled
 
 
 def chain(layers: int, *, equal: bool) -> ir.Graph:

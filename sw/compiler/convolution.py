@@ -221,7 +221,7 @@ class ConvCode:
                     task.stores.append(self._store(self.target.memory, area, col, *output))
                 yield task
             if self.tail:
-                yield from self.tail(row, col, *output)
+                yield from self.tail(area[:2], col, *output)
 
     def _output(self, number: int, area: Area, col: tuple[int, int]) -> tuple[int, int]:
         """(SRAM address, bytes between pixels) of the results of a tile."""

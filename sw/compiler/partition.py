@@ -1,7 +1,7 @@
 """Decides which nodes run on the accelerator, and groups them into segments between host steps."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dovetail.isa.config import Config, ceil_div
 from dovetail.sw import graph as ir
@@ -115,7 +115,7 @@ def fits_sram(config: Config, options: Options, graph: ir.Graph, node: ir.Node) 
         match node:
             case ir.Conv() | ir.Depthwise() | ir.MatMul():
                 layer = convolution.layer_of(config, graph, node)
-                tiling.choose(config, layer, space, replace(options, effort=0))
+                tiling.check(config, layer, space, whole_rows=options.tiling == "channels")
             case ir.AvgPool() | ir.MaxPool() | ir.Mean() | ir.Pad():
                 next(vector.pool_tasks(config, 0, graph, node, place, place, space, arena))
             case ir.Elementwise():
@@ -143,8 +143,8 @@ RULES: tuple[Rule, ...] = (
 
 
 def broken_rule(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> tuple[Rule, str] | None:
-    """The first rule that a node breaks, and how; None when there is none."""
-    if isinstance(node, ir.FREE):
+    """The first rule that a node breaks, and how; None when there is none, or the node is not an operation at all."""
+    if isinstance(node, (*ir.FREE, ir.Host)):
         return None
     for rule in RULES:
         if text := rule(config, options, graph, node):

@@ -33,7 +33,7 @@ def finer(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, cycles
     for parts in FINER:
         rows = ceil_div(tiling.rows, parts)
         count = columns * ceil_div(layer.out_height, rows)
-        array = array_total(config, layer, Shape(rows, tiling.out_channels, tiling.in_channels), OVERHEAD)
+        array = array_total(config, layer, Shape(rows, 0, tiling.out_channels, tiling.in_channels), OVERHEAD)
         price = max(array + cycles // count, array // count + cycles + count * OVERHEAD)
         if best is not None and price >= best[0]:
             continue

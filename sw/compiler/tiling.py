@@ -6,7 +6,7 @@ bound is below the best price. Every effort starts from what the one below it ha
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import product
 
@@ -24,7 +24,7 @@ COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64
 COARSE = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """The same at effort 1 where there are passes over the input channels."""
 
-EXACT = {1: (4, 512), 2: (32, 32768)}
+EXACT = {1: (3, 400), 2: (32, 32768)}
 """Candidates that an effort prices exactly, and their operations, at most (but the first is priced anyway)."""
 
 SLACK = 1.03
@@ -51,6 +51,16 @@ def choose(config: Config, layer: ConvLayer, space: Space, options: Options) -> 
     if options.tiling == "channels":
         return _by_estimate(config, layer, space, whole_rows=True)
     return _choose(config, layer, space, options.effort)
+
+
+@lru_cache(maxsize=4096)
+def check(config: Config, layer: ConvLayer, space: Space, *, whole_rows: bool) -> None:
+    """Whether there is any tiling, with whole rows only or not. Raises CompileError if there is none."""
+    sizes = _sizes(config, layer, space, whole_rows)
+    for shapes in sizes.shapes():
+        if any(estimated(config, layer, space, reversed(shapes), first=True)):
+            return
+    raise _too_small(config, layer, space, sizes)
 
 
 @lru_cache(maxsize=4096)
@@ -133,26 +143,50 @@ def _splits(config: Config, layer: ConvLayer, space: Space, counts: Sequence[int
     return [c for c in _parts(layer.channels, min(config.ic, layer.channels), counts) if c < layer.channels]
 
 
+@dataclass(frozen=True)
+class _Sizes:
+    """Tile sizes of effort 0: heights, widths (of one row only), output channels, input channels of a pass."""
+
+    heights: list[int]
+    widths: list[int]
+    channels: list[int]
+    splits: list[int]
+
+    def shapes(self) -> Iterator[list[Shape]]:
+        """In groups, of which one is tried if nothing fits of those before."""
+        for split in self.splits:
+            yield [Shape(rows, 0, channels, split) for rows in self.heights for channels in self.channels]
+            yield [Shape(1, columns, channels, split) for columns in self.widths for channels in self.channels]
+
+
+def _sizes(config: Config, layer: ConvLayer, space: Space, whole_rows: bool) -> _Sizes:
+    lanes = min(layer.lanes(config), layer.out_channels)
+    channels = _parts(layer.out_channels, lanes)
+    splits = [layer.channels, *_splits(config, layer, space)]
+    if not whole_rows:
+        return _Sizes(_parts(layer.out_height, 1), _parts(layer.out_width, 1)[1:], channels, splits)
+    group = layer.group[1]
+    if layer.lanes(config) > 1:
+        channels += range((lanes - 1) // group * group, 0, -group)
+    return _Sizes([layer.out_height], [], channels, splits)
+
+
 @lru_cache(maxsize=4096)
 def _by_estimate(config: Config, layer: ConvLayer, space: Space, whole_rows: bool) -> Tiling:
-    """The least estimate; passes over the input channels where nothing else fits."""
-    lanes = layer.lanes(config)
-    heights = [layer.out_height] if whole_rows else _parts(layer.out_height, 1)
-    channel_tiles = _parts(layer.out_channels, min(lanes, layer.out_channels))
-    if whole_rows and lanes > 1:
-        group = layer.group[1]
-        channel_tiles += list(range((min(lanes, layer.out_channels) - 1) // group * group, 0, -group))
-    widths = [] if whole_rows else _parts(layer.out_width, 1)[1:]
-    splits = [layer.channels, *_splits(config, layer, space)]
-    for in_channels in splits:
-        for planes in ([(rows, 0) for rows in heights], [(1, columns) for columns in widths]):
-            shapes = (Shape(*plane, channels, in_channels) for plane in planes for channels in channel_tiles)
-            if found := list(estimated(config, layer, space, shapes, first=True)):
-                return min(found, key=lambda tiling: tiling.price)
-    width = widths[-1] if widths else layer.out_width
-    smallest = buffer_bytes(config, layer, heights[-1], channel_tiles[-1], splits[-1], space, width)
-    raise CompileError(
-        f"its smallest tile ({heights[-1]} row(s) of {width} pixel(s), {channel_tiles[-1]} channel(s)) needs"
+    """The least estimate; parts of rows, and passes over the input channels, where nothing else fits."""
+    sizes = _sizes(config, layer, space, whole_rows)
+    for shapes in sizes.shapes():
+        if found := list(estimated(config, layer, space, shapes, first=True)):
+            return min(found, key=lambda tiling: tiling.price)
+    raise _too_small(config, layer, space, sizes)
+
+
+def _too_small(config: Config, layer: ConvLayer, space: Space, sizes: _Sizes) -> CompileError:
+    width = sizes.widths[-1] if sizes.widths else layer.out_width
+    rows, channels = sizes.heights[-1], sizes.channels[-1]
+    smallest = buffer_bytes(config, layer, rows, channels, sizes.splits[-1], space, width)
+    return CompileError(
+        f"its smallest tile ({rows} row(s) of {width} pixel(s), {channels} channel(s)) needs"
         f" {smallest.input} + {smallest.weights} + {smallest.output} bytes of input, weights and output, in banks of"
         f" their own; {format_bytes(config.sram_bytes)} of SRAM in {config.n_banks} banks is too small:"
         " give more SRAM"
@@ -309,4 +343,4 @@ def _largest(
                 yield _tiling(shape, rows_outer, at, 0), loads
 
 
-__all__ = ["Space", "Tiling", "choose", "estimated", "forget", "many_shapes", "search"]
+__all__ = ["Space", "Tiling", "check", "choose", "estimated", "forget", "many_shapes", "search"]
