@@ -85,27 +85,29 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
     """Compile a graph.
 
     What is best for a layer alone need not be for the network, so it is compiled at every effort up to the wanted one,
-    and the program with the fewest cycles wins.
+    and without anything that stays in SRAM; the program with the fewest cycles wins.
 
     Raises
     ------
     CompileError
         A layer does not fit the configuration; names layer, rule and way out.
     """
-    efforts = range(options.effort + 1) if options.tiling == "free" else (0,)
-    made = [_generate(graph, config, replace(options, effort=effort)) for effort in efforts]
+    if options.tiling == "free" and not options.keep_tensors:
+        ways = [(0, False), *((effort, True) for effort in range(options.effort + 1))]
+    else:
+        ways = [(effort, False) for effort in (range(options.effort + 1) if options.tiling == "free" else (0,))]
+    made = [_generate(graph, config, replace(options, effort=effort), resident=kept) for effort, kept in ways]
     _, code = min(made, key=lambda pair: pair[0])
     return replace(code, options=options)
 
 
-def _generate(graph: ir.Graph, config: Config, options: Options) -> tuple[int, Code]:
-    """(cycles, code) of one effort."""
+def _generate(graph: ir.Graph, config: Config, options: Options, *, resident: bool) -> tuple[int, Code]:
+    """(cycles, code) of one effort, with or without tensors that stay in SRAM."""
     reasons = host_reasons(config, options, graph)
     steps = steps_of(graph, reasons)
     parts = placement.parts_of(config, graph, steps)
     roots = _aliases(graph, parts)
     pitches = {name: part.pitch for name, part in parts.items()}
-    resident = options.tiling == "free" and not options.keep_tensors
     wanted = _outside(graph, steps, roots)
     parted = [
         Segment(config, options, graph, _executed(step, pitches), roots, parts, wanted[number], resident=resident)

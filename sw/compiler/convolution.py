@@ -98,9 +98,6 @@ def spread(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, arena
     return replace(tiling, input_at=places[0], weights_at=tuple(slots), output_at=places[1])
 
 
-Tail = Callable[[tuple[int, int], tuple[int, int], int, int], Iterator[Task]]
-
-
 @dataclass(frozen=True)
 class Matrix:
     """The second operand of a matrix product: its place in system memory, and its zero point."""
@@ -118,6 +115,8 @@ class Area(NamedTuple):
     columns: int
 
 
+Tail = Callable[[Area, tuple[int, int], int, int], Iterator[Task]]
+"""The tasks that follow those of a tile: its area, (first, number of) channels, SRAM address, bytes between pixels."""
 _Loop = tuple[int, int, int]
 """Steps, and the bytes between them in system memory and in SRAM."""
 
@@ -152,8 +151,7 @@ class ConvCode:
     """Generates the tasks of one layer, or of one matrix product.
 
     ``source``, ``target``: where input and output lie; ``constants``: system memory address of the weight streams;
-    ``index``: the layer's number; ``matrix``: what a product takes instead of weights; ``tail``: the tasks that follow
-    those of a tile, from its (first, number of) rows and channels, its SRAM address and the bytes between its pixels.
+    ``index``: the layer's number; ``matrix``: what a product takes instead of weights; ``tail``: what follows a tile.
     """
 
     def __init__(
@@ -221,7 +219,7 @@ class ConvCode:
                     task.stores.append(self._store(self.target.memory, area, col, *output))
                 yield task
             if self.tail:
-                yield from self.tail(area[:2], col, *output)
+                yield from self.tail(area, col, *output)
 
     def _output(self, number: int, area: Area, col: tuple[int, int]) -> tuple[int, int]:
         """(SRAM address, bytes between pixels) of the results of a tile."""

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -99,8 +99,6 @@ class Segment:
                 space = self.plan.space(number)
                 try:
                     chosen = tiling.choose(config, layer, space, options)
-                    if stage.tail and chosen.columns:  # a tail takes whole rows
-                        chosen = tiling.choose(config, layer, space, replace(options, effort=0))
                 except CompileError as error:
                     raise CompileError(f"layer {stage.head.name!r}: {error}") from None
                 if stage.tail:

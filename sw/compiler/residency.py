@@ -78,7 +78,7 @@ def array_cycles(config: Config, layer: ConvLayer) -> int:
     return groups * one
 
 
-Area = tuple[int, int]
+Extent = tuple[int, int]
 """SRAM byte address, bytes."""
 
 
@@ -126,11 +126,11 @@ class Plan:
             target.bank * bank if target else None,
         )
 
-    def areas(self, number: int) -> tuple[Area, Area]:
+    def areas(self, number: int) -> tuple[Extent, Extent]:
         """Where the node that follows tile by tile has its operand and its table, and where its results."""
         return self._split(number)[1]
 
-    def _split(self, number: int) -> tuple[Runs, tuple[Area, Area]]:
+    def _split(self, number: int) -> tuple[Runs, tuple[Extent, Extent]]:
         """The banks of a step's first node, and the areas of the one that follows."""
         work, free = self.works[number], _runs(self._free[number], self.config.n_banks)
         if not work.tail:

@@ -6,10 +6,11 @@ from itertools import product
 
 from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.instructions import Unit, pack
+from dovetail.sw.compiler.convolution import Area
 from dovetail.sw.compiler.emit import Compute, Task, Transfer
 from dovetail.sw.compiler.estimate import Shape, array_total
 from dovetail.sw.compiler.layer import ConvLayer
-from dovetail.sw.compiler.residency import TABLE, Area, Place
+from dovetail.sw.compiler.residency import TABLE, Extent, Place
 from dovetail.sw.compiler.schedule import Space, Tiling, buffer_bytes, place
 from dovetail.sw.compiler.vector import Operation, Slab, operand_of, result_of, store
 
@@ -29,18 +30,20 @@ def finer(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, cycles
     columns = ceil_div(layer.out_channels, tiling.out_channels)
     if columns > 1 and (tiling.rows_outer or space.input_at is None):
         return tiling
+    across = ceil_div(layer.out_width, tiling.columns or layer.out_width)
     best = None
     for parts in FINER:
         rows = ceil_div(tiling.rows, parts)
-        count = columns * ceil_div(layer.out_height, rows)
-        array = array_total(config, layer, Shape(rows, 0, tiling.out_channels, tiling.in_channels), OVERHEAD)
+        count = columns * across * ceil_div(layer.out_height, rows)
+        shape = Shape(rows, tiling.columns, tiling.out_channels, tiling.in_channels)
+        array = array_total(config, layer, shape, OVERHEAD)
         price = max(array + cycles // count, array // count + cycles + count * OVERHEAD)
         if best is not None and price >= best[0]:
             continue
         if parts == 1:
             best = price, tiling
             continue
-        sizes = buffer_bytes(config, layer, rows, tiling.out_channels, tiling.in_channels, space)
+        sizes = buffer_bytes(config, layer, rows, tiling.out_channels, tiling.in_channels, space, tiling.columns)
         copies = 2 * (space.input_at is None), len(tiling.weights_at), 2
         if (placed := place(config, sizes, copies, space)) and not placed[1]:
             input_at, weights_at, output_at = placed[0]
@@ -67,22 +70,27 @@ class Tail:
     other: Place | None
     target: Place
     table: int
-    areas: tuple[Area, Area]
+    areas: tuple[Extent, Extent]
     _pieces: int = 0
 
-    def tasks(self, row: tuple[int, int], col: tuple[int, int], at: int, pixel: int) -> Iterator[Task]:
-        """The tasks behind a tile: (first, number of) rows and channels, its address, bytes between its pixels."""
-        width = self.width
+    def tasks(self, area: Area, col: tuple[int, int], at: int, pixel: int) -> Iterator[Task]:
+        """The tasks behind a tile: its area, (first, number of) channels, address, bytes between its pixels."""
+        width = area.columns
         rows, part = self._piece(width, col[1])
-        starts = product(range(row[0], sum(row), rows), range(col[0], sum(col), part))
+        rows = rows if width == self.width else 1
+        starts = product(range(area.row, area.row + area.rows, rows), range(col[0], sum(col), part))
         for first, channel in starts:
-            slab = Slab(first, min(rows, sum(row) - first), width, channel, min(part, sum(col) - channel))
+            count = min(part, sum(col) - channel)
+            if width == self.width:
+                slab = Slab(first, min(rows, area.row + area.rows - first), width, channel, count)
+            else:
+                slab = Slab(0, 1, width, channel, count, skip=first * self.width + area.column)
             task = Task(self.index)
             if self.operation.table and not self._pieces:
                 task.loads.append(Transfer(self.table, self.areas[0][0], self.operation.table))
             operands, results = (start + self._pieces % 2 * half for start, half in self._halves)
             self._pieces += 1
-            tile = slab.seen(at + (first - row[0]) * width * pixel + channel - col[0], pixel)
+            tile = slab.seen(at + (first - area.row) * width * pixel + channel - col[0], pixel)
             views = [tile]
             if self.other:
                 views.append(operand_of(task, slab, self.other, operands))
@@ -123,7 +131,7 @@ class Tail:
             yield task
 
     @property
-    def _halves(self) -> tuple[Area, Area]:
+    def _halves(self) -> tuple[Extent, Extent]:
         """(first byte, half the bytes) of the areas for operands and for results."""
         base = TABLE if self.operation.table else 0
         (at, size), (to, space) = self.areas

@@ -405,17 +405,18 @@ def _runs(outputs: range, size: int, kernel: int, stride: int, pad: int, uneven:
 
 @dataclass(frozen=True)
 class Slab:
-    """Some channels of some rows of a tensor."""
+    """Some channels of some rows of a tensor, ``skip`` pixels later if these are parts of rows."""
 
     first: int
     rows: int
     width: int
     channel: int
     channels: int
+    skip: int = 0
 
     def offset(self, pitch: int) -> int:
         """Bytes from the tensor's start."""
-        return self.first * self.width * pitch + self.channel
+        return (self.first * self.width + self.skip) * pitch + self.channel
 
     def span(self, pitch: int) -> int:
         """Bytes from its first to its last."""

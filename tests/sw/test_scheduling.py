@@ -8,7 +8,6 @@ from dovetail.isa.instructions import PAGE_WORDS, Op, Unit
 from dovetail.isa.timing.engine import time_program
 from dovetail.sw import reference
 from dovetail.sw.compiler.arena import Arena
-from dovetail.sw.compiler.clock import Clock
 from dovetail.sw.compiler.emit import Compute, Emitter, Task, Transfer
 from dovetail.sw.compiler.residency import Plan, Work
 from dovetail.sw.compiler.room import Room
@@ -183,19 +182,20 @@ def test_a_load_waits_for_what_it_replaces_only() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_clock_tells_the_cycles_of_the_program(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    clocks: list[Clock] = []
+    emitters: list[Emitter] = []
     original = Emitter.end
 
     def end(self: Emitter) -> None:
         original(self)
-        clocks.append(self.clock)
+        emitters.append(self)
 
     monkeypatch.setattr(Emitter, "end", end)
     code = compile_network(random_network(seed, 6), Config(sram="64 KiB")).code
-    for segment, clock in zip(code.segments, clocks[len(clocks) - len(code.segments) :], strict=True):
+    for segment in code.segments:
+        (emitter,) = [emitter for emitter in emitters if emitter.words is segment.words]
         words = [*segment.words, *[int(Op.END)] * PAGE_WORDS]  # the clock does not know which page is the last
         timeline = time_program(code.config, words, address=segment.address)
-        assert clock.ended == timeline.end[~timeline.is_fetch].max() + 1
+        assert emitter.clock.ended == timeline.end[~timeline.is_fetch].max() + 1
 
 
 # --- room -------------------------------------------------------------------------------------------------------
