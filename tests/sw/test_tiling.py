@@ -105,7 +105,7 @@ def test_the_price_is_half_of_what_two_runs_take(config: Config, size: int, chan
 
 @pytest.mark.parametrize(("config", "layer"), CASES)
 def test_more_effort_is_never_worse(config: Config, layer: ConvLayer) -> None:
-    for space in spaces(config, layer):
+    for space in list(spaces(config, layer))[::2]:
         plans = [tiling.choose(config, layer, space, Options(effort=effort)) for effort in (0, 1, 2)]
         prices = [pricing.exact(config, layer, space, plan) for plan in plans]
         assert prices == sorted(prices, reverse=True)
@@ -126,10 +126,10 @@ def all_tilings(config: Config, layer: ConvLayer, space: Space) -> Iterator[Tili
 
 
 @pytest.mark.parametrize("name", ["4x4", "4 banks"])
-@pytest.mark.parametrize("layer", [conv(5, 12, 12), conv(6, 16, 16, kernel=3, mode="depthwise")])
+@pytest.mark.parametrize("layer", [conv(4, 12, 12), conv(5, 16, 16, kernel=3, mode="depthwise")])
 def test_effort_3_finds_the_best_of_all(name: str, layer: ConvLayer) -> None:
     config = CONFIGS[name]
-    for space in spaces(config, layer):
+    for space in list(spaces(config, layer))[:2]:
         least = min(pricing.exact(config, layer, space, one) for one in all_tilings(config, layer, space))
         assert tiling.choose(config, layer, space, Options(effort=3)).price <= least
 
@@ -140,7 +140,7 @@ def test_no_price_is_below_its_bound(config: Config, layer: ConvLayer) -> None:
     for space in spaces(config, layer):
         before = tiling.choose(config, layer, space, Options(effort=0))
         plans = list(tiling.estimated(config, layer, space, tiling.many_shapes(config, layer, space, before)))
-        for n in random.integers(0, len(plans), 6):
+        for n in random.integers(0, len(plans), 3):
             plan = replace(plans[n], best_stripe=True)
             shape = estimate.Shape(plan.rows, plan.columns, plan.out_channels, plan.in_channels, True)
             costs = estimate.costs_of(config, layer, shape, space)
@@ -178,6 +178,16 @@ def test_outputs_do_not_depend_on_effort(name: str, effort: int) -> None:
     for port in graph.outputs:
         np.testing.assert_array_equal(result.tensors[port.tensor], reference.evaluate(graph, inputs)[port.tensor])
     assert result.cycles == compiled.report().cycles
+
+
+def test_more_effort_is_never_worse_for_a_network() -> None:
+    net = RandomNet(seed=3)
+    graph = net.graph(net.conv(net.conv(net.conv(net.input(1, 9, 9, 24), 40, size=1), 0, multiplier=1), 16, size=1))
+    for config in CONFIGS.values():
+        cycles = [
+            CompiledNetwork(generate(graph, config, Options(effort=effort))).report().cycles for effort in (0, 1, 2)
+        ]
+        assert cycles == sorted(cycles, reverse=True)
 
 
 # --- the cache --------------------------------------------------------------------------------------------------
