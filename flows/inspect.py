@@ -11,6 +11,7 @@ from rich.table import Table
 
 from dovetail.flows.network import add_network_options, options_of
 from dovetail.flows.parameters import config_of
+from dovetail.flows.quantise import shape_of
 from dovetail.flows.report import Report
 from dovetail.sw.preflight import ACCELERATOR, HOST, NodeReport, Preflight, inspect
 
@@ -21,6 +22,13 @@ HELP = "say which nodes run on the accelerator, and why the others do not"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_network_options(parser, programs=False)
+    parser.add_argument(
+        "--shape",
+        metavar="INPUT=1x3x8x8",
+        action="append",
+        default=[],
+        help="of a float network's input, if it is open",
+    )
 
 
 def run(args: argparse.Namespace) -> Report:
@@ -29,7 +37,7 @@ def run(args: argparse.Namespace) -> Report:
     options = options_of(args)
     if args.effort is None:
         options = replace(options, effort=0)  # schedules decide no node's place
-    outcome = inspect(args.network, config, options)
+    outcome = inspect(args.network, config, options, dict(map(shape_of, args.shape)))
     hosted = [node for node in outcome.nodes if node.place == HOST]
     data = {
         "network": outcome.name,

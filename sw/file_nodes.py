@@ -46,14 +46,17 @@ def nodes_of_model(model: onnx.ModelProto) -> list[FileNode]:
 def destinations(nodes: Sequence[FileNode], made: Iterable[FileNode]) -> dict[str, str]:
     """Which of the nodes ``made`` of a file's holds each of them, by name; those that left nothing are missing.
 
-    A node that is not there by name has gone where its result is made, or else where it is used, or else where its
-    operand is made.
+    A node that is not there by name has gone where its result is made, under its name or one made of it ("name/form"),
+    or else where it is used, or else where its operand is made.
     """
     names: set[str] = set()
     makers: dict[str, str] = {}
+    forms: dict[str, str] = {}
     for new in made:
         names.add(new.name)
         makers |= dict.fromkeys(new.outputs, new.name)
+        forms |= {stem: new.name for name in new.outputs if (stem := name.rpartition("/")[0]) not in forms}
+    makers = forms | makers
     found: dict[str, str] = {}
     users: dict[str, str] = {}
     for node in reversed(nodes):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import getdoc
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +17,10 @@ from dovetail.sw import frontend
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler import Code, Options, generate
 from dovetail.sw.compiler.partition import broken_rule, is_accelerated, pays_for_its_round_trip
-from dovetail.sw.errors import NetworkError
 from dovetail.sw.file_nodes import FileNode, destinations, nodes_of, nodes_of_model
+from dovetail.sw.frontend.tflite import is_float
 from dovetail.sw.frontend.tflite_file import TfliteFile, is_tflite
+from dovetail.sw.frontend.tflite_float import to_onnx
 from dovetail.sw.operators import ROWS
 
 ACCELERATOR, HOST, FREE = "accelerator", "host", "nothing to do"
@@ -90,10 +93,13 @@ class Preflight:
         return not self.is_float and all(node.place != HOST for node in self.nodes)
 
 
-def inspect(network: str | Path, config: Config, options: Options) -> Preflight:
+def inspect(
+    network: str | Path, config: Config, options: Options, shapes: Mapping[str, Sequence[int]] | None = None
+) -> Preflight:
     """The preflight of a network file, or of a ``zoo:`` network.
 
-    A float network is quantised by random inputs first: that decides no node's place.
+    A float network is quantised by a random input first: that decides no node's place. ``shapes``: sizes of its inputs,
+    by name, where the file leaves them open.
 
     Raises
     ------
@@ -101,26 +107,28 @@ def inspect(network: str | Path, config: Config, options: Options) -> Preflight:
         The network cannot be read at all, or not compiled.
     """
     name, data = frontend.read(network)
-    folder = Path(network).parent
-    model = _float_model(data, name, folder)
-    if model is None:
-        graph = frontend.parse(data, name, folder)
-        nodes = nodes_of(data)
-        found = destinations(nodes, _graph_nodes(graph))
-    else:
-        quantised = _quantised(model)
+    float_network = _is_float(data)
+    if float_network:
+        quantised = _quantised(network, shapes)
         graph = frontend.parse(quantised.SerializeToString(), name, None)
-        nodes, between = nodes_of_model(model), nodes_of_model(quantised)
-        first, second = destinations(nodes, between), destinations(between, _graph_nodes(graph))
-        found = {node: second[place] for node, place in first.items() if place in second}
+        stages = [nodes_of(data), nodes_of_model(quantised), _graph_nodes(graph)]
+        if is_tflite(data):
+            stages.insert(1, nodes_of_model(to_onnx(data, name)))
+    else:
+        graph = frontend.parse(data, name, Path(network).parent)
+        stages = [nodes_of(data), _graph_nodes(graph)]
     code = generate(graph, config, options)
     instructions = _instructions(code)
     held: dict[str, list[FileNode]] = {}
-    for node in nodes:
+    found = {node.name: node.name for node in stages[0]}
+    for before, after in pairwise(stages):
+        places = destinations(before, after)
+        found = {name: places[place] for name, place in found.items() if place in places}
+    for node in stages[0]:
         held.setdefault(found.get(node.name, ""), []).append(node)
     return Preflight(
         name=name,
-        is_float=model is not None,
+        is_float=float_network,
         nodes=tuple(
             _report(code, node, held.get(node.name, []), instructions.get(node.name, ()))
             for step in code.steps
@@ -136,42 +144,29 @@ def _graph_nodes(graph: ir.Graph) -> list[FileNode]:
     return [FileNode(node.name, node.op, node.inputs, node.outputs) for node in graph.nodes]
 
 
-# --- float networks ---------------------------------------------------------------------------------------------
-
-
-def _float_model(data: bytes, name: str, folder: Path) -> onnx.ModelProto | None:
-    """A float network as ONNX; None if it is quantised, or damaged, which the front end reports."""
+def _is_float(data: bytes) -> bool:
+    """Whether a file is a float network; what is damaged is left to the front ends."""
     try:
         if is_tflite(data):
-            if any(info.tensor.dtype in ("int8", "uint8") and info.scales.size for info in TfliteFile(data).infos):
-                return None
-        else:
-            model = onnx.load_model_from_string(data)
-            if any("Quantize" in node.op_type or node.op_type.startswith("Q") for node in model.graph.node):
-                return None
-            if any(node.op_type in ("ConvInteger", "MatMulInteger") for node in model.graph.node):
-                return None
+            return is_float(TfliteFile(data))
+        kinds = {node.op_type for node in onnx.load_model_from_string(data).graph.node}
+        return bool(kinds) and not any("Quantize" in kind or kind.startswith("Q") or kind in _INTEGER for kind in kinds)
     except Exception:  # readers of damaged files raise anything
-        return None
-    if is_tflite(data):
-        from dovetail.sw.frontend.tflite_float import to_onnx
-
-        return to_onnx(data, name)
-    try:
-        onnx.external_data_helper.load_external_data_for_model(model, str(folder))
-    except Exception as error:  # the library's own classes, and OSError
-        raise NetworkError(f"{name}: must be an ONNX file with all its external data, not: {error}") from error
-    return model
+        return False
 
 
-def _quantised(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The network quantised by one random input."""
-    from dovetail.sw.onnx_passes import normalise
+_INTEGER = ("ConvInteger", "MatMulInteger")
+
+
+def _quantised(network: str | Path, shapes: Mapping[str, Sequence[int]] | None) -> onnx.ModelProto:
+    """A float network quantised by a random input."""
+    # Imported late: other networks do not need ONNX Runtime's quantiser.
     from dovetail.sw.quantise import FloatGraph, quantise
+    from dovetail.sw.quantise.network import read_float
     from dovetail.sw.quantise.samples import RandomSamples
 
-    normal = normalise(model)
-    return quantise(normal, RandomSamples(FloatGraph(normal).inputs, 1))
+    model = read_float(network, shapes)
+    return quantise(model, RandomSamples(FloatGraph(model).inputs, 1, 0))
 
 
 # --- a node -----------------------------------------------------------------------------------------------------

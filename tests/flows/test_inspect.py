@@ -11,10 +11,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.flows.cli import main
 from dovetail.isa.config import Config
+from dovetail.sw import graph as ir
 from dovetail.sw import zoo
 from dovetail.sw.compiler import Options
+from dovetail.sw.compiler.partition import broken_rule, host_reasons
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.file_nodes import FileNode, destinations
+from dovetail.sw.layout import Layout
 from dovetail.sw.preflight import ACCELERATOR, FREE, HOST, inspect
 
 TFLITE = Path(__file__).parents[3] / "shared/models/mlperf_tiny/kws_dscnn/kws_int8.tflite"
@@ -112,6 +115,24 @@ def test_a_float_network_says_what_could_run(capsys: pytest.CaptureFixture[str],
     assert data["macs"] == data["accelerator_macs"] == 36 * 9 * 4 * 8
 
 
+@pytest.mark.skipif(not TFLITE.is_file(), reason="the trained networks are not beside the project")
+def test_a_float_tflite_network_keeps_the_names_of_its_operators() -> None:
+    found = inspect(TFLITE.parents[1] / "ic_resnet8/resnet8_float.tflite", CONFIG, Options(effort=0))
+    held = [node.file_nodes for node in found.nodes if node.macs]
+    assert held[0] == ("CONV_2D 00_CONV_2D",)
+    assert "FULLY_CONNECTED 14_FULLY_CONNECTED" in held[-1]
+    assert (found.is_float, found.share) == (True, 1.0)
+
+
+def test_host_nodes_of_any_shape_are_no_concern_of_the_rules() -> None:
+    tensors = {name: ir.Tensor(name, (16, 4, 2, 2), dtype="float32") for name in "xy"}
+    node = ir.Host(name="n", inputs=("x",), outputs=("y",), label="softmax", payload=None)
+    port = ir.Port("x", "x", "float32", None, 0, Layout.plain((16, 4, 2, 2)))
+    graph = ir.Graph((port,), (), tensors, (node,), "onnx").check()
+    assert broken_rule(CONFIG, Options(), graph, node) is None
+    assert host_reasons(CONFIG, Options(), graph) == {"n": "softmax is not an accelerator operation"}
+
+
 def test_errors_are_errors(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     broken = tmp_path / "net.onnx"
     broken.write_bytes(zoo.model_bytes("autoencoder")[:2000])
@@ -133,3 +154,6 @@ def test_where_a_file_s_nodes_go() -> None:
     ]
     made = [FileNode("conv", "conv", ("x",), ("d",))]
     assert destinations(file, made) == dict.fromkeys(("dq", "conv", "relu", "q", "view"), "conv")
+    made = [FileNode("one", "conv", ("x",), ("b/nchw",)), FileNode("two", "relu", ("b/nchw",), ("c",))]
+    places = {"dq": "one", "conv": "one", "relu": "two", "q": "two", "view": "two"}
+    assert destinations(file, made) == places
