@@ -224,3 +224,23 @@ def test_operands_and_results_have_banks_of_their_own() -> None:
     assert (room.operands, room.results) == (6 * 4096, 4 * 4096)
     room = Room(SMALL, arena, ((0, 6),), operands=False, results=True)
     assert (room.operands, room.results) == (0, 6 * 4096)
+
+
+# --- cycles -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("network", "config", "cycles", "limit"),
+    [
+        ("mobilenet_v1", MEGABYTE, 9_377_306, 1.08),
+        ("mobilenet_v1", WIDE, 2_568_034, 1.2),
+        ("resnet8", SMALL, 208_631, 1.08),
+        pytest.param("resnet50", MEGABYTE, 65_344_449, 1.08, marks=pytest.mark.slow),
+        pytest.param("resnet50", WIDE, 17_756_165, 1.2, marks=pytest.mark.slow),
+    ],
+    ids=lambda value: str(value.ic_lanes) if isinstance(value, Config) else None,
+)
+def test_networks_come_close_to_the_roofline(network: str, config: Config, cycles: int, limit: float) -> None:
+    report = compile_network(f"zoo:{network}", config).report()
+    assert report.cycles == cycles
+    assert report.over_bound <= limit
