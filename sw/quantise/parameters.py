@@ -14,6 +14,10 @@ _BIAS_LEVELS = 1 << 30
 """A bias takes at most half of an int32 accumulator."""
 
 
+_OF_NOTHING = np.float32(2**-8)
+"""Scale of an activation that is always zero: not far from others', so that the accelerator can add it to them."""
+
+
 @dataclass(frozen=True)
 class Range:
     """Reals that a tensor takes."""
@@ -58,7 +62,7 @@ def activation(scheme: Scheme, seen: Range, averaged: bool = False) -> Level:
         scale = np.asarray((high - low) / 255, np.float32)
     else:
         scale = np.asarray(max(-low, high) / 127, np.float32)
-    scale = _usable(_short(scale) if averaged else scale, np.float32(1))
+    scale = _usable(_short(scale) if averaged else scale, _OF_NOTHING)
     if scheme.activations == "asymmetric":
         zero = int(np.clip(np.rint(lowest - low / float(scale)), lowest, highest))
     return Level(np.float32(scale), zero, lowest, highest)

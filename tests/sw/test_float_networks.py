@@ -211,7 +211,6 @@ def randomised(model: onnx.ModelProto) -> onnx.ModelProto:
         ("inception_v1", {"softmax": 1, "lrn": 2}),
         ("inception_v2", {"softmax": 1}),
         ("densenet121", {}),
-        ("resnet50", {"softmax": 1}),
     ],
 )
 def test_architectures(tmp_path: Path, name: str, hosted: dict[str, int]) -> None:

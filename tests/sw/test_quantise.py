@@ -152,7 +152,7 @@ def test_wrong_schemes(text: str, message: str) -> None:
         ("symmetric-uint8", Range(0.0, 2.54), Level(np.float32(0.02), 128, 0, 255)),
         ("power-of-two", Range(-1.0, 1.0), Level(np.float32(1 / 128), 0, -128, 127)),
         ("power-of-two", Range(-1.1, 1.0), Level(np.float32(1 / 64), 0, -128, 127)),
-        ("asymmetric", Range(0.0, 0.0), Level(np.float32(1), -128, -128, 127)),
+        ("asymmetric", Range(0.0, 0.0), Level(np.float32(1 / 256), -128, -128, 127)),
     ],
 )
 def test_levels(text: str, seen: Range, level: Level) -> None:
