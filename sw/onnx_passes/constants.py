@@ -40,7 +40,7 @@ def _should_fold(node: oir.Node) -> bool | None:
 def _check_size(node: oir.Node) -> None:
     sizes = shape_of(node.outputs[0]) if node.outputs else None
     if is_op(node, "ConstantOfShape") and constant(node.inputs[0]) is not None:
-        given = numbers(node, 0, "")
+        given = numbers(node, 0)
         sizes = tuple(given) if given is not None else sizes
     if sizes is not None and prod(sizes) > _MOST:
         raise NetworkError(

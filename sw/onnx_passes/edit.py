@@ -18,7 +18,7 @@ def constant(value: oir.Value | None) -> Array | None:
     return value.const_value.numpy()
 
 
-def numbers(node: oir.Node, index: int, attribute: str) -> list[int] | None:
+def numbers(node: oir.Node, index: int, attribute: str = "") -> list[int] | None:
     """Integers that an operator takes as an input or, in older sets, as an attribute; None if there are none."""
     given = operand(node, index)
     if given is not None:
@@ -92,7 +92,7 @@ class Editor:
         return self.add("Reshape", [value, self.constant(np.array(shape, np.int64), "shape")], shape)
 
     def replace(self, value: oir.Value) -> None:
-        """`value` takes the place of the node's only output, and its name where the name is the network's."""
+        """`value` takes the place of the node's only output."""
         redirect(self.node.outputs[0], value)
         self.graph.remove(self.node, safe=True)
 

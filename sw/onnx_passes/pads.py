@@ -36,8 +36,9 @@ def spell_out_pads(model: oir.Model) -> bool:
     """Pad of some axes names all of them, in the order of the standard before it knew axes."""
     changed = False
     for node in list(model.graph):
-        axes = numbers(node, 3, "") if is_op(node, "Pad") else None
-        sizes, shape = numbers(node, 1, "pads"), shape_of(node.inputs[0])
+        if not is_op(node, "Pad") or operand(node, 3) is None:
+            continue
+        sizes, axes, shape = numbers(node, 1), numbers(node, 3), shape_of(node.inputs[0])
         if axes is None or sizes is None or shape is None:
             continue
         full = np.zeros((2, len(shape)), np.int64)
@@ -50,7 +51,7 @@ def spell_out_pads(model: oir.Model) -> bool:
 
 def _spatial(node: oir.Node) -> list[int] | None:
     """Pads of the axes behind batch and channels, all before all after; None if the node does something else."""
-    shape, sizes = shape_of(node.inputs[0]), numbers(node, 1, "pads")
+    shape, sizes = shape_of(node.inputs[0]), numbers(node, 1)
     fill = operand(node, 2)
     value = constant(fill)
     if shape is None or sizes is None or operand(node, 3) is not None or len(sizes) != 2 * len(shape):

@@ -57,10 +57,10 @@ def _does_nothing(node: oir.Node) -> bool:
     if is_op(node, "Concat", "Sum", "Max", "Min"):
         return len(node.inputs) == 1
     if is_op(node, "Pad"):
-        pads = numbers(node, 1, "pads")
+        pads = numbers(node, 1)
         return pads is not None and not any(pads)
     if is_op(node, "Slice"):
-        steps = numbers(node, 4, "steps") if len(node.inputs) > 4 else [1]
+        steps = numbers(node, 4) if len(node.inputs) > 4 else [1]
         known = shape_of(node.inputs[0])
         return known is not None and known == shape_of(node.outputs[0]) and steps is not None and min(steps) > 0
     return False

@@ -74,7 +74,7 @@ def sink_views(model: oir.Model) -> bool:
         view = source.producer() if source is not None and is_op(node, *FUNCTIONS) else None
         if view is None or source is None or not is_op(view, "Reshape", "Transpose") or only_user(source) is not node:
             continue
-        if any(constant(value) is None for value in node.inputs[1:] if value is not None) or node.domain:
+        if any(constant(value) is None for value in node.inputs[1:] if value is not None):
             continue
         _sink(model.graph, node, view, 0)
         changed = True
@@ -86,19 +86,14 @@ def _sink(graph: oir.Graph, node: oir.Node, view: oir.Node, place: int) -> None:
     source, out = view.inputs[0], node.outputs[0]
     assert source is not None
     moved = oir.Value(name=f"{out.name}/view", type=out.type, shape=out.shape)
-    if out.is_graph_output():
-        _take_over(out, moved)
-    else:
-        redirect(out, moved)
+    name, was_output = out.name, out.is_graph_output()
+    out.replace_all_uses_with(moved, replace_graph_outputs=True)
+    if was_output:
+        out.name, moved.name = f"{name}/before", name
     node.replace_input_with(place, source)
     out.shape = source.shape
-    inputs, name = [out, *view.inputs[1:]], f"{view.name}/sunk"
-    again = oir.Node("", view.op_type, inputs, view.attributes.values(), outputs=[moved], name=name)
+    inputs = [out, *view.inputs[1:]]
+    attributes = view.attributes.values()
+    again = oir.Node("", view.op_type, inputs, attributes, outputs=[moved], name=f"{view.name}/sunk")
     graph.insert_after(node, again)
     graph.remove(view, safe=True)
-
-
-def _take_over(out: oir.Value, moved: oir.Value) -> None:
-    name = out.name
-    out.replace_all_uses_with(moved, replace_graph_outputs=True)
-    out.name, moved.name = f"{name}/before", name
