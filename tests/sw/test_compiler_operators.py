@@ -13,10 +13,14 @@ from dovetail.isa.numerics import Rounding
 from dovetail.sw import graph as ir
 from dovetail.sw import reference
 from dovetail.sw.compiler import Options, generate
+from dovetail.sw.compiler.host_cost import HostCost
 from dovetail.sw.hazards import races
 from dovetail.sw.network import CompiledNetwork
 from dovetail.sw.random_networks import RandomNet, random_movement, random_network
 from dovetail.sw.random_programs.configurations import configurations
+
+KEEP = HostCost(round_trip=0)
+"""Everything the accelerator can run stays on it."""
 
 CONFIGS = {
     "4x4": Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=16, stripe=16, requant_lanes=2),
@@ -38,7 +42,7 @@ BARE = Config(
 
 def check(graph: ir.Graph, config: Config, mode: str = "free") -> CompiledNetwork:
     """Every tensor equals the interpreter's, cycles equal the report's, and no transfers race."""
-    compiled = CompiledNetwork(generate(graph, config, Options(mode, keep_tensors=True)))
+    compiled = CompiledNetwork(generate(graph, config, Options(mode, keep_tensors=True, host=KEEP)))
     rng = np.random.default_rng(1)
     inputs = [rng.integers(-128, 128, port.shape).astype(np.int8) for port in graph.inputs]
     expected = reference.run(graph, inputs)
@@ -51,7 +55,7 @@ def check(graph: ir.Graph, config: Config, mode: str = "free") -> CompiledNetwor
         np.testing.assert_array_equal(result.outputs[name], value)
     assert result.cycles == compiled.report().cycles
     assert not any(races(timeline) for timeline in result.timeline)
-    lean = CompiledNetwork(generate(graph, config, Options(mode))).run(inputs_by_name)
+    lean = CompiledNetwork(generate(graph, config, Options(mode, host=KEEP))).run(inputs_by_name)
     for name, value in expected.items():
         np.testing.assert_array_equal(lean.outputs[name], value)
     return compiled
