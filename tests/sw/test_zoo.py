@@ -159,6 +159,17 @@ def test_blocks_compile_to_their_operators_and_run_exactly(name: str, operators:
     assert result.cycles == compiled.report().cycles
 
 
+@pytest.mark.parametrize("name", [name for name in MACS if name.partition("?")[0] in (*FULL_SIZE, "vit_tiny")])
+def test_small_versions_run_exactly(name: str) -> None:
+    config = Config(ic_lanes=16, oc_lanes=16, bus=128, depthwise_lanes=64, sram="64 KiB")
+    compiled = compile_network(f"zoo:{name}", config)
+    x = np.random.default_rng(4).integers(-128, 128, compiled.graph.inputs[0].shape).astype(np.int8)
+    result = compiled.run(x)
+    assert np.array_equal(result.outputs["output"], reference.run(compiled.graph, x)["output"])
+    assert result.cycles == compiled.report().cycles
+    assert compiled.report().host_macs == 0
+
+
 def test_files_are_deterministic_and_valid() -> None:
     data = zoo.model_bytes("resnet8")
     assert data == zoo.model_bytes("resnet8")
