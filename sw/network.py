@@ -44,7 +44,7 @@ class Result:
 
     ``outputs`` by name, as the network's file declares them; ``cycles``: accelerator cycles of all segments;
     ``timeline``: one per segment; ``counters``: stall counters per unit, summed over segments; ``tensors``: int8
-    tensors by name (with ``Options.keep_tensors`` every tensor the accelerator wrote).
+    tensors by name, but for those that were in SRAM only (with ``Options.keep_tensors`` none is).
     """
 
     outputs: dict[str, Array]

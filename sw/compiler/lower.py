@@ -121,9 +121,8 @@ class Segment:
             if head not in stages or stages[head].tail or not isinstance(nodes[head], ir.Conv | ir.Depthwise):
                 continue
             alone = nodes[head].outputs == (last,) and readers[last] == 1 and last not in stored
-            whole = self.graph.tensors[last].shape[-1] == self.graph.tensors[node.outputs[0]].shape[-1]
             stage = Stage(nodes[head], node, last)
-            if alone and whole and residency.Plan(self.config, [self._work(stage)], {}, (), enabled=False).suffices(0):
+            if alone and residency.Plan(self.config, [self._work(stage)], {}, (), enabled=False).suffices(0):
                 stages[head] = stage
                 del stages[number]
                 if node.outputs[0] in made:

@@ -16,10 +16,10 @@ EFFORTS = (0, 1, 2, 3)
 @dataclass(frozen=True)
 class Options:
     """``tiling``: ``"free"`` cuts rows and channels as is cheapest; ``"channels"`` cuts output channels only, as the
-    reference study did. ``keep_tensors``: no system memory is used twice, so every tensor can be read after a run.
-    ``host``: what the host costs, by which small islands between host nodes are left to it. ``effort``, 0..3: how hard
-    layers' schedules are searched for; 0 estimates, 1 prices the best few estimates exactly, 2 more, 3 all that could
-    be better."""
+    reference study did, and keeps no tensor in SRAM. ``keep_tensors``: every tensor can be read after a run: none
+    stays in SRAM, and no system memory is used twice. ``host``: what the host costs, by which small islands between
+    host nodes are left to it. ``effort``, 0..3: how hard layers' schedules are searched for; 0 estimates, 1 prices the
+    best few estimates exactly, 2 more, 3 all that could be better."""
 
     tiling: str = "free"
     keep_tensors: bool = False

@@ -205,16 +205,14 @@ class Plan:
             streams = any(name not in self.residents for name in work.reads) + (work.writes not in self.residents)
             return sum(banks for _, banks in space.free) >= max(2 * streams, work.constants > 0)
         layer = work.array
+        channels = min(layer.out_channels, 2 * layer.lanes(config))
         if work.tail:
-            operand, results = self.areas(number)
             streamed = work.operand is not None and work.operand not in self.residents
-            row = 2 * layer.out_width * min(layer.out_channels, 2 * layer.lanes(config))
-            if operand[1] < row * streamed + TABLE * work.table or results[1] < row * (
-                work.writes not in self.residents
-            ):
+            row = 2 * layer.out_width * channels
+            least = row * streamed + TABLE * work.table, row * (work.writes not in self.residents)
+            if any(size < need for (_, size), need in zip(self.areas(number), least, strict=True)):
                 return False
         rows = min(layer.out_height, ceil_div(config.stripe, layer.out_width))
-        channels = min(layer.out_channels, 2 * layer.lanes(config))
         sizes = schedule.buffer_bytes(config, layer, rows, channels, layer.channels, space)
         copies = int(space.input_at is None) * 2, 2, int(space.output_at is None) * 2
         return schedule.place(config, sizes, copies, space) is not None

@@ -15,7 +15,7 @@ from dovetail.sw.compiler.schedule import Space, Tiling, buffer_bytes, place
 from dovetail.sw.compiler.vector import Operation, Slab, operand_of, result_of, store
 
 MAX_ROWS = 65535
-
+"""Rows that an instruction can have."""
 FINER = (1, 2, 3, 4, 6, 8, 12, 16)
 """Into how many parts the rows of a tile are cut for a node that follows."""
 OVERHEAD = 40
@@ -57,9 +57,9 @@ def finer(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, cycles
 class Tail:
     """The tasks of an element-wise node on the tiles of the node before it.
 
-    ``index``: the layer's number; ``width``: of the tensors; ``first``: whether the tile is the
-    first operand; ``other``: the second one, if there is one; ``table``: system memory address of the table; ``areas``:
-    SRAM for operand and table, and for results, where these are not resident.
+    ``index``: the layer's number; ``width``: of the tensors; ``first``: whether the tile is the first operand;
+    ``other``: the second one, if there is one; ``table``: system memory address of the table; ``areas``: SRAM for
+    operand and table, and for results, where these are not resident.
     """
 
     config: Config
