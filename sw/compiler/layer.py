@@ -1,6 +1,7 @@
 """A convolution layer as the tiler and the code generator see it: plain integers."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.instructions import Op
@@ -71,15 +72,16 @@ class ConvLayer:
         kh, kw = self.taps
         steps = kh * kw * self.kc(config, in_channels)
         blocks = ceil_div(out_channels, self.lanes(config))
+        word, rows, records, records_depthwise = _words(config)
         if self.mode == "depthwise":
-            words = config.param_rows(config.dw) + steps
+            words = records_depthwise + steps
         elif self.mode == "matmul":
-            words = config.param_rows(config.oc)
+            words = records
         else:
-            words = config.param_rows(config.oc) + steps * config.weight_rows
+            words = records + steps * rows
             if self.mode == "grouped":
                 blocks *= ceil_div(self.group[1], config.oc)
-        return blocks * words * config.word_bytes
+        return blocks * words * word
 
     def weight_bytes(self, config: Config, out_channels: int, in_channels: int) -> int:
         """SRAM that a tile's weights take: the weight stream, and for a matrix product the matrix."""
@@ -101,6 +103,12 @@ class ConvLayer:
             return 0, size, pad  # whole rows are contiguous, so also what no window needs
         low, high = max(begin, 0), min(end, size - 1)
         return low, max(high - low + 1, 0), low - begin
+
+
+@lru_cache(maxsize=64)
+def _words(config: Config) -> tuple[int, int, int, int]:
+    """Bytes of a word; words of a weight block, and of the records of a block, of a depthwise one."""
+    return config.word_bytes, config.weight_rows, config.param_rows(config.oc), config.param_rows(config.dw)
 
 
 def use_packing(config: Config, channels: int, kernel: tuple[int, int], dilation_x: int) -> bool:
