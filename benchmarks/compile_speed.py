@@ -3,7 +3,6 @@
     python benchmarks/compile_speed.py [NETWORK ...] [--efforts 0 1 2] [--layers 10 50 200]
 
 Cold: nothing is known; warm: the schedule cache on disk is, as in the second process that meets these layers.
-
 """
 
 import argparse
