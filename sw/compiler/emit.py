@@ -17,6 +17,8 @@ from dovetail.sw.hazards import Range, Tracker
 _PAD_WORD = int(Op.END)
 _PAGE = 4096
 _RANGES = 8
+_MARGIN = 128
+"""Cycles before LOAD runs dry in which it gets its next load."""
 _UNITS = tuple(Unit)
 _WORDS = 6
 """About the words of an operation: register writes, waits, itself."""
@@ -148,12 +150,10 @@ class Emitter:
 
     def end(self) -> None:
         """Write the words: all that was added, the end, and what fills the last page."""
-        clock, operations = self.clock, self._operations
+        operations = self._operations
         out = 0
         for load in self._loads:
-            while out < load.after or (
-                out < load.due and clock.ready(operations[out].unit, _WORDS) < clock.ready(Unit.LOAD, _WORDS)
-            ):
+            while out < load.after or (out < load.due and self._goes_first(operations[out].unit)):
                 self._emit(operations[out])
                 out += 1
             self._emit(load.operation)
@@ -161,6 +161,14 @@ class Emitter:
             self._emit(operation)
         self.words.append(int(Op.END))
         self.words += [_PAD_WORD] * (-len(self.words) % PAGE_WORDS)
+
+    def _goes_first(self, unit: Unit) -> bool:
+        """Whether an operation for a unit goes out before a load: its queue takes it while LOAD is busy still.
+
+        More loads than LOAD needs to go on would only be in the way of instruction fetches, which queue behind them.
+        """
+        clock = self.clock
+        return clock.ready(unit, _WORDS) < max(clock.ready(Unit.LOAD, _WORDS), clock.free[Unit.LOAD] - _MARGIN)
 
     def _add(self, operation: _Operation) -> None:
         self._operations.append(operation)
