@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import onnx
 import onnx_ir as oir
@@ -19,7 +19,8 @@ def fix_borders(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> 
 
     Parameters
     ----------
-    shapes: input name -> sizes; an unknown first axis is the batch, 1 where nothing is said.
+    shapes: input name -> sizes; an unknown first axis is the batch, 1 where nothing is said. What an axis that the file
+        names has in one input, it has in all.
 
     Raises
     ------
@@ -34,14 +35,30 @@ def fix_borders(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> 
             raise NetworkError(f"shape of {name!r}: must be of an input ({', '.join(known)}), not of another tensor")
     del graph.input[:]
     graph.input.extend(inputs)
-    changed = [_fix(value, shapes.get(value.name)) for value in graph.input]
+    named = _named_sizes(graph.input, shapes)
+    changed = [_fix(value, shapes.get(value.name), named) for value in graph.input]
     if any(changed):
         del graph.value_info[:]
         for output in graph.output:
             output.type.tensor_type.ClearField("shape")
 
 
-def _fix(value: onnx.ValueInfoProto, wanted: Sequence[int] | None) -> bool:
+def _named_sizes(inputs: Iterable[onnx.ValueInfoProto], shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Sizes of the axes that the file names, as far as `shapes` or the batch of some input tells."""
+    found: dict[str, int] = {}
+    for value in inputs:
+        dims = value.type.tensor_type.shape.dim
+        given = shapes.get(value.name, [1] if dims and dims[0].dim_param else [])
+        found.update((dim.dim_param, size) for dim, size in zip(dims, given, strict=False) if _is_name(dim.dim_param))
+    return found
+
+
+def _is_name(text: str) -> bool:
+    """Whether an open axis has a name, not a mere sign that it is open."""
+    return text.replace("_", "").isalnum()
+
+
+def _fix(value: onnx.ValueInfoProto, wanted: Sequence[int] | None, named: Mapping[str, int]) -> bool:
     tensor = value.type.tensor_type
     if not value.type.HasField("tensor_type"):
         raise NetworkError(f"input {value.name!r} must be a tensor, not a sequence or map")
@@ -61,20 +78,22 @@ def _fix(value: onnx.ValueInfoProto, wanted: Sequence[int] | None) -> bool:
     for axis, dim in enumerate(tensor.shape.dim):
         if dim.dim_value > 0:
             continue
-        if axis:
+        if axis and dim.dim_param not in named:
             text = dim.dim_param or "unknown"
             raise NetworkError(
                 f"input {value.name!r}: axis {axis} must have a fixed size, not {text}; "
-                f"give one: --shape {value.name}={_example(tensor.shape)}"
+                f"give one: --shape {value.name}={_example(tensor.shape, named)}"
             )
+        size = named.get(dim.dim_param, 1)
         dim.Clear()
-        dim.dim_value = 1
+        dim.dim_value = size
         changed = True
     return changed
 
 
-def _example(shape: onnx.TensorShapeProto) -> str:
-    sizes = [dim.dim_value if dim.dim_value > 0 else 1 if axis == 0 else 224 for axis, dim in enumerate(shape.dim)]
+def _example(shape: onnx.TensorShapeProto, named: Mapping[str, int]) -> str:
+    open_sizes = [named.get(dim.dim_param, 224 if axis else 1) for axis, dim in enumerate(shape.dim)]
+    sizes = [dim.dim_value if dim.dim_value > 0 else size for dim, size in zip(shape.dim, open_sizes, strict=True)]
     return "x".join(map(str, sizes))
 
 

@@ -107,6 +107,17 @@ def test_batch_becomes_one_and_named_sizes_the_given_ones() -> None:
     assert shapes_of(settled(net.model()))["x"] == (1, 3, 8, 8)
 
 
+def test_a_named_size_is_the_same_in_all_inputs() -> None:
+    net = Net("batch", "length", 4)
+    net.inputs.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, "batch", "length"]))
+    net.op("Mul", "x", net.weights(4))
+    net.op("Relu", "y")
+    shapes = shapes_of(normalise(net.model(*(node.output[0] for node in net.nodes)), shapes={"x": (3, 5, 4)}))
+    assert shapes["x"] == (3, 5, 4) and shapes["y"] == (2, 3, 5)
+    with pytest.raises(NetworkError, match="give one: --shape x=1x224x4"):
+        normalise(net.model())
+
+
 def test_open_shapes_are_named_with_the_way_out() -> None:
     net = Net("n", 3, "height", 8)
     net.op("Relu", "x")
@@ -439,6 +450,26 @@ def test_half_and_double_precision() -> None:
     values = np.random.default_rng(1).normal(size=(1, 4, 8, 8)).astype(np.float16)
     (ours,), (theirs,) = run(result, {"x": values.astype(np.float32)}), run(model, {"x": values})
     np.testing.assert_allclose(ours, theirs.astype(np.float32), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("lowest", "highest", "wanted"),
+    [
+        (-0.5, 0.9, {"Conv": 1, "Max": 1}),
+        (1.1, 2, {"Conv": 1, "Min": 1}),
+        (0.5, 2, {"Conv": 2, "Max": 1, "Min": 1}),
+    ],
+)
+def test_slopes_of_channels_are_products_and_maxima(lowest: float, highest: float, wanted: dict[str, int]) -> None:
+    net = Net(1, 5, 4, 4)
+    net.op("PRelu", "x", net.constant(np.linspace(lowest, highest, 5).reshape(5, 1, 1)))
+    assert kinds(settled(net.model())) == wanted
+
+
+def test_slopes_of_flat_data_and_one_slope() -> None:
+    net = Net(1, 5)
+    net.op("PRelu", net.op("PRelu", "x", net.constant(np.linspace(0, 0.9, 5))), net.constant([0.2]))
+    assert kinds(settled(net.model())) == {"Mul": 1, "Max": 1, "PRelu": 1}
 
 
 def test_clamps_in_a_row_are_one() -> None:
