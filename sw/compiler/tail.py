@@ -12,7 +12,8 @@ from dovetail.sw.compiler.estimate import Shape, array_total
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.residency import TABLE, Extent, Place
 from dovetail.sw.compiler.schedule import Space, Tiling, buffer_bytes, place
-from dovetail.sw.compiler.vector import Operation, Slab, operand_of, result_of, store
+from dovetail.sw.compiler.slab import Slab, operand_of, result_of, store
+from dovetail.sw.compiler.vector import Operation
 
 MAX_ROWS = 65535
 """Rows that an instruction can have."""
