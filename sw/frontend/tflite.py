@@ -20,7 +20,7 @@ from dovetail.sw.frontend.tflite_movement import MOVEMENT
 from dovetail.sw.host import Quantize, TfliteOp
 from dovetail.sw.layout import Array, Layout, Shape
 
-_STATEFUL = {"IF", "WHILE", "CALL", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CUSTOM"}
+_STATEFUL = {"IF", "WHILE", "CALL", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"}
 _CONVERSIONS = {"CAST", "QUANTIZE", "DEQUANTIZE"}
 _SPATIAL = {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"}
 _WAY_OUT = "convert the float network again with full-integer int8 quantisation"
@@ -96,7 +96,7 @@ class Reader:
         self.nodes.append(node)
 
     def _operator(self, op: Operator) -> None:
-        if op.kind in _STATEFUL or op.kind.startswith("operator"):
+        if op.kind in _STATEFUL or op.kind.startswith(("operator", "CUSTOM")):
             raise NetworkError(f"{op.name}: operator must be a TFLite builtin without state, not {op.kind}")
         build = BUILDERS.get(op.kind)
         node = build(self, op) if build is not None else None

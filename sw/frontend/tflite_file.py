@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import tflite
 from numpy.typing import NDArray
 
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.tflite_sparse import expand
 from dovetail.sw.graph import Pads, Pair, Tensor
 from dovetail.sw.layout import Array
 
@@ -17,6 +19,8 @@ _DTYPES = {0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 6: "b
 _OP_NAMES = {
     value: name for name, value in vars(tflite.BuiltinOperator).items() if isinstance(value, int) and name.isupper()
 }
+_DENSEST = 1024
+"""Elements of a sparse constant for each one that is stored; keeps damaged files from filling memory."""
 
 
 def is_tflite(data: bytes) -> bool:
@@ -42,7 +46,7 @@ class Info:
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator of the file; -1 stands for an input that is left out."""
+    """One operator of the file; -1 stands for an input that is left out. A custom one is of kind "CUSTOM NAME"."""
 
     index: int
     kind: str
@@ -109,19 +113,28 @@ class TfliteFile:
         value = None
         buffer = self._model.Buffers(raw.Buffer())
         if buffer.DataLength():
-            value = np.frombuffer(np.array(buffer.DataAsNumpy(), np.uint8).tobytes(), dtype).reshape(shape)
+            stored = np.frombuffer(np.array(buffer.DataAsNumpy(), np.uint8).tobytes(), dtype)
+            value = stored.reshape(shape) if raw.Sparsity() is None else self._whole(raw.Sparsity(), stored, shape)
         scale = scales[0] if scales.size == 1 else None
         zero = int(zeros[0]) if scales.size == 1 and zeros.size else 0
         return Info(Tensor(name, shape, scale, zero, dtype), scales, zeros, axis, value)
+
+    def _whole(self, sparsity: Any, stored: Array, shape: tuple[int, ...]) -> Array:
+        if prod(shape) > _DENSEST * stored.size + _DENSEST:
+            raise NetworkError(f"a sparse constant must hold an element in {_DENSEST} at least, not {stored.size}")
+        return expand(sparsity, stored, shape)
 
     def _operator(self, index: int) -> Operator:
         raw = self._graph.Operators(index)
         code = self._model.OperatorCodes(raw.OpcodeIndex())
         number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
-        kind = _OP_NAMES.get(number, f"operator {number}")
+        kind, label = (_OP_NAMES.get(number, f"operator {number}"),) * 2
+        if kind == "CUSTOM":
+            label = (code.CustomCode() or b"CUSTOM").decode(errors="replace")
+            kind = f"CUSTOM {label}"
         ins = tuple(int(raw.Inputs(i)) for i in range(raw.InputsLength()))
         outs = tuple(int(raw.Outputs(i)) for i in range(raw.OutputsLength()))
-        return Operator(index, kind, f"{index:02d}_{kind}", ins, outs, raw)
+        return Operator(index, kind, f"{index:02d}_{label}", ins, outs, raw)
 
 
 def pads_of(source: Tensor, out: Tensor, kernel: Pair, stride: Pair, dilation: Pair, padding: int) -> Pads:

@@ -92,16 +92,29 @@ def depthwise(w: Writer, op: Operator) -> None:
 def transpose_conv(w: Writer, op: Operator) -> None:
     """Weights OHWI become IOHW; the padding is that of the convolution in the other direction."""
     options = op.options(tflite.TransposeConvOptions)
+    stride = options.StrideH(), options.StrideW()
+    _transposed(w, op, op.inputs[2], 3, stride, options.Padding(), options.FusedActivationFunction())
+
+
+def mediapipe_transpose_conv(w: Writer, op: Operator) -> None:
+    """The same as MediaPipe's custom operator: padding (1: SAME), stride along the width, along the height."""
+    padding, width, height = (int(n) for n in np.frombuffer(op.raw.CustomOptionsAsNumpy()[:12], np.int32))
+    _transposed(w, op, op.inputs[0], 2, (height, width), padding - 1, 0)
+
+
+def _transposed(
+    w: Writer, op: Operator, index: int, bias: int, stride: tuple[int, int], padding: int, activation: int
+) -> None:
     _, height, width, _ = w.shape(op.inputs[1])
-    stride, kernel = (options.StrideH(), options.StrideW()), (height, width)
-    source, out = w.info(op.inputs[2]).tensor, w.info(op.outputs[0]).tensor
-    pads = pads_of(out, source, kernel, stride, (1, 1), options.Padding())
+    kernel = height, width
+    source, out = w.info(index).tensor, w.info(op.outputs[0]).tensor
+    pads = pads_of(out, source, kernel, stride, (1, 1), padding)
     reach = [(source.shape[k + 1] - 1) * stride[k] + kernel[k] - pads[k] - pads[k + 2] for k in range(2)]
     missing = [out.shape[k + 1] - reach[k] for k in range(2)]
     weights = _turned(w, op, op.inputs[1], (3, 0, 1, 2))
-    operands = [w.image(op.inputs[2]), weights, *_bias(w, op, 3)]
+    operands = [w.image(index), weights, *_bias(w, op, bias)]
     window = {"kernel_shape": kernel, "strides": stride, "pads": pads, "output_padding": missing}
-    _activated(w, op, options.FusedActivationFunction(), "ConvTranspose", operands, image=True, **window)
+    _activated(w, op, activation, "ConvTranspose", operands, image=True, **window)
 
 
 def _turned(w: Writer, op: Operator, index: int, perm: tuple[int, ...]) -> str:
@@ -318,6 +331,14 @@ def quantize(w: Writer, op: Operator) -> None:
     w.result(op.outputs[0], "QuantizeLinear" if down else "DequantizeLinear", operands, image=image)
 
 
+def densify(w: Writer, op: Operator) -> None:
+    """DENSIFY of a constant, which is whole already."""
+    value = w.constant(op.inputs[0])
+    if value is None:
+        raise NetworkError(f"{op.name}: operand must be a sparse constant, not computed by the network")
+    w.keep(op.outputs[0], value)
+
+
 # Reductions ------------------------------------------------------------------------------------
 
 _REDUCE: Mapping[str, str] = {
@@ -359,6 +380,7 @@ OPERATORS: Mapping[str, Callable[[Writer, Operator], None]] = {
     "CONV_2D": conv,
     "DEPTHWISE_CONV_2D": depthwise,
     "TRANSPOSE_CONV": transpose_conv,
+    "CUSTOM Convolution2DTransposeBias": mediapipe_transpose_conv,
     **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D"), pool),
     **dict.fromkeys(("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"), resize),
     **dict.fromkeys(("SPACE_TO_DEPTH", "DEPTH_TO_SPACE"), blocks),
@@ -372,6 +394,7 @@ OPERATORS: Mapping[str, Callable[[Writer, Operator], None]] = {
     **dict.fromkeys(("SOFTMAX", "LOG_SOFTMAX"), softmax),
     "CAST": cast,
     **dict.fromkeys(("QUANTIZE", "DEQUANTIZE"), quantize),
+    "DENSIFY": densify,
     **dict.fromkeys(_REDUCE, reduce),
     "CONCATENATION": concatenation,
     **MOVEMENT,

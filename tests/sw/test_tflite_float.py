@@ -189,6 +189,20 @@ def test_transposed_convolution(padding: int, size: int) -> None:
     agree(net.file(y))
 
 
+def test_the_custom_transposed_convolution_of_mediapipe() -> None:
+    net = Net()
+    source, weights, bias = net.input(1, 5, 4, 4), net.weights(3, 3, 2, 4), net.weights(3)
+    form = window("TransposeConv", 2)
+    standard = net.op("TRANSPOSE_CONV", [net.ints(1, 10, 8, 3), weights, source, bias], (1, 10, 8, 3), options=form)
+    custom = net.op("CUSTOM", [source, weights, bias], (1, 10, 8, 3))
+    net.codes[-1].customCode = "Convolution2DTransposeBias"
+    net.graph.operators[-1].customOptions = list(np.array([1, 2, 2], np.int32).tobytes())
+    session = onnxruntime.InferenceSession(to_onnx(net.file(standard, custom), "net").SerializeToString())
+    x = net.random.normal(size=(1, 5, 4, 4)).astype(np.float32)
+    first, second = session.run(None, {session.get_inputs()[0].name: x})
+    np.testing.assert_array_equal(first, second)
+
+
 @pytest.mark.parametrize("kind", ["MAX_POOL_2D", "AVERAGE_POOL_2D"])
 def test_pooling_of_a_border(kind: str) -> None:
     net = Net()
@@ -332,6 +346,49 @@ def test_blocks(kind: str, shape: tuple[int, ...]) -> None:
     name = {"SpaceToDepth": "SPACE_TO_DEPTH", "DepthToSpace": "DEPTH_TO_SPACE"}[kind]
     y = net.op(name, [net.input(1, 6, 4, 12)], shape, options=options(kind, blockSize=2))
     agree(net.file(y))
+
+
+def level(size: int = 0, segments: Sequence[int] = (), indices: Sequence[int] = ()) -> Any:
+    """An axis of a sparse constant: all of `size`, or those of `indices`."""
+    made = schema.DimensionMetadataT()
+    made.denseSize = size
+    if segments:
+        made.format = schema.DimensionType.SPARSE_CSR
+        made.arraySegmentsType = schema.SparseIndexVector.Int32Vector
+        made.arrayIndicesType = schema.SparseIndexVector.Uint8Vector
+        made.arraySegments, made.arrayIndices = schema.Int32VectorT(), schema.Uint8VectorT()
+        made.arraySegments.values, made.arrayIndices.values = list(segments), list(indices)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("order", "blocks", "levels", "stored"),
+    [
+        ([0, 1], [], [level(4), level(0, [0, 1, 1, 3, 4], [2, 0, 3, 1])], 4),
+        ([1, 0], [], [level(4), level(0, [0, 1, 1, 3, 4], [2, 0, 3, 1])], 4),
+        ([0, 1, 2, 3], [0, 1], [level(2), level(0, [0, 1, 2], [1, 0]), level(2), level(2)], 8),
+    ],
+)
+def test_sparse_weights(order: list[int], blocks: list[int], levels: list[Any], stored: int) -> None:
+    net = Net()
+    weights = net.weights(stored)
+    tensor = net.graph.tensors[weights]
+    tensor.shape, tensor.sparsity = [4, 4], schema.SparsityParametersT()
+    tensor.sparsity.traversalOrder, tensor.sparsity.blockMap, tensor.sparsity.dimMetadata = order, blocks, levels
+    whole = net.op("DENSIFY", [weights], (4, 4))
+    y = net.op("FULLY_CONNECTED", [net.input(1, 4), whole], (1, 4), options=options("FullyConnected"))
+    agree(net.file(y))
+
+
+def test_a_sparse_constant_of_almost_nothing_is_refused() -> None:
+    net = Net()
+    weights = net.weights(1)
+    tensor = net.graph.tensors[weights]
+    tensor.shape, tensor.sparsity = [4096, 4096], schema.SparsityParametersT()
+    tensor.sparsity.traversalOrder, tensor.sparsity.dimMetadata = [0, 1], [level(4096), level(4096)]
+    y = net.op("DENSIFY", [weights], (4096, 4096))
+    with pytest.raises(NetworkError, match="a sparse constant must hold an element in 1024 at least"):
+        to_onnx(net.file(y), "net")
 
 
 def test_weights_in_other_types() -> None:
