@@ -101,6 +101,7 @@ def _passes() -> tuple[Callable[[Any], bool], ...]:
         prelu,
         sums,
         tidy,
+        transposed,
         views,
     )
 
@@ -114,6 +115,7 @@ def _passes() -> tuple[Callable[[Any], bool], ...]:
         activations.name_activations,
         prelu.spell_out_prelus,
         affine.fold_affine,
+        transposed.unfold_transposed_convolutions,
         pads.spell_out_pads,
         pads.fuse_pads,
         one_dimensional.lift_one_dimensional,
