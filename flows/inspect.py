@@ -3,9 +3,12 @@
 The exit code is 0 if everything runs on the accelerator, 1 if the host runs something or the network is float.
 """
 
+from __future__ import annotations
+
 import argparse
 from collections import Counter
 from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
@@ -13,7 +16,9 @@ from dovetail.flows.network import add_network_options, options_of
 from dovetail.flows.parameters import config_of
 from dovetail.flows.quantise import shape_of
 from dovetail.flows.report import Report
-from dovetail.sw.preflight import ACCELERATOR, HOST, NodeReport, Preflight, inspect
+
+if TYPE_CHECKING:
+    from dovetail.sw.preflight import NodeReport, Preflight
 
 NAME = "inspect"
 HELP = "say which nodes run on the accelerator, and why the others do not"
@@ -33,6 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
+    # Imported late: other commands do not need the front ends of float networks.
+    from dovetail.sw.preflight import ACCELERATOR, HOST, inspect
+
     config = config_of(args)
     options = options_of(args)
     if args.effort is None:

@@ -19,7 +19,6 @@ from dovetail.flows.schedules import add_schedule_options, use_schedules
 from dovetail.isa.config import Config, format_bytes
 from dovetail.isa.files import write_atomically
 from dovetail.isa.program import MAGIC, Program
-from dovetail.sw import portable
 from dovetail.sw.compiler.host_cost import HostCost
 from dovetail.sw.compiler.options import TILINGS, Options
 from dovetail.sw.errors import NetworkError
@@ -27,6 +26,7 @@ from dovetail.sw.errors import NetworkError
 if TYPE_CHECKING:
     from dovetail.sw.graph import Graph, Port
     from dovetail.sw.network import CompiledNetwork, Report
+    from dovetail.sw.portable import Sample as CarriedSample
 
 Array = NDArray[Any]
 Sample = Mapping[str, Array]
@@ -143,8 +143,10 @@ def samples_in(path: Path, graph: Graph) -> tuple[list[Sample], bool]:
     return [{name: values[n] for name, values in samples.items()} for n in range(size or 1)], size > 0
 
 
-def carried_sample(args: argparse.Namespace) -> portable.Sample | None:
+def carried_sample(args: argparse.Namespace) -> CarriedSample | None:
     """The sample in a portable network file, where no other input is given. Raises NetworkError."""
+    from dovetail.sw import portable
+
     if args.input is not None or not _begins(args.network, portable.MAGIC):
         return None
     return portable.load(args.network).sample

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,13 @@ def test_help(run: Any, command: str) -> None:
 
 def test_help_names_every_built_in_network() -> None:
     assert [name for name in NETWORKS if name not in NETWORK_HELP] == []
+
+
+def test_help_waits_for_no_library_of_networks() -> None:
+    heavy = ("onnx", "onnx_ir", "onnxruntime", "onnxscript", "tflite", "yaml", "matplotlib")
+    code = f"import sys, dovetail.flows.cli; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_version(run: Any) -> None:
