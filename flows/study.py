@@ -12,6 +12,7 @@ from typing import Any
 
 from dovetail.flows.parameters import PARAMETERS, changed, flat, product_of
 from dovetail.isa.config import Config, ConfigError
+from dovetail.sw.errors import first_line
 
 STUDY: Mapping[str, Sequence[Any]] = {
     "pe": (64, 128),
@@ -120,8 +121,7 @@ def run_point(evaluate: Evaluate, point: Point) -> Record:
     try:
         cost = evaluate(point.config)
     except Exception as error:  # a sweep goes on: one bad point must not cost the others
-        reason = (str(error).splitlines() or [""])[0]
-        return Record(point, None, reason or type(error).__name__, time.perf_counter() - start)
+        return Record(point, None, first_line(error), time.perf_counter() - start)
     return Record(point, cost, "", time.perf_counter() - start)
 
 

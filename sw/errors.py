@@ -19,6 +19,11 @@ class CompileError(DovetailError):
     """A valid network that cannot be compiled for the chosen configuration."""
 
 
+def first_line(error: BaseException) -> str:
+    """What a library's error says, in one line."""
+    return (str(error).splitlines() or [""])[0] or type(error).__name__
+
+
 def not_quantised(name: str) -> NetworkError:
     """What is said of a float network where a quantised one is wanted."""
     return NetworkError(

@@ -11,12 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dovetail.sw.errors import NetworkError
+from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.layout import Array, Layout
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 class Payload(Protocol):
@@ -119,7 +115,7 @@ class OnnxOp:
         except NetworkError:
             raise
         except Exception as error:  # the runtime raises its own classes, undocumented
-            raise NetworkError(f"{self.label}: ONNX Runtime must run it, not fail: {_first_line(error)}") from error
+            raise NetworkError(f"{self.label}: ONNX Runtime must run it, not fail: {first_line(error)}") from error
         return [np.asarray(value) for value in values]
 
     def _open(self) -> Any:
@@ -134,7 +130,7 @@ class OnnxOp:
                 session = onnxruntime.InferenceSession(self.model, options, providers=["CPUExecutionProvider"])
             except Exception as error:  # the runtime raises its own classes, undocumented
                 raise NetworkError(
-                    f"{self.label}: must be an operator that ONNX Runtime knows: {_first_line(error)}"
+                    f"{self.label}: must be an operator that ONNX Runtime knows: {first_line(error)}"
                 ) from error
             self._session.append(session)
         return self._session[0]
@@ -164,7 +160,7 @@ class TfliteOp:
                 interpreter.set_tensor(detail["index"], value.reshape(detail["shape"]))
             interpreter.invoke()
         except (ValueError, RuntimeError) as error:
-            raise NetworkError(f"operator {self.index}: LiteRT must run it, not fail: {_first_line(error)}") from error
+            raise NetworkError(f"operator {self.index}: LiteRT must run it, not fail: {first_line(error)}") from error
         return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
 
     def table(self) -> Array:
@@ -194,7 +190,7 @@ class TfliteOp:
                 interpreter.allocate_tensors()
                 return interpreter
             except (ValueError, RuntimeError) as error:
-                text = _first_line(error)
+                text = first_line(error)
         raise NetworkError(f"operator {self.index}: must be an operator that LiteRT knows: {text}")
 
     def single(self, shape: tuple[int, ...] = ()) -> bytes:

@@ -18,7 +18,7 @@ import dovetail
 from dovetail.isa.files import write_atomically
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler.partition import Step, border_of, is_accelerated
-from dovetail.sw.errors import NetworkError
+from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.host import OnnxOp, TfliteOp
 from dovetail.sw.host_step import can_join
 from dovetail.sw.layout import Array, Layout
@@ -245,8 +245,9 @@ def run_parts(folder: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
     except NetworkError:
         raise
     except Exception as error:  # a damaged manifest fails anywhere; the runtimes raise their own classes
-        text = (str(error).splitlines() or [type(error).__name__])[0]
-        raise NetworkError(f"{folder}: must be a complete export that the runtimes take, not: {text}") from error
+        raise NetworkError(
+            f"{folder}: must be a complete export that the runtimes take, not: {first_line(error)}"
+        ) from error
 
 
 def _run_onnx(data: bytes, feed: Mapping[str, Array], optimises: bool) -> list[Array]:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from dovetail.sw.errors import NetworkError
+from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.layout import Array
 
 FORMAT, VERSION = "dovetail-network", 1
@@ -83,8 +83,9 @@ def unpack(data: bytes, where: str) -> Portable:
     except KeyError as error:
         raise NetworkError(f"{where}: must be a portable network file, not a zip archive without {error}") from error
     except Exception as error:  # a damaged archive, manifest or array fails anywhere in its reader
-        text = (str(error).splitlines() or [type(error).__name__])[0]
-        raise NetworkError(f"{where}: portable network file must be complete, not damaged ({text})") from error
+        raise NetworkError(
+            f"{where}: portable network file must be complete, not damaged ({first_line(error)})"
+        ) from error
 
 
 def load(path: str | Path) -> Portable:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail.sw.errors import NetworkError
+from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.frontend.tflite_file import TfliteFile, is_tflite
 from dovetail.sw.graph import Graph
 from dovetail.sw.layout import Array
@@ -118,7 +118,7 @@ def _run_tflite(graph: Graph, data: bytes, sample: Sample) -> Reference:
             tensors = _micro(micro, file, inputs, wanted)
             return Reference("TFLite Micro", {file.infos[i].tensor.name: tensors[i] for i in wanted})
         except RuntimeError as error:
-            notes = (f"TFLite Micro cannot run the network: {str(error).splitlines()[0]}",)
+            notes = (f"TFLite Micro cannot run the network: {first_line(error)}",)
     tensors = _litert(data, inputs, wanted)
     notes += ("LiteRT rounds FULLY_CONNECTED in another way than TFLite Micro, by which the accelerator goes",)
     found = {file.infos[i].tensor.name: tensors[i] for i in wanted}
@@ -152,8 +152,7 @@ def _litert(data: bytes, inputs: list[Array], wanted: list[int]) -> dict[int, Ar
             interpreter.set_tensor(detail["index"], value)
         interpreter.invoke()
     except (ValueError, RuntimeError) as error:
-        text = str(error).splitlines()[0]
-        raise NetworkError(f"LiteRT's reference kernels must run the network, not fail: {text}") from error
+        raise NetworkError(f"LiteRT's reference kernels must run the network, not fail: {first_line(error)}") from error
     return {index: interpreter.get_tensor(index) for index in wanted}
 
 
@@ -217,5 +216,4 @@ def _onnx_outputs(model: Any, feed: Sample, more: Iterable[str] = ()) -> dict[st
         session = onnxruntime.InferenceSession(copy.SerializeToString(), options, providers=["CPUExecutionProvider"])
         return dict(zip(names, session.run(names, dict(feed)), strict=True))
     except Exception as error:  # the runtime raises its own classes, undocumented
-        text = (str(error).splitlines() or [type(error).__name__])[0]
-        raise NetworkError(f"ONNX Runtime must run the network, not fail: {text}") from error
+        raise NetworkError(f"ONNX Runtime must run the network, not fail: {first_line(error)}") from error

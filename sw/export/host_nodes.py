@@ -7,7 +7,7 @@ from onnx import numpy_helper, version_converter
 
 from dovetail.sw import graph as ir
 from dovetail.sw import host
-from dovetail.sw.errors import NetworkError
+from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.export.part import OPSET, Part
 
 
@@ -68,8 +68,8 @@ def _current(part: Part, model: onnx.ModelProto, label: str) -> onnx.ModelProto:
         try:
             model = version_converter.convert_version(model, OPSET)
         except Exception as error:  # the converter raises several classes, undocumented
-            text = (str(error).splitlines() or [type(error).__name__])[0]
-            raise NetworkError(f"{label}: must have a form in operator set {OPSET}, not: {text}") from error
+            reason = first_line(error)
+            raise NetworkError(f"{label}: must have a form in operator set {OPSET}, not: {reason}") from error
         versions[""] = OPSET
     part.opsets |= versions
     return model

@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.sw import graph as ir
-from dovetail.sw.errors import NetworkError
+from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.layout import Array, Layout, Shape
 
 OPSET, IR_VERSION = 17, 8
@@ -76,8 +76,7 @@ class Part:
         try:
             onnx.checker.check_model(model, full_check=True)
         except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-            text = str(error).splitlines()[0]
-            raise NetworkError(f"{self.name} must be valid ONNX, not: {text}") from error
+            raise NetworkError(f"{self.name} must be valid ONNX, not: {first_line(error)}") from error
         return model
 
     def _declare(self, ports: list[onnx.ValueInfoProto], name: str, dtype: str, shape: Shape) -> None:

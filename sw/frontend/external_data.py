@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dovetail.sw.errors import NetworkError
+from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.frontend.tflite_file import is_tflite
 
 _KEY = b"location"
@@ -34,5 +34,5 @@ def self_contained(data: bytes, name: str, folder: Path) -> bytes:
         external_data_helper.load_external_data_for_model(model, str(folder))
         return bytes(model.SerializeToString(deterministic=True))
     except Exception as error:  # as above; also OSError for missing data
-        text = (str(error).splitlines() or [type(error).__name__])[0]
-        raise NetworkError(f"{name}: external data must be beside the file and below 2 GB, not: {text}") from error
+        reason = first_line(error)
+        raise NetworkError(f"{name}: external data must be beside the file and below 2 GB, not: {reason}") from error

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import external_data_helper, helper, inliner, numpy_helper
 
-from dovetail.sw.errors import NetworkError
+from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.layout import Array, Shape
 
 STANDARD_DOMAINS = ("", "ai.onnx")
@@ -115,7 +115,7 @@ def _parse(data: bytes, name: str, folder: Path | None) -> Any:
         if model.functions:
             model = inliner.inline_local_functions(model)
     except Exception as error:  # as above; also OSError for missing external data
-        raise NetworkError(f"{wrong} with all its external data, not: {error}".splitlines()[0]) from error
+        raise NetworkError(f"{wrong} with all its external data, not: {first_line(error)}") from error
     return model
 
 
@@ -123,7 +123,7 @@ def _value(tensor: Any) -> Array:
     try:
         return np.asarray(numpy_helper.to_array(tensor))
     except Exception as error:  # sizes, types, places: anything may be wrong
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise NetworkError(f"constant {tensor.name!r} must hold what its shape and type say, not: {reason}") from error
 
 

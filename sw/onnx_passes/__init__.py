@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dovetail.sw.errors import NetworkError
+from dovetail.sw.errors import NetworkError, first_line
 
 if TYPE_CHECKING:
     import onnx
@@ -42,7 +42,7 @@ def normalise(model: onnx.ModelProto, *, shapes: Mapping[str, Sequence[int]] | N
     except RecursionError as error:
         raise NetworkError("float network must be less deeply nested") from error
     except Exception as error:  # a damaged file fails anywhere: in lookups, shapes, protobuf accessors
-        reason = (str(error).splitlines() or [""])[0]
+        reason = first_line(error)
         raise NetworkError(
             f"float network must be well formed, not damaged ({type(error).__name__}: {reason})"
         ) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 from onnx import defs, version_converter
 
-from dovetail.sw.errors import NetworkError
+from dovetail.sw.errors import NetworkError, first_line
 
 OPSET = 21
 OLDEST = 9
@@ -39,9 +39,8 @@ def upgrade(model: onnx.ModelProto) -> onnx.ModelProto:
     try:
         model = version_converter.convert_version(model, OPSET)
     except Exception as error:  # the C++ converter raises classes of its own
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise NetworkError(
-            f"operator set {version} must convert to {OPSET}; export with that one ({reason})"
+            f"operator set {version} must convert to {OPSET}; export with that one ({first_line(error)})"
         ) from error
     for node in model.graph.node:
         if node.domain == _PARKED:

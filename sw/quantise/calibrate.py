@@ -20,7 +20,7 @@ import onnx
 from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, create_calibrator
 from onnxruntime.quantization.calibrate import HistogramCollector
 
-from dovetail.sw.errors import NetworkError
+from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.quantise.bias import Means, channel_means
 from dovetail.sw.quantise.divergence import least_divergent
 from dovetail.sw.quantise.float_graph import FloatGraph
@@ -68,7 +68,7 @@ class Calibration:
             except (NetworkError, OSError):
                 raise
             except Exception as error:  # the runtime raises its own classes; also MemoryError
-                reason = (str(error).splitlines() or [""])[0]
+                reason = first_line(error)
                 raise NetworkError(f"float network must be one that ONNX Runtime runs, not: {reason}") from error
         return self._known[key]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 from onnx import external_data_helper
 
-from dovetail.sw.errors import NetworkError
+from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.frontend import read
 from dovetail.sw.frontend.tflite_file import is_tflite
 from dovetail.sw.frontend.tflite_float import to_onnx
@@ -34,7 +34,7 @@ def read_float(path: str | Path, shapes: Mapping[str, Sequence[int]] | None = No
         model = onnx.load_model_from_string(data)
         external_data_helper.load_external_data_for_model(model, str(Path(path).parent))
     except Exception as error:  # protobuf raises several classes, none of them public; also OSError
-        reason = (str(error).splitlines() or [""])[0]
+        reason = first_line(error)
         raise NetworkError(f"{path}: must be a complete float ONNX or TFLite file, not: {reason}") from error
     try:
         return normalise(model, shapes=shapes)

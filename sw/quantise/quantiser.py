@@ -13,7 +13,7 @@ from onnx import numpy_helper
 from onnxruntime.quantization import CalibrationMethod, QDQQuantizer, QuantType
 from onnxruntime.quantization.calibrate import TensorData, TensorsData
 
-from dovetail.sw.errors import NetworkError
+from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.layout import Array
 from dovetail.sw.quantise.bias import Means, shift
 from dovetail.sw.quantise.calibrate import Calibration
@@ -78,7 +78,7 @@ def apply(calibration: Calibration, scheme: Scheme) -> Quantised:
     try:
         onnx.checker.check_model(result, full_check=True)
     except Exception as error:  # the checker's classes have no base of their own
-        reason = (str(error).splitlines() or [""])[0]
+        reason = first_line(error)
         raise NetworkError(f"float network must declare the shapes that its operators give, not: {reason}") from error
     return Quantised(result, chosen)
 
