@@ -553,7 +553,12 @@ def test_transposed_convolutions(
 
 
 def test_transposed_convolutions_that_stay() -> None:
-    for attributes in ({"strides": [2, 1]}, {"dilations": [2, 2]}, {"output_shape": [9, 9], "strides": [2, 2]}):
+    unusual: list[dict[str, Any]] = [
+        {"strides": [2, 1]},
+        {"dilations": [2, 2]},
+        {"output_shape": [9, 9], "strides": [2, 2]},
+    ]
+    for attributes in unusual:
         net = Net(1, 4, 5, 5)
         net.op("ConvTranspose", "x", net.weights(4, 2, 3, 3), **attributes)
         assert kinds(settled(net.model())) == {"ConvTranspose": 1}
