@@ -80,6 +80,8 @@ def run(args: argparse.Namespace) -> Report:
     scheme, goal = _scheme(args), Goal.parse(args.auto) if args.auto else None
     if goal and args.scheme:
         raise NetworkError("--auto must choose the scheme itself; leave out --scheme")
+    if args.write_best and not goal:
+        raise NetworkError("--write-best must come with --auto, the search for the best scheme")
     if args.output and not args.output.resolve().parent.is_dir():
         raise NetworkError(f"{args.output}: must be in a folder that exists")
     graph = FloatGraph(read_float(args.network, dict(map(shape_of, args.shape))))

@@ -17,6 +17,7 @@ from dovetail.sw import frontend
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler import Code, Options, generate
 from dovetail.sw.compiler.partition import broken_rule, is_accelerated, pays_for_its_round_trip
+from dovetail.sw.errors import NetworkError
 from dovetail.sw.file_nodes import FileNode, destinations, nodes_of, nodes_of_model
 from dovetail.sw.frontend.tflite import is_float
 from dovetail.sw.frontend.tflite_file import TfliteFile, is_tflite
@@ -104,7 +105,7 @@ def inspect(
     Raises
     ------
     NetworkError, CompileError
-        The network cannot be read at all, or not compiled.
+        The network cannot be read at all, or not compiled; there are ``shapes`` of a quantised one.
     """
     name, data = frontend.read(network)
     float_network = _is_float(data)
@@ -115,6 +116,8 @@ def inspect(
         if is_tflite(data):
             stages.insert(1, nodes_of_model(to_onnx(data, name)))
     else:
+        if shapes:
+            raise NetworkError(f"{network}: shapes must be those of a float network, not of a quantised one")
         graph = frontend.parse(data, name, Path(network).parent)
         stages = [nodes_of(data), _graph_nodes(graph)]
     code = generate(graph, config, options)

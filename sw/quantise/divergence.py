@@ -53,6 +53,8 @@ def _divergence(counts: NDArray[np.int64], low: int, high: int, zero: int) -> fl
     filled[[0, zero - low, -1]] = False
     share = np.bincount(level, inner * filled, _LEVELS) / np.maximum(np.bincount(level, filled, _LEVELS), 1)
     kept = np.maximum(np.where(filled, share[level], inner), _NEARLY_NOTHING * inner.sum() / inner.size)
+    if not inner.any():
+        return np.inf
     p, q = given / given.sum(), kept / kept.sum()
     present = p > 0
     return float(np.sum(p[present] * np.log(p[present] / q[present])))

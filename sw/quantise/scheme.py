@@ -92,14 +92,21 @@ class Scheme:
             elif key == "float" and value:
                 names.append(value)
             elif key == "percentile":
-                values |= {"clipping": key, "percentile": _percentile(value)}
+                _choose(values, key)
+                values["percentile"] = _percentile(value)
             else:
-                values[_field(word)] = word
+                _choose(values, word)
         return cls(**values, keep_float=tuple(names))  # type: ignore[arg-type]
 
 
 DEFAULT = Scheme()
 """Asymmetric int8 activations, a weight scale for each channel, all but 0.01 % of what calibration saw."""
+
+
+def _choose(values: dict[str, object], word: str) -> None:
+    field = _field(word)
+    if values.setdefault(field, word) != word:
+        raise NetworkError(f"scheme must be either {values[field]} or {word}, not both")
 
 
 def _field(word: str) -> str:

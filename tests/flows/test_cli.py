@@ -188,6 +188,12 @@ def test_bad_input_files(run: Any, tmp_path: Path) -> None:
     assert err.endswith("x.npz: must hold the input(s) input, not a, b\n")
 
 
+def test_output_must_be_no_folder(run: Any, tmp_path: Path) -> None:
+    for place in (tmp_path, "."):
+        code, _, err = run("compile", "zoo:resnet8", "--output", place)
+        assert code == 2 and "must be a file to write, not a folder" in err
+
+
 def test_output_must_be_an_archive(run: Any, tmp_path: Path) -> None:
     code, _, err = run("run", NETWORK, "--output", tmp_path / "y.txt")
     assert code == 2

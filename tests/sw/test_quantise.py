@@ -132,6 +132,7 @@ def test_what_a_scheme_leaves_out_has_its_default() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("minmax percentile=99", "scheme must be either minmax or percentile, not both"),
         ("int4", "scheme must be made of asymmetric, symmetric, .* not 'int4'"),
         ("percentile=high", "percentile must be a number, not 'high'"),
         ("percentile=101", "percentile must be above 50 and at most 100, not 101"),
@@ -264,6 +265,8 @@ def test_divergence_keeps_what_is_even() -> None:
     rectified = np.where(np.arange(2048) < 1024, 0, 100)
     rectified[1024] = rectified[-1] = 100_000
     assert least_divergent(rectified, edges, Range(0, 4)) == Range(0, 4)
+    with np.errstate(all="raise"):
+        assert least_divergent(np.eye(1, 2048, 2047, dtype=np.int64)[0], edges, Range(0, 4)) == Range(0, 4)
 
 
 def test_ranges_join_all_samples_whatever_their_order() -> None:
