@@ -120,19 +120,14 @@ class OnnxOp:
 
     def _open(self) -> Any:
         if not self._session:
-            import onnxruntime
+            from dovetail.sw.onnx_session import open_session
 
-            options = onnxruntime.SessionOptions()
-            options.log_severity_level = 4
-            if self.apart:
-                options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
             try:
-                session = onnxruntime.InferenceSession(self.model, options, providers=["CPUExecutionProvider"])
+                self._session.append(open_session(self.model, optimises=not self.apart))
             except Exception as error:  # the runtime raises its own classes, undocumented
                 raise NetworkError(
                     f"{self.label}: must be an operator that ONNX Runtime knows: {first_line(error)}"
                 ) from error
-            self._session.append(session)
         return self._session[0]
 
 

@@ -251,14 +251,9 @@ def run_parts(folder: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _run_onnx(data: bytes, feed: Mapping[str, Array], optimises: bool) -> list[Array]:
-    import onnxruntime
+    from dovetail.sw.onnx_session import open_session
 
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    if not optimises:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    return [np.asarray(value) for value in session.run(None, dict(feed))]
+    return [np.asarray(value) for value in open_session(data, optimises=optimises).run(None, dict(feed))]
 
 
 def _run_tflite(data: bytes, feed: Mapping[str, Array]) -> list[Array]:

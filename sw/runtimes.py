@@ -202,18 +202,9 @@ def _names(model: Any, values: Mapping[str, Value]) -> dict[str, str]:
 
 def _onnx_outputs(model: Any, feed: Sample, more: Iterable[str] = ()) -> dict[str, Array]:
     """A model's outputs by name, and ``more`` of its tensors."""
-    import onnx
-    import onnxruntime
+    from dovetail.sw.onnx_session import Session
 
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    known = {port.name for port in model.graph.output}
-    copy.graph.output.extend(onnx.ValueInfoProto(name=name) for name in more if name not in known)
-    names = [port.name for port in copy.graph.output]
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
     try:
-        session = onnxruntime.InferenceSession(copy.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        return dict(zip(names, session.run(names, dict(feed)), strict=True))
+        return Session(model, more).run(feed)
     except Exception as error:  # the runtime raises its own classes, undocumented
         raise NetworkError(f"ONNX Runtime must run the network, not fail: {first_line(error)}") from error

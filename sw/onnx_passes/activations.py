@@ -22,6 +22,7 @@ from onnx import helper, numpy_helper
 from dovetail.sw.frontend.onnx_elementwise import COMBINATIONS, FUNCTIONS
 from dovetail.sw.layout import Array
 from dovetail.sw.onnx_passes.edit import Editor, constant, is_op, shape_of
+from dovetail.sw.onnx_session import open_session
 
 Reals = NDArray[np.float64]
 
@@ -190,12 +191,7 @@ def _wanted() -> tuple[tuple[Named, Reals], ...]:
 
 def _evaluate(model: bytes) -> Array | None:
     """What a network of `_model` makes of `_POINTS`, by ONNX Runtime; None if it cannot."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
     try:
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        return np.asarray(session.run(None, {"x": _POINTS.astype(np.float32)})[0], np.float64)
+        return np.asarray(open_session(model).run(None, {"x": _POINTS.astype(np.float32)})[0], np.float64)
     except Exception:  # the runtime raises its own classes: the expression has no values, so no name
         return None

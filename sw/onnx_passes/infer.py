@@ -8,6 +8,7 @@ import onnx_ir.passes.common as common
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.onnx_passes.edit import shape_of
+from dovetail.sw.onnx_session import open_session
 
 
 def infer_shapes(model: oir.Model) -> bool:
@@ -38,16 +39,11 @@ def _reason(model: oir.Model) -> str:
 
 def _ask_runtime(model: oir.Model, values: list[oir.Value]) -> None:
     """Shapes of operators that only ONNX Runtime knows, from its own inference."""
-    import onnxruntime
-
     proto = oir.serde.serialize_model(model)
     del proto.graph.output[:]
     proto.graph.output.extend(onnx.ValueInfoProto(name=value.name) for value in values)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = open_session(proto.SerializeToString(), optimises=False)
     except Exception:  # the runtime raises its own classes; the caller names the node
         return
     for value, found in zip(values, session.get_outputs(), strict=True):

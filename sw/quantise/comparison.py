@@ -20,8 +20,8 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import parse
 from dovetail.sw.frontend.onnx_movement import MOVES
 from dovetail.sw.layout import Array
+from dovetail.sw.onnx_session import Session, with_outputs
 from dovetail.sw.quantise.float_graph import FloatGraph
-from dovetail.sw.quantise.runtime import Session, with_outputs
 from dovetail.sw.quantise.samples import Sample, checked
 from dovetail.sw.uint8_form import uint8_form
 
