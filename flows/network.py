@@ -197,7 +197,7 @@ def _split(value: Array, port: Port) -> tuple[list[Array], bool]:
     """The samples in an array, and whether it is a batch."""
     shape = tuple(port.shape)
     if value.shape in (shape, shape[1:]):
-        return [value], False
+        return [value.reshape(shape)], False
     if value.ndim == len(shape) and value.shape[1:] == shape[1:] and shape[0] == 1 and len(value):
         return [value[n : n + 1] for n in range(len(value))], True
     if value.shape[1:] == shape and len(value):

@@ -56,6 +56,12 @@ def test_equal_layers(run: Any, tmp_path: Path, samples: Path) -> None:
     assert code == 0 and out.splitlines()[-1] == f"EQUAL        {len(graph.nodes)} layers"
 
 
+def test_a_sample_without_its_batch(run: Any, samples: Path) -> None:
+    np.save(samples, np.load(samples)[0])
+    code, out, _ = run("diff", NETWORK, *SMALL, "--input", samples)
+    assert code == 0 and out.splitlines()[-1].startswith("EQUAL")
+
+
 def test_the_first_layer_that_departs_is_named(run: Any, tmp_path: Path, samples: Path) -> None:
     """The reference is a dump of the network with one weight changed."""
     graph = frontend.load(NETWORK)
