@@ -5,14 +5,17 @@ Scales come from propagating variances, so that activations use the int8 range w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from dovetail.isa.numerics import VectorOperation
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.onnx_elementwise import is_exact
+from dovetail.sw.frontend.onnx_values import Quant
 
 Pads = tuple[int, int, int, int]
 
@@ -41,12 +44,22 @@ class Range:
     spread: float
     rms: float
 
+    @property
+    def quant(self) -> tuple[float, int]:
+        """Scale and zero point."""
+        scale = (self.high - self.low) / 255
+        return scale, int(np.rint(-128 - self.low / scale))
+
 
 RELU = Range("Relu", 0.0, 6.0, 2.0, 1.4)
 RELU6 = Range("Clip", 0.0, 6.0, 2.0, 1.4)
 LINEAR = Range("", -6.4, 5.6, 2.0, 2.0)
 HARD_SWISH = Range("", -0.424, 5.6, 2.0, 1.3)
 UNIT = Range("", 0.0, 255 / 256, 0.3, 0.6)
+
+_TRIES = 24
+_NEXT = 1 + 2**-22
+"""The factor from a scale to the next one that is tried: one or two steps of float32."""
 
 
 class Builder:
@@ -143,12 +156,20 @@ class Builder:
     def residual(self, name: str, a: Act, b: Act, activation: str = "") -> Act:
         """Residual sum in a range that grows with its operands, so that a chain of them does not saturate.
 
-        Its scale is no simple multiple of theirs: at ties ONNX Runtime's sums are not what their definition says.
+        Its scale is the first from there on with which the accelerator's sums are ONNX Runtime's for every pair of bytes.
         """
         spread = float(np.hypot(a.rms, b.rms))
         if activation:
-            return self.add(name, a, b, Range(activation, 0.0, 2.71828 * spread, spread, 0.7 * spread))
-        return self.add(name, a, b, Range("", -3.17 * spread, 3.17 * spread, spread, spread))
+            result = Range(activation, 0.0, 2.71828 * spread, spread, 0.7 * spread)
+        else:
+            result = Range("", -3.17 * spread, 3.17 * spread, spread, spread)
+        first, second = (Quant(np.float32(act.scale), act.zero, "int8") for act in (a, b))
+        for _ in range(_TRIES):
+            scale, zero = result.quant
+            if is_exact(VectorOperation.ADD, first, second, Quant(np.float32(scale), zero, "int8")):
+                break
+            result = replace(result, low=result.low * _NEXT, high=result.high * _NEXT)
+        return self.add(name, a, b, result)
 
     def multiply(self, name: str, a: Act, b: Act, result: Range) -> Act:
         """Product, of a tensor and a value per channel, too."""
@@ -306,8 +327,7 @@ class Builder:
             self.nodes.append(
                 helper.make_node(result.activation, inputs, [f"{name}_active"], name=f"{name}_{result.activation}")
             )
-        scale = (result.high - result.low) / 255
-        zero = int(np.rint(-128 - result.low / scale))
+        scale, zero = result.quant
         source = f"{name}_active" if result.activation else f"{name}_float"
         return self.quantised(name, shape, scale, zero, result.rms, source)
 
