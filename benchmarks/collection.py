@@ -16,6 +16,7 @@ from onnx import numpy_helper
 from dovetail.sw import frontend, zoo
 from dovetail.sw.frontend import tflite_float
 from dovetail.sw.frontend.tflite_file import is_tflite
+from dovetail.sw.layout import as_unsigned
 from dovetail.sw.onnx_passes import normalise
 from dovetail.sw.quantise import quantise
 
@@ -76,7 +77,7 @@ def _trained(path: Path) -> Entry:
         graph = frontend.parse(data, path.stem, path.parent)
         (port,) = graph.inputs
         x = _samples(path)[:1].reshape(port.shape)
-        return Made(data, {port.name: x.view(np.uint8) ^ np.uint8(128) if port.dtype == "uint8" else x})
+        return Made(data, {port.name: as_unsigned(x) if port.dtype == "uint8" else x})
 
     return Entry(path.parent.name, path.name, make)
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dovetail.sw.errors import NetworkError, first_line
-from dovetail.sw.layout import Array, Layout
+from dovetail.sw.layout import Array, Layout, as_signed, as_unsigned
 
 
 class Payload(Protocol):
@@ -102,9 +102,9 @@ class OnnxOp:
         feed = {}
         for wire, value in zip(self.inputs, inputs, strict=True):
             outside = wire.layout.outside(value)
-            feed[wire.name] = outside.view(np.uint8) ^ np.uint8(128) if wire.unsigned else outside
+            feed[wire.name] = as_unsigned(outside) if wire.unsigned else outside
         return [
-            wire.layout.inside((value ^ np.uint8(128)).view(np.int8) if wire.unsigned else value)
+            wire.layout.inside(as_signed(value) if wire.unsigned else value)
             for wire, value in zip(self.outputs, self.raw(feed), strict=True)
         ]
 
@@ -140,31 +140,40 @@ class TfliteOp:
     data: the whole file.
     index: operator in its only subgraph.
     inputs, outputs: tensor indices of the activations.
+    unsigned: uint8 activations of the file are int8 (value - 128) here.
     """
 
     data: bytes = field(repr=False)
     index: int
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    unsigned: bool = False
     _interpreter: list[Any] = field(default_factory=list, repr=False, compare=False)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         interpreter = self._open()
         try:
             for detail, value in zip(interpreter.get_input_details(), inputs, strict=True):
-                interpreter.set_tensor(detail["index"], value.reshape(detail["shape"]))
+                interpreter.set_tensor(detail["index"], self._outside(value).reshape(detail["shape"]))
             interpreter.invoke()
         except (ValueError, RuntimeError) as error:
             raise NetworkError(f"operator {self.index}: LiteRT must run it, not fail: {first_line(error)}") from error
-        return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
+        return [self._inside(interpreter.get_tensor(detail["index"])) for detail in interpreter.get_output_details()]
+
+    def _outside(self, value: Array) -> Array:
+        """As the file has it."""
+        return value.view(np.uint8) ^ np.uint8(128) if self.unsigned and value.dtype == np.int8 else value
+
+    def _inside(self, value: Array) -> Array:
+        return (value ^ np.uint8(128)).view(np.int8) if self.unsigned and value.dtype == np.uint8 else value
 
     def table(self) -> Array:
         """Results int8 [256] of an element-wise operator on one int8 tensor, for -128 up to 127."""
         interpreter = self._interpret(self.single((1, 256)))
         (source,), (result,) = interpreter.get_input_details(), interpreter.get_output_details()
-        interpreter.set_tensor(source["index"], np.arange(-128, 128).astype(np.int8)[None])
+        interpreter.set_tensor(source["index"], self._outside(np.arange(-128, 128).astype(np.int8))[None])
         interpreter.invoke()
-        return np.asarray(interpreter.get_tensor(result["index"])[0])
+        return np.asarray(self._inside(interpreter.get_tensor(result["index"])[0]))
 
     def _open(self) -> Any:
         if not self._interpreter:

@@ -13,6 +13,16 @@ Shape = tuple[int, ...]
 Array = NDArray[Any]
 
 
+def as_unsigned(values: Array) -> NDArray[np.uint8]:
+    """int8 as uint8, 128 higher: what a file has as uint8 is kept as int8."""
+    return np.asarray(values.view(np.uint8) ^ np.uint8(128))
+
+
+def as_signed(values: Array) -> NDArray[np.int8]:
+    """uint8 as int8, 128 lower."""
+    return np.asarray(values ^ np.uint8(128)).view(np.int8)
+
+
 @dataclass(frozen=True)
 class Layout:
     """The file's array is `bytes.reshape(inner).transpose(perm).reshape(shape)`.

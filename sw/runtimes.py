@@ -14,7 +14,7 @@ import numpy as np
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.frontend.tflite_file import TfliteFile, is_tflite
 from dovetail.sw.graph import Graph
-from dovetail.sw.layout import Array
+from dovetail.sw.layout import Array, as_signed, as_unsigned
 
 if TYPE_CHECKING:
     from dovetail.sw.frontend.onnx_values import Value
@@ -100,7 +100,7 @@ def read(graph: Graph, path: Path) -> Reference:
 
 
 def _signed(value: Array) -> Array:
-    return (value ^ np.uint8(128)).view(np.int8) if value.dtype == np.uint8 else value
+    return as_signed(value) if value.dtype == np.uint8 else value
 
 
 # TFLite ----------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def _run_onnx(name: str, data: bytes, sample: Sample, folder: Path | None) -> Re
     chosen = _names(form, values)
     unsigned = {port.name for port in form.graph.input if port.type.tensor_type.elem_type == TensorProto.UINT8}
     feed = {
-        name: value.view(np.uint8) ^ np.uint8(128) if name in unsigned and value.dtype == np.int8 else value
+        name: as_unsigned(value) if name in unsigned and value.dtype == np.int8 else value
         for name, value in sample.items()
     }
     plain = _onnx_outputs(form, feed)

@@ -15,7 +15,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.layout import Array
+from dovetail.sw.layout import Array, as_unsigned
 
 _MOVES = {
     *("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Concat", "Slice", "Split", "Gather", "Identity"),
@@ -100,7 +100,7 @@ class _Change:
         elif name in self.constants and not any(_is_weight(self.readers, name) for name in node.output):
             value = numpy_helper.to_array(self.constants[name])
             if value.dtype == np.int8 and self._zero_point(node):
-                node.input[0] = self._constant(f"{name}/uint8", _raised(value))
+                node.input[0] = self._constant(f"{name}/uint8", as_unsigned(value))
 
     def _zero_point(self, node: onnx.NodeProto) -> bool:
         """Raise a node's int8 zero point; False if it has none."""
@@ -109,7 +109,7 @@ class _Change:
         value = numpy_helper.to_array(self.constants[node.input[2]])
         if value.dtype != np.int8:
             return False
-        node.input[2] = self._constant(f"{node.input[2]}/uint8", _raised(value))
+        node.input[2] = self._constant(f"{node.input[2]}/uint8", as_unsigned(value))
         return True
 
     def _move(self, node: onnx.NodeProto) -> None:
@@ -121,7 +121,7 @@ class _Change:
         for place, name in enumerate(node.input):
             value = numpy_helper.to_array(self.constants[name]) if name in self.constants else None
             if value is not None and value.dtype == np.int8:
-                node.input[place] = self._constant(f"{name}/uint8", _raised(value))
+                node.input[place] = self._constant(f"{name}/uint8", as_unsigned(value))
         self.shifted.update(node.output)
 
     def _replace_constants(self) -> None:
@@ -161,12 +161,6 @@ class _Change:
     def _constant(self, name: str, value: Array) -> str:
         self.added[name] = value
         return name
-
-
-def _raised(value: Array) -> Array:
-    """int8 as uint8, 128 higher."""
-    raised: Array = value.view(np.uint8) ^ np.uint8(128)
-    return raised
 
 
 def _is_weight(readers: dict[str, list[tuple[Any, int]]], name: str) -> bool:

@@ -13,8 +13,8 @@ from dovetail.isa import numerics
 from dovetail.isa.numerics import AddParams, Rounding, VectorOperation
 from dovetail.sw import graph as ir
 from dovetail.sw import host, reference
-from dovetail.sw.export.part import IR_VERSION, OPSET, as_uint8
-from dovetail.sw.layout import Array, Layout
+from dovetail.sw.export.part import IR_VERSION, OPSET
+from dovetail.sw.layout import Array, Layout, as_unsigned
 
 LEVELS = np.arange(-128, 128).astype(np.int8)
 """Every byte; and every pair of bytes:"""
@@ -93,8 +93,8 @@ def runtime_difference(node: ir.Elementwise, kind: str, scales: Sequence[np.floa
     data = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION).SerializeToString()
     wires = [host.Wire(name, Layout.plain((len(LEFT),))) for name in "abc"]
     kernel = host.OnnxOp(data, f"node {node.name!r}", tuple(wires[:2]), tuple(wires[2:]))
-    found = kernel.raw({"a": as_uint8(LEFT), "b": as_uint8(right)})[0]
-    wanted = as_uint8(reference.elementwise(node, LEFT, RIGHT)).astype(np.int32)
+    found = kernel.raw({"a": as_unsigned(LEFT), "b": as_unsigned(right)})[0]
+    wanted = as_unsigned(reference.elementwise(node, LEFT, RIGHT)).astype(np.int32)
     return int(np.abs(np.clip(found, params.lo + 128, params.hi + 128) - wanted).max())
 
 

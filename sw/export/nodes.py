@@ -13,21 +13,24 @@ from dovetail.isa.numerics import AddParams, Rounding, VectorOperation
 from dovetail.sw import graph as ir
 from dovetail.sw import reference
 from dovetail.sw.export.exactness import LEFT, LEVELS, RIGHT, rescaled, runtime_difference, scales_of
-from dovetail.sw.export.part import Part, as_uint8
+from dovetail.sw.export.part import Part
+from dovetail.sw.layout import as_unsigned
 
 
 def _convolution(part: Part, node: ir.Conv | ir.Depthwise) -> None:
     source, result, r = node.inputs[0], node.outputs[0], node.requant
     if isinstance(node, ir.Depthwise):
-        weights = node.weights.transpose(2, 0, 1)[:, None]
+        weights = node.whole_weights.transpose(2, 0, 1)[:, None]
         groups = part.graph.tensors[source].nhwc[3]
     else:
-        weights, groups = node.weights.transpose(0, 3, 1, 2), node.groups
+        weights, groups = node.whole_weights.transpose(0, 3, 1, 2), node.groups
     scales = scales_of(r, part.scale(source), None, part.scale(result), len(weights))
     part.exact &= scales.exact
-    integers = part.constant(np.ascontiguousarray(weights), f"{node.name}/weights")
+    # Weights beyond int8 come from uint8 ones with a zero point.
+    zero = np.int8(0) if node.rest is None else np.uint8(max(-int(weights.min()), 0))
+    integers = part.constant(np.ascontiguousarray((weights + zero).astype(zero.dtype)), f"{node.name}/weights")
     steps = part.constant(scales.weights, f"{node.name}/weights/scale")
-    zeros = part.constant(np.zeros(len(weights), np.int8), f"{node.name}/weights/zero")
+    zeros = part.constant(np.full(len(weights), zero), f"{node.name}/weights/zero")
     bias = part.constant(node.bias, f"{node.name}/bias")
     bias_steps = part.constant(scales.operand * scales.weights, f"{node.name}/bias/scale")
     bias_zeros = part.constant(np.zeros(len(weights), np.int32), f"{node.name}/bias/zero")
@@ -97,7 +100,7 @@ def _pairs(part: Part, values: Sequence[str], node: ir.Elementwise) -> str:
     row = part.op("Mul", [a, part.constant(np.int32(256), f"{name}/pitch")], f"{name}/row")
     place = part.op("Add", [row, b], f"{name}/place")
     levels = reference.elementwise(node, LEFT, RIGHT)
-    return part.op("Gather", [part.constant(as_uint8(levels), f"{name}/table"), place], name)
+    return part.op("Gather", [part.constant(as_unsigned(levels), f"{name}/table"), place], name)
 
 
 def _rescale(part: Part, node: ir.Rescale) -> None:

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.sw import graph as ir
 from dovetail.sw.errors import NetworkError, first_line
-from dovetail.sw.layout import Array, Layout, Shape
+from dovetail.sw.layout import Array, Layout, Shape, as_unsigned
 
 OPSET, IR_VERSION = 17, 8
 """At least: a file's own operators keep theirs."""
@@ -151,7 +151,7 @@ class Part:
         if tensor not in self.values:
             maker = self.graph.producer(tensor)
             assert isinstance(maker, ir.Constant), tensor
-            self.values[tensor] = self.constant(as_uint8(maker.value), tensor)
+            self.values[tensor] = self.constant(as_unsigned(maker.value), tensor)
         return self.values[tensor]
 
     def image(self, tensor: str) -> str:
@@ -189,10 +189,4 @@ class Part:
     def lookup(self, value: str, levels: Array, name: str) -> str:
         """``levels`` int8 [256], in the order of the operands -128 .. 127, at every byte."""
         index = self.op("Cast", [value], f"{name}/index", to=TensorProto.INT32)
-        return self.op("Gather", [self.constant(as_uint8(levels), f"{name}/table"), index], name)
-
-
-def as_uint8(values: Array) -> Array:
-    """int8 as uint8, 128 higher."""
-    raised: Array = np.ascontiguousarray(values).view(np.uint8) ^ np.uint8(128)
-    return raised
+        return self.op("Gather", [self.constant(as_unsigned(levels), f"{name}/table"), index], name)

@@ -14,7 +14,7 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx_file import OnnxFile, OnnxNode
 from dovetail.sw.frontend.onnx_values import Quant, Source, Value
 from dovetail.sw.host import Dequantize, OnnxOp, Permute, Quantize, Wire
-from dovetail.sw.layout import Array, Layout, Shape, refined
+from dovetail.sw.layout import Array, Layout, Shape, as_signed, refined
 
 Axes = tuple[Shape, tuple[int, ...]]
 """A layout's axes in memory and their order in the file."""
@@ -180,7 +180,7 @@ class GraphBuilder:
     def constant(self, name: str, value: Array, quant: Quant, layout: Layout) -> Value:
         """An 8-bit constant of the file as a tensor."""
         inside = layout.inside(value)
-        integers = (inside ^ np.uint8(128)).view(np.int8) if inside.dtype == np.uint8 else inside
+        integers = as_signed(inside) if inside.dtype == np.uint8 else inside
         out = self.integer(name, layout, quant)
         self.nodes.append(
             ir.Constant(

@@ -19,7 +19,7 @@ from dovetail.sw import reference
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import parse
 from dovetail.sw.frontend.onnx_movement import MOVES
-from dovetail.sw.layout import Array
+from dovetail.sw.layout import Array, as_unsigned
 from dovetail.sw.onnx_session import Session, with_outputs
 from dovetail.sw.quantise.float_graph import FloatGraph
 from dovetail.sw.quantise.samples import Sample, checked
@@ -197,7 +197,7 @@ class _Interpreter:
     def run(self, inputs: Sample) -> dict[str, Array]:
         """Outputs by name."""
         found = reference.run(self._graph, inputs)
-        return {name: (v ^ np.int8(-128)).view(np.uint8) if v.dtype == np.int8 else v for name, v in found.items()}
+        return {name: as_unsigned(v) if v.dtype == np.int8 else v for name, v in found.items()}
 
 
 def _watched(model: onnx.ModelProto, graph: FloatGraph) -> dict[str, _Watched]:
