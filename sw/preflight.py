@@ -19,6 +19,7 @@ from dovetail.sw.compiler import Code, Options, generate
 from dovetail.sw.compiler.partition import broken_rule, is_accelerated, pays_for_its_round_trip
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.file_nodes import FileNode, destinations, nodes_of, nodes_of_model
+from dovetail.sw.frontend.onnx_file import is_quantised
 from dovetail.sw.frontend.tflite import is_float
 from dovetail.sw.frontend.tflite_file import TfliteFile, is_tflite
 from dovetail.sw.frontend.tflite_float import to_onnx
@@ -152,13 +153,10 @@ def _is_float(data: bytes) -> bool:
     try:
         if is_tflite(data):
             return is_float(TfliteFile(data))
-        kinds = {node.op_type for node in onnx.load_model_from_string(data).graph.node}
-        return bool(kinds) and not any("Quantize" in kind or kind.startswith("Q") or kind in _INTEGER for kind in kinds)
+        operators = {node.op_type for node in onnx.load_model_from_string(data).graph.node}
+        return bool(operators) and not is_quantised(operators)
     except Exception:  # readers of damaged files raise anything
         return False
-
-
-_INTEGER = ("ConvInteger", "MatMulInteger")
 
 
 def _quantised(network: str | Path, shapes: Mapping[str, Sequence[int]] | None) -> onnx.ModelProto:

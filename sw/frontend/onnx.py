@@ -18,7 +18,7 @@ from dovetail.sw.errors import NetworkError, not_quantised
 from dovetail.sw.frontend import onnx_movement as movement
 from dovetail.sw.frontend.onnx_builder import GraphBuilder
 from dovetail.sw.frontend.onnx_elementwise import BINARY, COMBINATIONS, FUNCTIONS, ElementwiseOps, Expression
-from dovetail.sw.frontend.onnx_file import OnnxFile, OnnxInput, OnnxNode
+from dovetail.sw.frontend.onnx_file import OnnxFile, OnnxInput, OnnxNode, is_quantised
 from dovetail.sw.frontend.onnx_integer import FULL, Clamp, IntegerOps
 from dovetail.sw.frontend.onnx_qoperator import QOPERATORS
 from dovetail.sw.frontend.onnx_values import Constant, Quant, Source, Value
@@ -32,7 +32,6 @@ WAITING = {
 }
 _DEEPEST = 64
 """Float nodes in a row that wait for their QuantizeLinear: longer expressions are left to the host."""
-_QUANTISED = ("QuantizeLinear", "DequantizeLinear", "ConvInteger", "MatMulInteger", "DynamicQuantizeLinear")
 
 
 def load_onnx(data: bytes, name: str, folder: Path | None = None) -> ir.Graph:
@@ -73,8 +72,7 @@ class Importer:
         self.depths: dict[str, int] = {}
 
     def read(self) -> ir.Graph:
-        quantised = any(n.op in _QUANTISED or n.op.startswith(("QLinear", "QGemm")) for n in self.file.nodes)
-        if not quantised:
+        if not is_quantised(node.op for node in self.file.nodes):
             raise not_quantised(self.file.name)
         inputs = [self._input(declared) for declared in self.file.inputs]
         for node in self.file.nodes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,29 @@ from dovetail.sw.layout import Array, Shape
 STANDARD_DOMAINS = ("", "ai.onnx")
 RUNTIME_DOMAINS = ("com.microsoft", "ai.onnx.ml")
 _CONTROL_FLOW = ("If", "Loop", "Scan")
+_QUANTISED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "ConvInteger", "MatMulInteger")
+
+
+def is_quantised(operators: Iterable[str]) -> bool:
+    """Whether any of these operators is one of quantised networks."""
+    return any(operator in _QUANTISED or operator.startswith(("QLinear", "QGemm")) for operator in operators)
+
+
+def check_known(operator: str, domain: str, label: str) -> None:
+    """Raises NetworkError for an operator that neither ONNX nor ONNX Runtime has; ``label``: of the node.
+
+    Any operator set: ONNX Runtime knows some operators before the standard takes them in.
+    """
+    if domain in RUNTIME_DOMAINS or (domain in STANDARD_DOMAINS and onnx.defs.has(operator)):
+        return
+    full = f"{domain}.{operator}" if domain else operator
+    raise NetworkError(f"node {label}: operator must be one of ONNX or ONNX Runtime, not {full}; replace it on export")
+
+
+def check_control_flow(operator: str, domain: str, label: str) -> None:
+    """Raises NetworkError for a branch or loop; ``label``: of the node."""
+    if operator in _CONTROL_FLOW and domain in STANDARD_DOMAINS:
+        raise NetworkError(f"node {label}: the network must be free of control flow; unroll it on export")
 
 
 @dataclass(frozen=True)
@@ -83,22 +106,9 @@ class OnnxFile:
             used.add(name)
             attributes = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
             node = OnnxNode(name, proto.op_type, tuple(proto.input), tuple(proto.output), attributes, proto)
-            self._check_known(node)
+            check_control_flow(node.op, proto.domain, node.label)
+            check_known(node.op, proto.domain, node.label)
             yield node
-
-    @staticmethod
-    def _check_known(node: OnnxNode) -> None:
-        domain = node.proto.domain
-        if node.op in _CONTROL_FLOW and domain in STANDARD_DOMAINS:
-            raise NetworkError(f"node {node.label}: the network must be free of control flow; unroll it on export")
-        if domain in RUNTIME_DOMAINS:
-            return
-        # Any opset: ONNX Runtime knows some operators before the standard took them in.
-        if domain not in STANDARD_DOMAINS or not onnx.defs.has(node.op):
-            full = f"{domain}.{node.op}" if domain else node.op
-            raise NetworkError(
-                f"node {node.label}: operator must be one of ONNX or ONNX Runtime, not {full}; replace it on export"
-            )
 
 
 def _parse(data: bytes, name: str, folder: Path | None) -> Any:

@@ -8,10 +8,7 @@ import onnx
 import onnx_ir as oir
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend.onnx_file import RUNTIME_DOMAINS
-
-_CONTROL_FLOW = ("If", "Loop", "Scan")
-_QUANTISED = ("QuantizeLinear", "DequantizeLinear", "ConvInteger", "MatMulInteger", "DynamicQuantizeLinear", "QGemm")
+from dovetail.sw.frontend import onnx_file
 
 
 def fix_borders(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> None:
@@ -100,19 +97,16 @@ def _example(shape: onnx.TensorShapeProto, named: Mapping[str, int]) -> str:
 def check_operators(model: oir.Model) -> None:
     """Raises NetworkError for unknown operators, and for networks that are quantised already."""
     for node in model.graph:
-        standard = node.domain in ("", "ai.onnx")
-        label = f"node {node.name!r} ({node.op_type})"
-        if (standard and not onnx.defs.has(node.op_type)) or not (standard or node.domain in RUNTIME_DOMAINS):
-            full = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
-            rule = "operator must be one of ONNX or ONNX Runtime"
-            raise NetworkError(f"{label}: {rule}, not {full}; replace it on export")
-        if node.op_type in _QUANTISED or node.op_type.startswith("QLinear"):
-            raise NetworkError(f"{label}: the network must be float, not quantised already")
+        onnx_file.check_known(node.op_type, node.domain, _label(node))
+        if onnx_file.is_quantised([node.op_type]):
+            raise NetworkError(f"node {_label(node)}: the network must be float, not quantised already")
 
 
 def check_control_flow(model: oir.Model) -> None:
     """Raises NetworkError for branches and loops; constant folding has taken those that the shapes decide."""
     for node in model.graph:
-        if node.op_type in _CONTROL_FLOW:
-            label = f"node {node.name!r} ({node.op_type})"
-            raise NetworkError(f"{label}: the network must be free of control flow; unroll it on export")
+        onnx_file.check_control_flow(node.op_type, node.domain, _label(node))
+
+
+def _label(node: oir.Node) -> str:
+    return f"{node.name!r} ({node.op_type})"

@@ -12,12 +12,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.onnx_file import is_quantised
 from dovetail.sw.layout import Array, Shape
-
-_QUANTISED = (
-    *("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"),
-    *("QGemm", "ConvInteger", "MatMulInteger"),
-)
 
 
 @dataclass(frozen=True)
@@ -107,8 +103,8 @@ def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
 
 def _prepared(model: onnx.ModelProto) -> onnx.ModelProto:
     for node in model.graph.node:
-        if node.op_type in _QUANTISED or node.op_type.startswith("QLinear"):
-            raise NetworkError(f"node {node.name!r} ({node.op_type}): network must be float, not quantised already")
+        if is_quantised([node.op_type]):
+            raise NetworkError(f"node {node.name!r} ({node.op_type}): the network must be float, not quantised already")
     try:
         copy = onnx.shape_inference.infer_shapes(model, data_prop=True)
     except Exception as error:  # the shape inference raises several classes
