@@ -201,6 +201,11 @@ def steps_of(graph: ir.Graph, host: Collection[str]) -> list[Step]:
 
     ``host``: names of the nodes that run on the host. Accelerator and host take turns, each with all that is ready;
     whichever turn comes first, only that may cost a segment more.
+
+    Raises
+    ------
+    CompileError
+        A node reads a tensor that nothing makes, or that follows from the node itself.
     """
     orders = [_take_turns(graph, host, first) for first in (False, True)]
     return min(orders, key=lambda steps: sum(map(is_accelerated, steps)))
@@ -212,6 +217,7 @@ def _take_turns(graph: ir.Graph, host: Collection[str], turn: bool) -> list[Step
     steps = [Step(False, constants)] if constants else []
     ready = {port.tensor for port in graph.inputs} | {name for node in constants for name in node.outputs}
     waiting: list[ir.Node] = [node for node in graph.nodes if not isinstance(node, ir.Constant)]
+    stuck = False
     while waiting:
         taken: list[ir.Node] = []
         left: list[ir.Node] = []
@@ -224,5 +230,9 @@ def _take_turns(graph: ir.Graph, host: Collection[str], turn: bool) -> list[Step
                 left.append(node)
         if taken:
             steps.append(Step(turn, tuple(taken)))
+        elif stuck:
+            missing = next(name for name in left[0].inputs if name not in ready)
+            raise CompileError(f"node {left[0].name!r}: tensor {missing!r} must be made before it is read")
+        stuck = not taken
         waiting, turn = left, not turn
     return steps

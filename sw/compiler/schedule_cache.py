@@ -33,7 +33,7 @@ class ScheduleCache:
     """Values by key, both anything that JSON can express, in a file below ``folder``. Safe in parallel processes."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = Path(folder) / f"schedules-{version()}.sqlite"
+        self.path = Path(folder) / _file_of(version())
 
     def get(self, key: Any) -> Any:
         """The value of a key; None when there is none, or none that can be read."""
@@ -54,7 +54,8 @@ class ScheduleCache:
         """Remember a value, if that is possible."""
         name, text = _digest(key), json.dumps(value)
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if not self.path.exists():
+                self._start()
             with closing(sqlite3.connect(self.path, PATIENCE)) as file, file:
                 file.execute("PRAGMA synchronous = OFF")
                 file.execute("CREATE TABLE IF NOT EXISTS schedules (name TEXT PRIMARY KEY, value TEXT, digest TEXT)")
@@ -67,12 +68,22 @@ class ScheduleCache:
         except OSError:
             return
 
+    def _start(self) -> None:
+        """Make the folder, and remove what other versions of the compiler have left there."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        for old in self.path.parent.glob(_file_of("*")):
+            old.unlink(missing_ok=True)
+
     def _discard(self) -> None:
         """Remove a damaged file; the next value starts a new one."""
         try:
             self.path.unlink(missing_ok=True)
         except OSError:
             return
+
+
+def _file_of(name: str) -> str:
+    return f"schedules-{name}.sqlite"
 
 
 def _digest(value: Any) -> str:

@@ -96,6 +96,13 @@ def test_every_node_runs_once_and_after_its_operands(seed: int) -> None:
     assert sorted(seen) == sorted(node.name for node in graph.nodes)
 
 
+def test_a_tensor_that_nothing_makes_is_an_error() -> None:
+    graph = branches(RandomNet(1))
+    cut = replace(graph, nodes=graph.nodes[1:])
+    with pytest.raises(CompileError, match=f"tensor '{graph.nodes[0].outputs[0]}' must be made before it is read"):
+        steps_of(cut, ())
+
+
 # --- cost -------------------------------------------------------------------------------------------------------
 
 

@@ -272,6 +272,16 @@ def test_another_compiler_has_another_file(tmp_path: Path, monkeypatch: pytest.M
     there = schedule_cache.ScheduleCache(tmp_path)
     here.put("key", 1)
     assert (here.get("key"), there.get("key")) == (1, None)
+    there.put("key", 2)
+    assert (here.get("key"), there.get("key")) == (None, 2)
+    assert list(tmp_path.iterdir()) == [there.path]
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    cache = schedule_cache.ScheduleCache(tmp_path / "file" / "folder")
+    cache.put("key", 1)
+    assert cache.get("key") is None
 
 
 def test_many_writers_at_a_time(tmp_path: Path) -> None:
