@@ -71,7 +71,7 @@ class ScheduleCache:
     def _start(self) -> None:
         """Make the folder, and remove what other versions of the compiler have left there."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        for old in self.path.parent.glob(_file_of("*")):
+        for old in set(self.path.parent.glob(_file_of("*"))) - {self.path}:
             old.unlink(missing_ok=True)
 
     def _discard(self) -> None:
