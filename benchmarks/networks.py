@@ -35,7 +35,7 @@ from dovetail.sw.network import compile_network
 
 ROOT = Path(__file__).parents[1]
 _SMALL = Config(ic_lanes=8, oc_lanes=8)
-_LARGE = Config(ic_lanes=16, oc_lanes=16, bus=128, depthwise_lanes=64)
+_LARGE = Config(ic_lanes=16, oc_lanes=16, bus=128)
 CONFIGS = {
     f"{name}, {sram}": config.replace(sram=sram, banks=None)
     for name, config in (("8 x 8, 64-bit bus", _SMALL), ("16 x 16, 128-bit bus", _LARGE))

@@ -160,11 +160,11 @@ class Config:
             put("depthwise_lanes", 0)
         else:
             if self.depthwise_lanes is None:
-                put("depthwise_lanes", min(self.macs_per_cycle, 32))
+                put("depthwise_lanes", min(self.macs_per_cycle, 32 if self.macs_per_cycle < 256 else 64))
             self._range("depthwise_lanes", 1, min(self.macs_per_cycle, 64))
         lanes = self.acc_lanes
         if self.requant_lanes is None:
-            put("requant_lanes", min(ceil_div(self.macs_per_cycle, 16), lanes))
+            put("requant_lanes", min(ceil_div(self.macs_per_cycle, 16), max(self.oc, min(self.dw, 32))))
         self._range("requant_lanes", 1, lanes)
         if self.vector_lanes is None:
             put("vector_lanes", min(self.requant or 1, 4))

@@ -16,7 +16,7 @@ from dovetail.sw.network import CompiledNetwork, compile_network
 from dovetail.sw.random_networks import RandomNet, random_network
 
 MEGABYTE = Config(ic_lanes=8, oc_lanes=8, sram="1 MiB")
-WIDE = Config(ic_lanes=16, oc_lanes=16, sram="1 MiB", bus=128, depthwise_lanes=64)
+WIDE = Config(ic_lanes=16, oc_lanes=16, sram="1 MiB", bus=128)
 SMALL = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
 
 

@@ -161,7 +161,7 @@ def test_blocks_compile_to_their_operators_and_run_exactly(name: str, operators:
 
 @pytest.mark.parametrize("name", [name for name in MACS if name.partition("?")[0] in (*FULL_SIZE, "vit_tiny")])
 def test_small_versions_run_exactly(name: str) -> None:
-    config = Config(ic_lanes=16, oc_lanes=16, bus=128, depthwise_lanes=64, sram="64 KiB")
+    config = Config(ic_lanes=16, oc_lanes=16, bus=128, sram="64 KiB")
     compiled = compile_network(f"zoo:{name}", config)
     x = np.random.default_rng(4).integers(-128, 128, compiled.graph.inputs[0].shape).astype(np.int8)
     result = compiled.run(x)
