@@ -564,6 +564,32 @@ def test_transposed_convolutions_that_stay() -> None:
         assert kinds(settled(net.model())) == {"ConvTranspose": 1}
 
 
+@pytest.mark.parametrize("factor", [2, 3, 4])
+@pytest.mark.parametrize("where", ["half_pixel", "pytorch_half_pixel", "asymmetric"])
+def test_bilinear_enlargement(where: str, factor: int) -> None:
+    net = Net(1, 3, 4, 5)
+    scales = net.constant([1, 1, factor, factor])
+    net.op("Resize", "x", "", scales, mode="linear", coordinate_transformation_mode=where)
+    found = kinds(settled(net.model()))
+    assert found["Conv"] == factor**2 and found["DepthToSpace"] == 1 and "Resize" not in found
+
+
+@pytest.mark.parametrize(
+    ("factors", "attributes"),
+    [
+        ((2, 2), {"coordinate_transformation_mode": "align_corners"}),
+        ((2, 3), {}),
+        ((8, 8), {}),
+        ((0.5, 0.5), {}),
+        ((2, 2), {"mode": "cubic"}),
+    ],
+)
+def test_other_resizing_stays(factors: tuple[float, float], attributes: dict[str, str]) -> None:
+    net = Net(1, 3, 4, 6)
+    net.op("Resize", "x", "", net.constant([1, 1, *factors]), **{"mode": "linear", **attributes})
+    assert kinds(settled(net.model())) == {"Resize": 1}
+
+
 def test_one_dimension_becomes_two() -> None:
     net = Net(1, 4, 20)
     x = net.op("Conv", "x", net.weights(6, 4, 3), net.weights(6), strides=[2], pads=[1, 0], dilations=[2])
