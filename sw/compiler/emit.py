@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from dovetail.isa.checks import INDEX
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import PAGE_WORDS, Op, Unit, cfg, pack
+from dovetail.isa.timing.clock import Clock
 from dovetail.sw.compiler.arena import Arena
-from dovetail.sw.compiler.clock import Clock
 from dovetail.sw.hazards import Range, Tracker
 
 _PAD_WORD = int(Op.END)
