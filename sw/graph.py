@@ -36,6 +36,7 @@ from dovetail.sw.nodes import (
     Rescale,
     Reshape,
     Table,
+    int8_terms,
     positions,
 )
 
@@ -64,6 +65,7 @@ __all__ = [
     "Reshape",
     "Table",
     "Tensor",
+    "int8_terms",
     "positions",
     "window_size",
 ]
@@ -285,6 +287,9 @@ class Graph:
             clamp = (node.requant.lo, node.requant.hi)
             _require(-128 <= clamp[0] <= clamp[1] <= 127, node.name, f"clamp must be within int8, not {clamp}")
             out_channels = node.weights.shape[0] if isinstance(node, Conv) else node.weights.shape[2]
+            if node.rest is not None:
+                like = node.rest.dtype == np.int8 and node.rest.shape[1:] == node.weights.shape
+                _require(like, node.name, f"rest must be int8 arrays of shape {node.weights.shape}")
             if isinstance(node, Conv):
                 seen = node.weights.shape[3] * node.groups
                 _require(seen == channels, node.name, f"weights must have {channels} input channels, not {seen}")

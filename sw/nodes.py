@@ -83,6 +83,8 @@ class Conv(_Node):
     Parameters
     ----------
     weights: int8 [OC, KH, KW, IC / groups], zero point 0.
+    rest: int8 [N, *weights.shape], what is added to `weights` where int8 does not hold them; None: nothing. The sums
+        span 255 at most.
     bias: int32 [OC], raw (input zero point not folded in).
     stride, dilation: (y, x).
     pads: pixels of input zero point, (top, left, bottom, right).
@@ -98,6 +100,7 @@ class Conv(_Node):
     dilation: Pair = (1, 1)
     groups: int = 1
     kind: str = "conv"
+    rest: NDArray[np.int8] | None = None
 
     @property
     def op(self) -> str:
@@ -108,6 +111,11 @@ class Conv(_Node):
         """(KH, KW)"""
         return self.weights.shape[1], self.weights.shape[2]
 
+    @property
+    def whole_weights(self) -> NDArray[np.int16]:
+        """The weights, with their rest."""
+        return _whole(self.weights, self.rest)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Depthwise(_Node):
@@ -117,6 +125,7 @@ class Depthwise(_Node):
     ----------
     weights: int8 [KH, KW, C * M].
     bias: int32 [C * M].
+    rest: as of `Conv`.
     """
 
     weights: NDArray[np.int8]
@@ -125,11 +134,31 @@ class Depthwise(_Node):
     stride: Pair = (1, 1)
     pads: Pads = (0, 0, 0, 0)
     dilation: Pair = (1, 1)
+    rest: NDArray[np.int8] | None = None
 
     @property
     def kernel(self) -> Pair:
         """(KH, KW)"""
         return self.weights.shape[0], self.weights.shape[1]
+
+    @property
+    def whole_weights(self) -> NDArray[np.int16]:
+        """The weights, with their rest."""
+        return _whole(self.weights, self.rest)
+
+
+def _whole(weights: NDArray[np.int8], rest: NDArray[np.int8] | None) -> NDArray[np.int16]:
+    whole = weights.astype(np.int16)
+    return whole if rest is None else whole + rest.sum(axis=0, dtype=np.int16)
+
+
+def int8_terms(weights: NDArray[np.int16]) -> tuple[NDArray[np.int8], NDArray[np.int8] | None]:
+    """`weights` and `rest` of a convolution: int8 arrays whose sum the given weights are."""
+    terms: list[NDArray[np.int8]] = []
+    while weights.any() or not terms:
+        terms.append(np.clip(weights, -128, 127).astype(np.int8))
+        weights = weights - terms[-1]
+    return terms[0], np.stack(terms[1:]) if len(terms) > 1 else None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -285,7 +314,8 @@ class Constant(_Node):
 class AvgPool(_Node):
     """Average over a window, of the integers with their zero point; input and output quantisation are equal.
 
-    `counted` is what padding reads as where it counts as taps; None: only taps inside the image count.
+    `counted` is what padding reads as where it counts as taps; None: only taps inside the image count. `origin` is the
+    integer that ties are rounded away from.
     """
 
     kernel: Pair
@@ -295,6 +325,7 @@ class AvgPool(_Node):
     lo: int = -128
     hi: int = 127
     counted: int | None = None
+    origin: int = 0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -141,11 +141,11 @@ def _taps(pixels: Array, kernel: ir.Pair, stride: ir.Pair, dilation: ir.Pair = (
 def conv_accumulators(node: ir.Conv, pixels: Int8) -> Int64:
     """int32 accumulators [OH, OW, OC] of a convolution, bias in."""
     channels, depth = len(node.weights) // node.groups, node.weights.shape[3]
-    zero = node.requant.zero_in
+    zero, whole = node.requant.zero_in, node.whole_weights
     padded = _padded(pixels, node.pads, zero).astype(np.int16) - np.int16(zero)
     parts = []
     for group in range(node.groups):
-        matrix = node.weights[group * channels : (group + 1) * channels].reshape(channels, -1).astype(np.int64)
+        matrix = whole[group * channels : (group + 1) * channels].reshape(channels, -1).astype(np.int64)
         bound = 255 * int(np.abs(matrix).sum(axis=1).max(initial=0))
         dtype = "float32" if bound < _EXACT_FLOAT32 else "float64"
         centred = padded[..., group * depth : (group + 1) * depth].astype(dtype)
@@ -158,7 +158,7 @@ def depthwise_accumulators(node: ir.Depthwise, pixels: Int8) -> Int64:
     """int32 accumulators [OH, OW, C * M] of a depthwise convolution, bias in."""
     centred = _padded(pixels, node.pads, node.requant.zero_in).astype(np.int32) - np.int32(node.requant.zero_in)
     centred = np.repeat(centred, node.weights.shape[2] // pixels.shape[3], axis=3)
-    taps = node.weights.reshape(-1, node.weights.shape[-1]).astype(np.int32)
+    taps = node.whole_weights.reshape(-1, node.weights.shape[-1]).astype(np.int32)
     views = _taps(centred, node.kernel, node.stride, node.dilation)
     sums = np.zeros(views[0].shape, np.int32)
     for view, tap in zip(views, taps, strict=True):
@@ -226,8 +226,9 @@ def average_pool(node: ir.AvgPool, pixels: Int8) -> Int8:
     valid = _padded(np.ones((*pixels.shape[:3], 1), np.int32), node.pads, counts)
     total = np.sum(_taps(values, node.kernel, node.stride), axis=0, dtype=np.int64)
     count = np.sum(_taps(valid, node.kernel, node.stride), axis=0, dtype=np.int64)
-    result = np.asarray(numerics.average(total, np.broadcast_to(count, total.shape), node.rounding))
-    return np.clip(result, node.lo, node.hi).astype(np.int8)
+    above = total - node.origin * count
+    result = np.asarray(numerics.average(above, np.broadcast_to(count, total.shape), node.rounding))
+    return np.clip(result + node.origin, node.lo, node.hi).astype(np.int8)
 
 
 def mean(node: ir.Mean, pixels: Int8) -> Int8:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ def layer_of(config: Config, graph: ir.Graph, node: ir.Conv | ir.Depthwise | ir.
     _, height, width, channels = graph.tensors[node.inputs[0]].nhwc
     _, out_height, out_width, out_channels = graph.tensors[node.outputs[0]].nhwc
     packed, group = False, (1, 1)
+    terms = 1 if node.rest is None else 1 + len(node.rest)
     if isinstance(node, ir.Depthwise):
         group = (1, out_channels // channels)
         native = config.depthwise == "native" and group[1] <= min(MAX_EXTRA + 1, config.dw)
@@ -46,16 +48,18 @@ def layer_of(config: Config, graph: ir.Graph, node: ir.Conv | ir.Depthwise | ir.
         packed = use_packing(config, channels, node.kernel, node.dilation[1])
     return ConvLayer(
         height, width, channels, out_height, out_width, out_channels, node.kernel, node.stride, node.dilation,
-        node.pads[0], node.pads[1], mode, packed, group,
+        node.pads[0], node.pads[1], mode, packed, group, terms=terms,
     )  # fmt: skip
 
 
-def slices_of(layer: ConvLayer, tiling: Tiling) -> list[tuple[int, int]]:
-    """(first, channels) of each pass over the input channels."""
-    if layer.separable:
-        return [(0, layer.channels)]
-    step = tiling.in_channels
-    return [(c, min(step, layer.channels - c)) for c in range(0, layer.channels, step)]
+def passes_of(layer: ConvLayer, tiling: Tiling) -> list[weights.Pass]:
+    """The passes of a tile, each of which adds to the sums of those before it."""
+    step = layer.channels if layer.separable else tiling.in_channels
+    return [
+        weights.Pass(c, min(step, layer.channels - c), term)
+        for c in range(0, layer.channels, step)
+        for term in range(layer.terms)
+    ]
 
 
 def block_of(config: Config, layer: ConvLayer, tiling: Tiling) -> int:
@@ -67,15 +71,15 @@ def constants_of(
     config: Config, node: ir.Conv | ir.Depthwise | ir.MatMul, layer: ConvLayer, tiling: Tiling
 ) -> tuple[int, Callable[[], weights.Bytes]]:
     """(bytes, what makes them) of a layer's weight streams."""
-    block, slices = block_of(config, layer, tiling), slices_of(layer, tiling)
+    block, passes = block_of(config, layer, tiling), passes_of(layer, tiling)
     blocks = ceil_div(layer.out_channels, block)
     if isinstance(node, ir.MatMul):
-        # The zero points are the instruction's; every slice has the same records.
+        # The zero points are the instruction's; every pass has the same records.
         bias = np.zeros(layer.out_channels, np.int64)
         size = blocks * layer.stream_bytes(config, 1, layer.channels)
         return size, lambda: weights.records(bias, node.requant, block, config.oc, config).ravel()
-    size = sum(blocks * layer.stream_bytes(config, 1, channels) for _, channels in slices)
-    return size, partial(weights.pack, node, layer, config, block, slices)
+    size = sum(blocks * layer.stream_bytes(config, 1, one.channels) for one in passes)
+    return size, partial(weights.pack, node, layer, config, block, passes)
 
 
 def spread(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, arena: Arena) -> Tiling:
@@ -91,7 +95,7 @@ def spread(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, arena
             return tiling
         first, free = found
         places.append(tuple(first * bank + i * padded for i in range(len(at))))
-    streams = ceil_div(layer.out_channels, tiling.out_channels) * len(slices_of(layer, tiling))
+    streams = ceil_div(layer.out_channels, tiling.out_channels) * len(passes_of(layer, tiling))
     slots = arena.slots(free, sizes.weights, min(streams, MAX_SLOTS))
     if len(slots) < len(tiling.weights_at):
         return tiling
@@ -168,16 +172,16 @@ class ConvCode:
         tail: Tail | None = None,
     ) -> None:
         self.config, self.layer, self.tiling, self.requant, self.index = config, layer, tiling, requant, index
-        self.source, self.target, self.constants, self.matrix = source, target, constants, matrix
+        self.source, self.target, self.matrix = source, target, matrix
         self.tail = tail
-        self.slices = slices_of(layer, tiling)
+        self.passes = passes_of(layer, tiling)
         self.block = block_of(config, layer, tiling)
-        channels = self.slices[0][1]
         blocks = ceil_div(layer.out_channels, self.block)
-        self.slice_bytes = 0 if matrix else blocks * layer.stream_bytes(config, 1, channels)
+        sizes = [0 if matrix else blocks * layer.stream_bytes(config, 1, one.channels) for one in self.passes]
+        self.streams = [constants + size for size in accumulate(sizes, initial=0)]
 
     def tasks(self) -> Iterator[Task]:
-        """One task per tile and input-channel pass."""
+        """One task per tile and pass."""
         tiling, layer = self.tiling, self.layer
         width = tiling.columns or layer.out_width
         areas = [
@@ -192,9 +196,9 @@ class ConvCode:
         streams = _Rotation(tiling.weights_at)
         for number, (area, col) in enumerate(order):
             output = self._output(number, area, col)
-            for turn, (first, channels) in enumerate(self.slices):
+            for turn, (first, channels, _) in enumerate(self.passes):
                 task = Task(self.index)
-                weights_at, missing = streams.get((col, first))
+                weights_at, missing = streams.get((col, turn))
                 stream = layer.stream_bytes(self.config, col[1], channels)
                 if missing:
                     task.loads.append(Transfer(self._stream_at(turn, col[0], channels), weights_at, stream))
@@ -215,7 +219,7 @@ class ConvCode:
                 task.computes = list(
                     self._computes(area, col, part[1], turn, (input_at, pixel), (weights_at, stream), output)
                 )
-                if turn == len(self.slices) - 1 and self.target.memory is not None:
+                if turn == len(self.passes) - 1 and self.target.memory is not None:
                     task.stores.append(self._store(self.target.memory, area, col, *output))
                 yield task
             if self.tail:
@@ -230,7 +234,7 @@ class ConvCode:
 
     def _stream_at(self, turn: int, channel: int, in_channels: int) -> int:
         block = self.layer.stream_bytes(self.config, 1, in_channels)
-        return self.constants + turn * self.slice_bytes + channel // self.block * block
+        return self.streams[turn] + channel // self.block * block
 
     def _load_matrix(self, matrix: Matrix, col: tuple[int, int], part: tuple[int, int], at: int) -> Transfer:
         """Columns ``col`` and rows ``part`` of the matrix, in the matrix's order."""
@@ -262,7 +266,7 @@ class ConvCode:
     @property
     def _item(self) -> int:
         """Bytes of an output element while it is in SRAM."""
-        return 4 if len(self.slices) > 1 else 1
+        return 4 if len(self.passes) > 1 else 1
 
     def _computes(
         self,
@@ -328,7 +332,7 @@ class ConvCode:
                 Unit.ARRAY,
                 "MODE",
                 rounding=int(requant.rounding),
-                int32=int(turn < len(self.slices) - 1),
+                int32=int(turn < len(self.passes) - 1),
                 accumulate=int(turn > 0),
                 extra=layer.group[1] - 1 if layer.mode == "depthwise" else 0,
             ),

@@ -29,7 +29,8 @@ class Shape:
 class Costs:
     """What the pieces of a shape cost in cycles.
 
-    ``areas``: tiles in the plane, ``columns``: across the output channels; ``passes`` over the input channels;
+    ``areas``: tiles in the plane, ``columns``: across the output channels; ``passes`` over the input channels, each for
+    every term of the weights;
     ``array``: all of the array's work, ``last``: that of one tile's last pass; ``input``, ``weights``, ``output``: (one
     transfer, all transfers when every piece is moved once) of each operand, 0 for residents.
     """
@@ -70,6 +71,9 @@ def _tile_cycles(config: Config, layer: ConvLayer, shape: Shape, pixels: int, ou
         stripe = stripe_of(config, layer, pixels, out_channels, channels, shape.best_stripe)
         one = array_cycles(config, layer, pixels, out_channels, channels, stripe, accumulate=not first)
         total += count * (one + overhead)
+        if layer.terms > 1:
+            more = array_cycles(config, layer, pixels, out_channels, channels, stripe, accumulate=True)
+            total += (layer.terms - 1) * count * (more + overhead)
     return total * (out_channels // layer.group[1] if layer.mode == "grouped" else 1)
 
 
@@ -134,11 +138,12 @@ def costs_of(config: Config, layer: ConvLayer, shape: Shape, space: Space) -> Co
         columns=ceil_div(layer.out_channels, shape.out_channels),
         passes=passes,
         array=array_total(config, layer, shape, overhead),
-        last=_tile_cycles(config, layer, shape, rows * columns, shape.out_channels, overhead) // passes,
+        last=_tile_cycles(config, layer, shape, rows * columns, shape.out_channels, overhead) // (passes * layer.terms),
         input=load_input,
         weights=(
             _load_weights(config, layer, across[0][1], slices[0][1]),
-            sum(n * m * _load_weights(config, layer, channels, seen) for n, channels in across for m, seen in slices),
+            layer.terms
+            * sum(n * m * _load_weights(config, layer, channels, seen) for n, channels in across for m, seen in slices),
         ),
         output=store,
     )
@@ -197,11 +202,11 @@ def transfers(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool, co
     """Transfers of input, weights and output. A piece that is still in one of its buffers is not loaded again."""
     areas, columns, passes = costs.areas, costs.columns, costs.passes
     every = costs.tiles * passes
-    inputs = weights = every
+    inputs, weights = every, every * layer.terms
     if not layer.separable and _stays(areas, columns, passes, rows_outer, copies[0]):
         inputs = areas * passes
-    if _stays(columns, areas, passes, not rows_outer, copies[1]):
-        weights = columns * passes
+    if _stays(columns, areas, passes * layer.terms, not rows_outer, copies[1]):
+        weights = columns * passes * layer.terms
     return (
         0 if space.input_at is not None else inputs,
         weights,
@@ -224,7 +229,7 @@ def estimate(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool, cop
     one = costs.input[0], costs.weights[0], costs.output[0]
     pieces = costs.tiles if layer.separable else costs.areas * costs.passes
     total_input = costs.input[1] * loads[0] // pieces
-    total_weights = costs.weights[1] * loads[1] // (costs.columns * costs.passes)
+    total_weights = costs.weights[1] * loads[1] // (costs.columns * costs.passes * layer.terms)
     waits = [(n - 1) * cycles if c < min(n, 2) else 0 for n, cycles, c in zip(loads, one, copies, strict=True)]
     if shared:
         return total_input + one[1] + max(costs.array + waits[1], total_weights - one[1]) + costs.output[1]
@@ -261,7 +266,7 @@ def lower_bound(config: Config, layer: ConvLayer, shape: Shape, space: Space, lo
         for x in range(0, layer.out_width, width)
     ]
     weights = [
-        (count * taken, read(layer.weight_bytes(config, made, seen)))
+        (count * taken * layer.terms, read(layer.weight_bytes(config, made, seen)))
         for count, made in across
         for taken, seen in slices
     ]

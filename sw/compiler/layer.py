@@ -15,7 +15,8 @@ class ConvLayer:
     ``dilation`` as (y, x); ``pad_top, pad_left`` in pixels. ``mode``: ``"conv"``, ``"depthwise"`` (native
     instruction), ``"grouped"`` (a convolution per group, also of depthwise layers) or ``"matmul"`` (a 1x1 convolution
     whose weights are a tensor; height counts the rows of the product, the matrix is ``transposed`` in memory or not).
-    ``packed``: (kx, channel) run together along the lanes. ``group``: (input, output) channels of a group.
+    ``packed``: (kx, channel) run together along the lanes. ``group``: (input, output) channels of a group. ``terms``:
+    int8 arrays whose sum the weights are, each of which takes a pass.
     """
 
     height: int
@@ -33,6 +34,7 @@ class ConvLayer:
     packed: bool
     group: tuple[int, int] = (1, 1)
     transposed: bool = False
+    terms: int = 1
 
     @property
     def separable(self) -> bool:

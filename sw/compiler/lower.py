@@ -154,10 +154,12 @@ class Segment:
             bound = {reads[1]}
         elif isinstance(node, ir.Move) and not self.config.vector:
             bound = {*reads, writes}
+        elif layer and layer.terms > 1 and not stage.tail:
+            bound = {writes}  # in SRAM its elements are four bytes apart
         cycles = constants = 0
         if layer:
             cycles = residency.array_cycles(self.config, layer)
-            constants = layer.weight_bytes(self.config, layer.out_channels, layer.channels)
+            constants = layer.terms * layer.weight_bytes(self.config, layer.out_channels, layer.channels)
         if not layer or stage.tail:
             cycles = max(cycles, self._vector_cycles(last))
         table = isinstance(last, ir.Table)

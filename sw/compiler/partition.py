@@ -44,6 +44,15 @@ def has_array(config: Config, options: Options, graph: ir.Graph, node: ir.Node) 
     return None
 
 
+def fits_int8(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
+    """Weights less their zero point are within int8, but those of convolutions without groups, and of depthwise ones with
+    depthwise = "native"."""
+    if not isinstance(node, ir.Conv | ir.Depthwise) or node.rest is None:
+        return None
+    grouped = convolution.layer_of(config, graph, node).mode == "grouped"
+    return "weights less their zero point must be within int8 here" if grouped else None
+
+
 def has_vector(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
     """Pooling, element-wise operations and activations need the parts of the vector unit that do them, padding any of
     these parts."""
@@ -134,6 +143,7 @@ RULES: tuple[Rule, ...] = (
     has_array,
     has_vector,
     fits_fields,
+    fits_int8,
     product_below_one,
     averages_fit,
     pads_inside,

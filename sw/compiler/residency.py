@@ -75,7 +75,7 @@ def array_cycles(config: Config, layer: ConvLayer) -> int:
     pixels = layer.out_height * layer.out_width
     groups = layer.out_channels // layer.group[1] if layer.mode == "grouped" else 1
     one = schedule.array_cycles(config, layer, pixels, layer.out_channels, layer.channels, config.stripe)
-    return groups * one
+    return layer.terms * groups * one
 
 
 Extent = tuple[int, int]

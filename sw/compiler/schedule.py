@@ -86,17 +86,22 @@ def buffer_bytes(
     space: Space,
     columns: int = 0,
 ) -> Buffers:
-    """SRAM that a tile needs besides residents; ``columns``: 0 for all. With split input channels the output is held as
+    """SRAM that a tile needs besides residents; ``columns``: 0 for all. Sums of several passes are held as
     int32."""
     height = (rows - 1) * layer.stride[0] + (layer.kernel[0] - 1) * layer.dilation[0] + 1
     width = (columns - 1) * layer.stride[1] + (layer.kernel[1] - 1) * layer.dilation[1] + 1 if columns else layer.width
     channels = layer.inputs_of(out_channels, in_channels)
-    split = not layer.separable and in_channels < layer.channels
+    item = 4 if _accumulates(layer, in_channels) else 1
     return Buffers(
         0 if space.input_at is not None else min(height, layer.height) * min(width, layer.width) * channels,
         layer.weight_bytes(config, out_channels, in_channels),
-        0 if space.output_at is not None else rows * (columns or layer.out_width) * out_channels * (4 if split else 1),
+        0 if space.output_at is not None else rows * (columns or layer.out_width) * out_channels * item,
     )
+
+
+def _accumulates(layer: ConvLayer, in_channels: int) -> bool:
+    """Whether there are passes that add to the sums of others."""
+    return layer.terms > 1 or (not layer.separable and in_channels < layer.channels)
 
 
 def place(config: Config, sizes: Buffers, copies: Copies, space: Space) -> tuple[Places, bool] | None:
@@ -156,10 +161,10 @@ def stripe_of(
     equal = equal_stripe(config, pixels)
     if not best:
         return equal
-    split = not layer.separable and in_channels < layer.channels
+    added = _accumulates(layer, in_channels)
 
     def cycles(stripe: int) -> int:
-        return array_cycles(config, layer, pixels, out_channels, in_channels, stripe, accumulate=split)
+        return array_cycles(config, layer, pixels, out_channels, in_channels, stripe, accumulate=added)
 
     lengths: list[int] = [equal, *range(min(pixels, config.stripe), 0, -1)]
     return min(lengths, key=cycles)

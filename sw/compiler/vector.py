@@ -423,10 +423,10 @@ def _pool_registers(node: Window, kernel: ir.Pair, stride: ir.Pair, taps: int) -
         zero_in, lo, hi = -128, node.lo, node.hi
     elif isinstance(node, ir.AvgPool):
         rounding, lo, hi = node.rounding, node.lo, node.hi
-        zero_in = node.counted or 0
+        zero_in, zero_out = node.counted or 0, node.origin
         mult, shift = numerics.average_magic(taps)
         values = {
-            "SUM_BIAS": 0,
+            "SUM_BIAS": -node.origin * taps,
             "POOL_COUNT": taps,
             "POOL_MAGIC": mult,
             "POOL_SHIFT": pack(Unit.VECTOR, "POOL_SHIFT", shift=shift),

@@ -1,7 +1,8 @@
 """Packs weights, biases and multipliers into the array's weight streams (layout: docs/architecture.md, ARRAY)."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,14 @@ from dovetail.sw import graph as ir
 from dovetail.sw.compiler.layer import ConvLayer
 
 Bytes = NDArray[np.uint8]
+
+
+class Pass(NamedTuple):
+    """What one pass adds up: first and number of input channels, and which of the weights' int8 terms."""
+
+    first: int
+    channels: int
+    term: int
 
 
 def _grouped(values: NDArray[Any], group: int, lanes: int) -> NDArray[Any]:
@@ -55,34 +64,39 @@ def _blocks(taps: NDArray[np.int8], group: int, lanes: int, ic: int, block_bytes
     return packed.reshape(blocks, -1)
 
 
-def pack(
-    node: ir.Conv | ir.Depthwise, layer: ConvLayer, config: Config, block: int, slices: list[tuple[int, int]]
-) -> Bytes:
-    """The weight streams of a layer, one per input-channel slice ``(first, channels)`` or per group, back to back.
+def _taps(node: ir.Conv | ir.Depthwise, layer: ConvLayer, weights: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Weights as (channels, taps, input bytes)."""
+    if isinstance(node, ir.Depthwise):
+        return np.ascontiguousarray(weights.reshape(-1, weights.shape[2]).T)[:, :, None]
+    return weights.reshape(len(weights), layer.taps[0] * layer.taps[1], -1)
+
+
+def pack(node: ir.Conv | ir.Depthwise, layer: ConvLayer, config: Config, block: int, passes: Sequence[Pass]) -> Bytes:
+    """The weight streams of a layer, one per pass or per group, back to back.
 
     Every block holds ``block`` output channels (the last may hold fewer), so any run of blocks is contiguous.
     """
-    if isinstance(node, ir.Depthwise):
-        taps = np.ascontiguousarray(node.weights.reshape(-1, node.weights.shape[2]).T)[:, :, None]
-    else:
-        taps = node.weights.reshape(len(node.weights), layer.taps[0] * layer.taps[1], -1)
+    terms = [node.weights, *(() if node.rest is None else node.rest)]
     # The input zero point goes into the bias.
-    bias = node.bias - node.requant.zero_in * taps.sum((1, 2), dtype=np.int64)
+    sums = sum(_taps(node, layer, term).sum((1, 2), dtype=np.int64) for term in terms)
+    bias = node.bias - node.requant.zero_in * sums
+    parts = []
     if layer.mode == "depthwise":
         head = records(bias, node.requant, block, config.dw, config)
-        return np.concatenate([head, _blocks(taps, block, config.dw, 1, config.word_bytes)], 1).ravel()
+        for one in passes:
+            taps = _taps(node, layer, terms[one.term])
+            parts.append(np.concatenate([head, _blocks(taps, block, config.dw, 1, config.word_bytes)], 1).ravel())
+        return np.concatenate(parts)
     size = config.weight_rows * config.word_bytes
-    parts = []
     if layer.mode == "grouped":
-        step = layer.group[1]
+        taps, step = _taps(node, layer, node.weights), layer.group[1]
         for first in range(0, layer.out_channels, step):
             own = slice(first, first + step)
             head = records(bias[own], _part(node.requant, own), config.oc, config.oc, config)
             parts.append(np.concatenate([head, _blocks(taps[own], config.oc, config.oc, config.ic, size)], 1).ravel())
         return np.concatenate(parts)
     head = records(bias, node.requant, block, config.oc, config)
-    for first, channels in slices:
-        kernel = node.weights[:, :, :, first : first + channels]
-        some = kernel.reshape(len(kernel), layer.taps[0] * layer.taps[1], -1)
+    for first, channels, term in passes:
+        some = _taps(node, layer, terms[term][:, :, :, first : first + channels])
         parts.append(np.concatenate([head, _blocks(some, block, config.oc, config.ic, size)], 1).ravel())
     return np.concatenate(parts)

@@ -17,6 +17,7 @@ from dovetail.sw.errors import NetworkError, not_quantised
 from dovetail.sw.frontend.tflite_elementwise import ELEMENTWISE, clamp_of, product_of_rows
 from dovetail.sw.frontend.tflite_file import Operator, TfliteFile, pads_of
 from dovetail.sw.frontend.tflite_movement import MOVEMENT
+from dovetail.sw.frontend.tflite_unsigned import SIGNED_ONLY, is_unsigned, signed
 from dovetail.sw.host import Quantize, TfliteOp
 from dovetail.sw.layout import Array, Layout, Shape
 
@@ -27,7 +28,7 @@ _WAY_OUT = "convert the float network again with full-integer int8 quantisation"
 
 
 def load_tflite(data: bytes, name: str) -> ir.Graph:
-    """Read an int8 TFLite network.
+    """Read an int8 TFLite network, or a uint8 one, whose tensors are int8 (value - 128) in the graph.
 
     Raises
     ------
@@ -56,7 +57,8 @@ def is_float(file: TfliteFile) -> bool:
 class Reader:
     def __init__(self, file: TfliteFile) -> None:
         self.file = file
-        self.infos = file.infos
+        self.unsigned = is_unsigned(file)
+        self.infos = [signed(info) for info in file.infos] if self.unsigned else file.infos
         self.nodes: list[ir.Node] = []
         self.tensors: dict[str, ir.Tensor] = {}
 
@@ -75,7 +77,7 @@ class Reader:
         )
 
     def _port(self, index: int) -> ir.Port:
-        tensor = self.infos[index].tensor
+        tensor = self.file.infos[index].tensor
         return ir.Port(
             name=tensor.name,
             tensor=tensor.name,
@@ -83,6 +85,7 @@ class Reader:
             scale=tensor.scale,
             zero_point=tensor.zero_point,
             layout=Layout.plain(tensor.shape),
+            offset=128 if self.unsigned and tensor.dtype == "uint8" else 0,
         )
 
     def declare(self, index: int) -> str:
@@ -98,7 +101,7 @@ class Reader:
     def _operator(self, op: Operator) -> None:
         if op.kind in _STATEFUL or op.kind.startswith(("operator", "CUSTOM")):
             raise NetworkError(f"{op.name}: operator must be a TFLite builtin without state, not {op.kind}")
-        build = BUILDERS.get(op.kind)
+        build = None if self.unsigned and op.kind in SIGNED_ONLY else BUILDERS.get(op.kind)
         node = build(self, op) if build is not None else None
         self._emit(node if node is not None else self._host(op), op)
 
@@ -113,7 +116,7 @@ class Reader:
             inputs=self.names(dynamic),
             outputs=self.names(op.outputs),
             label=op.kind.lower(),
-            payload=TfliteOp(self.file.data, op.index, dynamic, op.outputs),
+            payload=TfliteOp(self.file.data, op.index, dynamic, op.outputs, self.unsigned),
         )
 
     def _check_types(self, op: Operator) -> None:
@@ -167,16 +170,18 @@ class Reader:
             return self._convolution(op, options, weights.transpose(3, 1, 2, 0))
         return self._convolution(op, options, weights[0])
 
-    def _convolution(self, op: Operator, options: Any, weights: NDArray[np.int8]) -> ir.Node:
+    def _convolution(self, op: Operator, options: Any, weights: NDArray[np.int16]) -> ir.Node:
         source, out = self.ends(op)
         grouped = weights.ndim == 4
         kernel = (weights.shape[1], weights.shape[2]) if grouped else (weights.shape[0], weights.shape[1])
         channels = weights.shape[0] if grouped else weights.shape[2]
         stride = options.StrideH(), options.StrideW()
         dilation = options.DilationHFactor(), options.DilationWFactor()
+        terms = ir.int8_terms(np.ascontiguousarray(weights))
         common: dict[str, Any] = {
             **self.wires(op),
-            "weights": np.ascontiguousarray(weights),
+            "weights": terms[0],
+            "rest": terms[1],
             "bias": self._bias(op, channels),
             "requant": self._requant(op, channels, options.FusedActivationFunction()),
             "stride": stride,
@@ -204,9 +209,11 @@ class Reader:
             wires["inputs"] = (view.name,)
         if out.nhwc != (1, 1, rows, channels):
             raise NetworkError(f"{op.name}: output must have shape {(rows, channels)}, not {out.shape}")
+        terms = ir.int8_terms(weights.reshape(channels, 1, 1, depth))
         return ir.Conv(
             **wires,
-            weights=np.ascontiguousarray(weights.reshape(channels, 1, 1, depth)),
+            weights=terms[0],
+            rest=terms[1],
             bias=self._bias(op, channels),
             requant=self._requant(op, channels, options.FusedActivationFunction(), dense=True),
             kind="dense",
@@ -217,7 +224,9 @@ class Reader:
         window = self._window(op)
         if window is None:
             return None
-        return ir.AvgPool(**self.wires(op), **window, rounding=Rounding.TFLITE)
+        # uint8 kernels round ties up, which is away from the least value.
+        origin = -128 if self.unsigned else 0
+        return ir.AvgPool(**self.wires(op), **window, rounding=Rounding.TFLITE, origin=origin)
 
     def max_pool(self, op: Operator) -> ir.Node | None:
         """MAX_POOL_2D"""
@@ -308,7 +317,8 @@ class Reader:
         """Both ends are int8 tensors with one scale."""
         return all(t.dtype == "int8" and t.scale is not None for t in self.ends(op))
 
-    def _weights(self, op: Operator, axis: int) -> NDArray[np.int8]:
+    def _weights(self, op: Operator, axis: int) -> NDArray[np.int16]:
+        """Weights less their zero point."""
         info = self.infos[op.inputs[1]]
         for tensor in self.ends(op):
             if tensor.dtype != "int8" or tensor.scale is None:
@@ -317,11 +327,15 @@ class Reader:
             raise NetworkError(f"{op.name}: weights must be a constant, not computed by the network")
         if info.tensor.dtype != "int8":
             raise NetworkError(f"{op.name}: weights must be int8, not {info.tensor.dtype}; {_WAY_OUT}")
-        if np.any(info.zero_points):
+        if np.any(info.zero_points) and not self.unsigned:
             raise NetworkError(f"{op.name}: weights must have zero point 0, not an asymmetric one; {_WAY_OUT}")
         if info.scales.size not in (1, info.value.shape[axis]):
             raise NetworkError(f"{op.name}: weights must have one scale per channel, not {info.scales.size}")
-        return info.value.astype(np.int8)
+        if self.unsigned and info.scales.size != 1:
+            raise NetworkError(f"{op.name}: uint8 weights must have one scale, not {info.scales.size}")
+        if not -128 <= info.tensor.zero_point <= 127:
+            raise NetworkError(f"{op.name}: zero point of the weights must be 0..255")
+        return info.value.astype(np.int16) - np.int16(info.tensor.zero_point)
 
     def _bias(self, op: Operator, channels: int) -> NDArray[np.int32]:
         if len(op.inputs) < 3 or op.inputs[2] < 0:
@@ -335,7 +349,7 @@ class Reader:
         source, out = self.ends(op)
         assert source.scale is not None and out.scale is not None
         scales = np.broadcast_to(self.infos[op.inputs[1]].scales, (channels,))
-        one_scale = dense and self.infos[op.inputs[1]].scales.size == 1
+        one_scale = (dense or self.unsigned) and self.infos[op.inputs[1]].scales.size == 1
         form = numerics.tflite_dense_multiplier if one_scale else numerics.tflite_multiplier
         real = form(np.asarray(source.scale), scales, np.asarray(out.scale))
         clamp = clamp_of(op, out, activation)

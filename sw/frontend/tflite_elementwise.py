@@ -187,7 +187,7 @@ def function(reader: Reader, op: Operator) -> ir.Node | None:
     if source.dtype != "int8" or source.size != out.size:
         return None
     try:
-        values = TfliteOp(reader.file.data, op.index, dynamic, op.outputs).table()
+        values = TfliteOp(reader.file.data, op.index, dynamic, op.outputs, reader.unsigned).table()
     except NetworkError:  # the runtime has no int8 form of it
         return None
     view = reader.view(op, source.name, out.shape)

@@ -51,8 +51,8 @@ class _Change:
         order = _order(self.graph, before, node.weights.shape[3])
         if order is None:
             return node
-        weights = np.empty_like(node.weights)
-        weights[..., order] = node.weights
+        inverse = np.argsort(order)
+        rest = None if node.rest is None else node.rest[..., inverse]
         source = self.graph.tensors[before.inputs[0]].name
         if self.graph.tensors[source].shape != operand.shape:
             view = self._tensor(operand, f"{source}/{node.name}")
@@ -60,7 +60,7 @@ class _Change:
             self.nodes[name] = ir.Reshape(name=name, inputs=(source,), outputs=(view,), shape=operand.shape)
             source = view
         self.changed = True
-        return replace(node, inputs=(source,), weights=weights)
+        return replace(node, inputs=(source,), weights=node.weights[..., inverse], rest=rest)
 
     def _before(self, node: ir.Move) -> ir.Node:
         """A movement, or in its place a convolution that makes its result, or a view of it."""
@@ -80,7 +80,8 @@ class _Change:
         if out.shape != source.shape:
             result = self._tensor(replace(out, shape=source.shape), f"{out.name}/{maker.name}")
         weights, bias = maker.weights[order], maker.bias[order]
-        conv = replace(maker, outputs=(result,), weights=weights, bias=bias, requant=requant)
+        rest = None if maker.rest is None else maker.rest[:, order]
+        conv = replace(maker, outputs=(result,), weights=weights, rest=rest, bias=bias, requant=requant)
         self.made[result] = conv
         self.changed = True
         if result == out.name:

@@ -53,6 +53,7 @@ class Builder:
         pads: ir.Pads = (1, 1, 1, 1),
         dilation: ir.Pair = (1, 1),
         depthwise: bool = False,
+        terms: int = 1,
     ) -> Builder:
         _, height, width, inputs = self.tensors[self.last].nhwc
         outputs = inputs if depthwise else channels
@@ -77,6 +78,7 @@ class Builder:
                 stride=stride,
                 pads=pads,
                 dilation=dilation,
+                rest=self.random.integers(-128, 128, (terms - 1, *size)).astype(np.int8) if terms > 1 else None,
             )
         )
         self.last = name
@@ -153,6 +155,10 @@ SHAPES: dict[str, Callable[[], Builder]] = {
     "dense": lambda: Builder((1, 1, 200)).conv(37, kernel=(1, 1), pads=(0, 0, 0, 0)),
     "depthwise": lambda: Builder((13, 10, 21)).conv(0, depthwise=True),
     "depthwise stride": lambda: Builder((14, 14, 9)).conv(0, stride=(2, 2), pads=(0, 0, 1, 1), depthwise=True),
+    "wide weights": lambda: Builder((9, 11, 20)).conv(12, terms=2),
+    "wide weights, packed": lambda: Builder((17, 16, 3)).conv(8, stride=(2, 2), pads=(0, 0, 1, 1), terms=3),
+    "wide weights, pointwise": lambda: Builder((7, 7, 33)).conv(19, kernel=(1, 1), pads=(0, 0, 0, 0), terms=2),
+    "wide weights, depthwise": lambda: Builder((14, 14, 21)).conv(0, stride=(2, 2), depthwise=True, terms=2),
     "maximum": lambda: Builder((12, 12, 10)).pool((3, 3), (2, 2), (1, 1, 1, 1)),
     "average": lambda: Builder((8, 6, 10)).pool((8, 6), (1, 1), average=True),
     "residual": lambda: Builder((8, 8, 6)).conv(6).conv(6).add("t1"),
@@ -205,6 +211,25 @@ def test_rows_are_tiled_when_a_layer_exceeds_the_sram() -> None:
 def test_input_channels_are_split_when_weights_do_not_fit() -> None:
     graph = Builder((2, 2, 1200)).conv(9, kernel=(3, 3)).graph()
     compiled = check(graph, SMALL)
+    assert "of 1200 channels" not in compiled.code.layers[0].tiles
+
+
+@pytest.mark.parametrize("effort", [0, 1, 3])
+def test_layers_beside_one_whose_weights_are_wide(effort: int) -> None:
+    """Nothing need be kept: its result goes to system memory all the same, what follows it tile by tile does not."""
+    net = Builder((8, 8, 16)).conv(24, terms=2).conv(0, depthwise=True, terms=2).conv(16, (1, 1), pads=(0, 0, 0, 0))
+    graph = net.conv(16, (1, 1), pads=(0, 0, 0, 0), terms=2).add("t3").graph()
+    compiled = CompiledNetwork(generate(graph, SMALL, Options(effort=effort)))
+    x = np.random.default_rng(1).integers(-128, 128, graph.inputs[0].shape).astype(np.int8)
+    result = compiled.run(x)
+    assert not compiled.code.host_reasons
+    np.testing.assert_array_equal(result.outputs["t5"], reference.run(graph, x)["t5"])
+    assert result.cycles == compiled.report().cycles
+
+
+def test_input_channels_and_terms_of_weights_are_split_together() -> None:
+    builder = Builder((2, 2, 1200)).conv(9, terms=2)
+    compiled = check(builder.graph(), SMALL)
     assert "of 1200 channels" not in compiled.code.layers[0].tiles
 
 

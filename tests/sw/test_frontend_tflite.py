@@ -90,7 +90,6 @@ def test_only_the_softmax_stays_on_the_host() -> None:
 @pytest.mark.parametrize(
     ("file", "rule"),
     [
-        ("imagenet/mobilenet_v1_0.25_128/mobilenet_v1_0.25_128_uint8_qat.tflite", "must be int8, not uint8; convert"),
         ("mlperf_tiny/kws_dscnn/kws_hybrid.tflite", "must be quantised to int8, not float; `dovetail quantise"),
         ("mlperf_tiny/ad_autoencoder/ad_float.tflite", "must be quantised to int8, not float; `dovetail quantise"),
     ],
