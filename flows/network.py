@@ -22,6 +22,7 @@ from dovetail.isa.program import MAGIC, Program
 from dovetail.sw.compiler.host_cost import HostCost
 from dovetail.sw.compiler.options import TILINGS, Options
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.input_files import read_inputs
 
 if TYPE_CHECKING:
     from dovetail.sw.graph import Graph, Port
@@ -131,16 +132,9 @@ def samples_of(args: argparse.Namespace, graph: Graph) -> tuple[list[Sample], bo
 
 def samples_in(path: Path, graph: Graph) -> tuple[list[Sample], bool]:
     """The samples of a file, and whether it holds a batch of them. Raises NetworkError or OSError."""
-    arrays = _read(path, graph)
-    counts = {}
-    samples: dict[str, list[Array]] = {}
-    for port in graph.inputs:
-        samples[port.name], batch = _split(arrays[port.name], port)
-        counts[port.name] = len(samples[port.name]) if batch else 0
-    if len(set(counts.values())) != 1:
-        raise NetworkError(f"{path}: every input must have as many samples, not {counts}")
-    size = next(iter(counts.values()))
-    return [{name: values[n] for name, values in samples.items()} for n in range(size or 1)], size > 0
+    batches, several = read_inputs(path, graph.inputs)
+    count = len(next(iter(batches.values())))
+    return [{name: batch[n] for name, batch in batches.items()} for n in range(count)], several
 
 
 def carried_sample(args: argparse.Namespace) -> CarriedSample | None:
@@ -171,39 +165,6 @@ def save_outputs(path: Path, results: list[Mapping[str, Array]], batch: bool) ->
     else:
         raise NetworkError(f"output must be a .npz file (or .npy for a network with one output), not {path}")
     write_atomically(path, buffer.getvalue())
-
-
-def _read(path: Path, graph: Graph) -> dict[str, Array]:
-    """The file's arrays by input name."""
-    names = [port.name for port in graph.inputs]
-    try:
-        content = np.load(path, allow_pickle=False)
-        arrays = {"": content} if isinstance(content, np.ndarray) else {name: content[name] for name in content}
-    except (ValueError, EOFError, KeyError):  # what they say is advice to load the file unsafely
-        raise NetworkError(
-            f"{path}: must be an .npy or .npz file of plain arrays, not damaged or of another kind"
-        ) from None
-    if set(names) <= set(arrays):
-        return arrays
-    if len(names) == 1:
-        name = next((key for key in ("x", "") if key in arrays), next(iter(arrays)) if len(arrays) == 1 else None)
-        if name is not None:
-            return {names[0]: arrays[name]}
-    found = ", ".join(arrays) if "" not in arrays else "one array"
-    raise NetworkError(f"{path}: must hold the input(s) {', '.join(names)}, not {found}")
-
-
-def _split(value: Array, port: Port) -> tuple[list[Array], bool]:
-    """The samples in an array, and whether it is a batch."""
-    shape = tuple(port.shape)
-    if value.shape in (shape, shape[1:]):
-        return [value.reshape(shape)], False
-    if value.ndim == len(shape) and value.shape[1:] == shape[1:] and shape[0] == 1 and len(value):
-        return [value[n : n + 1] for n in range(len(value))], True
-    if value.shape[1:] == shape and len(value):
-        return list(value), True
-    wanted = f"{shape}" + (f", or (N, {', '.join(map(str, shape[1:]))}) for a batch" if shape[0] == 1 else "")
-    raise NetworkError(f"input {port.name!r} must have shape {wanted}, not {value.shape}")
 
 
 def _join(values: list[Array], batch: bool) -> Array:

@@ -14,6 +14,7 @@ import numpy as np
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.frontend.tflite_file import TfliteFile, is_tflite
 from dovetail.sw.graph import Graph
+from dovetail.sw.input_files import read_arrays
 from dovetail.sw.layout import Array, as_signed, as_unsigned
 
 if TYPE_CHECKING:
@@ -76,16 +77,11 @@ def read(graph: Graph, path: Path) -> Reference:
     OSError
         The file cannot be read.
     """
-    try:
-        with np.load(path) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, AttributeError, TypeError) as error:
-        raise NetworkError(f"{path}: must be an .npz file of arrays, not of another kind") from error
     made = {node.name: node.outputs[0] for node in graph.nodes if len(node.outputs) == 1}
     made |= {port.name: port.tensor for port in (*graph.inputs, *graph.outputs)}
     found: dict[str, Array] = {}
     unknown = []
-    for name, value in arrays.items():
+    for name, value in read_arrays(path).items():
         tensor = graph.tensors.get(name) or graph.tensors.get(made.get(name, ""))
         if tensor is None:
             unknown.append(name)

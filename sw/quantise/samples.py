@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.input_files import read_arrays, read_inputs
 from dovetail.sw.layout import Array
 from dovetail.sw.quantise.float_graph import Input
 
@@ -20,8 +21,7 @@ _LABELS = "y"
 class FileSamples:
     """Samples of an .npy or .npz file, or of all such files of a folder, in the order of their names.
 
-    An .npz holds arrays by input name; for a network with one input it may also be called ``x`` or be the only one.
-    An array is one sample, or a batch along its first axis. Every pass over this object reads the files anew.
+    `dovetail.sw.input_files.read_inputs` says what a file holds. Every pass over this object reads the files anew.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def labels_of(path: Path, key: str = _LABELS) -> Array:
 
     Raises NetworkError or OSError.
     """
-    arrays = _arrays(path)
+    arrays = read_arrays(path)
     if "" not in arrays and key not in arrays:
         raise NetworkError(f"{path}: labels must be array {key!r}, not among {', '.join(arrays)}")
     labels = arrays.get("", arrays.get(key, np.empty(0)))
@@ -103,57 +103,10 @@ def _random(value: Input, random: np.random.Generator) -> Array:
 
 
 def _of_file(path: Path, inputs: Sequence[Input]) -> Iterator[Sample]:
-    arrays = _named(path, _arrays(path), inputs)
-    batches = {value.name: _batch(arrays[value.name], value, path) for value in inputs}
-    counts = {name: len(batch) for name, batch in batches.items()}
-    if len(set(counts.values())) != 1:
-        raise NetworkError(f"{path}: every input must have as many samples, not {counts}")
-    for number in range(next(iter(counts.values()))):
+    batches, _ = read_inputs(path, inputs)
+    for number in range(len(next(iter(batches.values())))):
         sample = {name: batch[number] for name, batch in batches.items()}
         yield checked(sample, inputs, f"{path}: sample {number}")
-
-
-def _arrays(path: Path) -> dict[str, Array]:
-    """Arrays by name; "" is that of an .npy file, which stays on disk until it is read."""
-    wrong = f"{path}: must be an .npy or .npz file of plain arrays"
-    try:
-        content = np.load(path, allow_pickle=False, mmap_mode="r")
-        arrays = {"": content} if isinstance(content, np.ndarray) else {name: content[name] for name in content}
-    except OSError:
-        raise
-    except Exception:  # a damaged file fails anywhere; what NumPy says is advice to load it unsafely
-        raise NetworkError(f"{wrong}, not damaged or of another kind") from None
-    if not arrays:
-        raise NetworkError(f"{wrong}, not an empty one")
-    return arrays
-
-
-def _named(path: Path, arrays: dict[str, Array], inputs: Sequence[Input]) -> dict[str, Array]:
-    names = [value.name for value in inputs]
-    if set(names) <= set(arrays):
-        return arrays
-    if len(names) == 1:
-        found = next((key for key in ("x", "") if key in arrays), next(iter(arrays)) if len(arrays) == 1 else None)
-        if found is not None:
-            return {names[0]: arrays[found]}
-    held = "one array without a name" if "" in arrays else ", ".join(arrays)
-    raise NetworkError(f"{path}: must hold the input(s) {', '.join(names)}, not {held}")
-
-
-def _batch(array: Array, value: Input, path: Path) -> Array:
-    """An array [samples, *shape]."""
-    shape = value.shape
-    if array.shape == shape:
-        return array[None]
-    if array.shape[1:] == shape and len(array):
-        return array
-    if shape[:1] == (1,):
-        if array.shape == shape[1:]:
-            return array[None, None]
-        if array.ndim == len(shape) and array.shape[1:] == shape[1:] and len(array):
-            return array[:, None]
-    wanted = f"{shape}" + (f" or (N, {', '.join(map(str, shape[1:]))})" if shape[:1] == (1,) else f" or (N, *{shape})")
-    raise NetworkError(f"{path}: input {value.name!r} must have shape {wanted}, not {array.shape}")
 
 
 def _checked(array: Array, value: Input, where: str) -> Array:

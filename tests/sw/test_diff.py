@@ -162,7 +162,7 @@ def test_npz_files_that_do_not_fit(tmp_path: Path, arrays: dict[str, Any], rule:
 def test_files_of_another_kind_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     path.write_text("hello")
-    with pytest.raises(NetworkError, match=r"must be an \.npz file"):
+    with pytest.raises(NetworkError, match=r"must be an \.npy or \.npz file"):
         runtimes.read(frontend.load("zoo:inception_block"), path)
 
 

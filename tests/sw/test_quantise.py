@@ -205,7 +205,7 @@ def test_samples_of_files_and_folders(tmp_path: Path) -> None:
     ("arrays", "message"),
     [
         ({"a": np.zeros((1, 3, 2, 2)), "b": np.zeros(1)}, r"must hold the input\(s\) x, not a, b"),
-        ({"x": np.zeros((4, 2, 2), np.float32)}, r"input 'x' must have shape \(1, 3, 2, 2\) or .*, not \(4, 2, 2\)"),
+        ({"x": np.zeros((4, 2, 2), np.float32)}, r"input 'x' must have shape \(1, 3, 2, 2\), or .*, not \(4, 2, 2\)"),
         ({"x": np.zeros((0, 3, 2, 2), np.float32)}, r"not \(0, 3, 2, 2\)"),
         ({"x": np.zeros((5, 3, 2, 2), np.uint8)}, "sample 0: input 'x' must be float32, not uint8; scale it"),
         ({"x": np.full((2, 3, 2, 2), np.nan)}, "sample 0: input 'x' must be finite"),
