@@ -36,7 +36,6 @@ def layer_of(config: Config, graph: ir.Graph, node: ir.Conv | ir.Depthwise | ir.
     _, height, width, channels = graph.tensors[node.inputs[0]].nhwc
     _, out_height, out_width, out_channels = graph.tensors[node.outputs[0]].nhwc
     packed, group = False, (1, 1)
-    terms = 1 if node.rest is None else 1 + len(node.rest)
     if isinstance(node, ir.Depthwise):
         group = (1, out_channels // channels)
         native = config.depthwise == "native" and group[1] <= min(MAX_EXTRA + 1, config.dw)
@@ -46,20 +45,29 @@ def layer_of(config: Config, graph: ir.Graph, node: ir.Conv | ir.Depthwise | ir.
     else:
         mode = "conv"
         packed = use_packing(config, channels, node.kernel, node.dilation[1])
+    terms, span = 1, (0, 0)
+    if node.rest is not None:
+        terms, span = 1 + len(node.rest), (0, channels)
+        if mode == "conv" and not packed:
+            seen = np.flatnonzero(node.rest.any(axis=(0, 1, 2, 3)))
+            span = int(seen[0]), int(seen[-1] - seen[0]) + 1
     return ConvLayer(
         height, width, channels, out_height, out_width, out_channels, node.kernel, node.stride, node.dilation,
-        node.pads[0], node.pads[1], mode, packed, group, terms=terms,
+        node.pads[0], node.pads[1], mode, packed, group, terms=terms, span=span,
     )  # fmt: skip
 
 
 def passes_of(layer: ConvLayer, tiling: Tiling) -> list[weights.Pass]:
     """The passes of a tile, each of which adds to the sums of those before it."""
     step = layer.channels if layer.separable else tiling.in_channels
-    return [
-        weights.Pass(c, min(step, layer.channels - c), term)
-        for c in range(0, layer.channels, step)
-        for term in range(layer.terms)
-    ]
+    passes = []
+    for first in range(0, layer.channels, step):
+        loaded = first, min(step, layer.channels - first)
+        passes.append(weights.Pass(*loaded, 0, loaded))
+        begin, end = max(first, layer.span[0]), min(sum(loaded), sum(layer.span))
+        if begin < end:
+            passes += [weights.Pass(begin, end - begin, term, loaded) for term in range(1, layer.terms)]
+    return passes
 
 
 def block_of(config: Config, layer: ConvLayer, tiling: Tiling) -> int:
@@ -196,7 +204,7 @@ class ConvCode:
         streams = _Rotation(tiling.weights_at)
         for number, (area, col) in enumerate(order):
             output = self._output(number, area, col)
-            for turn, (first, channels, _) in enumerate(self.passes):
+            for turn, (first, channels, _, part) in enumerate(self.passes):
                 task = Task(self.index)
                 weights_at, missing = streams.get((col, turn))
                 stream = layer.stream_bytes(self.config, col[1], channels)
@@ -204,9 +212,10 @@ class ConvCode:
                     task.loads.append(Transfer(self._stream_at(turn, col[0], channels), weights_at, stream))
                     if self.matrix:
                         task.loads.append(self._load_matrix(self.matrix, col, (first, channels), weights_at + stream))
-                part = (first, channels)
+                skip, seen = first - part[0], channels
                 if layer.separable:
                     part = layer.inputs_of(col[0], 0), layer.inputs_of(col[1], 0)
+                    seen = part[1]
                 if self.source.sram is None:
                     input_at, missing = inputs.get((area, part))
                     pixel = part[1]
@@ -217,7 +226,7 @@ class ConvCode:
                     first_row, first_column = layer.input_rows(*area[:2])[0], layer.input_columns(*area[2:])[0]
                     input_at = self.source.sram + (first_row * layer.width + first_column) * pixel + part[0]
                 task.computes = list(
-                    self._computes(area, col, part[1], turn, (input_at, pixel), (weights_at, stream), output)
+                    self._computes(area, col, seen, turn, (input_at + skip, pixel), (weights_at, stream), output)
                 )
                 if turn == len(self.passes) - 1 and self.target.memory is not None:
                     task.stores.append(self._store(self.target.memory, area, col, *output))

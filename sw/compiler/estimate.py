@@ -29,8 +29,8 @@ class Shape:
 class Costs:
     """What the pieces of a shape cost in cycles.
 
-    ``areas``: tiles in the plane, ``columns``: across the output channels; ``passes`` over the input channels, each for
-    every term of the weights;
+    ``areas``: tiles in the plane, ``columns``: across the output channels; ``passes`` over the input channels, without
+    those of the weights' further terms;
     ``array``: all of the array's work, ``last``: that of one tile's last pass; ``input``, ``weights``, ``output``: (one
     transfer, all transfers when every piece is moved once) of each operand, 0 for residents.
     """
@@ -71,9 +71,10 @@ def _tile_cycles(config: Config, layer: ConvLayer, shape: Shape, pixels: int, ou
         stripe = stripe_of(config, layer, pixels, out_channels, channels, shape.best_stripe)
         one = array_cycles(config, layer, pixels, out_channels, channels, stripe, accumulate=not first)
         total += count * (one + overhead)
-        if layer.terms > 1:
-            more = array_cycles(config, layer, pixels, out_channels, channels, stripe, accumulate=True)
-            total += (layer.terms - 1) * count * (more + overhead)
+    if layer.terms > 1:
+        stripe = stripe_of(config, layer, pixels, out_channels, layer.span[1], shape.best_stripe)
+        more = array_cycles(config, layer, pixels, out_channels, layer.span[1], stripe, accumulate=True)
+        total += (layer.terms - 1) * (more + overhead)
     return total * (out_channels // layer.group[1] if layer.mode == "grouped" else 1)
 
 
@@ -84,6 +85,11 @@ def _slices(layer: ConvLayer, shape: Shape) -> list[tuple[bool, int, int]]:
     (count, size), *rest = _pieces(layer.channels, shape.in_channels)
     later = [(False, count - 1, size)] if count > 1 else []
     return [(True, 1, size), *later, *((False, n, channels) for n, channels in rest)]
+
+
+def _streams(layer: ConvLayer, slices: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """(number, input channels) of equal weight streams: those of the slices, and of the weights' further terms."""
+    return [*slices, (layer.terms - 1, layer.span[1])] if layer.terms > 1 else slices
 
 
 def array_total(config: Config, layer: ConvLayer, shape: Shape, overhead: int) -> int:
@@ -113,6 +119,7 @@ def costs_of(config: Config, layer: ConvLayer, shape: Shape, space: Space) -> Co
     overhead = OVERHEAD_GROUP if layer.mode == "grouped" else OVERHEAD
     areas, across = _areas(layer, shape), _pieces(layer.out_channels, shape.out_channels)
     slices = [(count, channels) for _, count, channels in _slices(layer, shape)]
+    streams = _streams(layer, slices)
     passes = sum(count for count, _ in slices)
     _, rows, columns = areas[0]
     load_input = store = (0, 0)
@@ -138,12 +145,12 @@ def costs_of(config: Config, layer: ConvLayer, shape: Shape, space: Space) -> Co
         columns=ceil_div(layer.out_channels, shape.out_channels),
         passes=passes,
         array=array_total(config, layer, shape, overhead),
-        last=_tile_cycles(config, layer, shape, rows * columns, shape.out_channels, overhead) // (passes * layer.terms),
+        last=_tile_cycles(config, layer, shape, rows * columns, shape.out_channels, overhead)
+        // (passes + layer.terms - 1),
         input=load_input,
         weights=(
             _load_weights(config, layer, across[0][1], slices[0][1]),
-            layer.terms
-            * sum(n * m * _load_weights(config, layer, channels, seen) for n, channels in across for m, seen in slices),
+            sum(n * m * _load_weights(config, layer, channels, seen) for n, channels in across for m, seen in streams),
         ),
         output=store,
     )
@@ -202,11 +209,12 @@ def transfers(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool, co
     """Transfers of input, weights and output. A piece that is still in one of its buffers is not loaded again."""
     areas, columns, passes = costs.areas, costs.columns, costs.passes
     every = costs.tiles * passes
-    inputs, weights = every, every * layer.terms
+    streams = passes + layer.terms - 1
+    inputs, weights = every, costs.tiles * streams
     if not layer.separable and _stays(areas, columns, passes, rows_outer, copies[0]):
         inputs = areas * passes
-    if _stays(columns, areas, passes * layer.terms, not rows_outer, copies[1]):
-        weights = columns * passes * layer.terms
+    if _stays(columns, areas, streams, not rows_outer, copies[1]):
+        weights = columns * streams
     return (
         0 if space.input_at is not None else inputs,
         weights,
@@ -229,7 +237,7 @@ def estimate(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool, cop
     one = costs.input[0], costs.weights[0], costs.output[0]
     pieces = costs.tiles if layer.separable else costs.areas * costs.passes
     total_input = costs.input[1] * loads[0] // pieces
-    total_weights = costs.weights[1] * loads[1] // (costs.columns * costs.passes * layer.terms)
+    total_weights = costs.weights[1] * loads[1] // (costs.columns * (costs.passes + layer.terms - 1))
     waits = [(n - 1) * cycles if c < min(n, 2) else 0 for n, cycles, c in zip(loads, one, copies, strict=True)]
     if shared:
         return total_input + one[1] + max(costs.array + waits[1], total_weights - one[1]) + costs.output[1]
@@ -254,6 +262,7 @@ def lower_bound(config: Config, layer: ConvLayer, shape: Shape, space: Space, lo
 
     areas, across = _areas(layer, shape), _pieces(layer.out_channels, shape.out_channels)
     slices = [(count, channels) for _, count, channels in _slices(layer, shape)]
+    streams = _streams(layer, slices)
     channels = layer.inputs_of(across[-1][1], slices[-1][1])
     width = shape.columns or layer.out_width
     inputs = [
@@ -266,9 +275,9 @@ def lower_bound(config: Config, layer: ConvLayer, shape: Shape, space: Space, lo
         for x in range(0, layer.out_width, width)
     ]
     weights = [
-        (count * taken * layer.terms, read(layer.weight_bytes(config, made, seen)))
+        (count * taken, read(layer.weight_bytes(config, made, seen)))
         for count, made in across
-        for taken, seen in slices
+        for taken, seen in streams
     ]
     stores = sum(n * m * write(rows * columns * made) for n, rows, columns in areas for m, made in across)
     first = min(cycles for _, cycles in weights) + (inputs[0] if loads[0] else 0)

@@ -16,7 +16,8 @@ class ConvLayer:
     instruction), ``"grouped"`` (a convolution per group, also of depthwise layers) or ``"matmul"`` (a 1x1 convolution
     whose weights are a tensor; height counts the rows of the product, the matrix is ``transposed`` in memory or not).
     ``packed``: (kx, channel) run together along the lanes. ``group``: (input, output) channels of a group. ``terms``:
-    int8 arrays whose sum the weights are, each of which takes a pass.
+    int8 arrays whose sum the weights are; each of them takes a pass, all but the first over ``span``: first and number
+    of the input channels for which they are not zero.
     """
 
     height: int
@@ -35,6 +36,7 @@ class ConvLayer:
     group: tuple[int, int] = (1, 1)
     transposed: bool = False
     terms: int = 1
+    span: tuple[int, int] = (0, 0)
 
     @property
     def separable(self) -> bool:

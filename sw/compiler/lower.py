@@ -159,7 +159,8 @@ class Segment:
         cycles = constants = 0
         if layer:
             cycles = residency.array_cycles(self.config, layer)
-            constants = layer.terms * layer.weight_bytes(self.config, layer.out_channels, layer.channels)
+            constants = layer.weight_bytes(self.config, layer.out_channels, layer.channels)
+            constants += (layer.terms - 1) * layer.weight_bytes(self.config, layer.out_channels, layer.span[1])
         if not layer or stage.tail:
             cycles = max(cycles, self._vector_cycles(last))
         table = isinstance(last, ir.Table)

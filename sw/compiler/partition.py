@@ -45,7 +45,7 @@ def has_array(config: Config, options: Options, graph: ir.Graph, node: ir.Node) 
 
 
 def fits_int8(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
-    """Weights less their zero point are within int8, but those of convolutions without groups, and of depthwise ones with
+    """Weights less their zero point are within int8, except in convolutions without groups and in depthwise ones with
     depthwise = "native"."""
     if not isinstance(node, ir.Conv | ir.Depthwise) or node.rest is None:
         return None

@@ -74,8 +74,12 @@ def array_cycles(config: Config, layer: ConvLayer) -> int:
     """About the cycles of a whole layer on the array."""
     pixels = layer.out_height * layer.out_width
     groups = layer.out_channels // layer.group[1] if layer.mode == "grouped" else 1
-    one = schedule.array_cycles(config, layer, pixels, layer.out_channels, layer.channels, config.stripe)
-    return layer.terms * groups * one
+
+    def one(channels: int) -> int:
+        return schedule.array_cycles(config, layer, pixels, layer.out_channels, channels, config.stripe)
+
+    more = (layer.terms - 1) * one(layer.span[1]) if layer.terms > 1 else 0
+    return groups * one(layer.channels) + more
 
 
 Extent = tuple[int, int]

@@ -115,7 +115,7 @@ def _operations(layer: ConvLayer, tiling: Tiling) -> int:
     tiles = areas * ceil_div(layer.out_channels, tiling.out_channels)
     if layer.mode == "grouped":
         return tiles * ceil_div(tiling.out_channels, layer.group[1])
-    return tiles * ceil_div(layer.channels, tiling.in_channels) * layer.terms
+    return tiles * (ceil_div(layer.channels, tiling.in_channels) + layer.terms - 1)
 
 
 # --- effort 0 ---------------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def _staying(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool) -> 
     otherwise."""
     own = 1 if rows_outer else costs.areas
     inputs = own * costs.passes
-    weights = (costs.columns if rows_outer else 1) * costs.passes * layer.terms
+    weights = (costs.columns if rows_outer else 1) * (costs.passes + layer.terms - 1)
     found = []
     if inputs > 2 and not layer.separable and space.input_at is None and costs.columns > 1:
         found.append((inputs, 0))

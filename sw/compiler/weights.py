@@ -15,11 +15,13 @@ Bytes = NDArray[np.uint8]
 
 
 class Pass(NamedTuple):
-    """What one pass adds up: first and number of input channels, and which of the weights' int8 terms."""
+    """What one pass adds up: first and number of input channels, and which of the weights' int8 terms; ``loaded``: the
+    first and the number of those that are loaded for it, and for passes beside it."""
 
     first: int
     channels: int
     term: int
+    loaded: tuple[int, int]
 
 
 def _grouped(values: NDArray[Any], group: int, lanes: int) -> NDArray[Any]:
@@ -96,7 +98,7 @@ def pack(node: ir.Conv | ir.Depthwise, layer: ConvLayer, config: Config, block: 
             parts.append(np.concatenate([head, _blocks(taps[own], config.oc, config.oc, config.ic, size)], 1).ravel())
         return np.concatenate(parts)
     head = records(bias, node.requant, block, config.oc, config)
-    for first, channels, term in passes:
+    for first, channels, term, _ in passes:
         some = _taps(node, layer, terms[term][:, :, :, first : first + channels])
         parts.append(np.concatenate([head, _blocks(some, block, config.oc, config.ic, size)], 1).ravel())
     return np.concatenate(parts)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from dovetail.isa import numerics
 from dovetail.isa.config import Config
@@ -45,6 +46,13 @@ class Builder:
         mult, shift = numerics.encode_multiplier(real, self.rounding)
         return ir.Requant(mult.astype(np.int32), shift.astype(np.int32), self.rounding, 3, -5, -120, 110)
 
+    def _rest(self, count: int, size: tuple[int, ...]) -> NDArray[np.int8]:
+        """Zero for all input channels but a few, where there are more."""
+        rest = self.random.integers(-128, 128, (count, *size)).astype(np.int8)
+        rest[..., : size[-1] // 3] = 0
+        rest[..., 5 * size[-1] // 6 :] = 0
+        return rest
+
     def conv(
         self,
         channels: int,
@@ -78,7 +86,7 @@ class Builder:
                 stride=stride,
                 pads=pads,
                 dilation=dilation,
-                rest=self.random.integers(-128, 128, (terms - 1, *size)).astype(np.int8) if terms > 1 else None,
+                rest=self._rest(terms - 1, size) if terms > 1 else None,
             )
         )
         self.last = name

@@ -60,6 +60,27 @@ def test_equals_the_reference_runtime(name: str, kind: str) -> None:
     compare(name, kind, CONFIG, 2)
 
 
+def compare_unsigned(name: str, samples: int | None) -> None:
+    """A file of uint8 activations and asymmetric weights, fed with x + 128, against LiteRT's reference kernels."""
+    stem = MODELS / NETWORKS[name]
+    compiled = compile_network(f"{stem}_uint8_qat.tflite", CONFIG)
+    wanted = np.load(stem.parent / "reference.npz")["uint8_litert_ref_out"]
+    assert [reason for reason in compiled.code.host_reasons if "SOFTMAX" not in reason] == []
+    for x, want in zip(np.load(stem.parent / "samples.npz")["x"][:samples], wanted, strict=False):
+        (got,) = compiled.run(x[None].view(np.uint8) ^ np.uint8(128)).outputs.values()
+        np.testing.assert_array_equal(got.ravel(), want)
+
+
+def test_a_uint8_network_equals_the_reference_runtime() -> None:
+    compare_unsigned("mobilenet_0.25_128", 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mobilenet_0.25_128", "mobilenet_1.0_224"])
+def test_every_sample_of_a_uint8_network_equals_the_reference_runtime(name: str) -> None:
+    compare_unsigned(name, None)
+
+
 ACCURACY = {"resnet8": 0.775, "vww": 0.917, "kws": 0.940, "mobilenet_0.25_128": 0.467, "mobilenet_1.0_224": 0.933}
 """Top-1 of TFLite Micro on the samples, from the data set's README."""
 
