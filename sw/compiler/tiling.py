@@ -105,8 +105,19 @@ def forget() -> None:
 
 def _cheaper(config: Config, layer: ConvLayer, space: Space, best: Tiling, other: Tiling) -> Tiling:
     """``other`` with its exact price, if that is less than that of ``best``."""
+    if bound(config, layer, space, other) >= best.price:
+        return best
     price = pricing.exact(config, layer, space, other)
     return replace(other, price=price) if price < best.price else best
+
+
+def bound(config: Config, layer: ConvLayer, space: Space, tiling: Tiling) -> int:
+    """Cycles that the exact price of a tiling cannot be below."""
+    shape = Shape(tiling.rows, tiling.columns, tiling.out_channels, tiling.in_channels, tiling.best_stripe)
+    costs = costs_of(config, layer, shape, space)
+    assert costs
+    copies = len(tiling.input_at), len(tiling.weights_at), len(tiling.output_at)
+    return lower_bound(config, layer, shape, space, transfers(layer, space, costs, tiling.rows_outer, copies))
 
 
 def _operations(layer: ConvLayer, tiling: Tiling) -> int:
@@ -307,16 +318,14 @@ def _exhaust(config: Config, layer: ConvLayer, space: Space, before: Tiling) -> 
     for split, columns, rows, channels in product(splits, widths, range(1, layer.out_height + 1), channel_tiles):
         shape = Shape(rows, columns, channels, split, True)
         costs = costs_of(config, layer, shape, space)
-        if costs is None or costs.array - costs.tiles * costs.passes * 12 >= before.price:
+        if costs is None or array_total(config, layer, shape, 1) >= before.price:
             continue
         for tiling, loads in _largest(config, layer, space, shape, costs):
-            bound = lower_bound(config, layer, shape, space, loads)
-            if bound < before.price:
-                bounded.append((bound, tiling))
+            least = lower_bound(config, layer, shape, space, loads)
+            if least < before.price:
+                bounded.append((least, tiling))
     best = before
-    for bound, tiling in sorted(bounded, key=lambda item: item[0]):
-        if bound >= best.price:
-            break
+    for _, tiling in sorted(bounded, key=lambda item: item[0]):
         best = _cheaper(config, layer, space, best, tiling)
     return best
 
@@ -343,4 +352,4 @@ def _largest(
                 yield _tiling(shape, rows_outer, at, 0), loads
 
 
-__all__ = ["Space", "Tiling", "check", "choose", "estimated", "forget", "many_shapes", "search"]
+__all__ = ["Space", "Tiling", "bound", "check", "choose", "estimated", "forget", "many_shapes", "search"]

@@ -16,7 +16,7 @@ from dovetail.isa.config import Config, MemoryTiming, ceil_div
 from dovetail.isa.numerics import Rounding
 from dovetail.sw import graph as ir
 from dovetail.sw import reference
-from dovetail.sw.compiler import Options, convolution, estimate, generate, pricing, schedule_cache, tiling
+from dovetail.sw.compiler import Options, convolution, generate, pricing, schedule_cache, tiling
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.schedule import Space, Tiling, array_cycles, buffer_bytes, equal_stripe, place, stripe_of
 from dovetail.sw.layout import Layout
@@ -142,13 +142,7 @@ def test_no_price_is_below_its_bound(config: Config, layer: ConvLayer) -> None:
         plans = list(tiling.estimated(config, layer, space, tiling.many_shapes(config, layer, space, before)))
         for n in random.integers(0, len(plans), 3):
             plan = replace(plans[n], best_stripe=True)
-            shape = estimate.Shape(plan.rows, plan.columns, plan.out_channels, plan.in_channels, True)
-            costs = estimate.costs_of(config, layer, shape, space)
-            assert costs
-            copies = len(plan.input_at), len(plan.weights_at), len(plan.output_at)
-            loads = estimate.transfers(layer, space, costs, plan.rows_outer, copies)
-            bound = estimate.lower_bound(config, layer, shape, space, loads)
-            assert bound <= pricing.exact(config, layer, space, plan), plan
+            assert tiling.bound(config, layer, space, plan) <= pricing.exact(config, layer, space, plan), plan
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
