@@ -21,7 +21,7 @@ from dovetail.sw.compiler.partition import Step, border_of, is_accelerated
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.host import OnnxOp, TfliteOp
 from dovetail.sw.host_step import can_join
-from dovetail.sw.layout import Array, Layout
+from dovetail.sw.layout import Array, Layout, as_signed, as_unsigned
 from dovetail.sw.network import CompiledNetwork
 from dovetail.sw.portable import sha256
 
@@ -237,7 +237,7 @@ def run_parts(folder: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
                 raise NetworkError(f"{folder / part['file']}: file must be as the manifest says, not changed")
             feed = {port["name"]: values[port["name"]] for port in part["inputs"]}
             if part["file"].endswith(".tflite"):
-                results = _run_tflite(data, feed)
+                results = _run_tflite(data, feed, [port["dtype"] for port in part["outputs"]])
             else:
                 results = _run_onnx(data, feed, part["optimisation"] == "all")
             values |= zip((port["name"] for port in part["outputs"]), results, strict=True)
@@ -256,12 +256,18 @@ def _run_onnx(data: bytes, feed: Mapping[str, Array], optimises: bool) -> list[A
     return [np.asarray(value) for value in open_session(data, optimises=optimises).run(None, dict(feed))]
 
 
-def _run_tflite(data: bytes, feed: Mapping[str, Array]) -> list[Array]:
+def _run_tflite(data: bytes, feed: Mapping[str, Array], dtypes: Sequence[str]) -> list[Array]:
+    """Where the manifest has int8 and the file uint8, bytes are 128 higher in the file."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     interpreter = Interpreter(model_content=data, experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
     interpreter.allocate_tensors()
     for detail, value in zip(interpreter.get_input_details(), feed.values(), strict=True):
-        interpreter.set_tensor(detail["index"], value.reshape(detail["shape"]))
+        outside = as_unsigned(value) if detail["dtype"] != value.dtype == np.int8 else value
+        interpreter.set_tensor(detail["index"], outside.reshape(detail["shape"]))
     interpreter.invoke()
-    return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
+    results = [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
+    return [
+        as_signed(value) if value.dtype != dtype == "int8" else value
+        for value, dtype in zip(results, dtypes, strict=True)
+    ]

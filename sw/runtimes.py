@@ -112,13 +112,18 @@ def _run_tflite(graph: Graph, data: bytes, sample: Sample) -> Reference:
         micro = import_module("tflite_micro").runtime
         try:
             tensors = _micro(micro, file, inputs, wanted)
-            return Reference("TFLite Micro", {file.infos[i].tensor.name: tensors[i] for i in wanted})
+            return Reference("TFLite Micro", _named(graph, file, tensors))
         except RuntimeError as error:
             notes = (f"TFLite Micro cannot run the network: {first_line(error)}",)
     tensors = _litert(data, inputs, wanted)
     notes += ("LiteRT rounds FULLY_CONNECTED in another way than TFLite Micro, by which the accelerator goes",)
-    found = {file.infos[i].tensor.name: tensors[i] for i in wanted}
-    return Reference("LiteRT, reference kernels", found, notes)
+    return Reference("LiteRT, reference kernels", _named(graph, file, tensors), notes)
+
+
+def _named(graph: Graph, file: TfliteFile, tensors: Mapping[int, Array]) -> dict[str, Array]:
+    """The file's tensors as the graph has them."""
+    found = {file.infos[i].tensor.name: value for i, value in tensors.items()}
+    return {name: _signed(value) if graph.tensors[name].dtype == "int8" else value for name, value in found.items()}
 
 
 def _micro(runtime: Any, file: TfliteFile, inputs: list[Array], wanted: list[int]) -> dict[int, Array]:

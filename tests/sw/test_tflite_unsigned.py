@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from dovetail.isa.config import Config
 from dovetail.sw import graph as ir
-from dovetail.sw import reference
+from dovetail.sw import partition_export, reference
 from dovetail.sw.frontend import load
 from dovetail.sw.network import compile_network
 from tests.sw.test_tflite_operators import Operator, Spec, network, options, pool
@@ -51,15 +52,15 @@ def agree(folder: Path, code: int, inputs: Sequence[Spec], output: Spec, form: A
     interpreter.allocate_tensors()
     rng = np.random.default_rng(0)
     for _ in range(3):
-        values = [rng.integers(0, 256, port.shape).astype(np.uint8) for port in graph.inputs]
-        for detail, value in zip(interpreter.get_input_details(), values, strict=True):
+        feed = {port.name: rng.integers(0, 256, port.shape).astype(np.uint8) for port in graph.inputs}
+        for detail, value in zip(interpreter.get_input_details(), feed.values(), strict=True):
             interpreter.set_tensor(detail["index"], value)
         interpreter.invoke()
         expected = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
         name = graph.outputs[0].name
-        np.testing.assert_array_equal(reference.run(graph, values)[name], expected)
+        np.testing.assert_array_equal(reference.run(graph, feed)[name], expected)
         for one in compiled:
-            np.testing.assert_array_equal(one.run(values).outputs[name], expected)
+            np.testing.assert_array_equal(one.run(feed).outputs[name], expected)
     return graph
 
 
@@ -148,3 +149,18 @@ def test_concatenation_of_other_scales_runs_on_the_host(tmp_path: Path) -> None:
 def test_padding(tmp_path: Path) -> None:
     sizes = np.array([[0, 0], [1, 2], [0, 3], [0, 0]], np.int32)
     agree(tmp_path, Operator.PAD, [((1, 4, 5, 6), 0.05, -20), sizes], ((1, 7, 8, 6), 0.05, -20))
+
+
+def test_exported_parts_take_and_make_what_the_network_does(tmp_path: Path) -> None:
+    """A host operator in the middle: the file has uint8, the manifest int8."""
+    path = tmp_path / "softmax.tflite"
+    form = options(schema.SoftmaxOptionsT, beta=1.0)
+    path.write_bytes(unsigned(network(Operator.SOFTMAX, [((1, 30), 0.05, -20)], ((1, 30), 1 / 256, -128), form)))
+    graph = load(path)
+    inner = replace(graph, inputs=tuple(replace(port, dtype="int8", offset=0) for port in graph.inputs))
+    compiled = compile_network(inner, CONFIGS[0])
+    x = np.arange(30).astype(np.int8)[None]
+    partition_export.export(compiled, tmp_path / "parts")
+    parts = partition_export.run_parts(tmp_path / "parts", {inner.inputs[0].name: x})
+    for name, value in compiled.run(x).outputs.items():
+        np.testing.assert_array_equal(parts[name], value)
