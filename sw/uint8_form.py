@@ -23,6 +23,7 @@ _MOVES = {
 }
 """Operators on integers that do not mind an offset; int8 constants among their operands get it too."""
 _CLAMPS = ("Relu", "Clip")
+_VIEWS = ("Transpose", "Reshape", "Identity")
 _WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
@@ -132,11 +133,10 @@ class _Change:
         self.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in self.added.items())
 
     def _quantise_before_clamps(self) -> None:
-        made = {name: node for node in self.graph.node for name in node.output}
+        fusible = self._fusible()
         nodes: list[onnx.NodeProto] = []
         for node in self.graph.node:
-            before = made.get(node.input[0]) if node.op_type in _CLAMPS else None
-            target = self._quantiser(node) if before is not None and before.op_type != "DequantizeLinear" else None
+            target = self._quantiser(node) if node.op_type in _CLAMPS and node.input[0] in fusible else None
             if target is not None:
                 name, parameters = node.input[0], target.input[1:]
                 integers, reals = f"{name}/quantised", f"{name}/dequantised"
@@ -147,6 +147,18 @@ class _Change:
         ordered = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
         del self.graph.node[:]
         self.graph.node.extend(ordered)
+
+    def _fusible(self) -> set[str]:
+        """Results of operators on dequantised values, clamped or not: with a pair behind them they fuse to an integer
+        kernel. What is computed from reals stays as it is."""
+        dequantised = {name for node in self.graph.node if node.op_type == "DequantizeLinear" for name in node.output}
+        found: set[str] = set()
+        for node in self.graph.node:
+            operands = [name for name in node.input if name and name not in self.constants]
+            known = dequantised | found if node.op_type in _CLAMPS else dequantised
+            if operands and node.op_type != "DequantizeLinear" and known.issuperset(operands):
+                (dequantised if node.op_type in _VIEWS else found).update(node.output)
+        return found
 
     def _quantiser(self, node: onnx.NodeProto) -> onnx.NodeProto | None:
         """The QuantizeLinear that alone reads a node's result, perhaps behind more clamps."""
@@ -168,6 +180,6 @@ def _is_weight(readers: dict[str, list[tuple[Any, int]]], name: str) -> bool:
     for node, place in readers.get(name, []):
         if node.op_type in _WEIGHTED and place > 0:
             return True
-        if node.op_type in ("Transpose", "Reshape", "Identity") and _is_weight(readers, node.output[0]):
+        if node.op_type in _VIEWS and _is_weight(readers, node.output[0]):
             return True
     return False

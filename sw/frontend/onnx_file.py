@@ -149,7 +149,8 @@ def _input(value: Any) -> OnnxInput:
         if size == 0:
             raise NetworkError(f"input {value.name!r}: axis {axis} must have a fixed size; export with static shapes")
         shape.append(size)
-    if len(shape) > 1 and shape[0] != 1:
+    state = len(shape) == 3 and shape[1] == 1  # of a recurrent network: layers, batch, features
+    if len(shape) > 1 and shape[0] != 1 and not state:
         raise NetworkError(f"input {value.name!r}: batch must be 1, not {shape[0]}; export with batch 1")
     dtype = str(np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)))
     return OnnxInput(value.name, tuple(shape), dtype)

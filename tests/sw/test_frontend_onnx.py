@@ -19,6 +19,7 @@ from dovetail.sw import graph as ir
 from dovetail.sw import reference
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import load
+from dovetail.sw.frontend.onnx_file import OnnxFile
 from dovetail.sw.layout import Array
 
 MODELS = Path(__file__).parents[2].parent / "shared" / "models"
@@ -295,6 +296,17 @@ def test_unknown_operator_is_named(tmp_path: Path) -> None:
     path.write_bytes(model.SerializeToString())
     with pytest.raises(NetworkError, match=r"node 'n1_Wobble' \(Wobble\): operator must be one of ONNX"):
         load(path)
+
+
+def test_states_of_recurrent_networks_have_no_batch_in_front(tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"], name="r")],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 1, 8))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (2, 1, 8))],
+    )
+    found = OnnxFile(helper.make_model(graph).SerializeToString(), "net", tmp_path)
+    assert found.inputs[0].shape == (2, 1, 8)
 
 
 @pytest.mark.parametrize(

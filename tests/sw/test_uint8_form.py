@@ -82,6 +82,14 @@ def test_every_kind_of_int8_value() -> None:
     assert [port.type.tensor_type.elem_type for port in ports] == [TensorProto.UINT8] * 2
 
 
+def test_clamps_of_reals_stay_as_they_are() -> None:
+    nodes = [node("Softmax", "x", "f"), node("Relu", "f", "r"), node("QuantizeLinear", "r s z", "q")]
+    model = network(*nodes, node("DequantizeLinear", "q s z", "d"), node("QuantizeLinear", "d s z", "y"), shape=(1, 8))
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT
+    relu = next(one for one in uint8_form(model).graph.node if one.op_type == "Relu")
+    assert list(relu.input) == ["f"]
+
+
 def test_built_in_networks() -> None:
     for name in ("inception_block", "attention_block", "hard_swish_block"):
         equal(onnx.load_model_from_string(zoo.model_bytes(name)))
