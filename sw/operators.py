@@ -130,10 +130,10 @@ HEADER = """\
 <!-- Made by `python -m dovetail.sw.operators docs/operators.md`. Change sw/operators.py; a test compares. -->
 
 What int8 networks are made of, and the instructions that do it. TFLite files compute as TFLite Micro does (LiteRT's
-reference kernels where it lacks an operator), ONNX files (QDQ and QOperator, int8 or uint8 activations) as ONNX
-Runtime's integer kernels do, with tables where an operator's definition in float32 leaves 256 cases. Every other
-operator, and these where the rule is not met, runs on the host with LiteRT's reference kernels or ONNX Runtime;
-`dovetail compile` and `run` say which and why.
+reference kernels where it lacks an operator, and for uint8 files), ONNX files (QDQ and QOperator, int8 or uint8
+activations) as ONNX Runtime's integer kernels do, with tables where an operator's definition in float32 leaves 256
+cases. Every other operator, and these where the rule is not met, runs on the host with LiteRT's reference kernels or
+ONNX Runtime; `dovetail compile` and `run` say which and why.
 
 | TFLite | ONNX | instructions | rule |
 |---|---|---|---|
@@ -144,6 +144,16 @@ CONFIGURATION = """
 
 A node that breaks one of these runs on the host:
 
+"""
+
+UNSIGNED = """
+## uint8 TFLite files
+
+Files from before TFLite's int8 quantisation have uint8 activations, and weights with a zero point, per tensor. Inside,
+activations are 128 lower, which changes no result. Weights less their zero point may exceed int8: then they are the sum
+of two int8 arrays (three where a weight is 255), and the array takes a pass for each, the later ones over those input
+channels only for which their array is not zero. Results of such layers are stored in system memory, as their sums take
+four bytes an element in SRAM. MEAN, ABS, LEAKY_RELU and BATCH_MATMUL of uint8 files run on the host.
 """
 
 DIFFERENCES = """
@@ -178,6 +188,7 @@ def text() -> str:
         + "".join(map(_line, ROWS))
         + CONFIGURATION
         + "".join(f"- {rule}\n" for rule in rules)
+        + UNSIGNED
         + DIFFERENCES
         + _float()
     )
