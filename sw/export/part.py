@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from dovetail.sw import graph as ir
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.layout import Array, Layout, Shape, as_unsigned
+from dovetail.sw.names import unused
 
 OPSET, IR_VERSION = 17, 8
 """At least: a file's own operators keep theirs."""
@@ -86,10 +87,7 @@ class Part:
     # --- building blocks -----------------------------------------------------------------------------------------
 
     def fresh(self, name: str) -> str:
-        found, count = name, 1
-        while found in self._used:
-            count += 1
-            found = f"{name}_{count}"
+        found = unused(name, self._used)
         self._used.add(found)
         return found
 

@@ -15,6 +15,7 @@ from dovetail.sw.frontend.onnx_file import OnnxFile, OnnxNode
 from dovetail.sw.frontend.onnx_values import Quant, Source, Value
 from dovetail.sw.host import Dequantize, OnnxOp, Permute, Quantize, Wire
 from dovetail.sw.layout import Array, Layout, Shape, as_signed, refined
+from dovetail.sw.names import unused
 
 Axes = tuple[Shape, tuple[int, ...]]
 """A layout's axes in memory and their order in the file."""
@@ -32,19 +33,13 @@ class GraphBuilder:
 
     def node_name(self, wanted: str) -> str:
         """A node name nobody has yet."""
-        name, count = wanted, 1
-        while name in self._node_names:
-            count += 1
-            name = f"{wanted}_{count}"
+        name = unused(wanted, self._node_names)
         self._node_names.add(name)
         return name
 
     def tensor(self, wanted: str, shape: Shape, dtype: str, quant: Quant | None = None) -> str:
         """Declare a tensor, under a name nobody has yet."""
-        name, count = wanted, 1
-        while name in self.tensors:
-            count += 1
-            name = f"{wanted}_{count}"
+        name = unused(wanted, self.tensors)
         scale, zero = (quant.scale, quant.zero_point) if quant is not None else (None, 0)
         self.tensors[name] = ir.Tensor(name, shape, scale, zero, _inside(dtype))
         return name

@@ -18,6 +18,7 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.tflite_file import Info, Operator, TfliteFile
 from dovetail.sw.frontend.tflite_float_operators import OPERATORS
 from dovetail.sw.layout import Array
+from dovetail.sw.names import unused
 
 OPSET = 20
 TO_IMAGE, FROM_IMAGE = (0, 3, 1, 2), (0, 2, 3, 1)
@@ -172,9 +173,9 @@ class Writer:
 
     def add_constant(self, name: str, value: ArrayLike) -> str:
         """A constant that the file does not have as such; its name."""
-        unused = self._unused(name)
-        self._constants[unused] = np.asarray(value)
-        return unused
+        result = self._unused(name)
+        self._constants[result] = np.asarray(value)
+        return result
 
     def integers(self, name: str, values: Sequence[int]) -> str:
         """A constant vector of int64: a shape, axes, sizes."""
@@ -182,9 +183,9 @@ class Writer:
 
     def node(self, name: str, kind: str, inputs: Sequence[str], **attributes: Any) -> str:
         """A node with a result in between; the result's name."""
-        unused = self._unused(name)
-        self._append(kind, inputs, [unused], attributes)
-        return unused
+        result = self._unused(name)
+        self._append(kind, inputs, [result], attributes)
+        return result
 
     def result(self, index: int, kind: str, inputs: Sequence[str], *, image: bool = False, **attributes: Any) -> None:
         """A node whose result is a tensor of the file, in the file's order or as NCHW."""
@@ -204,10 +205,7 @@ class Writer:
         self._nodes.append(helper.make_node(kind, inputs, outputs, name=f"{outputs[0]}/{kind}", **attributes))
 
     def _unused(self, wanted: str) -> str:
-        name, count = wanted, 1
-        while name in self._names:
-            count += 1
-            name = f"{wanted}_{count}"
+        name = unused(wanted, self._names)
         self._names.add(name)
         return name
 

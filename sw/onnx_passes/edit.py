@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as oir
 
 from dovetail.sw.layout import Array, Shape
+from dovetail.sw.names import unused
 
 
 def constant(value: oir.Value | None) -> Array | None:
@@ -62,11 +63,7 @@ class Editor:
 
     def constant(self, array: Array, role: str) -> oir.Value:
         """A new initialiser named after the node's output and its role."""
-        wanted = f"{self.node.outputs[0].name}/{role}"
-        name, count = wanted, 1
-        while name in self.graph.initializers:
-            count += 1
-            name = f"{wanted}_{count}"
+        name = unused(f"{self.node.outputs[0].name}/{role}", self.graph.initializers)
         tensor = oir.tensor(np.asarray(array, order="C"), name=name)
         value = oir.Value(name=name, shape=oir.Shape(array.shape), type=oir.TensorType(tensor.dtype))
         value.const_value = tensor
@@ -86,6 +83,20 @@ class Editor:
         out = oir.Value(name=name, type=self.node.outputs[0].type, shape=None if shape is None else oir.Shape(shape))
         self.graph.insert_before(self.node, oir.node(operator, inputs, attributes, outputs=[out], name=name))
         return out
+
+    def cut(
+        self,
+        value: oir.Value,
+        axes: Sequence[int],
+        starts: Sequence[int],
+        ends: Sequence[int],
+        shape: Shape,
+        steps: Sequence[int] | None = None,
+    ) -> oir.Value:
+        """A Slice along some axes."""
+        bounds = {"starts": starts, "ends": ends, "axes": axes} | ({} if steps is None else {"steps": steps})
+        parameters = [self.constant(np.array(values, np.int64), role) for role, values in bounds.items()]
+        return self.add("Slice", [value, *parameters], shape)
 
     def reshape(self, value: oir.Value, shape: Shape) -> oir.Value:
         """A Reshape to known sizes."""

@@ -24,9 +24,7 @@ def slice_gathers(model: oir.Model) -> bool:
         if steps.size != 1 or steps[0] < 1:
             continue
         edit, kept = Editor(node), (*shape[:axis], picked.size, *shape[axis + 1 :])
-        bounds = {"starts": picked[0], "ends": picked[-1] + 1, "axes": axis, "steps": steps[0]}
-        parameters = [edit.constant(np.array([value], np.int64), role) for role, value in bounds.items()]
-        cut = edit.add("Slice", [data, *parameters], kept)
+        cut = edit.cut(data, [axis], [int(picked[0])], [int(picked[-1]) + 1], kept, [int(steps[0])])
         edit.replace(cut if kept == out else edit.reshape(cut, out))
         changed = True
     return changed

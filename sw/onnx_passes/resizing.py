@@ -75,7 +75,5 @@ def _part(edit: Editor, data: oir.Value, starts: Sequence[int], ends: Sequence[i
     """Rows and columns from `starts` to before `ends`."""
     shape = shape_of(data)
     assert shape is not None
-    bounds = {"starts": starts, "ends": ends, "axes": (2, 3)}
-    parameters = [edit.constant(np.array(values, np.int64), role) for role, values in bounds.items()]
     sizes = (end - start for start, end in zip(starts, ends, strict=True))
-    return edit.add("Slice", [data, *parameters], (*shape[:2], *sizes))
+    return edit.cut(data, (2, 3), starts, ends, (*shape[:2], *sizes))

@@ -88,10 +88,8 @@ def _replace(node: oir.Node, axes: list[Axis], weights: Array, bias: Array | Non
         mode = "CRD" if groups > 1 else "DCR"
         value = edit.add("DepthToSpace", [value], whole, {"blocksize": stride, "mode": mode})
     if whole != out:
-        starts = np.array([rows.first, columns.first], np.int64)
-        ends = starts + np.array(out[2:], np.int64)
-        bounds = {"starts": starts, "ends": ends, "axes": np.array([2, 3], np.int64)}
-        value = edit.add("Slice", [value, *(edit.constant(array, role) for role, array in bounds.items())], out)
+        ends = rows.first + out[2], columns.first + out[3]
+        value = edit.cut(value, (2, 3), (rows.first, columns.first), ends, out)
     edit.replace(value)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from dovetail.sw import graph as ir
 from dovetail.sw.layout import Shape
+from dovetail.sw.names import unused
 
 
 def makers(graph: ir.Graph) -> dict[str, ir.Node]:
@@ -64,10 +65,7 @@ class Names:
 
     def fresh(self, wanted: str) -> str:
         """`wanted`, with a number behind it if it is taken."""
-        name, count = wanted, 1
-        while name in self.taken:
-            count += 1
-            name = f"{wanted}_{count}"
+        name = unused(wanted, self.taken)
         self.taken.add(name)
         return name
 

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx_file import is_quantised
 from dovetail.sw.layout import Array, Shape
+from dovetail.sw.names import unused
 
 
 @dataclass(frozen=True)
@@ -111,16 +112,13 @@ def _prepared(model: onnx.ModelProto) -> onnx.ModelProto:
         raise NetworkError(f"float network must have consistent shapes: {error}") from error
     used: set[str] = set()
     for index, node in enumerate(copy.graph.node):
-        node.name = _unused(node.name or f"{node.op_type}_{index}", used)
+        node.name = _taken(node.name or f"{node.op_type}_{index}", used)
     _unshare(copy.graph)
     return copy
 
 
-def _unused(name: str, used: set[str]) -> str:
-    found, count = name, 1
-    while found in used:
-        count += 1
-        found = f"{name}_{count}"
+def _taken(name: str, used: set[str]) -> str:
+    found = unused(name, used)
     used.add(found)
     return found
 
@@ -135,5 +133,5 @@ def _unshare(graph: onnx.GraphProto) -> None:
             if name in initialisers and name in seen:
                 tensor = graph.initializer.add()
                 tensor.CopyFrom(initialisers[name])
-                tensor.name = node.input[index] = _unused(name, names)
+                tensor.name = node.input[index] = _taken(name, names)
             seen.add(name)
