@@ -584,7 +584,7 @@ def test_bilinear_enlargement(where: str, factor: int) -> None:
         ((2, 2), {"mode": "cubic"}),
     ],
 )
-def test_other_resizing_stays(factors: tuple[float, float], attributes: dict[str, str]) -> None:
+def test_other_resizing_stays(factors: tuple[float, float], attributes: dict[str, Any]) -> None:
     net = Net(1, 3, 4, 6)
     net.op("Resize", "x", "", net.constant([1, 1, *factors]), **{"mode": "linear", **attributes})
     assert kinds(settled(net.model())) == {"Resize": 1}
