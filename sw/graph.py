@@ -312,7 +312,10 @@ class Graph:
         )
 
     def macs(self, node: Node) -> int:
-        """Multiply-accumulates of a node, padding included; 0 for anything but convolutions and matrix products."""
+        """Multiply-accumulates of a node, padding included; 0 for anything but convolutions, matrix products and
+        recurrent layers."""
+        if isinstance(node, Host):
+            return int(getattr(node.payload, "macs", 0))
         if isinstance(node, MatMul):
             return self.tensors[node.outputs[0]].size * self.tensors[node.inputs[0]].shape[-1]
         if not isinstance(node, Conv | Depthwise):

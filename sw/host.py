@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
 
 from dovetail.sw.errors import NetworkError, first_line
-from dovetail.sw.layout import Array, Layout, as_signed, as_unsigned
+from dovetail.sw.layout import Array, Layout, Shape, as_signed, as_unsigned
 
 
 class Payload(Protocol):
@@ -79,6 +81,23 @@ class Wire:
     unsigned: bool = False
 
 
+def _macs(kind: str, shapes: Sequence[Shape]) -> int:
+    """Of an operator with its first operands and its result; () stands for an unknown shape."""
+    if not all((*shapes[:2], shapes[-1])):
+        return 0
+    match kind:
+        case "Conv":
+            return prod(shapes[-1]) * prod(shapes[1][1:])
+        case "ConvTranspose":
+            return prod(shapes[0]) * prod(shapes[1][1:])
+        case "MatMul" | "Gemm":
+            return prod(shapes[0]) * shapes[-1][-1]
+        case "LSTM" | "GRU" | "RNN":
+            return prod(shapes[0][:2]) * (prod(shapes[1]) + prod(shapes[2]))
+        case _:
+            return 0
+
+
 @dataclass(frozen=True)
 class OnnxOp:
     """One ONNX operator, as a one-node model for ONNX Runtime; or several of them.
@@ -97,6 +116,17 @@ class OnnxOp:
     outputs: tuple[Wire, ...]
     apart: bool = False
     _session: list[Any] = field(default_factory=list, repr=False, compare=False)
+
+    @cached_property
+    def macs(self) -> int:
+        """Multiply-accumulates, as far as constant weights and the operands tell."""
+        import onnx
+
+        graph = onnx.load_model_from_string(self.model).graph
+        shapes = {wire.name: wire.layout.shape for wire in (*self.inputs, *self.outputs)}
+        shapes |= {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+        ends = [(node.op_type, (*node.input[:3], next(filter(None, node.output)))) for node in graph.node]
+        return sum(_macs(kind, [shapes.get(name, ()) for name in names]) for kind, names in ends)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         feed = {}

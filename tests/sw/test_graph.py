@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.isa.numerics import Rounding
 from dovetail.sw import graph as ir
+from dovetail.sw import host
 from dovetail.sw.errors import DovetailError, NetworkError
 from dovetail.sw.layout import Layout
 
@@ -136,3 +138,22 @@ def test_layouts_follow_numpy() -> None:
 
 def test_errors_are_one_line() -> None:
     assert str(DovetailError("two\n  lines")) == "two lines"
+
+
+@pytest.mark.parametrize(
+    ("kind", "operands", "out", "macs"),
+    [
+        ("Conv", [(1, 4, 6, 6), (8, 2, 3, 3)], (1, 8, 4, 4), 8 * 16 * 18),
+        ("ConvTranspose", [(1, 4, 6, 6), (4, 2, 3, 3)], (1, 2, 8, 8), 4 * 36 * 18),
+        ("MatMul", [(1, 5, 7), (7, 3)], (1, 5, 3), 5 * 7 * 3),
+        ("LSTM", [(9, 1, 6), (1, 16, 6), (1, 16, 4)], (9, 1, 1, 4), 9 * 16 * 10),
+        ("Relu", [(1, 8)], (1, 8), 0),
+    ],
+)
+def test_macs_of_host_nodes(kind: str, operands: list[tuple[int, ...]], out: tuple[int, ...], macs: int) -> None:
+    names = "xwr"[: len(operands)]
+    weights = [numpy_helper.from_array(np.zeros(shape), name) for name, shape in zip("wr", operands[1:], strict=False)]
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", operands[0]), ("y", out))]
+    graph = helper.make_graph([helper.make_node(kind, list(names), ["y"])], "node", ports[:1], ports[1:], weights)
+    wires = [(host.Wire(name, Layout.plain(shape)),) for name, shape in (("x", operands[0]), ("y", out))]
+    assert host.OnnxOp(helper.make_model(graph).SerializeToString(), "node", *wires).macs == macs
