@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from dovetail.flows.network import add_network_options, options_of
+from dovetail.flows.network import add_network_options, add_shape_option, options_of, shapes_of
 from dovetail.flows.parameters import config_of
-from dovetail.flows.quantise import shape_of
 from dovetail.flows.report import Report
 
 if TYPE_CHECKING:
@@ -27,13 +26,7 @@ HELP = "say which nodes run on the accelerator, and why the others do not"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_network_options(parser, programs=False)
-    parser.add_argument(
-        "--shape",
-        metavar="INPUT=1x3x8x8",
-        action="append",
-        default=[],
-        help="of a float network's input, if it is open",
-    )
+    add_shape_option(parser)
 
 
 def run(args: argparse.Namespace) -> Report:
@@ -45,7 +38,7 @@ def run(args: argparse.Namespace) -> Report:
     options = options_of(args)
     if args.effort is None:
         options = replace(options, effort=0)  # schedules decide no node's place
-    outcome = inspect(args.network, config, options, dict(map(shape_of, args.shape)))
+    outcome = inspect(args.network, config, options, shapes_of(args))
     hosted = [node for node in outcome.nodes if node.place == HOST]
     data = {
         "network": outcome.name,

@@ -57,6 +57,30 @@ def add_network_options(parser: argparse.ArgumentParser, *, programs: bool) -> N
     add_options(parser)
 
 
+def add_shape_option(parser: argparse.ArgumentParser) -> None:
+    """Add the sizes of a float network's inputs."""
+    parser.add_argument(
+        "--shape",
+        metavar="INPUT=1x3x8x8",
+        action="append",
+        default=[],
+        help="sizes of a float network's input, where the file leaves them open",
+    )
+
+
+def shapes_of(args: argparse.Namespace) -> dict[str, list[int]]:
+    """Sizes by input of every ``--shape``. Raises NetworkError."""
+    return dict(map(_shape, args.shape))
+
+
+def _shape(text: str) -> tuple[str, list[int]]:
+    name, _, sizes = text.rpartition("=")
+    numbers = sizes.split("x")
+    if not name or not all(number.isdigit() and int(number) for number in numbers):
+        raise NetworkError(f"shape must be INPUT=1x3x8x8, not {text!r}")
+    return name, [int(number) for number in numbers]
+
+
 def options_of(args: argparse.Namespace) -> Options:
     """The compiler's choices on a command line. Raises CompileError."""
     host = HostCost() if args.round_trip is None else HostCost(args.round_trip)

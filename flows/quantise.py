@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from dovetail.flows.network import add_shape_option, shapes_of
 from dovetail.flows.report import Report
 from dovetail.isa.files import write_atomically
 from dovetail.sw.errors import NetworkError
@@ -64,9 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--labels", metavar="Y.npy|Y.npz[:KEY]", help="classes of the inputs to compare on; default key: y"
     )
     parser.add_argument("--per-layer", action="store_true", help="print the signal-to-noise of every node, worst first")
-    parser.add_argument(
-        "--shape", metavar="INPUT=1x3x8x8", action="append", default=[], help="sizes of an input that the file lacks"
-    )
+    add_shape_option(parser)
 
 
 def run(args: argparse.Namespace) -> Report:
@@ -84,7 +83,7 @@ def run(args: argparse.Namespace) -> Report:
         raise NetworkError("--write-best must come with --auto, the search for the best scheme")
     if args.output and not args.output.resolve().parent.is_dir():
         raise NetworkError(f"{args.output}: must be in a folder that exists")
-    graph = FloatGraph(read_float(args.network, dict(map(shape_of, args.shape))))
+    graph = FloatGraph(read_float(args.network, shapes_of(args)))
     samples = _samples(args, graph)
     labels = _labels(args.labels) if args.labels else None
     calibration = Calibration(graph, samples)
@@ -109,15 +108,6 @@ def _scheme(args: argparse.Namespace) -> "Scheme":
 
     scheme = Scheme.parse(args.scheme)
     return replace(scheme, keep_float=(*scheme.keep_float, *args.keep_float))
-
-
-def shape_of(text: str) -> tuple[str, list[int]]:
-    """(input, sizes) of ``--shape``. Raises NetworkError."""
-    name, _, sizes = text.rpartition("=")
-    numbers = sizes.split("x")
-    if not name or not all(number.isdigit() and int(number) for number in numbers):
-        raise NetworkError(f"shape must be INPUT=1x3x8x8, not {text!r}")
-    return name, [int(number) for number in numbers]
 
 
 def _samples(args: argparse.Namespace, graph: "FloatGraph") -> "Iterable[Sample]":
