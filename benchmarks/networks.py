@@ -210,9 +210,9 @@ HEADER = """# Networks
 
 <!-- Made by `python benchmarks/networks.py --output docs/networks.md`. -->
 
-What the compiler makes of whole networks. The trained ones are int8 files as they are, or float files quantised with
-their samples; those of `onnx` are the nine architectures of the onnx package with random weights, quantised with random
-inputs; those of `zoo` are built in.
+What the compiler makes of whole networks. The trained ones are int8 and uint8 files as they are, or float files
+quantised with their samples; those of `onnx` are the nine architectures of the onnx package with random weights,
+quantised with random inputs; those of `zoo` are built in.
 
 - *layers*: nodes of the graph; *on the accelerator*: share of multiply-accumulates; *segments*: programs started per
   inference; *host steps*: runs of nodes on the host between them.

@@ -396,6 +396,22 @@ def test_a_flattened_image_in_another_order() -> None:
     same_outputs(graph, after)
 
 
+def test_shuffles_go_into_weights_beyond_int8_too() -> None:
+    net = RandomNet()
+    x = shuffled(net, net.conv(net.input(1, 5, 6, 4), 12), 3)
+    graph = net.graph(net.conv(x, 12, groups=3), net.conv(shuffled(net, net.table(net.input(1, 5, 6, 8)), 2), 4))
+    wide = [
+        replace(node, rest=net.random.integers(-128, 128, (1, *node.weights.shape)).astype(np.int8))
+        if isinstance(node, ir.Conv)
+        else node
+        for node in graph.nodes
+    ]
+    graph = replace(graph, nodes=tuple(wide))
+    after = passes.run(graph)
+    assert sorted(node.op for node in after.nodes) == ["conv", "conv", "conv", "table"]
+    same_outputs(graph, after)
+
+
 def test_shuffles_that_stay() -> None:
     """Between grouped convolutions, where others see the channels too, and where bytes change their pixel."""
     net = RandomNet()

@@ -164,3 +164,18 @@ def test_exported_parts_take_and_make_what_the_network_does(tmp_path: Path) -> N
     parts = partition_export.run_parts(tmp_path / "parts", {inner.inputs[0].name: x})
     for name, value in compiled.run(x).outputs.items():
         np.testing.assert_array_equal(parts[name], value)
+
+
+def test_exported_convolution(tmp_path: Path) -> None:
+    """Weights are uint8 with a zero point again; ONNX Runtime rounds once, so that results are a step off at most."""
+    sources: list[Spec] = [((1, 9, 8, 3), 0.05, -20), weights(60, 12, 3, 3, 3), bias(12)]
+    form = options(schema.Conv2DOptionsT, **WINDOW)
+    path = tmp_path / "conv.tflite"
+    path.write_bytes(unsigned(network(Operator.CONV_2D, sources, ((1, 5, 4, 12), 0.19, 4), form)))
+    compiled = compile_network(load(path), CONFIGS[0])
+    manifest = partition_export.export(compiled, tmp_path / "parts")
+    assert [part["exact"] for part in manifest["parts"]] == [False]
+    (port,) = compiled.graph.inputs
+    inputs = {port.name: np.random.default_rng(0).integers(0, 256, port.shape).astype(np.uint8)}
+    for name, value in partition_export.run_parts(tmp_path / "parts", inputs).items():
+        assert np.abs(value.astype(int) - compiled.run(inputs).outputs[name]).max() <= 1
