@@ -1,8 +1,8 @@
 """The built-in networks: quantised ONNX files made on the spot, with seeded weights.
 
 They stand for their architectures: every size, stride and padding is right, the weights are random.
-Files are QDQ, opset 13 (14 with hard-swish, 17 with layer normalisations), int8 activations in and out, int8 weights with a
-scale per output channel.
+Files are QDQ, opset 13 (14 with hard-swish, 17 with layer normalisations), int8 activations in and out, int8 weights
+with a scale per output channel.
 """
 
 from __future__ import annotations

@@ -156,7 +156,8 @@ class Builder:
     def residual(self, name: str, a: Act, b: Act, activation: str = "") -> Act:
         """Residual sum in a range that grows with its operands, so that a chain of them does not saturate.
 
-        Its scale is the first from there on with which the accelerator's sums are ONNX Runtime's for every pair of bytes.
+        Its scale is the first from there on with which the accelerator's sums are ONNX Runtime's for every pair of
+        bytes.
         """
         spread = float(np.hypot(a.rms, b.rms))
         if activation:
