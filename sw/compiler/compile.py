@@ -1,7 +1,7 @@
 """The compiler's driver: partition, segments, system memory, words."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -92,102 +92,137 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
     CompileError
         A layer does not fit the configuration; names layer, rule and way out.
     """
-    if options.tiling == "free" and not options.keep_tensors:
-        ways = [(0, False), *((effort, True) for effort in range(options.effort + 1))]
-    else:
-        ways = [(effort, False) for effort in (range(options.effort + 1) if options.tiling == "free" else (0,))]
-    made = [_generate(graph, config, replace(options, effort=effort), resident=kept) for effort, kept in ways]
-    _, code = min(made, key=lambda pair: pair[0])
-    return replace(code, options=options)
+    outline = _outline_of(graph, config, options)
+    made = (_program(outline, effort, resident=resident) for effort, resident in _ways(options))
+    return min(made, key=lambda pair: pair[0])[1]
 
 
-def _generate(graph: ir.Graph, config: Config, options: Options, *, resident: bool) -> tuple[int, Code]:
-    """(cycles, code) of one effort, with or without tensors that stay in SRAM."""
+def _ways(options: Options) -> list[tuple[int, bool]]:
+    """(effort, whether tensors may stay in SRAM) of the programs to choose from."""
+    if options.tiling == "channels":
+        return [(0, False)]
+    efforts = range(options.effort + 1)
+    if options.keep_tensors:
+        return [(effort, False) for effort in efforts]
+    return [(0, False), *((effort, True) for effort in efforts)]
+
+
+@dataclass(frozen=True)
+class _Outline:
+    """What all programs of a graph have in common. ``roots``: the tensor whose bytes each tensor shares; ``parts``: the
+    tensors inside another one."""
+
+    graph: ir.Graph
+    config: Config
+    options: Options
+    reasons: dict[str, str]
+    steps: tuple[Step, ...]
+    parts: dict[str, placement.Part]
+    roots: dict[str, str]
+
+
+def _outline_of(graph: ir.Graph, config: Config, options: Options) -> _Outline:
     reasons = host_reasons(config, options, graph)
-    steps = steps_of(graph, reasons)
+    steps = tuple(steps_of(graph, reasons))
     parts = placement.parts_of(config, graph, steps)
-    roots = _aliases(graph, parts)
-    pitches = {name: part.pitch for name, part in parts.items()}
-    wanted = _outside(graph, steps, roots)
-    parted = [
-        Segment(config, options, graph, _executed(step, pitches), roots, parts, wanted[number], resident=resident)
-        for number, step in enumerate(steps)
+    return _Outline(graph, config, options, reasons, steps, parts, _aliases(graph, parts))
+
+
+def _segments(outline: _Outline, effort: int, resident: bool) -> list[Segment]:
+    graph, steps, parts, roots = outline.graph, outline.steps, outline.parts, outline.roots
+    options = replace(outline.options, effort=effort)
+    return [
+        Segment(outline.config, options, graph, _executed(step, parts), roots, parts, wanted, resident=resident)
+        for step, wanted in zip(steps, _outside(graph, steps, roots), strict=True)
         if is_accelerated(step)
     ]
-    packers: list[tuple[int, Packer]] = []
-    constants: dict[str, int] = {}
-    end = 0
 
-    def place(node: ir.Node, needed: tuple[int, Packer]) -> None:
-        nonlocal end
-        constants[node.name] = end
-        packers.append((end, needed[1]))
-        end += memory.align(needed[0])
 
-    for step in steps:
-        for node in step.nodes:
-            if isinstance(node, ir.Constant) and not step.host:
-                place(node, (node.value.size, partial(_bytes, node.value)))
-    for segment in parted:
-        for node in segment.nodes:
-            if needed := segment.constants(node):
-                place(node, needed)
+def _program(outline: _Outline, effort: int, *, resident: bool) -> tuple[int, Code]:
+    """(cycles, code) of one effort, with or without tensors that stay in SRAM. A page that is fetched behind the last
+    one counts too."""
+    graph, config, steps, roots = outline.graph, outline.config, outline.steps, outline.roots
+    parted = _segments(outline, effort, resident)
+    constants = _Constants(steps, parted)
     stored = {root for segment in parted for root in segment.stored}
     follows = {stage.tail.name: stage.head for segment in parted for stage in segment.stages if stage.tail}
-    plan = memory.plan(graph, steps, roots, stored, end, keep=options.keep_tensors, follows=follows)
-    where = plan.where | {
-        node.outputs[0]: constants[node.name] for node in graph.nodes if isinstance(node, ir.Constant)
+    keep = outline.options.keep_tensors
+    plan = memory.plan(graph, steps, roots, stored, constants.end, keep=keep, follows=follows)
+    places = plan.where | {
+        node.outputs[0]: constants.where[node.name] for node in graph.nodes if isinstance(node, ir.Constant)
     }
-    offsets = {name: part.offset for name, part in parts.items()}
-    where = {name: where[root] + offsets.get(name, 0) for name, root in roots.items() if root in where}
-    address = plan.end
-    stream_offset = address
-    cycles = 0
+    offsets = {name: part.offset for name, part in outline.parts.items()}
+    where = {name: places[root] + offsets.get(name, 0) for name, root in roots.items() if root in places}
+    address, cycles = plan.end, 0
     segments: list[SegmentCode] = []
     layers: list[Layer] = []
     for segment in parted:
         emitter = Emitter(config)
-        first = len(layers)
-        segment.emit(emitter, first, where, constants)
+        segment.emit(emitter, len(layers), where, constants.where)
         emitter.end()
         cycles += emitter.clock.ended
+        layers += _layers(segment, emitter, len(segments), len(layers))
         segments.append(SegmentCode(address, emitter.words, emitter.layers))
         address += len(emitter.words) * WORD_BYTES
-        for index, node in enumerate(segment.nodes, first):
-            layers.append(
-                Layer(
-                    node.name,
-                    node.op,
-                    node.outputs[0],
-                    len(segments) - 1,
-                    graph.macs(node),
-                    _least_bytes(graph, node),
-                    emitter.moved.get(index, 0),
-                    str(segment.tilings.get(node.name, "")),
-                )
-            )
     code = Code(
         config=config,
-        options=options,
+        options=outline.options,
         graph=graph,
-        steps=tuple(steps),
+        steps=steps,
         segments=tuple(segments),
         layers=tuple(layers),
         where=where,
-        pitches=pitches,
-        packers=tuple(packers),
-        constants_bytes=end,
+        pitches={name: part.pitch for name, part in outline.parts.items()},
+        packers=tuple(constants.packers),
+        constants_bytes=constants.end,
         least_activations=plan.least,
-        stream_offset=stream_offset,
+        stream_offset=plan.end,
         memory_bytes=max(memory.align(address), memory.ALIGN),
-        host_reasons=reasons,
+        host_reasons=outline.reasons,
     )
     return cycles, code
 
 
-def _executed(step: Step, pitches: dict[str, int]) -> list[ir.Node]:
+class _Constants:
+    """The constants of a graph and of its segments' nodes: addresses by node, what makes them, where they end."""
+
+    def __init__(self, steps: Iterable[Step], segments: Iterable[Segment]) -> None:
+        self.where: dict[str, int] = {}
+        self.packers: list[tuple[int, Packer]] = []
+        self.end = 0
+        for step in steps:
+            for node in step.nodes:
+                if isinstance(node, ir.Constant) and not step.host:
+                    self._add(node, node.value.size, partial(_bytes, node.value))
+        for segment in segments:
+            for node in segment.nodes:
+                if needed := segment.constants(node):
+                    self._add(node, *needed)
+
+    def _add(self, node: ir.Node, size: int, packer: Packer) -> None:
+        self.where[node.name] = self.end
+        self.packers.append((self.end, packer))
+        self.end += memory.align(size)
+
+
+def _layers(segment: Segment, emitter: Emitter, number: int, first: int) -> Iterator[Layer]:
+    """The layers of segment ``number``, from the network's layer ``first`` on."""
+    for index, node in enumerate(segment.nodes, first):
+        yield Layer(
+            name=node.name,
+            kind=node.op,
+            output=node.outputs[0],
+            segment=number,
+            macs=segment.graph.macs(node),
+            least_bytes=_least_bytes(segment.graph, node),
+            moved_bytes=emitter.moved.get(index, 0),
+            tiles=str(segment.tilings.get(node.name, "")),
+        )
+
+
+def _executed(step: Step, parts: Collection[str]) -> list[ir.Node]:
     """The nodes of a step that need instructions."""
-    return [node for node in step.nodes if not isinstance(node, ir.FREE) and not _is_placed(node, pitches)]
+    return [node for node in step.nodes if not isinstance(node, ir.FREE) and not _is_placed(node, parts)]
 
 
 def _outside(graph: ir.Graph, steps: Sequence[Step], roots: dict[str, str]) -> list[set[str]]:
@@ -202,9 +237,9 @@ def _bytes(values: NDArray[np.int8]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(values).view(np.uint8).ravel()
 
 
-def _is_placed(node: ir.Node, pitches: dict[str, int]) -> bool:
+def _is_placed(node: ir.Node, parts: Collection[str]) -> bool:
     """Whether all that a node copies is there already, or read where it is."""
-    return isinstance(node, ir.Move) and (node.outputs[0] in pitches or all(name in pitches for name in node.inputs))
+    return isinstance(node, ir.Move) and (node.outputs[0] in parts or all(name in parts for name in node.inputs))
 
 
 def _aliases(graph: ir.Graph, parts: dict[str, placement.Part]) -> dict[str, str]:
