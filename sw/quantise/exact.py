@@ -54,7 +54,7 @@ def _settle(node: onnx.NodeProto, target: str, chosen: Plan, levels: dict[str, L
         return False
     members = [name for name, first in chosen.tensors.items() if first == chosen.tensors[target]]
     before = {name: levels[name] for name in members}
-    for scale in _upwards(levels[target].scale):
+    for scale in upwards(levels[target].scale):
         levels.update({name: replace(level, scale=scale) for name, level in before.items()})
         a, b, out = (_quant(levels[name]) for name in (*node.input, target))
         if is_exact(_KINDS[node.op_type], a, b, out):
@@ -63,13 +63,13 @@ def _settle(node: onnx.NodeProto, target: str, chosen: Plan, levels: dict[str, L
     return False
 
 
-def _upwards(scale: np.float32) -> Iterator[np.float32]:
+def upwards(scale: np.float32) -> Iterator[np.float32]:
     """A scale and those above it; one of 8 bits stays one (`parameters.activation`)."""
-    mantissa, exponent = np.frexp(scale)
-    short = float(mantissa) * 256 % 1 == 0
+    short = float(np.frexp(scale)[0]) * 256 % 1 == 0
     for _ in range(_TRIES):
         yield scale
-        scale = np.float32(np.ldexp(np.frexp(scale)[0] + 1 / 256, exponent)) if short else np.nextafter(scale, np.inf)
+        mantissa, exponent = np.frexp(scale)
+        scale = np.float32(np.ldexp(mantissa + 1 / 256, exponent)) if short else np.nextafter(scale, np.inf)
 
 
 def _quant(level: Level) -> Quant:

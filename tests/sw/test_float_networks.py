@@ -22,7 +22,7 @@ from dovetail.sw.frontend.onnx_values import Quant
 from dovetail.sw.layout import Array
 from dovetail.sw.onnx_passes import normalise
 from dovetail.sw.quantise import FloatGraph, Scheme, quantise
-from dovetail.sw.quantise.exact import make_exact
+from dovetail.sw.quantise.exact import make_exact, upwards
 from dovetail.sw.quantise.parameters import Level, Range, activation
 from dovetail.sw.quantise.plan import plan
 from dovetail.sw.uint8_form import uint8_form
@@ -245,3 +245,11 @@ def test_scales_of_sums_and_products_leave_no_ties(seed: int) -> None:
     settled = make_exact(graph, chosen, levels)
     assert inexact(settled) == 0
     assert all(1 <= settled[name].scale / levels[name].scale < 1.00001 for name in levels)
+
+
+@pytest.mark.parametrize("scale", [254 / 256, 0.3, 2.0**-7])
+def test_scales_are_tried_upwards(scale: float) -> None:
+    scales = np.array(list(upwards(np.float32(scale))))
+    assert scales[0] == np.float32(scale)
+    assert np.all(np.diff(scales) > 0)
+    assert scales[-1] < 1.2 * scale
