@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from dovetail.sw.frontend.tflite_file import Info, TfliteFile
+from dovetail.sw.layout import as_signed
 
 SIGNED_ONLY = {"MEAN", "ABS", "LEAKY_RELU", "BATCH_MATMUL"}
 """Operators whose uint8 kernels are no shifted int8 ones, or are not known to be."""
@@ -26,5 +25,5 @@ def signed(info: Info) -> Info:
         info,
         tensor=replace(info.tensor, dtype="int8", zero_point=info.tensor.zero_point - 128),
         zero_points=info.zero_points - 128,
-        value=None if info.value is None else (info.value ^ np.uint8(128)).view(np.int8),
+        value=None if info.value is None else as_signed(info.value),
     )
