@@ -30,7 +30,7 @@ class Row:
 
 
 ROWS = (
-    Row(("CONV_2D",), ("Conv", "QLinearConv"), (Op.CONV_RELU,), "constant int8 weights; any stride, dilation, groups"),
+    Row(("CONV_2D",), ("Conv", "QLinearConv"), (Op.CONV_RELU,), "constant 8-bit weights; any stride, dilation, groups"),
     Row(
         ("DEPTHWISE_CONV_2D",),
         (),
@@ -41,7 +41,7 @@ ROWS = (
         ("FULLY_CONNECTED",),
         ("Gemm", "QGemm", "MatMul", "QLinearMatMul"),
         (Op.CONV_RELU,),
-        "constant int8 weights; ONNX: MatMul and Add too",
+        "constant 8-bit weights; ONNX: MatMul and Add too",
     ),
     Row(
         ("BATCH_MATMUL",),

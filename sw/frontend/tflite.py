@@ -44,7 +44,7 @@ def load_tflite(data: bytes, name: str) -> ir.Graph:
     except Exception as error:  # a malformed flatbuffer fails anywhere in the generated accessors
         raise NetworkError(f"{name}: TFLite file must be complete, not malformed ({type(error).__name__})") from error
     if not any(tensor.dtype == "int8" for tensor in graph.tensors.values()):
-        raise NetworkError(f"{name}: activations must be int8, not of other types; {_WAY_OUT}")
+        raise NetworkError(f"{name}: activations must be int8 or uint8, not of other types; {_WAY_OUT}")
     return graph.check()
 
 
@@ -334,7 +334,9 @@ class Reader:
         if self.unsigned and info.scales.size != 1:
             raise NetworkError(f"{op.name}: uint8 weights must have one scale, not {info.scales.size}")
         if not -128 <= info.tensor.zero_point <= 127:
-            raise NetworkError(f"{op.name}: zero point of the weights must be 0..255")
+            raise NetworkError(
+                f"{op.name}: zero point of the weights must be 0..255, not {info.tensor.zero_point + 128}"
+            )
         return info.value.astype(np.int16) - np.int16(info.tensor.zero_point)
 
     def _bias(self, op: Operator, channels: int) -> NDArray[np.int32]:

@@ -16,6 +16,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from dovetail.isa.config import Config
 from dovetail.sw import graph as ir
 from dovetail.sw import partition_export, reference
+from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import load
 from dovetail.sw.network import compile_network
 from tests.sw.test_tflite_operators import Operator, Spec, network, options, pool
@@ -179,3 +180,26 @@ def test_exported_convolution(tmp_path: Path) -> None:
     inputs = {port.name: np.random.default_rng(0).integers(0, 256, port.shape).astype(np.uint8)}
     for name, value in partition_export.run_parts(tmp_path / "parts", inputs).items():
         assert np.abs(value.astype(int) - compiled.run(inputs).outputs[name]).max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("scales", "zeros", "rule"),
+    [
+        ([0.01] * 12, [128] * 12, "uint8 weights must have one scale, not 12"),
+        ([0.01], [300], "zero point of the weights must be 0..255, not 300"),
+    ],
+)
+def test_weights_that_are_refused(tmp_path: Path, scales: list[float], zeros: list[int], rule: str) -> None:
+    sources: list[Spec] = [((1, 9, 8, 3), 0.05, -20), weights(0, 12, 3, 3, 3), bias(12)]
+    data = unsigned(
+        network(Operator.CONV_2D, sources, ((1, 5, 4, 12), 0.19, 4), options(schema.Conv2DOptionsT, **WINDOW))
+    )
+    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(data, 0))
+    quantization = model.subgraphs[0].tensors[1].quantization
+    quantization.scale, quantization.zeroPoint = scales, zeros
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    path = tmp_path / "conv.tflite"
+    path.write_bytes(builder.Output())
+    with pytest.raises(NetworkError, match=rule):
+        load(path)
