@@ -48,6 +48,11 @@ def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
+def round_up(size: int, to: int) -> int:
+    """The least multiple of ``to`` not below ``size``."""
+    return ceil_div(size, to) * to
+
+
 def _power_of_two(n: int) -> bool:
     return n > 0 and n & (n - 1) == 0
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.config import Config, ceil_div, round_up
 from dovetail.isa.instructions import Op, Unit, pack
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler import weights
@@ -97,7 +97,7 @@ def spread(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, arena
     sizes = buffer_bytes(config, layer, tiling.rows, tiling.out_channels, tiling.in_channels, space, tiling.columns)
     places: list[tuple[int, ...]] = []
     for at, size in ((tiling.input_at, sizes.input), (tiling.output_at, sizes.output)):
-        padded = ceil_div(size, config.word_bytes) * config.word_bytes
+        padded = round_up(size, config.word_bytes)
         found = arena.banks(free, ceil_div(len(at) * padded, bank))
         if found is None:
             return tiling

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.timing.vector import TABLE_BYTES
 from dovetail.sw import graph as ir
-from dovetail.sw.compiler import convolution, movement, residency, schedule, tiling, vector
+from dovetail.sw.compiler import convolution, elementwise, movement, pooling, residency, schedule, tiling
 from dovetail.sw.compiler.arena import Arena
 from dovetail.sw.compiler.emit import Emitter, Task
 from dovetail.sw.compiler.options import Options
@@ -233,16 +233,16 @@ class Segment:
         if isinstance(node, ir.MatMul):
             return self._products(arena, node, index, space, (sources[0], sources[1], target), constants)
         if isinstance(node, ir.Elementwise | ir.Rescale | ir.Table):
-            operation = vector.operation_of(node)
+            operation = elementwise.operation_of(node)
             tensors = [graph.tensors[name] for name in node.inputs]
             if len({tensor.shape for tensor in tensors}) > 1:
                 shapes = [tensor.nhwc for tensor in tensors]
-                return vector.broadcast_tasks(config, index, operation, shapes, sources, target, space, arena)
+                return elementwise.broadcast_tasks(config, index, operation, shapes, sources, target, space, arena)
             channels = graph.tensors[node.outputs[0]].shape[-1]
             shape = tensors[0].size // channels, channels
-            return vector.flat_tasks(config, index, operation, shape, sources, target, constants, space, arena)
+            return elementwise.flat_tasks(config, index, operation, shape, sources, target, constants, space, arena)
         if isinstance(node, ir.AvgPool | ir.MaxPool | ir.Mean | ir.Pad):
-            return vector.pool_tasks(config, index, graph, node, sources[0], target, space, arena)
+            return pooling.pool_tasks(config, index, graph, node, sources[0], target, space, arena)
         if isinstance(node, ir.Move):
             return (
                 task
@@ -258,7 +258,7 @@ class Segment:
         return Tail(
             config=self.config,
             index=index,
-            operation=vector.operation_of(stage.tail),
+            operation=elementwise.operation_of(stage.tail),
             width=self.layers[stage.head.name].out_width,
             first=stage.tail.inputs[0] == stage.between,
             other=others[0] if others else None,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from types import MappingProxyType
 
-from dovetail.isa.config import ceil_div
+from dovetail.isa.config import round_up
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler.partition import Step
 
@@ -20,7 +20,7 @@ _TRIALS = 32
 
 def align(size: int) -> int:
     """``size`` rounded up to the alignment."""
-    return ceil_div(size, ALIGN) * ALIGN
+    return round_up(size, ALIGN)
 
 
 @dataclass(frozen=True)

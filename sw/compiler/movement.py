@@ -8,10 +8,11 @@ from itertools import pairwise, product
 from math import prod
 from typing import NamedTuple
 
-from dovetail.isa.config import Config, ceil_div
-from dovetail.isa.instructions import Op, Unit, pack
+from dovetail.isa.config import Config, ceil_div, round_up
+from dovetail.isa.instructions import Op
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler.arena import Arena
+from dovetail.sw.compiler.elementwise import Operation, Walk, instruction
 from dovetail.sw.compiler.emit import Compute, Task, Transfer
 from dovetail.sw.compiler.residency import Place
 from dovetail.sw.compiler.room import Room
@@ -21,6 +22,8 @@ MIN_TILE = 4096
 """Bytes below which a copy is not cut further to overlap its transfers."""
 MAX_COUNT = 65535
 """Rows, planes, pixels and blocks that the registers can hold."""
+MOV = Operation(Op.MOV, {})
+"""Copies bytes within SRAM."""
 
 
 class Axis(NamedTuple):
@@ -79,7 +82,7 @@ def copy_tasks(
     for k in slowest:
         while sizes[k] > 1 and prod(sizes) > largest:
             sizes[k] = ceil_div(sizes[k], 2)
-    size = ceil_div(prod(sizes), config.word_bytes) * config.word_bytes
+    size = round_up(prod(sizes), config.word_bytes)
     first, second = room.place(2 * size * operands, 2 * size * results)
     starts = [range(0, axis.size, step) for axis, step in zip(axes, sizes, strict=True)]
     for number, corner in enumerate(product(*starts)):
@@ -146,28 +149,10 @@ def _moves(config: Config, source: int, target: int, axes: list[Axis]) -> Iterat
     outer = sorted(outer, key=lambda axis: axis.size)
     split = max(len(outer) - 2, 0)
     unrolled, (y, x) = outer[:split], ([Axis(1, 0, 0)] * 2 + outer[split:])[-2:]
-    blocks = ceil_div(channels, config.vec)
     span_in = (y.size - 1) * y.source + (x.size - 1) * x.source + channels
     span_out = (y.size - 1) * y.target + (x.size - 1) * x.target + channels
     for place in product(*(range(axis.size) for axis in unrolled)):
-        a = source + sum(at * axis.source for at, axis in zip(place, unrolled, strict=True))
-        b = target + sum(at * axis.target for at, axis in zip(place, unrolled, strict=True))
-        registers = {
-            "IN_ADDR": a,
-            "IN_BYTES": span_in,
-            "ORIGIN": 0,
-            "Y_STEP": y.source,
-            "X_STEP": x.source,
-            "IN_ROWS": y.size,
-            "ROW_BYTES": (x.size - 1) * x.source + channels,
-            "PAD_TOP": 0,
-            "PAD_LEFT": 0,
-            "GEOMETRY": pack(Unit.VECTOR, "GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1),
-            "TILE": pack(Unit.VECTOR, "TILE", height=y.size, width=x.size),
-            "OUT_ADDR": b,
-            "OUT_BYTES": span_out,
-            "OUT_Y_STEP": y.target,
-            "OUT_X_STEP": x.target,
-            "BLOCKS": pack(Unit.VECTOR, "BLOCKS", count=blocks, last=channels - (blocks - 1) * config.vec),
-        }
-        yield Compute(Unit.VECTOR, Op.MOV, registers, ((a, span_in),), (b, span_out))
+        read = source + sum(at * axis.source for at, axis in zip(place, unrolled, strict=True))
+        written = target + sum(at * axis.target for at, axis in zip(place, unrolled, strict=True))
+        operand, result = Walk(read, span_in, y.source, x.source), Walk(written, span_out, y.target, x.target)
+        yield instruction(config, MOV, (y.size, x.size, channels), [operand], result)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from dovetail.isa.config import Config, ceil_div
 from dovetail.sw import graph as ir
-from dovetail.sw.compiler import convolution, tiling, vector
+from dovetail.sw.compiler import convolution, elementwise, pooling, tiling
 from dovetail.sw.compiler.arena import Arena
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.residency import Place
@@ -126,12 +126,12 @@ def fits_sram(config: Config, options: Options, graph: ir.Graph, node: ir.Node) 
                 layer = convolution.layer_of(config, graph, node)
                 tiling.check(config, layer, space, whole_rows=options.tiling == "channels")
             case ir.AvgPool() | ir.MaxPool() | ir.Mean() | ir.Pad():
-                next(vector.pool_tasks(config, 0, graph, node, place, place, space, arena))
+                next(pooling.pool_tasks(config, 0, graph, node, place, place, space, arena))
             case ir.Elementwise():
                 tensors = [graph.tensors[name] for name in node.inputs]
                 if len({tensor.shape for tensor in tensors}) > 1:
-                    shapes, operation = [tensor.nhwc for tensor in tensors], vector.operation_of(node)
-                    next(vector.broadcast_tasks(config, 0, operation, shapes, (place, place), place, space, arena))
+                    shapes, operation = [tensor.nhwc for tensor in tensors], elementwise.operation_of(node)
+                    next(elementwise.broadcast_tasks(config, 0, operation, shapes, (place, place), place, space, arena))
     except CompileError as error:
         return str(error)
     return None

@@ -1,7 +1,10 @@
 """Where the vector unit's layers have their buffers: operands in banks of one kind, results in banks of another."""
 
-from dovetail.isa.config import Config, ceil_div
+from collections.abc import Callable
+
+from dovetail.isa.config import Config, ceil_div, format_bytes
 from dovetail.sw.compiler.arena import Arena, Runs
+from dovetail.sw.errors import CompileError
 
 
 class Room:
@@ -42,3 +45,16 @@ class Room:
             if other:
                 return first * self._bank, other[0] * self._bank
         return self._first[0][0] * self._bank, self._first[1][0] * self._bank
+
+
+def largest(
+    fits: Callable[[int, int], bool], rows: int, channels: int, smallest: str, config: Config
+) -> tuple[int, int]:
+    """(rows, channels) of a tile: halved, rows first, until it fits. Raises CompileError."""
+    while not fits(rows, channels) and rows > 1:
+        rows = ceil_div(rows, 2)
+    while not fits(rows, channels) and channels > 1:
+        channels = ceil_div(channels, 2)
+    if not fits(rows, channels):
+        raise CompileError(f"{smallest}, twice, must fit in half of {format_bytes(config.sram_bytes)}: give more SRAM")
+    return rows, channels

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.config import Config, ceil_div, round_up
 from dovetail.isa.timing.array import array_duration, matrix_reads
 from dovetail.sw.compiler.layer import ConvLayer
 
@@ -112,7 +112,7 @@ def place(config: Config, sizes: Buffers, copies: Copies, space: Space) -> tuple
     """
     bank, word = config.bank_bytes, config.word_bytes
     sides = (sizes.input, sizes.weights, sizes.output)
-    padded = [ceil_div(size, word) * word for size in sides]
+    padded = [round_up(size, word) for size in sides]
     need = [size * count for size, count in zip(padded, copies, strict=True)]
     shareable = space.input_at is None and space.output_at is None
     for shared in (False, True) if shareable else (False,):

@@ -5,15 +5,14 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from dovetail.isa.config import Config, ceil_div
-from dovetail.isa.instructions import Unit, pack
 from dovetail.sw.compiler.convolution import Area
-from dovetail.sw.compiler.emit import Compute, Task, Transfer
+from dovetail.sw.compiler.elementwise import Operation, Walk, instruction
+from dovetail.sw.compiler.emit import Task, Transfer
 from dovetail.sw.compiler.estimate import Shape, array_total
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.residency import TABLE, Extent, Place
 from dovetail.sw.compiler.schedule import Space, Tiling, buffer_bytes, place
 from dovetail.sw.compiler.slab import Slab, operand_of, result_of, store
-from dovetail.sw.compiler.vector import Operation
 
 MAX_ROWS = 65535
 """Rows that an instruction can have."""
@@ -91,43 +90,16 @@ class Tail:
                 task.loads.append(Transfer(self.table, self.areas[0][0], self.operation.table))
             operands, results = (start + self._pieces % 2 * half for start, half in self._halves)
             self._pieces += 1
-            tile = slab.seen(at + (first - area.row) * width * pixel + channel - col[0], pixel)
-            views = [tile]
+            views = [slab.seen(at + (first - area.row) * width * pixel + channel - col[0], pixel)]
             if self.other:
                 views.append(operand_of(task, slab, self.other, operands))
             if not self.first:
                 views.reverse()
             out = result_of(slab, self.target, results)
-            blocks = ceil_div(slab.channels, self.config.vec)
-            registers = {
-                **self.operation.registers,
-                "GEOMETRY": pack(Unit.VECTOR, "GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1),
-                "TILE": pack(Unit.VECTOR, "TILE", height=slab.rows, width=width),
-                "IN_ADDR": views[0].at,
-                "IN_BYTES": views[0].bytes,
-                "ORIGIN": 0,
-                "Y_STEP": width * views[0].pitch,
-                "X_STEP": views[0].pitch,
-                "IN_ROWS": slab.rows,
-                "ROW_BYTES": (width - 1) * views[0].pitch + slab.channels,
-                "PAD_TOP": 0,
-                "PAD_LEFT": 0,
-                "OUT_ADDR": out.at,
-                "OUT_BYTES": out.bytes,
-                "OUT_Y_STEP": width * out.pitch,
-                "OUT_X_STEP": out.pitch,
-                "BLOCKS": pack(
-                    Unit.VECTOR, "BLOCKS", count=blocks, last=slab.channels - (blocks - 1) * self.config.vec
-                ),
-            }
-            reads = [(view.at, view.bytes) for view in views]
-            if len(views) > 1:
-                registers |= {"B_Y_STEP": width * views[1].pitch, "B_X_STEP": views[1].pitch}
-            if self.operation.table:
-                reads.append((self.areas[0][0], self.operation.table))
-            if len(reads) > 1:
-                registers |= {"B_ADDR": reads[1][0], "B_BYTES": reads[1][1]}
-            task.computes = [Compute(Unit.VECTOR, self.operation.op, registers, tuple(reads), (out.at, out.bytes))]
+            walks = [Walk(view.at, view.bytes, width * view.pitch, view.pitch) for view in (*views, out)]
+            table = (self.areas[0][0], self.operation.table) if self.operation.table else None
+            tile = slab.rows, width, slab.channels
+            task.computes = [instruction(self.config, self.operation, tile, walks[:-1], walks[-1], table)]
             store(task, slab, out, self.target)
             yield task
 

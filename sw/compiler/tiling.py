@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import product
 
-from dovetail.isa.config import Config, ceil_div, format_bytes
+from dovetail.isa.config import Config, ceil_div, format_bytes, round_up
 from dovetail.sw.compiler import pricing, schedule_cache
 from dovetail.sw.compiler.estimate import Costs, Shape, array_total, costs_of, estimate, lower_bound, transfers
 from dovetail.sw.compiler.layer import ConvLayer
@@ -136,7 +136,7 @@ def _parts(total: int, quantum: int, counts: Sequence[int] = COUNTS) -> list[int
     """Tile sizes worth trying: ``total`` cut into equal parts, rounded up to ``quantum``."""
     sizes = []
     for count in counts:
-        size = ceil_div(ceil_div(total, count), quantum) * quantum
+        size = round_up(ceil_div(total, count), quantum)
         size = min(size, total)
         if size not in sizes:
             sizes.append(size)
