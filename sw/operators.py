@@ -161,7 +161,7 @@ DIFFERENCES = """
 
 - Ties of ONNX sums and products whose result has an odd zero point: ONNX Runtime's QLinearAdd and QLinearMul add the
   zero point before they round to even, the accelerator afterwards. Only scales of simple ratios have ties. Near ties
-  are no matter: multipliers are chosen so that all pairs of bytes give what ONNX Runtime gives; in one sum of some 20
+  are no matter: multipliers are chosen so that all pairs of bytes give what ONNX Runtime gives; in one sum of some 15
   a pair or two of the 65536 are left. `dovetail quantise` chooses scales that leave none.
 - RELU6 alone with another scale behind it than before it: TFLite Micro does not rescale, LiteRT and Dovetail do.
 - Sub, Min and Max have no integer kernel in ONNX Runtime; they round as Add does.

@@ -4,7 +4,7 @@ QLinearAdd and QLinearMul add the zero point in float32 before they round, the e
 (`isa.numerics`: `add`, `multiply`). The results differ where that addition moves a value onto a tie or across it: one
 pair of bytes in some 10^5. Factors that are off by a few units of their 24th bit move just those values, and are
 found by trying. Ties that come from scales of simple ratios stay as they are, and so do pairs of bytes, in one sum of
-some 12, whose mirror images want the factor moved the other way.
+some 15, whose mirror images want the factor moved the other way.
 """
 
 from __future__ import annotations
