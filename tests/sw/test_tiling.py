@@ -47,17 +47,19 @@ LAYERS = {
     "deep": conv(4, 320, 24),
     "depthwise": conv(15, 24, 24, kernel=3, mode="depthwise"),
     "grouped": conv(6, 8, 8, kernel=3, mode="grouped"),
+    "wide weights": replace(conv(8, 80, 24), terms=2, span=(9, 30)),
+    "wide weights, depthwise": replace(conv(15, 24, 24, kernel=3, mode="depthwise"), terms=3, span=(0, 24)),
     "product": ConvLayer(16, 1, 24, 16, 1, 20, (1, 1), (1, 1), (1, 1), 0, 0, "matmul", False, transposed=True),
 }
 CASES = [pytest.param(CONFIGS[c], LAYERS[n], id=f"{c} {n}") for c, n in product(CONFIGS, LAYERS)]
 
 
 def spaces(config: Config, layer: ConvLayer) -> Iterator[Space]:
-    """All of SRAM, and with input, output, or both in the last banks."""
+    """All of SRAM, and with input, output, or both in the last banks; several terms rule out a resident output."""
     yield Space.whole(config)
     bank = config.bank_bytes
     sizes = layer.height * layer.width * layer.channels, layer.out_height * layer.out_width * layer.out_channels
-    for stays in ((True, False), (False, True), (True, True)):
+    for stays in ((True, False), (False, True), (True, True))[: 1 if layer.terms > 1 else 3]:
         places: list[int | None] = []
         first = config.n_banks
         for size, resident in zip(sizes, stays, strict=True):
