@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from dovetail.sw import frontend, zoo
-from dovetail.sw.frontend import tflite_float
-from dovetail.sw.frontend.tflite_file import is_tflite
 from dovetail.sw.layout import as_unsigned
-from dovetail.sw.onnx_passes import normalise
 from dovetail.sw.quantise import quantise
+from dovetail.sw.quantise.network import read_float
 
 Sample = Mapping[str, NDArray[Any]]
 ZOO = ("mobilenet_v1", "mobilenet_v2", "resnet18", "resnet50", "efficientnet_lite0", "vit_tiny", "bert_tiny")
@@ -84,9 +82,7 @@ def _trained(path: Path) -> Entry:
 
 def _calibrated(path: Path) -> Made:
     """A float network, quantised with its samples."""
-    data = path.read_bytes()
-    model = tflite_float.to_onnx(data, path.stem) if is_tflite(data) else onnx.load_model_from_string(data)
-    model = normalise(model)
+    model = read_float(path)
     (integer,) = path.parent.glob("*_int8.tflite")
     (port,) = frontend.load(integer).inputs
     assert port.scale is not None
@@ -105,7 +101,7 @@ def _samples(path: Path) -> NDArray[np.int8]:
 
 def _untrained(path: Path) -> Made:
     """A float network that comes with one input: noise around it calibrates."""
-    model = normalise(onnx.load(path))
+    model = read_float(path)
     with np.load(path.with_name(f"{path.stem}_io.npz")) as archive:
         x = archive["x"]
     random = np.random.default_rng(0)
@@ -116,7 +112,7 @@ def _untrained(path: Path) -> Made:
 
 def _light(path: Path) -> Made:
     """An architecture of the onnx package: its weights, all of them one number, replaced by random ones."""
-    model = randomised(normalise(onnx.load(path)), seed=0)
+    model = randomised(read_float(path), seed=0)
     name, shape = _input(model)
     random = np.random.default_rng(1)
     return _quantised(model, [{name: random.standard_normal(shape, np.float32)} for _ in range(3)])
