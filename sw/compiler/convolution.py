@@ -127,7 +127,7 @@ class Area(NamedTuple):
     columns: int
 
 
-Tail = Callable[[Area, tuple[int, int], int, int], Iterator[Task]]
+Follower = Callable[[Area, tuple[int, int], int, int], Iterator[Task]]
 """The tasks that follow those of a tile: its area, (first, number of) channels, SRAM address, bytes between pixels."""
 _Loop = tuple[int, int, int]
 """Steps, and the bytes between them in system memory and in SRAM."""
@@ -177,11 +177,15 @@ class ConvCode:
         target: Place,
         constants: int,
         matrix: Matrix | None = None,
-        tail: Tail | None = None,
+        tail: Follower | None = None,
     ) -> None:
         self.config, self.layer, self.tiling, self.requant, self.index = config, layer, tiling, requant, index
         self.source, self.target, self.matrix = source, target, matrix
         self.tail = tail
+        (kh, kw), (stride_y, _), (dilation_y, _) = layer.taps, layer.stride, layer.dilation
+        self.geometry = pack(Unit.ARRAY, "GEOMETRY", kh=kh, kw=kw, stride_y=stride_y, dilation_y=dilation_y)
+        quant = {"zero_in": requant.zero_in, "zero_out": requant.zero_out, "lo": requant.lo, "hi": requant.hi}
+        self.quant = pack(Unit.ARRAY, "QUANT", **quant)
         self.passes = passes_of(layer, tiling)
         self.block = block_of(config, layer, tiling)
         blocks = ceil_div(layer.out_channels, self.block)
@@ -288,21 +292,69 @@ class ConvCode:
         target: tuple[int, int],
     ) -> Iterator[Compute]:
         """``channels``: of the input, that count; ``source``, ``target``: SRAM address, bytes between pixels."""
-        layer, config, requant = self.layer, self.config, self.requant
+        layer = self.layer
+        registers = self._registers(area, col, channels, turn, source, weights, target)
+        read, written = (source[0], registers["IN_BYTES"]), (target[0], registers["OUT_BYTES"])
+        if layer.mode == "grouped":
+            yield from self._groups(registers, col[1])
+            return
+        reads: tuple[Range, ...] = (read, weights)
+        if self.matrix:
+            size = channels * col[1]
+            registers |= {
+                "B_ADDR": sum(weights),
+                "B_BYTES": size,
+                "B_STEP": channels if layer.transposed else col[1],
+                "B_FORM": pack(Unit.ARRAY, "B_FORM", zero_b=self.matrix.zero, transposed=int(layer.transposed)),
+            }
+            reads = (*reads, (sum(weights), size))
+        if turn:
+            reads = (*reads, written)
+        yield Compute(Unit.ARRAY, layer.op, registers, reads, written)
+
+    def _groups(self, registers: dict[str, int], channels: int) -> Iterator[Compute]:
+        """An instruction per group of a tile of ``channels``; ``registers`` are those of the first one."""
+        seen, made = self.layer.group
+        in_bytes, size = registers["IN_BYTES"], registers["W_BYTES"]
+        for group in range(channels // made):
+            changes = {
+                "IN_ADDR": registers["IN_ADDR"] + group * seen,
+                "OUT_ADDR": registers["OUT_ADDR"] + group * made,
+                "W_ADDR": registers["W_ADDR"] + group * size,
+            }
+            yield Compute(
+                Unit.ARRAY,
+                Op.CONV_RELU,
+                changes if group else registers,
+                ((changes["IN_ADDR"], in_bytes), (changes["W_ADDR"], size)),
+                (changes["OUT_ADDR"], registers["OUT_BYTES"]),
+            )
+
+    def _registers(
+        self,
+        area: Area,
+        col: tuple[int, int],
+        channels: int,
+        turn: int,
+        source: tuple[int, int],
+        weights: tuple[int, int],
+        target: tuple[int, int],
+    ) -> dict[str, int]:
+        """Of a tile's instruction, or its first group's; but for those of a matrix."""
+        layer, config = self.layer, self.config
         grouped = layer.mode == "grouped"
         _, rows, pad_top = layer.input_rows(*area[:2])
         _, columns, pad_left = layer.input_columns(*area[2:])
         (input_at, pixel), (output, out_pixel) = source, target
         line = pixel * (columns if self.source.sram is None else layer.width)
         out_line = self._out_line(area, out_pixel)
-        kh, kw = layer.taps
         seen, made = layer.group if grouped else (channels, col[1])
         lanes = config.oc if grouped else layer.lanes(config)
         blocks = ceil_div(made, lanes)
         pixels = area.rows * area.columns
         out_bytes = (area.rows - 1) * out_line + area.columns * out_pixel - (out_pixel - made * self._item)
         trim = pixel - seen
-        registers = {
+        return {
             "IN_ADDR": input_at,
             "IN_BYTES": (rows - 1) * line + columns * pixel - trim,
             "ORIGIN": -(pad_top * line + pad_left * pixel),
@@ -314,18 +366,9 @@ class ConvCode:
             "ROW_BYTES": columns * pixel - trim,
             "PAD_TOP": pad_top,
             "PAD_LEFT": pad_left * pixel,
-            "GEOMETRY": pack(
-                Unit.ARRAY, "GEOMETRY", kh=kh, kw=kw, stride_y=layer.stride[0], dilation_y=layer.dilation[0]
-            ),
+            "GEOMETRY": self.geometry,
             "TILE": pack(Unit.ARRAY, "TILE", height=area.rows, width=area.columns),
-            "QUANT": pack(
-                Unit.ARRAY,
-                "QUANT",
-                zero_in=requant.zero_in,
-                zero_out=requant.zero_out,
-                lo=requant.lo,
-                hi=requant.hi,
-            ),
+            "QUANT": self.quant,
             "OUT_ADDR": output,
             "OUT_BYTES": out_bytes,
             "OUT_Y_STEP": out_line,
@@ -340,37 +383,9 @@ class ConvCode:
             "MODE": pack(
                 Unit.ARRAY,
                 "MODE",
-                rounding=int(requant.rounding),
+                rounding=int(self.requant.rounding),
                 int32=int(turn < len(self.passes) - 1),
                 accumulate=int(turn > 0),
                 extra=layer.group[1] - 1 if layer.mode == "depthwise" else 0,
             ),
         }
-        in_bytes = registers["IN_BYTES"]
-        if not grouped:
-            reads: tuple[Range, ...] = ((input_at, in_bytes), weights)
-            if self.matrix:
-                size = channels * col[1]
-                registers |= {
-                    "B_ADDR": sum(weights),
-                    "B_BYTES": size,
-                    "B_STEP": channels if layer.transposed else col[1],
-                    "B_FORM": pack(Unit.ARRAY, "B_FORM", zero_b=self.matrix.zero, transposed=int(layer.transposed)),
-                }
-                reads = (*reads, (sum(weights), size))
-            if turn:
-                reads = (*reads, (output, out_bytes))
-            yield Compute(Unit.ARRAY, layer.op, registers, reads, (output, out_bytes))
-            return
-        size = registers["W_BYTES"]
-        for group in range(col[1] // made):
-            input_group, output_group = input_at + group * seen, output + group * made
-            stream = weights[0] + group * size
-            changes = {"IN_ADDR": input_group, "OUT_ADDR": output_group, "W_ADDR": stream}
-            yield Compute(
-                Unit.ARRAY,
-                Op.CONV_RELU,
-                registers | changes if group == 0 else changes,
-                ((input_group, in_bytes), (stream, size)),
-                (output_group, out_bytes),
-            )

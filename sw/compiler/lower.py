@@ -158,7 +158,7 @@ class Segment:
             bound = {writes}  # in SRAM its elements are four bytes apart
         cycles = constants = 0
         if layer:
-            cycles = residency.array_cycles(self.config, layer)
+            cycles = residency.layer_cycles(self.config, layer)
             constants = layer.weight_bytes(self.config, layer.out_channels, layer.channels)
             constants += (layer.terms - 1) * layer.weight_bytes(self.config, layer.out_channels, layer.span[1])
         if not layer or stage.tail:

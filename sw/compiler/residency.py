@@ -70,7 +70,7 @@ class Work:
     table: bool = False
 
 
-def array_cycles(config: Config, layer: ConvLayer) -> int:
+def layer_cycles(config: Config, layer: ConvLayer) -> int:
     """About the cycles of a whole layer on the array."""
     pixels = layer.out_height * layer.out_width
     groups = layer.out_channels // layer.group[1] if layer.mode == "grouped" else 1
