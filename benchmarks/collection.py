@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from dovetail.sw import frontend, zoo
-from dovetail.sw.layout import as_unsigned
+from dovetail.sw.layout import Sample, as_unsigned
 from dovetail.sw.quantise import quantise
 from dovetail.sw.quantise.network import read_float
 
-Sample = Mapping[str, NDArray[Any]]
 ZOO = ("mobilenet_v1", "mobilenet_v2", "resnet18", "resnet50", "efficientnet_lite0", "vit_tiny", "bert_tiny")
 CALIBRATION = 8
 """Samples that ranges are taken from."""

@@ -18,12 +18,11 @@ from onnxruntime import InferenceSession
 
 from dovetail.isa.files import write_atomically
 from dovetail.sw.frontend import load
-from dovetail.sw.layout import Array
+from dovetail.sw.layout import Array, Sample
 from dovetail.sw.quantise import Calibration, FloatGraph, Goal, Quality, Scheme, search
 from dovetail.sw.quantise.comparison import Comparison
 from dovetail.sw.quantise.network import read_float
 from dovetail.sw.quantise.quantiser import apply
-from dovetail.sw.quantise.samples import Sample
 from dovetail.sw.uint8_form import uint8_form
 
 BEGIN, END = "<!-- table: python benchmarks/quantisation.py -->", "<!-- end of table -->"

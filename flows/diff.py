@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 from rich.table import Table
 
-from dovetail.flows.network import Sample, add_input_options, add_network_options, compiled_of, samples_of
+from dovetail.flows.network import add_input_options, add_network_options, compiled_of, samples_of
 from dovetail.flows.report import Report
 from dovetail.sw.errors import DovetailError
+from dovetail.sw.layout import Sample
 
 if TYPE_CHECKING:
     from dovetail.sw.diff import Difference

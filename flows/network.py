@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.table import Table
 
 from dovetail.flows.parameters import add_options, changed, config_of, given
@@ -23,14 +22,13 @@ from dovetail.sw.compiler.host_cost import HostCost
 from dovetail.sw.compiler.options import TILINGS, Options
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.input_files import read_inputs
+from dovetail.sw.layout import Array, Sample
 
 if TYPE_CHECKING:
     from dovetail.sw.graph import Graph, Port
     from dovetail.sw.network import CompiledNetwork, Report
     from dovetail.sw.portable import Sample as CarriedSample
 
-Array = NDArray[Any]
-Sample = Mapping[str, Array]
 
 NETWORK_HELP = (
     "a .tflite or .onnx file, one that `dovetail pack` made, zoo:NAME"

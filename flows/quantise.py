@@ -16,11 +16,10 @@ from dovetail.isa.files import write_atomically
 from dovetail.sw.errors import NetworkError
 
 if TYPE_CHECKING:
-    from dovetail.sw.layout import Array
+    from dovetail.sw.layout import Array, Sample
     from dovetail.sw.quantise import Calibration, FloatGraph, Quality, Scheme, Search
     from dovetail.sw.quantise.automatic import Trial
     from dovetail.sw.quantise.quantiser import Quantised
-    from dovetail.sw.quantise.samples import Sample
 
 NAME = "quantise"
 HELP = "quantise a float network from calibration inputs"

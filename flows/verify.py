@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.cosim.verilate import default_cache, trace_format
-from dovetail.flows.network import Sample, add_input_options, add_network_options, compiled_of, samples_of, summary
+from dovetail.flows.network import add_input_options, add_network_options, compiled_of, samples_of, summary
 from dovetail.flows.report import Report
 from dovetail.sw.errors import DovetailError
+from dovetail.sw.layout import Sample
 
 if TYPE_CHECKING:
     from dovetail.sw.network import CompiledNetwork

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 
 Shape = tuple[int, ...]
 Array = NDArray[Any]
+Sample = Mapping[str, Array]
+"""Arrays by the name of a network's input."""
 
 
 def as_unsigned(values: Array) -> NDArray[np.uint8]:

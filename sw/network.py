@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +25,10 @@ from dovetail.sw.engines import create
 from dovetail.sw.errors import DovetailError, NetworkError
 from dovetail.sw.frontend.external_data import self_contained
 from dovetail.sw.host_step import HostUnit, units_of
+from dovetail.sw.layout import Array
 from dovetail.sw.network_report import LayerReport, MemoryUse, Report
 from dovetail.sw.sram_use import sram_use
 
-Array = NDArray[Any]
 NETWORK_STEP = "network"
 """Label of the step that carries the network file, from which host nodes are rebuilt on loading."""
 

@@ -15,12 +15,11 @@ from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.frontend.tflite_file import TfliteFile, is_tflite
 from dovetail.sw.graph import Graph
 from dovetail.sw.input_files import read_arrays
-from dovetail.sw.layout import Array, as_signed, as_unsigned
+from dovetail.sw.layout import Array, Sample, as_signed, as_unsigned
 
 if TYPE_CHECKING:
     from dovetail.sw.frontend.onnx_values import Value
 
-Sample = Mapping[str, Array]
 Source = tuple[str, bytes]
 """Name and bytes of a network file."""
 

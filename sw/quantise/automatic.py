@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.layout import Array
+from dovetail.sw.layout import Array, Sample
 from dovetail.sw.quantise.calibrate import Calibration
 from dovetail.sw.quantise.comparison import Comparison, Quality
 from dovetail.sw.quantise.quantiser import Quantised, apply
-from dovetail.sw.quantise.samples import Sample
 from dovetail.sw.quantise.scheme import Scheme
 
 LADDER = tuple(

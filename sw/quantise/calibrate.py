@@ -21,13 +21,14 @@ from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, c
 from onnxruntime.quantization.calibrate import HistogramCollector
 
 from dovetail.sw.errors import NetworkError, first_line
+from dovetail.sw.layout import Sample
 from dovetail.sw.onnx_session import Session
 from dovetail.sw.quantise.bias import Means, channel_means
 from dovetail.sw.quantise.divergence import least_divergent
 from dovetail.sw.quantise.float_graph import FloatGraph
 from dovetail.sw.quantise.parameters import Range
 from dovetail.sw.quantise.plan import has_weights
-from dovetail.sw.quantise.samples import Sample, checked
+from dovetail.sw.quantise.samples import checked
 from dovetail.sw.quantise.scheme import Scheme
 
 _BINS = 2048

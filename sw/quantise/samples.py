@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,10 +10,9 @@ import numpy as np
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.input_files import read_arrays, read_inputs
-from dovetail.sw.layout import Array
+from dovetail.sw.layout import Array, Sample
 from dovetail.sw.quantise.float_graph import Input
 
-Sample = Mapping[str, Array]
 _LABELS = "y"
 
 

@@ -16,7 +16,7 @@ from dovetail.isa.config import Config
 from dovetail.sw import graph as ir
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import load, parse
-from dovetail.sw.layout import Array
+from dovetail.sw.layout import Array, Sample
 from dovetail.sw.network import compile_network
 from dovetail.sw.quantise import Calibration, FloatGraph, Goal, Scheme, quality, quantise, search
 from dovetail.sw.quantise.bias import channel_means, shift
@@ -27,7 +27,7 @@ from dovetail.sw.quantise.network import read_float
 from dovetail.sw.quantise.parameters import Level, Range, activation, weights
 from dovetail.sw.quantise.plan import plan
 from dovetail.sw.quantise.quantiser import METADATA, apply
-from dovetail.sw.quantise.samples import FileSamples, RandomSamples, Sample, labels_of
+from dovetail.sw.quantise.samples import FileSamples, RandomSamples, labels_of
 from dovetail.sw.uint8_form import uint8_form
 
 MODELS = Path(__file__).parents[2].parent / "shared" / "models"
