@@ -5,7 +5,7 @@ it reads or overwrites, and for those that hold a bank port which it needs. Wait
 unit already imply, also by way of a third unit, are left out.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -81,7 +81,6 @@ class Tracker:
         writes: Sequence[Range] = (),
         mem_reads: Sequence[Range] = (),
         mem_writes: Sequence[Range] = (),
-        after: Iterable[tuple[Unit, int]] = (),
     ) -> list[int]:
         """Take note of ``unit``'s next instruction; return the SYNC words to emit between the previous
         operation and this one (before or after its CFG words).
@@ -94,8 +93,6 @@ class Tracker:
             Its SRAM regions (those that it claims: the whole region, not only the bytes that it touches).
         mem_reads, mem_writes
             The system memory that it reads or writes.
-        after
-            Further (unit, completion count) pairs to wait for.
         """
         known = self._known[unit]
         need = known.copy()
@@ -126,9 +123,6 @@ class Tracker:
             for v in others:
                 need[v] = _latest(self._memory_writes[v], low, low + length, need[v])
                 need[v] = _latest(self._memory_reads[v], low, low + length, need[v])
-        for on, count in after:
-            if on != unit and count > need[on]:
-                need[on] = count
         words = self._wait(unit, need) if need != known else []
         self._note(unit, reads, writes, mem_reads, mem_writes)
         return words

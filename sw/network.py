@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.config import Config
+from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.instructions import PAGE_BYTES, WORD_BYTES, Unit, from_bytes, to_bytes
 from dovetail.isa.program import Program, ProgramError, Segment, TensorDescriptor
 from dovetail.isa.program import Step as ProgramStep
@@ -208,7 +208,7 @@ class CompiledNetwork:
                 self._write(memory, step.nodes, values)
                 segment = code.segments[number]
                 number += 1
-                run = accelerator.run(memory, segment.address, len(segment.words) * 8 // PAGE_BYTES)
+                run = accelerator.run(memory, segment.address, len(segment.words) * WORD_BYTES // PAGE_BYTES)
                 if run.fault:
                     raise RunError(f"the engine stopped in segment {number - 1}: {run.fault}")
                 runs.append(run)
@@ -286,7 +286,8 @@ class CompiledNetwork:
             stream_offset=code.stream_offset,
             memory_bytes=code.memory_bytes,
             segments=tuple(
-                Segment(s.address, len(s.words) * 8 // PAGE_BYTES, f"segment {i}") for i, s in enumerate(code.segments)
+                Segment(s.address, len(s.words) * WORD_BYTES // PAGE_BYTES, f"segment {i}")
+                for i, s in enumerate(code.segments)
             ),
             inputs=tuple(self._descriptor(port.tensor) for port in graph.inputs),
             outputs=tuple(self._descriptor(port.tensor) for port in graph.outputs),
@@ -321,7 +322,7 @@ class CompiledNetwork:
 
 
 def _bound(config: Config, macs: int, size: int) -> int:
-    return max(-(-macs // config.macs_per_cycle), -(-size // config.bus_bytes))
+    return max(ceil_div(macs, config.macs_per_cycle), ceil_div(size, config.bus_bytes))
 
 
 def compile_network(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dovetail.isa.checks import View, regions
-from dovetail.isa.config import Config
+from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.instructions import Op, Unit
 from dovetail.isa.timing.engine import Timeline
 
@@ -62,4 +62,4 @@ def _use(config: Config, timeline: Timeline) -> SramUse:
 
 
 def _words(config: Config, address: int, size: int) -> slice:
-    return slice(address // config.word_bytes, -(-(address + size) // config.word_bytes))
+    return slice(address // config.word_bytes, ceil_div(address + size, config.word_bytes))

@@ -14,9 +14,10 @@ from dovetail.isa.timing.clock import Clock
 from dovetail.sw.compiler.arena import Arena
 from dovetail.sw.hazards import Range, Tracker
 
-_PAD_WORD = int(Op.END)
 _PAGE = 4096
+"""Bytes of system memory whose stores are kept together."""
 _RANGES = 8
+"""Stores to a page that are told apart."""
 _MARGIN = 128
 """Cycles before LOAD runs dry in which it gets its next load."""
 _UNITS = tuple(Unit)
@@ -160,7 +161,7 @@ class Emitter:
         for operation in operations[out:]:
             self._emit(operation)
         self.words.append(int(Op.END))
-        self.words += [_PAD_WORD] * (-len(self.words) % PAGE_WORDS)
+        self.words += [int(Op.END)] * (-len(self.words) % PAGE_WORDS)
 
     def _goes_first(self, unit: Unit) -> bool:
         """Whether an operation for a unit goes out before a load: its queue takes it while LOAD is busy still.

@@ -125,10 +125,3 @@ def test_pipeline_waits_for_exactly_the_buffer_it_reuses() -> None:
     (word,) = tracker.issue(Unit.LOAD, writes=[(0, 64)])
     assert (SYNC_UNIT.get(word), SYNC_ON.get(word), SYNC_PENDING.get(word)) == (Unit.LOAD, Unit.ARRAY, 0)
     assert tracker.issue(Unit.LOAD, writes=[(32, 32)]) == []
-
-
-def test_explicit_dependency() -> None:
-    tracker = Tracker(CONFIG)
-    tracker.issue(Unit.LOAD, writes=[(0, 64)])
-    assert len(tracker.issue(Unit.STORE, reads=[(20000, 4)], after=[(Unit.LOAD, 1)])) == 1
-    assert tracker.issue(Unit.STORE, reads=[(20000, 4)], after=[(Unit.LOAD, 1)]) == []
