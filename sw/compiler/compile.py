@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import WORD_BYTES
 from dovetail.sw import graph as ir
-from dovetail.sw.compiler import memory, placement
+from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.emit import Emitter
 from dovetail.sw.compiler.lower import Packer, Segment
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition import Step, host_reasons, is_accelerated, steps_of
+from dovetail.sw.compiler.parts import Part, parts_of
 
 
 @dataclass(frozen=True)
@@ -117,14 +118,14 @@ class _Outline:
     options: Options
     reasons: dict[str, str]
     steps: tuple[Step, ...]
-    parts: dict[str, placement.Part]
+    parts: dict[str, Part]
     roots: dict[str, str]
 
 
 def _outline_of(graph: ir.Graph, config: Config, options: Options) -> _Outline:
     reasons = host_reasons(config, options, graph)
     steps = tuple(steps_of(graph, reasons))
-    parts = placement.parts_of(config, graph, steps)
+    parts = parts_of(config, graph, steps)
     return _Outline(graph, config, options, reasons, steps, parts, _aliases(graph, parts))
 
 
@@ -242,7 +243,7 @@ def _is_placed(node: ir.Node, parts: Collection[str]) -> bool:
     return isinstance(node, ir.Move) and (node.outputs[0] in parts or all(name in parts for name in node.inputs))
 
 
-def _aliases(graph: ir.Graph, parts: dict[str, placement.Part]) -> dict[str, str]:
+def _aliases(graph: ir.Graph, parts: dict[str, Part]) -> dict[str, str]:
     """The tensor whose bytes each tensor shares: itself, what its reshapes lead back to, or what it is a part of."""
     roots = {name: parts[name].whole if name in parts else name for name in graph.tensors}
     for node in graph.nodes:

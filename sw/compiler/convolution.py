@@ -15,7 +15,7 @@ from dovetail.sw.compiler import weights
 from dovetail.sw.compiler.arena import Arena
 from dovetail.sw.compiler.emit import Compute, Task, Transfer
 from dovetail.sw.compiler.layer import ConvLayer, use_packing
-from dovetail.sw.compiler.residency import Place
+from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.schedule import Space, Tiling, buffer_bytes, stripe_of
 from dovetail.sw.hazards import Range
 

@@ -10,7 +10,7 @@ from dovetail.isa.timing.vector import TABLE_BYTES
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler.arena import Arena
 from dovetail.sw.compiler.emit import Compute, Task, Transfer
-from dovetail.sw.compiler.residency import Place
+from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.room import Room, largest
 from dovetail.sw.compiler.schedule import Space
 from dovetail.sw.compiler.slab import Slab, operand_of, result_of, store

@@ -15,8 +15,8 @@ from dovetail.sw.compiler import convolution, elementwise, movement, pooling, re
 from dovetail.sw.compiler.arena import Arena
 from dovetail.sw.compiler.emit import Emitter, Task
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.placement import Part
-from dovetail.sw.compiler.residency import Place
+from dovetail.sw.compiler.parts import Part
+from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.tail import Tail, finer
 from dovetail.sw.errors import CompileError
 

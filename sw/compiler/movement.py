@@ -14,7 +14,7 @@ from dovetail.sw import graph as ir
 from dovetail.sw.compiler.arena import Arena
 from dovetail.sw.compiler.elementwise import Operation, Walk, instruction
 from dovetail.sw.compiler.emit import Compute, Task, Transfer
-from dovetail.sw.compiler.residency import Place
+from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.room import Room
 from dovetail.sw.compiler.schedule import Space
 

@@ -8,7 +8,7 @@ from dovetail.sw import graph as ir
 from dovetail.sw.compiler import convolution, elementwise, pooling, tiling
 from dovetail.sw.compiler.arena import Arena
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.residency import Place
+from dovetail.sw.compiler.place import Place
 from dovetail.sw.errors import CompileError
 
 

@@ -9,7 +9,7 @@ from dovetail.sw import graph as ir
 from dovetail.sw.compiler import convolution
 from dovetail.sw.compiler.emit import Emitter
 from dovetail.sw.compiler.layer import ConvLayer
-from dovetail.sw.compiler.residency import Place
+from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.schedule import Space, Tiling
 
 WEIGHTS, MATRIX, *ACTIVATIONS = (n << 28 for n in range(5))

@@ -6,7 +6,7 @@ whichever is longest.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dovetail.isa.config import Config, ceil_div
 from dovetail.sw.compiler import schedule
@@ -16,27 +16,10 @@ from dovetail.sw.compiler.layer import ConvLayer
 EXPOSED = 8
 """Of what a node loads or stores beside its computation, one part in so many is taken to show: the first tile's load,
 the last tile's store."""
-
-
 TAIL_SHARE = 8
 """Of the free banks, one part in so many goes to each kind of buffer of a node that follows tile by tile."""
 TABLE = 512
 """Room for a table, more than it takes so that what follows is aligned."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a tensor lies: addresses in system memory and in SRAM, None where it does not; ``pitch``: bytes between its
-    pixels, in both."""
-
-    memory: int | None
-    sram: int | None
-    pitch: int
-
-    def moved(self, offset: int) -> "Place":
-        """A part that starts ``offset`` bytes later."""
-        memory = None if self.memory is None else self.memory + offset
-        return replace(self, memory=memory, sram=None if self.sram is None else self.sram + offset)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from dovetail.sw.compiler.emit import Task, Transfer
-from dovetail.sw.compiler.residency import Place
+from dovetail.sw.compiler.place import Place
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from dovetail.sw.compiler.elementwise import Operation, Walk, instruction
 from dovetail.sw.compiler.emit import Task, Transfer
 from dovetail.sw.compiler.estimate import Shape, array_total
 from dovetail.sw.compiler.layer import ConvLayer
-from dovetail.sw.compiler.residency import TABLE, Extent, Place
+from dovetail.sw.compiler.place import Place
+from dovetail.sw.compiler.residency import TABLE, Extent
 from dovetail.sw.compiler.schedule import Space, Tiling, buffer_bytes, place
 from dovetail.sw.compiler.slab import Slab, operand_of, result_of, store
 
