@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from dovetail.flows.network import add_network_options, add_shape_option, options_of, shapes_of
+from dovetail.flows.network import add_network_options, options_of, shapes_of
 from dovetail.flows.parameters import config_of
 from dovetail.flows.report import Report
 
@@ -26,7 +26,6 @@ HELP = "say which nodes run on the accelerator, and why the others do not"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_network_options(parser, programs=False)
-    add_shape_option(parser)
 
 
 def run(args: argparse.Namespace) -> Report:

@@ -51,32 +51,33 @@ def add_network_options(parser: argparse.ArgumentParser, *, programs: bool) -> N
         help=f"what a segment's start and end cost the host, by which small segments are left to it; default:"
         f" {HostCost().round_trip}, 0: none are",
     )
+    add_shape_option(parser)
     add_schedule_options(parser)
     add_options(parser)
 
 
 def add_shape_option(parser: argparse.ArgumentParser) -> None:
-    """Add the sizes of a float network's inputs."""
+    """Add the sizes of a network's inputs."""
     parser.add_argument(
         "--shape",
         metavar="INPUT=1x3x8x8",
         action="append",
         default=[],
-        help="sizes of a float network's input, where the file leaves them open",
+        help="sizes of an input, where an ONNX file leaves them open; a batch that is open is 1 by itself",
     )
 
 
-def shapes_of(args: argparse.Namespace) -> dict[str, list[int]]:
+def shapes_of(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
     """Sizes by input of every ``--shape``. Raises NetworkError."""
     return dict(map(_shape, args.shape))
 
 
-def _shape(text: str) -> tuple[str, list[int]]:
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     name, _, sizes = text.rpartition("=")
     numbers = sizes.split("x")
     if not name or not all(number.isdigit() and int(number) for number in numbers):
         raise NetworkError(f"shape must be INPUT=1x3x8x8, not {text!r}")
-    return name, [int(number) for number in numbers]
+    return name, tuple(int(number) for number in numbers)
 
 
 def options_of(args: argparse.Namespace) -> Options:
@@ -112,6 +113,7 @@ def compiled_of(args: argparse.Namespace, *, keep_tensors: bool = False) -> Comp
         return compile_network(
             args.network,
             config_of(args),
+            shapes=shapes_of(args),
             tiling=options.tiling,
             host=options.host,
             effort=options.effort,
@@ -119,8 +121,13 @@ def compiled_of(args: argparse.Namespace, *, keep_tensors: bool = False) -> Comp
         )
     if keep_tensors:
         raise NetworkError(f"{args.network}: tensors of a saved program share memory; give the network file")
-    flags = ("--tiling", args.tiling), ("--round-trip", args.round_trip), ("--effort", args.effort)
-    for flag, value in flags:
+    flags = {
+        "--tiling": args.tiling,
+        "--round-trip": args.round_trip,
+        "--effort": args.effort,
+        "--shape": args.shape or None,
+    }
+    for flag, value in flags.items():
         if value is not None:
             raise NetworkError(f"{args.network}: a saved program is compiled already; leave out {flag}")
     own = Program.load(args.network).config

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from dovetail.flows.network import NETWORK_HELP, samples_in
+from dovetail.flows.network import NETWORK_HELP, add_shape_option, samples_in, shapes_of
 from dovetail.flows.report import Report
 from dovetail.isa.files import write_atomically
 
@@ -14,6 +14,7 @@ HELP = "pack a quantised network into a portable file"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     parser.add_argument("network", metavar="NETWORK", help=NETWORK_HELP)
+    add_shape_option(parser)
     parser.add_argument("--output", metavar="NET.dnet", type=Path, required=True, help="the portable file")
     parser.add_argument(
         "--sample",
@@ -29,10 +30,10 @@ def run(args: argparse.Namespace) -> Report:
     from dovetail.sw.packing import pack
     from dovetail.sw.portable import unpack
 
-    sample = None
+    sample, shapes = None, shapes_of(args)
     if args.sample:
-        sample = samples_in(args.sample, frontend.load(args.network))[0][0]
-    data = pack(args.network, sample)
+        sample = samples_in(args.sample, frontend.load(args.network, shapes))[0][0]
+    data = pack(args.network, sample, shapes)
     write_atomically(args.output, data)
     manifest = unpack(data, str(args.output)).manifest
     operators = ", ".join(f"{count} {name}" for name, count in manifest["operators"].items())

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from dovetail.flows.network import NETWORK_HELP
+from dovetail.flows.network import NETWORK_HELP, add_shape_option, shapes_of
 from dovetail.flows.parameters import PARAMETERS, add_options, base_of, given
 from dovetail.flows.report import Report, si
 from dovetail.flows.schedules import add_schedule_options, use_schedules
@@ -29,12 +29,14 @@ if TYPE_CHECKING:
 
 NAME = "sweep"
 HELP = "price a network on many configurations"
+FrozenShapes = tuple[tuple[str, tuple[int, ...]], ...]
 CSV_NAME, PICTURE_NAME = "results.csv", "cycles.png"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     parser.add_argument("network", metavar="NETWORK", help=NETWORK_HELP)
+    add_shape_option(parser)
     parser.add_argument(
         "--study", action="store_true", help="the reference study's 36 configurations, tiled as it did (--tiling)"
     )
@@ -52,10 +54,11 @@ def run(args: argparse.Namespace) -> Report:
     tiling = args.tiling or ("channels" if args.study else "free")
     lists: dict[str, Sequence[Any]] = {**(STUDY if args.study else {}), **given(args)}
     points = points_of(base_of(args), lists)
-    network = _graph(args.network).name  # in this process too: a bad file is one error, not one per point
+    shapes = tuple(shapes_of(args).items())
+    network = _graph(args.network, shapes).name  # in this process too: a bad file is one error, not one per point
     if args.output:
         args.output.mkdir(parents=True, exist_ok=True)
-    cost = NetworkCost(args.network, tiling, args.effort or 0, use_schedules(args))
+    cost = NetworkCost(args.network, tiling, args.effort or 0, use_schedules(args), shapes)
     records = sweep(cost, points, jobs=args.jobs, progress=not args.json)
     data: dict[str, Any] = {"network": network, "tiling": tiling, "points": len(points)}
     data["failed"] = sum(record.cost is None for record in records)
@@ -72,20 +75,21 @@ def run(args: argparse.Namespace) -> Report:
 class NetworkCost:
     """Prices configurations for a network: compile, then exact timing. Can be sent to another process.
 
-    ``schedules``: the folder of the schedule cache.
+    ``schedules``: the folder of the schedule cache; ``shapes``: sizes of inputs that the file leaves open.
     """
 
     network: str
     tiling: str = "free"
     effort: int = 0
     schedules: Path | None = None
+    shapes: FrozenShapes = ()
 
     def __call__(self, config: Config) -> Cost:
         from dovetail.sw.compiler import schedule_cache
         from dovetail.sw.network import compile_network
 
         schedule_cache.use(self.schedules)
-        graph = _graph(self.network)
+        graph = _graph(self.network, self.shapes)
         report = compile_network(graph, config, tiling=self.tiling, effort=self.effort).report()
         nodes = {node.name: node for node in graph.nodes}
         host = tuple((name, nodes[name].op, graph.macs(nodes[name])) for name in report.host)
@@ -93,11 +97,11 @@ class NetworkCost:
 
 
 @lru_cache(maxsize=1)
-def _graph(network: str) -> "Graph":
+def _graph(network: str, shapes: FrozenShapes) -> "Graph":
     """The network, parsed once per process."""
     from dovetail.sw import frontend
 
-    return frontend.load(network)
+    return frontend.load(network, dict(shapes))
 
 
 def sweep(evaluate: Evaluate, points: Sequence[Point], *, jobs: int = 1, progress: bool = False) -> list[Record]:

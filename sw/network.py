@@ -24,6 +24,7 @@ from dovetail.sw.engine import Engine, RunResult
 from dovetail.sw.engines import create
 from dovetail.sw.errors import DovetailError, NetworkError
 from dovetail.sw.frontend.external_data import self_contained
+from dovetail.sw.frontend.shapes import Shapes, with_shapes
 from dovetail.sw.host_step import HostUnit, units_of
 from dovetail.sw.layout import Array
 from dovetail.sw.network_report import LayerReport, MemoryUse, Report
@@ -329,6 +330,7 @@ def compile_network(
     network: str | Path | ir.Graph,
     config: Config | None = None,
     *,
+    shapes: Shapes | None = None,
     tiling: str = "free",
     keep_tensors: bool = False,
     host: HostCost | None = None,
@@ -342,6 +344,8 @@ def compile_network(
         An ONNX or TFLite file, a ``zoo:`` name, or a graph.
     config
         The accelerator; the default configuration when left out.
+    shapes
+        Input name -> sizes, for axes that an ONNX file leaves open. The batch is 1 where nothing is said.
     tiling, keep_tensors, host, effort
         See `dovetail.sw.compiler.Options`.
 
@@ -354,7 +358,7 @@ def compile_network(
     if isinstance(network, ir.Graph):
         return CompiledNetwork(generate(network, config or Config(), options))
     name, data = frontend.read(network)
-    data = self_contained(data, name, Path(network).parent)
+    data = with_shapes(self_contained(data, name, Path(network).parent), name, shapes)
     graph = frontend.parse(data, name, None)
     return CompiledNetwork(generate(graph, config or Config(), options), (name, data))
 

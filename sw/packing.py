@@ -16,6 +16,7 @@ import dovetail
 from dovetail.sw import frontend, reference
 from dovetail.sw import graph as ir
 from dovetail.sw.frontend.external_data import self_contained
+from dovetail.sw.frontend.shapes import Shapes, with_shapes
 from dovetail.sw.layout import Array
 from dovetail.sw.portable import FORMAT, MANIFEST, VERSION, Sample, sha256
 
@@ -23,7 +24,7 @@ _NEVER = (1980, 1, 1, 0, 0, 0)
 """The time that every member carries: the first that a zip archive can."""
 
 
-def pack(network: str | Path, sample: Mapping[str, Array] | None = None) -> bytes:
+def pack(network: str | Path, sample: Mapping[str, Array] | None = None, shapes: Shapes | None = None) -> bytes:
     """The portable file of a network.
 
     Parameters
@@ -32,6 +33,8 @@ def pack(network: str | Path, sample: Mapping[str, Array] | None = None) -> byte
         A quantised ONNX or TFLite file, external data included, or a ``zoo:`` name.
     sample
         An input by name; its output, by the graph interpreter, goes in with it.
+    shapes
+        Input name -> sizes, for axes that an ONNX file leaves open; they are fixed in the packed network.
 
     Raises
     ------
@@ -39,7 +42,7 @@ def pack(network: str | Path, sample: Mapping[str, Array] | None = None) -> byte
         The network cannot be read, or the sample does not fit it.
     """
     name, source = frontend.read(network)
-    data = self_contained(source, name, Path(network).parent)
+    data = with_shapes(self_contained(source, name, Path(network).parent), name, shapes)
     graph = frontend.parse(data, name, None)
     file = f"network.{graph.source}"
     members = {file: data}

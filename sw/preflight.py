@@ -17,9 +17,9 @@ from dovetail.sw import frontend
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler import Code, Options, generate
 from dovetail.sw.compiler.partition import broken_rule, is_accelerated, pays_for_its_round_trip
-from dovetail.sw.errors import NetworkError
 from dovetail.sw.file_nodes import FileNode, destinations, nodes_of, nodes_of_model
 from dovetail.sw.frontend.onnx_file import is_quantised
+from dovetail.sw.frontend.shapes import with_shapes
 from dovetail.sw.frontend.tflite import is_float
 from dovetail.sw.frontend.tflite_file import TfliteFile, is_tflite
 from dovetail.sw.frontend.tflite_float import to_onnx
@@ -100,13 +100,13 @@ def inspect(
 ) -> Preflight:
     """The preflight of a network file, or of a ``zoo:`` network.
 
-    A float network is quantised by a random input first: that decides no node's place. ``shapes``: sizes of its inputs,
-    by name, where the file leaves them open.
+    A float network is quantised by a random input first: that decides no node's place. ``shapes``: sizes of inputs, by
+    name, where the file leaves them open.
 
     Raises
     ------
     NetworkError, CompileError
-        The network cannot be read at all, or not compiled; there are ``shapes`` of a quantised one.
+        The network cannot be read at all, or not compiled.
     """
     name, data = frontend.read(network)
     float_network = _is_float(data)
@@ -117,8 +117,7 @@ def inspect(
         if is_tflite(data):
             stages.insert(1, nodes_of_model(to_onnx(data, name)))
     else:
-        if shapes:
-            raise NetworkError(f"{network}: shapes must be those of a float network, not of a quantised one")
+        data = with_shapes(data, name, shapes)
         graph = frontend.parse(data, name, Path(network).parent)
         stages = [nodes_of(data), _graph_nodes(graph)]
     code = generate(graph, config, options)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dovetail.sw import passes
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.shapes import Shapes, with_shapes
 from dovetail.sw.frontend.tflite import load_tflite
 from dovetail.sw.frontend.tflite_file import is_tflite
 from dovetail.sw.graph import Graph
@@ -15,19 +16,20 @@ ZOO = "zoo:"
 """Prefix of the built-in networks."""
 
 
-def load(path: str | Path) -> Graph:
+def load(path: str | Path, shapes: Shapes | None = None) -> Graph:
     """Read a quantised network.
 
     Parameters
     ----------
     path: a `.tflite`, `.onnx` or portable network file (told apart by content), or `zoo:name?parameter=value&...`.
+    shapes: input name -> sizes, for axes that an ONNX file leaves open. The batch is 1 where nothing is said.
 
     Raises
     ------
     NetworkError: one line that says what is wrong and what to do.
     """
     name, data = read(path)
-    return parse(data, name, Path(path).parent)
+    return parse(with_shapes(data, name, shapes), name, Path(path).parent)
 
 
 def read(path: str | Path) -> tuple[str, bytes]:

@@ -155,7 +155,7 @@ class Importer:
     # The walk ----------------------------------------------------------------------------------
 
     def _node(self, node: OnnxNode) -> None:
-        if self._fold(node) or self._move(node):
+        if self._shape(node) or self._fold(node) or self._move(node):
             return
         if node.op == "DequantizeLinear" and self._dequantize(node):
             return
@@ -188,6 +188,19 @@ class Importer:
                 self.waiting[node.outputs[0]], self.depths[node.outputs[0]] = node, depth
                 return
         self._host(node)
+
+    def _shape(self, node: OnnxNode) -> bool:
+        """The sizes of a tensor, which are fixed."""
+        if node.op != "Shape":
+            return False
+        source = self.sources.get(node.inputs[0])
+        value = source.value if source is not None else self.values.get(node.inputs[0])
+        if value is None:
+            return False
+        sizes = np.array(value.shape, np.int64)
+        start, end = node.attributes.get("start", 0), node.attributes.get("end", len(sizes))
+        self.constants[node.outputs[0]] = sizes[start:end]
+        return True
 
     def _fold(self, node: OnnxNode) -> bool:
         """Constants of constants; a dequantised constant keeps its integers."""

@@ -13,6 +13,7 @@ from onnx import external_data_helper, helper, inliner, numpy_helper
 
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.layout import Array, Shape
+from dovetail.sw.onnx_passes.inputs import fix_inputs
 
 STANDARD_DOMAINS = ("", "ai.onnx")
 RUNTIME_DOMAINS = ("com.microsoft", "ai.onnx.ml")
@@ -77,19 +78,20 @@ class OnnxFile:
 
     Raises
     ------
-    NetworkError: no ONNX network, dynamic shapes, batch other than 1, control flow, unknown operators.
+    NetworkError: no ONNX network, open axes other than the batch, batch other than 1, control flow, unknown operators.
     """
 
     def __init__(self, data: bytes, name: str, folder: Path | None) -> None:
         self.name = name
-        model = _parse(data, name, folder)
+        model = parse_model(data, name, folder)
+        fix_inputs(model, {})
         self.opsets = list(model.opset_import)
         self.ir_version = model.ir_version
         graph = model.graph
         self.constants: dict[str, Array] = {}
         for tensor in graph.initializer:
             self.constants[tensor.name] = _value(tensor)
-        self.inputs = [_input(value) for value in graph.input if value.name not in self.constants]
+        self.inputs = [_input(value) for value in graph.input]
         self.outputs = [value.name for value in graph.output]
         self.nodes = list(self._nodes(graph.node))
         self.consumers: dict[str, list[OnnxNode]] = {}
@@ -111,7 +113,8 @@ class OnnxFile:
             yield node
 
 
-def _parse(data: bytes, name: str, folder: Path | None) -> Any:
+def parse_model(data: bytes, name: str, folder: Path | None) -> Any:
+    """The model without local functions, with its external data if ``folder`` says where. Raises NetworkError."""
     wrong = f"{name}: must be a complete TFLite or ONNX file"
     try:
         model = onnx.load_model_from_string(data)
@@ -139,18 +142,9 @@ def _value(tensor: Any) -> Array:
 
 def _input(value: Any) -> OnnxInput:
     tensor = value.type.tensor_type
-    if not value.type.HasField("tensor_type") or not tensor.HasField("shape"):
-        raise NetworkError(f"input {value.name!r} must be a tensor of known shape")
-    shape = []
-    for axis, dim in enumerate(tensor.shape.dim):
-        size = dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else 0
-        if axis == 0 and size == 0:
-            size = 1
-        if size == 0:
-            raise NetworkError(f"input {value.name!r}: axis {axis} must have a fixed size; export with static shapes")
-        shape.append(size)
+    shape = tuple(dim.dim_value for dim in tensor.shape.dim)
     state = len(shape) == 3 and shape[1] == 1  # of a recurrent network: layers, batch, features
     if len(shape) > 1 and shape[0] != 1 and not state:
         raise NetworkError(f"input {value.name!r}: batch must be 1, not {shape[0]}; export with batch 1")
     dtype = str(np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)))
-    return OnnxInput(value.name, tuple(shape), dtype)
+    return OnnxInput(value.name, shape, dtype)

@@ -56,9 +56,9 @@ def test_what_the_host_runs_is_named_with_its_rule(capsys: pytest.CaptureFixture
     assert data["accelerator_share"] == 1.0
 
 
-def test_shapes_are_for_float_networks() -> None:
-    with pytest.raises(NetworkError, match="shapes must be those of a float network, not of a quantised one"):
-        inspect("zoo:resnet8", CONFIG, Options(), {"image": (1, 32, 32, 3)})
+def test_shapes_of_a_quantised_network_are_those_of_an_input() -> None:
+    with pytest.raises(NetworkError, match="shape of 'image': must be of an input"):
+        inspect("zoo:mobilenet_v2_block", CONFIG, Options(), {"image": (1, 32, 32, 3)})
 
 
 def test_the_rule_is_the_broken_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,31 @@
+"""Sizes of inputs that a network file leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.tflite_file import is_tflite
+
+Shapes = Mapping[str, Sequence[int]]
+"""Input name -> sizes."""
+
+
+def with_shapes(data: bytes, name: str, shapes: Shapes | None) -> bytes:
+    """A network file with inputs of these sizes; as it is where nothing is said.
+
+    Raises
+    ------
+    NetworkError: the file is malformed or TFLite, an axis stays open, or ``shapes`` do not fit its inputs.
+    """
+    if not shapes:
+        return data
+    if is_tflite(data):
+        raise NetworkError(f"{name}: shapes must be of an ONNX file's inputs; a TFLite file fixes its own")
+    # Imported late: reading a TFLite file should not wait for protobuf.
+    from dovetail.sw.frontend.onnx_file import parse_model
+    from dovetail.sw.onnx_passes.inputs import fix_inputs
+
+    model = parse_model(data, name, None)
+    fix_inputs(model, shapes)
+    return bytes(model.SerializeToString(deterministic=True))

@@ -1,0 +1,92 @@
+"""Pass: inputs of fixed shape; initialisers are no inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import onnx
+
+from dovetail.sw.errors import NetworkError
+
+
+def fix_inputs(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> None:
+    """Give every input a shape, drop shapes that followed from unknown ones, and inputs that are initialisers.
+
+    Parameters
+    ----------
+    shapes: input name -> sizes; an unknown first axis is the batch, 1 where nothing is said. What an axis that the file
+        names has in one input, it has in all.
+
+    Raises
+    ------
+    NetworkError: an axis stays unknown, or `shapes` names no input or another number of axes.
+    """
+    graph = model.graph
+    constants = {tensor.name for tensor in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in constants]
+    known = [value.name for value in inputs]
+    for name in shapes:
+        if name not in known:
+            raise NetworkError(f"shape of {name!r}: must be of an input ({', '.join(known)}), not of another tensor")
+    del graph.input[:]
+    graph.input.extend(inputs)
+    named = _named_sizes(graph.input, shapes)
+    changed = [_fix(value, shapes.get(value.name), named) for value in graph.input]
+    if any(changed):
+        del graph.value_info[:]
+        for output in graph.output:
+            output.type.tensor_type.ClearField("shape")
+
+
+def _named_sizes(inputs: Iterable[onnx.ValueInfoProto], shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Sizes of the axes that the file names, as far as `shapes` or the batch of some input tells."""
+    found: dict[str, int] = {}
+    for value in inputs:
+        dims = value.type.tensor_type.shape.dim
+        given = shapes.get(value.name, [1] if dims and dims[0].dim_param else [])
+        found.update((dim.dim_param, size) for dim, size in zip(dims, given, strict=False) if _is_name(dim.dim_param))
+    return found
+
+
+def _is_name(text: str) -> bool:
+    """Whether an open axis has a name, not a mere sign that it is open."""
+    return text.replace("_", "").isalnum()
+
+
+def _fix(value: onnx.ValueInfoProto, wanted: Sequence[int] | None, named: Mapping[str, int]) -> bool:
+    tensor = value.type.tensor_type
+    if not value.type.HasField("tensor_type"):
+        raise NetworkError(f"input {value.name!r} must be a tensor, not a sequence or map")
+    if wanted is not None:
+        if min(wanted, default=1) < 1:
+            raise NetworkError(f"input {value.name!r}: sizes must be positive, not {tuple(wanted)}")
+        if tensor.HasField("shape") and len(tensor.shape.dim) != len(wanted):
+            raise NetworkError(f"input {value.name!r}: must have {len(tensor.shape.dim)} axes, not {len(wanted)}")
+        tensor.ClearField("shape")
+        tensor.shape.SetInParent()
+        for size in wanted:
+            tensor.shape.dim.add().dim_value = size
+        return True
+    if not tensor.HasField("shape"):
+        raise NetworkError(f"input {value.name!r} must have a shape; give one: --shape {value.name}=1x3x224x224")
+    changed = False
+    for axis, dim in enumerate(tensor.shape.dim):
+        if dim.dim_value > 0:
+            continue
+        if axis and dim.dim_param not in named:
+            text = dim.dim_param or "unknown"
+            raise NetworkError(
+                f"input {value.name!r}: axis {axis} must have a fixed size, not {text}; "
+                f"give one: --shape {value.name}={_example(tensor.shape, named)}"
+            )
+        size = named.get(dim.dim_param, 1)
+        dim.Clear()
+        dim.dim_value = size
+        changed = True
+    return changed
+
+
+def _example(shape: onnx.TensorShapeProto, named: Mapping[str, int]) -> str:
+    open_sizes = [named.get(dim.dim_param, 224 if axis else 1) for axis, dim in enumerate(shape.dim)]
+    sizes = [dim.dim_value if dim.dim_value > 0 else size for dim, size in zip(shape.dim, open_sizes, strict=True)]
+    return "x".join(map(str, sizes))
