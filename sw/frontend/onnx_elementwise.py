@@ -96,13 +96,11 @@ class ElementwiseOps:
         sources = [operand.value for operand in operands if isinstance(operand, Source)]
         largest = max(sources, key=lambda value: value.layout.order().size)
         if shapes[0] == shapes[1] and len(sources) == 2:
-            # Channels last if one operand is: what follows wants them so as well.
-            leader = next((value for value in sources if not value.layout.is_plain), sources[0])
-            first = self.builder.placed(leader, leader.layout)
-            if len(first.layout.inner) > 4:
+            common = _common_layout([value.layout for value in sources])
+            if common is None:
                 return None
-            left, right = (self.builder.placed(value, first.layout).tensor for value in sources)
-            return left, right, first.layout
+            left, right = (self.builder.placed(value, common).tensor for value in sources)
+            return left, right, common
         rank = max(map(len, shapes))
         image = rank == 4 and not largest.layout.is_plain
         if rank > 4:
@@ -175,6 +173,17 @@ class ElementwiseOps:
             )
         )
         return Value(out, value.layout, target.dtype)
+
+
+def _common_layout(layouts: list[Layout]) -> Layout | None:
+    """An order of bytes, of at most four axes, for tensors of one shape; None if there is none.
+
+    Channels last if one of them is not in the file's order: what follows wants them so as well.
+    """
+    moved = [layout for layout in layouts if not layout.is_plain]
+    shape = layouts[0].shape
+    images = [Layout.image(shape)] if moved and len(shape) == 4 else []
+    return next((layout for layout in (*moved, *images, *layouts) if len(layout.inner) <= 4), None)
 
 
 def is_exact(kind: VectorOperation, a: Quant, b: Quant, target: Quant) -> bool:

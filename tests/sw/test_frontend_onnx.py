@@ -236,6 +236,22 @@ def test_rows_and_grouped_convolutions(tmp_path: Path) -> None:
         assert np.array_equal(ours, theirs)
 
 
+@pytest.mark.parametrize("mode", ["DCR", "CRD"])
+@pytest.mark.parametrize("kind", ["Add", "Mul"])
+def test_operands_in_two_orders_of_bytes_meet(tmp_path: Path, kind: str, mode: str) -> None:
+    net = Net((1, 3, 6, 5))
+    up = net.op("DepthToSpace", net.conv("x", 16, 3, 1), blocksize=2, mode=mode)
+    scales = net.constant(np.array([1, 1, 2, 2], np.float32))
+    skip = net.op("Resize", net.conv("x", 4, 3, 1), "", scales, mode="nearest")
+    other = net.op("DepthToSpace", net.conv("x", 16, 3, 1), blocksize=2, mode=mode)
+    net.conv(net.op(kind, net.op(kind, up, skip), net.op(kind, other, up)), 4, 4, 3)
+    graph, pairs = run_both(quantised(net, tmp_path, QuantFormat.QDQ, QuantType.QUInt8, True))
+    ops = [node.op for node in graph.nodes if isinstance(node, ir.Host)]
+    assert ops == ["quantize", "dequantize"]  # of the float borders
+    for ours, theirs in pairs:
+        assert np.array_equal(ours, theirs)
+
+
 def test_integer_input_keeps_the_files_type(tmp_path: Path) -> None:
     net = Net((1, 3, 8, 8))
     scale, zero = net.constant(np.array(0.02, np.float32)), net.constant(np.array(130, np.uint8))
@@ -318,6 +334,47 @@ def test_dynamic_shapes_and_batches_are_refused(tmp_path: Path, shape: tuple[Any
     net.shape = shape
     with pytest.raises(NetworkError, match=rule):
         load(net.write(tmp_path / "net.onnx"))
+
+
+def opened(path: Path, sizes: tuple[Any, ...]) -> Path:
+    """The file with an input of these sizes, names where they are open, as an exporter leaves it."""
+    model = onnx.load(path)
+    for dim, size in zip(model.graph.input[0].type.tensor_type.shape.dim, sizes, strict=True):
+        dim.Clear()
+        setattr(dim, "dim_value" if isinstance(size, int) else "dim_param", size)
+    stored = path.with_name(f"{'x'.join(map(str, sizes))}.onnx")
+    onnx.save(model, stored)
+    return stored
+
+
+@pytest.mark.parametrize("style", [QuantFormat.QDQ, QuantFormat.QOperator])
+def test_open_axes_are_fixed_by_shapes(tmp_path: Path, style: QuantFormat) -> None:
+    path = quantised(residual(), tmp_path, style, QuantType.QUInt8, True)
+    stale = opened(path, ("N", 3, "H", "W"))
+    x = np.random.default_rng(0).normal(size=(1, 3, 18, 18)).astype(np.float32)
+    fixed = load(stale, {"x": (1, 3, 18, 18)})
+    assert fixed.inputs[0].shape == (1, 3, 18, 18)
+    assert np.array_equal(reference.run(fixed, x)["y"], reference.run(load(path), x)["y"])
+    assert [node.op for node in load(opened(path, ("N", 3, 18, 18))).nodes] == [node.op for node in fixed.nodes]
+    with pytest.raises(NetworkError, match=r"axis 2 must have a fixed size, not H; give one: --shape x=1x3x224x224"):
+        load(stale)
+    with pytest.raises(NetworkError, match="must have 4 axes, not 2"):
+        load(stale, {"x": (1, 3)})
+    with pytest.raises(NetworkError, match=r"shape of 'z': must be of an input \(x\)"):
+        load(stale, {"z": (1, 3)})
+
+
+def test_sizes_read_from_a_tensor_are_constants(tmp_path: Path) -> None:
+    net = Net((1, 3, 6, 6))
+    x = net.op("Relu", net.conv("x", 4, 3, 3))
+    batch = net.op("Gather", net.op("Shape", x), net.constant(np.array([0])))
+    rows = net.op("Reshape", x, net.op("Concat", batch, net.constant(np.array([-1])), axis=0))
+    net.op("Gemm", rows, net.weights(64, 5))
+    path = quantised(net, tmp_path, QuantFormat.QDQ, QuantType.QUInt8, True)
+    graph, pairs = run_both(opened(path, ("N", 3, 6, 6)))
+    assert {node.op for node in graph.nodes if isinstance(node, ir.Host)} <= {"quantize", "dequantize"}
+    for ours, theirs in pairs:
+        assert np.array_equal(ours, theirs)
 
 
 def test_asymmetric_weights_are_refused(tmp_path: Path) -> None:
