@@ -9,13 +9,17 @@ import onnx
 from dovetail.sw.errors import NetworkError
 
 
-def fix_inputs(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> None:
+def fix_inputs(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> bool:
     """Give every input a shape, drop shapes that followed from unknown ones, and inputs that are initialisers.
 
     Parameters
     ----------
     shapes: input name -> sizes; an unknown first axis is the batch, 1 where nothing is said. What an axis that the file
         names has in one input, it has in all.
+
+    Returns
+    -------
+    bool: whether any input had to change its shape.
 
     Raises
     ------
@@ -36,6 +40,7 @@ def fix_inputs(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> N
         del graph.value_info[:]
         for output in graph.output:
             output.type.tensor_type.ClearField("shape")
+    return any(changed)
 
 
 def _named_sizes(inputs: Iterable[onnx.ValueInfoProto], shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:

@@ -9,6 +9,7 @@ import pytest
 
 from dovetail.flows.cli import main
 from dovetail.sw import zoo
+from dovetail.sw.network import compile_network
 
 SIZES = "1x16x12x12"
 
@@ -38,6 +39,18 @@ def test_commands_take_sizes(capsys: pytest.CaptureFixture[str], network: Path, 
     assert outcome(capsys, *command, network, "--shape", f"{name}={SIZES}")[0] == 0
     assert main([*command, str(network)]) != 0
     assert f"axis 2 must have a fixed size, not H; give one: --shape {name}=1x16x224x224" in capsys.readouterr().err
+
+
+def test_an_open_batch_is_one_by_itself(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    model = onnx.load_model_from_string(zoo.model_bytes("mobilenet_v2_block"))
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    onnx.save(model, tmp_path / "net.onnx")
+    code, data = outcome(capsys, "diff", tmp_path / "net.onnx")
+    assert (code, data["equal"], len(data["layers"])) == (0, True, 4)
+    compiled = compile_network(tmp_path / "net.onnx")
+    assert compiled.source is not None
+    carried = onnx.load_model_from_string(compiled.source[1])
+    assert carried.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 1
 
 
 def test_programs_and_packed_networks_carry_the_sizes(
