@@ -19,7 +19,7 @@ def add_schedule_options(parser: argparse.ArgumentParser, *, default: str = "1")
         type=int,
         choices=EFFORTS,
         help="of the search for schedules: 0 estimates, 1 prices the best few exactly, 2 more, 3 all that could be"
-        f" better (minutes); default: {default}",
+        f" better (minutes); always 0 with --tiling channels; default: {default}",
     )
     parser.add_argument(
         "--no-schedule-cache",

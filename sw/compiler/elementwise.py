@@ -11,7 +11,7 @@ from dovetail.sw import graph as ir
 from dovetail.sw.compiler.arena import Arena
 from dovetail.sw.compiler.emit import Compute, Task, Transfer
 from dovetail.sw.compiler.place import Place
-from dovetail.sw.compiler.room import Room, largest
+from dovetail.sw.compiler.room import Room, tiles
 from dovetail.sw.compiler.schedule import Space
 from dovetail.sw.compiler.slab import Slab, operand_of, result_of, store
 from dovetail.sw.hazards import Range
@@ -276,38 +276,24 @@ def broadcast_tasks(
     def operand_bytes(place: Place, shape: tuple[int, int, int, int], rows: int, part: int) -> int:
         return 0 if place.sram is not None else round_up(min(shape[1], rows) * shape[2] * part, word)
 
-    def result_bytes(rows: int, part: int) -> int:
-        return 0 if target.sram is not None else round_up(rows * width * part, word)
-
-    def fits(rows: int, part: int) -> bool:
-        copies = 1 if rows == height and part == channels else 2
+    def bytes_of(rows: int, part: int) -> tuple[int, int]:
         operands = sum(operand_bytes(place, shape, rows, part) for place, shape in zip(sources, shapes, strict=True))
-        return copies * operands <= room.operands and copies * result_bytes(rows, part) <= room.results
+        return operands, 0 if target.sram is not None else round_up(rows * width * part, word)
 
-    rows, part = largest(fits, height, channels, f"a row of {width} pixels of one channel of each operand", config)
-    sizes = [operand_bytes(place, shape, rows, part) for place, shape in zip(sources, shapes, strict=True)]
-    size_out = result_bytes(rows, part)
-    copies = 1 if rows == height and part == channels else 2
-    start, results = room.place(copies * sum(sizes), copies * size_out)
-    number = 0
-    for channel in range(0, channels, part):
-        count = min(part, channels - channel)
-        for first in range(0, height, rows):
-            tile = min(rows, height - first)
-            turn = number % copies
-            number += 1
-            places = [start + turn * sum(sizes), start + turn * sum(sizes) + sizes[0]]
-            task = Task(index)
-            operands = []
-            for shape, source, at in zip(shapes, sources, places, strict=True):
-                whole = shape[1] == height
-                slab = Slab(first if whole else 0, tile if whole else 1, shape[2], channel, count)
-                view = operand_of(task, slab, source, at)
-                row, pixel = view.pitch * shape[2] if whole else 0, view.pitch if shape[2] == width else 0
-                operands.append(Walk(view.at, view.bytes, row, pixel))
-            slab = Slab(first, tile, width, channel, count)
-            out = result_of(slab, target, results + turn * size_out)
-            result = Walk(out.at, out.bytes, width * out.pitch, out.pitch)
-            task.computes = [instruction(config, operation, (tile, width, count), operands, result)]
-            store(task, slab, out, target)
-            yield task
+    smallest = f"a row of {width} pixels of one channel of each operand"
+    for tile in tiles(room, bytes_of, height, channels, smallest):
+        places = [tile.operands, tile.operands + operand_bytes(sources[0], shapes[0], *tile.uncut)]
+        task = Task(index)
+        operands = []
+        for shape, source, at in zip(shapes, sources, places, strict=True):
+            whole = shape[1] == height
+            slab = Slab(tile.first if whole else 0, tile.rows if whole else 1, shape[2], tile.channel, tile.channels)
+            view = operand_of(task, slab, source, at)
+            row, pixel = view.pitch * shape[2] if whole else 0, view.pitch if shape[2] == width else 0
+            operands.append(Walk(view.at, view.bytes, row, pixel))
+        slab = Slab(tile.first, tile.rows, width, tile.channel, tile.channels)
+        out = result_of(slab, target, tile.results)
+        result = Walk(out.at, out.bytes, width * out.pitch, out.pitch)
+        task.computes = [instruction(config, operation, (tile.rows, width, tile.channels), operands, result)]
+        store(task, slab, out, target)
+        yield task

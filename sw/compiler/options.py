@@ -19,7 +19,7 @@ class Options:
     reference study did, and keeps no tensor in SRAM. ``keep_tensors``: every tensor can be read after a run: none
     stays in SRAM, and no system memory is used twice. ``host``: what the host costs, by which small islands between
     host nodes are left to it. ``effort``, 0..3: how hard layers' schedules are searched for; 0 estimates, 1 prices the
-    best few estimates exactly, 2 more, 3 all that could be better."""
+    best few estimates exactly, 2 more, 3 all that could be better; ``"channels"`` is always tiled by estimates."""
 
     tiling: str = "free"
     keep_tensors: bool = False

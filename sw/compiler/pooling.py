@@ -12,7 +12,7 @@ from dovetail.sw.compiler.arena import Arena
 from dovetail.sw.compiler.elementwise import mode_of
 from dovetail.sw.compiler.emit import Compute, Task
 from dovetail.sw.compiler.place import Place
-from dovetail.sw.compiler.room import Room, largest
+from dovetail.sw.compiler.room import Room, tiles
 from dovetail.sw.compiler.schedule import Space
 from dovetail.sw.compiler.slab import Slab, operand_of, result_of, store
 
@@ -43,63 +43,49 @@ def pool_tasks(
             0 if target.sram is not None else round_up(rows * out_width * part, word),
         )
 
-    def fits(rows: int, part: int) -> bool:
-        copies = 1 if rows == out_height and part == channels else 2
-        size_in, size_out = bytes_of(rows, part)
-        return copies * size_in <= room.operands and copies * size_out <= room.results
-
     smallest = f"what one output row of one channel needs, {kernel[0]} x {width} bytes"
-    rows, part = largest(fits, out_height, channels, smallest, config)
     op = Op.MOV if isinstance(node, ir.Pad) else Op.POOL
     uneven = isinstance(node, ir.AvgPool) and node.counted is None
     columns = _runs(range(out_width), width, kernel[1], stride[1], pads[1], uneven)
-    size_in, size_out = bytes_of(rows, part)
-    copies = 1 if rows == out_height and part == channels else 2
-    operands, results = room.place(copies * size_in, copies * size_out)
-    number = 0
-    for channel in range(0, channels, part):
-        count = min(part, channels - channel)
-        for first in range(0, out_height, rows):
-            tile = min(rows, out_height - first)
-            turn = number % copies
-            number += 1
-            top = first * stride[0] - pads[0]
-            # A tile that lies in the padding alone still has a row of input, which it does not see.
-            low = min(max(top, 0), height - 1)
-            high = max(min(top + (tile - 1) * stride[0] + kernel[0], height), low + 1)
-            blocks = ceil_div(count, config.vec)
-            task = Task(index)
-            view = operand_of(task, Slab(low, high - low, width, channel, count), source, operands + turn * size_in)
-            slab = Slab(first, tile, out_width, channel, count)
-            out = result_of(slab, target, results + turn * size_out)
-            pitch = width * view.pitch
-            lines = _runs(range(first, first + tile), height, kernel[0], stride[0], pads[0], uneven)
-            for (y, y_size, y_taps), (x, x_size, x_taps) in product(lines, columns):
-                y -= first
-                skip = y * out_width * out.pitch + x * out.pitch
-                registers = _pool_registers(node, kernel, stride, y_taps * x_taps) | {
-                    "IN_ADDR": view.at,
-                    "IN_BYTES": view.bytes,
-                    "ORIGIN": (y * stride[0] - low + top) * pitch + (x * stride[1] - pads[1]) * view.pitch,
-                    "Y_STEP": stride[0] * pitch,
-                    "X_STEP": stride[1] * view.pitch,
-                    "KY_STEP": pitch,
-                    "KX_STEP": view.pitch,
-                    "IN_ROWS": high - low,
-                    "ROW_BYTES": pitch - (view.pitch - count),
-                    "PAD_TOP": low - top - y * stride[0],
-                    "PAD_LEFT": (pads[1] - x * stride[1]) * view.pitch,
-                    "TILE": pack(Unit.VECTOR, "TILE", height=y_size, width=x_size),
-                    "OUT_ADDR": out.at + skip,
-                    "OUT_BYTES": out.bytes - skip,
-                    "OUT_Y_STEP": out_width * out.pitch,
-                    "OUT_X_STEP": out.pitch,
-                    "BLOCKS": pack(Unit.VECTOR, "BLOCKS", count=blocks, last=count - (blocks - 1) * config.vec),
-                }
-                written = (out.at + skip, out.bytes - skip)
-                task.computes.append(Compute(Unit.VECTOR, op, registers, ((view.at, view.bytes),), written))
-            store(task, slab, out, target)
-            yield task
+    for tile in tiles(room, bytes_of, out_height, channels, smallest):
+        first, rows, channel, count = tile.first, tile.rows, tile.channel, tile.channels
+        top = first * stride[0] - pads[0]
+        # A tile that lies in the padding alone still has a row of input, which it does not see.
+        low = min(max(top, 0), height - 1)
+        high = max(min(top + (rows - 1) * stride[0] + kernel[0], height), low + 1)
+        blocks = ceil_div(count, config.vec)
+        task = Task(index)
+        view = operand_of(task, Slab(low, high - low, width, channel, count), source, tile.operands)
+        slab = Slab(first, rows, out_width, channel, count)
+        out = result_of(slab, target, tile.results)
+        pitch = width * view.pitch
+        lines = _runs(range(first, first + rows), height, kernel[0], stride[0], pads[0], uneven)
+        for (y, y_size, y_taps), (x, x_size, x_taps) in product(lines, columns):
+            y -= first
+            skip = y * out_width * out.pitch + x * out.pitch
+            registers = _pool_registers(node, kernel, stride, y_taps * x_taps) | {
+                "IN_ADDR": view.at,
+                "IN_BYTES": view.bytes,
+                "ORIGIN": (y * stride[0] - low + top) * pitch + (x * stride[1] - pads[1]) * view.pitch,
+                "Y_STEP": stride[0] * pitch,
+                "X_STEP": stride[1] * view.pitch,
+                "KY_STEP": pitch,
+                "KX_STEP": view.pitch,
+                "IN_ROWS": high - low,
+                "ROW_BYTES": pitch - (view.pitch - count),
+                "PAD_TOP": low - top - y * stride[0],
+                "PAD_LEFT": (pads[1] - x * stride[1]) * view.pitch,
+                "TILE": pack(Unit.VECTOR, "TILE", height=y_size, width=x_size),
+                "OUT_ADDR": out.at + skip,
+                "OUT_BYTES": out.bytes - skip,
+                "OUT_Y_STEP": out_width * out.pitch,
+                "OUT_X_STEP": out.pitch,
+                "BLOCKS": pack(Unit.VECTOR, "BLOCKS", count=blocks, last=count - (blocks - 1) * config.vec),
+            }
+            written = (out.at + skip, out.bytes - skip)
+            task.computes.append(Compute(Unit.VECTOR, op, registers, ((view.at, view.bytes),), written))
+        store(task, slab, out, target)
+        yield task
 
 
 def _runs(outputs: range, size: int, kernel: int, stride: int, pad: int, uneven: bool) -> list[tuple[int, int, int]]:
