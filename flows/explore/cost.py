@@ -1,0 +1,41 @@
+"""What a network costs on a configuration: exact counts, no judgement (that is in `dovetail.flows.explore.metrics`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Counts of one inference; integers only, so that a stored cost equals a fresh one.
+
+    ``kinds``: cycles per kind of layer, in the order of the network; they add up to ``cycles``. ``macs`` and
+    ``bound_cycles`` (the roofline) count the accelerator's layers; ``read_bytes`` and ``write_bytes``: what layers move
+    from and to system memory, without instructions; ``host`` are (name, kind, MACs) of the nodes that the host runs;
+    ``activity``: events by name, for the energy (see `dovetail.sw.cost.activity`).
+    """
+
+    cycles: int
+    macs: int
+    bound_cycles: int
+    read_bytes: int
+    write_bytes: int
+    kinds: Mapping[str, int]
+    host: tuple[tuple[str, str, int], ...] = ()
+    activity: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def host_macs(self) -> int:
+        """MACs that the host does; no cycle is counted for them."""
+        return sum(macs for _, _, macs in self.host)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What JSON can express."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Cost:
+        """The inverse of :meth:`to_dict`, from JSON too."""
+        return cls(**{**data, "host": tuple((name, kind, macs) for name, kind, macs in data["host"])})

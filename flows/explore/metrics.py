@@ -1,0 +1,59 @@
+"""What an architect weighs up: metrics of a configuration, from exact counts and cost models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dovetail.flows.explore.cost import Cost
+from dovetail.flows.explore.space import Space
+from dovetail.isa.config import Config
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of a configuration. ``more``: more of it is better."""
+
+    name: str
+    title: str
+    unit: str
+    more: bool
+    doc: str
+
+
+METRICS: dict[str, Metric] = {
+    m.name: m
+    for m in (
+        Metric("cycles", "cycles", "cycles", False, "cycles per inference, added up over the networks by weight"),
+        Metric("fps", "frames/s", "1/s", True, "units of work per second at the space's clock"),
+        Metric("utilisation", "utilisation", "", True, "MACs over what the multipliers could do in that time"),
+        Metric("roofline", "cycles / roofline", "", False, "cycles over the roofline bound; 1 is the best there is"),
+        Metric("dram_bytes", "DRAM traffic", "B", False, "bytes that layers move from and to system memory"),
+        Metric("host_macs", "host MACs", "MACs", False, "MACs left to the host, for which no cycle is counted"),
+        Metric("pe", "PEs", "", False, "multipliers of the array"),
+        Metric("sram", "SRAM", "B", False, "on-chip memory"),
+    )
+}
+"""Every metric, in the order of tables."""
+
+
+def values_of(space: Space, config: Config, costs: Sequence[Cost]) -> Mapping[str, float]:
+    """All metrics of a configuration; ``costs`` of the space's workloads, in their order."""
+    weights = [workload.weight for workload in space.workloads]
+
+    def total(counts: Sequence[int]) -> float:
+        return sum(weight * count for weight, count in zip(weights, counts, strict=True))
+
+    cycles = total([cost.cycles for cost in costs])
+    bound = total([cost.bound_cycles for cost in costs])
+    macs = total([cost.macs for cost in costs])
+    return {
+        "cycles": cycles,
+        "fps": space.clock / cycles if cycles else 0.0,
+        "utilisation": macs / (cycles * config.macs_per_cycle) if cycles else 0.0,
+        "roofline": cycles / bound if bound else 0.0,
+        "dram_bytes": total([cost.read_bytes + cost.write_bytes for cost in costs]),
+        "host_macs": total([cost.host_macs for cost in costs]),
+        "pe": config.macs_per_cycle,
+        "sram": config.sram_bytes,
+    }
