@@ -118,7 +118,7 @@ def sweep(evaluate: Evaluate, points: Sequence[Point], *, jobs: int = 1, progres
 
 def rows_of(records: Sequence[Record], extra: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A flat row per record, all with the same columns; ``extra`` goes first."""
-    from dovetail.flows.picture import kinds_of
+    from dovetail.flows.pictures.stacked import kinds_of
 
     kinds = kinds_of(records)
     return [dict(extra) | record.row(kinds) for record in records]
@@ -126,7 +126,7 @@ def rows_of(records: Sequence[Record], extra: Mapping[str, Any]) -> list[dict[st
 
 def write(folder: Path, records: Sequence[Record], network: str, tiling: str) -> tuple[Path, Path]:
     """Write table and picture below ``folder``; returns their paths."""
-    from dovetail.flows.picture import draw
+    from dovetail.flows.pictures.stacked import draw
 
     rows = rows_of(records, {"network": network, "tiling": tiling})
     text = StringIO()

@@ -1,35 +1,31 @@
 """The picture of a sweep: stacked bars of cycles per kind of layer, one bar per configuration."""
 
 from collections.abc import Iterator, Sequence
-from io import BytesIO
 from itertools import groupby, pairwise
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 from dovetail.flows.parameters import PARAMETERS
+from dovetail.flows.pictures.style import (
+    ALARM,
+    FAINT,
+    GRID,
+    INK,
+    colours_of,
+    figure_bytes,
+    new_figure,
+    stack_order,
+    tidy,
+    write_legend,
+    write_title,
+)
 from dovetail.flows.report import si
 from dovetail.flows.study import Record
-
-COLOURS = {
-    "conv": "#4477AA",
-    "depthwise": "#EE7733",
-    "dense": "#228833",
-    "add": "#AA3377",
-    "maxpool": "#CCBB44",
-    "avgpool": "#66CCEE",
-    "mean": "#44AA99",
-    "other": "#BBBBBB",
-}
-"""Colours per kind of layer, told apart by colour-blind readers too; the order is that of the stack."""
-SPARE = ("#332288", "#882255", "#999933", "#DDDDDD")
-"""For kinds that the table does not have."""
-INK, FAINT, ALARM = "#222222", "#8A8A8A", "#B00020"
 
 BAR = 0.8
 """Width of a bar; they are 1 apart."""
@@ -45,8 +41,8 @@ ROW = 17.0
 """Points per row of labels."""
 
 
-def draw(records: Sequence[Record], title: str, subtitle: str = "") -> bytes:
-    """The PNG of the records, which stand in the order of their axes, outermost first."""
+def draw(records: Sequence[Record], title: str, subtitle: str = "", *, fmt: str = "png") -> bytes:
+    """The picture of the records, which stand in the order of their axes, outermost first."""
     axes = list(records[0].point.axes)
     places = list(_places(records, axes))
     width = max(7.5, SLOT * (places[-1] + 2) + MARGIN_LEFT + MARGIN_RIGHT)
@@ -54,25 +50,22 @@ def draw(records: Sequence[Record], title: str, subtitle: str = "") -> bytes:
     rows = _label_rows(records, axes, slot)
     below = (sum(height for _, _, height in rows) + 14) / 72
     height = below + PLOT_HEIGHT + MARGIN_TOP
-    figure = Figure(figsize=(width, height), dpi=150)
+    figure = new_figure(width, height)
     span = 1 - (MARGIN_LEFT + MARGIN_RIGHT) / width
-    plot = figure.add_axes((MARGIN_LEFT / width, below / height, span, PLOT_HEIGHT / height))
+    plot = tidy(figure.add_axes((MARGIN_LEFT / width, below / height, span, PLOT_HEIGHT / height)))
     top = max((_height(r) for r in records), default=0) * 1.1 or 1.0
     kinds = kinds_of(records)
     _axis(plot, top, places)
     _bars(plot, records, places, kinds, top)
     _labels(plot, rows, places)
-    _title(figure, title, subtitle, MARGIN_LEFT / width, height)
-    _legend(figure, records, kinds, MARGIN_LEFT / width, 1 - 0.62 / height)
-    png = BytesIO()
-    figure.savefig(png, format="png", facecolor="white", metadata={"Software": "dovetail"})
-    return png.getvalue()
+    write_title(figure, title, subtitle, MARGIN_LEFT)
+    write_legend(figure, _handles(records, kinds), MARGIN_LEFT)
+    return figure_bytes(figure, fmt)
 
 
 def kinds_of(records: Sequence[Record]) -> list[str]:
     """The kinds of layer that occur, in the order of the stack."""
-    found = dict.fromkeys(kind for r in records if r.cost for kind, n in r.cost.kinds.items() if n)
-    return [kind for kind in COLOURS if kind in found] + [kind for kind in found if kind not in COLOURS]
+    return stack_order([kind for r in records if r.cost for kind, n in r.cost.kinds.items() if n])
 
 
 def host_depthwise(record: Record) -> int:
@@ -102,12 +95,8 @@ def _axis(plot: Axes, top: float, places: Sequence[float]) -> None:
     plot.set_ylabel("cycles", fontsize=10, color=INK)
     plot.yaxis.set_major_locator(MaxNLocator(7))
     plot.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value, top)))
-    plot.grid(axis="y", color="#E4E4E4", linewidth=0.7)
-    plot.set_axisbelow(True)
-    plot.tick_params(axis="y", labelsize=8.5, length=3, colors=INK)
+    plot.grid(axis="y", color=GRID, linewidth=0.7)
     plot.set_xticks([])
-    for side in ("top", "right"):
-        plot.spines[side].set_visible(False)
 
 
 def _tick(value: float, top: float) -> str:
@@ -116,10 +105,10 @@ def _tick(value: float, top: float) -> str:
 
 
 def _bars(plot: Axes, records: Sequence[Record], places: Sequence[float], kinds: Sequence[str], top: float) -> None:
-    floor = [0.0] * len(records)
+    floor, colours = [0.0] * len(records), colours_of(kinds)
     for kind in kinds:
         heights = [float(r.cost.kinds.get(kind, 0)) if r.cost else 0.0 for r in records]
-        plot.bar(places, heights, BAR, floor, color=_colour(kind, kinds), edgecolor="white", linewidth=0.4)
+        plot.bar(places, heights, BAR, floor, color=colours[kind], edgecolor="white", linewidth=0.4)
         floor = [a + b for a, b in zip(floor, heights, strict=True)]
     for record, place, end in zip(records, places, floor, strict=True):
         if record.cost is None:
@@ -139,11 +128,6 @@ def _bars(plot: Axes, records: Sequence[Record], places: Sequence[float], kinds:
 _HOST_STYLE: dict[str, Any] = {
     "facecolor": "white", "edgecolor": FAINT, "hatch": "//////", "linewidth": 0.7, "linestyle": (0, (2, 1.5)),
 }  # fmt: skip
-
-
-def _colour(kind: str, kinds: Sequence[str]) -> str:
-    unknown = [k for k in kinds if k not in COLOURS]
-    return COLOURS.get(kind) or SPARE[unknown.index(kind) % len(SPARE)]
 
 
 Group = tuple[list[int], str]
@@ -193,19 +177,10 @@ def _labels(plot: Axes, rows: Sequence[LabelRow], places: Sequence[float]) -> No
         offset += height
 
 
-def _title(figure: Figure, title: str, subtitle: str, left: float, height: float) -> None:
-    figure.text(left, 1 - 0.12 / height, title, fontsize=12.5, fontweight="bold", color=INK, ha="left", va="top")
-    figure.text(left, 1 - 0.37 / height, subtitle, fontsize=8.5, color="#555555", ha="left", va="top")
-
-
-def _legend(figure: Figure, records: Sequence[Record], kinds: Sequence[str], left: float, top: float) -> None:
-    handles: list[Patch | Line2D] = [Patch(color=_colour(kind, kinds), label=kind) for kind in kinds]
+def _handles(records: Sequence[Record], kinds: Sequence[str]) -> list[Patch | Line2D]:
+    handles: list[Patch | Line2D] = [Patch(color=colour, label=kind) for kind, colour in colours_of(kinds).items()]
     if any(r.cost for r in records):
         handles.append(Line2D([], [], color=INK, linewidth=1.3, label="roofline bound"))
     if any(host_depthwise(r) for r in records):
         handles.append(Patch(**_HOST_STYLE, label="depthwise on the host, not counted"))
-    figure.legend(
-        handles=handles, loc="upper left", bbox_to_anchor=(left, top), bbox_transform=figure.transFigure,
-        ncols=len(handles), frameon=False, fontsize=8.5, handlelength=1.4, columnspacing=1.4, borderaxespad=0,
-        borderpad=0,
-    )  # fmt: skip
+    return handles

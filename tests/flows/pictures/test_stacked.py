@@ -1,4 +1,4 @@
-"""The picture: kinds, colours, places of bars, and that every shape of sweep can be drawn."""
+"""The picture of a sweep: kinds, colours, places of bars, and that every shape of sweep can be drawn."""
 
 from collections.abc import Mapping, Sequence
 from io import BytesIO
@@ -7,7 +7,7 @@ from typing import Any
 import matplotlib.image
 import pytest
 
-from dovetail.flows import picture
+from dovetail.flows.pictures import stacked
 from dovetail.flows.study import STUDY, Cost, Record, points_of, run_point
 from dovetail.isa import Config
 
@@ -28,7 +28,7 @@ def records_of(lists: Mapping[str, Sequence[Any]]) -> list[Record]:
     ids=["study", "one", "row", "failed", "all failed"],
 )
 def test_every_sweep_can_be_drawn(lists: Mapping[str, Sequence[Any]]) -> None:
-    png = picture.draw(records_of(lists), "net: cycles", "subtitle")
+    png = stacked.draw(records_of(lists), "net: cycles", "subtitle")
     image = matplotlib.image.imread(BytesIO(png))
     assert image.ndim == 3
     assert image.shape[0] > 500
@@ -36,14 +36,14 @@ def test_every_sweep_can_be_drawn(lists: Mapping[str, Sequence[Any]]) -> None:
 
 def test_the_same_records_give_the_same_bytes() -> None:
     records = records_of({"bus": [32, 64]})
-    assert picture.draw(records, "net") == picture.draw(records, "net")
+    assert stacked.draw(records, "net") == stacked.draw(records, "net")
 
 
 def test_kinds_are_in_the_order_of_the_stack_and_zeros_are_left_out() -> None:
-    assert picture.kinds_of(records_of(STUDY)) == ["conv", "depthwise"]
-    assert picture.kinds_of(records_of({"depthwise": ["none"]})) == ["conv"]
+    assert stacked.kinds_of(records_of(STUDY)) == ["conv", "depthwise"]
+    assert stacked.kinds_of(records_of({"depthwise": ["none"]})) == ["conv"]
 
 
 def test_host_depthwise_is_counted() -> None:
-    counts = [picture.host_depthwise(record) for record in records_of({"depthwise": ["none", "native"]})]
+    counts = [stacked.host_depthwise(record) for record in records_of({"depthwise": ["none", "native"]})]
     assert counts == [1, 0]

@@ -1,0 +1,174 @@
+"""What all pictures share: colours that colour-blind readers tell apart, sizes, titles, and how they become bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import BytesIO
+
+from matplotlib import rc_context
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+from dovetail.flows.report import si
+
+INK, SOFT, FAINT, GRID, ALARM = "#222222", "#555555", "#8A8A8A", "#E4E4E4", "#B00020"
+"""Text and lines, from the strongest to the weakest; ``ALARM`` is for what failed."""
+
+KINDS = {
+    "conv": "#4477AA",
+    "depthwise": "#EE7733",
+    "dense": "#228833",
+    "matmul": "#332288",
+    "add": "#AA3377",
+    "maxpool": "#CCBB44",
+    "avgpool": "#66CCEE",
+    "mean": "#44AA99",
+    "other": "#BBBBBB",
+}
+"""Colours per kind of layer; the order is that of a stack."""
+SPARE = ("#882255", "#999933", "#DDCC77", "#DDDDDD")
+"""For kinds that the table does not have."""
+
+SERIES = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#BBBBBB", "#332288")
+"""Colours of groups that are in no order, in the order of their use."""
+
+UNITS = {"LOAD": "#4477AA", "ARRAY": "#228833", "VECTOR": "#CCBB44", "STORE": "#AA3377"}
+"""Colours per unit of the engine."""
+
+DPI = 150
+TEXT, SMALL, HEADING = 8.5, 7.5, 12.5
+"""Points. A picture of 9 inches is still legible on a page that shows it 800 pixels wide."""
+RASTER = 3000
+"""Marks beyond which an SVG holds them as an image: a browser draws it at once, and it stays small."""
+FORMATS = ("png", "svg")
+
+_TOP = 0.95
+"""Inches above the plot, for title, subtitle and legend."""
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure; sizes in inches."""
+    return Figure(figsize=(width, height), dpi=DPI)
+
+
+def add_plot(figure: Figure, left: float, bottom: float, right: float, top: float = _TOP) -> Axes:
+    """A plot that leaves margins, in inches."""
+    width, height = figure.get_size_inches()
+    box = (left / width, bottom / height, (width - left - right) / width, (height - bottom - top) / height)
+    return tidy(figure.add_axes(box))
+
+
+def tidy(plot: Axes) -> Axes:
+    """Nothing around the plot but two thin lines and small figures."""
+    for side in ("top", "right"):
+        plot.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        plot.spines[side].set_color(FAINT)
+    plot.tick_params(labelsize=TEXT, length=3, colors=INK, which="both")
+    plot.set_axisbelow(True)
+    return plot
+
+
+def label_axes(plot: Axes, x: str, y: str) -> None:
+    """The titles of the axes."""
+    plot.set_xlabel(x, fontsize=TEXT + 1, color=INK)
+    plot.set_ylabel(y, fontsize=TEXT + 1, color=INK)
+
+
+def count_axis(plot: Axes, which: str, ticks: int = 7) -> None:
+    """Figures of an axis of counts as 950, 12.5k, 3M."""
+    axis = plot.xaxis if which == "x" else plot.yaxis
+    axis.set_major_locator(MaxNLocator(ticks))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: count(value)))
+
+
+def count(value: float) -> str:
+    """A tick's figure: as short as it can be without loss, with k, M or G."""
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= unit:
+            return f"{value / unit:g}{name}"
+    return f"{value:g}"
+
+
+def log_axis(plot: Axes, which: str, low: float, high: float) -> None:
+    """A logarithmic axis from ``low`` to ``high`` with figures at round values: 1, 2 and 5 where there is room."""
+    axis = plot.xaxis if which == "x" else plot.yaxis
+    (plot.set_xscale if which == "x" else plot.set_yscale)("log")
+    (plot.set_xlim if which == "x" else plot.set_ylim)(low, high)
+    decades = range(-12, 16)
+    for steps in ((1, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        ticks = [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
+        if len(ticks) <= 9:
+            break
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: count(float(f"{value:.3g}"))))
+
+
+def write_title(figure: Figure, title: str, subtitle: str = "", left: float = 0.2) -> None:
+    """Title and subtitle from ``left`` inches on, at the top."""
+    width, height = figure.get_size_inches()
+    figure.text(
+        left / width, 1 - 0.12 / height, title, fontsize=HEADING, fontweight="bold", color=INK, ha="left", va="top"
+    )
+    figure.text(left / width, 1 - 0.37 / height, subtitle, fontsize=TEXT, color=SOFT, ha="left", va="top")
+
+
+def write_legend(
+    figure: Figure, handles: Sequence[Artist], left: float = 0.2, top: float = 0.62, heading: str = ""
+) -> None:
+    """The legend below the titles, ``left`` and ``top`` inches from the corner: one row, or more if it is too wide."""
+    width, height = figure.get_size_inches()
+    if heading:
+        shown = figure.text(
+            left / width, 1 - top / height, heading, fontsize=TEXT, style="italic", color=FAINT, ha="left", va="top"
+        )
+        left += shown.get_window_extent().width / figure.dpi + 0.12
+    for columns in range(len(handles), 0, -1):
+        legend = figure.legend(
+            handles=list(handles), loc="upper left", bbox_to_anchor=(left / width, 1 - top / height),
+            bbox_transform=figure.transFigure, ncols=columns, frameon=False, fontsize=TEXT, handlelength=1.4,
+            columnspacing=1.4, borderaxespad=0, borderpad=0, labelspacing=0.3,
+        )  # fmt: skip
+        if columns == 1 or legend.get_window_extent().x1 <= (width - 0.1) * figure.dpi:
+            return
+        legend.remove()
+
+
+def colours_of(kinds: Sequence[str]) -> dict[str, str]:
+    """A colour for each kind of layer; kinds outside the table get spare ones in their order."""
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    return {kind: KINDS.get(kind) or SPARE[unknown.index(kind) % len(SPARE)] for kind in kinds}
+
+
+def stack_order(kinds: Sequence[str]) -> list[str]:
+    """Kinds in the order of a stack, those outside the table last."""
+    return [kind for kind in KINDS if kind in kinds] + [kind for kind in dict.fromkeys(kinds) if kind not in KINDS]
+
+
+def short(text: str, length: int) -> str:
+    """The text, its middle left out where it is longer than ``length``: names differ at their ends."""
+    if len(text) <= length:
+        return text
+    head = (length - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (length - 1 - head) :]}"
+
+
+def figure_bytes(figure: Figure, fmt: str) -> bytes:
+    """The file: the same bytes every time, without a date or random names. ``fmt``: "png" or "svg"."""
+    if fmt not in FORMATS:
+        raise ValueError(f"fmt must be {' or '.join(FORMATS)}, not {fmt!r}")
+    out = BytesIO()
+    names = {"Software": "dovetail"} if fmt == "png" else {"Creator": "dovetail", "Date": None}
+    with rc_context({"svg.hashsalt": "dovetail"}):
+        figure.savefig(out, format=fmt, facecolor="white", metadata=names)
+    return out.getvalue()
+
+
+__all__ = [
+    "ALARM", "DPI", "FAINT", "FORMATS", "GRID", "HEADING", "INK", "KINDS", "RASTER", "SERIES", "SMALL", "SOFT", "SPARE",
+    "TEXT", "UNITS", "add_plot", "colours_of", "count", "count_axis", "figure_bytes", "label_axes", "log_axis",
+    "new_figure", "short", "si", "stack_order", "tidy", "write_legend", "write_title",
+]  # fmt: skip
