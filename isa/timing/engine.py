@@ -321,4 +321,4 @@ def _timeline(trace: _Trace, fails: list[bool], halt: int, last: int, fault: Fau
         config = len(pops[u]) - operations
         token = sum(min(pop, halt + 1) - head for v, head, pop in trace.waits if v == u and head <= halt)
         counters[u] = Counters(busy, config, token, cycles - busy - config - token)
-    return Timeline(unit, op, pc, start, end, ~failed, tuple(registers), cycles, counters, fault)
+    return Timeline(unit, op, pc, start, end, ~failed, tuple(registers), cycles, counters, fault, trace.waits)

@@ -1,5 +1,6 @@
 """What a run looked like in time: shared by the timing engine, the model and the RTL."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +38,8 @@ class Timeline:
 
     ``unit``; ``op`` (opcode, or :data:`FETCH`); ``pc`` (word index; page index of a fetch); ``start`` and ``end``
     cycle; ``works``: false for an operation that failed its checks and did nothing; ``registers``: the unit's
-    registers as the operation saw them (empty for a fetch).
+    registers as the operation saw them (empty for a fetch). ``waits``, of the timing engine only: for every SYNC its
+    unit, the first cycle at the queue's head, and the cycle in which it left; between them the unit waits for a token.
     """
 
     unit: Int64s
@@ -50,6 +52,7 @@ class Timeline:
     cycles: int
     counters: dict[Unit, Counters]
     fault: Fault | None = None
+    waits: Sequence[tuple[int, int, int]] = ()
 
     def __len__(self) -> int:
         return len(self.start)
