@@ -1,0 +1,235 @@
+"""What a run looked like from its first cycle to its last: operations, waits, and what SRAM held; all segments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+
+from dovetail.isa.checks import View, regions
+from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.instructions import PAGE_BYTES, REGISTERS, Op, Unit
+from dovetail.isa.timing.engine import FETCH, Timeline
+from dovetail.sw.network import CompiledNetwork
+
+FETCH_NAME = "FETCH"
+ROLES = ("weights", "tensors loaded", "results", "partial sums")
+"""What SRAM holds: weights, tables and matrices of constants that LOAD brought; tensors that it brought; what ARRAY or
+VECTOR computed; int32 sums that ARRAY goes on with."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """An operation, or a fetch of instructions. Cycles count from the first segment's start.
+
+    Parameters
+    ----------
+    unit, name: who does what.
+    layer: number of its layer; None of a fetch.
+    start, end: the first busy cycle, and the first that is not.
+    moved: bytes that cross the bus, of LOAD and STORE.
+    registers: the unit's registers that are not zero.
+    """
+
+    unit: Unit
+    name: str
+    layer: int | None
+    start: int
+    end: int
+    moved: int
+    registers: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Cycles ``start`` .. ``end`` - 1 in which a unit stands still until ``on`` has done what it waits for."""
+
+    unit: Unit
+    on: Unit
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Life:
+    """Bytes of SRAM that hold something still to be read.
+
+    Parameters
+    ----------
+    address, size: in bytes; whole SRAM words.
+    start, end: from the start of the operation that writes them to the end of the last that reads them.
+    layer: number of the layer that wrote them, or for which they were loaded.
+    role: of :data:`ROLES`.
+    """
+
+    address: int
+    size: int
+    start: int
+    end: int
+    layer: int
+    role: str
+
+
+@dataclass(frozen=True)
+class Span:
+    """A layer's share of a run: cycles ``start`` .. ``end`` - 1, without gaps between layers."""
+
+    name: str
+    kind: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class History:
+    """A whole run; every tuple is in the order of ``start``."""
+
+    network: str
+    config: Config
+    cycles: int
+    events: tuple[Event, ...]
+    waits: tuple[Wait, ...]
+    lives: tuple[Life, ...]
+    layers: tuple[Span, ...]
+
+
+def history(compiled: CompiledNetwork, timelines: Sequence[Timeline] | None = None) -> History:
+    """The history of one inference.
+
+    Parameters
+    ----------
+    compiled
+        The network.
+    timelines
+        One per segment, from a run on either engine; exact timing when left out. When things happened is taken from
+        them. Registers are those of the program, and waits those of the timing rules: no engine records them.
+    """
+    report, code, config = compiled.report(), compiled.code, compiled.config
+    timelines = report.timeline if timelines is None else timelines
+    events: list[Event] = []
+    waits: list[Wait] = []
+    lives: list[Life] = []
+    offset = 0
+    for segment, run, exact in zip(code.segments, timelines, report.timeline, strict=True):
+        registers = dict(zip(exact.pc[~exact.is_fetch].tolist(), (r for r in exact.registers if r), strict=True))
+        layers = dict(segment.layers)
+        events += sorted(_events(run, registers, layers, offset), key=lambda event: (event.start, event.unit))
+        waits += sorted(_waits(segment.words, exact, offset), key=lambda wait: (wait.start, wait.unit))
+        lives += sorted(_lives(config, run, registers, layers, offset), key=lambda life: (life.start, life.address))
+        offset += run.cycles
+    ends = list(accumulate(layer.cycles for layer in report.layers))
+    spans = [
+        Span(layer.name, layer.kind, end - layer.cycles, end) for layer, end in zip(report.layers, ends, strict=True)
+    ]
+    return History(compiled.graph.name, config, offset, tuple(events), tuple(waits), tuple(lives), tuple(spans))
+
+
+Registers = Mapping[int, tuple[int, ...]]
+"""The registers that each operation sees, by the index of its word."""
+
+
+def _events(run: Timeline, registers: Registers, layers: Mapping[int, int], offset: int) -> Iterator[Event]:
+    rows = zip(*(column.tolist() for column in (run.unit, run.op, run.pc, run.start, run.end)), strict=True)
+    names = [[register.name for register in REGISTERS[unit].values()] for unit in Unit]
+    for number, op, pc, start, end in rows:
+        unit = Unit(number)
+        times = start + offset, end + 1 + offset
+        if op == FETCH:
+            yield Event(unit, FETCH_NAME, None, *times, PAGE_BYTES, {})
+            continue
+        values = registers[pc]
+        named = {name: value for name, value in zip(names[unit], values, strict=True) if value}
+        yield Event(unit, Op(op).name, layers[pc], *times, _moved(unit, values), named)
+
+
+def _moved(unit: Unit, values: tuple[int, ...]) -> int:
+    if unit not in (Unit.LOAD, Unit.STORE):
+        return 0
+    view = View(unit, values)
+    return view["LENGTH"] * view["COUNT", "rows"] * view["COUNT", "planes"]
+
+
+def _waits(words: Sequence[int], exact: Timeline, offset: int) -> Iterator[Wait]:
+    syncs = [word for word in words if word & 0xFF == Op.SYNC]
+    for word, (unit, head, pop) in zip(syncs, exact.waits, strict=True):
+        if pop > head:
+            yield Wait(Unit(unit), Unit(word >> 16 & 0xFF), head + offset, pop + offset)
+
+
+def _lives(
+    config: Config, run: Timeline, registers: Registers, layers: Mapping[int, int], offset: int
+) -> Iterator[Life]:
+    """What lives between the operations of a segment. Words are as one as long as they are written by one operation,
+    and read for the last time by another."""
+    words = config.sram_bytes // config.word_bytes
+    written, read = (np.full(words, -1, np.int64) for _ in range(2))
+    role = np.zeros(words, np.int8)
+
+    def settle(place: slice) -> Iterator[Life]:
+        before, after = written[place], read[place]
+        used = (before >= 0) & (after >= 0)
+        edges = np.flatnonzero(np.diff(before) | np.diff(after) | np.diff(used)) + 1
+        for first, last in zip([0, *edges.tolist()], [*edges.tolist(), len(used)], strict=True):
+            if used[first]:
+                writer, reader = int(before[first]), int(after[first])
+                yield Life(
+                    (place.start + first) * config.word_bytes,
+                    (last - first) * config.word_bytes,
+                    int(run.start[writer]) + offset,
+                    int(run.end[reader]) + 1 + offset,
+                    layers[int(run.pc[writer])],
+                    ROLES[_role(int(run.unit[writer]), int(role[place.start + first]))],
+                )
+
+    order = np.flatnonzero(~run.is_fetch & run.works)
+    for element in order[np.argsort(run.start[order], kind="stable")].tolist():
+        op = Op(int(run.op[element]))
+        view = View(Unit(int(run.unit[element])), registers[int(run.pc[element])])
+        claimed = regions(op, view)
+        for number, (address, size) in enumerate(claimed.reads):
+            place = _words(config, address, size)
+            read[place], role[place] = element, _use(op, view, number)
+        for address, size in claimed.writes:
+            place = _words(config, address, size)
+            yield from settle(place)
+            written[place], read[place] = element, -1
+    yield from settle(slice(0, words))
+
+
+_CONSTANT, _TENSOR, _SUMS = range(3)
+
+
+def _use(op: Op, view: View, number: int) -> int:
+    """What an operation takes its read region with that number for."""
+    if view.unit == Unit.ARRAY and number:
+        matrix = op == Op.MAT_MUL and number == 2
+        return _TENSOR if matrix else _CONSTANT if number == 1 else _SUMS
+    return _CONSTANT if op == Op.ACT_LUT and number else _TENSOR
+
+
+def _role(writer: int, use: int) -> int:
+    """The index in :data:`ROLES` of what ``writer`` wrote and another operation took for ``use``."""
+    if use == _SUMS:
+        return 3
+    if writer != Unit.LOAD:
+        return 2
+    return 0 if use == _CONSTANT else 1
+
+
+def _words(config: Config, address: int, size: int) -> slice:
+    return slice(address // config.word_bytes, ceil_div(address + size, config.word_bytes))
+
+
+def levels(changes: Iterable[tuple[int, int, int]]) -> tuple[tuple[int, int], ...]:
+    """The sum of what holds from a cycle up to another: (cycle, sum from then on), where it changes.
+
+    ``changes``: (first cycle, cycle after the last, amount).
+    """
+    steps: dict[int, int] = {}
+    for start, end, amount in changes:
+        steps[start] = steps.get(start, 0) + amount
+        steps[end] = steps.get(end, 0) - amount
+    cycles = [cycle for cycle in sorted(steps) if steps[cycle]]
+    return tuple(zip(cycles, accumulate(steps[cycle] for cycle in cycles), strict=True))
