@@ -39,3 +39,17 @@ class Cost:
     def from_dict(cls, data: Mapping[str, Any]) -> Cost:
         """The inverse of :meth:`to_dict`, from JSON too."""
         return cls(**{**data, "host": tuple((name, kind, macs) for name, kind, macs in data["host"])})
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of pricing a network on a configuration: a cost, or the reason why there is none.
+
+    ``lost``: the reason lies with the machine (a worker died, memory ran out), so another attempt may do better.
+    ``seconds``: CPU time of it.
+    """
+
+    cost: Cost | None
+    error: str = ""
+    lost: bool = False
+    seconds: float = 0.0

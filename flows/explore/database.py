@@ -1,0 +1,134 @@
+"""The SQLite file behind a result store: opened, made or refused, with errors that a user can act on."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+from dovetail.flows.explore.store_schema import APPLICATION, SCRIPTS
+from dovetail.sw.errors import DovetailError, first_line
+
+PATIENCE = 30.0
+"""Seconds to wait for another program that writes."""
+
+_REASONS = {
+    "SQLITE_BUSY": "must not be locked by another program for more than {patience:.0f} s",
+    "SQLITE_READONLY": "must be writable; give another file by --store",
+    "SQLITE_FULL": "must have room on its disk; what was stored is kept, so make room and go on with --resume",
+    "SQLITE_NOTADB": "must be a result store, not another kind of file",
+    "SQLITE_CORRUPT": "must be whole, not damaged; move it away to start anew",
+    "SQLITE_CANTOPEN": "must be a file in a folder that can be read and written",
+}
+
+
+class StoreError(DovetailError):
+    """A result store that cannot be used; the text names the file, the rule and the way out."""
+
+
+class Database:
+    """A connection to a store's file; any thread may use it, one at a time.
+
+    Parameters
+    ----------
+    path: the file.
+    write: make it if there is none, and bring an older schema up to date; else it is only read.
+
+    Raises
+    ------
+    StoreError: there is no such file, it is not a store, or of a newer schema; so do the methods, when reading or
+        writing fails.
+    """
+
+    def __init__(self, path: Path, *, write: bool) -> None:
+        self.path = path
+        self._lock = RLock()
+        if path.is_dir() or not (path.parent.is_dir() if write else path.is_file()):
+            raise StoreError(
+                f"{path}: store must be a file{' in a folder that exists' if write else ', there is none'}"
+            )
+        with self._errors():
+            self._file = self._connect(write)
+            try:
+                self._prepare(write)
+            except BaseException:
+                self._file.close()
+                raise
+
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """What a query finds."""
+        with self._errors():
+            return self._file.execute(query, values).fetchall()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All of what is executed within, or nothing; a process may be killed at any moment."""
+        with self._errors():
+            self._file.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._file
+                self._file.execute("COMMIT")
+            except BaseException:
+                if self._file.in_transaction:
+                    self._file.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._errors():
+            self._file.close()
+
+    def _connect(self, write: bool) -> sqlite3.Connection:
+        place = self.path.absolute()
+        beside = place.with_name(f"{place.name}-wal")
+        mode = "rwc" if write else "ro"
+        if not write and not beside.exists() and not os.access(place.parent, os.W_OK):
+            mode = "ro&immutable=1"  # SQLite would make files beside it, even to read
+        uri = f"{place.as_uri()}?mode={mode}"
+        return sqlite3.connect(uri, PATIENCE, isolation_level=None, check_same_thread=False, uri=True)
+
+    def _prepare(self, write: bool) -> None:
+        """Check whose file it is, and its schema."""
+        empty = not self._file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if self._number("application_id") != APPLICATION and not empty:
+            raise StoreError(f"{self.path}: store {_REASONS['SQLITE_NOTADB']}")
+        if (schema := self._number("user_version")) > len(SCRIPTS):
+            raise StoreError(
+                f"{self.path}: store must be of schema {len(SCRIPTS)} or older, not {schema}; use the Dovetail that"
+                " wrote it, or another file by --store"
+            )
+        if not write:
+            if empty:
+                raise StoreError(f"{self.path}: store must have results; `dovetail sweep` was stopped before the first")
+            return
+        self._file.execute("PRAGMA journal_mode = WAL")
+        self._file.execute("PRAGMA synchronous = NORMAL")  # no wait for the disk: only a power cut could lose the last
+        if schema < len(SCRIPTS):
+            self._update()
+
+    def _update(self) -> None:
+        """Run the scripts that the file lacks, unless another process just has."""
+        with self.transaction() as file:
+            for script in SCRIPTS[self._number("user_version") :]:
+                for statement in script:
+                    file.execute(statement)
+            file.execute(f"PRAGMA application_id = {APPLICATION}")
+            file.execute(f"PRAGMA user_version = {len(SCRIPTS)}")
+
+    def _number(self, name: str) -> int:
+        return int(self._file.execute(f"PRAGMA {name}").fetchone()[0])
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                yield
+            except sqlite3.Error as error:
+                name = getattr(error, "sqlite_errorname", "") or ""
+                reason = next((text for key, text in _REASONS.items() if name.startswith(key)), "")
+                told = reason.format(patience=PATIENCE) or f"must be readable, not: {first_line(error)}"
+                raise StoreError(f"{self.path}: store {told}") from error
