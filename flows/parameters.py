@@ -1,8 +1,9 @@
-"""The configuration on the command line: a preset or a TOML file, changed by flags."""
+"""The configuration's parameters as users write them: on the command line and in space files."""
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from itertools import product
 from typing import Any
 
@@ -12,20 +13,79 @@ DERIVED = ("requant_lanes", "vector_lanes", "depthwise_lanes", "banks")
 """Parameters that follow from others unless they are given."""
 
 
-def _boolean(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError(f"must be true or false, not {text!r}")
-    return text == "true"
+@dataclass(frozen=True)
+class Kind:
+    """What values a parameter takes.
+
+    ``read`` takes a number, truth value, text or list, as TOML has it, and returns the parameter's value or raises
+    ValueError with the rule; ``lexical`` turns a flag's text into such a value first.
+    """
+
+    name: str
+    read: Callable[[Any], Any]
+    lexical: Callable[[str], Any]
+    show: Callable[[Any], str] = str
+    choices: tuple[str, ...] = ()
+
+    def parse(self, text: str) -> Any:
+        """The value of a flag's text. Raises ValueError."""
+        return self.read(self.lexical(text))
 
 
-def _size(text: str) -> int:
+def _int(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"must be an integer, not {value!r}")
+    return value
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f'must be a size such as "512 KiB", not {value!r}')
+    return parse_bytes(value)
+
+
+def _switch(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"must be true or false, not {value!r}")
+    return value
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    """Lanes as (input, output) channels per cycle."""
+    if not isinstance(value, list | tuple) or len(value) != 2 or not all(type(n) is int for n in value):
+        raise ValueError(
+            f"must be a pair of input and output lanes such as [8, 16], on the command line 8x16, not {value!r}"
+        )
+    return value[0], value[1]
+
+
+def _integer(text: str) -> Any:
     try:
-        return parse_bytes(text)
-    except ConfigError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        return int(text)
+    except ValueError:
+        return text
 
 
-_boolean.__name__, _size.__name__ = "boolean", "size"
+def _integers(text: str) -> Any:
+    parts = text.lower().split("x")
+    return [int(part) for part in parts] if all(part.strip().isdigit() for part in parts) else text
+
+
+INT = Kind("integer", _int, _integer)
+SIZE = Kind("size", _size, str.strip, format_bytes)
+SWITCH = Kind("boolean", _switch, lambda text: {"true": True, "false": False}.get(text, text), lambda v: str(v).lower())
+LANES = Kind("lanes", _pair, _integers, lambda value: f"{value[0]}x{value[1]}")
+
+
+def one_of(names: tuple[str, ...]) -> Kind:
+    """A parameter that is one of some names."""
+
+    def read(value: Any) -> str:
+        if value not in names:
+            raise ValueError(f"must be one of {', '.join(names)}, not {value!r}")
+        return str(value)
+
+    return Kind("name", read, str.strip, choices=names)
 
 
 @dataclass(frozen=True)
@@ -34,70 +94,113 @@ class Parameter:
 
     name: str
     flag: str
-    convert: Callable[[str], Any]
+    kind: Kind
     doc: str
     memory: bool = False
     title: str = ""
 
     def show(self, value: Any) -> str:
         """The value for labels."""
-        if self.convert is _size:
-            return format_bytes(value).replace(" ", " ")
-        return str(value).lower() if isinstance(value, bool) else str(value)
+        return self.kind.show(value)
 
 
 PARAMETERS: dict[str, Parameter] = {
     p.name: p
     for p in (
-        Parameter("pe", "--pe", int, "multipliers, shared out by --dataflow", title="PEs"),
-        Parameter("ic_lanes", "--ic-lanes", int, "input channels per cycle", title="input lanes"),
-        Parameter("oc_lanes", "--oc-lanes", int, "output channels per cycle", title="output lanes"),
-        Parameter("sram", "--sram", _size, "on-chip memory, such as 512KiB", title="SRAM"),
-        Parameter("banks", "--banks", int, "SRAM banks"),
-        Parameter("dataflow", "--dataflow", str, f"how --pe is shared out: {', '.join(DATAFLOWS)}"),
-        Parameter("stripe", "--stripe", int, "output pixels that share a weight load"),
-        Parameter("requant_lanes", "--requant-lanes", int, "results requantised per cycle", title="requantiser lanes"),
-        Parameter("vector_lanes", "--vector-lanes", int, "channels per cycle of the vector unit", title="vector lanes"),
-        Parameter("matmul", "--matmul", _boolean, "whether MAT_MUL is built: true, false"),
-        Parameter("pooling", "--pooling", _boolean, "whether pooling is built: true, false"),
-        Parameter("elementwise", "--elementwise", _boolean, "whether element-wise operations are built: true, false"),
-        Parameter("activation", "--activation", _boolean, "whether activations are built: true, false"),
-        Parameter("bus", "--bus", int, "AXI data width in bits", title="bus bits"),
-        Parameter("outstanding", "--outstanding", int, "bursts in flight per direction", title="bursts in flight"),
-        Parameter("read_latency", "--mem-latency", int, "cycles from a read address to its data", True, "read latency"),
-        Parameter("write_latency", "--mem-write-latency", int, "cycles from the last write beat to the response", True,
+        Parameter("pe", "--pe", INT, "multipliers, shared out by --dataflow", title="PEs"),
+        Parameter("ic_lanes", "--ic-lanes", INT, "input channels per cycle", title="input lanes"),
+        Parameter("oc_lanes", "--oc-lanes", INT, "output channels per cycle", title="output lanes"),
+        Parameter("sram", "--sram", SIZE, "on-chip memory, such as 512KiB", title="SRAM"),
+        Parameter("banks", "--banks", INT, "SRAM banks"),
+        Parameter("dataflow", "--dataflow", one_of(DATAFLOWS), f"how --pe is shared out: {', '.join(DATAFLOWS)}"),
+        Parameter("stripe", "--stripe", INT, "output pixels that share a weight load"),
+        Parameter("requant_lanes", "--requant-lanes", INT, "results requantised per cycle", title="requantiser lanes"),
+        Parameter("vector_lanes", "--vector-lanes", INT, "channels per cycle of the vector unit", title="vector lanes"),
+        Parameter("matmul", "--matmul", SWITCH, "whether MAT_MUL is built: true, false"),
+        Parameter("pooling", "--pooling", SWITCH, "whether pooling is built: true, false"),
+        Parameter("elementwise", "--elementwise", SWITCH, "whether element-wise operations are built: true, false"),
+        Parameter("activation", "--activation", SWITCH, "whether activations are built: true, false"),
+        Parameter("bus", "--bus", INT, "AXI data width in bits", title="bus bits"),
+        Parameter("outstanding", "--outstanding", INT, "bursts in flight per direction", title="bursts in flight"),
+        Parameter("read_latency", "--mem-latency", INT, "cycles from a read address to its data", True, "read latency"),
+        Parameter("write_latency", "--mem-write-latency", INT, "cycles from the last write beat to the response", True,
                   "write latency"),
-        Parameter("beat_cycles", "--beat-cycles", int, "cycles per beat of the bus", True, "cycles per beat"),
-        Parameter("depthwise_lanes", "--depthwise-lanes", int, "depthwise channels per cycle", title="depthwise lanes"),
-        Parameter("depthwise", "--depthwise", str, f"depthwise layers: {', '.join(DEPTHWISE)}"),
+        Parameter("beat_cycles", "--beat-cycles", INT, "cycles per beat of the bus", True, "cycles per beat"),
+        Parameter("depthwise_lanes", "--depthwise-lanes", INT, "depthwise channels per cycle", title="depthwise lanes"),
+        Parameter("depthwise", "--depthwise", one_of(DEPTHWISE), f"depthwise layers: {', '.join(DEPTHWISE)}"),
     )
 }  # fmt: skip
 """Every parameter, outermost label of a picture first."""
 
 
+LANES_PAIR = Parameter("lanes", "--lanes", LANES, "input and output channels per cycle, such as 8x16", title="lanes")
+"""Shorthand for ic_lanes and oc_lanes together."""
+SETTINGS: dict[str, Parameter] = {LANES_PAIR.name: LANES_PAIR, **PARAMETERS}
+"""What a user may set: the shorthand and every parameter."""
+
+
 def add_options(parser: argparse.ArgumentParser, *, lists: bool = False) -> None:
-    """Add ``--config`` and a flag per parameter; with ``lists`` each takes several values, separated by commas."""
-    group = parser.add_argument_group("configuration", "flags change what --config names (a preset or a TOML file)")
+    """Add ``--config`` and a flag per setting; with ``lists`` each takes several values (:func:`values_of_text`)."""
+    about = "flags change what --config names (a preset or a TOML file)"
+    if lists:
+        about += "; LIST: values separated by commas, or A..B (doubled from A up to B), or A..B:STEP"
+    group = parser.add_argument_group("configuration", about)
     group.add_argument("--config", metavar="FILE|PRESET", help="default: the preset default")
-    for p in PARAMETERS.values():
-        convert = _list_of(p.convert) if lists else p.convert
+    for p in SETTINGS.values():
+        convert = partial(_values if lists else _value, p.kind)
         group.add_argument(p.flag, dest=p.name, type=convert, metavar="LIST" if lists else "VALUE", help=p.doc)
 
 
-def _list_of(convert: Callable[[str], Any]) -> Callable[[str], list[Any]]:
-    def parse(text: str) -> list[Any]:
-        values = [convert(part.strip()) for part in text.split(",")]
-        if len({str(v) for v in values}) != len(values):
-            raise argparse.ArgumentTypeError(f"values must differ, not {text!r}")
-        return values
+def _value(kind: Kind, text: str) -> Any:
+    try:
+        return kind.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
-    parse.__name__ = f"list of {convert.__name__}"
-    return parse
+
+def _values(kind: Kind, text: str) -> list[Any]:
+    try:
+        return values_of_text(kind, text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def values_of_text(kind: Kind, text: str) -> list[Any]:
+    """The values of ``a,b,c``, ``a..b`` (doubled from a up to b) or ``a..b:step``. Raises ValueError."""
+    low, dots, rest = text.partition("..")
+    if dots:
+        high, colon, step = rest.partition(":")
+        if kind not in (INT, SIZE):
+            raise ValueError(f"must be a list of values, not the range {text!r}")
+        return values_between(
+            kind.parse(low), kind.parse(high), **({"step": kind.parse(step)} if colon else {"factor": 2})
+        )
+    values = [kind.parse(part.strip()) for part in text.split(",")]
+    if len(set(values)) != len(values):
+        raise ValueError(f"values must differ, not {text!r}")
+    return values
+
+
+def values_between(low: int, high: int, *, step: int = 0, factor: float = 0) -> list[int]:
+    """``low`` and what follows by adding ``step``, or by multiplying with ``factor``, up to ``high`` inclusive.
+
+    Raises ValueError.
+    """
+    if bool(step) == bool(factor):
+        raise ValueError("must have either a step or a factor")
+    if low > high:
+        raise ValueError(f"must go up, not from {low} to {high}")
+    if (step < 1) if step else (factor <= 1 or low < 1):
+        raise ValueError("must have a step of at least 1, or a factor above 1 and start above 0")
+    values, value = [low], low
+    while (value := value + step if step else max(value + 1, round(value * factor))) <= high:
+        values.append(value)
+    return values
 
 
 def given(args: argparse.Namespace) -> dict[str, Any]:
-    """The parameters that the command line gives, by name."""
-    return {name: value for name in PARAMETERS if (value := getattr(args, name)) is not None}
+    """The settings that the command line gives, by name."""
+    return {name: value for name in SETTINGS if (value := getattr(args, name)) is not None}
 
 
 def base_of(args: argparse.Namespace) -> Config:
@@ -111,25 +214,26 @@ def config_of(args: argparse.Namespace) -> Config:
 
 
 def product_of(lists: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
-    """Every combination of the listed values, the last parameter of :data:`PARAMETERS` fastest."""
-    names = [name for name in PARAMETERS if name in lists]
+    """Every combination of the listed values, the last of :data:`SETTINGS` fastest."""
+    names = [name for name in SETTINGS if name in lists]
     for values in product(*(lists[name] for name in names)):
         yield dict(zip(names, values, strict=True))
 
 
 def changed(base: Config, changes: Mapping[str, Any]) -> Config:
-    """``base`` with parameters changed; what merely followed from the changed ones is derived anew.
+    """``base`` with settings changed; what merely followed from the changed ones is derived anew.
 
     Raises :class:`ConfigError`.
     """
     if not changes:
         return base
-    data = _chosen(base)
-    memory = {**data.pop("memory"), **{n: v for n, v in changes.items() if PARAMETERS[n].memory}}
-    hardware = {n: v for n, v in changes.items() if not PARAMETERS[n].memory}
+    data = dict(_chosen(base))
+    memory = {**data.pop("memory"), **{n: v for n, v in changes.items() if SETTINGS[n].memory}}
+    hardware = {n: v for n, v in changes.items() if not SETTINGS[n].memory}
+    check_shape(hardware)
+    if "lanes" in hardware:
+        hardware["ic_lanes"], hardware["oc_lanes"] = hardware.pop("lanes")
     if {"pe", "dataflow"} & set(hardware):
-        if {"ic_lanes", "oc_lanes"} & set(hardware):
-            raise ConfigError("give either pe and dataflow or ic_lanes and oc_lanes, not both")
         data.pop("ic_lanes")
         data.pop("oc_lanes")
         hardware = {"pe": base.macs_per_cycle, **hardware}
@@ -138,7 +242,16 @@ def changed(base: Config, changes: Mapping[str, Any]) -> Config:
     return Config.from_dict({**data, **hardware, "memory": memory})
 
 
-def _chosen(config: Config) -> dict[str, Any]:
+def check_shape(names: Collection[str]) -> None:
+    """Raise :class:`ConfigError` unless the shape of the array is given in one way only."""
+    if {"pe", "dataflow"} & set(names) and {"ic_lanes", "oc_lanes"} & set(names):
+        raise ConfigError("give either pe and dataflow or ic_lanes and oc_lanes, not both")
+    if "lanes" in names and {"pe", "dataflow", "ic_lanes", "oc_lanes"} & set(names):
+        raise ConfigError("give lanes without pe, dataflow, ic_lanes and oc_lanes")
+
+
+@lru_cache(maxsize=64)
+def _chosen(config: Config) -> Mapping[str, Any]:
     """The configuration's parameters without those that follow from the others."""
     data = config.to_dict()
     for name in DERIVED:
@@ -154,12 +267,16 @@ def _chosen(config: Config) -> dict[str, Any]:
 
 def flat(config: Config) -> dict[str, Any]:
     """Every parameter of a finished configuration by the names of :data:`PARAMETERS`, for tables."""
-    values = config.to_dict() | vars(config.memory) | {"pe": config.macs_per_cycle, "dataflow": dataflow(config)}
+    values = (
+        config.to_dict()
+        | vars(config.memory)
+        | {"pe": config.macs_per_cycle, "dataflow": dataflow_of(config.ic, config.oc)}
+    )
     return {name: values.get(name, 0) for name in PARAMETERS}
 
 
-def dataflow(config: Config) -> str:
+def dataflow_of(ic: int, oc: int) -> str:
     """The shorthand's name for the shape of the array."""
-    if config.ic == 1 or config.oc == 1:
-        return "input" if config.oc == 1 else "output"
+    if ic == 1 or oc == 1:
+        return "input" if oc == 1 else "output"
     return "mixed"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from dovetail.flows.explore.cost import Cost
-from dovetail.flows.explore.space import Space
 from dovetail.isa.config import Config
+
+if TYPE_CHECKING:
+    from dovetail.flows.explore.cost import Cost
+    from dovetail.flows.explore.space import Space
 
 
 @dataclass(frozen=True)

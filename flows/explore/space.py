@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from math import prod
 from typing import Any
 
-from dovetail.isa.config import Config
+from dovetail.flows.explore import expressions
+from dovetail.flows.explore.expressions import Constraint
+from dovetail.flows.parameters import DERIVED, SETTINGS, changed, check_shape, dataflow_of, flat
+from dovetail.isa.config import Config, ConfigError, lanes_of
+
+SHAPE = ("lanes", "pe", "ic_lanes", "oc_lanes", "dataflow")
+"""Settings that say what shape the array has; the value of one follows from the others."""
+
+SLOWEST_FIRST = (
+    *SHAPE,
+    "depthwise", "depthwise_lanes", "matmul", "pooling", "elementwise", "activation", "requant_lanes", "vector_lanes",
+    "stripe", "outstanding", "bus", "banks", "sram", "read_latency", "write_latency", "beat_cycles",
+)  # fmt: skip
+"""The order in which points are handed out: neighbours differ in what the compiler can keep most of."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +38,65 @@ class Workload:
 
 
 @dataclass(frozen=True)
+class Plan:
+    """How a space is searched (see `dovetail.flows.explore.search`).
+
+    ``points``: how many are looked at, 0: as many as the method wants. ``sampler``, ``storage`` (a URL or a file) and
+    ``study`` (its name there) are Optuna's.
+    """
+
+    method: str = "exhaustive"
+    points: int = 0
+    seed: int = 0
+    sampler: str = "nsga2"
+    storage: str = ""
+    study: str = ""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A configuration of a space. ``axes``: the values of what varies, by parameter name, outermost first.
+
+    ``config`` is None, and ``error`` says why, where the combination breaks a rule of the configuration.
+    """
+
+    number: int
+    axes: Mapping[str, Any]
+    config: Config | None
+    error: str = ""
+
+    @property
+    def label(self) -> str:
+        """The axes in one line."""
+        named = (f"{SETTINGS[n].title or n} {SETTINGS[n].show(v)}" for n, v in self.axes.items())
+        return ", ".join(named) or "as configured"
+
+
+@dataclass(frozen=True)
 class Space:
     """All combinations of the values of ``axes``, on top of ``base``, that keep the constraints on parameters.
 
-    ``axes``: parameter name (of `dovetail.flows.parameters.PARAMETERS`) -> values, outermost first. ``constraints``:
-    expressions over parameters and metrics (``"ic_lanes * oc_lanes <= 256"``, ``"lut <= 60000"``); those over
-    parameters alone rule points out, the others make them infeasible. ``objectives``: names of metrics. ``clock``: Hz.
+    Points are numbered through all combinations, the last axis fastest, and made when asked for. Those that break a
+    constraint on parameters are not in the space, but have numbers, so that numbers stay when a constraint changes.
+
+    Parameters
+    ----------
+    workloads: at least one network.
+    base: what the axes change.
+    axes: setting (of `dovetail.flows.parameters.SETTINGS`) -> its values, outermost first.
+    constraints: expressions over parameters and metrics (``"ic_lanes * oc_lanes <= 256"``, ``"lut <= 60000"``); those
+        over parameters alone rule points out, the others make them infeasible.
+    objectives: names of metrics.
+    clock: Hz.
+    tiling, effort: of the compiler.
+    energy_table: a file of energies, else the one that comes with the package.
+    host: "least": only points that leave the least to the host compete for the front; "any": all do.
+    search: how it is searched.
+
+    Raises
+    ------
+    ConfigError: the shape of the array is given in two ways.
+    ExpressionError: a constraint cannot be read.
     """
 
     workloads: tuple[Workload, ...]
@@ -39,3 +107,158 @@ class Space:
     clock: float = 100e6
     tiling: str = "free"
     effort: int = 0
+    energy_table: str = ""
+    host: str = "least"
+    search: Plan = Plan()
+
+    def __post_init__(self) -> None:
+        check_shape(self.axes)
+        for text in self.constraints:
+            expressions.parse(text)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # without what is kept of constraints
+
+    def __len__(self) -> int:
+        """All combinations, those that are ruled out included: numbers run from 0 to below this."""
+        return prod(map(len, self.axes.values()))
+
+    def __iter__(self) -> Iterator[Point]:
+        """The points, in the order of :meth:`numbers`."""
+        return map(self.point, self.numbers())
+
+    def indices(self, number: int) -> tuple[int, ...]:
+        """Which value each axis has at a point."""
+        if not 0 <= number < len(self):
+            raise IndexError(f"number must be 0..{len(self) - 1}, not {number}")
+        return tuple(number // stride % len(values) for stride, values in self._strides.values())
+
+    def number(self, indices: Sequence[int]) -> int:
+        """The inverse of :meth:`indices`."""
+        return sum(stride * index for (stride, _), index in zip(self._strides.values(), indices, strict=True))
+
+    def values(self, number: int) -> dict[str, Any]:
+        """The value of each axis at a point."""
+        return {name: values[i] for (name, values), i in zip(self.axes.items(), self.indices(number), strict=True)}
+
+    def point(self, number: int) -> Point:
+        """The point of a number, ruled out or not. Raises IndexError."""
+        values = self.values(number)
+        axes = {name: value for name, value in values.items() if len(self.axes[name]) > 1}
+        try:
+            return Point(number, axes, changed(self.base, values))
+        except ConfigError as error:
+            return Point(number, axes, None, str(error))
+
+    def admits(self, number: int) -> bool:
+        """Whether the point keeps the constraints on parameters."""
+        values = self.values(number)
+        known = {**self._fixed, **values, **self._shape(values)}
+        return all(rule.holds(known) for rules in self._rules for rule in rules) and self._admits_late(number)
+
+    def numbers(self) -> Iterator[int]:
+        """The numbers of all points that are not ruled out, so that neighbours share as much as possible."""
+        walk = self._walk(0, 0, self._fixed, {})
+        return filter(self._admits_late, walk) if self._late else walk
+
+    def rank(self, number: int) -> tuple[int, ...]:
+        """What :meth:`numbers` is sorted by."""
+        indices = dict(zip(self.axes, self.indices(number), strict=True))
+        return tuple(indices[name] for name in self._order)
+
+    def count(self) -> int:
+        """How many :meth:`numbers` there are."""
+        return sum(1 for _ in self.numbers()) if self._late else self._count(0, self._fixed, {})
+
+    @cached_property
+    def metric_constraints(self) -> tuple[Constraint, ...]:
+        """What costs are needed for."""
+        parsed = map(expressions.parse, self.constraints)
+        return tuple(constraint for constraint in parsed if not constraint.on_parameters)
+
+    # --- constraints on parameters: checked as soon as the axes that they need have values ----------------------
+
+    @cached_property
+    def _strides(self) -> dict[str, tuple[int, Sequence[Any]]]:
+        strides: dict[str, tuple[int, Sequence[Any]]] = {}
+        stride = 1
+        for name, values in reversed(list(self.axes.items())):
+            strides[name] = stride, values
+            stride *= len(values)
+        return dict(reversed(list(strides.items())))
+
+    @cached_property
+    def _order(self) -> list[str]:
+        return sorted(self.axes, key=SLOWEST_FIRST.index)
+
+    @cached_property
+    def _fixed(self) -> dict[str, Any]:
+        """The parameters that no axis has an influence on."""
+        varies = {*self.axes, *DERIVED, *(SHAPE if set(SHAPE) & set(self.axes) else ())}
+        return {name: value for name, value in flat(self.base).items() if name not in varies}
+
+    @cached_property
+    def _rules(self) -> list[list[Constraint]]:
+        """For each axis of the order the constraints that can be told from there on."""
+        rules: list[list[Constraint]] = [[] for _ in self._order]
+        shape = [depth for depth, name in enumerate(self._order) if name in SHAPE]
+        depths = dict.fromkeys(self._fixed, 0)
+        depths |= {name: shape[-1] for name in SHAPE if shape}
+        depths |= {name: depth for depth, name in enumerate(self._order)}
+        for constraint in map(expressions.parse, self.constraints):
+            if constraint.on_parameters and constraint.names <= depths.keys() and rules:
+                rules[max(depths[name] for name in constraint.names)].append(constraint)
+        return rules
+
+    @cached_property
+    def _late(self) -> list[Constraint]:
+        """The constraints on parameters that only a finished configuration tells."""
+        early = [rule for rules in self._rules for rule in rules]
+        parsed = map(expressions.parse, self.constraints)
+        return [constraint for constraint in parsed if constraint.on_parameters and constraint not in early]
+
+    def _admits_late(self, number: int) -> bool:
+        if not self._late:
+            return True
+        point = self.point(number)
+        if point.config is None:
+            return True
+        values = {**flat(point.config), **self.values(number)}
+        return all(constraint.holds(values) for constraint in self._late)
+
+    def _shape(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """What follows for the shape of the array once all of its axes have values; nothing if it breaks a rule."""
+        if not set(SHAPE) & set(values):
+            return {}
+        ic, oc = values.get("ic_lanes", self.base.ic), values.get("oc_lanes", self.base.oc)
+        if "lanes" in values:
+            ic, oc = values["lanes"]
+        elif {"pe", "dataflow"} & set(values):
+            try:
+                ic, oc = lanes_of(values.get("pe", self.base.macs_per_cycle), values.get("dataflow", "mixed"))
+            except ConfigError:
+                return {}
+        return {"pe": ic * oc, "dataflow": dataflow_of(ic, oc), "ic_lanes": ic, "oc_lanes": oc, **values}
+
+    def _steps(self, depth: int, known: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[tuple[int, Any, Any]]:
+        """(index, known, own) for each value of the axis at ``depth`` that keeps the constraints there."""
+        name = self._order[depth]
+        last_of_shape = name in SHAPE and not set(SHAPE) & set(self._order[depth + 1 :])
+        for index, value in enumerate(self.axes[name]):
+            mine = {**own, name: value} if name in SHAPE else own
+            inner = {**known, name: value, **(self._shape(mine) if last_of_shape else {})}
+            if all(rule.holds(inner) for rule in self._rules[depth]):
+                yield index, inner, mine
+
+    def _walk(self, depth: int, number: int, known: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[int]:
+        if depth == len(self._order):
+            yield number
+            return
+        stride = self._strides[self._order[depth]][0]
+        for index, inner, mine in self._steps(depth, known, own):
+            yield from self._walk(depth + 1, number + stride * index, inner, mine)
+
+    def _count(self, depth: int, known: Mapping[str, Any], own: Mapping[str, Any]) -> int:
+        if not any(self._rules[depth:]):
+            return prod(len(self.axes[name]) for name in self._order[depth:])
+        return sum(self._count(depth + 1, inner, mine) for _, inner, mine in self._steps(depth, known, own))

@@ -35,6 +35,7 @@ def test_every_parameter_of_the_configuration_has_a_flag() -> None:
     [
         (["--ic-lanes", "8", "--oc-lanes", "16"], Config(ic_lanes=8, oc_lanes=16)),
         (["--oc-lanes", "16"], Config(ic_lanes=8, oc_lanes=16)),
+        (["--lanes", "8x16"], Config(ic_lanes=8, oc_lanes=16)),
         (["--pe", "128"], Config(pe=128)),
         (["--dataflow", "output"], Config(pe=64, dataflow="output")),
         (["--sram", "1MiB", "--banks", "8"], Config(sram="1 MiB", banks=8)),
@@ -80,7 +81,7 @@ def test_derived_parameters_follow(pe: int, flow: str) -> None:
     [
         (["--pe", "64", "--ic-lanes", "8"], "give either pe and dataflow or ic_lanes and oc_lanes, not both"),
         (["--pe", "7"], "pe must be 8..1024, not 7"),
-        (["--dataflow", "both"], "dataflow must be one of input, output, mixed, not 'both'"),
+        (["--lanes", "8x8", "--pe", "64"], "give lanes without pe, dataflow, ic_lanes and oc_lanes"),
         (
             ["--depthwise", "none", "--depthwise-lanes", "4"],
             'depthwise_lanes must be left out unless depthwise is "native"',
@@ -96,9 +97,11 @@ def test_rules(argv: list[str], message: str) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--pe", "many"], "argument --pe: invalid int value: 'many'"),
+        (["--pe", "many"], "argument --pe: must be an integer, not 'many'"),
+        (["--dataflow", "both"], "argument --dataflow: must be one of input, output, mixed, not 'both'"),
+        (["--lanes", "8"], "argument --lanes: must be a pair of input and output lanes such as [8, 16], on the"),
         (["--sram", "much"], 'argument --sram: size must be a number with B, KiB, MiB or GiB, not "much"'),
-        (["--pooling", "yes"], "argument --pooling: invalid boolean value: 'yes'"),
+        (["--pooling", "yes"], "argument --pooling: must be true or false, not 'yes'"),
     ],
 )
 def test_malformed_flags(argv: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

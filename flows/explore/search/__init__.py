@@ -1,0 +1,39 @@
+"""Searches: which points of a space to look at next."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dovetail.flows.explore.results import Row
+from dovetail.flows.explore.space import Point, Space
+from dovetail.sw.errors import DovetailError
+
+METHODS = ("exhaustive", "random", "optuna", "narrow")
+
+
+class Search(Protocol):
+    """Hands out points and takes what they cost. What it hands out depends on the seed and the rows alone."""
+
+    @property
+    def total(self) -> int:
+        """The points that it will look at; 0 if nobody knows."""
+        ...
+
+    def ask(self, most: int) -> list[Point]:
+        """Up to ``most`` points that were not handed out before; none while it waits for rows, or at its end."""
+        ...
+
+    def tell(self, row: Row) -> None:
+        """The outcome of a point that was handed out, failed ones included."""
+        ...
+
+
+def search_of(space: Space) -> Search:
+    """The search of the space's plan. Raises DovetailError."""
+    from dovetail.flows.explore.search.listed import exhaustive, random
+
+    if space.search.method == "exhaustive":
+        return exhaustive(space)
+    if space.search.method == "random":
+        return random(space)
+    raise DovetailError(f"search must be one of {', '.join(METHODS)}, not {space.search.method!r}")

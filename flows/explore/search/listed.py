@@ -1,0 +1,54 @@
+"""Searches that know their points beforehand: all of them, or some at random."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from random import Random
+
+from dovetail.flows.explore.results import Row
+from dovetail.flows.explore.space import Point, Space
+
+
+class Listed:
+    """Hands out points by their numbers; rows change nothing."""
+
+    def __init__(self, space: Space, numbers: Iterator[int], total: int) -> None:
+        self.total = total
+        self._points = map(space.point, numbers)
+
+    def ask(self, most: int) -> list[Point]:
+        """The next points."""
+        return list(islice(self._points, most))
+
+    def tell(self, row: Row) -> None:
+        """Nothing follows from it."""
+
+
+def exhaustive(space: Space) -> Listed:
+    """All points, or the first of them if the plan limits their number."""
+    count = space.count()
+    total = min(space.search.points or count, count)
+    return Listed(space, islice(space.numbers(), total), total)
+
+
+def random(space: Space) -> Listed:
+    """As many points as the plan says, each at most once, drawn evenly; all, without a limit.
+
+    They are handed out in the order of :meth:`Space.numbers`, whose neighbours are cheaper to price.
+    """
+    wanted = space.search.points
+    if not wanted or wanted >= space.count():
+        return exhaustive(space)
+    drawn = set(islice(filter(space.admits, shuffled(len(space), space.search.seed)), wanted))
+    return Listed(space, iter(sorted(drawn, key=space.rank)), len(drawn))
+
+
+def shuffled(count: int, seed: int) -> Iterator[int]:
+    """0 .. count - 1, each once, in random order; memory grows only with what is taken."""
+    draw = Random(seed)
+    moved: dict[int, int] = {}
+    for place in range(count):
+        other = draw.randrange(place, count)
+        yield moved.get(other, other)
+        moved[other] = moved.pop(place, place)
