@@ -137,8 +137,6 @@ def test_trace_durations_are_the_counters_at_any_clock() -> None:
 
 
 def test_a_run_of_the_model_has_the_history_of_the_timing_rules() -> None:
-    import numpy as np
-
     net = compiled("zoo:dscnn")
     (port,) = net.graph.inputs
     result = net.run(np.ones(port.shape, port.dtype))
