@@ -9,6 +9,7 @@ results of a stripe drain through the requantiser while the next stripe runs in 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.latency import REQUANTISE
@@ -55,6 +56,20 @@ def matrix_reads(config: Config, *, transposed: bool) -> int:
     return config.oc if transposed else config.ic * ceil_div(config.oc, config.word_bytes)
 
 
+class Free(NamedTuple):
+    """What takes no time, to see what an instruction would take without it; the hardware has none of it.
+
+    ``steps``: pixels passing the multipliers, in steps and in windows for old values, and the least length of these;
+    ``weights``: reads of weights and records; ``results``: groups passing the requantiser.
+    """
+
+    steps: bool = False
+    weights: bool = False
+    results: bool = False
+
+
+NOTHING = Free()
+
 State = tuple[int, int]
 """Between two stripes, in cycles from now: when the accumulators for the next stripe are free (0 if they are), and when
 the drain is. Those for the stripe after it are free one cycle later than the drain."""
@@ -96,12 +111,13 @@ def array_duration(
     accumulate: bool,
     multiplier: int = 1,
     matrix_rows: int = 0,
+    free: Free = NOTHING,
 ) -> int:
     """Cycles from an instruction's start to its end (end = start + duration).
 
     ``taps`` = kh * kw, ``kc`` input blocks per tap (ignored for depthwise), ``pixels`` = height * width,
     ``blocks`` of output channels with ``last`` channels in the last. ``multiplier``: the channel multiplier
-    (depthwise). ``matrix_rows``: of a matrix product, :func:`matrix_reads`.
+    (depthwise). ``matrix_rows``: of a matrix product, :func:`matrix_reads`. ``free``: see :class:`Free`.
     """
     fill, word_bytes, rows, requant = _derived(config)
     rows = matrix_rows or rows
@@ -113,13 +129,15 @@ def array_duration(
     stripes = -(-pixels // stripe)
     rest = pixels - (stripes - 1) * stripe
     size = stripe if stripes > 1 else pixels
-    window, window_rest = max(size, rows, ACCUMULATE), max(rest, rows, ACCUMULATE)
+    passing, passing_rest, least = (0, 0, 0) if free.steps else (size, rest, ACCUMULATE)
+    rows, reads = (0, 0) if free.weights else (rows, lanes)  # reads of records
+    window, window_rest = max(passing, rows, least), max(passing_rest, rows, least)
     work, work_rest = steps * window, steps * window_rest
-    records = max(window, rows + lanes) - window  # longer first window of a block
-    old, old_rest = words * max(size, ACCUMULATE), words * max(rest, ACCUMULATE)
+    records = max(window, rows + reads) - window  # longer first window of a block
+    old, old_rest = words * max(passing, least), words * max(passing_rest, least)
 
     def block(channels: int, shorter: int) -> Advance:
-        groups = -(-channels // requant)
+        groups = 0 if free.results else -(-channels // requant)
         out, out_rest = size * groups, rest * groups
         if stripes == 1:
             return _Stripe(work + records - shorter, old, fill, out)
@@ -136,14 +154,14 @@ def array_duration(
 
         return advance
 
-    time, state = CHECK + 1 + max(rows, ACCUMULATE), (0, -SETTLE)
+    time, state = CHECK + 1 + max(rows, least), (0, -SETTLE)
     if blocks > 1:
         elapsed, state = repeat(block(lanes - lanes % multiplier, 0), state, blocks - 1)
         time += elapsed
     # No weights load in the very last window.
     if stripes == 1 and steps == 1:
-        shorter = window + records - max(size, lanes, ACCUMULATE)
+        shorter = window + records - max(passing, reads, least)
     else:
-        shorter = window_rest - max(rest, ACCUMULATE)
+        shorter = window_rest - max(passing_rest, least)
     elapsed, (_, drained) = block(last, shorter)(state)
     return time + elapsed + drained + DRAIN

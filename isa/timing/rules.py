@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from dovetail.isa.checks import TWO_OPERANDS, Region, View, check, claim, multiplier_of, regions
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import INSTRUCTIONS, PAGE_BYTES, Cause, Op, Unit
-from dovetail.isa.timing.array import array_duration, matrix_reads
+from dovetail.isa.timing.array import NOTHING, Free, array_duration, matrix_reads
 from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.dma import read_duration, row_addresses, write_duration
 from dovetail.isa.timing.vector import vector_duration
@@ -101,8 +101,8 @@ def rules_of(config: Config) -> Rules:
     return rules
 
 
-def duration(config: Config, op: Op, view: View) -> int:
-    """Cycles from start to end of an operation that passes its checks."""
+def duration(config: Config, op: Op, view: View, free: Free = NOTHING) -> int:
+    """Cycles from start to end of an operation that passes its checks; ``free``: what takes the array no time."""
     if op in (Op.DMA_READ, Op.DMA_WRITE):
         rule = read_duration if op == Op.DMA_READ else write_duration
         return rule(
@@ -133,6 +133,7 @@ def duration(config: Config, op: Op, view: View) -> int:
         accumulate=bool(view["MODE", "accumulate"]),
         multiplier=multiplier_of(op, view),
         matrix_rows=reads,
+        free=free,
     )
 
 
