@@ -15,6 +15,8 @@ with issue(-1) the instruction's verification. Transfers may have billions of bu
 
 from collections.abc import Iterator
 from functools import lru_cache
+from math import gcd
+from typing import NamedTuple
 
 from dovetail.isa.config import Config
 from dovetail.isa.timing.common import CHECK, repeat
@@ -55,15 +57,27 @@ State = tuple[int, ...]
 of the latest ``outstanding`` bursts, oldest first (one that no longer matters counts as 1)."""
 
 
+class Shape(NamedTuple):
+    """What a transfer's time depends on: the first row's ``address``, modulo 4096, and steps and sizes in bytes."""
+
+    address: int
+    rows: int
+    planes: int
+    row_step: int
+    plane_step: int
+    length: int
+
+
 class _Channel:
     """One direction of the bus during an instruction.
 
     ``first``: cycles from a burst's address to its first beat; ``answer``: from its last beat to its end.
     """
 
-    def __init__(self, *, first: int, answer: int, beat_cycles: int) -> None:
-        self.first, self.answer, self.beat_cycles = first, answer, beat_cycles
+    def __init__(self, *, first: int, answer: int, beat_cycles: int, bus_bytes: int) -> None:
+        self.first, self.answer, self.beat_cycles, self.bus_bytes = first, answer, beat_cycles, bus_bytes
         self.known: dict[tuple[State, int], tuple[int, State]] = {}
+        self.plans: dict[tuple[int, int], Plan] = {}
 
     def burst(self, state: State, beats: int) -> tuple[int, State]:
         """Cycles to the next burst's address, and the state then."""
@@ -76,18 +90,58 @@ class _Channel:
             found = self.known[state, beats] = wait, (last, *kept)
         return found
 
-    def row(self, state: State, plan: "Plan") -> tuple[int, State]:
+    def row(self, state: State, start: int, length: int) -> tuple[int, State]:
         """The same for all bursts of a row."""
+        plan = self.plans.get((start, length))
+        if plan is None:
+            plan = self.plans[start, length] = _plan(start, length, self.bus_bytes)
         head, beats, count, tail = plan
         time = 0
         for n in head:
             wait, state = self.burst(state, n)
             time += wait
-        wait, state = repeat(lambda s: self.burst(s, beats), state, count)
-        time += wait
+        if count:
+            wait, state = repeat(lambda s: self.burst(s, beats), state, count)
+            time += wait
         for n in tail:
             wait, state = self.burst(state, n)
             time += wait
+        return time, state
+
+    def rows(self, state: State, start: int, shape: Shape) -> tuple[int, State]:
+        """The same for all rows of a plane; ``start``: its address modulo 4096.
+
+        Up to the next row across a 4 KiB boundary a row's bursts depend on its address modulo the bus only.
+        """
+        step, length, bus = shape.row_step % BOUNDARY, shape.length, self.bus_bytes
+
+        def inner(now: tuple[int, State]) -> tuple[int, tuple[int, State]]:
+            phase, state = now
+            wait, state = self.row(state, phase, length)
+            return wait, ((phase + step) % bus, state)
+
+        seen: dict[tuple[int, State], tuple[int, int]] | None = {}
+        time = n = 0
+        while n < shape.rows:
+            if seen is not None:
+                if (start, state) in seen:
+                    then, before = seen[start, state]
+                    periods = (shape.rows - n) // (n - then)
+                    time += periods * (time - before)
+                    n += periods * (n - then)
+                    seen = None
+                    continue
+                seen[start, state] = n, time
+            count = 1
+            if start + length <= BOUNDARY:
+                left = shape.rows - n
+                count = min(left, (BOUNDARY - length - start) // step + 1) if step else left
+                wait, (_, state) = repeat(inner, (start % bus, state), count)
+            else:
+                wait, state = self.row(state, start, length)
+            time += wait
+            n += count
+            start = (start + count * step) % BOUNDARY
         return time, state
 
 
@@ -105,56 +159,55 @@ def _plan(address: int, length: int, bus_bytes: int) -> Plan:
     return head, largest, (outer - inner) // (largest * bus_bytes), tail
 
 
-def _last_beat(
-    channel: _Channel,
-    state: State,
-    bus_bytes: int,
-    address: int,
-    rows: int,
-    planes: int,
-    row_step: int,
-    plane_step: int,
-    length: int,
-) -> int:
-    """Cycles from an instruction's verification to its last beat."""
-    plans: dict[int, Plan] = {}
+def _reduced(shape: Shape, bus_bytes: int) -> Shape:
+    """A transfer of the same bursts: the same one for as many transfers as possible."""
+    address, rows, planes, row_step, plane_step, length = shape
+    start = address % BOUNDARY
+    if rows == 1:
+        rows, planes, row_step = planes, 1, plane_step
+    elif planes == 1 or (plane_step - rows * row_step) % BOUNDARY == 0:
+        rows, planes = rows * planes, 1
+    block = gcd(BOUNDARY, row_step * (rows > 1), plane_step * (planes > 1))
+    if block % bus_bytes:
+        return Shape(start, rows, planes, row_step % BOUNDARY, plane_step % BOUNDARY * (planes > 1), length)
+    # All rows begin alike within a beat, so whole beats are as good.
+    length = -(-(start % bus_bytes + length) // bus_bytes) * bus_bytes
+    start -= start % bus_bytes
+    if start % block + length <= block:  # no row crosses a boundary
+        return Shape(0, rows * planes, 1, 0, 0, length)
+    return Shape(start, rows, planes, row_step % BOUNDARY, plane_step % BOUNDARY * (planes > 1), length)
 
-    def row(now: tuple[int, State]) -> tuple[int, tuple[int, State]]:
-        start, state = now
-        plan = plans.get(start)
-        if plan is None:
-            plan = plans[start] = _plan(start, length, bus_bytes)
-        wait, state = channel.row(state, plan)
-        return wait, ((start + row_step) % BOUNDARY, state)
+
+@lru_cache(maxsize=1 << 16)
+def _last_beat(first: int, answer: int, beat_cycles: int, bus_bytes: int, state: State, shape: Shape) -> int:
+    """Cycles from an instruction's verification to its last beat."""
+    channel = _Channel(first=first, answer=answer, beat_cycles=beat_cycles, bus_bytes=bus_bytes)
 
     def plane(now: tuple[int, State]) -> tuple[int, tuple[int, State]]:
         start, state = now
-        wait, (_, state) = repeat(row, (start, state), rows)
-        return wait, ((start + plane_step) % BOUNDARY, state)
+        wait, state = channel.rows(state, start, shape)
+        return wait, ((start + shape.plane_step) % BOUNDARY, state)
 
-    time, (_, state) = repeat(plane, (address % BOUNDARY, state), planes)
+    time, (_, state) = repeat(plane, (shape.address, state), shape.planes)
     return time + state[0]
 
 
-@lru_cache(maxsize=65536)
 def read_duration(
     config: Config, address: int, rows: int, planes: int, row_step: int, plane_step: int, length: int
 ) -> int:
     """Cycles from start to end of a DMA_READ or a fetch; ``address`` matters modulo 4096 only."""
-    memory = config.memory
-    channel = _Channel(first=memory.read_latency, answer=0, beat_cycles=memory.beat_cycles)
+    memory, bus_bytes = config.memory, config.bus_bytes
+    shape = _reduced(Shape(address, rows, planes, row_step, plane_step, length), bus_bytes)
     state = (-memory.beat_cycles, *(1,) * config.outstanding)
-    last = _last_beat(channel, state, config.bus_bytes, address, rows, planes, row_step, plane_step, length)
-    return CHECK + last + READ_END
+    return CHECK + _last_beat(memory.read_latency, 0, memory.beat_cycles, bus_bytes, state, shape) + READ_END
 
 
-@lru_cache(maxsize=65536)
 def write_duration(
     config: Config, address: int, rows: int, planes: int, row_step: int, plane_step: int, length: int
 ) -> int:
     """Cycles from start to end of a DMA_WRITE; ``address`` matters modulo 4096 only."""
-    memory = config.memory
-    channel = _Channel(first=1, answer=memory.write_latency, beat_cycles=memory.beat_cycles)
+    memory, bus_bytes = config.memory, config.bus_bytes
+    shape = _reduced(Shape(address, rows, planes, row_step, plane_step, length), bus_bytes)
     state = (WRITE_FIRST - memory.beat_cycles, *(1,) * config.outstanding)
-    last = _last_beat(channel, state, config.bus_bytes, address, rows, planes, row_step, plane_step, length)
+    last = _last_beat(1, memory.write_latency, memory.beat_cycles, bus_bytes, state, shape)
     return CHECK + last + memory.write_latency + WRITE_END

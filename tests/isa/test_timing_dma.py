@@ -47,7 +47,7 @@ def random_case(rng: random.Random) -> tuple[Config, Shape]:
     rows = rng.randint(1, max(1, min(200, 400_000 // length)))
     planes = rng.randint(1, max(1, min(30, 400_000 // (length * rows))))
     step = rng.choice([length, rng.randrange(4096), 64 * rng.randrange(64), rng.randrange(1 << 32)])
-    plane = rng.choice([0, rng.randrange(4096), 512 * rng.randrange(8), rng.randrange(1 << 32)])
+    plane = rng.choice([0, rng.randrange(4096), 512 * rng.randrange(8), rng.randrange(1 << 32), rows * step])
     return config, (rng.randrange(1 << 32), rows, planes, step, plane, length)
 
 
