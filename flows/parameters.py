@@ -227,7 +227,7 @@ def changed(base: Config, changes: Mapping[str, Any]) -> Config:
     """
     if not changes:
         return base
-    data = dict(_chosen(base))
+    data = dict(chosen(base))
     memory = {**data.pop("memory"), **{n: v for n, v in changes.items() if SETTINGS[n].memory}}
     hardware = {n: v for n, v in changes.items() if not SETTINGS[n].memory}
     check_shape(hardware)
@@ -251,7 +251,7 @@ def check_shape(names: Collection[str]) -> None:
 
 
 @lru_cache(maxsize=64)
-def _chosen(config: Config) -> Mapping[str, Any]:
+def chosen(config: Config) -> Mapping[str, Any]:
     """The configuration's parameters without those that follow from the others."""
     data = config.to_dict()
     for name in DERIVED:

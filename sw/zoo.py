@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from urllib.parse import parse_qsl
 
 from dovetail.sw.errors import NetworkError
@@ -148,6 +149,16 @@ def model_bytes(name: str) -> bytes:
     ------
     NetworkError: unknown network or parameter, or a value out of range.
     """
+    return builder(name)()
+
+
+def builder(name: str) -> Callable[[], bytes]:
+    """What :func:`model_bytes` calls.
+
+    Raises
+    ------
+    NetworkError: unknown network or parameter.
+    """
     stem, _, query = name.partition("?")
     build = NETWORKS.get(stem)
     if build is None:
@@ -162,4 +173,4 @@ def model_bytes(name: str) -> bytes:
             arguments[key] = kind(text)
         except ValueError as error:
             raise NetworkError(f"zoo:{stem}: {key} must be of type {kind.__name__}, not {text!r}") from error
-    return build(**arguments)
+    return partial(build, **arguments)

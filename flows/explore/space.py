@@ -24,6 +24,14 @@ SLOWEST_FIRST = (
 """The order in which points are handed out: neighbours differ in what the compiler can keep most of."""
 
 
+METHODS = ("exhaustive", "random", "optuna", "narrow")
+"""Of searching."""
+SAMPLERS = ("nsga2", "nsga3", "tpe", "gp")
+"""Optuna's."""
+HOSTS = ("least", "any")
+"""Which points compete for the front: those that leave the least work to the host, or all."""
+
+
 @dataclass(frozen=True)
 class Workload:
     """A network of the exploration.
@@ -112,6 +120,7 @@ class Space:
     search: Plan = Plan()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "axes", {name: tuple(values) for name, values in self.axes.items()})
         check_shape(self.axes)
         for text in self.constraints:
             expressions.parse(text)

@@ -6,7 +6,7 @@ import json
 from dataclasses import fields
 from typing import Any
 
-from dovetail.flows.explore.space import Space, Workload
+from dovetail.flows.explore.space import Plan, Space, Workload
 from dovetail.isa.config import Config
 
 
@@ -14,7 +14,8 @@ def dump(space: Space) -> str:
     """One JSON object; equal spaces give equal text."""
     data = {field.name: getattr(space, field.name) for field in fields(space)}
     workloads = [{field.name: getattr(w, field.name) for field in fields(w)} for w in space.workloads]
-    return json.dumps({**data, "workloads": workloads, "base": space.base.to_dict()}, default=_plain)
+    data |= {"workloads": workloads, "base": space.base.to_dict(), "search": vars(space.search)}
+    return json.dumps(data, default=_plain)
 
 
 def load(text: str) -> Space:
@@ -26,7 +27,8 @@ def load(text: str) -> Space:
     )
     axes = {name: tuple(map(_frozen, values)) for name, values in data["axes"].items()}
     rest = {name: _frozen(value) for name, value in data.items()}
-    return Space(**{**rest, "workloads": workloads, "base": Config.from_dict(data["base"]), "axes": axes})
+    base, plan = Config.from_dict(data["base"]), Plan(**data["search"])
+    return Space(**{**rest, "workloads": workloads, "base": base, "axes": axes, "search": plan})
 
 
 def _frozen(value: Any) -> Any:

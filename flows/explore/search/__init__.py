@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from dovetail.flows.explore.results import Row
-from dovetail.flows.explore.space import Point, Space
+from dovetail.flows.explore.space import METHODS, Point, Space
 from dovetail.sw.errors import DovetailError
-
-METHODS = ("exhaustive", "random", "optuna", "narrow")
 
 
 class Search(Protocol):

@@ -1,0 +1,411 @@
+"""Space files: a `Space` as TOML, read with the line of whatever is wrong, and written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from dovetail.flows.explore import toml_lines
+from dovetail.flows.explore.expressions import ExpressionError, nearest, parse
+from dovetail.flows.explore.metrics import METRICS
+from dovetail.flows.explore.space import HOSTS, METHODS, SAMPLERS, Plan, Space, Workload
+from dovetail.flows.parameters import INT, SETTINGS, SIZE, changed, chosen, values_between
+from dovetail.isa.config import PRESETS, Config, ConfigError, format_bytes
+from dovetail.sw.compiler.options import EFFORTS, TILINGS
+from dovetail.sw.errors import DovetailError, NetworkError
+
+TABLES = ("network", "base", "axes", "goals", "compile", "search")
+ZOO = "zoo:"
+HERTZ = {"Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9}
+NEEDS = {
+    "points": ("random", "optuna", "narrow"),
+    "seed": ("random", "optuna"),
+    "sampler": ("optuna",),
+    "storage": ("optuna",),
+    "study": ("optuna",),
+}
+"""Keys of ``[search]`` that some methods have."""
+DEPENDENT = ("lanes", "requant_lanes", "depthwise_lanes", "banks")
+"""Settings whose limits follow from others."""
+
+Place = toml_lines.Path
+
+
+class SpaceError(DovetailError):
+    """A space file breaks a rule: ``FILE:LINE: what, the rule and the way out``."""
+
+
+def load(path: str | Path) -> Space:
+    """The space of a file. Networks and tables are looked for from its folder. Raises SpaceError, or OSError."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SpaceError(f"{path}: must be text in UTF-8; byte {error.start} is not") from None
+    return read(text, str(path), Path(path).parent)
+
+
+def read(text: str, name: str, folder: Path) -> Space:
+    """The space of a text. ``name``: how errors call it. Raises SpaceError."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpaceError(_syntax(name, text, str(error))) from None
+    return _Reader(name, data, toml_lines.lines_of(text), folder).space()
+
+
+def _syntax(name: str, text: str, message: str) -> str:
+    found = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message, re.DOTALL)
+    if found:
+        return f"{name}:{found[2]}: must be TOML: {found[1]} (column {found[3]})"
+    return f"{name}:{len(text.rstrip().splitlines()) or 1}: must be TOML: {message}"
+
+
+class _Reader:
+    """Reads the tables one by one; every error has a place in the text."""
+
+    def __init__(self, name: str, data: dict[str, Any], lines: Mapping[Place, int], folder: Path) -> None:
+        self.name, self.data, self.lines, self.folder = name, data, lines, folder
+
+    def error(self, place: Place, text: str) -> SpaceError:
+        """An error at a place of the file, or at the nearest that is written there."""
+        while place not in self.lines:
+            place = place[:-1]
+        return SpaceError(f"{self.name}:{self.lines[place]}: {text}")
+
+    def space(self) -> Space:
+        """The whole file."""
+        self.known((), self.data, TABLES, "a table")
+        base, axes, goals, plan = self.base(), self.axes(), self.table("goals"), self.plan()
+        self.known(
+            ("goals",), goals, ("objectives", "constraints", "clock", "energy_table", "host"), "a key of [goals]"
+        )
+        compiler = self.table("compile")
+        self.known(("compile",), compiler, ("effort", "tiling"), "a key of [compile]")
+        space = Space(
+            workloads=self.workloads(),
+            base=base,
+            axes=axes,
+            constraints=self.constraints(goals),
+            objectives=self.objectives(goals),
+            clock=self.clock(goals),
+            tiling=self.choice(("compile", "tiling"), compiler.get("tiling", TILINGS[0]), TILINGS),
+            effort=self.choice(("compile", "effort"), compiler.get("effort", EFFORTS[0]), EFFORTS),
+            energy_table=self.file(("goals", "energy_table"), goals["energy_table"]) if "energy_table" in goals else "",
+            host=self.choice(("goals", "host"), goals.get("host", HOSTS[0]), HOSTS),
+            search=plan,
+        )
+        if next(space.numbers(), None) is None:
+            place = ("goals", "constraints")
+            raise self.error(place, "constraints rule every combination of the axes out; loosen them or add values")
+        return space
+
+    # --- values of any kind -------------------------------------------------------------------------------------
+
+    def known(self, place: Place, table: Mapping[str, Any], names: tuple[str, ...], what: str) -> None:
+        """Refuse keys that nobody reads."""
+        for key in table:
+            if key not in names:
+                raise self.error((*place, key), f'"{key}" must be {what}{nearest(key, names)}')
+
+    def table(self, name: str) -> Mapping[str, Any]:
+        """A table of the top, or nothing where it is left out."""
+        value = self.data.get(name, {})
+        if not isinstance(value, dict):
+            raise self.error((name,), f"{name} must be a table; write [{name}]")
+        return value
+
+    def text(self, place: Place, value: Any) -> str:
+        if not isinstance(value, str) or not value:
+            raise self.error(place, f"{place[-1]} must be a text in quotes, not {_shown(value)}")
+        return value
+
+    def whole(self, place: Place, value: Any, least: int) -> int:
+        if type(value) is not int or value < least:
+            raise self.error(place, f"{place[-1]} must be an integer of at least {least}, not {_shown(value)}")
+        return value
+
+    def choice(self, place: Place, value: Any, choices: tuple[Any, ...]) -> Any:
+        if value not in choices or isinstance(value, bool):
+            raise self.error(place, f"{place[-1]} must be one of {', '.join(map(str, choices))}, not {_shown(value)}")
+        return value
+
+    def list(self, place: Place, value: Any, example: str) -> list[Any]:
+        """A list with something in it and nothing twice."""
+        if not isinstance(value, list):
+            raise self.error(place, f"{place[-1]} must be a list such as {example}, not {_shown(value)}")
+        if not value:
+            raise self.error(place, f"{place[-1]} must have at least one value; or leave it out")
+        for index, item in enumerate(value):
+            if item in value[:index]:
+                raise self.error((*place, index), f"{place[-1]}: {_shown(item)} must stand there once only")
+        return value
+
+    def file(self, place: Place, value: Any) -> str:
+        """A file, looked for from the space file's folder."""
+        path = os.path.normpath(self.folder / self.text(place, value))
+        if not os.path.isfile(path):
+            raise self.error(place, f"{place[-1]} must be a file, seen from the space file; there is no {path}")
+        return path
+
+    # --- tables -------------------------------------------------------------------------------------------------
+
+    def workloads(self) -> tuple[Workload, ...]:
+        """The networks."""
+        entries = self.data.get("network", [])
+        if isinstance(entries, dict):
+            raise self.error(
+                ("network",), "network must be written [[network]], with two brackets: there may be several"
+            )
+        if not isinstance(entries, list) or not entries:
+            raise self.error(("network",), 'a space must have a network; write [[network]] and source = "FILE" below')
+        return tuple(self.workload(("network", index), entry) for index, entry in enumerate(entries))
+
+    def workload(self, place: Place, entry: Any) -> Workload:
+        if not isinstance(entry, dict):
+            raise self.error(place, f"network must be written [[network]], not {_shown(entry)}")
+        self.known(place, entry, ("source", "weight", "shape"), "a key of [[network]]")
+        if "source" not in entry:
+            raise self.error(place, 'network must have a source = "FILE", or "zoo:NAME"')
+        at, weight = (*place, "weight"), entry.get("weight", 1.0)
+        if type(weight) not in (int, float) or not 0 < weight < float("inf"):
+            raise self.error(at, f"weight must be a number above 0, not {_shown(weight)}")
+        shapes = entry.get("shape", {})
+        if not isinstance(shapes, dict):
+            raise self.error(
+                (*place, "shape"), f"shape must be a table such as {{ input = [1, 3, 8, 8] }}, not {_shown(shapes)}"
+            )
+        sizes = {name: self.sizes((*place, "shape", name), value) for name, value in shapes.items()}
+        return Workload(self.source((*place, "source"), entry["source"]), float(weight), sizes)
+
+    def source(self, place: Place, value: Any) -> str:
+        if not self.text(place, value).startswith(ZOO):
+            return self.file(place, value)
+        from dovetail.sw.zoo import builder  # it brings the ONNX library: not for reading files
+
+        try:
+            builder(value.removeprefix(ZOO))
+        except NetworkError as error:
+            raise self.error(place, str(error)) from None
+        return str(value)
+
+    def sizes(self, place: Place, value: Any) -> tuple[int, ...]:
+        if not isinstance(value, list) or not value or not all(type(n) is int and n > 0 for n in value):
+            raise self.error(place, f"{place[-1]} must be a list of sizes such as [1, 3, 8, 8], not {_shown(value)}")
+        return tuple(value)
+
+    def base(self) -> Config:
+        """The configuration below the axes."""
+        table = self.table("base")
+        self.known(("base",), table, ("preset", "file", *SETTINGS), "a configuration parameter, preset or file")
+        if {"preset", "file"} <= set(table):
+            raise self.error(("base", "file"), "base must have a preset or a file, not both; leave one out")
+        start = PRESETS["default"]
+        if "preset" in table:
+            name = table["preset"]
+            if not isinstance(name, str) or name not in PRESETS:
+                raise self.error(
+                    ("base", "preset"), f"preset {_shown(name)} must be known{nearest(str(name), tuple(PRESETS))}"
+                )
+            start = PRESETS[name]
+        try:
+            if "file" in table:
+                start = Config.load(self.file(("base", "file"), table["file"]))
+            given = {name: self.value(("base", name), name, v) for name, v in table.items() if name in SETTINGS}
+            return changed(start, given)
+        except ConfigError as error:
+            named = [name for name in table if str(error).startswith(f"{name} ")]
+            raise self.error(("base", *named[:1]), str(error)) from None
+
+    def axes(self) -> dict[str, tuple[Any, ...]]:
+        """What varies."""
+        table = self.table("axes")
+        self.known(("axes",), table, tuple(SETTINGS), "a configuration parameter")
+        axes = {name: self.axis(("axes", name), name, value) for name, value in table.items()}
+        try:
+            Space((), PRESETS["default"], axes)
+        except ConfigError as error:
+            raise self.error(("axes",), f"axes: {error}") from None
+        return axes
+
+    def axis(self, place: Place, name: str, value: Any) -> tuple[Any, ...]:
+        if isinstance(value, dict):
+            return self.range(place, name, value)
+        if not isinstance(value, list):
+            raise self.error(
+                place, f"{name} must be a list such as [{_shown(value)}], or a range; one value goes to [base]"
+            )
+        values = [self.value((*place, index), name, item) for index, item in enumerate(value)]
+        for index, item in enumerate(self.list(place, values, "")):
+            self.possible((*place, index), name, item)
+        return tuple(values)
+
+    def range(self, place: Place, name: str, table: Mapping[str, Any]) -> tuple[int, ...]:
+        """``{ from = 8, to = 64, step = 8 }``, or with a factor."""
+        kind = SETTINGS[name].kind
+        if kind not in (INT, SIZE):
+            raise self.error(place, f"{name} must be a list of values, not a range")
+        self.known(place, table, ("from", "to", "step", "factor"), "a key of a range")
+        if not {"from", "to"} <= set(table) or len({"step", "factor"} & set(table)) != 1:
+            raise self.error(place, f"{name}: a range must have from, to, and either step or factor")
+        low, high = (self.value((*place, key), name, table[key]) for key in ("from", "to"))
+        step, factor = table.get("step", 0), table.get("factor", 0)
+        if "factor" in table and type(factor) not in (int, float):
+            raise self.error((*place, "factor"), f"factor must be a number, not {_shown(factor)}")
+        if "step" in table:
+            step = self.value((*place, "step"), name, step)
+        try:
+            values = values_between(low, high, step=step, factor=factor)
+        except ValueError as error:
+            raise self.error(place, f"{name}: a range {error}") from None
+        for value in (values[0], values[-1]):
+            self.possible(place, name, value)
+        return tuple(values)
+
+    def value(self, place: Place, name: str, value: Any) -> Any:
+        """A value of a configuration parameter."""
+        try:
+            return SETTINGS[name].kind.read(value)
+        except ValueError as error:  # of sizes it is a ConfigError that names what it is about
+            text = str(error)
+            raise self.error(place, text if text.startswith("size ") else f"{name} {text}") from None
+
+    def possible(self, place: Place, name: str, value: Any) -> None:
+        """Refuse what no configuration can have; what some can have is a matter of each point."""
+        if name in DEPENDENT:
+            return
+        try:
+            changed(PRESETS["default"], {name: value})
+        except ConfigError as error:
+            if str(error).startswith(f"{name} must be"):
+                raise self.error(place, str(error)) from None
+
+    def objectives(self, goals: Mapping[str, Any]) -> tuple[str, ...]:
+        place = ("goals", "objectives")
+        if "objectives" not in goals:
+            return Space.objectives
+        names = self.list(place, goals["objectives"], '["cycles", "sram"]')
+        for index, name in enumerate(names):
+            if self.text((*place, index), name) not in METRICS:
+                raise self.error((*place, index), f'objective "{name}" must be a metric{nearest(name, tuple(METRICS))}')
+        return tuple(names)
+
+    def constraints(self, goals: Mapping[str, Any]) -> tuple[str, ...]:
+        place = ("goals", "constraints")
+        if "constraints" not in goals:
+            return ()
+        texts = self.list(place, goals["constraints"], '["ic_lanes * oc_lanes <= 256"]')
+        for index, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise self.error(
+                    (*place, index), f'a constraint must be a text such as "pe <= 256", not {_shown(text)}'
+                )
+            try:
+                parse(text)
+            except ExpressionError as error:
+                raise self.error((*place, index), f"constraint {error}") from None
+        return tuple(texts)
+
+    def clock(self, goals: Mapping[str, Any]) -> float:
+        place, value = ("goals", "clock"), goals.get("clock", 100e6)
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(Hz|kHz|MHz|GHz)\s*", value) if isinstance(value, str) else None
+        clock = float(found[1]) * HERTZ[found[2]] if found else value
+        if type(clock) not in (int, float) or not 0 < clock < float("inf"):
+            raise self.error(
+                place, f'clock must be a frequency such as "100 MHz", or Hz as a number, not {_shown(value)}'
+            )
+        return float(clock)
+
+    def plan(self) -> Plan:
+        """How to search."""
+        table = self.table("search")
+        names = tuple(f.name for f in fields(Plan))
+        self.known(("search",), table, names, "a key of [search]")
+        method = self.choice(("search", "method"), table.get("method", METHODS[0]), METHODS)
+        for name in set(table) & set(NEEDS):
+            if method not in NEEDS[name]:
+                raise self.error(
+                    ("search", name),
+                    f"{name} must be left out of the search {method}; {', '.join(NEEDS[name])} take it",
+                )
+        if method in ("random", "optuna") and "points" not in table:
+            raise self.error(("search",), f"the search {method} must have points = how many to look at")
+        plan: dict[str, Any] = {"method": method}
+        for name, least in (("points", 1), ("seed", 0)):
+            if name in table:
+                plan[name] = self.whole(("search", name), table[name], least)
+        if "sampler" in table:
+            plan["sampler"] = self.choice(("search", "sampler"), table["sampler"], SAMPLERS)
+        plan |= {name: self.text(("search", name), table[name]) for name in ("storage", "study") if name in table}
+        return Plan(**plan)
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, default=str)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
+def to_toml(space: Space, folder: str | Path = ".") -> str:
+    """The text of a space, for a file in ``folder``: :func:`load` of it gives an equal space."""
+    parts = [_network(workload, folder) for workload in space.workloads]
+    parts += [_table("base", _base(space.base))]
+    parts += [_table("axes", {name: [_plain(name, v) for v in values] for name, values in space.axes.items()})]
+    goals: dict[str, Any] = {"objectives": space.objectives, "constraints": space.constraints}
+    goals |= {"clock": _clock(space.clock), "energy_table": _from(folder, space.energy_table), "host": space.host}
+    parts += [_table("goals", {name: value for name, value in goals.items() if value})]
+    parts += [_table("compile", {"effort": space.effort, "tiling": space.tiling})]
+    plan, default = space.search, Plan()
+    given = {f.name: getattr(plan, f.name) for f in fields(Plan)}
+    given = {name: v for name, v in given.items() if name == "method" or v != getattr(default, name)}
+    parts += [_table("search", given)]
+    return "\n".join(parts)
+
+
+def _network(workload: Workload, folder: str | Path) -> str:
+    source = workload.source if workload.source.startswith(ZOO) else _from(folder, workload.source)
+    table: dict[str, Any] = {"source": source, "weight": workload.weight}
+    if workload.shapes:
+        table["shape"] = workload.shapes
+    return "[" + _table("network", table).replace("]", "]]", 1)
+
+
+def _from(folder: str | Path, path: str) -> str:
+    return os.path.relpath(path, folder) if path and not os.path.isabs(path) else path
+
+
+def _base(config: Config) -> dict[str, Any]:
+    for name, preset in PRESETS.items():
+        if config == preset:
+            return {"preset": name}
+    data = dict(chosen(config))
+    return {name: _plain(name, value) for name, value in (data | data.pop("memory")).items()}
+
+
+def _plain(name: str, value: Any) -> Any:
+    return format_bytes(value) if SETTINGS[name].kind is SIZE else value
+
+
+def _clock(clock: float) -> str | float:
+    text = f"{clock / 1e6:.10g}"
+    return f"{text} MHz" if float(text) * HERTZ["MHz"] == clock and "e" not in text else clock
+
+
+def _table(name: str, values: Mapping[str, Any]) -> str:
+    return f"[{name}]\n" + "".join(f"{key} = {_written(value)}\n" for key, value in values.items())
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_written(key)} = {_written(inner)}" for key, inner in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_written, value)) + "]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return str(value).lower() if isinstance(value, bool) else repr(value)
