@@ -1,12 +1,13 @@
 """Explains where the cycles of a compiled network go, exactly.
 
 Every event of a run follows from exactly one earlier one, so a critical path leads from the last cycle back to the
-first (`events`). An operation's cycles on it are split by its timing rule (`parts`), into `causes`. `resources` are made
-free, one at a time, to see what would be next; `compare` takes two configurations.
+first (`events`). An operation's cycles on it are split by its timing rule (`parts`), into `causes`. One at a time,
+`resources` are made free, to see what would be next; `compare` takes two configurations.
 """
 
 from dovetail.sw.explain.causes import BOUNDS, CAUSES, Cause
 from dovetail.sw.explain.comparison import Comparison, LayerDifference
+from dovetail.sw.explain.explainer import explain
 from dovetail.sw.explain.explanation import Explanation, LayerExplanation, WhatIf, bound_of, by_bound
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "WhatIf",
     "bound_of",
     "by_bound",
+    "explain",
 ]

@@ -22,25 +22,25 @@ CAUSES: dict[str, Cause] = {
     cause.name: cause
     for cause in (
         Cause("multiply", "multiplying", "array", "MACs of the network, at the rate of all multipliers"),
-        Cause("depthwise", "depthwise rate", "array", "depthwise MACs that only depthwise_lanes multipliers take part in"),
+        Cause("depthwise", "depthwise rate", "array", "depthwise MACs, as only depthwise_lanes multipliers work"),
         Cause("input_lanes", "idle input lanes", "array", "steps in which input lanes have no channel"),
-        Cause("output_lanes", "idle output lanes", "array", "steps in which output or depthwise lanes have no channel"),
+        Cause("output_lanes", "idle output lanes", "array", "steps in which output lanes have no channel"),
         Cause("turnaround", "short stripes", "array", "windows filled up to the least distance of two accumulations"),
         Cause("partial_sums", "partial sums", "array", "reading int32 sums of an earlier pass back"),
         Cause("weights", "weight reads", "weights", "the array waits for weights, or a block's records, from SRAM"),
-        Cause("requantise", "requantiser", "requantise", "the array waits until results have left through the requantiser"),
+        Cause("requantise", "requantiser", "requantise", "the array waits for results to leave through it"),
         Cause("vector", "vector reads", "vector", "reads of the vector unit, with all lanes in use"),
         Cause("vector_lanes", "idle vector lanes", "vector", "reads of the vector unit whose lanes have no channel"),
         Cause("load", "loads", "load", "beats of loads, as if all were full"),
         Cause("load_partial", "partial beats of loads", "load", "further beats, as rows begin or end within one"),
         Cause("store", "stores", "store", "beats of stores, as if all were full"),
         Cause("store_partial", "partial beats of stores", "store", "further beats, as rows begin or end within one"),
-        Cause("array_latency", "array pipeline", "latency", "checks, and the pipeline from the first read to the last write"),
+        Cause("array_latency", "array pipeline", "latency", "checks, and from the first read to the last write"),
         Cause("vector_latency", "vector pipeline", "latency", "the same of the vector unit"),
         Cause("load_latency", "load latency", "latency", "checks, memory's answer to a read, gaps between bursts"),
         Cause("store_latency", "store latency", "latency", "checks, memory's answer to a write, gaps between bursts"),
         Cause("fetch", "instruction fetch", "frontend", "pages of instructions on their way"),
-        Cause("control", "words and hand-over", "frontend", "dispatch, register writes, satisfied waits, start and end"),
+        Cause("control", "words and hand-over", "frontend", "dispatch, register writes, waits, start and end"),
     )
 }  # fmt: skip
 """Every cause, in the order of tables and stacked bars."""

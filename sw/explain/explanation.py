@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
 from typing import Any
 
 from dovetail.sw.explain.causes import BOUNDS, CAUSES
@@ -18,6 +20,15 @@ def by_bound(shares: Shares) -> dict[str, int]:
     for name, cycles in shares.items():
         total[CAUSES[name].bound] += cycles
     return {bound: cycles for bound, cycles in total.items() if cycles}
+
+
+def total_of(shares: Iterable[Shares]) -> Shares:
+    """All of them added up, cause by cause."""
+    total = dict.fromkeys(CAUSES, 0)
+    for share in shares:
+        for name, cycles in share.items():
+            total[name] += cycles
+    return {name: cycles for name, cycles in total.items() if cycles}
 
 
 def bound_of(shares: Shares) -> str:
@@ -62,7 +73,7 @@ class _Roofline:
     read_bytes: int
     write_bytes: int
     peak: int
-    bandwidth: float
+    bandwidth: Fraction
     shares: Shares
 
     @property
@@ -78,7 +89,7 @@ class _Roofline:
     @property
     def bound_memory(self) -> int:
         """Cycles that the bus needs at least for what is moved: reads and writes pass at the same time."""
-        return -int(-max(self.read_bytes, self.write_bytes) // self.bandwidth)
+        return ceil(max(self.read_bytes, self.write_bytes) / self.bandwidth)
 
     @property
     def intensity(self) -> float | None:
@@ -95,7 +106,7 @@ class _Roofline:
     def ceiling(self) -> float:
         """MACs per cycle that the roofline allows at this intensity."""
         intensity = self.intensity
-        return self.peak if intensity is None else min(self.peak, intensity * self.bandwidth)
+        return self.peak if intensity is None else min(self.peak, intensity * float(self.bandwidth))
 
     def _place(self) -> dict[str, Any]:
         return {
@@ -158,7 +169,7 @@ class Explanation(_Roofline):
             "network": self.network,
             "config": dict(self.config),
             "peak": self.peak,
-            "bandwidth": self.bandwidth,
+            "bandwidth": float(self.bandwidth),
             "host_macs": self.host_macs,
             **self._place(),
             "next": [what.to_dict() for what in self.next],

@@ -1,0 +1,208 @@
+"""The events of a program and what each waits for: times under any durations, and the critical path.
+
+The recurrence is that of `dovetail.isa.timing.engine`, without faults. There it is one loop for speed; here what each
+word waits for is kept, as this does not depend on durations. An *action* is a word up to the END, or a page's fetch, in
+the order in which the front end takes them. It is dispatched, popped by its unit, and ends; register writes and waits
+end as they are popped:
+
+    dispatch(n) = max(dispatch(n - 1) + 1, pop(its queue place's last user) + 1, end(its page's fetch) + PAGE_READY)
+    pop(n)      = max(end(before, of its unit) + 1, end(what a wait is for) + 1, dispatch(n) + 1)
+    end(n)      = pop(n) + duration(n)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dovetail.isa.instructions import INSTRUCTIONS, PAGE_WORDS, QUEUE_DEPTH, Op, Unit
+from dovetail.isa.timing.engine_constants import END_TO_DONE, FIRST_ACTION, PAGE_READY
+from dovetail.isa.timing.predecode import Words, as_words
+
+NONE = -1
+"""No action."""
+_DISPATCHED, _POPPED, _ENDED = range(3)
+_UNIT_OF = {int(op): int(row.unit) for op, row in INSTRUCTIONS.items() if row.unit is not None}
+
+
+@dataclass(frozen=True)
+class Events:
+    """A program's actions, the END last; each list has one element per action.
+
+    Parameters
+    ----------
+    before: the action before it in its unit, or `NONE`.
+    place: the action that had its queue place before it, or `NONE`.
+    target: what a wait waits for, or `NONE`.
+    page: the fetch that the first action of a page waits for, or `NONE`.
+    operations: the actions that take time, as a timeline has them: operations and fetches in program order.
+    """
+
+    before: Sequence[int]
+    place: Sequence[int]
+    target: Sequence[int]
+    page: Sequence[int]
+    operations: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Times:
+    """Cycles in which the actions are dispatched, popped and ended, and what the whole program takes."""
+
+    dispatch: Sequence[int]
+    pop: Sequence[int]
+    end: Sequence[int]
+    cycles: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """A piece of the critical path: ``cycles`` from cycle ``start`` on.
+
+    ``operation``: whose duration it is, as an index into the timeline, else `NONE`; ``fetched``: the path waits for a
+    page that has arrived to be decoded.
+    """
+
+    start: int
+    cycles: int
+    operation: int = NONE
+    fetched: bool = False
+
+
+def events_of(program: Words) -> Events:
+    """The events of a program that ends with END and in which nothing faults."""
+    words = as_words(program)
+    codes = (words & np.uint64(0xFF)).tolist()
+    middles = (words >> np.uint64(8) & np.uint64(0xFF)).tolist()
+    uppers = (words >> np.uint64(16) & np.uint64(0xFF)).tolist()
+    values = (words >> np.uint64(32)).tolist()
+    stop = codes.index(Op.END)
+    cfg, sync, load = int(Op.CFG), int(Op.SYNC), int(Unit.LOAD)
+
+    before: list[int] = []
+    place: list[int] = []
+    target: list[int] = []
+    page: list[int] = []
+    operations: list[int] = []
+    queues: list[list[int]] = [[] for _ in Unit]
+    done: list[list[int]] = [[] for _ in Unit]
+
+    def push(unit: int, gate: int, awaited: int = NONE) -> int:
+        number = len(before)
+        queue = queues[unit]
+        before.append(queue[-1] if queue else NONE)
+        place.append(queue[-QUEUE_DEPTH] if len(queue) >= QUEUE_DEPTH else NONE)
+        target.append(awaited)
+        page.append(gate)
+        queue.append(number)
+        return number
+
+    pages = len(words) // PAGE_WORDS
+    fetched = push(load, NONE)
+    operations.append(fetched)
+    gate = NONE
+    for pc in range(stop + 1):
+        if pc % PAGE_WORDS == 0:
+            gate = fetched
+            if pc // PAGE_WORDS + 1 < pages:
+                fetched = push(load, gate)
+                operations.append(fetched)
+                gate = NONE
+        code = codes[pc]
+        if pc == stop:
+            break
+        if code == cfg:
+            push(middles[pc] >> 6, gate)
+        elif code == sync:
+            on = done[uppers[pc]]
+            number = len(on) - values[pc] - 1
+            push(middles[pc], gate, on[number] if number >= 0 else NONE)
+        else:
+            unit = _UNIT_OF[code]
+            operation = push(unit, gate)
+            done[unit].append(operation)
+            operations.append(operation)
+        gate = NONE
+    for column in (before, place, target):
+        column.append(NONE)
+    page.append(gate)
+    return Events(before, place, target, page, operations)
+
+
+def times_of(events: Events, durations: Sequence[int], *, queues: bool = True) -> Times:
+    """When everything happens if the ``operations`` take these durations; without ``queues`` these hold any number."""
+    dispatch: list[int] = []
+    pop: list[int] = []
+    end: list[int] = []
+    lasting = [0] * len(events.before)
+    for action, duration in zip(events.operations, durations, strict=True):
+        lasting[action] = duration
+    places = events.place if queues else [NONE] * len(lasting)
+    now = FIRST_ACTION - 1
+    for before, place, target, page, duration in zip(
+        events.before, places, events.target, events.page, lasting, strict=True
+    ):
+        now += 1
+        if place >= 0 and pop[place] >= now:
+            now = pop[place] + 1
+        if page >= 0 and end[page] + PAGE_READY > now:
+            now = end[page] + PAGE_READY
+        dispatch.append(now)
+        time = now + 1
+        if before >= 0 and end[before] >= time:
+            time = end[before] + 1
+        if target >= 0 and end[target] >= time:
+            time = end[target] + 1
+        pop.append(time)
+        end.append(time + duration)
+    pop[-1] = end[-1] = now  # the END is not popped
+    return Times(dispatch, pop, end, max(end) + END_TO_DONE)
+
+
+def critical_path(events: Events, times: Times, *, queues: bool = True) -> list[Step]:
+    """What each cycle of a program waits for, in the order of time: the steps cover every cycle once.
+
+    Where an event waits for two things that come in the same cycle, the path goes to the unit's own last action, then
+    to what a wait is for, then to the front end; a dispatch to the queue, then to the page, then to the word before.
+    """
+    steps = list(_backwards(events, times, queues))
+    steps.reverse()
+    return steps
+
+
+def _backwards(events: Events, times: Times, queues: bool) -> Iterator[Step]:
+    dispatch, pop, end = times.dispatch, times.pop, times.end
+    operations = {action: number for number, action in enumerate(events.operations)}
+    last = times.cycles - END_TO_DONE
+    yield Step(last, END_TO_DONE)
+    action = end.index(last)
+    event = _DISPATCHED if action == len(end) - 1 else _ENDED
+    while True:
+        if event == _ENDED:
+            if action in operations:
+                yield Step(pop[action], end[action] - pop[action], operations[action])
+            event = _POPPED
+        elif event == _POPPED:
+            time, before, target = pop[action], events.before[action], events.target[action]
+            yield Step(time - 1, 1)
+            if before >= 0 and end[before] + 1 == time:
+                action, event = before, _ENDED
+            elif target >= 0 and end[target] + 1 == time:
+                action, event = target, _ENDED
+            else:
+                event = _DISPATCHED
+        else:
+            time, place, page = dispatch[action], events.place[action], events.page[action]
+            if queues and place >= 0 and pop[place] + 1 == time:
+                yield Step(time - 1, 1)
+                action, event = place, _POPPED
+            elif page >= 0 and end[page] + PAGE_READY == time:
+                yield Step(time - PAGE_READY, PAGE_READY, fetched=True)
+                action, event = page, _ENDED
+            elif action:
+                yield Step(time - 1, 1)
+                action -= 1
+            else:
+                return
