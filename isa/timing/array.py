@@ -6,9 +6,9 @@ the block's first, and ACCUMULATE demand. Old int32 values pass in windows of th
 results of a stripe drain through the requantiser while the next stripe runs in the other accumulator buffer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from dovetail.isa.config import Config, ceil_div
@@ -44,10 +44,21 @@ def to_accumulator(config: Config) -> int:
     return 4 + SRAM_READ + 3 + tree_stages(config)
 
 
+class Machine(NamedTuple):
+    """What an instruction's cycles depend on: lanes of each kind, :func:`to_accumulator`, words of SRAM."""
+
+    oc: int
+    dw: int
+    requant: int
+    to_accumulator: int
+    word_bytes: int
+    weight_rows: int
+
+
 @lru_cache(maxsize=64)
-def _derived(config: Config) -> tuple[int, int, int, int]:
-    """What costs time to derive: ``to_accumulator`` - 1, word_bytes, weight_rows, requant."""
-    return to_accumulator(config) - 1, config.word_bytes, config.weight_rows, config.requant
+def machine_of(config: Config) -> Machine:
+    """The same for configurations that differ in system memory, size of SRAM or input lanes of equally deep trees."""
+    return Machine(config.oc, config.dw, config.requant, to_accumulator(config), config.word_bytes, config.weight_rows)
 
 
 def matrix_reads(config: Config, *, transposed: bool) -> int:
@@ -119,13 +130,52 @@ def array_duration(
     ``blocks`` of output channels with ``last`` channels in the last. ``multiplier``: the channel multiplier
     (depthwise). ``matrix_rows``: of a matrix product, :func:`matrix_reads`. ``free``: see :class:`Free`.
     """
-    fill, word_bytes, rows, requant = _derived(config)
-    rows = matrix_rows or rows
+    (cycles,) = _durations(
+        machine_of(config), depthwise, taps, kc, pixels, stripe, ((blocks, last),), accumulate, multiplier, matrix_rows,
+        free,
+    )  # fmt: skip
+    return cycles
+
+
+@lru_cache(maxsize=8192)
+def array_durations(
+    machine: Machine,
+    *,
+    depthwise: bool,
+    taps: int,
+    kc: int,
+    pixels: int,
+    stripe: int,
+    widths: tuple[tuple[int, int], ...],
+    accumulate: bool,
+    multiplier: int = 1,
+    matrix_rows: int = 0,
+) -> tuple[int, ...]:
+    """The same of instructions that differ in ``widths``, their (blocks, last) in ascending order, only."""
+    return tuple(
+        _durations(machine, depthwise, taps, kc, pixels, stripe, widths, accumulate, multiplier, matrix_rows, NOTHING)
+    )
+
+
+def _durations(
+    machine: Machine,
+    depthwise: bool,
+    taps: int,
+    kc: int,
+    pixels: int,
+    stripe: int,
+    widths: tuple[tuple[int, int], ...],
+    accumulate: bool,
+    multiplier: int,
+    matrix_rows: int,
+    free: Free,
+) -> Iterator[int]:
+    fill, requant = machine.to_accumulator - 1, machine.requant
     if depthwise:
-        lanes, steps, rows = config.dw, taps, 1
+        lanes, steps, rows = machine.dw, taps, 1
     else:
-        lanes, steps = config.oc, taps * kc
-    words = -(-4 * lanes // word_bytes) if accumulate else 0
+        lanes, steps, rows = machine.oc, taps * kc, matrix_rows or machine.weight_rows
+    words = -(-4 * lanes // machine.word_bytes) if accumulate else 0
     stripes = -(-pixels // stripe)
     rest = pixels - (stripes - 1) * stripe
     size = stripe if stripes > 1 else pixels
@@ -154,14 +204,16 @@ def array_duration(
 
         return advance
 
-    time, state = CHECK + 1 + max(rows, least), (0, -SETTLE)
-    if blocks > 1:
-        elapsed, state = repeat(block(lanes - lanes % multiplier, 0), state, blocks - 1)
-        time += elapsed
     # No weights load in the very last window.
     if stripes == 1 and steps == 1:
         shorter = window + records - max(passing, reads, least)
     else:
         shorter = window_rest - max(passing_rest, least)
-    elapsed, (_, drained) = block(last, shorter)(state)
-    return time + elapsed + drained + DRAIN
+    whole = cache(block(lanes - lanes % multiplier, 0))
+    final = cache(lambda channels, state: block(channels, shorter)(state))
+    time, state, passed = CHECK + 1 + max(rows, least), (0, -SETTLE), 0
+    for blocks, last in widths:
+        elapsed, state = repeat(whole, state, blocks - 1 - passed)
+        time, passed = time + elapsed, blocks - 1
+        elapsed, (_, drained) = final(last, state)
+        yield time + elapsed + drained + DRAIN
