@@ -33,6 +33,7 @@ METRICS: dict[str, Metric] = {
         Metric("roofline", "cycles / roofline", "", False, "cycles over the roofline bound; 1 is the best there is"),
         Metric("dram_bytes", "DRAM traffic", "B", False, "bytes that layers move from and to system memory"),
         Metric("host_macs", "host MACs", "MACs", False, "MACs left to the host, for which no cycle is counted"),
+        Metric("host_nodes", "layers on the host", "", False, "layers left to the host"),
         Metric("pe", "PEs", "", False, "multipliers of the array"),
         Metric("sram", "SRAM", "B", False, "on-chip memory"),
     )
@@ -57,6 +58,7 @@ def values_of(space: Space, config: Config, costs: Sequence[Cost]) -> Mapping[st
         "roofline": cycles / bound if bound else 0.0,
         "dram_bytes": total([cost.read_bytes + cost.write_bytes for cost in costs]),
         "host_macs": total([cost.host_macs for cost in costs]),
+        "host_nodes": sum(len(cost.host) for cost in costs),
         "pe": config.macs_per_cycle,
         "sram": config.sram_bytes,
     }

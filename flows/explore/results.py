@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dovetail.flows.explore.cost import Cost
-from dovetail.flows.explore.space import Space
+from dovetail.flows.explore.expressions import nearest
+from dovetail.flows.explore.metrics import METRICS, values_of
+from dovetail.flows.explore.space import Point, Space
+from dovetail.flows.parameters import flat
 from dovetail.isa.config import Config
+from dovetail.sw.errors import DovetailError
 
 
 @dataclass(frozen=True)
@@ -48,3 +55,86 @@ class Results:
     space: Space
     rows: tuple[Row, ...]
     total: int = 0
+
+    def marked(self) -> Results:
+        """The same, every row knowing whether it is on the Pareto front."""
+        front = set(front_of(self.space, self.rows))
+        rows = (replace(row, front=index in front) for index, row in enumerate(self.rows))
+        return replace(self, rows=tuple(rows))
+
+    def ranked(self, by: str = "") -> list[Row]:
+        """The rows that compete, best first: the front, then the others; in each by metric ``by``, ties by number.
+
+        Without ``by`` it is the first objective. Raises DovetailError for a name that is not a metric.
+        """
+        name = by or self.space.objectives[0]
+        if name not in METRICS:
+            raise DovetailError(f'rank must be by a metric, not "{name}"{nearest(name, METRICS)}')
+        front = set(front_of(self.space, self.rows))
+        sign = -1 if METRICS[name].more else 1
+        rows = [(index not in front, self.rows[index]) for index in competing(self.space, self.rows, (name,))]
+        return [row for _, row in sorted(rows, key=lambda r: (r[0], sign * r[1].values[name], r[1].number))]
+
+
+def row_of(space: Space, point: Point, costs: Sequence[Cost], error: str = "", seconds: float = 0.0) -> Row:
+    """The row of a point that was priced, or that failed for the reason ``error``."""
+    error = point.error or error
+    if error or point.config is None:
+        return Row(point.number, point.axes, point.config, error=error, feasible=False, seconds=seconds)
+    values = values_of(space, point.config, costs)
+    known = {**flat(point.config), **space.values(point.number), **values}
+    feasible = all(constraint.holds(known) for constraint in space.metric_constraints)
+    return Row(point.number, point.axes, point.config, tuple(costs), values, feasible=feasible, seconds=seconds)
+
+
+def competing(space: Space, rows: Sequence[Row], metrics: Sequence[str]) -> list[int]:
+    """The indices of the rows that may be compared by some metrics.
+
+    They are feasible and have the metrics. No cycle and no energy is counted for what the host does, so one that leaves
+    more to it would win by doing less: unless ``space.host`` is "any" or host MACs are an objective themselves, only
+    the rows with the fewest MACs on the host compete, and of these the ones with the fewest layers there.
+    """
+    able = [
+        i for i, row in enumerate(rows) if row.feasible and row.values and all(map(row.values.__contains__, metrics))
+    ]
+    if space.host == "any" or "host_macs" in space.objectives or not able:
+        return able
+    least = min(_left(rows[i]) for i in able)
+    return [i for i in able if _left(rows[i]) == least]
+
+
+def _left(row: Row) -> tuple[float, float]:
+    return row.values["host_macs"], row.values["host_nodes"]
+
+
+def front_of(space: Space, rows: Sequence[Row]) -> list[int]:
+    """The indices of the rows on the Pareto front of the objectives; rows with equal objectives are all on it."""
+    able = competing(space, rows, space.objectives)
+    if not able:
+        return []
+    return [able[i] for i in np.flatnonzero(pareto(oriented(space.objectives, [rows[i] for i in able])))]
+
+
+def oriented(objectives: Sequence[str], rows: Sequence[Row]) -> NDArray[np.float64]:
+    """(rows, objectives) of what is to be made small: metrics of which more is better change their sign."""
+    signs = [-1.0 if METRICS[name].more else 1.0 for name in objectives]
+    return np.array([[row.values[name] for name in objectives] for row in rows], dtype=np.float64) * signs
+
+
+def pareto(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which rows of (n, objectives) no other row dominates: is nowhere larger, and smaller somewhere."""
+    values, inverse = np.unique(costs, axis=0, return_inverse=True)  # sorted: nobody is dominated by a later one
+    left = np.arange(len(values))
+    on_front = np.zeros(len(values), dtype=bool)
+    while left.size:
+        on_front[left[0]] = True
+        beaten = (values[left] >= values[left[0]]).all(axis=1)
+        left = left[~beaten]
+    return on_front[inverse.reshape(-1)]
+
+
+def common(rows: Sequence[Row]) -> dict[str, Any]:
+    """The parameters that have one value in all of the rows with a configuration, and that value."""
+    tables = [flat(row.config) for row in rows if row.config]
+    first = tables[0] if tables else {}
+    return {name: value for name, value in first.items() if all(table[name] == value for table in tables)}
