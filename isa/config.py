@@ -7,7 +7,11 @@ import tomllib
 from dataclasses import asdict, dataclass, fields, replace
 from math import isqrt
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 DATAFLOWS = ("input", "output", "mixed")
@@ -43,12 +47,16 @@ def format_bytes(size: int) -> str:
     return f"{size} B"
 
 
-def ceil_div(a: int, b: int) -> int:
+Count = TypeVar("Count", int, "int | NDArray[np.int64]")
+"""A number, or an array of them (one with numbers gives arrays)."""
+
+
+def ceil_div(a: Count, b: Count) -> Count:
     """The least integer not below a / b."""
     return -(-a // b)
 
 
-def round_up(size: int, to: int) -> int:
+def round_up(size: Count, to: Count) -> Count:
     """The least multiple of ``to`` not below ``size``."""
     return ceil_div(size, to) * to
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.config import Config, Count, ceil_div
 from dovetail.isa.instructions import Op
 
 
@@ -59,11 +59,11 @@ class ConvLayer:
             return config.dw - config.dw % self.group[1]
         return self.group[1] if self.mode == "grouped" else config.oc
 
-    def inputs_of(self, out_channels: int, in_channels: int) -> int:
+    def inputs_of(self, out_channels: Count, in_channels: Count) -> Count:
         """Input channels that a tile of ``out_channels`` reads in a pass of ``in_channels``."""
         return out_channels // self.group[1] * self.group[0] if self.separable else in_channels
 
-    def kc(self, config: Config, channels: int) -> int:
+    def kc(self, config: Config, channels: Count) -> Count:
         """Blocks of input lanes per tap for ``channels`` input channels (1 for depthwise)."""
         if self.mode == "depthwise":
             return 1
@@ -71,7 +71,7 @@ class ConvLayer:
             channels = self.group[0]
         return ceil_div(channels * (self.kernel[1] if self.packed else 1), config.ic)
 
-    def stream_bytes(self, config: Config, out_channels: int, in_channels: int) -> int:
+    def stream_bytes(self, config: Config, out_channels: Count, in_channels: Count) -> Count:
         """Bytes of the weight stream of ``out_channels`` output channels over ``in_channels`` input channels."""
         kh, kw = self.taps
         steps = kh * kw * self.kc(config, in_channels)
@@ -87,7 +87,7 @@ class ConvLayer:
                 blocks *= ceil_div(self.group[1], config.oc)
         return blocks * words * word
 
-    def weight_bytes(self, config: Config, out_channels: int, in_channels: int) -> int:
+    def weight_bytes(self, config: Config, out_channels: Count, in_channels: Count) -> Count:
         """SRAM that a tile's weights take: the weight stream, and for a matrix product the matrix."""
         matrix = out_channels * in_channels if self.mode == "matmul" else 0
         return self.stream_bytes(config, out_channels, in_channels) + matrix
