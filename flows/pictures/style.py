@@ -8,10 +8,9 @@ from io import BytesIO
 from matplotlib import rc_context
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
-
-from dovetail.flows.report import si
 
 INK, SOFT, FAINT, GRID, ALARM = "#222222", "#555555", "#8A8A8A", "#E4E4E4", "#B00020"
 """Text and lines, from the strongest to the weakest; ``ALARM`` is for what failed."""
@@ -36,6 +35,18 @@ SERIES = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#BB
 
 UNITS = {"LOAD": "#4477AA", "ARRAY": "#228833", "VECTOR": "#CCBB44", "STORE": "#AA3377"}
 """Colours per unit of the engine."""
+
+BOUNDS = {
+    "array": "#228833",
+    "weights": "#44AA99",
+    "requantise": "#EE7733",
+    "vector": "#CCBB44",
+    "load": "#4477AA",
+    "store": "#AA3377",
+    "latency": "#BBBBBB",
+    "frontend": "#666666",
+}
+"""Colours per bound of an explanation; units have the same."""
 
 DPI = 150
 TEXT, SMALL, HEADING = 8.5, 7.5, 12.5
@@ -148,6 +159,17 @@ def stack_order(kinds: Sequence[str]) -> list[str]:
     return [kind for kind in KINDS if kind in kinds] + [kind for kind in dict.fromkeys(kinds) if kind not in KINDS]
 
 
+def lighter(colour: str, share: float) -> str:
+    """A colour mixed with ``share`` of white."""
+    return "#" + "".join(f"{round(255 * (part + (1 - part) * share)):02X}" for part in to_rgb(colour))
+
+
+def ink_on(colour: str) -> str:
+    """White on dark colours, black on light ones."""
+    red, green, blue = to_rgb(colour)
+    return "white" if 0.30 * red + 0.59 * green + 0.11 * blue < 0.55 else "#111111"
+
+
 def short(text: str, length: int) -> str:
     """The text, its middle left out where it is longer than ``length``: names differ at their ends."""
     if len(text) <= length:
@@ -165,10 +187,3 @@ def figure_bytes(figure: Figure, fmt: str) -> bytes:
     with rc_context({"svg.hashsalt": "dovetail"}):
         figure.savefig(out, format=fmt, facecolor="white", metadata=names)
     return out.getvalue()
-
-
-__all__ = [
-    "ALARM", "DPI", "FAINT", "FORMATS", "GRID", "HEADING", "INK", "KINDS", "RASTER", "SERIES", "SMALL", "SOFT", "SPARE",
-    "TEXT", "UNITS", "add_plot", "colours_of", "count", "count_axis", "figure_bytes", "label_axes", "log_axis",
-    "new_figure", "short", "si", "stack_order", "tidy", "write_legend", "write_title",
-]  # fmt: skip
