@@ -1,41 +1,50 @@
-"""A space as text, for the store: every field of it, nothing that refers to another file's folder or to defaults."""
+"""A space as the store keeps it: whole, whatever becomes of the files and presets that it was made from."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 from dovetail.flows.explore.space import Plan, Space, Workload
 from dovetail.isa.config import Config
+from dovetail.sw.frontend import ZOO
 
 
 def dump(space: Space) -> str:
-    """One JSON object; equal spaces give equal text."""
-    data = {field.name: getattr(space, field.name) for field in fields(space)}
-    workloads = [{field.name: getattr(w, field.name) for field in fields(w)} for w in space.workloads]
-    data |= {"workloads": workloads, "base": space.base.to_dict(), "search": vars(space.search)}
-    return json.dumps(data, default=_plain)
+    """One JSON object. Files are named from the root, so that a sweep can go on in another folder."""
+    data = _plain(space)
+    for workload in data["workloads"]:
+        workload["source"] = _absolute(workload["source"])
+    data["energy_table"] = _absolute(data["energy_table"])
+    return json.dumps(data)
 
 
 def load(text: str) -> Space:
     """The inverse of :func:`dump`."""
-    data = json.loads(text)
-    workloads = tuple(
-        Workload(**{**w, "shapes": {name: tuple(sizes) for name, sizes in w["shapes"].items()}})
-        for w in data["workloads"]
-    )
-    axes = {name: tuple(map(_frozen, values)) for name, values in data["axes"].items()}
-    rest = {name: _frozen(value) for name, value in data.items()}
+    data = {name: _frozen(value) for name, value in json.loads(text).items()}
+    workloads = tuple(Workload(**workload) for workload in data["workloads"])
     base, plan = Config.from_dict(data["base"]), Plan(**data["search"])
-    return Space(**{**rest, "workloads": workloads, "base": base, "axes": axes, "search": plan})
+    return Space(**{**data, "workloads": workloads, "base": base, "search": plan})
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+def _absolute(source: str) -> str:
+    return source if not source or source.startswith(ZOO) else str(Path(source).absolute())
 
 
 def _plain(value: Any) -> Any:
-    if hasattr(value, "items"):
-        return dict(value)
-    return str(value)
+    if isinstance(value, Config):
+        return value.to_dict()
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _frozen(inner) for name, inner in value.items()}
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value

@@ -15,9 +15,8 @@ from typing import Any, Self
 from dovetail.flows.explore import space_json
 from dovetail.flows.explore.cost import Cost, Outcome
 from dovetail.flows.explore.database import Database, StoreError
-from dovetail.flows.explore.metrics import values_of
-from dovetail.flows.explore.results import Results, Row
-from dovetail.flows.explore.space import Space
+from dovetail.flows.explore.results import Results, Row, row_of
+from dovetail.flows.explore.space import Point, Space
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,15 @@ class Sweep:
     total: int
     started: str
     finished: str
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network of a store; ``hash``: SHA-256 of its bytes, sizes of inputs and external data included."""
+
+    name: str
+    source: str
+    hash: str
 
 
 @dataclass(frozen=True)
@@ -106,10 +114,10 @@ class Store:
         rows = []
         for number, outcomes in self._outcomes(of):
             if number not in self._rows:
-                self._rows[number] = _row(of.space, number, outcomes)
+                self._rows[number] = row_from(of.space, of.space.point(number), outcomes)
             told = [verdicts.get((number, network)) for network in range(len(of.networks))]
             rows.append(replace(self._rows[number], confirmed=_confirmed(told)))
-        return Results(of.space, tuple(rows), of.total)
+        return Results(of.space, tuple(rows), of.total).marked()
 
     def _outcomes(self, sweep: Sweep) -> Iterator[tuple[int, list[Outcome]]]:
         """(number, outcomes of the networks) of the points that are done; no outcomes: there is no configuration."""
@@ -128,6 +136,11 @@ class Store:
             known = {row[2]: row[3:] for row in rows if row[2] is not None}
             if known.keys() >= set(sweep.networks):
                 yield number, [outcome_of(*known[network]) for network in sweep.networks]
+
+    def networks(self, sweep: Sweep) -> list[Network]:
+        """The networks of a sweep, in the order of its space's workloads."""
+        query = "SELECT name, source, hash FROM networks WHERE id = ?"
+        return [Network(*self.database.rows(query, (number,))[0]) for number in sweep.networks]
 
     # --- confirmation on RTL -----------------------------------------------------------------------------------
 
@@ -182,17 +195,11 @@ def _sweep(row: Sequence[Any]) -> Sweep:
     return Sweep(number, space_json.load(space), ids, options, version, total, started, finished or "")
 
 
-def _row(space: Space, number: int, outcomes: Sequence[Outcome]) -> Row:
-    point = space.point(number)
-    if point.config is None:
-        return Row(number, point.axes, None, error=point.error, feasible=False)
-    seconds = sum(outcome.seconds for outcome in outcomes)
+def row_from(space: Space, point: Point, outcomes: Sequence[Outcome]) -> Row:
+    """The row of a point; ``outcomes`` of the space's workloads, in their order."""
+    costs = [outcome.cost for outcome in outcomes if outcome.cost]
     error = next((outcome.error for outcome in outcomes if outcome.error), "")
-    costs = tuple(outcome.cost for outcome in outcomes if outcome.cost)
-    if error:
-        return Row(number, point.axes, point.config, error=error, feasible=False, seconds=seconds)
-    values = values_of(space, point.config, costs)
-    return Row(number, point.axes, point.config, costs, values, seconds=seconds)
+    return row_of(space, point, costs, error, sum(outcome.seconds for outcome in outcomes))
 
 
 def _confirmed(told: Sequence[Confirmation | None]) -> str:

@@ -1,0 +1,155 @@
+"""The loop of a sweep: ask the search, look into the store, have the rest priced, store it, tell the search."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dovetail.flows.explore import networks
+from dovetail.flows.explore.cost import Outcome
+from dovetail.flows.explore.database import StoreError
+from dovetail.flows.explore.pricing import Session, version
+from dovetail.flows.explore.recorder import Known, Recorder
+from dovetail.flows.explore.search import Search, search_of
+from dovetail.flows.explore.space import Point, Space
+from dovetail.flows.explore.store import Store, Sweep, row_from
+from dovetail.flows.explore.workers import Task, Workers, workers_of
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a sweep is carried out with.
+
+    ``jobs``: processes of this machine, unless ``scheduler`` is the address of a Dask scheduler; ``schedules``: folder
+    of the schedule cache, None: there is none.
+    """
+
+    jobs: int = 1
+    scheduler: str = ""
+    schedules: Path | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a sweep is.
+
+    ``total``: points in all, 0 if nobody knows; ``done``: those that are finished, of which ``failed`` have no cost and
+    ``reused`` were in the store; ``outdated``: those that were there from another version of the compiler only;
+    ``seconds``: since the first point went to a worker.
+    """
+
+    total: int
+    done: int = 0
+    failed: int = 0
+    reused: int = 0
+    outdated: int = 0
+    seconds: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Points per second, of those that were priced."""
+        return (self.done - self.reused) / self.seconds if self.seconds else 0.0
+
+    @property
+    def left(self) -> float | None:
+        """Seconds, if no further point is in the store; None if nobody knows."""
+        return (self.total - self.done) / self.rate if self.total and self.rate else None
+
+
+Notify = Callable[[Progress], None]
+"""Called whenever a point is finished."""
+
+
+def sweep(store: Store, space: Space, means: Means, notify: Notify) -> Progress:
+    """Look at the points of a space; what they cost is in the store afterwards, as its latest sweep.
+
+    Raises DovetailError: a network cannot be read, there are no workers, the store cannot be written.
+    """
+    return _sweep(store, space, means, notify, None)
+
+
+def resume(store: Store, means: Means, notify: Notify) -> Progress:
+    """Go on with the latest sweep of a store, or see that it is finished.
+
+    Raises DovetailError: there is none, or a network's file has changed since; and as :func:`sweep`.
+    """
+    last = store.sweep()
+    return _sweep(store, last.space, means, notify, last)
+
+
+def _sweep(store: Store, space: Space, means: Means, notify: Notify, last: Sweep | None) -> Progress:
+    files = [networks.read(workload) for workload in space.workloads]
+    for file, before in zip(files, store.networks(last) if last else (), strict=False):
+        if before.hash != file.hash:
+            raise StoreError(f"{file.source}: network must be the one of the sweep, but has changed; start a new sweep")
+    search = search_of(space)
+    with Recorder(store, space, files, search.total, last) as recorder:
+        named = {file.hash: file for file in files}
+        session = Session(uuid.uuid4().hex, named, space.tiling, space.effort, means.schedules, version())
+        loop = _Loop(space, search, recorder, [file.hash for file in files], notify)
+        with closing(workers_of(session, means.jobs, means.scheduler)) as workers:
+            loop.run(workers)
+        recorder.finish()
+    return loop.progress
+
+
+class _Loop:
+    """A sweep under way; ``hashes``: of the space's workloads, in their order."""
+
+    def __init__(self, space: Space, search: Search, recorder: Recorder, hashes: Sequence[str], notify: Notify) -> None:
+        self.progress = Progress(search.total)
+        self._space, self._search, self._recorder, self._hashes, self._notify = space, search, recorder, hashes, notify
+        self._pending: dict[int, tuple[Point, dict[str, Outcome]]] = {}
+        self._start = 0.0
+
+    def run(self, workers: Workers) -> None:
+        """All of it."""
+        while True:
+            self._look(workers)
+            if not self._pending:
+                return
+            for task, outcome in workers.wait():
+                self._recorder.put(task.network, task.config, outcome)
+                point, outcomes = self._pending[task.number]
+                outcomes[task.network] = outcome
+                if outcomes.keys() >= set(self._hashes):
+                    del self._pending[task.number]
+                    self._finish(point, outcomes)
+
+    def _look(self, workers: Workers) -> None:
+        """Ask for points until the workers have enough to do."""
+        while (room := workers.room()) > 0:
+            points = self._search.ask(max(1, room // len(set(self._hashes))))
+            if not points:
+                return
+            for point, known in zip(points, self._recorder.visit(points), strict=True):
+                self._take(workers, point, known)
+
+    def _take(self, workers: Workers, point: Point, known: Known) -> None:
+        """Have priced what the store does not have."""
+        self.progress = replace(self.progress, outdated=self.progress.outdated + known.outdated)
+        missing = [name for name in dict.fromkeys(self._hashes) if name not in known.outcomes]
+        if point.config is None or not missing:
+            self._finish(point, known.outcomes, reused=True)
+            return
+        self._start = self._start or time.monotonic()
+        self._pending[point.number] = point, dict(known.outcomes)
+        for name in missing:
+            workers.submit(Task(point.number, name, point.config))
+
+    def _finish(self, point: Point, outcomes: Mapping[str, Outcome], *, reused: bool = False) -> None:
+        """Tell everybody."""
+        row = row_from(self._space, point, [outcomes[name] for name in self._hashes if name in outcomes])
+        self._search.tell(row)
+        self.progress = replace(
+            self.progress,
+            done=self.progress.done + 1,
+            failed=self.progress.failed + bool(row.error),
+            reused=self.progress.reused + reused,
+            seconds=time.monotonic() - self._start if self._start else 0.0,
+        )
+        self._notify(self.progress)
