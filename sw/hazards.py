@@ -18,9 +18,6 @@ from dovetail.isa.timing.engine import Timeline
 Range = tuple[int, int]
 """(first byte, bytes)."""
 
-_History = list[tuple[int, int, int]]
-"""Accesses of one unit in program order: (first byte, byte after the last, completion count that ends it)."""
-
 _SRAM_DEPTH = 20
 _MEMORY_DEPTH = 48
 """Accesses remembered one by one. Older ones melt into one range: being more than QUEUE_DEPTH instructions
@@ -30,23 +27,76 @@ _OTHERS = tuple(tuple(int(v) for v in Unit if v != u) for u in Unit)
 _SYNC = tuple(tuple(sync(u, v) for v in Unit) for u in Unit)
 
 
-def _record(history: _History, low: int, high: int, count: int, depth: int) -> None:
-    if history:
-        history[:] = [e for e in history if e[0] < low or e[1] > high]
-    history.append((low, high, count))
-    if len(history) > depth:
-        a, b = history[0], history[1]
-        history[0:2] = [(min(a[0], b[0]), max(a[1], b[1]), b[2])]
+class _History:
+    """Accesses of one unit to one part of memory, in program order: (first byte, byte after the last, completion count
+    that ends it). What a later access covers is forgotten."""
+
+    __slots__ = ("depth", "entries", "least_end", "most_start")
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        self.entries: list[tuple[int, int, int]] = []
+        # No entry starts later, or ends earlier.
+        self.most_start, self.least_end = -1, 1 << 64
+
+    def record(self, low: int, high: int, count: int) -> None:
+        """A later access."""
+        entries = self.entries
+        if low <= self.most_start and self.least_end <= high:
+            kept = [e for e in entries if e[0] < low or e[1] > high]
+            if len(kept) < len(entries):
+                self.entries = entries = kept
+                self.most_start = max([e[0] for e in kept], default=low)
+                self.least_end = min([e[1] for e in kept], default=high)
+        entries.append((low, high, count))
+        if low > self.most_start:
+            self.most_start = low
+        if high < self.least_end:
+            self.least_end = high
+        if len(entries) > self.depth:
+            a, b = entries[0], entries[1]
+            entries[0:2] = [(min(a[0], b[0]), max(a[1], b[1]), b[2])]
+
+    def latest(self, low: int, high: int, known: int) -> int:
+        """The highest completion count above ``known`` of an access that overlaps the range, else ``known``."""
+        for first, end, count in reversed(self.entries):
+            if count <= known:
+                break
+            if first < high and low < end:
+                return count
+        return known
 
 
-def _latest(history: _History, low: int, high: int, known: int) -> int:
-    """The highest completion count above ``known`` of an access that overlaps the range, else ``known``."""
-    for first, end, count in reversed(history):
-        if count <= known:
-            break
-        if first < high and low < end:
-            return count
-    return known
+class _Port:
+    """Accesses of one unit through one kind of port of all banks.
+
+    ``last``: per bank the latest completion count. Histories follow when somebody asks.
+    """
+
+    __slots__ = ("_histories", "_log", "_seen", "last")
+
+    def __init__(self, banks: int) -> None:
+        self.last = [0] * banks
+        self._histories = [_History(_SRAM_DEPTH) for _ in range(banks)]
+        self._log: list[tuple[int, int, int, int, int]] = []
+        self._seen = [0] * banks  # entries of the log, by history
+
+    def record(self, first: int, last: int, low: int, high: int, count: int) -> None:
+        """An access to banks ``first .. last``."""
+        if first == last:
+            self.last[first] = count
+        else:
+            self.last[first : last + 1] = [count] * (last + 1 - first)
+        self._log.append((first, last, low, high, count))
+
+    def latest(self, bank: int, low: int, high: int, known: int) -> int:
+        """As that of a bank's history."""
+        history, log = self._histories[bank], self._log
+        for first, last, start, end, count in log[self._seen[bank] :]:
+            if first <= bank <= last:
+                history.record(start, end, count)
+        self._seen[bank] = len(log)
+        return history.latest(low, high, known)
 
 
 class Tracker:
@@ -63,11 +113,10 @@ class Tracker:
         self.dispatched = [0] * len(Unit)
         """Instructions issued so far, per unit."""
         self._shift = config.bank_bytes.bit_length() - 1
-        banks = range(config.n_banks)
-        self._reads: list[list[_History]] = [[[] for _ in Unit] for _ in banks]
-        self._writes: list[list[_History]] = [[[] for _ in Unit] for _ in banks]
-        self._memory_reads: list[_History] = [[] for _ in Unit]
-        self._memory_writes: list[_History] = [[] for _ in Unit]
+        self._reads = [_Port(config.n_banks) for _ in Unit]
+        self._writes = [_Port(config.n_banks) for _ in Unit]
+        self._memory_reads = [_History(_MEMORY_DEPTH) for _ in Unit]
+        self._memory_writes = [_History(_MEMORY_DEPTH) for _ in Unit]
         # known[u][v]: completions of v that u's next instruction is sure of.
         # born[v][k]: known[v] when v's k-th instruction started.
         self._known = [[0] * len(Unit) for _ in Unit]
@@ -75,7 +124,7 @@ class Tracker:
 
     def issue(
         self,
-        unit: Unit,
+        unit: int,
         *,
         reads: Sequence[Range] = (),
         writes: Sequence[Range] = (),
@@ -96,35 +145,46 @@ class Tracker:
         """
         known = self._known[unit]
         need = known.copy()
-        others = _OTHERS[unit]
+        dispatched = self.dispatched
+        unsure = [v for v in _OTHERS[unit] if dispatched[v] > known[v]]
+        count = dispatched[unit] + 1
         shift = self._shift
-        for low, length in reads:
-            high = low + length
-            for bank in range(low >> shift, (high - 1 >> shift) + 1):
-                same, opposite = self._reads[bank], self._writes[bank]
-                for v in others:
-                    if (h := same[v]) and h[-1][2] > need[v]:
-                        need[v] = h[-1][2]
-                    if (h := opposite[v]) and h[-1][2] > need[v]:
-                        need[v] = _latest(h, low, high, need[v])
-        for low, length in writes:
-            high = low + length
-            for bank in range(low >> shift, (high - 1 >> shift) + 1):
-                same, opposite = self._writes[bank], self._reads[bank]
-                for v in others:
-                    if (h := same[v]) and h[-1][2] > need[v]:
-                        need[v] = h[-1][2]
-                    if (h := opposite[v]) and h[-1][2] > need[v]:
-                        need[v] = _latest(h, low, high, need[v])
+        for same, opposite, ranges in ((self._reads, self._writes, reads), (self._writes, self._reads, writes)):
+            for low, length in ranges:
+                high = low + length
+                first, last = low >> shift, high - 1 >> shift
+                for v in unsure:
+                    latest = same[v].last
+                    n = latest[first] if first == last else max(latest[first : last + 1])
+                    if n > need[v]:
+                        need[v] = n
+                    port = opposite[v]
+                    latest = port.last
+                    if first == last:
+                        if latest[first] > need[v]:
+                            need[v] = port.latest(first, low, high, need[v])
+                    elif max(latest[first : last + 1]) > need[v]:
+                        for bank in range(first, last + 1):
+                            if latest[bank] > need[v]:
+                                need[v] = port.latest(bank, low, high, need[v])
         for low, length in mem_reads:
-            for v in others:
-                need[v] = _latest(self._memory_writes[v], low, low + length, need[v])
+            for v in unsure:
+                need[v] = self._memory_writes[v].latest(low, low + length, need[v])
         for low, length in mem_writes:
-            for v in others:
-                need[v] = _latest(self._memory_writes[v], low, low + length, need[v])
-                need[v] = _latest(self._memory_reads[v], low, low + length, need[v])
+            for v in unsure:
+                need[v] = self._memory_writes[v].latest(low, low + length, need[v])
+                need[v] = self._memory_reads[v].latest(low, low + length, need[v])
         words = self._wait(unit, need) if need != known else []
-        self._note(unit, reads, writes, mem_reads, mem_writes)
+        dispatched[unit] = count
+        self._born[unit].append(known.copy())
+        for port, ranges in ((self._reads[unit], reads), (self._writes[unit], writes)):
+            for low, length in ranges:
+                high = low + length
+                port.record(low >> shift, high - 1 >> shift, low, high, count)
+        for low, length in mem_reads:
+            self._memory_reads[unit].record(low, low + length, count)
+        for low, length in mem_writes:
+            self._memory_writes[unit].record(low, low + length, count)
         return words
 
     def _wait(self, unit: int, need: list[int]) -> list[int]:
@@ -144,27 +204,6 @@ class Tracker:
             if need[v] > known[v]:
                 known[v] = need[v]
         return words
-
-    def _note(
-        self,
-        unit: int,
-        reads: Sequence[Range],
-        writes: Sequence[Range],
-        mem_reads: Sequence[Range],
-        mem_writes: Sequence[Range],
-    ) -> None:
-        self.dispatched[unit] = count = self.dispatched[unit] + 1
-        self._born[unit].append(self._known[unit].copy())
-        shift = self._shift
-        for banks, ranges in ((self._reads, reads), (self._writes, writes)):
-            for low, length in ranges:
-                high = low + length
-                for bank in range(low >> shift, (high - 1 >> shift) + 1):
-                    _record(banks[bank][unit], low, high, count, _SRAM_DEPTH)
-        for low, length in mem_reads:
-            _record(self._memory_reads[unit], low, low + length, count, _MEMORY_DEPTH)
-        for low, length in mem_writes:
-            _record(self._memory_writes[unit], low, low + length, count, _MEMORY_DEPTH)
 
 
 def races(timeline: Timeline, base: int = 0) -> list[tuple[int, int]]:

@@ -1,17 +1,15 @@
 """Times a program while it grows: when its words go out, when units are free.
 
-The recurrence is that of `dovetail.isa.timing.engine`, without faults: there it is one loop over known words, twice as
-fast. As nobody knows yet where the program ends, a page is fetched ahead even of the last one.
+The recurrence is that of `dovetail.isa.timing.engine`, without faults: there it is one loop over known words. As nobody
+knows yet where the program ends, a page is fetched ahead even of the last one.
 """
 
-from collections import deque
-
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import PAGE_WORDS, QUEUE_DEPTH, REGISTERS, Op, Unit
+from dovetail.isa.instructions import PAGE_WORDS, QUEUE_DEPTH, Unit
 from dovetail.isa.timing.engine_constants import FIRST_ACTION, PAGE_READY
 from dovetail.isa.timing.rules import rules_of
 
-_COUNT = tuple(len(REGISTERS[unit]) for unit in Unit)
+_LOAD = int(Unit.LOAD)
 
 
 class Clock:
@@ -30,64 +28,77 @@ class Clock:
         """Per unit the first cycle in which it can take what comes next."""
         self.ended = 0
         """The first cycle behind the last operation."""
-        self.values = [[0] * count for count in _COUNT]
-        """Per unit the registers, in the order of their index."""
-        self._rules = rules_of(config)
-        self._pops = [deque([-1] * QUEUE_DEPTH, QUEUE_DEPTH) for _ in Unit]
+        self._fetch_cycles = rules_of(config).fetch
+        self._pops = [[-1] * QUEUE_DEPTH for _ in Unit]
         self._done: list[list[int]] = [[] for _ in Unit]
         self._left = 0  # words of the page
         self._fetched = self._fetch()
 
-    def ready(self, unit: Unit, words: int) -> int:
+    def ready(self, unit: int, words: int) -> int:
         """The cycle in which ``words`` more words could be in a unit's queue; at most as many as it holds."""
-        return max(self.now + words, self._pops[unit][words - 1] + 1)
+        return max(self.now + words, self._pops[unit][words - 1 - QUEUE_DEPTH] + 1)
 
-    def write(self, unit: Unit, index: int, value: int) -> None:
-        """A register write."""
-        self.values[unit][index] = value
-        self._take(unit, self._head(unit))
+    def write(self, unit: int, words: int) -> None:
+        """So many register writes."""
+        while words:
+            if not self._left:
+                self._turn()
+            count = min(words, self._left, QUEUE_DEPTH)
+            words -= count
+            self._left -= count
+            pops, free, now = self._pops[unit], self.free[unit], self.now
+            if free > max(now, pops[-QUEUE_DEPTH]) + 1:
+                # The unit lags behind the first word, so behind all, as it takes at least a cycle for each.
+                self.now = max(now + count, pops[count - 1 - QUEUE_DEPTH] + 1)
+                self.free[unit] = free + count
+                pops.extend(range(free, free + count))
+                continue
+            for _ in range(count):
+                now = max(now, pops[-QUEUE_DEPTH]) + 1
+                free = max(free, now + 1)
+                pops.append(free)
+                free += 1
+            self.now, self.free[unit] = now, free
 
-    def wait(self, unit: Unit, on: Unit, pending: int) -> None:
+    def wait(self, unit: int, on: int, pending: int) -> None:
         """A SYNC."""
         head = self._head(unit)
         done = self._done[on]
         if len(done) > pending:
             head = max(head, done[len(done) - pending - 1])
-        self._take(unit, head)
+        self._pops[unit].append(head)
+        self.free[unit] = head + 1
 
-    def operate(self, unit: Unit, op: Op) -> None:
-        """An operation. Raises ValueError if it fails its own checks."""
+    def operate(self, unit: int, duration: int) -> None:
+        """An operation of so many cycles from its start to its end."""
         start = self._head(unit)
-        key = int(op), tuple(self.values[unit])
-        rule = self._rules.known.get(key) or self._rules.find(key)
-        if rule.cause:
-            raise ValueError(f"{op.name} must pass its checks, not fail with {rule.cause.name}")
         self._pops[unit].append(start)
-        self.free[unit] = start + rule.duration + 1
-        self.ended = max(self.ended, self.free[unit])
-        self._done[unit].append(self.free[unit])
+        free = self.free[unit] = start + duration + 1
+        self._done[unit].append(free)
+        if free > self.ended:
+            self.ended = free
 
-    def _head(self, unit: Unit) -> int:
+    def _head(self, unit: int) -> int:
         """Send a word of the program out: the first cycle in which the unit can take it."""
         if not self._left:
-            self._left = PAGE_WORDS
-            self.now = max(self.now, self._fetched + PAGE_READY - 1)
-            self._fetched = self._fetch()
+            self._turn()
         self._left -= 1
         return self._push(unit)
 
-    def _push(self, unit: Unit) -> int:
-        self.now = max(self.now, self._pops[unit][0]) + 1
-        return max(self.free[unit], self.now + 1)
+    def _push(self, unit: int) -> int:
+        self.now = now = max(self.now, self._pops[unit][-QUEUE_DEPTH]) + 1
+        return max(self.free[unit], now + 1)
 
-    def _take(self, unit: Unit, cycle: int) -> None:
-        self._pops[unit].append(cycle)
-        self.free[unit] = cycle + 1
+    def _turn(self) -> None:
+        """On to the next page."""
+        self._left = PAGE_WORDS
+        self.now = max(self.now, self._fetched + PAGE_READY - 1)
+        self._fetched = self._fetch()
 
     def _fetch(self) -> int:
         """Ask for the next page: the cycle in which it is there."""
-        start = self._push(Unit.LOAD)
-        end = start + self._rules.fetch
-        self._pops[Unit.LOAD].append(start)
-        self.free[Unit.LOAD] = end + 1
+        start = self._push(_LOAD)
+        end = start + self._fetch_cycles
+        self._pops[_LOAD].append(start)
+        self.free[_LOAD] = end + 1
         return end

@@ -1,6 +1,7 @@
 """Which part of SRAM was used last by which operation, and room that has been out of use for longest."""
 
 from collections.abc import Iterable
+from operator import itemgetter
 
 import numpy as np
 
@@ -13,6 +14,8 @@ Runs = tuple[tuple[int, int], ...]
 _CELLS = 16
 """Cells of a bank. Uses are told apart by cell."""
 _TAKEN = 1 << 60
+_PENDING = 8
+"""Regions that are kept as such, as the same ones tend to come back."""
 
 
 class Arena:
@@ -27,21 +30,37 @@ class Arena:
     def __init__(self, config: Config) -> None:
         self.cell = max(config.bank_bytes // _CELLS, config.word_bytes)
         self.per_bank = config.bank_bytes // self.cell
-        self._last = np.zeros(config.sram_bytes // self.cell, np.int64)
+        self._last = [0] * (config.sram_bytes // self.cell)
+        self._pending: dict[tuple[int, int], int] = {}
 
     def touch(self, region: Range, number: int) -> None:
         """An operation, of a higher number than those before, touches a region."""
-        self._last[self._cells(region)] = number
+        low, length = region
+        self._pending[low // self.cell, -(-(low + length) // self.cell)] = number
+        if len(self._pending) > _PENDING:
+            self._settle()
 
     def touched(self, region: Range) -> int:
         """The highest number of an operation that touches the region's cells."""
-        return int(self._last[self._cells(region)].max())
+        low, high = region[0] // self.cell, -(-(region[0] + region[1]) // self.cell)
+        found = max(self._last[low:high])
+        for (first, end), number in self._pending.items():
+            if number > found and first < high and low < end:
+                found = number
+        return found
+
+    def _settle(self) -> None:
+        """Note by cell what was noted by region."""
+        for (first, end), number in sorted(self._pending.items(), key=itemgetter(1)):
+            self._last[first:end] = [number] * (end - first)
+        self._pending.clear()
 
     def banks(self, free: Runs, count: int) -> tuple[int, Runs] | None:
         """(first, what stays free) of ``count`` banks in a row, the longest out of use; None where there are none."""
         if not count:
             return 0, free
-        last = self._last.reshape(-1, self.per_bank).max(axis=1).tolist()
+        self._settle()
+        last = np.array(self._last).reshape(-1, self.per_bank).max(axis=1).tolist()
         found: tuple[int, int, int] | None = None
         for first, length in free:
             for start in range(first, first + length - count + 1):
@@ -61,9 +80,11 @@ class Arena:
 
     def slots(self, free: Runs, size: int, most: int) -> list[int]:
         """Addresses of up to ``most`` buffers of ``size`` bytes in the free banks, the longest out of use first."""
-        last = np.full_like(self._last, _TAKEN)
+        self._settle()
+        used = np.array(self._last)
+        last = np.full_like(used, _TAKEN)
         for cells in _cells_of(free, self.per_bank):
-            last[cells] = self._last[cells]
+            last[cells] = used[cells]
         width = ceil_div(size, self.cell)
         found: list[int] = []
         while len(found) < most and width <= len(last):
@@ -74,9 +95,6 @@ class Arena:
             last[start : start + width] = _TAKEN
             found.append(start * self.cell)
         return found
-
-    def _cells(self, region: Range) -> slice:
-        return slice(region[0] // self.cell, ceil_div(region[0] + region[1], self.cell))
 
 
 def _cells_of(free: Iterable[tuple[int, int]], per_bank: int) -> list[slice]:

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from dovetail.isa.config import Config, ceil_div, round_up
-from dovetail.isa.instructions import Op, Unit, pack
+from dovetail.isa.instructions import Unit, pack
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler import weights
 from dovetail.sw.compiler.arena import Arena
-from dovetail.sw.compiler.emit import Compute, Task, Transfer
+from dovetail.sw.compiler.emit import Compute, Form, Task, Transfer
 from dovetail.sw.compiler.layer import ConvLayer, use_packing
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.schedule import Space, Tiling, buffer_bytes, stripe_of
@@ -127,6 +127,26 @@ class Area(NamedTuple):
     columns: int
 
 
+class _Window(NamedTuple):
+    """The input of a tile: first row, rows and rows of padding above, and the same of columns."""
+
+    row: int
+    rows: int
+    pad_top: int
+    column: int
+    columns: int
+    pad_left: int
+
+
+class _Piece(NamedTuple):
+    """The form of a tile's instructions, and the bytes of input, weights and output that each of them claims."""
+
+    form: Form
+    input: int
+    weights: int
+    output: int
+
+
 Follower = Callable[[Area, tuple[int, int], int, int], Iterator[Task]]
 """The tasks that follow those of a tile: its area, (first, number of) channels, SRAM address, bytes between pixels."""
 _Loop = tuple[int, int, int]
@@ -147,14 +167,18 @@ class _Rotation:
     def __init__(self, addresses: tuple[int, ...]) -> None:
         self.addresses = addresses
         self.keys: list[object] = [None] * len(addresses)
+        self.slots: dict[object, int] = {}
         self.next = 0
 
     def get(self, key: object) -> tuple[int, bool]:
         """(address, must be loaded)."""
-        if key in self.keys:
-            return self.addresses[self.keys.index(key)], False
+        slot = self.slots.get(key)
+        if slot is not None:
+            return self.addresses[slot], False
         slot = self.next
+        self.slots.pop(self.keys[slot], None)
         self.keys[slot] = key
+        self.slots[key] = slot
         self.next = (slot + 1) % len(self.addresses)
         return self.addresses[slot], True
 
@@ -189,8 +213,10 @@ class ConvCode:
         self.passes = passes_of(layer, tiling)
         self.block = block_of(config, layer, tiling)
         blocks = ceil_div(layer.out_channels, self.block)
-        sizes = [0 if matrix else blocks * layer.stream_bytes(config, 1, one.channels) for one in self.passes]
+        self.block_bytes = [layer.stream_bytes(config, 1, one.channels) for one in self.passes]
+        sizes = [0 if matrix else blocks * size for size in self.block_bytes]
         self.streams = [constants + size for size in accumulate(sizes, initial=0)]
+        self._pieces: dict[tuple[int, ...], _Piece] = {}
 
     def tasks(self) -> Iterator[Task]:
         """One task per tile and pass."""
@@ -206,14 +232,19 @@ class ConvCode:
         order = [(a, c) for a in areas for c in cols] if tiling.rows_outer else [(a, c) for c in cols for a in areas]
         inputs = _Rotation(tiling.input_at)
         streams = _Rotation(tiling.weights_at)
+        windows = {area: _Window(*layer.input_rows(*area[:2]), *layer.input_columns(*area[2:])) for area in areas}
         for number, (area, col) in enumerate(order):
+            window = windows[area]
             output = self._output(number, area, col)
             for turn, (first, channels, _, part) in enumerate(self.passes):
                 task = Task(self.index)
                 weights_at, missing = streams.get((col, turn))
-                stream = layer.stream_bytes(self.config, col[1], channels)
+                stream = col[1] // self.block * self.block_bytes[turn]
+                if col[1] % self.block:
+                    stream = layer.stream_bytes(self.config, col[1], channels)
                 if missing:
-                    task.loads.append(Transfer(self._stream_at(turn, col[0], channels), weights_at, stream))
+                    at = self.streams[turn] + col[0] // self.block * self.block_bytes[turn]
+                    task.loads.append(Transfer(at, weights_at, stream))
                     if self.matrix:
                         task.loads.append(self._load_matrix(self.matrix, col, (first, channels), weights_at + stream))
                 skip, seen = first - part[0], channels
@@ -224,14 +255,12 @@ class ConvCode:
                     input_at, missing = inputs.get((area, part))
                     pixel = part[1]
                     if missing:
-                        task.loads.append(self._load_input(area, part, input_at))
+                        task.loads.append(self._load_input(window, part, input_at))
                 else:
                     pixel = self.source.pitch
-                    first_row, first_column = layer.input_rows(*area[:2])[0], layer.input_columns(*area[2:])[0]
-                    input_at = self.source.sram + (first_row * layer.width + first_column) * pixel + part[0]
-                task.computes = list(
-                    self._computes(area, col, seen, turn, (input_at + skip, pixel), (weights_at, stream), output)
-                )
+                    input_at = self.source.sram + (window.row * layer.width + window.column) * pixel + part[0]
+                piece = self._piece(area, window, col[1], seen, turn, pixel, stream, output[1])
+                task.computes = self._computes(piece, col[1], turn, input_at + skip, weights_at, stream, output[0])
                 if turn == len(self.passes) - 1 and self.target.memory is not None:
                     task.stores.append(self._store(self.target.memory, area, col, *output))
                 yield task
@@ -245,10 +274,6 @@ class ConvCode:
         pitch = self.target.pitch
         return self.target.sram + (area.row * self.layer.out_width + area.column) * pitch + col[0], pitch
 
-    def _stream_at(self, turn: int, channel: int, in_channels: int) -> int:
-        block = self.layer.stream_bytes(self.config, 1, in_channels)
-        return self.streams[turn] + channel // self.block * block
-
     def _load_matrix(self, matrix: Matrix, col: tuple[int, int], part: tuple[int, int], at: int) -> Transfer:
         """Columns ``col`` and rows ``part`` of the matrix, in the matrix's order."""
         layer = self.layer
@@ -258,14 +283,12 @@ class ConvCode:
             return Transfer(start, at, outer[1] * pitch)
         return Transfer(start, at, inner[1], rows=outer[1], memory_row=pitch, sram_row=inner[1])
 
-    def _load_input(self, area: Area, part: tuple[int, int], at: int) -> Transfer:
+    def _load_input(self, window: _Window, part: tuple[int, int], at: int) -> Transfer:
         assert self.source.memory is not None
-        layer, pitch = self.layer, self.source.pitch
-        first, rows, _ = layer.input_rows(*area[:2])
-        left, columns, _ = layer.input_columns(*area[2:])
-        line = layer.width * pitch
-        start = self.source.memory + first * line + left * pitch + part[0]
-        return _block(start, at, part[1], (rows, line, columns * part[1]), (columns, pitch, part[1]))
+        pitch, columns = self.source.pitch, window.columns
+        line = self.layer.width * pitch
+        start = self.source.memory + window.row * line + window.column * pitch + part[0]
+        return _block(start, at, part[1], (window.rows, line, columns * part[1]), (columns, pitch, part[1]))
 
     def _store(self, memory: int, area: Area, col: tuple[int, int], at: int, pixel: int) -> Transfer:
         line, pitch = self.layer.out_width * self.target.pitch, self.target.pitch
@@ -282,80 +305,58 @@ class ConvCode:
         return 4 if len(self.passes) > 1 else 1
 
     def _computes(
-        self,
-        area: Area,
-        col: tuple[int, int],
-        channels: int,
-        turn: int,
-        source: tuple[int, int],
-        weights: tuple[int, int],
-        target: tuple[int, int],
-    ) -> Iterator[Compute]:
-        """``channels``: of the input, that count; ``source``, ``target``: SRAM address, bytes between pixels."""
-        layer = self.layer
-        registers = self._registers(area, col, channels, turn, source, weights, target)
-        read, written = (source[0], registers["IN_BYTES"]), (target[0], registers["OUT_BYTES"])
+        self, piece: _Piece, channels: int, turn: int, source: int, weights: int, stream: int, target: int
+    ) -> list[Compute]:
+        """A tile's instructions, of output ``channels``: SRAM addresses of input, weight ``stream`` and output."""
+        layer, (form, in_bytes, w_bytes, out_bytes) = self.layer, piece
         if layer.mode == "grouped":
-            yield from self._groups(registers, col[1])
-            return
-        reads: tuple[Range, ...] = (read, weights)
+            seen, made = layer.group
+            groups = range(channels // made)
+            return [
+                Compute(form, (a, b, c), ((a, in_bytes), (c, w_bytes)), (b, out_bytes))
+                for a, b, c in ((source + n * seen, target + n * made, weights + n * w_bytes) for n in groups)
+            ]
+        addresses: tuple[int, ...] = source, target, weights
+        reads: tuple[Range, ...] = (source, in_bytes), (weights, w_bytes)
         if self.matrix:
-            size = channels * col[1]
-            registers |= {
-                "B_ADDR": sum(weights),
-                "B_BYTES": size,
-                "B_STEP": channels if layer.transposed else col[1],
-                "B_FORM": pack(Unit.ARRAY, "B_FORM", zero_b=self.matrix.zero, transposed=int(layer.transposed)),
-            }
-            reads = (*reads, (sum(weights), size))
+            addresses = *addresses, weights + stream
+            reads = *reads, (weights + stream, self.passes[turn].channels * channels)
         if turn:
-            reads = (*reads, written)
-        yield Compute(Unit.ARRAY, layer.op, registers, reads, written)
+            reads = *reads, (target, out_bytes)
+        return [Compute(form, addresses, reads, (target, out_bytes))]
 
-    def _groups(self, registers: dict[str, int], channels: int) -> Iterator[Compute]:
-        """An instruction per group of a tile of ``channels``; ``registers`` are those of the first one."""
-        seen, made = self.layer.group
-        in_bytes, size = registers["IN_BYTES"], registers["W_BYTES"]
-        for group in range(channels // made):
-            changes = {
-                "IN_ADDR": registers["IN_ADDR"] + group * seen,
-                "OUT_ADDR": registers["OUT_ADDR"] + group * made,
-                "W_ADDR": registers["W_ADDR"] + group * size,
-            }
-            yield Compute(
-                Unit.ARRAY,
-                Op.CONV_RELU,
-                changes if group else registers,
-                ((changes["IN_ADDR"], in_bytes), (changes["W_ADDR"], size)),
-                (changes["OUT_ADDR"], registers["OUT_BYTES"]),
-            )
+    def _piece(
+        self, area: Area, window: _Window, count: int, channels: int, turn: int, pixel: int, stream: int, out_pixel: int
+    ) -> _Piece:
+        """What tiles of an area have in common whose addresses differ: ``count`` output channels, of the input
+        ``channels`` that count, bytes between the pixels of either, bytes of the weight stream."""
+        key = (area.rows, area.columns, *window[1:3], *window[4:], count, channels, turn, pixel, out_pixel)
+        piece = self._pieces.get(key)
+        if piece is None:
+            registers = self._registers(area, window, count, channels, turn, pixel, stream, out_pixel)
+            addresses = ("IN_ADDR", "OUT_ADDR", "W_ADDR", "B_ADDR")[: 3 + bool(self.matrix)]
+            sizes = registers["IN_BYTES"], registers["W_BYTES"], registers["OUT_BYTES"]
+            form = Form(Unit.ARRAY, self.layer.op, registers, addresses)
+            piece = self._pieces[key] = _Piece(form, *sizes)
+        return piece
 
     def _registers(
-        self,
-        area: Area,
-        col: tuple[int, int],
-        channels: int,
-        turn: int,
-        source: tuple[int, int],
-        weights: tuple[int, int],
-        target: tuple[int, int],
+        self, area: Area, window: _Window, count: int, channels: int, turn: int, pixel: int, stream: int, out_pixel: int
     ) -> dict[str, int]:
-        """Of a tile's instruction, or its first group's; but for those of a matrix."""
+        """Of a tile's instructions, but for addresses."""
         layer, config = self.layer, self.config
         grouped = layer.mode == "grouped"
-        _, rows, pad_top = layer.input_rows(*area[:2])
-        _, columns, pad_left = layer.input_columns(*area[2:])
-        (input_at, pixel), (output, out_pixel) = source, target
+        _, rows, pad_top, _, columns, pad_left = window
         line = pixel * (columns if self.source.sram is None else layer.width)
         out_line = self._out_line(area, out_pixel)
-        seen, made = layer.group if grouped else (channels, col[1])
+        seen, made = layer.group if grouped else (channels, count)
         lanes = config.oc if grouped else layer.lanes(config)
         blocks = ceil_div(made, lanes)
         pixels = area.rows * area.columns
         out_bytes = (area.rows - 1) * out_line + area.columns * out_pixel - (out_pixel - made * self._item)
         trim = pixel - seen
-        return {
-            "IN_ADDR": input_at,
+        registers = {
+            "IN_ADDR": 0,
             "IN_BYTES": (rows - 1) * line + columns * pixel - trim,
             "ORIGIN": -(pad_top * line + pad_left * pixel),
             "Y_STEP": layer.stride[0] * line,
@@ -369,16 +370,16 @@ class ConvCode:
             "GEOMETRY": self.geometry,
             "TILE": pack(Unit.ARRAY, "TILE", height=area.rows, width=area.columns),
             "QUANT": self.quant,
-            "OUT_ADDR": output,
+            "OUT_ADDR": 0,
             "OUT_BYTES": out_bytes,
             "OUT_Y_STEP": out_line,
             "OUT_X_STEP": out_pixel,
             "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=blocks, last=made - (blocks - 1) * lanes),
             "KC": layer.kc(config, channels),
-            "W_ADDR": weights[0],
-            "W_BYTES": weights[1] * made // col[1],
+            "W_ADDR": 0,
+            "W_BYTES": stream * made // count,
             "STRIPE": stripe_of(
-                config, layer, pixels, col[1], layer.channels if layer.separable else channels, self.tiling.best_stripe
+                config, layer, pixels, count, layer.channels if layer.separable else channels, self.tiling.best_stripe
             ),
             "MODE": pack(
                 Unit.ARRAY,
@@ -389,3 +390,11 @@ class ConvCode:
                 extra=layer.group[1] - 1 if layer.mode == "depthwise" else 0,
             ),
         }
+        if self.matrix:
+            registers |= {
+                "B_ADDR": 0,
+                "B_BYTES": channels * count,
+                "B_STEP": channels if layer.transposed else count,
+                "B_FORM": pack(Unit.ARRAY, "B_FORM", zero_b=self.matrix.zero, transposed=int(layer.transposed)),
+            }
+        return registers

@@ -9,7 +9,7 @@ from dovetail.isa.numerics import Rounding, VectorOperation
 from dovetail.isa.timing.vector import TABLE_BYTES
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler.arena import Arena
-from dovetail.sw.compiler.emit import Compute, Task, Transfer
+from dovetail.sw.compiler.emit import Compute, Form, Task, Transfer
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.room import Room, tiles
 from dovetail.sw.compiler.schedule import Space
@@ -148,7 +148,7 @@ def instruction(
         reads.append(table)
     if len(reads) > 1:
         registers |= {"B_ADDR": reads[1][0], "B_BYTES": reads[1][1]}
-    return Compute(Unit.VECTOR, operation.op, registers, tuple(reads), (result.at, result.bytes))
+    return Compute(Form(Unit.VECTOR, operation.op, registers), (), tuple(reads), (result.at, result.bytes))
 
 
 def flat_tasks(
@@ -229,7 +229,7 @@ def flat_tasks(
         }
         if len(regions) > 1:
             tile |= {"B_ADDR": regions[1][0], "B_BYTES": regions[1][1]}
-        task.computes = [Compute(Unit.VECTOR, operation.op, tile, tuple(regions), written)]
+        task.computes = [Compute(Form(Unit.VECTOR, operation.op, tile), (), tuple(regions), written)]
         if target.memory is not None:
             task.stores = [_store_flat(target, out, first, count, channels, step)]
         yield task

@@ -4,13 +4,15 @@ Computations and stores keep their order, and so do loads; but a load goes out a
 reads, are no longer waited for and its unit's queue has room, however far ahead of its task that is.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from dovetail.isa.checks import INDEX
+from dovetail.isa.checks import View
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import PAGE_WORDS, Op, Unit, cfg, pack
+from dovetail.isa.instructions import PAGE_WORDS, REGISTERS, Op, Unit, cfg, pack
 from dovetail.isa.timing.clock import Clock
+from dovetail.isa.timing.rules import duration
 from dovetail.sw.compiler.arena import Arena
 from dovetail.sw.hazards import Range, Tracker
 
@@ -20,13 +22,43 @@ _RANGES = 8
 """Stores to a page that are told apart."""
 _MARGIN = 128
 """Cycles before LOAD runs dry in which it gets its next load."""
-_UNITS = tuple(Unit)
+_CFG = {unit: {name: (r.index, cfg(unit, name, 0)) for name, r in rows.items()} for unit, rows in REGISTERS.items()}
+"""Of each register its index, and the word that sets it to zero."""
 _WORDS = 6
 """About the words of an operation: register writes, waits, itself."""
 
 
-@dataclass(slots=True)
-class Transfer:
+class Form:
+    """What operations have in common that differ in addresses only.
+
+    Parameters
+    ----------
+    unit, op
+        Who executes what.
+    registers
+        Values by name, in the order in which they are written; among them all that the duration depends on.
+    addresses
+        Those of them that each operation brings a value of its own for, in the same order. What is in ``registers``
+        for them does not count.
+    """
+
+    __slots__ = ("cycles", "moving", "op", "registers", "unit")
+
+    def __init__(self, unit: Unit, op: Op, registers: Mapping[str, int], addresses: Sequence[str] = ()) -> None:
+        self.unit, self.op = int(unit), int(op)
+        words = _CFG[unit]
+        self.moving = [words[name] for name in addresses]
+        """Index and word of each register of ``addresses``."""
+        places = {name: place for place, name in enumerate(addresses)}
+        self.registers = [
+            (*words[name], value & 0xFFFF_FFFF, places.get(name, -1)) for name, value in registers.items()
+        ]
+        """Index and word of each register, its value, its place among the addresses or -1."""
+        self.cycles: dict[int, int] = {}
+        """Durations, by what they depend on besides."""
+
+
+class Transfer(NamedTuple):
     """A DMA between system memory and SRAM: ``planes`` x ``rows`` x ``length`` bytes."""
 
     memory: int
@@ -56,8 +88,8 @@ class Transfer:
         """Bytes moved."""
         return self.length * self.rows * self.planes
 
-    def registers(self, unit: Unit) -> dict[str, int]:
-        """Register values."""
+    def form(self, unit: Unit) -> Form:
+        """What it has in common with transfers that differ in addresses only."""
         values = {
             "MEM_ADDR": self.memory,
             "SRAM_ADDR": self.sram,
@@ -69,16 +101,15 @@ class Transfer:
             values |= {"MEM_ROW_STEP": self.memory_row, "SRAM_ROW_STEP": self.sram_row}
         if self.planes > 1:
             values |= {"MEM_PLANE_STEP": self.memory_plane, "SRAM_PLANE_STEP": self.sram_plane}
-        return values
+        op = Op.DMA_READ if unit == Unit.LOAD else Op.DMA_WRITE
+        return Form(unit, op, values, ("MEM_ADDR", "SRAM_ADDR"))
 
 
-@dataclass(slots=True)
-class Compute:
-    """An operation of the array or vector unit with its register values and the regions it claims."""
+class Compute(NamedTuple):
+    """An operation of the array or vector unit, the values of its form's addresses, and the regions it claims."""
 
-    unit: Unit
-    op: Op
-    registers: Mapping[str, int]
+    form: Form
+    addresses: tuple[int, ...]
     reads: tuple[Range, ...]
     write: Range
 
@@ -93,22 +124,19 @@ class Task:
     stores: list[Transfer] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Operation:
+class _Operation(NamedTuple):
     """An instruction to come. Ranges are what it touches: SRAM, then system memory."""
 
     layer: int
-    unit: Unit
-    op: Op
-    registers: Mapping[str, int]
+    form: Form
+    addresses: tuple[int, ...]
     reads: tuple[Range, ...] = ()
     writes: tuple[Range, ...] = ()
     mem_reads: tuple[Range, ...] = ()
     mem_writes: tuple[Range, ...] = ()
 
 
-@dataclass(slots=True)
-class _Load:
+class _Load(NamedTuple):
     """A load to come: not before the first ``after`` of the other operations are out, and before number ``due`` is."""
 
     operation: _Operation
@@ -135,26 +163,32 @@ class Emitter:
         self._operations: list[_Operation] = []
         self._loads: list[_Load] = []
         self._stored = Stores()
+        self._transfers: dict[tuple[int, ...], tuple[Form, int, int]] = {}
+        self._values = [[0] * len(REGISTERS[unit]) for unit in Unit]
+        self._latest: list[Form | None] = [None] * len(Unit)
 
     def add(self, tasks: Iterable[Task]) -> None:
         """Take tasks, in an order in which they could be executed one by one."""
+        operations, touch = self._operations, self.arena.touch
         for task in tasks:
-            due = len(self._operations)
+            due, layer = len(operations), task.layer
             for transfer in task.loads:
-                self._add_load(task.layer, transfer, due)
-            for compute in task.computes:
-                self._add(
-                    _Operation(task.layer, compute.unit, compute.op, compute.registers, compute.reads, (compute.write,))
-                )
+                self._add_load(layer, transfer, due)
+            for form, addresses, reads, write in task.computes:
+                operations.append(_Operation(layer, form, addresses, reads, (write,)))
+                number = len(operations)
+                for region in reads:
+                    touch(region, number)
+                touch(write, number)
             for transfer in task.stores:
-                self._add_store(task.layer, transfer)
+                self._add_store(layer, transfer)
 
     def end(self) -> None:
         """Write the words: all that was added, the end, and what fills the last page."""
         operations = self._operations
         out = 0
         for load in self._loads:
-            while out < load.after or (out < load.due and self._goes_first(operations[out].unit)):
+            while out < load.after or (out < load.due and self._goes_first(operations[out].form.unit)):
                 self._emit(operations[out])
                 out += 1
             self._emit(load.operation)
@@ -163,7 +197,7 @@ class Emitter:
         self.words.append(int(Op.END))
         self.words += [int(Op.END)] * (-len(self.words) % PAGE_WORDS)
 
-    def _goes_first(self, unit: Unit) -> bool:
+    def _goes_first(self, unit: int) -> bool:
         """Whether an operation for a unit goes out before a load: its queue takes it while LOAD is busy still.
 
         More loads than LOAD needs to go on would only be in the way of instruction fetches, which queue behind them.
@@ -171,46 +205,56 @@ class Emitter:
         clock = self.clock
         return clock.ready(unit, _WORDS) < max(clock.ready(Unit.LOAD, _WORDS), clock.free[Unit.LOAD] - _MARGIN)
 
-    def _add(self, operation: _Operation) -> None:
-        self._operations.append(operation)
-        for touched in (*operation.reads, *operation.writes):
-            self.arena.touch(touched, len(self._operations))
-
     def _add_load(self, layer: int, transfer: Transfer, due: int) -> None:
-        sram, memory = transfer.sram_range, transfer.memory_range
+        form, memory, sram = self._transfer(layer, transfer, Unit.LOAD)
         after = max(self.arena.touched(sram), self._stored.latest(memory))
-        registers = transfer.registers(Unit.LOAD)
-        operation = _Operation(layer, Unit.LOAD, Op.DMA_READ, registers, writes=(sram,), mem_reads=(memory,))
+        operation = _Operation(layer, form, transfer[:2], writes=(sram,), mem_reads=(memory,))
         self._loads.append(_Load(operation, after, due))
-        self.moved[layer] = self.moved.get(layer, 0) + transfer.bytes
 
     def _add_store(self, layer: int, transfer: Transfer) -> None:
-        sram, memory = transfer.sram_range, transfer.memory_range
-        registers = transfer.registers(Unit.STORE)
-        self._add(_Operation(layer, Unit.STORE, Op.DMA_WRITE, registers, reads=(sram,), mem_writes=(memory,)))
+        form, memory, sram = self._transfer(layer, transfer, Unit.STORE)
+        self._operations.append(_Operation(layer, form, transfer[:2], reads=(sram,), mem_writes=(memory,)))
+        self.arena.touch(sram, len(self._operations))
         self._stored.add(memory, len(self._operations))
+
+    def _transfer(self, layer: int, transfer: Transfer, unit: Unit) -> tuple[Form, Range, Range]:
+        """Its form, and the ranges that it touches in system memory and in SRAM."""
+        key = unit, *transfer[2:]
+        known = self._transfers.get(key)
+        if known is None:
+            spans = transfer.memory_range[1], transfer.sram_range[1]
+            known = self._transfers[key] = transfer.form(unit), *spans
         self.moved[layer] = self.moved.get(layer, 0) + transfer.bytes
+        form, memory, sram = known
+        return form, (transfer.memory, memory), (transfer.sram, sram)
 
     def _emit(self, operation: _Operation) -> None:
-        words, clock, unit = self.words, self.clock, operation.unit
-        index, values = INDEX[unit], clock.values[unit]
-        for name, value in operation.registers.items():
-            value &= 0xFFFF_FFFF
-            if values[index[name]] != value:
-                words.append(cfg(unit, name, value))
-                clock.write(unit, index[name], value)
-        for word in self._tracker.issue(
-            unit,
-            reads=operation.reads,
-            writes=operation.writes,
-            mem_reads=operation.mem_reads,
-            mem_writes=operation.mem_writes,
-        ):
+        layer, form, addresses, reads, writes, mem_reads, mem_writes = operation
+        words, clock, unit = self.words, self.clock, form.unit
+        values, before = self._values[unit], len(words)
+        if form is self._latest[unit]:
+            for (index, word), value in zip(form.moving, addresses, strict=True):
+                if values[index] != value:
+                    values[index] = value
+                    words.append(word | value << 32)
+        else:
+            self._latest[unit] = form
+            for index, word, fixed, place in form.registers:
+                value = fixed if place < 0 else addresses[place]
+                if values[index] != value:
+                    values[index] = value
+                    words.append(word | value << 32)
+        clock.write(unit, len(words) - before)
+        for word in self._tracker.issue(unit, reads=reads, writes=writes, mem_reads=mem_reads, mem_writes=mem_writes):
             words.append(word)
-            clock.wait(unit, _UNITS[word >> 16 & 0xFF], word >> 32)
-        self.layers[len(words)] = operation.layer
-        words.append(int(operation.op))
-        clock.operate(unit, operation.op)
+            clock.wait(unit, word >> 16 & 0xFF, word >> 32)
+        self.layers[len(words)] = layer
+        words.append(form.op)
+        varies = addresses[0] % _PAGE if mem_reads or mem_writes else 0
+        cycles = form.cycles.get(varies)
+        if cycles is None:
+            cycles = form.cycles[varies] = duration(self.config, Op(form.op), View(Unit(unit), values))
+        clock.operate(unit, cycles)
 
 
 class Stores:

@@ -10,7 +10,7 @@ from dovetail.isa.numerics import Rounding
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler.arena import Arena
 from dovetail.sw.compiler.elementwise import mode_of
-from dovetail.sw.compiler.emit import Compute, Task
+from dovetail.sw.compiler.emit import Compute, Form, Task
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.room import Room, tiles
 from dovetail.sw.compiler.schedule import Space
@@ -83,7 +83,7 @@ def pool_tasks(
                 "BLOCKS": pack(Unit.VECTOR, "BLOCKS", count=blocks, last=count - (blocks - 1) * config.vec),
             }
             written = (out.at + skip, out.bytes - skip)
-            task.computes.append(Compute(Unit.VECTOR, op, registers, ((view.at, view.bytes),), written))
+            task.computes.append(Compute(Form(Unit.VECTOR, op, registers), (), ((view.at, view.bytes),), written))
         store(task, slab, out, target)
         yield task
 

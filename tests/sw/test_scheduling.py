@@ -8,7 +8,7 @@ from dovetail.isa.instructions import PAGE_WORDS, Op, Unit
 from dovetail.isa.timing.engine import time_program
 from dovetail.sw import reference
 from dovetail.sw.compiler.arena import Arena
-from dovetail.sw.compiler.emit import Compute, Emitter, Task, Transfer
+from dovetail.sw.compiler.emit import Compute, Emitter, Form, Task, Transfer
 from dovetail.sw.compiler.residency import Plan, Work
 from dovetail.sw.compiler.room import Room
 from dovetail.sw.hazards import races
@@ -171,7 +171,7 @@ def test_a_load_waits_for_what_it_replaces_only() -> None:
     def compute(read: int, write: int) -> Compute:
         registers = {"IN_ADDR": read, "IN_BYTES": 64, "OUT_ADDR": write, "OUT_BYTES": 64, "IN_ROWS": 1, "ROW_BYTES": 64}
         registers |= {"GEOMETRY": 0x01010101, "TILE": 0x00010001, "BLOCKS": 0x00100010}
-        return Compute(Unit.VECTOR, Op.MOV, registers, ((read, 64),), (write, 64))
+        return Compute(Form(Unit.VECTOR, Op.MOV, registers), (), ((read, 64),), (write, 64))
 
     emitter = Emitter(SMALL)
     first = Task(0, [Transfer(0, 0, 64)], [compute(0, 8192)])
