@@ -25,7 +25,7 @@ class SessionPlugin(WorkerPlugin):
         self._session = session
 
     def setup(self, worker: Worker) -> None:
-        """Begin on a worker. Raises VersionError."""
+        """Begin on a worker."""
         pricing.begin(self._session)
 
     def teardown(self, worker: Worker) -> None:

@@ -72,12 +72,7 @@ _one_at_a_time = Lock()
 
 
 def begin(session: Session) -> None:
-    """Take part in a sweep. Raises VersionError."""
-    if version() != session.version:
-        raise VersionError(
-            f"workers must have the Dovetail that started the sweep ({session.version}), not {version()}; install the"
-            " same source there, and start workers anew when it changes"
-        )
+    """Take part in a sweep."""
     _sessions[session.name] = session
 
 
@@ -89,8 +84,16 @@ def end(name: str) -> None:
 
 
 def evaluate(name: str, network: str, config: Config) -> Outcome:
-    """Price a network, by its hash, in a sweep; whatever goes wrong with it is the outcome's error."""
+    """Price a network, by its hash, in a sweep; whatever goes wrong with it is the outcome's error.
+
+    Raises VersionError: that concerns all points.
+    """
     session = _sessions[name]
+    if version() != session.version:
+        raise VersionError(
+            f"workers must have the Dovetail that started the sweep ({session.version}), not {version()}; install the"
+            " same source there, and start workers anew when it changes"
+        )
     with _one_at_a_time:
         schedule_cache.use(session.schedules)
         start = time.thread_time()
