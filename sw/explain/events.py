@@ -12,8 +12,9 @@ end as they are popped:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -57,18 +58,12 @@ class Times:
     cycles: int
 
 
-@dataclass(frozen=True)
-class Step:
-    """A piece of the critical path: ``cycles`` from cycle ``start`` on.
-
-    ``operation``: whose duration it is, as an index into the timeline, else `NONE`; ``fetched``: the path waits for a
-    page that has arrived to be decoded.
-    """
+class Step(NamedTuple):
+    """An operation or a fetch on the critical path: ``start``, ``end``, and its ``number`` in the timeline."""
 
     start: int
-    cycles: int
-    operation: int = NONE
-    fetched: bool = False
+    end: int
+    number: int
 
 
 def events_of(program: Words) -> Events:
@@ -162,47 +157,40 @@ def times_of(events: Events, durations: Sequence[int], *, queues: bool = True) -
 
 
 def critical_path(events: Events, times: Times, *, queues: bool = True) -> list[Step]:
-    """What each cycle of a program waits for, in the order of time: the steps cover every cycle once.
+    """The operations and fetches that a program waits for from its first cycle to its last, in the order of time.
 
+    Between them it waits for words to be dispatched and popped, a cycle each, for decoding, and for start and end.
     Where an event waits for two things that come in the same cycle, the path goes to the unit's own last action, then
     to what a wait is for, then to the front end; a dispatch to the queue, then to the page, then to the word before.
     """
-    steps = list(_backwards(events, times, queues))
-    steps.reverse()
-    return steps
-
-
-def _backwards(events: Events, times: Times, queues: bool) -> Iterator[Step]:
     dispatch, pop, end = times.dispatch, times.pop, times.end
-    operations = {action: number for number, action in enumerate(events.operations)}
+    numbers = {action: number for number, action in enumerate(events.operations)}
+    path: list[Step] = []
     last = times.cycles - END_TO_DONE
-    yield Step(last, END_TO_DONE)
     action = end.index(last)
     event = _DISPATCHED if action == len(end) - 1 else _ENDED
     while True:
         if event == _ENDED:
-            if action in operations:
-                yield Step(pop[action], end[action] - pop[action], operations[action])
+            if action in numbers:
+                path.append(Step(pop[action], end[action], numbers[action]))
             event = _POPPED
         elif event == _POPPED:
-            time, before, target = pop[action], events.before[action], events.target[action]
-            yield Step(time - 1, 1)
-            if before >= 0 and end[before] + 1 == time:
+            before, target = events.before[action], events.target[action]
+            if before >= 0 and end[before] + 1 == pop[action]:
                 action, event = before, _ENDED
-            elif target >= 0 and end[target] + 1 == time:
+            elif target >= 0 and end[target] + 1 == pop[action]:
                 action, event = target, _ENDED
             else:
                 event = _DISPATCHED
         else:
-            time, place, page = dispatch[action], events.place[action], events.page[action]
-            if queues and place >= 0 and pop[place] + 1 == time:
-                yield Step(time - 1, 1)
+            place, page = events.place[action], events.page[action]
+            if queues and place >= 0 and pop[place] + 1 == dispatch[action]:
                 action, event = place, _POPPED
-            elif page >= 0 and end[page] + PAGE_READY == time:
-                yield Step(time - PAGE_READY, PAGE_READY, fetched=True)
+            elif page >= 0 and end[page] + PAGE_READY == dispatch[action]:
                 action, event = page, _ENDED
             elif action:
-                yield Step(time - 1, 1)
                 action -= 1
             else:
-                return
+                break
+    path.reverse()
+    return path

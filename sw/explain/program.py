@@ -6,20 +6,18 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
-from dovetail.isa.checks import View
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import Op, Unit
+from dovetail.isa.instructions import Unit
 from dovetail.isa.timing.predecode import Words
-from dovetail.isa.timing.rules import duration, rules_of
 from dovetail.isa.timing.timeline import FETCH, Timeline
 from dovetail.sw.explain.causes import CAUSES
-from dovetail.sw.explain.events import NONE, Step, critical_path, events_of, times_of
+from dovetail.sw.explain.events import Step, Times, critical_path, events_of, times_of
 from dovetail.sw.explain.explanation import Shares
-from dovetail.sw.explain.parts import Parts, array_macs, parts_of, unit_of
-from dovetail.sw.explain.resources import NOTHING_FREE, Resource
+from dovetail.sw.explain.kinds import NO_LAYER, kinds_of
+from dovetail.sw.explain.parts import Parts
+from dovetail.sw.explain.resources import NOTHING_FREE, Resource, fastest
 
 
 @dataclass(frozen=True)
@@ -33,24 +31,6 @@ class Spent:
     def cycles(self) -> int:
         """All of them."""
         return sum(self.shares.values())
-
-
-@dataclass(frozen=True)
-class Operation:
-    """An operation of a program, or a fetch if there is no ``op``; that belongs to no layer (`NONE`).
-
-    ``parts``: what its cycles are spent on.
-    """
-
-    op: Op | None
-    view: View
-    layer: int
-    parts: Parts
-
-    @property
-    def moved(self) -> int:
-        """Bytes that a load or a store moves."""
-        return self.view["LENGTH"] * self.view["COUNT", "rows"] * self.view["COUNT", "planes"]
 
 
 class ExplainedProgram:
@@ -75,13 +55,11 @@ class ExplainedProgram:
     ) -> None:
         self.config = config
         self._events = events_of(words)
-        found = list(_found(timeline, layers))
-        self._useful = _useful(config, found, macs)
-        durations = (timeline.end - timeline.start).tolist()
-        self.operations = [
-            Operation(op, view, layer, self._parts(op, view, layer, cycles))
-            for (op, view, layer), cycles in zip(found, durations, strict=True)
-        ]
+        elements = zip(timeline.op.tolist(), timeline.pc.tolist(), strict=True)
+        self._layers = [NO_LAYER if code == FETCH else layers[pc] for code, pc in elements]
+        self._count = len(macs)
+        self._kinds, self._kind_of = kinds_of(config, timeline, self._layers, macs)
+        self._parts = [kind.parts(config) for kind in self._kinds]
 
     def spent(self, resource: Resource = NOTHING_FREE) -> tuple[Spent, ...]:
         """What each layer's cycles are spent on, if a resource is free. They add up to the program's cycles.
@@ -90,93 +68,62 @@ class ExplainedProgram:
         begins with the program, and the last one's ends with it. An operation that runs across a layer's end is
         shared out by cycles, each cause in proportion.
         """
-        parts = [self._without(operation, resource) for operation in self.operations]
+        parts = self._without(resource)
+        cycles = [sum(causes.values()) for causes in parts]
         queues = not resource.queues
-        times = times_of(self._events, [sum(part.values()) for part in parts], queues=queues)
-        ends = self._ends([times.end[action] + 1 for action in self._events.operations], times.cycles)
-        shares: list[Counter[str]] = [Counter() for _ in ends]
-        ahead = [0] * len(ends)
+        times = times_of(self._events, [cycles[kind] for kind in self._kind_of], queues=queues)
+        ends = self._ends(times)
+        shares: list[Counter[str]] = [Counter(control=end - start) for start, end in pairwise((0, *ends))]
+        ahead = [0] * self._count
         for step in critical_path(self._events, times, queues=queues):
-            owner = NONE if step.operation == NONE else self.operations[step.operation].layer
-            for layer, pieces in _cut(step, _causes(step, parts), ends):
-                shares[layer].update(pieces)
-                if owner not in (NONE, layer):
-                    ahead[layer] += sum(pieces.values())
+            owner = self._layers[step.number]
+            for layer, causes in _cut(step, parts[self._kind_of[step.number]], ends):
+                shares[layer].update(causes)
+                spent = sum(causes.values())
+                shares[layer]["control"] -= spent
+                if owner not in (NO_LAYER, layer):
+                    ahead[layer] += spent
         return tuple(Spent(_in_order(share), other) for share, other in zip(shares, ahead, strict=True))
 
     def moved(self, unit: Unit) -> list[int]:
         """Bytes that each layer's loads, or stores, move."""
-        total = [0] * len(self._useful)
-        for operation in self.operations:
-            if operation.op is not None and operation.view.unit == unit:
-                total[operation.layer] += operation.moved
+        sizes = [kind.moved(unit) for kind in self._kinds]
+        total = [0] * self._count
+        for layer, kind in zip(self._layers, self._kind_of, strict=True):
+            if layer != NO_LAYER:
+                total[layer] += sizes[kind]
         return total
 
-    def _ends(self, after: Sequence[int], cycles: int) -> list[int]:
-        """The first cycle behind each layer; ``after``: the first one behind each operation."""
-        ends = [0] * len(self._useful)
-        for operation, cycle in zip(self.operations, after, strict=True):
-            if operation.layer != NONE:
-                ends[operation.layer] = max(ends[operation.layer], cycle)
-        ends[max(operation.layer for operation in self.operations)] = cycles
+    def _without(self, resource: Resource) -> list[Parts]:
+        """What the cycles of every kind are spent on if a resource is free."""
+        config = fastest(self.config) if resource.memory else self.config
+        parts = [
+            kind.parts(config, resource.free) if resource.retimes(kind.view.unit) else own
+            for kind, own in zip(self._kinds, self._parts, strict=True)
+        ]
+        return [{name: cycles for name, cycles in own.items() if name not in resource.causes} for own in parts]
+
+    def _ends(self, times: Times) -> list[int]:
+        """The first cycle behind each layer."""
+        ends = [0] * self._count
+        for layer, action in zip(self._layers, self._events.operations, strict=True):
+            if layer != NO_LAYER and times.end[action] >= ends[layer]:
+                ends[layer] = times.end[action] + 1
+        ends[max(self._layers)] = times.cycles
         return list(accumulate(ends, max))
-
-    def _parts(self, op: Op | None, view: View, layer: int, cycles: int) -> Parts:
-        if op is None:
-            return {"fetch": cycles}
-        return parts_of(self.config, op, view, cycles, self._useful[layer])
-
-    def _without(self, operation: Operation, resource: Resource) -> Parts:
-        """What an operation's cycles are spent on if a resource is free."""
-        op, view, parts = operation.op, operation.view, operation.parts
-        config = resource.config(self.config)
-        if op is None:
-            parts = {"fetch": rules_of(config).fetch}
-        elif resource.retimes(view.unit):
-            cycles = duration(config, op, view, resource.free)
-            parts = parts_of(config, op, view, cycles, self._useful[operation.layer], resource.free)
-        if resource.causes.isdisjoint(parts):
-            return parts
-        return {name: cycles for name, cycles in parts.items() if name not in resource.causes}
-
-
-def _found(timeline: Timeline, layers: Mapping[int, int]) -> Iterator[tuple[Op | None, View, int]]:
-    """(operation, registers, layer) of everything in a timeline."""
-    for code, pc, registers in zip(timeline.op.tolist(), timeline.pc.tolist(), timeline.registers, strict=True):
-        if code == FETCH:
-            yield None, View(Unit.LOAD, registers), NONE
-        else:
-            yield Op(code), View(unit_of(Op(code)), registers), layers[pc]
-
-
-def _useful(config: Config, found: Sequence[tuple[Op | None, View, int]], macs: Sequence[int]) -> list[Fraction]:
-    """Per layer, which share of the MACs of its array operations are the network's."""
-    done = [0] * len(macs)
-    for op, view, layer in found:
-        if op is not None and view.unit == Unit.ARRAY:
-            done[layer] += array_macs(config, op, view)
-    return [
-        Fraction(min(own, all_), all_) if own and all_ else Fraction(1) for own, all_ in zip(macs, done, strict=True)
-    ]
-
-
-def _causes(step: Step, parts: Sequence[Parts]) -> Parts:
-    if step.operation != NONE:
-        return parts[step.operation]
-    return {"fetch" if step.fetched else "control": step.cycles}
 
 
 def _cut(step: Step, parts: Parts, ends: Sequence[int]) -> Iterator[tuple[int, Parts]]:
     """A step's causes by the layers in whose time it lies; ``ends``: the first cycle behind each layer."""
-    layer = bisect_right(ends, step.start)
-    begin, end = step.start, step.start + step.cycles
+    begin, end = step.start, step.end
+    layer = bisect_right(ends, begin)
     if end <= ends[layer]:
         yield layer, parts
         return
     taken = dict.fromkeys(parts, 0)
     while begin < end:
         upto = min(end, ends[layer])
-        share = _first(parts, upto - step.start, step.cycles)
+        share = _first(parts, upto - step.start, step.end - step.start)
         yield layer, {name: cycles - taken[name] for name, cycles in share.items()}
         taken, begin = share, upto
         layer += 1

@@ -31,15 +31,11 @@ class Resource:
     causes: frozenset[str] = frozenset()
     queues: bool = False
 
-    def config(self, config: Config) -> Config:
-        """What transfers are timed for."""
-        return fastest(config) if self.memory else config
-
     def retimes(self, unit: Unit) -> bool:
-        """Whether the timing rule of a unit's operations says what they take then."""
-        if unit == Unit.ARRAY:
-            return self.free != NOTHING
-        return self.memory and unit in (Unit.LOAD, Unit.STORE)
+        """Whether the operations of a unit, or fetches, must be timed anew."""
+        if unit in (Unit.LOAD, Unit.STORE):
+            return self.memory
+        return unit == Unit.ARRAY and self.free != NOTHING
 
 
 NOTHING_FREE = Resource("", "", "everything as it is")
