@@ -21,7 +21,9 @@ from dovetail.flows import (
     pack,
     prove,
     quantise,
+    report_page,
     run,
+    serve,
     sweep,
     verify,
 )
@@ -45,6 +47,8 @@ COMMANDS = (
     coverage,
     prove,
     sweep,
+    report_page,
+    serve,
     isa,
     doctor,
 )

@@ -21,6 +21,11 @@ def add_schedule_options(parser: argparse.ArgumentParser, *, default: str = "1")
         help="of the search for schedules: 0 estimates, 1 prices the best few exactly, 2 more, 3 all that could be"
         f" better (minutes); always 0 with --tiling channels; default: {default}",
     )
+    add_cache_option(parser)
+
+
+def add_cache_option(parser: argparse.ArgumentParser) -> None:
+    """Add the schedule cache alone, where something else says the effort."""
     parser.add_argument(
         "--no-schedule-cache",
         action="store_true",

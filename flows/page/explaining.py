@@ -1,0 +1,45 @@
+"""Explanations of points for the page: compiled again on demand, with the options of the sweep."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from dovetail.flows.explore.results import Results, Row
+from dovetail.flows.explore.space import Space
+from dovetail.isa.config import Config
+from dovetail.sw import frontend
+from dovetail.sw.errors import DovetailError
+from dovetail.sw.explain import explain
+from dovetail.sw.graph import Graph
+from dovetail.sw.network import compile_network
+
+
+def explain_point(space: Space, config: Config | None) -> list[dict[str, Any]]:
+    """Where the cycles of each network of a space go on a configuration, as JSON has it.
+
+    Raises DovetailError or OSError where a network cannot be read or compiled (any more).
+    """
+    if config is None:
+        raise DovetailError("point must have a configuration to be explained: this one breaks a rule")
+    graphs = [
+        _graph(workload.source, tuple((name, tuple(sizes)) for name, sizes in workload.shapes.items()))
+        for workload in space.workloads
+    ]
+    return [
+        explain(compile_network(graph, config, tiling=space.tiling, effort=space.effort)).to_dict() for graph in graphs
+    ]
+
+
+def worth_explaining(results: Results, top: int) -> list[Row]:
+    """The ``top`` rows that a reader asks for first: of the front, spread evenly where it is larger; then the best."""
+    ranked = results.ranked()
+    front = [row for row in ranked if row.front]
+    if len(front) <= top:
+        return ranked[:top]
+    return [front[round(place * (len(front) - 1) / max(top - 1, 1))] for place in range(top)]
+
+
+@lru_cache(maxsize=4)
+def _graph(source: str, shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Graph:
+    return frontend.load(source, dict(shapes))

@@ -1,0 +1,124 @@
+"""What the page of a running sweep asks for: rows that are new, and explanations of points."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from secrets import token_hex
+from threading import BoundedSemaphore, Lock
+from typing import Any
+
+from dovetail.flows.explore.results import Results
+from dovetail.flows.explore.store import Store, Sweep
+from dovetail.flows.page.explaining import explain_point
+from dovetail.flows.page.payload import header_of, rows_of, states_of
+from dovetail.sw.errors import DovetailError, first_line
+
+LEAST_AGE = 1.0
+"""Seconds for which what was read from the store is served again."""
+KEPT = 100
+"""Explanations that are remembered."""
+WAITING = 6
+"""Explanations that may be asked for at the same time; they are made one by one."""
+
+
+class BusyError(DovetailError):
+    """Too many explanations are asked for at once."""
+
+
+class Live:
+    """A store's sweep, as it grows. Any thread may use it.
+
+    Parameters
+    ----------
+    store: open for reading.
+    sweep: which one; without, the latest, also if it begins later.
+
+    Raises
+    ------
+    StoreError: the store has no such sweep; the methods, when it cannot be read.
+    """
+
+    def __init__(self, store: Store, sweep: int | None = None) -> None:
+        self._store = store
+        self._wanted = sweep
+        self._token = token_hex(8)
+        self._lock = Lock()
+        self._read_at = 0.0
+        self._seen: tuple[Any, ...] = ()
+        self._arrived: list[int] = []  # numbers of points in the order in which they were first seen
+        self._explaining = Lock()
+        self._places = BoundedSemaphore(WAITING)
+        self._explanations: OrderedDict[tuple[int, int], list[dict[str, Any]]] = OrderedDict()
+        self._sweep: Sweep
+        self._results: Results
+        self._states: dict[str, Any]
+        self._refresh()
+
+    @property
+    def title(self) -> str:
+        """Of the page."""
+        return str(header_of(self._results.space, "")["title"])
+
+    def rows(self, after: int, session: str) -> dict[str, Any]:
+        """What a page lacks that has ``after`` rows of a session; all of it where the session is another one."""
+        with self._lock:
+            self._refresh()
+            ours = f"{self._token}-{self._sweep.id}"
+            after = after if session == ours and after <= len(self._arrived) else 0
+            by_number = {row.number: row for row in self._results.rows}
+            message: dict[str, Any] = {
+                "session": ours,
+                "total": self._results.total,
+                "finished": bool(self._sweep.finished),
+                "rows": rows_of(by_number[number] for number in self._arrived[after:]),
+                "states": self._states,
+            }
+            if session != ours:
+                message["header"] = header_of(self._results.space, self._sweep.version)
+            return message
+
+    def explain(self, number: int) -> list[dict[str, Any]]:
+        """The explanation of a point, one per network; it may have to be compiled first.
+
+        Raises BusyError, or what `explain_point` raises.
+        """
+        with self._lock:
+            sweep, space = self._sweep.id, self._results.space
+            row = next((row for row in self._results.rows if row.number == number), None)
+        if row is None or not row.costs:
+            raise DovetailError(f"point must be one with a cost, not {number}")
+        key = sweep, number
+        if not self._places.acquire(blocking=False):
+            raise BusyError(f"at most {WAITING} points are explained at once: select this one again in a moment")
+        try:
+            with self._explaining:
+                if key not in self._explanations:
+                    self._explanations[key] = explain_point(space, row.config)
+                self._explanations.move_to_end(key)
+                while len(self._explanations) > KEPT:
+                    self._explanations.popitem(last=False)
+                return self._explanations[key]
+        finally:
+            self._places.release()
+
+    def _refresh(self) -> None:
+        """Read the store again if it has changed and some time has passed."""
+        if time.monotonic() - self._read_at < LEAST_AGE and self._seen:
+            return
+        seen = (self._store.database.rows("PRAGMA data_version"),)
+        if seen != self._seen:
+            sweep = self._store.sweep(self._wanted)
+            if not self._seen or sweep.id != self._sweep.id:
+                self._arrived = []
+            self._sweep, self._results = sweep, self._store.results(sweep.id)
+            self._states = states_of(self._results)
+            known = set(self._arrived)
+            self._arrived += [row.number for row in self._results.rows if row.number not in known]
+            self._seen = seen
+        self._read_at = time.monotonic()
+
+
+def told(error: BaseException) -> str:
+    """What a page says about an error."""
+    return str(error) if isinstance(error, DovetailError) else first_line(error)

@@ -1,0 +1,156 @@
+"""Results as the page's script reads them: plain JSON, a row of numbers per point."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dovetail.flows.explore.cost import Cost
+from dovetail.flows.explore.metrics import METRICS
+from dovetail.flows.explore.results import Results, Row, competing, front_of
+from dovetail.flows.explore.space import Space
+from dovetail.flows.parameters import PARAMETERS, flat
+from dovetail.flows.pictures.style import KINDS, SERIES, SPARE
+from dovetail.isa.config import Config
+from dovetail.sw.explain import CAUSES
+from dovetail.sw.explain.resources import RESOURCES
+
+BOUND_COLOURS = {
+    "array": "#228833",
+    "weights": "#44AA99",
+    "requantise": "#EE7733",
+    "vector": "#CCBB44",
+    "load": "#4477AA",
+    "store": "#AA3377",
+    "latency": "#BBBBBB",
+    "frontend": "#8866BB",
+}
+"""Colours per bound of `dovetail.sw.explain`, in the order of a stack; units have theirs as in the pictures."""
+
+_LANES = {"lanes": ("ic_lanes", "oc_lanes")}
+"""What an axis stands for."""
+
+
+def header_of(space: Space, version: str) -> dict[str, Any]:
+    """What holds for every point: networks, ``version`` of the compiler, and what the numbers of a row mean."""
+    default = flat(Config())
+    return {
+        "title": " + ".join(_short(workload.source) for workload in space.workloads) or "no network",
+        "networks": [
+            {"source": w.source, "weight": w.weight, "shapes": {name: list(sizes) for name, sizes in w.shapes.items()}}
+            for w in space.workloads
+        ],
+        "compiler": version,
+        "clock": space.clock,
+        "tiling": space.tiling,
+        "effort": space.effort,
+        "objectives": list(space.objectives),
+        "constraints": list(space.constraints),
+        "axes": [name for axis in space.axes for name in _LANES.get(axis, (axis,))],
+        "parameters": [
+            {
+                "name": p.name,
+                "title": p.title or p.name.replace("_", " "),
+                "doc": p.doc,
+                "flag": p.flag,
+                "memory": p.memory,
+                "size": p.name == "sram",
+                "default": default[p.name],
+            }
+            for p in PARAMETERS.values()
+        ],
+        "metrics": [
+            {"name": m.name, "title": m.title, "unit": m.unit, "more": m.more, "doc": m.doc} for m in METRICS.values()
+        ],
+        "causes": {c.name: {"title": c.title, "bound": c.bound, "doc": c.doc} for c in CAUSES.values()},
+        "resources": {r.name: {"title": r.title, "doc": r.doc} for r in RESOURCES.values()},
+        "colours": {"kinds": KINDS, "spare": SPARE, "series": SERIES, "bounds": BOUND_COLOURS},
+    }
+
+
+def rows_of(rows: Iterable[Row]) -> list[list[Any]]:
+    """``[number, error, seconds, parameters, metrics or None, costs]`` per row, in the order of :func:`header_of`.
+
+    What changes after a point is priced is not among them: see :func:`states_of`.
+    """
+    return [
+        [
+            row.number,
+            row.error,
+            round(row.seconds, 3),
+            _parameters(row),
+            [_number(row.values.get(name)) for name in METRICS] if row.costs else None,
+            [_cost(cost) for cost in row.costs],
+        ]
+        for row in rows
+    ]
+
+
+def states_of(results: Results) -> dict[str, Any]:
+    """What may change after a point is priced, as numbers of points.
+
+    ``infeasible``; ``aside``: those that leave more to the host than others and so do not compete; ``front``;
+    ``confirmed``: verdict of the RTL by number.
+    """
+    space, rows = results.space, results.rows
+    competitors = set(competing(space, rows, ()))
+    return {
+        "infeasible": [row.number for row in rows if row.costs and not row.feasible],
+        "aside": [row.number for i, row in enumerate(rows) if row.costs and row.feasible and i not in competitors],
+        "front": [rows[i].number for i in front_of(space, rows)],
+        "confirmed": {str(row.number): row.confirmed for row in rows if row.confirmed},
+    }
+
+
+def payload_of(
+    results: Results, explanations: Mapping[int, Sequence[Mapping[str, Any]]], version: str
+) -> dict[str, Any]:
+    """All that a page which stands alone shows; ``explanations`` of a row: one per network of the space."""
+    return {
+        "live": False,
+        "header": header_of(results.space, version),
+        "total": results.total,
+        "rows": rows_of(results.rows),
+        "states": states_of(results),
+        "explanations": [[number, list(each)] for number, each in explanations.items()],
+    }
+
+
+def embedded(data: Any) -> str:
+    """JSON that may stand in a script element: no text in it can end the element or begin another."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _short(source: str) -> str:
+    """A network's name without its folders."""
+    return source.removeprefix("zoo:").rsplit("/", 1)[-1].rsplit("\\", 1)[-1]
+
+
+def _parameters(row: Row) -> list[Any]:
+    if row.config:
+        values = flat(row.config)
+    else:
+        pair = dict(zip(_LANES["lanes"], row.axes.get("lanes", ()), strict=False))
+        values = {**row.axes, **pair}
+    return [values.get(name) for name in PARAMETERS]
+
+
+def _cost(cost: Cost) -> list[Any]:
+    return [
+        cost.cycles,
+        cost.macs,
+        cost.bound_cycles,
+        cost.read_bytes,
+        cost.write_bytes,
+        len(cost.host),
+        dict(cost.kinds),
+    ]
+
+
+def _number(value: float | None) -> float | None:
+    """Rounded to what a double-check by hand needs; whole numbers stay whole."""
+    if value is None or value != value or value in (float("inf"), float("-inf")):
+        return None
+    return int(value) if value == int(value) else float(f"{value:.9g}")

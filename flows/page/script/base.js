@@ -1,0 +1,84 @@
+// Elements and small things that every part uses. Text only ever becomes text nodes: no part parses HTML.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "css") for (const [key, text] of Object.entries(value)) element.style.setProperty(key, text);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat(9).filter((child) => child !== null && child !== undefined && child !== ""));
+  return element;
+}
+
+/** An HTML element; `css` is an object of style properties, `on...` attributes are listeners. */
+const make = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
+
+/** An SVG element. */
+const draw = (tag, attributes = {}, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+
+const byId = (id) => document.getElementById(id);
+
+/** Tells a screen reader. */
+function say(text) {
+  byId("said").textContent = text;
+}
+
+/** The function, run once per frame however often it is asked for. */
+function perFrame(run) {
+  let asked = false;
+  return () => {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => {
+      asked = false;
+      run();
+    });
+  };
+}
+
+/** The colour of a style's variable in the theme that is on, as canvas takes it. */
+function colourOf(variable) {
+  const probe = byId("said");
+  probe.style.color = `var(${variable})`;
+  return getComputedStyle(probe).color;
+}
+
+/** Offers a text as a file. */
+function download(name, type, text) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  make("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+/** A button that copies what `text()` gives. */
+function copyButton(label, text) {
+  const button = make("button", { type: "button", class: "small" }, label);
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(text());
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = "Select the text instead";
+    }
+    setTimeout(() => (button.textContent = label), 1500);
+  });
+  return button;
+}
+
+const tip = {
+  show(x, y, children) {
+    const box = byId("tip");
+    box.replaceChildren(...children);
+    box.hidden = false;
+    const { width, height } = box.getBoundingClientRect();
+    const left = x + 14 + width > innerWidth ? x - 14 - width : x + 14;
+    box.style.left = `${Math.max(4, left)}px`;
+    box.style.top = `${Math.max(4, Math.min(y + 12, innerHeight - height - 4))}px`;
+  },
+  hide() {
+    byId("tip").hidden = true;
+  },
+};

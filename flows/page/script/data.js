@@ -1,0 +1,172 @@
+// Rows and columns, from what the page carries or the server sends.
+
+const data = {
+  header: null,
+  rows: [], // {number, error, seconds, values, costs, front, feasible, confirmed}
+  byNumber: new Map(),
+  columns: [],
+  byKey: new Map(),
+  kinds: [],
+  total: 0,
+  explanations: new Map(), // number -> one per network, {error} or "pending"
+};
+
+const STATES = ["front", "feasible", "on host", "infeasible", "failed"];
+
+function addRows(encoded) {
+  const { parameters, metrics, networks } = data.header;
+  for (const [number, error, seconds, given, measured, costs] of encoded) {
+    if (data.byNumber.has(number)) continue;
+    const row = { number, error, seconds, costs: costs.map(costOf), values: {}, front: false, competes: true, confirmed: "" };
+    row.values.number = number;
+    row.values.error = error;
+    row.values.seconds = costs.length ? seconds : null;
+    parameters.forEach(({ name }, n) => (row.values[name] = given[n]));
+    if (measured) metrics.forEach(({ name }, n) => (row.values[name] = measured[n]));
+    row.costs.forEach((cost, n) => {
+      for (const [kind, cycles] of Object.entries(cost.kinds)) {
+        if (!data.kinds.includes(kind)) data.kinds.push(kind);
+        row.values[`kind ${kind}`] = (row.values[`kind ${kind}`] ?? 0) + cycles * networks[n].weight;
+      }
+    });
+    data.rows.push(row);
+    data.byNumber.set(number, row);
+  }
+}
+
+function costOf([cycles, macs, bound, read, write, host, kinds]) {
+  return { cycles, macs, bound, read, write, host, kinds };
+}
+
+/** What may have changed since: the front, feasibility, verdicts of the RTL. */
+function setStates({ infeasible, aside, front, confirmed }) {
+  const [fails, leaves, leads] = [infeasible, aside, front].map((numbers) => new Set(numbers));
+  const stateOf = ({ number, costs }) =>
+    !costs.length ? "failed" : fails.has(number) ? "infeasible" : leaves.has(number) ? "on host" : leads.has(number) ? "front" : "feasible";
+  for (const row of data.rows) {
+    row.values.state = stateOf(row);
+    row.front = row.values.state === "front";
+    row.competes = row.front || row.values.state === "feasible";
+    row.confirmed = confirmed[row.number] ?? "";
+    row.values.confirmed = row.confirmed;
+  }
+}
+
+/** Columns of the rows there are: what is the same everywhere is marked `same`. */
+function setColumns() {
+  const { axes, parameters, metrics, objectives } = data.header;
+  const columns = [
+    { key: "number", title: "#", group: "point", doc: "number of the point within the space" },
+    { key: "state", title: "state", group: "point", doc: "front, feasible, on host (it leaves more to the host than others, so it does not compete), infeasible or failed" },
+  ];
+  for (const { name, title, doc, size } of parameters) {
+    columns.push({ key: name, title, doc, unit: size ? "B" : "", group: "parameters", axis: axes.includes(name), exact: true, more: false });
+  }
+  const named = new Set(parameters.map(({ name }) => name));
+  for (const { name, title, unit, more, doc } of metrics) {
+    const column = { key: name, title, unit, more, doc, group: "metrics", objective: objectives.includes(name), metric: true };
+    if (named.has(name)) Object.assign(columns.find(({ key }) => key === name), { more, objective: column.objective, metric: true });
+    else columns.push(column);
+  }
+  for (const kind of data.kinds) {
+    columns.push({ key: `kind ${kind}`, title: `${kind} cycles`, unit: "cycles", more: false, group: "cycles per kind", doc: `cycles of ${kind} layers` });
+  }
+  columns.push({ key: "confirmed", title: "RTL", group: "point", doc: "whether the RTL needs the same cycles: equal, differs, or not asked" });
+  columns.push({ key: "seconds", title: "seconds", unit: "s", group: "point", more: false, doc: "CPU time of pricing the point" });
+  columns.push({ key: "error", title: "reason", group: "point", doc: "why a point failed" });
+  for (const column of columns) describe(column);
+  data.columns = columns;
+  data.byKey = new Map(columns.map((column) => [column.key, column]));
+}
+
+function describe(column) {
+  let numeric = true;
+  let every = true;
+  const found = new Set();
+  for (const row of data.rows) {
+    const value = row.values[column.key];
+    if (value === null || value === undefined) every &&= !row.costs.length;
+    else {
+      if (typeof value !== "number") numeric = false;
+      if (found.size < 200) found.add(value);
+    }
+  }
+  const ordered = column.key === "state" ? STATES.filter((state) => found.has(state)) : [...found].sort(inOrder);
+  Object.assign(column, { numeric: numeric && found.size > 0, distinct: ordered, same: found.size <= 1 && every });
+}
+
+/** Numbers by size, everything else as text; what is missing comes last. */
+function inOrder(a, b) {
+  if (a === b) return 0;
+  if (a === null || a === undefined || a === "") return 1;
+  if (b === null || b === undefined || b === "") return -1;
+  return typeof a === "number" && typeof b === "number" ? a - b : String(a) < String(b) ? -1 : 1;
+}
+
+/** A value as the table shows it. */
+function shown(column, value) {
+  if (value === null || value === undefined || value === "") return "";
+  if (typeof value !== "number") return String(value);
+  if (column.unit === "B") return bytes(value);
+  if (column.key === "utilisation") return percent(value);
+  return Number.isInteger(value) || Math.abs(value) >= 1000 ? whole(value) : value.toPrecision(4);
+}
+
+/** A value as an axis shows it. */
+function tickOf(column, value) {
+  if (column.unit === "B") return bytes(value);
+  if (column.key === "utilisation") return `${short(100 * value)} %`;
+  return short(value);
+}
+
+const colourOfKind = (kind) => {
+  const { kinds, spare } = data.header.colours;
+  const unknown = data.kinds.filter((each) => !(each in kinds));
+  return kinds[kind] ?? spare[Math.max(0, unknown.indexOf(kind)) % spare.length];
+};
+
+/** Kinds in the order of a stack. */
+function stackOrder(kinds) {
+  const order = Object.keys(data.header.colours.kinds);
+  const place = (kind) => (order.includes(kind) ? order.indexOf(kind) : order.length);
+  return [...kinds].sort((a, b) => place(a) - place(b));
+}
+
+/** What varies about a point, in a line. */
+function labelOf(row) {
+  const parts = data.columns
+    .filter((column) => column.axis && !column.same)
+    .map((column) => `${column.title} ${shown(column, row.values[column.key])}`);
+  return parts.join(", ") || `point ${row.number}`;
+}
+
+/** The configuration as `--config` reads it. */
+function tomlOf(row) {
+  const line = ({ name, size }) => `${name} = ${size ? JSON.stringify(exactSize(row.values[name])) : JSON.stringify(row.values[name])}`;
+  const given = data.header.parameters.filter(({ name }) => isGiven(row, name));
+  const memory = given.filter((parameter) => parameter.memory).map(line);
+  return [...given.filter((parameter) => !parameter.memory).map(line), "", "[memory]", ...memory, ""].join("\n");
+}
+
+const exactSize = (value) => (value % 1048576 === 0 ? `${value / 1048576} MiB` : value % 1024 === 0 ? `${value / 1024} KiB` : `${value} B`);
+
+function isGiven(row, name) {
+  if (name === "pe" || name === "dataflow" || row.values[name] === null) return false;
+  return name !== "depthwise_lanes" || row.values.depthwise === "native";
+}
+
+/** The commands that price a point again, one per network. */
+function commandsOf(row) {
+  const { networks, parameters, tiling, effort } = data.header;
+  const derived = ["ic_lanes", "oc_lanes", "banks", "requant_lanes", "vector_lanes", "depthwise_lanes"];
+  const flags = parameters
+    .filter(({ name, default: usual }) => isGiven(row, name) && (derived.includes(name) || row.values[name] !== usual))
+    .map(({ name, flag, size }) => `${flag} ${size ? exactSize(row.values[name]).replace(" ", "") : row.values[name]}`);
+  return networks.map(({ source, shapes }) => {
+    const sizes = Object.entries(shapes).map(([input, dims]) => `--shape ${quoted(`${input}=${dims.join("x")}`)}`);
+    return ["dovetail compile", quoted(source), ...sizes, `--tiling ${tiling} --effort ${effort}`, ...flags].join(" ");
+  });
+}
+
+/** A word for a POSIX shell. */
+const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);

@@ -1,0 +1,96 @@
+// Start: read what the page carries, or ask the server again and again for what is new.
+
+const POLL = 1500; // ms between two questions to the server
+const link = { on: false, session: "", failed: 0, history: [], finished: false };
+
+function start() {
+  const carried = JSON.parse(byId("data").textContent);
+  link.on = carried.live;
+  byId("main").append(
+    make("div", { class: "upper" }, buildScatter(), buildPoints()), buildTable(), buildLayers(), buildFailures());
+  buildHeader();
+  addEventListener("beforeprint", forPrint);
+  addEventListener("afterprint", () => (drawBody(), drawScatter()));
+  if (carried.live) {
+    byId("header").replaceChildren(make("div", { class: "title" }, make("h1", {}, carried.title), liveBadge()));
+    poll();
+    return;
+  }
+  data.header = carried.header;
+  data.total = carried.total;
+  data.explanations = new Map(carried.explanations);
+  take(carried);
+  for (const number of [...data.explanations.keys()].slice(0, 2)) toggle(number);
+}
+
+function take({ rows, states }) {
+  addRows(rows);
+  setStates(states);
+  setColumns();
+  refresh();
+  tell("states");
+}
+
+function forPrint() {
+  drawBody();
+}
+
+// --- live
+
+function liveBadge() {
+  if (!link.on) return "";
+  if (link.failed) return make("span", { class: "live lost" }, "no answer from the server");
+  if (link.finished) return make("span", { class: "live" }, "finished");
+  const { history } = link;
+  const [first, last] = [history[0], history.at(-1)];
+  const rate = history.length > 1 && last.time > first.time ? (1000 * (last.count - first.count)) / (last.time - first.time) : 0;
+  const left = data.total - data.rows.length;
+  const speed = rate ? `${short(rate, 2)} points/s${left > 0 ? `, ${duration(left / rate)} left` : ""}` : "";
+  return make("span", { class: "live on" }, data.total ? make("progress", { max: data.total, value: data.rows.length, "aria-label": "points done" }) : "", "live ", make("small", {}, speed));
+}
+
+async function poll() {
+  try {
+    const answer = await fetch(`rows?after=${data.rows.length}&session=${encodeURIComponent(link.session)}`, { cache: "no-store" });
+    if (!answer.ok) throw new Error((await answer.json()).error);
+    receive(await answer.json());
+    link.failed = 0;
+  } catch (error) {
+    link.failed += 1;
+    byId("header").querySelector(".live")?.replaceWith(liveBadge());
+  }
+  setTimeout(poll, POLL * Math.min(8, 1 + link.failed));
+}
+
+function receive(message) {
+  if (message.session !== link.session) {
+    Object.assign(link, { session: message.session, history: [] });
+    Object.assign(data, { header: message.header, rows: [], byNumber: new Map(), kinds: [], explanations: new Map() });
+    state.selected = [];
+    tell("selection");
+  }
+  data.total = message.total;
+  const changed = message.rows.length || JSON.stringify(message.states) !== link.states;
+  link.states = JSON.stringify(message.states);
+  link.finished = message.finished;
+  link.history = [...link.history, { time: performance.now(), count: data.rows.length + message.rows.length }].slice(-20);
+  if (changed || !data.columns.length) take(message);
+  else byId("header").querySelector(".live")?.replaceWith(liveBadge());
+}
+
+async function askForExplanations() {
+  if (!link.on) return;
+  for (const number of state.selected) {
+    if (data.explanations.has(number)) continue;
+    data.explanations.set(number, "pending");
+    fetch(`explain?point=${number}`, { cache: "no-store" })
+      .then((answer) => answer.json())
+      .catch(() => ({ error: "no answer from the server" }))
+      .then((known) => {
+        data.explanations.set(number, known);
+        tell("explained");
+      });
+  }
+}
+
+start();

@@ -1,0 +1,97 @@
+// What the reader has chosen: filters, order, columns, selected points. Whoever shows it listens.
+
+const state = {
+  filters: new Map(), // column key -> text
+  brush: null, // {x, y: column keys, low, high: [x, y]}
+  sort: { key: "number", descending: false },
+  columns: null, // chosen keys, null: the usual ones
+  selected: [], // numbers, at most MOST_SELECTED
+  hovered: null,
+  visible: [], // rows that pass, in order
+  passing: new Set(), // their numbers
+  bad: new Map(), // column key -> why its filter cannot be read
+};
+
+const MOST_SELECTED = 6;
+const listeners = { rows: [], selection: [], hover: [], states: [], explained: [] };
+const on = (what, run) => listeners[what].push(run);
+const tell = (what) => listeners[what].forEach((run) => run());
+
+/** Filters and sorts anew. */
+function refresh() {
+  const tests = [];
+  state.bad.clear();
+  for (const [key, text] of state.filters) {
+    const column = data.byKey.get(key);
+    if (!column) continue;
+    try {
+      const passes = filterOf(text, column.numeric);
+      if (passes) tests.push((row) => passes(row.values[key]));
+    } catch (error) {
+      state.bad.set(key, error.message);
+    }
+  }
+  if (state.brush) tests.push(inBrush(state.brush));
+  state.visible = data.rows.filter((row) => tests.every((test) => test(row)));
+  const { key, descending } = state.sort;
+  const rank = key === "state" ? (row) => STATES.indexOf(row.values.state) : (row) => row.values[key];
+  state.visible.sort((a, b) => {
+    const [left, right] = [rank(a), rank(b)];
+    const order = inOrder(left, right);
+    const missing = [left, right].some((value) => value === null || value === undefined || value === "");
+    return (descending && !missing ? -order : order) || a.number - b.number;
+  });
+  state.passing = new Set(state.visible.map((row) => row.number));
+  tell("rows");
+}
+
+function inBrush({ x, y, low, high }) {
+  return ({ values }) =>
+    isNumber(values[x]) && isNumber(values[y]) &&
+    values[x] >= low[0] && values[x] <= high[0] && values[y] >= low[1] && values[y] <= high[1];
+}
+
+function setFilter(key, text) {
+  if (text.trim()) state.filters.set(key, text);
+  else state.filters.delete(key);
+  refresh();
+}
+
+function clearFilters() {
+  state.filters.clear();
+  state.brush = null;
+  refresh();
+}
+
+function sortBy(key) {
+  const column = data.byKey.get(key);
+  const first = Boolean(column.metric && column.more);
+  state.sort = state.sort.key === key ? { key, descending: !state.sort.descending } : { key, descending: first };
+  refresh();
+}
+
+/** Selects a point, or no longer. */
+function toggle(number) {
+  const row = data.byNumber.get(number);
+  if (!row) return;
+  if (state.selected.includes(number)) state.selected = state.selected.filter((each) => each !== number);
+  else if (!row.costs.length) return say(`point ${number} failed: ${row.error}`);
+  else state.selected = [...state.selected.slice(-(MOST_SELECTED - 1)), number];
+  say(`${plural(state.selected.length, "point")} selected`);
+  tell("selection");
+}
+
+const letterOf = (number) => "ABCDEF"[state.selected.indexOf(number)] ?? "";
+const MARKS = ["#0077bb", "#cc3311", "#009988", "#aa3377", "#b8860b", "#5a5a9e"];
+const markOf = (number) => MARKS[state.selected.indexOf(number)];
+
+/** The badge of a selected point. */
+function badge(number) {
+  return make("span", { class: "badge", css: { background: markOf(number) } }, letterOf(number));
+}
+
+function hover(number) {
+  if (state.hovered === number) return;
+  state.hovered = number;
+  tell("hover");
+}

@@ -1,0 +1,108 @@
+// The head of the page: what was explored, how far it is, what is best; and the points that failed.
+
+function buildHeader() {
+  on("rows", drawHeader);
+}
+
+function drawHeader() {
+  const { networks, compiler, clock, tiling, effort, objectives, constraints } = data.header;
+  const each = networks.map(({ source, weight, shapes }) => {
+    const sizes = Object.entries(shapes).map(([input, dims]) => `${input} ${dims.join("\u00d7")}`);
+    return `${weight === 1 ? "" : `${short(weight)} \u00d7 `}${source}${sizes.length ? ` (${sizes.join(", ")})` : ""}`;
+  });
+  const facts = [
+    ["networks", each.join(" + ")], ["compiler", compiler], ["clock", `${clock / 1e6} MHz`], ["tiling", tiling], ["effort", String(effort)],
+    ["objectives", objectives.map(titleOf).join(", ")], ["constraints", constraints.join("; ")],
+  ].filter(([, text]) => text);
+  const same = data.rows.length > 1 ? data.columns.filter((column) => column.group === "parameters" && column.same && column.distinct.length) : [];
+  byId("header").replaceChildren(
+    make("div", { class: "title" }, make("h1", {}, data.header.title), liveBadge(), make("span", { class: "grow" }), themeButton()),
+    make("p", { class: "soft facts" }, facts.map(([name, text]) => make("span", {}, make("b", {}, name), " ", text))),
+    same.length ? make("details", { class: "fixed", open: drawHeader.open, ontoggle: (event) => (drawHeader.open = event.target.open) },
+      make("summary", { class: "soft" }, `${plural(same.length, "parameter")} the same for all points`),
+      make("p", {}, same.map((column) => make("span", { class: "chip" }, column.title, " ", make("b", {}, shown(column, column.distinct[0])))))) : "",
+    make("div", { class: "tiles" }, tiles()));
+}
+
+function tiles() {
+  const count = (test) => data.rows.filter(test).length;
+  const tile = (value, label, kind, filter) => {
+    const inner = [make("b", {}, value), make("span", {}, label)];
+    return filter
+      ? make("button", { type: "button", class: `tile ${kind}`, onclick: filter }, inner)
+      : make("div", { class: `tile ${kind}` }, inner);
+  };
+  const only = (key, text) => () => {
+    setFilter(key, text);
+    byId("points").scrollIntoView({ block: "nearest" });
+  };
+  const [failed, infeasible, aside, front] = ["failed", "infeasible", "on host", "front"].map((state) => count((row) => row.values.state === state));
+  const [equal, differs] = ["equal", "differs"].map((verdict) => count((row) => row.confirmed === verdict));
+  const known = data.total > data.rows.length ? `points of ${whole(data.total)}` : data.rows.length === 1 ? "point" : "points";
+  const found = [tile(whole(data.rows.length), known, "")];
+  if (front) found.push(tile(whole(front), "on the front", "front", only("state", "=front")));
+  if (aside) found.push(tile(whole(aside), "leave more to the host", "", only("state", "=on host")));
+  if (infeasible) found.push(tile(whole(infeasible), "infeasible", "", only("state", "=infeasible")));
+  if (failed) found.push(tile(whole(failed), "failed", "alarm", only("state", "=failed")));
+  if (equal) found.push(tile(whole(equal), "equal on RTL", "good", only("confirmed", "=equal")));
+  if (differs) found.push(tile(whole(differs), "differ on RTL", "alarm", only("confirmed", "=differs")));
+  for (const key of data.header.objectives) {
+    const column = data.byKey.get(key);
+    const best = column && bestOf(column);
+    if (best) found.push(tile(shown(column, best.values[key]), `${column.more ? "most" : "least"} ${column.title}`, "best", () => select(best.number)));
+  }
+  return found;
+}
+
+function bestOf({ key, more }) {
+  let best = null;
+  for (const row of data.rows) {
+    if (!row.competes || !isNumber(row.values[key])) continue;
+    if (!best || (more ? row.values[key] > best.values[key] : row.values[key] < best.values[key])) best = row;
+  }
+  return best;
+}
+
+function select(number) {
+  if (!state.selected.includes(number)) toggle(number);
+  reveal(number);
+}
+
+const THEMES = ["auto", "light", "dark"];
+
+function themeButton() {
+  const button = make("button", { type: "button", class: "small", id: "theme" });
+  const name = () => document.documentElement.dataset.theme ?? "auto";
+  const label = () => (button.textContent = `Theme: ${name()}`);
+  button.addEventListener("click", () => {
+    const next = THEMES[(THEMES.indexOf(name()) + 1) % THEMES.length];
+    if (next === "auto") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = next;
+    label();
+    drawScatter();
+  });
+  label();
+  return button;
+}
+
+/** Points that failed, by reason. */
+function buildFailures() {
+  const list = make("div");
+  const title = make("h2", { id: "failures-title" });
+  const section = make("section", { class: "card", id: "failures", "aria-labelledby": "failures-title", hidden: true }, make("div", { class: "tools" }, title), list);
+  on("rows", () => {
+    const reasons = new Map();
+    const failed = data.rows.filter((row) => !row.costs.length);
+    for (const row of failed) reasons.set(row.error, [...(reasons.get(row.error) ?? []), row]);
+    section.hidden = !failed.length;
+    title.textContent = `${plural(failed.length, "point")} without a cost`;
+    const sorted = [...reasons].sort(([, a], [, b]) => b.length - a.length);
+    list.replaceChildren(
+      make("table", { class: "plain" }, make("thead", {}, make("tr", {}, make("th", { class: "number" }, "points"), make("th", {}, "reason"), make("th", {}, "for example"))),
+        make("tbody", {}, sorted.slice(0, 50).map(([reason, rows]) =>
+          make("tr", {}, make("td", { class: "number" }, whole(rows.length)), make("td", { class: "reason" }, reason || "no reason given"),
+            make("td", { class: "soft" }, `#${rows[0].number}: ${labelOf(rows[0])}`))))),
+      sorted.length > 50 ? make("p", { class: "soft" }, `and ${sorted.length - 50} more reasons, in the column "reason" of the table`) : "");
+  });
+  return section;
+}

@@ -1,0 +1,137 @@
+"""The web server of a live page: three addresses to read, and nothing else.
+
+It answers only requests that name this machine (`Host`), so that a page from elsewhere cannot reach it by a name which
+it lets point here, and lets no other site's script read an answer. No path leads to a file, and nothing can be written.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from dovetail.flows import page
+from dovetail.flows.page.live import BusyError, Live, told
+from dovetail.sw.errors import DovetailError
+
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+class Server(ThreadingHTTPServer):
+    """Serves a sweep until it is shut down.
+
+    Parameters
+    ----------
+    live: the sweep.
+    host: address or name to listen at.
+    port: 0 for any that is free.
+
+    Raises
+    ------
+    DovetailError: the port is taken, or the host is none of this machine.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, live: Live, host: str, port: int) -> None:
+        self.live = live
+        self.host = host
+        try:
+            self.address_family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            super().__init__(place[:2], Handler)  # type: ignore[arg-type]
+        except (OSError, OverflowError) as error:
+            raise DovetailError(
+                f"port {port} of {host} must be free to listen at: {getattr(error, 'strerror', None) or error}; give"
+                " another by --port (0: any that is free), or another --host"
+            ) from error
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.server_address[1]}/"
+
+    def is_ours(self, host: str) -> bool:
+        """Whether a request's Host is this server: an address (which nobody can redirect), localhost, or its name."""
+        name = urlsplit(f"//{host}").hostname or ""
+        try:
+            ip_address(name)
+        except ValueError:
+            return name in ("localhost", self.host.lower(), socket.gethostname().lower())
+        return True
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers one connection."""
+
+    server: Server
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "dovetail", ""
+    timeout = 30
+
+    def do_GET(self) -> None:
+        """Answer a request."""
+        status, kind, body = self._answer()
+        self.send_response(status)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Security-Policy", f"{page.policy(page.OWN)}; frame-ancestors 'none'")
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: a page that is open asks every other second."""
+
+    def _answer(self) -> tuple[HTTPStatus, str, bytes]:
+        try:
+            address = urlsplit(self.path)
+            ours = self.server.is_ours(self.headers.get("Host", ""))
+        except ValueError:
+            return _text(HTTPStatus.BAD_REQUEST, "address must be one that can be read")
+        if not ours:
+            return _text(HTTPStatus.FORBIDDEN, "Host must be this machine: open the page by its address")
+        if address.path == "/":
+            return HTTPStatus.OK, "text/html", page.live(self.server.live.title).encode()
+        if self.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
+            return _text(HTTPStatus.FORBIDDEN, "only the page of this server may ask for its data")
+        if address.path not in ("/rows", "/explain"):
+            return _text(HTTPStatus.NOT_FOUND, "there is nothing here: the page is at /")
+        return self._data(address.path, {name: values[0] for name, values in parse_qs(address.query).items()})
+
+    def _data(self, path: str, query: dict[str, str]) -> tuple[HTTPStatus, str, bytes]:
+        live = self.server.live
+        try:
+            if path == "/rows":
+                return _json(HTTPStatus.OK, live.rows(_count(query, "after"), query.get("session", "")))
+            return _json(HTTPStatus.OK, live.explain(_count(query, "point")))
+        except BusyError as error:
+            return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"error": told(error)})
+        except Exception as error:  # whatever is wrong with one point, the page goes on
+            return _json(HTTPStatus.BAD_REQUEST, {"error": told(error)})
+
+
+def _count(query: dict[str, str], name: str) -> int:
+    text = query.get(name, "0")
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise DovetailError(f"{name} must be a number, not {text[:40]!r}")
+    return int(text)
+
+
+def _text(status: HTTPStatus, text: str) -> tuple[HTTPStatus, str, bytes]:
+    return status, "text/plain", f"{text}\n".encode()
+
+
+def _json(status: HTTPStatus, data: Any) -> tuple[HTTPStatus, str, bytes]:
+    return status, "application/json", json.dumps(data, separators=(",", ":"), allow_nan=False).encode()

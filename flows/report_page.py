@@ -1,0 +1,68 @@
+"""Write the results of a sweep as one HTML file that needs no network: chart, table, layers of the best points."""
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
+
+from dovetail.flows.report import Report
+from dovetail.flows.schedules import add_cache_option, use_schedules
+from dovetail.isa.files import write_atomically
+from dovetail.sw.errors import DovetailError, first_line
+
+NAME = "report"
+HELP = "write a sweep's results as one HTML file"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    parser.add_argument("store", metavar="STORE", type=Path, help="the result store of `dovetail sweep`")
+    parser.add_argument("--output", metavar="FILE", type=Path, default=Path("report.html"), help="default: %(default)s")
+    parser.add_argument("--sweep", metavar="N", type=int, help="number of the sweep in the store; default: the latest")
+    parser.add_argument(
+        "--top", metavar="N", type=int, default=8, help="points of the front, and then the best, to explain layer by"
+        " layer: each is compiled again; default: %(default)s"
+    )  # fmt: skip
+    add_cache_option(parser)
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Run the command."""
+    from dovetail.flows.explore.store import Store
+    from dovetail.flows.page import render
+    from dovetail.flows.page.explaining import explain_point, worth_explaining
+
+    if args.top < 0:
+        raise DovetailError(f"top must be at least 0, not {args.top}")
+    use_schedules(args)
+    with Store(args.store) as store:
+        sweep = store.sweep(args.sweep)
+        results = store.results(sweep.id).marked()
+    explanations = {}
+    reason = ""
+    rows = worth_explaining(results, args.top)
+    for row in track(rows, "explaining", console=Console(stderr=True), disable=args.json, transient=True):
+        try:
+            explanations[row.number] = explain_point(results.space, row.config)
+        except (DovetailError, OSError) as error:  # the results are worth a page without it
+            reason = f"layers are not explained: {first_line(error)}"
+            break
+    page = render(results, explanations, version=sweep.version)
+    write_atomically(args.output, page)
+    failed = sum(not row.costs for row in results.rows)
+    data = {
+        "output": str(args.output),
+        "sweep": sweep.id,
+        "points": len(results.rows),
+        "failed": failed,
+        "front": sum(row.front for row in results.rows),
+        "explained": list(explanations),
+        "bytes": len(page.encode()),
+        "warning": reason,
+    }
+    text = (
+        f"{args.output}: {len(results.rows):,} points of sweep {sweep.id}, {failed:,} failed, {data['front']} on the"
+        f" front, {len(explanations)} explained"
+    )
+    return Report(data, [text, *([reason] if reason else [])])
