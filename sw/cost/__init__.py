@@ -1,4 +1,4 @@
-"""Cost models: what an accelerator takes of an FPGA (`area`), what a run does (`activity`) and what that takes (`energy`).
+"""Cost models: `area` of an accelerator on an FPGA, `activity` of a run, and the `energy` that takes.
 
 Activity is counted, exactly; area and energy are estimates that say where they come from and how far they are off.
 """

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
+from dovetail.isa.config import Config
+from dovetail.isa.instructions import INSTRUCTIONS, PAGE_WORDS, Op, Unit
+from dovetail.isa.timing.timeline import FETCH, Timeline
+from dovetail.sw.cost.operation import KEYS, Counts, Registers, counts_of
 from dovetail.sw.network import CompiledNetwork
 
 EVENTS: Mapping[str, str] = {
@@ -15,8 +20,8 @@ EVENTS: Mapping[str, str] = {
     "macs": "multiply-accumulates that the network asks for",
     "multiplies": "products that the array takes: steps times multipliers in use, padding and unused lanes included",
     "accumulates": "accumulators that a step adds to or sets, unused lanes included",
-    "requantises": "results of the array's requantiser, unused lanes included",
-    "vector_taps": "bytes or int32 values that VECTOR takes in, unused lanes included",
+    "requantises": "values that pass the array's requantiser, int32 results and unused lanes included",
+    "vector_taps": "bytes or int32 values that VECTOR takes in, table, padding and unused lanes included",
     "vector_results": "results that VECTOR computes, unused lanes included",
     "sram_read_input": "SRAM reads of ARRAY: activations and old int32 values",
     "sram_read_weights": "SRAM reads of ARRAY: weights, records, matrix",
@@ -35,7 +40,51 @@ EVENTS: Mapping[str, str] = {
 }
 """Names of the events, and what they count. An SRAM access is one use of a port, a word wide or less."""
 
+_MAX_KNOWN = 1 << 16
+_known: dict[Config, dict[tuple[int, Registers], Counts]] = {}
+"""Per configuration, the counts of an opcode with the registers that decide them."""
+_UNITS = {int(op): row.unit for op, row in INSTRUCTIONS.items() if row.unit is not None}
+
 
 def activity_of(compiled: CompiledNetwork) -> Mapping[str, int]:
     """The number of each of `EVENTS` in one inference; what the host does is not counted."""
-    raise NotImplementedError(compiled)
+    report = compiled.report()
+    return events_of(compiled.config, report.timeline) | {"macs": report.macs}
+
+
+def events_of(config: Config, timelines: Iterable[Timeline]) -> dict[str, int]:
+    """The events of runs without faults; ``macs``, which only a network knows, is 0."""
+    events = dict.fromkeys(EVENTS, 0)
+    seen: Counter[tuple[int, Registers]] = Counter()
+    samples: dict[tuple[int, Registers], Registers] = {}
+    for timeline in timelines:
+        if timeline.fault:
+            raise ValueError(f"events must be those of runs without faults, not {timeline.fault}")
+        events["cycles"] += timeline.cycles
+        for unit in Unit:
+            events[f"busy_{unit.name.lower()}"] += timeline.counters[unit].busy
+        for op, registers in zip(timeline.op.tolist(), timeline.registers, strict=True):
+            if op == FETCH:
+                events["fetched_words"] += PAGE_WORDS
+            else:
+                key = op, KEYS[_UNITS[op]](registers)
+                seen[key] += 1
+                samples[key] = registers
+    known = _counts_known(config)
+    for key, times in seen.items():
+        counts = known.get(key)
+        if counts is None:
+            counts = known[key] = counts_of(config, Op(key[0]), samples[key])
+        for name, count in counts.items():
+            events[name] += times * count
+    return events
+
+
+def _counts_known(config: Config) -> dict[tuple[int, Registers], Counts]:
+    """What is remembered for a configuration; of a few configurations, as sweeps come back to none."""
+    known = _known.get(config)
+    if known is None or len(known) > _MAX_KNOWN:
+        if len(_known) >= 8:
+            _known.clear()
+        known = _known[config] = {}
+    return known

@@ -1,12 +1,32 @@
-"""Energy of a run: events times the energy of each, by a table that says where its figures come from."""
+"""Energy of a run: events times the energy of each, by a table that says where its figures come from (docs/energy.md)."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import exp, log
 from pathlib import Path
+from typing import Any
 
 from dovetail.isa.config import Config
+from dovetail.isa.instructions import PAGE_BYTES, WORD_BYTES
+from dovetail.sw.errors import DovetailError
+
+FOLDER = Path(__file__).parent / "tables"
+TABLES = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+"""Tables that come with Dovetail, by name."""
+DEFAULT_TABLE = "45nm"
+
+ACCUMULATOR_BYTES = 512
+"""A lane's accumulators: two buffers of 64 words of 32 bits."""
+PAGE_BUFFER_BYTES = 2 * PAGE_BYTES
+WIDE_PRODUCTS = 2
+"""Products of 32-bit numbers that a lane of the vector unit forms per result."""
+
+
+class EnergyError(DovetailError):
+    """An energy table breaks a rule; the text names the key, the rule and the value."""
 
 
 @dataclass(frozen=True)
@@ -19,18 +39,152 @@ class Energy:
 
 @dataclass(frozen=True)
 class EnergyTable:
-    """Energies of events. ``name``: what the table is called, ``technology`` and ``source``: what it is true for."""
+    """Energies in pJ.
+
+    Parameters
+    ----------
+    name, technology, source: what the table is called, what it is true for, and who says so.
+    multiply, add, multiply_wide: product of two int8, sum and product of two 32-bit integers.
+    dram_byte: a byte from or to system memory.
+    sram_bits, sram: access of so many bits: (bytes of the memory, pJ), by size.
+    cycle_multiplier, cycle_sram_byte: per cycle, multiplier and byte, whatever happens.
+    """
 
     name: str
     technology: str
     source: str
+    multiply: float
+    add: float
+    multiply_wide: float
+    dram_byte: float
+    sram_bits: int
+    sram: tuple[tuple[int, float], ...]
+    cycle_multiplier: float = 0.0
+    cycle_sram_byte: float = 0.0
+
+    def access(self, size: int, bits: int) -> float:
+        """An access of ``bits`` bits to a memory of ``size`` bytes.
+
+        A power law of the size between two points of the table, and beyond the last ones the same law as there;
+        proportional to the bits.
+        """
+        points = self.sram
+        if len(points) == 1:
+            return points[0][1] * bits / self.sram_bits
+        n = next((n for n, (upper, _) in enumerate(points[1:-1]) if size <= upper), len(points) - 2)
+        (low, at_low), (high, at_high) = points[n], points[n + 1]
+        power = log(at_high / at_low) / log(high / low)
+        return at_low * exp(power * log(size / low)) * bits / self.sram_bits
 
 
 def load_table(source: str | Path) -> EnergyTable:
-    """A table that comes with Dovetail (`TABLES`), by name, or a TOML file. Raises DovetailError with the key."""
-    raise NotImplementedError(source)
+    """A table that comes with Dovetail (`TABLES`), by name, or a TOML file. Raises `EnergyError`."""
+    path = FOLDER / f"{source}.toml" if str(source) in TABLES else Path(source)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise EnergyError(
+            f"{source}: energy table must be a TOML file or one of {', '.join(TABLES)} ({error.strerror})"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise EnergyError(f"{source}: energy table must be TOML: {error}") from None
+    try:
+        return table_of(data)
+    except EnergyError as error:
+        raise EnergyError(f"{source}: {error}") from None
+
+
+def table_of(data: Mapping[str, Any]) -> EnergyTable:
+    """A table from what its TOML says. Raises `EnergyError`."""
+    _known(data, "", ("name", "technology", "source", "pj", "sram", "cycle"))
+    pj, sram, cycle = (_table(data, key) for key in ("pj", "sram", "cycle"))
+    _known(pj, "pj.", ("multiply", "add", "multiply_wide", "dram_byte"))
+    _known(sram, "sram.", ("bits", "bytes", "pj"))
+    _known(cycle, "cycle.", ("multiplier", "sram_byte"))
+    return EnergyTable(
+        name=_text(data, "name"),
+        technology=_text(data, "technology"),
+        source=_text(data, "source"),
+        multiply=_energy(pj, "pj.", "multiply"),
+        add=_energy(pj, "pj.", "add"),
+        multiply_wide=_energy(pj, "pj.", "multiply_wide"),
+        dram_byte=_energy(pj, "pj.", "dram_byte"),
+        sram_bits=_bits(sram),
+        sram=_points(sram),
+        cycle_multiplier=_energy(cycle, "cycle.", "multiplier", 0.0),
+        cycle_sram_byte=_energy(cycle, "cycle.", "sram_byte", 0.0),
+    )
 
 
 def energy_of(config: Config, activity: Mapping[str, int], cycles: int, table: EnergyTable) -> Energy:
     """Energy of a run of ``cycles`` cycles with the given `dovetail.sw.cost.activity` counts."""
-    raise NotImplementedError(config)
+    word = table.access(config.bank_bytes, 8 * config.word_bytes)
+    sum_ = table.access(ACCUMULATOR_BYTES, 32)
+    line = table.access(PAGE_BUFFER_BYTES, 8 * WORD_BYTES)
+    beats = activity["dram_read_beats"] + activity["dram_write_beats"]
+    accesses = sum(count for name, count in activity.items() if name.startswith("sram_"))
+    fetched = activity["fetched_words"]
+    parts = {
+        "array": activity["multiplies"] * (table.multiply + table.add),
+        "accumulators": activity["accumulates"] * (table.add + 2 * sum_),
+        "requantise": activity["requantises"] * (table.multiply_wide + 2 * table.add),
+        "vector": activity["vector_taps"] * table.add
+        + activity["vector_results"] * (WIDE_PRODUCTS * table.multiply_wide + 2 * table.add),
+        "sram": accesses * word,
+        "dram": beats * config.bus_bytes * table.dram_byte,
+        "instructions": fetched * (WORD_BYTES * table.dram_byte + 2 * line),
+        "cycles": cycles * (config.macs_per_cycle * table.cycle_multiplier + config.sram_bytes * table.cycle_sram_byte),
+    }
+    return Energy(sum(parts.values()), parts)
+
+
+def _known(data: Mapping[str, Any], prefix: str, names: tuple[str, ...]) -> None:
+    for name in data:
+        if name not in names:
+            known = ", ".join(prefix + n for n in names)
+            raise EnergyError(f"{prefix}{name} is not a key of an energy table; known: {known}")
+
+
+def _table(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = data.get(key, {})
+    if not isinstance(value, dict):
+        raise EnergyError(f"{key} must be a table, not {value!r}")
+    return value
+
+
+def _text(data: Mapping[str, Any], key: str) -> str:
+    value = data.get(key)
+    if not isinstance(value, str) or not value:
+        raise EnergyError(f"{key} must be a text that says where the figures come from, not {value!r}")
+    return value
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+
+
+def _energy(data: Mapping[str, Any], prefix: str, key: str, default: float | None = None) -> float:
+    value = data.get(key, default)
+    if not _number(value):
+        raise EnergyError(f"{prefix}{key} must be a number of pJ, 0 or more, not {value!r}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _bits(sram: Mapping[str, Any]) -> int:
+    value = sram.get("bits")
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise EnergyError(f"sram.bits must be the bits of an access, 1 or more, not {value!r}")
+    return value
+
+
+def _points(sram: Mapping[str, Any]) -> tuple[tuple[int, float], ...]:
+    sizes, energies = sram.get("bytes"), sram.get("pj")
+    for name, values in (("bytes", sizes), ("pj", energies)):
+        if not isinstance(values, list) or not values or not all(_number(v) and v > 0 for v in values):
+            raise EnergyError(f"sram.{name} must be a list of numbers above 0, not {values!r}")
+    assert isinstance(sizes, list) and isinstance(energies, list)
+    if len(sizes) != len(energies):
+        raise EnergyError(f"sram.pj must have as many numbers as sram.bytes, {len(sizes)}, not {len(energies)}")
+    if sorted(set(sizes)) != sizes:
+        raise EnergyError(f"sram.bytes must grow from one to the next, not {sizes}")
+    return tuple(zip(sizes, map(float, energies), strict=True))
