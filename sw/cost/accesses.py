@@ -1,4 +1,4 @@
-"""How many SRAM accesses and bus beats an operation's walks make, in the arithmetic of the hardware (docs/architecture.md).
+"""How many SRAM accesses and bus beats an operation makes, in the arithmetic of the hardware (docs/architecture.md).
 
 Offsets are modulo 2^32, and a walk may leave its region: what the hardware then leaves out is not counted. Walks of
 compiled programs stay inside, which is seen from their corners; others are counted step by step.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from dovetail.isa.config import Config
@@ -43,7 +42,7 @@ EVENTS: Mapping[str, str] = {
 _MAX_KNOWN = 1 << 16
 _known: dict[Config, dict[tuple[int, Registers], Counts]] = {}
 """Per configuration, the counts of an opcode with the registers that decide them."""
-_UNITS = {int(op): row.unit for op, row in INSTRUCTIONS.items() if row.unit is not None}
+_KEYS = {int(op): KEYS[row.unit] for op, row in INSTRUCTIONS.items() if row.unit is not None}
 
 
 def activity_of(compiled: CompiledNetwork) -> Mapping[str, int]:
@@ -55,7 +54,7 @@ def activity_of(compiled: CompiledNetwork) -> Mapping[str, int]:
 def events_of(config: Config, timelines: Iterable[Timeline]) -> dict[str, int]:
     """The events of runs without faults; ``macs``, which only a network knows, is 0."""
     events = dict.fromkeys(EVENTS, 0)
-    seen: Counter[tuple[int, Registers]] = Counter()
+    seen: dict[tuple[int, Registers], int] = {}
     samples: dict[tuple[int, Registers], Registers] = {}
     for timeline in timelines:
         if timeline.fault:
@@ -66,10 +65,13 @@ def events_of(config: Config, timelines: Iterable[Timeline]) -> dict[str, int]:
         for op, registers in zip(timeline.op.tolist(), timeline.registers, strict=True):
             if op == FETCH:
                 events["fetched_words"] += PAGE_WORDS
+                continue
+            key = op, _KEYS[op](registers)
+            times = seen.get(key)
+            if times is None:
+                seen[key], samples[key] = 1, registers
             else:
-                key = op, KEYS[_UNITS[op]](registers)
-                seen[key] += 1
-                samples[key] = registers
+                seen[key] = times + 1
     known = _counts_known(config)
     for key, times in seen.items():
         counts = known.get(key)

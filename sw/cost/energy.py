@@ -1,4 +1,4 @@
-"""Energy of a run: events times the energy of each, by a table that says where its figures come from (docs/energy.md)."""
+"""Energy of a run: events times the energy of each, by a table that names its source (docs/energy.md)."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _energy(data: Mapping[str, Any], prefix: str, key: str, default: float | Non
     value = data.get(key, default)
     if not _number(value):
         raise EnergyError(f"{prefix}{key} must be a number of pJ, 0 or more, not {value!r}")
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def _bits(sram: Mapping[str, Any]) -> int:
