@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dovetail.flows.history import add_history_options, check_history_options, write_history
 from dovetail.flows.network import (
     add_input_options,
     add_network_options,
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write every tensor of the run; for that the program reuses no memory, so its cycles may be others",
     )
     parser.add_argument("--layers", action="store_true", help="print a table of the layers too")
+    add_history_options(parser)
 
 
 def run(args: argparse.Namespace) -> Report:
@@ -45,6 +47,7 @@ def run(args: argparse.Namespace) -> Report:
     from dovetail.sw.dump import INDEX, write_dump
     from dovetail.sw.engines import create
 
+    check_history_options(args)
     cosim.register()
     compiled = compiled_of(args, keep_tensors=args.dump_layers is not None)
     samples, batch = samples_of(args, compiled.graph)
@@ -79,4 +82,7 @@ def run(args: argparse.Namespace) -> Report:
     if args.dump_layers:
         data["dump"] = str(args.dump_layers)
         lines.append(f"tensors      {args.dump_layers / INDEX}")
+    for name, path in write_history(args, compiled, results[0].timeline).items():
+        data[name] = str(path)
+        lines.append(f"{name:<13}{path}")
     return Report(data, [*text, *lines], code)

@@ -32,8 +32,8 @@ LEFT, RIGHT = 0.95, 0.25
 COLOURS = dict(zip(ROLES, ("#4477AA", "#66CCEE", "#EE7733", "#AA3377"), strict=True))
 STRIPES = ("#D4D4D4", "#EAEAEA")
 """Colours of the layers; those of their kinds would be taken for what SRAM holds."""
-THIN = 0.008
-"""Height of a rectangle, as a part of the plot, up to which an edge in its own colour keeps it visible."""
+THIN = 0.006
+"""Height or width of a rectangle, as a part of the plot, up to which an edge in its own colour keeps it visible."""
 
 
 def draw(history: History, title: str, subtitle: str = "", *, fmt: str = "png") -> bytes:
@@ -77,8 +77,8 @@ def _draw_amounts(plot: Axes, history: History) -> None:
         )
         floor = height
     size, peak = history.config.sram_bytes, int(floor.max())
-    top = size if peak > size / 4 else peak
-    plot.set_ylim(0, top * 1.25 or 1)
+    top = size if peak > size / 4 else max(peak, 1)
+    plot.set_ylim(0, top * 1.25)
     _byte_axis(plot, top)
     plot.set_ylabel("live", fontsize=TEXT + 1, color=INK)
     if top == size:
@@ -96,7 +96,8 @@ def _draw_addresses(plot: Axes, history: History) -> None:
     plot.set_ylim(0, top)
     places = [(life.start, life.end, life.address, life.address + life.size) for life in history.lives]
     fills = [COLOURS[life.role] for life in history.lives]
-    edges = ["white" if life.size > THIN * top else fill for life, fill in zip(history.lives, fills, strict=True)]
+    large = [life.size > THIN * top and life.end - life.start > THIN * history.cycles for life in history.lives]
+    edges = ["white" if is_large else fill for is_large, fill in zip(large, fills, strict=True)]
     boxes(plot, places, fills, edges, 0.3)
     for bank in range(config.bank_bytes, top, config.bank_bytes):
         plot.axhline(bank, color=GRID, linewidth=0.6, zorder=0.5)

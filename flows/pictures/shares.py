@@ -80,7 +80,7 @@ def cause_colours() -> dict[str, str]:
 
 
 def bars_of(explanation: Explanation) -> list[Bar]:
-    """A bar per layer, or per kind of layer if there are more than ``MOST`` layers; in the order of the network."""
+    """A bar per layer, or per kind of layer (and how many) beyond ``MOST`` layers; in the order of the network."""
     layers = explanation.layers
     if len(layers) <= MOST:
         return [Bar(layer.name, layer.cycles, layer.shares) for layer in layers]
@@ -89,7 +89,7 @@ def bars_of(explanation: Explanation) -> list[Bar]:
         kinds.setdefault(layer.kind, []).append(layer)
     return [
         Bar(
-            f"{kind}: {len(members)} layers",
+            f"{kind} ({len(members)})",
             sum(layer.cycles for layer in members),
             {cause: sum(layer.shares.get(cause, 0) for layer in members) for cause in CAUSES},
         )

@@ -43,7 +43,7 @@ def draw(history: History, title: str, subtitle: str = "", *, window: Window | N
     window = window or window_of(history)
     figure = new_figure(WIDTH, HEIGHT)
     colours = layer_colours(history.layers)
-    whole = _plot(figure, 3.18, 1.48, (0, history.cycles))
+    whole = _plot(figure, 3.18, 1.48, (0, max(history.cycles, 1)))
     part = _plot(figure, 0.5, 1.95, window)
     busy = {unit: sum(e.end - e.start for e in history.events if e.unit == unit) for unit in Unit}
     _draw_rows(whole, history, colours, named=False)

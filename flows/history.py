@@ -1,0 +1,83 @@
+"""Options of a run that write what it looked like in time: a picture, or a file for trace viewers."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dovetail.isa.config import format_bytes
+from dovetail.isa.files import write_atomically
+from dovetail.isa.timing.engine import Timeline
+from dovetail.sw.errors import DovetailError
+
+if TYPE_CHECKING:
+    from dovetail.sw.network import CompiledNetwork
+
+ENDINGS = {"timeline": (".json", ".png", ".svg"), "occupancy": (".png", ".svg")}
+"""Option -> what its file may be."""
+
+
+def add_history_options(parser: argparse.ArgumentParser) -> None:
+    """Add where the pictures and the trace go."""
+    group = parser.add_argument_group("what the run looks like", "of the first sample; see docs/pictures.md")
+    group.add_argument(
+        "--timeline",
+        metavar="FILE",
+        type=Path,
+        help="what each unit does when: a picture (.png, .svg), or all of it for ui.perfetto.dev (.json)",
+    )
+    group.add_argument("--window", metavar="A..B", type=_window, help="the cycles that the picture shows enlarged")
+    group.add_argument("--clock", metavar="MHZ", type=float, help="of the .json; without it a cycle is a microsecond")
+    group.add_argument(
+        "--occupancy", metavar="FILE", type=Path, help="picture of what SRAM holds over time (.png, .svg)"
+    )
+
+
+def _window(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"([0-9]+)\.\.([0-9]+)", text)
+    if match is None or int(match[1]) >= int(match[2]):
+        raise argparse.ArgumentTypeError(f"must be two cycles such as 1000..2000, not {text!r}")
+    return int(match[1]), int(match[2])
+
+
+def check_history_options(args: argparse.Namespace) -> None:
+    """Raise DovetailError before a run's time has passed."""
+    for option, endings in ENDINGS.items():
+        path: Path | None = getattr(args, option)
+        if path is not None and path.suffix not in endings:
+            raise DovetailError(f"--{option} must end in {', '.join(endings)}, not {path}")
+        if path is not None and not path.parent.is_dir():
+            raise DovetailError(f"--{option}: {path.parent} must be a folder")
+    if args.clock is not None and not args.clock > 0:
+        raise DovetailError(f"--clock must be above 0 MHz, not {args.clock:g}")
+
+
+def write_history(
+    args: argparse.Namespace, compiled: CompiledNetwork, timelines: Sequence[Timeline]
+) -> dict[str, Path]:
+    """Write what the command line asks for; option -> file. ``timelines``: of the run, one per segment."""
+    wanted: dict[str, Path] = {name: path for name in ENDINGS if (path := getattr(args, name)) is not None}
+    if not wanted:
+        return {}
+    from dovetail.flows.pictures import occupancy, timeline
+    from dovetail.sw.chrome_trace import chrome_trace
+    from dovetail.sw.history import history
+
+    run, config = history(compiled, timelines), compiled.config
+    if args.window and args.window[0] >= run.cycles:
+        raise DovetailError(f"--window must begin before the run's end, cycle {run.cycles}, not {args.window[0]}")
+    about = f"{run.cycles:,} cycles on {config.ic} x {config.oc} multipliers, {format_bytes(config.sram_bytes)} SRAM"
+    about += f", {config.bus}-bit bus"
+    for name, path in wanted.items():
+        kind = path.suffix[1:]
+        if kind == "json":
+            text: str | bytes = chrome_trace(run, args.clock and args.clock * 1e6)
+        elif name == "timeline":
+            text = timeline.draw(run, f"{run.network}: timeline", about, window=args.window, fmt=kind)
+        else:
+            text = occupancy.draw(run, f"{run.network}: what SRAM holds", about, fmt=kind)
+        write_atomically(path, text)
+    return wanted
