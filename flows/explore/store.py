@@ -49,10 +49,12 @@ class Network:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What the RTL said about a network on a configuration; ``detail``: the first difference. ``made``: UTC."""
+    """What the RTL said about a network on a configuration; ``detail``: the first difference; ``hardware``: hash of the
+    RTL's sources; ``made``: UTC."""
 
     equal: bool
     detail: str
+    hardware: str
     made: str
 
 
@@ -145,7 +147,14 @@ class Store:
     # --- confirmation on RTL -----------------------------------------------------------------------------------
 
     def confirm(
-        self, number: int, equal: bool, detail: str = "", *, network: int = 0, sweep: int | None = None
+        self,
+        number: int,
+        equal: bool,
+        detail: str = "",
+        *,
+        network: int = 0,
+        sweep: int | None = None,
+        hardware: str = "",
     ) -> None:
         """Keep what the RTL said about a point of a sweep.
 
@@ -155,26 +164,27 @@ class Store:
         equal: whether every byte and every cycle was the same; ``detail``: the first difference if not.
         network: which of the space's workloads.
         sweep: its id; the latest without.
+        hardware: hash of the RTL's sources.
         """
         of = self.sweep(sweep)
         found = self.database.rows("SELECT configuration FROM visits WHERE sweep = ? AND number = ?", (of.id, number))
         if not found or found[0][0] is None:
             raise StoreError(f"{self.path}: point must be one with a cost, not {number}")
-        values = (of.networks[network], found[0][0], of.options, of.version, equal, detail, now())
+        values = (of.networks[network], found[0][0], of.options, of.version, equal, detail, hardware, now())
         with self.database.transaction() as file:
-            file.execute("INSERT OR REPLACE INTO confirmations VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+            file.execute("INSERT OR REPLACE INTO confirmations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def confirmed(self, sweep: int | None = None) -> Mapping[tuple[int, int], Confirmation]:
         """What the RTL said about the points of a sweep (the latest without), by (number, index of the workload)."""
         of = self.sweep(sweep)
         query = """
-            SELECT v.number, c.network, c.equal, c.detail, c.made
+            SELECT v.number, c.network, c.equal, c.detail, c.hardware, c.made
             FROM visits v JOIN confirmations c ON c.configuration = v.configuration
             WHERE v.sweep = ? AND c.options = ? AND c.version = ?"""
         found = self.database.rows(query, (of.id, of.options, of.version))
         return {
-            (number, of.networks.index(network)): Confirmation(bool(equal), detail, made)
-            for number, network, equal, detail, made in found
+            (number, of.networks.index(network)): Confirmation(bool(equal), *told)
+            for number, network, equal, *told in found
             if network in of.networks
         }
 

@@ -65,6 +65,7 @@ SCRIPTS = (
             version TEXT NOT NULL,
             equal INTEGER NOT NULL,       -- 1: every byte and every cycle
             detail TEXT NOT NULL,         -- the first difference
+            hardware TEXT NOT NULL,       -- hash of the sources of the RTL
             made TEXT NOT NULL,           -- UTC
             PRIMARY KEY (network, configuration, options, version)
         )
