@@ -1,10 +1,9 @@
 """The configuration's parameters as users write them: on the command line and in space files."""
 
 import argparse
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import product
 from typing import Any
 
 from dovetail.isa.config import DATAFLOWS, DEPTHWISE, Config, ConfigError, format_bytes, parse_bytes
@@ -211,13 +210,6 @@ def base_of(args: argparse.Namespace) -> Config:
 def config_of(args: argparse.Namespace) -> Config:
     """The configuration of a command. Raises :class:`ConfigError`."""
     return changed(base_of(args), given(args))
-
-
-def product_of(lists: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
-    """Every combination of the listed values, the last of :data:`SETTINGS` fastest."""
-    names = [name for name in SETTINGS if name in lists]
-    for values in product(*(lists[name] for name in names)):
-        yield dict(zip(names, values, strict=True))
 
 
 def changed(base: Config, changes: Mapping[str, Any]) -> Config:

@@ -1,49 +1,69 @@
-"""Price a network on many configurations: a table, results.csv and cycles.png."""
+"""Price networks on many configurations, exactly: a table, results.csv, pictures and a page.
+
+Each result is kept in a store as soon as it is there. What is in the store is not priced again, and --resume goes on
+with a sweep that was stopped.
+"""
+
+from __future__ import annotations
 
 import argparse
-import csv
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from io import StringIO
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
-
+from dovetail.flows.explore.expressions import nearest
+from dovetail.flows.explore.space import METHODS, Space, Workload
 from dovetail.flows.network import NETWORK_HELP, add_shape_option, shapes_of
-from dovetail.flows.parameters import PARAMETERS, add_options, base_of, given
-from dovetail.flows.report import Report, si
+from dovetail.flows.parameters import SETTINGS, add_options, base_of, given
+from dovetail.flows.report import Report
 from dovetail.flows.schedules import add_schedule_options, use_schedules
-from dovetail.flows.study import STUDY, Cost, Evaluate, Point, Record, points_of, run_points
-from dovetail.isa.config import Config, format_bytes
-from dovetail.isa.files import write_atomically
+from dovetail.flows.study import STUDY
 from dovetail.sw.compiler.options import TILINGS
 from dovetail.sw.errors import DovetailError
 
 if TYPE_CHECKING:
-    from dovetail.sw.graph import Graph
+    from dovetail.flows.explore.driver import Progress
+    from dovetail.flows.explore.store import Store
 
 NAME = "sweep"
-HELP = "price a network on many configurations"
-FrozenShapes = tuple[tuple[str, tuple[int, ...]], ...]
-CSV_NAME, PICTURE_NAME = "results.csv", "cycles.png"
+HELP = "price networks on many configurations"
+STORE_NAME = "results.sqlite"
+MEGA = 1e6
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
-    parser.add_argument("network", metavar="NETWORK", help=NETWORK_HELP)
+    parser.add_argument(
+        "network", metavar="NETWORK|SPACE.toml", nargs="?", help=f"{NETWORK_HELP}, or a space file (docs/spaces.md)"
+    )
     add_shape_option(parser)
     parser.add_argument(
         "--study", action="store_true", help="the reference study's 36 configurations, tiled as it did (--tiling)"
     )
     parser.add_argument("--tiling", choices=TILINGS, help="default: free, with --study channels")
-    parser.add_argument("--output", metavar="FOLDER", type=Path, help=f"where {CSV_NAME} and {PICTURE_NAME} go")
-    add_schedule_options(parser, default="0")
+    parser.add_argument("--objectives", metavar="LIST", help="metrics that the front is made of, separated by commas")
+    parser.add_argument(
+        "--constraint", metavar="RULE", action="append", default=[], help='such as "ic_lanes * oc_lanes <= 256"'
+    )
+    parser.add_argument("--clock", metavar="MHZ", type=float, help="frequency of the accelerator; default: 100")
+    parser.add_argument("--search", choices=METHODS, help="how points are chosen; default: exhaustive")
+    parser.add_argument("--points", metavar="N", type=int, help="how many the search may look at")
+    parser.add_argument("--seed", metavar="N", type=int, help="of the search; default: 0")
+    parser.add_argument("--output", metavar="FOLDER", type=Path, help="where table, pictures, page and store go")
+    parser.add_argument(
+        "--store", metavar="FILE", type=Path, help=f"the result store; default: {STORE_NAME} in the output folder"
+    )
+    parser.add_argument("--resume", action="store_true", help="go on with the latest sweep of the store")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; default: %(default)s")
+    parser.add_argument(
+        "--scheduler", metavar="ADDRESS", default="", help="of a Dask cluster that does it, such as tcp://10.0.0.1:8786"
+    )
+    add_schedule_options(parser, default="0")
     add_options(parser, lists=True)
 
 
@@ -51,135 +71,143 @@ def run(args: argparse.Namespace) -> Report:
     """Run the command."""
     if args.jobs < 1:
         raise DovetailError(f"jobs must be at least 1, not {args.jobs}")
-    tiling = args.tiling or ("channels" if args.study else "free")
-    lists: dict[str, Sequence[Any]] = {**(STUDY if args.study else {}), **given(args)}
-    points = points_of(base_of(args), lists)
-    shapes = tuple(shapes_of(args).items())
-    network = _graph(args.network, shapes).name  # in this process too: a bad file is one error, not one per point
+    if args.resume:
+        _refuse(args, ("network", *_SPACE, *_CHANGES), "--resume takes all of the space from the store")
+        return _swept(args, None)
+    return _swept(args, space_of(args))
+
+
+def _swept(args: argparse.Namespace, space: Space | None) -> Report:
+    """Look at the points of a space, or go on with the store's latest sweep."""
+    from dovetail.flows.explore.driver import Means, resume, sweep
+    from dovetail.flows.explore.networks import read_all
+    from dovetail.flows.explore.progress import progress_bar
+
+    means = Means(args.jobs, args.scheduler, use_schedules(args))
+    files = read_all(space) if space else []  # before there is a store: a bad file leaves nothing behind
+    with _store_of(args) as store:
+        try:
+            with progress_bar(shown=not args.json) as notify:
+                progress = sweep(store, space, files, means, notify) if space else resume(store, means, notify)
+        except KeyboardInterrupt:
+            if args.output or args.store:
+                print("what is finished is kept; --resume with the same store goes on", file=sys.stderr)
+            raise
+        return _report(args, store, progress)
+
+
+def space_of(args: argparse.Namespace) -> Space:
+    """The space of a command line. Raises DovetailError or ConfigError."""
+    if args.network is None:
+        raise DovetailError("sweep must have a network or a space file, or --resume with a store")
+    if str(args.network).endswith(".toml"):
+        from dovetail.flows.explore.space_file import load
+
+        _refuse(args, _SPACE, "a space file says that itself")
+        return _searched(load(args.network), args)
+    return _searched(_space_of_flags(args), args)
+
+
+def _space_of_flags(args: argparse.Namespace) -> Space:
+    lists = {**(STUDY if args.study else {}), **given(args)}
+    axes = {name: tuple(lists[name]) for name in SETTINGS if name in lists}
+    space = Space((Workload(args.network, shapes=shapes_of(args)),), base_of(args), axes, tuple(args.constraint))
+    space = replace(space, tiling="channels" if args.study else "free")
+    if args.objectives:
+        space = replace(space, objectives=_metrics(args.objectives))
+    return replace(space, clock=args.clock * MEGA) if args.clock else space
+
+
+def _metrics(text: str) -> tuple[str, ...]:
+    from dovetail.flows.explore.metrics import METRICS
+
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in METRICS:
+            raise DovetailError(f"objectives must be metrics, not {name!r}{nearest(name, METRICS)}")
+    return names
+
+
+def _searched(space: Space, args: argparse.Namespace) -> Space:
+    """The space with what a command line may change of any: how it is searched, and how hard the compiler tries."""
+    plan = {"method": args.search, "points": args.points, "seed": args.seed}
+    options = {"tiling": args.tiling, "effort": args.effort}
+    changed = {name: value for name, value in options.items() if value is not None}
+    search = replace(space.search, **{name: value for name, value in plan.items() if value is not None})
+    return replace(space, search=search, **changed)
+
+
+_SPACE = ("shape", "study", "objectives", "constraint", "clock", "config", *SETTINGS)
+"""Options that make a space."""
+_CHANGES = ("tiling", "effort", "search", "points", "seed")
+"""Options that change one."""
+
+
+def _refuse(args: argparse.Namespace, names: tuple[str, ...], reason: str) -> None:
+    for name in names:
+        if getattr(args, name) not in (None, False, []):
+            flag = SETTINGS[name].flag if name in SETTINGS else name if name == "network" else f"--{name}"
+            raise DovetailError(f"{reason}; leave out {flag}")
+
+
+@contextmanager
+def _store_of(args: argparse.Namespace) -> Iterator[Store]:
+    """The store of a command line; one that is thrown away if it names none. Raises StoreError."""
+    from dovetail.flows.explore.store import Store
+
+    path = args.store or (args.output and args.output / STORE_NAME)
+    if path is None:
+        if args.resume:
+            raise DovetailError("resume must have the store of the sweep; give --store, or the --output that it had")
+        with TemporaryDirectory(prefix="dovetail-") as folder, Store(Path(folder) / STORE_NAME, write=True) as store:
+            yield store
+        return
+    if args.resume and not path.exists():
+        raise DovetailError(f"{path}: store must exist to go on with its sweep; there is no such file")
     if args.output:
         args.output.mkdir(parents=True, exist_ok=True)
-    cost = NetworkCost(args.network, tiling, args.effort or 0, use_schedules(args), shapes)
-    records = sweep(cost, points, jobs=args.jobs, progress=not args.json)
-    data: dict[str, Any] = {"network": network, "tiling": tiling, "points": len(points)}
-    data["failed"] = sum(record.cost is None for record in records)
-    data["records"] = rows_of(records, {"network": network, "tiling": tiling})
-    text: list[Any] = [table_of(records)]
-    text += [f"{r.point.label}: {r.error}" for r in records if r.cost is None]
+    with Store(path, write=True) as store:
+        yield store
+
+
+def _report(args: argparse.Namespace, store: Store, progress: Progress) -> Report:
+    """The outcome as data, table and files."""
+    from dovetail.flows.explore.records import records_of
+    from dovetail.flows.explore.table import failures_of, table_of
+    from dovetail.flows.sweep_files import write_files
+
+    sweep = store.sweep()
+    results = store.results(sweep.id)
+    networks = [network.name for network in store.networks(sweep)]
+    records = records_of(results, networks)
+    failed = sum(bool(row.error) for row in results.rows)
+    data: dict[str, Any] = {
+        "network": " + ".join(networks),
+        "tiling": results.space.tiling,
+        "points": len(results.rows),
+        "failed": failed,
+        "reused": progress.reused,
+        "outdated": progress.outdated,
+        "seconds": round(progress.seconds, 3),
+        "records": records,
+    }
+    text: list[Any] = [table_of(results), *failures_of(results.rows), summary(progress)]
     if args.output:
-        data["csv"], data["picture"] = map(str, write(args.output, records, network, tiling))
-        text.append(f"{data['csv']}\n{data['picture']}")
-    return Report(data, text, int(data["failed"] == len(records)))
+        files = write_files(args.output, results, networks, records)
+        data |= {name: str(path) for name, path in files.items()}
+        text.append("\n".join(map(str, files.values())))
+    return Report(data, text, int(failed == len(results.rows)))
 
 
-@dataclass(frozen=True)
-class NetworkCost:
-    """Prices configurations for a network: compile, then exact timing. Can be sent to another process.
+def summary(progress: Progress) -> str:
+    """What the sweep did, in a line or two."""
+    from dovetail.flows.explore.progress import clock
 
-    ``schedules``: the folder of the schedule cache; ``shapes``: sizes of inputs that the file leaves open.
-    """
-
-    network: str
-    tiling: str = "free"
-    effort: int = 0
-    schedules: Path | None = None
-    shapes: FrozenShapes = ()
-
-    def __call__(self, config: Config) -> Cost:
-        from dovetail.sw.compiler import schedule_cache
-        from dovetail.sw.network import compile_network
-
-        schedule_cache.use(self.schedules)
-        graph = _graph(self.network, self.shapes)
-        report = compile_network(graph, config, tiling=self.tiling, effort=self.effort).report()
-        nodes = {node.name: node for node in graph.nodes}
-        host = tuple((name, nodes[name].op, graph.macs(nodes[name])) for name in report.host)
-        return Cost(report.cycles, report.macs, report.bound, report.moved_bytes, report.by_kind(), host)
-
-
-@lru_cache(maxsize=1)
-def _graph(network: str, shapes: FrozenShapes) -> "Graph":
-    """The network, parsed once per process."""
-    from dovetail.sw import frontend
-
-    return frontend.load(network, dict(shapes))
-
-
-def sweep(evaluate: Evaluate, points: Sequence[Point], *, jobs: int = 1, progress: bool = False) -> list[Record]:
-    """The record of every point, in the points' order; ``progress`` draws a bar on stderr."""
-    records: dict[int, Record] = {}
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not progress) as bar:
-        task = bar.add_task("configurations", total=len(points))
-        for index, record in run_points(evaluate, points, jobs):
-            records[index] = record
-            bar.update(task, advance=1)
-    return [records[index] for index in range(len(points))]
-
-
-def rows_of(records: Sequence[Record], extra: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A flat row per record, all with the same columns; ``extra`` goes first."""
-    from dovetail.flows.pictures.stacked import kinds_of
-
-    kinds = kinds_of(records)
-    return [dict(extra) | record.row(kinds) for record in records]
-
-
-def write(folder: Path, records: Sequence[Record], network: str, tiling: str) -> tuple[Path, Path]:
-    """Write table and picture below ``folder``; returns their paths."""
-    from dovetail.flows.pictures.stacked import draw
-
-    rows = rows_of(records, {"network": network, "tiling": tiling})
-    text = StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_atomically(folder / CSV_NAME, text.getvalue())
-    write_atomically(
-        folder / PICTURE_NAME, draw(records, f"{network}: cycles per inference", subtitle(records, tiling))
-    )
-    return folder / CSV_NAME, folder / PICTURE_NAME
-
-
-def subtitle(records: Sequence[Record], tiling: str) -> str:
-    """What all points have in common."""
-    cut = "rows and channels" if tiling == "free" else "output channels"
-    config = next((r.point.config for r in records if r.point.config), None)
-    axes = records[0].point.axes
-    parts = [f"{len(records)} configurations"] if len(records) > 1 else []
-    if config:
-        if not {"pe", "dataflow", "ic_lanes", "oc_lanes"} & set(axes):
-            parts.append(f"{config.ic} x {config.oc} multipliers")
-        common = {
-            "sram": f"{format_bytes(config.sram_bytes)} SRAM",
-            "depthwise": f"depthwise {config.depthwise}",
-            "bus": f"{config.bus}-bit bus",
-            "read_latency": f"read latency {config.memory.read_latency} cycles",
-        }
-        parts += [text for name, text in common.items() if name not in axes]
-    return ", ".join([*parts, f"tiling in {cut}"])
-
-
-def table_of(records: Sequence[Record]) -> Table:
-    """The records for a person."""
-    axes = list(records[0].point.axes)
-    table = Table(title="Cycles per inference")
-    for name in axes:
-        table.add_column(PARAMETERS[name].title or name)
-    for name in ("cycles", "MACs", "utilisation", "cycles / roofline", "DRAM bytes", "host nodes"):
-        table.add_column(name, justify="right")
-    before: Mapping[str, Any] = {}
-    for record in records:
-        values = record.point.axes
-        new_group = len(axes) > 1 and bool(before) and values[axes[0]] != before[axes[0]]
-        if new_group:
-            table.add_section()
-        cells = [PARAMETERS[name].show(values[name]) for name in axes]
-        cost = record.cost
-        if cost is None:
-            table.add_row(*cells, f"[red]{record.error[:60]}[/]")
-        else:
-            host = f"{len(cost.host)}" + (f" ({si(macs)} MACs)" if (macs := sum(m for _, _, m in cost.host)) else "")
-            table.add_row(*cells, f"{cost.cycles:,}", f"{cost.macs:,}", f"{record.utilisation:.1%}",
-                          f"{record.roofline:.3f}", f"{cost.dram_bytes:,}", host)  # fmt: skip
-        before = values
-    return table
+    parts = [f"{progress.done:,} configurations: {progress.priced:,} priced"]
+    parts[0] += f" in {clock(progress.seconds)} ({progress.rate:.1f}/s)" if progress.priced else ""
+    parts += [f"{progress.reused:,} from the store"] if progress.reused else []
+    parts += [f"{progress.failed:,} failed"] if progress.failed else []
+    line = ", ".join(parts)
+    if progress.outdated:
+        line += f"\n{progress.outdated:,} results of the store are of another version of the compiler and were not used"
+    return line

@@ -9,9 +9,9 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dovetail.flows.explore import networks
 from dovetail.flows.explore.cost import Outcome
 from dovetail.flows.explore.database import StoreError
+from dovetail.flows.explore.networks import NetworkFile, read_all
 from dovetail.flows.explore.pricing import Session, version
 from dovetail.flows.explore.recorder import Known, Recorder
 from dovetail.flows.explore.search import Search, search_of
@@ -37,22 +37,23 @@ class Means:
 class Progress:
     """How far a sweep is.
 
-    ``total``: points in all, 0 if nobody knows; ``done``: those that are finished, of which ``failed`` have no cost and
-    ``reused`` were in the store; ``outdated``: those that were there from another version of the compiler only;
-    ``seconds``: since the first point went to a worker.
+    ``total``: points in all, 0 if nobody knows; ``done``: those that are finished: ``priced`` by workers, ``reused``
+    from the store, or without a configuration; ``failed``: those of them without a cost; ``outdated``: those that the
+    store has from another version of the compiler only; ``seconds``: since the first point went to a worker.
     """
 
     total: int
     done: int = 0
-    failed: int = 0
+    priced: int = 0
     reused: int = 0
+    failed: int = 0
     outdated: int = 0
     seconds: float = 0.0
 
     @property
     def rate(self) -> float:
         """Points per second, of those that were priced."""
-        return (self.done - self.reused) / self.seconds if self.seconds else 0.0
+        return self.priced / self.seconds if self.seconds else 0.0
 
     @property
     def left(self) -> float | None:
@@ -64,12 +65,32 @@ Notify = Callable[[Progress], None]
 """Called whenever a point is finished."""
 
 
-def sweep(store: Store, space: Space, means: Means, notify: Notify) -> Progress:
+def sweep(
+    store: Store, space: Space, files: Sequence[NetworkFile], means: Means, notify: Notify, last: Sweep | None = None
+) -> Progress:
     """Look at the points of a space; what they cost is in the store afterwards, as its latest sweep.
 
-    Raises DovetailError: a network cannot be read, there are no workers, the store cannot be written.
+    Parameters
+    ----------
+    store: open for writing.
+    files: the networks of the space's workloads, in their order.
+    last: the sweep of the store to go on with, rather than to begin one.
+
+    Raises
+    ------
+    DovetailError: there are no workers, the store cannot be written.
     """
-    return _sweep(store, space, means, notify, None)
+    search = search_of(space)
+    named = {file.hash: file for file in files}
+    session = Session(uuid.uuid4().hex, named, space.tiling, space.effort, means.schedules, version())
+    with (
+        closing(workers_of(session, means.jobs, means.scheduler)) as workers,
+        Recorder(store, space, files, search.total, last) as recorder,
+    ):
+        loop = _Loop(space, search, recorder, [file.hash for file in files], notify)
+        loop.run(workers)
+        recorder.finish()
+    return loop.progress
 
 
 def resume(store: Store, means: Means, notify: Notify) -> Progress:
@@ -78,23 +99,11 @@ def resume(store: Store, means: Means, notify: Notify) -> Progress:
     Raises DovetailError: there is none, or a network's file has changed since; and as :func:`sweep`.
     """
     last = store.sweep()
-    return _sweep(store, last.space, means, notify, last)
-
-
-def _sweep(store: Store, space: Space, means: Means, notify: Notify, last: Sweep | None) -> Progress:
-    files = [networks.read(workload) for workload in space.workloads]
-    for file, before in zip(files, store.networks(last) if last else (), strict=False):
+    files = read_all(last.space)
+    for file, before in zip(files, store.networks(last), strict=True):
         if before.hash != file.hash:
             raise StoreError(f"{file.source}: network must be the one of the sweep, but has changed; start a new sweep")
-    search = search_of(space)
-    with Recorder(store, space, files, search.total, last) as recorder:
-        named = {file.hash: file for file in files}
-        session = Session(uuid.uuid4().hex, named, space.tiling, space.effort, means.schedules, version())
-        loop = _Loop(space, search, recorder, [file.hash for file in files], notify)
-        with closing(workers_of(session, means.jobs, means.scheduler)) as workers:
-            loop.run(workers)
-        recorder.finish()
-    return loop.progress
+    return sweep(store, last.space, files, means, notify, last)
 
 
 class _Loop:
@@ -118,7 +127,7 @@ class _Loop:
                 outcomes[task.network] = outcome
                 if outcomes.keys() >= set(self._hashes):
                     del self._pending[task.number]
-                    self._finish(point, outcomes)
+                    self._finish(point, outcomes, priced=True)
 
     def _look(self, workers: Workers) -> None:
         """Ask for points until the workers have enough to do."""
@@ -134,14 +143,16 @@ class _Loop:
         self.progress = replace(self.progress, outdated=self.progress.outdated + known.outdated)
         missing = [name for name in dict.fromkeys(self._hashes) if name not in known.outcomes]
         if point.config is None or not missing:
-            self._finish(point, known.outcomes, reused=True)
+            self._finish(point, known.outcomes, reused=point.config is not None)
             return
         self._start = self._start or time.monotonic()
         self._pending[point.number] = point, dict(known.outcomes)
         for name in missing:
             workers.submit(Task(point.number, name, point.config))
 
-    def _finish(self, point: Point, outcomes: Mapping[str, Outcome], *, reused: bool = False) -> None:
+    def _finish(
+        self, point: Point, outcomes: Mapping[str, Outcome], *, priced: bool = False, reused: bool = False
+    ) -> None:
         """Tell everybody."""
         row = row_from(self._space, point, [outcomes[name] for name in self._hashes if name in outcomes])
         self._search.tell(row)
@@ -149,6 +160,7 @@ class _Loop:
             self.progress,
             done=self.progress.done + 1,
             failed=self.progress.failed + bool(row.error),
+            priced=self.progress.priced + priced,
             reused=self.progress.reused + reused,
             seconds=time.monotonic() - self._start if self._start else 0.0,
         )

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dovetail.flows.explore.space import Workload
+from dovetail.flows.explore.space import Space, Workload
 from dovetail.sw import frontend
 from dovetail.sw.frontend.external_data import self_contained
 from dovetail.sw.frontend.shapes import with_shapes
@@ -31,3 +31,8 @@ def read(workload: Workload) -> NetworkFile:
     data = with_shapes(self_contained(data, name, Path(workload.source).parent), name, workload.shapes)
     graph = frontend.parse(data, name, None)
     return NetworkFile(graph.name, workload.source, hashlib.sha256(data).hexdigest(), data)
+
+
+def read_all(space: Space) -> list[NetworkFile]:
+    """The files of a space's workloads, in their order. Raises NetworkError."""
+    return list(map(read, space.workloads))

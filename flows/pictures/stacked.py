@@ -1,6 +1,7 @@
 """The picture of a sweep: stacked bars of cycles per kind of layer, one bar per configuration."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -10,7 +11,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
-from dovetail.flows.parameters import PARAMETERS
+from dovetail.flows.explore.cost import Cost
+from dovetail.flows.explore.results import Row
+from dovetail.flows.parameters import SETTINGS
 from dovetail.flows.pictures.style import (
     ALARM,
     FAINT,
@@ -25,7 +28,6 @@ from dovetail.flows.pictures.style import (
     write_title,
 )
 from dovetail.flows.report import si
-from dovetail.flows.study import Record
 
 BAR = 0.8
 """Width of a bar; they are 1 apart."""
@@ -41,50 +43,59 @@ ROW = 17.0
 """Points per row of labels."""
 
 
-def draw(records: Sequence[Record], title: str, subtitle: str = "", *, fmt: str = "png") -> bytes:
-    """The picture of the records, which stand in the order of their axes, outermost first."""
-    axes = list(records[0].point.axes)
-    places = list(_places(records, axes))
+@dataclass(frozen=True)
+class Bar:
+    """A configuration of the picture; ``cost`` is None where it is not possible."""
+
+    axes: Mapping[str, Any]
+    cost: Cost | None
+
+
+def draw(rows: Sequence[Row], title: str, subtitle: str = "", *, network: int = 0, fmt: str = "png") -> bytes:
+    """The picture of rows, which stand in the order of their axes, outermost first; ``network``: which workload."""
+    bars = [Bar(row.axes, row.costs[network] if row.costs else None) for row in rows]
+    axes = list(bars[0].axes)
+    places = list(_places(bars, axes))
     width = max(7.5, SLOT * (places[-1] + 2) + MARGIN_LEFT + MARGIN_RIGHT)
     slot = (width - MARGIN_LEFT - MARGIN_RIGHT) / (places[-1] + 2) * 72
-    rows = _label_rows(records, axes, slot)
-    below = (sum(height for _, _, height in rows) + 14) / 72
+    labels = _label_rows(bars, axes, slot)
+    below = (sum(height for _, _, height in labels) + 14) / 72
     height = below + PLOT_HEIGHT + MARGIN_TOP
     figure = new_figure(width, height)
     span = 1 - (MARGIN_LEFT + MARGIN_RIGHT) / width
     plot = tidy(figure.add_axes((MARGIN_LEFT / width, below / height, span, PLOT_HEIGHT / height)))
-    top = max((_height(r) for r in records), default=0) * 1.1 or 1.0
-    kinds = kinds_of(records)
+    top = max((_height(bar) for bar in bars), default=0) * 1.1 or 1.0
+    kinds = kinds_of(bars)
     _axis(plot, top, places)
-    _bars(plot, records, places, kinds, top)
-    _labels(plot, rows, places)
+    _bars(plot, bars, places, kinds, top)
+    _labels(plot, labels, places)
     write_title(figure, title, subtitle, MARGIN_LEFT)
-    write_legend(figure, _handles(records, kinds), MARGIN_LEFT)
+    write_legend(figure, _handles(bars, kinds), MARGIN_LEFT)
     return figure_bytes(figure, fmt)
 
 
-def kinds_of(records: Sequence[Record]) -> list[str]:
+def kinds_of(bars: Sequence[Bar]) -> list[str]:
     """The kinds of layer that occur, in the order of the stack."""
-    return stack_order([kind for r in records if r.cost for kind, n in r.cost.kinds.items() if n])
+    return stack_order([kind for bar in bars if bar.cost for kind, n in bar.cost.kinds.items() if n])
 
 
-def host_depthwise(record: Record) -> int:
+def host_depthwise(bar: Bar) -> int:
     """How many depthwise layers the host runs: they cost no cycles here and are not counted."""
-    return sum(kind == "depthwise" for _, kind, _ in record.cost.host) if record.cost else 0
+    return sum(kind == "depthwise" for _, kind, _ in bar.cost.host) if bar.cost else 0
 
 
-def _height(record: Record) -> float:
-    if record.cost is None:
+def _height(bar: Bar) -> float:
+    if bar.cost is None:
         return 0.0
-    return max(record.cost.cycles, record.cost.bound_cycles) * (1 + CAP * bool(host_depthwise(record)))
+    return max(bar.cost.cycles, bar.cost.bound_cycles) * (1 + CAP * bool(host_depthwise(bar)))
 
 
-def _places(records: Sequence[Record], axes: Sequence[str]) -> Iterator[float]:
+def _places(bars: Sequence[Bar], axes: Sequence[str]) -> Iterator[float]:
     """The bars' positions: the further out the axis that changes, the wider the gap."""
     place = 0.0
     yield place
-    for before, after in pairwise(records):
-        changes = [n for n, a in enumerate(axes) if before.point.axes[a] != after.point.axes[a]]
+    for before, after in pairwise(bars):
+        changes = [n for n, a in enumerate(axes) if before.axes[a] != after.axes[a]]
         place += 1 + GAP * max(len(axes) - 1 - min(changes, default=len(axes)), 0)
         yield place
 
@@ -104,25 +115,25 @@ def _tick(value: float, top: float) -> str:
     return f"{value / unit:g}{name}" if value else "0"
 
 
-def _bars(plot: Axes, records: Sequence[Record], places: Sequence[float], kinds: Sequence[str], top: float) -> None:
-    floor, colours = [0.0] * len(records), colours_of(kinds)
+def _bars(plot: Axes, bars: Sequence[Bar], places: Sequence[float], kinds: Sequence[str], top: float) -> None:
+    floor, colours = [0.0] * len(bars), colours_of(kinds)
     for kind in kinds:
-        heights = [float(r.cost.kinds.get(kind, 0)) if r.cost else 0.0 for r in records]
+        heights = [float(bar.cost.kinds.get(kind, 0)) if bar.cost else 0.0 for bar in bars]
         plot.bar(places, heights, BAR, floor, color=colours[kind], edgecolor="white", linewidth=0.4)
         floor = [a + b for a, b in zip(floor, heights, strict=True)]
-    for record, place, end in zip(records, places, floor, strict=True):
-        if record.cost is None:
+    for bar, place, end in zip(bars, places, floor, strict=True):
+        if bar.cost is None:
             plot.text(
                 place, top * 0.015, "not possible", rotation=90, ha="center", va="bottom", fontsize=7.5, color=ALARM
             )
             continue
-        if host_depthwise(record):
+        if host_depthwise(bar):
             plot.bar(place, top * CAP, BAR * 0.96, end, **_HOST_STYLE)
             end += top * CAP
-        bound = record.cost.bound_cycles
+        bound = bar.cost.bound_cycles
         plot.plot([place - BAR / 2, place + BAR / 2], [bound, bound], color=INK, linewidth=1.3, solid_capstyle="butt")
         label = max(end, bound) + top * 0.008
-        plot.text(place, label, si(record.cost.cycles), ha="center", va="bottom", fontsize=6.5, color=INK)
+        plot.text(place, label, si(bar.cost.cycles), ha="center", va="bottom", fontsize=6.5, color=INK)
 
 
 _HOST_STYLE: dict[str, Any] = {
@@ -135,12 +146,12 @@ LabelRow = tuple[str, list[Group], float]
 """Title of a row of labels, its groups of bars with their text, and its height in points."""
 
 
-def _label_rows(records: Sequence[Record], axes: Sequence[str], slot: float) -> list[LabelRow]:
+def _label_rows(bars: Sequence[Bar], axes: Sequence[str], slot: float) -> list[LabelRow]:
     """One row per axis, the innermost (closest to the bars) first; its text is turned where ``slot`` is narrow."""
     rows: list[LabelRow] = []
     for level in reversed(range(len(axes))):
-        parameter = PARAMETERS[axes[level]]
-        keys = [tuple(record.point.axes[a] for a in axes[: level + 1]) for record in records]
+        parameter = SETTINGS[axes[level]]
+        keys = [tuple(bar.axes[a] for a in axes[: level + 1]) for bar in bars]
         groups = [
             (list(members), parameter.show(key[-1])) for key, members in groupby(range(len(keys)), key=keys.__getitem__)
         ]
@@ -177,10 +188,10 @@ def _labels(plot: Axes, rows: Sequence[LabelRow], places: Sequence[float]) -> No
         offset += height
 
 
-def _handles(records: Sequence[Record], kinds: Sequence[str]) -> list[Patch | Line2D]:
+def _handles(bars: Sequence[Bar], kinds: Sequence[str]) -> list[Patch | Line2D]:
     handles: list[Patch | Line2D] = [Patch(color=colour, label=kind) for kind, colour in colours_of(kinds).items()]
-    if any(r.cost for r in records):
+    if any(bar.cost for bar in bars):
         handles.append(Line2D([], [], color=INK, linewidth=1.3, label="roofline bound"))
-    if any(host_depthwise(r) for r in records):
+    if any(map(host_depthwise, bars)):
         handles.append(Patch(**_HOST_STYLE, label="depthwise on the host, not counted"))
     return handles

@@ -3,7 +3,6 @@
 import argparse
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -112,10 +111,7 @@ def test_malformed_flags(argv: list[str], message: str, capsys: pytest.CaptureFi
 
 def test_lists() -> None:
     args = parse("--pe", "64,128", "--sram", "512KiB, 1MiB", "--depthwise", "native", lists=True)
-    lists: dict[str, Any] = parameters.given(args)
-    assert lists == {"pe": [64, 128], "sram": [1 << 19, 1 << 20], "depthwise": ["native"]}
-    product = list(parameters.product_of(lists))
-    assert [(p["pe"], p["sram"]) for p in product] == [(64, 1 << 19), (64, 1 << 20), (128, 1 << 19), (128, 1 << 20)]
+    assert parameters.given(args) == {"pe": [64, 128], "sram": [1 << 19, 1 << 20], "depthwise": ["native"]}
 
 
 def test_lists_hold_no_value_twice(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,58 @@
+"""Results as flat records: the lines of results.csv and of ``--json``."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from io import StringIO
+from typing import Any
+
+from dovetail.flows.explore.metrics import METRICS
+from dovetail.flows.explore.results import Results, Row
+from dovetail.flows.parameters import PARAMETERS, flat
+
+Record = dict[str, Any]
+
+
+def records_of(results: Results, networks: Sequence[str]) -> list[Record]:
+    """A record per row, all with the same keys: parameters, metrics, counts, verdicts.
+
+    ``networks``: names of the space's workloads. The counts of several are told apart by these. What depends on the
+    machine, such as seconds, is left out: a sweep that was interrupted gives the same records.
+    """
+    kinds = [list(dict.fromkeys(k for row in results.rows if row.costs for k in row.costs[i].kinds))
+             for i in range(len(networks))]  # fmt: skip
+    return [_record(results, row, networks, kinds) for row in results.rows]
+
+
+def csv_of(records: Sequence[Record]) -> str:
+    """The records as a table with a header."""
+    text = StringIO()
+    writer = csv.DictWriter(text, list(records[0]) if records else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()
+
+
+def _record(results: Results, row: Row, networks: Sequence[str], kinds: Sequence[Sequence[str]]) -> Record:
+    space = results.space
+    record: Record = {"number": row.number, "network": " + ".join(networks), "tiling": space.tiling}
+    record["effort"] = space.effort
+    record |= flat(row.config) if row.config else {name: row.axes.get(name, "") for name in PARAMETERS}
+    record["config_hash"] = f"{row.config.hash:016x}" if row.config else ""
+    record |= {name: plain(row.values.get(name, "")) for name in METRICS if name not in PARAMETERS}
+    for index, network in enumerate(networks):
+        cost = row.costs[index] if row.costs else None
+        before = f"{network}." if len(networks) > 1 else ""
+        names = ("cycles", "macs", "bound_cycles", "read_bytes", "write_bytes")
+        record |= {f"{before}{name}": getattr(cost, name) if cost else "" for name in names}
+        record |= {f"{before}cycles_{kind}": cost.kinds.get(kind, 0) if cost else "" for kind in kinds[index]}
+    verdicts = {"feasible": row.feasible, "front": row.front, "confirmed": row.confirmed, "error": row.error}
+    return record | {name: int(v) if isinstance(v, bool) else v for name, v in verdicts.items()}
+
+
+def plain(value: Any) -> Any:
+    """A number as tables have it: whole ones without a point, others with nine digits."""
+    if not isinstance(value, float):
+        return value
+    return int(value) if value.is_integer() else float(f"{value:.9g}")
