@@ -13,6 +13,7 @@ from dovetail.flows import (
     coverage,
     diff,
     doctor,
+    explain,
     export,
     faults,
     fuzz,
@@ -36,6 +37,7 @@ from dovetail.sw.errors import DovetailError
 COMMANDS = (
     inspect,
     compile_,
+    explain,
     pack,
     quantise,
     run,

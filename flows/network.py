@@ -99,8 +99,10 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the random input; default: %(default)s")
 
 
-def compiled_of(args: argparse.Namespace, *, keep_tensors: bool = False) -> CompiledNetwork:
-    """The network of a command line, compiled for its configuration, or the saved program.
+def compiled_of(
+    args: argparse.Namespace, *, keep_tensors: bool = False, config: Config | None = None
+) -> CompiledNetwork:
+    """The network of a command line, compiled for its configuration, or for ``config``; or the saved program.
 
     ``keep_tensors``: every tensor must be readable after a run; saved programs are refused.
 
@@ -112,7 +114,7 @@ def compiled_of(args: argparse.Namespace, *, keep_tensors: bool = False) -> Comp
         options = options_of(args)
         return compile_network(
             args.network,
-            config_of(args),
+            config or config_of(args),
             shapes=shapes_of(args),
             tiling=options.tiling,
             host=options.host,
@@ -131,7 +133,8 @@ def compiled_of(args: argparse.Namespace, *, keep_tensors: bool = False) -> Comp
         if value is not None:
             raise NetworkError(f"{args.network}: a saved program is compiled already; leave out {flag}")
     own = Program.load(args.network).config
-    config = changed(own if args.config is None else Config.load(args.config), given(args))
+    if config is None:
+        config = changed(own if args.config is None else Config.load(args.config), given(args))
     loaded = load_program(args.network, config)
     # The hash leaves the memory timing out: it may be another one than the program was compiled for.
     return loaded if config == own else CompiledNetwork(replace(loaded.code, config=config), loaded.source)

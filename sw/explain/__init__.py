@@ -6,6 +6,7 @@ first (`events`). An operation's cycles on it are split by its timing rule (`par
 """
 
 from dovetail.sw.explain.causes import BOUNDS, CAUSES, Cause
+from dovetail.sw.explain.compare import compare
 from dovetail.sw.explain.comparison import Comparison, LayerDifference
 from dovetail.sw.explain.explainer import explain
 from dovetail.sw.explain.explanation import Explanation, LayerExplanation, WhatIf, bound_of, by_bound
@@ -21,5 +22,6 @@ __all__ = [
     "WhatIf",
     "bound_of",
     "by_bound",
+    "compare",
     "explain",
 ]

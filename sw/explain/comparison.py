@@ -53,20 +53,25 @@ class Comparison:
     ratio: the ideal speed-up, the second amount over the first.
     cycles: of an inference on the first and on the second.
     host_macs: left to the host on the first and on the second.
-    changes: configuration parameters that differ: name -> values on the first and on the second.
+    configs: all parameters of the first and of the second, those of the memory by their own names.
     losses: cycles lost by cause; those of the layers add up to them, cause by cause, and all of them to ``lost``.
     layers: every layer of either, in the order of the network.
     """
 
     network: str
     resource: str
-    amounts: tuple[int, int]
+    amounts: tuple[Fraction, Fraction]
     ratio: Fraction
     cycles: tuple[int, int]
     host_macs: tuple[int, int]
-    changes: Mapping[str, tuple[Any, Any]]
+    configs: tuple[Mapping[str, Any], Mapping[str, Any]]
     losses: Losses
     layers: tuple[LayerDifference, ...]
+
+    @property
+    def changes(self) -> dict[str, tuple[Any, Any]]:
+        """Parameters that differ: name -> values on the first and on the second; what one has not is 0."""
+        return changes_of(*self.configs)
 
     @property
     def speedup(self) -> float:
@@ -83,7 +88,7 @@ class Comparison:
         return {
             "network": self.network,
             "resource": self.resource,
-            "amounts": list(self.amounts),
+            "amounts": [float(amount) for amount in self.amounts],
             "ideal": float(self.ratio),
             "speedup": self.speedup,
             "cycles": list(self.cycles),
@@ -93,6 +98,12 @@ class Comparison:
             "losses": _floats(self.losses),
             "layers": [layer.to_dict() for layer in self.layers],
         }
+
+
+def changes_of(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Values that differ, by name; 0 for one that is not there."""
+    pairs = {name: (first.get(name, 0), second.get(name, 0)) for name in dict.fromkeys([*first, *second])}
+    return {name: (a, b) for name, (a, b) in pairs.items() if a != b}
 
 
 def _floats(losses: Losses) -> dict[str, float]:

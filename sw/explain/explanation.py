@@ -82,6 +82,11 @@ class _Roofline:
         return bound_of(self.shares)
 
     @property
+    def bounds(self) -> dict[str, int]:
+        """Cycles by what limits them, in the order of `BOUNDS`; those with none are left out."""
+        return by_bound(self.shares)
+
+    @property
     def bound_compute(self) -> int:
         """Cycles that the multipliers need at least."""
         return -(-self.macs // self.peak)
@@ -121,7 +126,7 @@ class _Roofline:
             "attained": self.attained,
             "ceiling": self.ceiling,
             "shares": dict(self.shares),
-            "bounds": by_bound(self.shares),
+            "bounds": self.bounds,
         }
 
 

@@ -1,0 +1,96 @@
+"""Explain where the cycles of a network go, layer by layer, and why another configuration is not faster."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from rich.console import RenderableType
+
+from dovetail.flows import explain_tables as tables
+from dovetail.flows.network import add_network_options, compiled_of
+from dovetail.flows.parameters import SETTINGS, changed
+from dovetail.flows.report import Report
+from dovetail.isa.config import Config, ConfigError, format_bytes
+from dovetail.isa.files import write_atomically
+from dovetail.sw.explain import Explanation, compare, explain
+from dovetail.sw.explain.text import answer, summary
+
+NAME = "explain"
+HELP = "say where a network's cycles go and what would make it faster"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    add_network_options(parser, programs=True)
+    parser.add_argument(
+        "--against",
+        metavar="CONFIG",
+        help="compare with a second configuration: a preset, a TOML file, or changes of the first such as"
+        " pe=128,sram=1MiB",
+    )
+    parser.add_argument("--layers", action="store_true", help="print tables of the layers, too")
+    parser.add_argument("--pictures", metavar="DIR", type=Path, help="draw roofline and shares there, as PNG")
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Run the command."""
+    compiled = compiled_of(args)
+    first = explain(compiled)
+    data: dict[str, Any] = first.to_dict()
+    explained = [first]
+    text: list[RenderableType] = ["\n".join(summary(first)), tables.causes(first), tables.what_ifs(first)]
+    if args.against:
+        other = second_config(args.against, compiled.config)
+        second = explain(compiled_of(args, config=other))
+        comparison = compare(first, second)
+        data = {"first": data, "second": second.to_dict(), "comparison": comparison.to_dict()}
+        explained.append(second)
+        text = ["\n".join(answer(comparison)), tables.losses(comparison, first, second)]
+        if args.layers:
+            text.append(tables.differences(comparison))
+    if args.layers:
+        text += [tables.layers(explanation) for explanation in explained]
+    if args.pictures:
+        data["pictures"] = [str(path) for path in _draw(args.pictures, explained)]
+        text += [f"picture      {path}" for path in data["pictures"]]
+    return Report(data, text)
+
+
+def second_config(text: str, base: Config) -> Config:
+    """What ``--against`` says: a preset, a TOML file, or changes of ``base`` as in ``pe=128,sram=1MiB``.
+
+    Raises ConfigError.
+    """
+    if "=" not in text:
+        return Config.load(text)
+    known = {key: p for p in SETTINGS.values() for key in (p.flag.removeprefix("--"), p.name)}
+    changes = {}
+    for part in text.split(","):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        if name not in known:
+            raise ConfigError(f"--against: unknown parameter {name!r}; known: {', '.join(SETTINGS)}")
+        try:
+            changes[known[name].name] = known[name].kind.parse(value)
+        except ValueError as error:
+            raise ConfigError(f"--against: {name} {error}") from None
+    return changed(base, changes)
+
+
+def _draw(folder: Path, explained: list[Explanation]) -> list[Path]:
+    """The roofline of all, and the shares of each."""
+    from dovetail.flows.pictures import roofline, shares
+
+    folder.mkdir(parents=True, exist_ok=True)
+    titles = [_title(explanation) for explanation in explained]
+    network = explained[0].network
+    pictures = {"roofline.png": roofline.draw(explained, titles, network, " and ".join(titles))}
+    for name, explanation, title in zip(("shares.png", "shares-against.png"), explained, titles, strict=False):
+        pictures[name] = shares.draw(explanation, network, title)
+    for name, content in pictures.items():
+        write_atomically(folder / name, content)
+    return [folder / name for name in pictures]
+
+
+def _title(explanation: Explanation) -> str:
+    config = explanation.config
+    return f"{config['ic_lanes']} x {config['oc_lanes']}, {format_bytes(config['sram'])}, {config['bus']}-bit bus"

@@ -1,0 +1,173 @@
+"""Explanations and comparisons in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from dovetail.isa.config import format_bytes
+from dovetail.sw.explain.causes import BOUNDS, CAUSES
+from dovetail.sw.explain.comparison import Comparison
+from dovetail.sw.explain.explanation import Explanation
+from dovetail.sw.explain.resources import RESOURCES
+
+MOST = 5
+"""Causes that are named, at most."""
+LEAST = 0.01
+"""What part of the cycles a cause must have to be named."""
+LAYERS = 3
+"""Layers that are named of each cause."""
+_OWN = {"PEs": ("ic_lanes", "oc_lanes"), "bytes per cycle on the bus": ("bus", "beat_cycles")}
+"""Parameters that an amount stands for."""
+_THINGS = ("array", "requantise", "vector", "frontend", "bus")
+"""Resources that a sentence puts an article before."""
+
+
+def summary(explanation: Explanation) -> list[str]:
+    """What the cycles of a network go to, what its layers are bound by, and what would be next."""
+    if not explanation.cycles:
+        return [f"{explanation.network}: no layer runs on the accelerator"]
+    return [_roofline(explanation), _spent(explanation), _layers(explanation), *_next(explanation)]
+
+
+def _roofline(explanation: Explanation) -> str:
+    bound = max(explanation.bound_compute, explanation.bound_memory)
+    above = f", {explanation.cycles / bound - 1:.1%} above its roofline" if bound else ""
+    return (
+        f"{explanation.network}: {explanation.cycles:,} cycles{above}: {explanation.bound_compute:,} for MACs,"
+        f" {explanation.bound_memory:,} for what is moved"
+    )
+
+
+def _spent(explanation: Explanation) -> str:
+    most = sorted(explanation.bounds.items(), key=lambda item: -item[1])
+    parts = [
+        f"{_the(bound)} {cycles / explanation.cycles:.1%}"
+        for bound, cycles in most
+        if cycles >= LEAST * explanation.cycles
+    ]
+    return "cycles go to: " + ", ".join(parts)
+
+
+def _layers(explanation: Explanation) -> str:
+    layers = sorted(explanation.layers, key=lambda layer: -layer.cycles)
+    names = {bound: [layer.name for layer in layers if layer.bound == bound] for bound in BOUNDS}
+    parts = [
+        f"{len(own)} by {_the(bound)}" + (f" ({_some(own)})" if bound != explanation.bound else "")
+        for bound, own in sorted(names.items(), key=lambda item: -len(item[1]))
+        if own
+    ]
+    return "layers are bound: " + ", ".join(parts)
+
+
+def _next(explanation: Explanation) -> list[str]:
+    limit = next(what for what in explanation.next if what.resource == explanation.bound)
+    gain = {what.resource: 1 - what.cycles / explanation.cycles for what in explanation.next}
+    lines = [
+        f"without {_the(limit.resource)}: {limit.cycles:,} cycles ({-gain[limit.resource]:+.1%}), bound by"
+        f" {_the(limit.bound)} next"
+    ]
+    others = [name for name in gain if name != limit.resource and gain[name] >= LEAST][:LAYERS]
+    if others:
+        lines.append(
+            "were something else free: " + ", ".join(f"{title_of(name)} {-gain[name]:+.1%}" for name in others)
+        )
+    return lines
+
+
+# --- comparison ---------------------------------------------------------------------------------------------------
+
+
+def answer(comparison: Comparison) -> list[str]:
+    """Why the second configuration is as fast as it is."""
+    return [_speed(comparison), *_losses(comparison), *_others(comparison)]
+
+
+def _speed(comparison: Comparison) -> str:
+    first, second = comparison.cycles
+    cycles = f"{second:,} cycles instead of {first:,}"
+    speedup = f"{comparison.speedup:.2f}x as fast"
+    if not comparison.resource:
+        return f"{speedup}: {cycles}"
+    a, b = comparison.amounts
+    above = "above" if comparison.lost >= 0 else "below"
+    return (
+        f"{_amount(b)} instead of {_amount(a)} {comparison.resource}: {speedup}, not {_amount(comparison.ratio)}x:"
+        f" {cycles}, {abs(round(comparison.lost)):,} {above} {first:,} / {_amount(comparison.ratio)}"
+    )
+
+
+def _losses(comparison: Comparison) -> list[str]:
+    lost = {name: cycles for name, cycles in comparison.losses.items() if cycles > 0}
+    won = {name: -cycles for name, cycles in comparison.losses.items() if cycles < 0}
+    lines = []
+    for verb, sign, part in (("lost", 1, lost), ("won", -1, won)):
+        total = sum(part.values(), Fraction())
+        if round(total):
+            lines.append(f"{verb}: {round(total):,} cycles")
+            lines += _named(comparison, part, total, sign)
+    return lines
+
+
+def _named(comparison: Comparison, part: Mapping[str, Fraction], total: Fraction, sign: int) -> list[str]:
+    """A line per cause, the most first, and one for all that is small."""
+    names = sorted(part, key=part.__getitem__, reverse=True)
+    kept = [name for name in names[:MOST] if part[name] >= LEAST * total]
+    lines = []
+    for name in kept:
+        parts = {layer.name: sign * layer.losses.get(name, Fraction()) for layer in comparison.layers}
+        where = _some([layer for layer in sorted(parts, key=lambda layer: -parts[layer]) if parts[layer] > 0])
+        lines.append(f"{_part(part[name], total)}  {CAUSES[name].title}{_parameter(comparison, name)}: {where}")
+    rest = total - sum((part[name] for name in kept), Fraction())
+    return [*lines, f"{_part(rest, total)}  other causes"] if round(rest) else lines
+
+
+def _parameter(comparison: Comparison, cause: str) -> str:
+    """What the parameter that says how fast it is was, and is."""
+    name = CAUSES[cause].parameter
+    if not name:
+        return ""
+    first, second = (config.get(name, 0) for config in comparison.configs)
+    return f" ({name} {first} on both)" if first == second else f" ({name} {first} -> {second})"
+
+
+def _part(cycles: Fraction, total: Fraction) -> str:
+    return f"  {round(cycles):>12,} {float(cycles / total):4.0%}"
+
+
+def _others(comparison: Comparison) -> list[str]:
+    own = _OWN.get(comparison.resource, ())
+    changes = [
+        f"{name} {_value(name, first)} -> {_value(name, second)}"
+        for name, (first, second) in comparison.changes.items()
+        if name not in own
+    ]
+    lines = [f"different{' as well' if comparison.resource else ''}: {', '.join(changes)}"] if changes else []
+    first, second = comparison.host_macs
+    if first != second:
+        lines.append(f"MACs left to the host, for which no cycle is counted: {second:,} instead of {first:,}")
+    return lines
+
+
+def title_of(name: str) -> str:
+    """What a resource, or what a run is bound by, is called in a sentence."""
+    return RESOURCES[name].title if name else ""
+
+
+def _the(name: str) -> str:
+    return f"the {title_of(name)}" if name in _THINGS else title_of(name)
+
+
+def _amount(value: Fraction) -> str:
+    return f"{float(value):g}"
+
+
+def _value(name: str, value: Any) -> str:
+    return format_bytes(value) if name == "sram" else str(value)
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    rest = len(names) - LAYERS
+    return ", ".join(names[:LAYERS]) + (f" and {rest} more" if rest > 0 else "")
