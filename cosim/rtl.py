@@ -13,6 +13,7 @@ import numpy as np
 from amaranth.back.verilog import YosysError
 
 from dovetail.cosim.blocks import driver
+from dovetail.cosim.build_cache import hold
 from dovetail.cosim.verilate import (
     Design,
     ToolError,
@@ -74,7 +75,7 @@ def accelerator_library(config: Config, cache: Path, *, trace: bool = False, cov
     note = cache / f"accelerator-{_sources_hash(config, trace, coverage)}"
     if note.exists():
         library = library_path(cache, note.read_text())
-        if library.exists():
+        if hold(library):
             return library
     design = accelerator_design(config, trace=trace, coverage=coverage)
     library = verilate(design, cache)

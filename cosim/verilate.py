@@ -23,6 +23,8 @@ from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
+from dovetail.cosim.build_cache import LIBRARY, hold, trim
+
 VERILATOR_FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "--no-timing", "-Wno-fatal")
 """For speed; the designs are two-valued, so what X becomes does not matter."""
 COVERAGE = ("--coverage-line", "--coverage-toggle")
@@ -110,7 +112,7 @@ def machine() -> str:
 
 def library_path(cache: Path, digest: str) -> Path:
     """Where the library of a design with this hash is, or would be."""
-    return cache / digest / "dut.so"
+    return cache / digest / LIBRARY
 
 
 def design_hash(design: Design) -> str:
@@ -127,7 +129,8 @@ def design_hash(design: Design) -> str:
 
 
 def verilate(design: Design, cache: Path) -> Path:
-    """The library of ``design`` in ``cache``, built there if it is not. Safe in parallel processes.
+    """The library of ``design`` in ``cache``, built there if it is not. Safe in parallel processes; nobody removes it
+    from the cache as long as this one lives. A new build may push old ones out (see `dovetail.cosim.build_cache`).
 
     Raises :class:`ToolError` when a tool is missing or fails.
     """
@@ -137,18 +140,20 @@ def verilate(design: Design, cache: Path) -> Path:
     cache = Path(cache)
     library = library_path(cache, design_hash(design))
     folder = library.parent
-    if library.exists():
+    if hold(library):
         return library
     with locked(folder):
-        if library.exists():
+        if hold(library):
             return library
         runtime = _runtime(cache, root, _trace_kind(design), _flags(root, design))
         work = Path(tempfile.mkdtemp(prefix="build-", dir=cache))
         try:
             _build(design, work, root, runtime, folder.with_suffix(".log"))
-            _publish(work / "dut.so", library)
+            hold(work / LIBRARY)
+            _publish(work / LIBRARY, library)
         finally:
             shutil.rmtree(work, ignore_errors=True)
+    trim(cache)
     return library
 
 
@@ -232,7 +237,7 @@ def _compile(source: Path, target: str, flags: Sequence[str]) -> list[str]:
 
 
 def _build(design: Design, work: Path, root: Path, runtime: list[Path], log: Path) -> None:
-    """Leave ``dut.so`` in ``work``."""
+    """Leave the library in ``work``."""
     trace, flags = _trace_kind(design), _flags(root, design)
     for files in (design.verilog, design.driver):
         for name, text in files.items():
@@ -261,7 +266,7 @@ def _build(design: Design, work: Path, root: Path, runtime: list[Path], log: Pat
             objects.append(f"{unit}.o")
     _run_all(commands, work, log)
 
-    link = [compiler(), "-shared", "-Wl,-Bsymbolic", "-o", "dut.so", *objects, *map(str, runtime), "-lpthread"]
+    link = [compiler(), "-shared", "-Wl,-Bsymbolic", "-o", LIBRARY, *objects, *map(str, runtime), "-lpthread"]
     link += ["-llz4", "-lz"] if trace == "fst" else []
     _run_all([link], work, log)
 

