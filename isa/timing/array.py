@@ -70,8 +70,8 @@ def matrix_reads(config: Config, *, transposed: bool) -> int:
 class Free(NamedTuple):
     """What takes no time, to see what an instruction would take without it; the hardware has none of it.
 
-    ``steps``: pixels passing the multipliers, in steps and in windows for old values, and the least length of these;
-    ``weights``: reads of weights and records; ``results``: groups passing the requantiser.
+    ``steps``: pixels that pass the multipliers, and the least length of windows; old values are there at once;
+    ``weights``: reads of weights and records; ``results``: groups that pass the requantiser.
     """
 
     steps: bool = False

@@ -2,6 +2,7 @@
 
 import random
 import time
+from itertools import product
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from dovetail.isa.config import PRESETS, Config, ceil_div
 from dovetail.isa.timing.array import (
     ACCUMULATE,
     DRAIN,
+    NOTHING,
     SETTLE,
+    Free,
     array_duration,
     matrix_reads,
     to_accumulator,
@@ -40,29 +43,31 @@ def window_by_window(
     accumulate: bool,
     multiplier: int = 1,
     matrix_rows: int = 0,
+    free: Free = NOTHING,
 ) -> int:
     """The same rule, without a shortcut."""
     lanes = config.dw if depthwise else config.oc
     steps = taps * (1 if depthwise else kc)
-    rows = 1 if depthwise else matrix_rows or config.weight_rows
+    rows = 0 if free.weights else 1 if depthwise else matrix_rows or config.weight_rows
+    least = 0 if free.steps else ACCUMULATE
     words = ceil_div(4 * lanes, config.word_bytes)
     sizes = [stripe] * (pixels // stripe) + [pixels % stripe] * (pixels % stripe > 0)
-    time = CHECK + 1 + max(rows, ACCUMULATE)
-    free = [time, time]
+    time = CHECK + 1 + max(rows, least)
+    buffers = [time, time]
     drained = settled = time
     for block in range(blocks):
         last_block = block == blocks - 1
         groups = ceil_div(last if last_block else lanes // multiplier * multiplier, config.requant)
         for n, size in enumerate(sizes):
-            time = max(time, free.pop(0))
-            if accumulate:
+            time = max(time, buffers.pop(0))
+            if accumulate and not free.steps:
                 time = max(time, settled) + words * max(size, ACCUMULATE)
             for step in range(steps):
                 more = not (last_block and n == len(sizes) - 1 and step == steps - 1)
-                records = lanes if n == 0 and step == 0 else 0
-                time += max(size, rows * more + records, ACCUMULATE)
-            drained = max(drained, time + to_accumulator(config) - 1) + size * groups
-            free.append(drained + 1)
+                records = lanes if n == 0 and step == 0 and not free.weights else 0
+                time += max(0 if free.steps else size, rows * more + records, least)
+            drained = max(drained, time + to_accumulator(config) - 1) + (0 if free.results else size * groups)
+            buffers.append(drained + 1)
             settled = drained + SETTLE
     return drained + DRAIN
 
@@ -91,6 +96,17 @@ def test_fast_forward(config: Config) -> None:
     for _ in range(300):
         shape = random_shape(rng, config)
         assert array_duration(config, **shape) == window_by_window(config, **shape), shape
+
+
+@pytest.mark.parametrize("free", [Free(*flags) for flags in product((False, True), repeat=3)][1:], ids=str)
+def test_fast_forward_with_something_free(free: Free) -> None:
+    rng = random.Random(str(free))
+    for config in CONFIGS:
+        for _ in range(40):
+            shape = random_shape(rng, config)
+            cycles = array_duration(config, **shape, free=free)
+            assert cycles == window_by_window(config, **shape, free=free), shape
+            assert cycles <= array_duration(config, **shape), shape
 
 
 def test_huge_shape_takes_no_time() -> None:
