@@ -1,6 +1,7 @@
 """Explain where the cycles of a network go, layer by layer, and why another configuration is not faster."""
 
 import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,21 +77,30 @@ def second_config(text: str, base: Config) -> Config:
     return changed(base, changes)
 
 
-def _draw(folder: Path, explained: list[Explanation]) -> list[Path]:
+def _draw(folder: Path, explained: Sequence[Explanation]) -> list[Path]:
     """The roofline of all, and the shares of each."""
     from dovetail.flows.pictures import roofline, shares
 
     folder.mkdir(parents=True, exist_ok=True)
-    titles = [_title(explanation) for explanation in explained]
+    titles, subtitle = _titles(explained)
     network = explained[0].network
-    pictures = {"roofline.png": roofline.draw(explained, titles, network, " and ".join(titles))}
+    pictures = {"roofline.png": roofline.draw(explained, titles, network, subtitle)}
     for name, explanation, title in zip(("shares.png", "shares-against.png"), explained, titles, strict=False):
-        pictures[name] = shares.draw(explanation, network, title)
+        pictures[name] = shares.draw(explanation, network, ", ".join(filter(None, (title, subtitle))))
     for name, content in pictures.items():
         write_atomically(folder / name, content)
     return [folder / name for name in pictures]
 
 
-def _title(explanation: Explanation) -> str:
-    config = explanation.config
-    return f"{config['ic_lanes']} x {config['oc_lanes']}, {format_bytes(config['sram'])}, {config['bus']}-bit bus"
+def _titles(explained: Sequence[Explanation]) -> tuple[list[str], str]:
+    """What tells the configurations apart, and what they have in common."""
+    texts = [_main(explanation.config) for explanation in explained]
+    differ = [len(set(values)) > 1 for values in zip(*texts, strict=True)]
+    if not any(differ) and len(explained) > 1:
+        return ["first", "second"], ", ".join(texts[0])
+    apart = [", ".join(text for text, own in zip(values, differ, strict=True) if own) for values in texts]
+    return apart, ", ".join(text for text, own in zip(texts[0], differ, strict=True) if not own)
+
+
+def _main(config: Mapping[str, Any]) -> tuple[str, str, str]:
+    return f"{config['ic_lanes']} x {config['oc_lanes']}", format_bytes(config["sram"]), f"{config['bus']}-bit bus"

@@ -12,8 +12,7 @@ BOUNDS = ("array", "weights", "requantise", "vector", "load", "store", "latency"
 class Cause:
     """Something that cycles are spent on.
 
-    ``bound``: which of `BOUNDS` it counts for; ``parameter``: of the configuration, the one that says how fast it is, if
-    there is one.
+    ``bound``: which of `BOUNDS` it counts for; ``parameter``: of the configuration, what says how fast it is, if any.
     """
 
     name: str
@@ -40,7 +39,8 @@ CAUSES: dict[str, Cause] = {
         Cause("vector_lanes", "idle vector lanes", "vector", "reads of the vector unit whose lanes have no channel",
               "vector_lanes"),
         Cause("load", "loads", "load", "beats of loads, as if all were full", "bus"),
-        Cause("load_partial", "partial beats of loads", "load", "further beats, as rows begin or end within one", "bus"),
+        Cause("load_partial", "partial beats of loads", "load", "further beats, as rows begin or end within one",
+              "bus"),
         Cause("store", "stores", "store", "beats of stores, as if all were full", "bus"),
         Cause("store_partial", "partial beats of stores", "store", "further beats, as rows begin or end within one",
               "bus"),

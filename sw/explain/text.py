@@ -65,14 +65,13 @@ def _next(explanation: Explanation) -> list[str]:
     limit = next(what for what in explanation.next if what.resource == explanation.bound)
     gain = {what.resource: 1 - what.cycles / explanation.cycles for what in explanation.next}
     lines = [
-        f"without {_the(limit.resource)}: {limit.cycles:,} cycles ({-gain[limit.resource]:+.1%}), bound by"
-        f" {_the(limit.bound)} next"
+        f"with {_the(limit.resource)} free: {limit.cycles:,} cycles ({-gain[limit.resource]:+.1%}), bound by"
+        f" {_the(limit.bound)}"
     ]
     others = [name for name in gain if name != limit.resource and gain[name] >= LEAST][:LAYERS]
     if others:
-        lines.append(
-            "were something else free: " + ", ".join(f"{title_of(name)} {-gain[name]:+.1%}" for name in others)
-        )
+        gains = [f"{_the(name)} {-gain[name]:+.1%}" for name in others]
+        lines.append("with something else free: " + ", ".join(gains))
     return lines
 
 
