@@ -83,6 +83,12 @@ def accelerator_library(config: Config, cache: Path, *, trace: bool = False, cov
     return library
 
 
+def is_built(config: Config, cache: Path) -> bool:
+    """Whether the library for ``config`` is in the cache. Raises :class:`ToolError` without a C++ compiler."""
+    note = cache / f"accelerator-{_sources_hash(config, False, ())}"
+    return note.exists() and library_path(cache, note.read_text()).exists()
+
+
 def _sources_hash(config: Config, trace: bool, coverage: Sequence[str]) -> str:
     """Hash of everything from which :func:`accelerator_design` makes its texts, and of the machine."""
     digest = hashlib.sha256()
