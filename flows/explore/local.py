@@ -95,7 +95,7 @@ class Lane:
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")  # fork would copy the threads of the numeric libraries
         reader, self._leash = context.Pipe(duplex=False)
-        self._pool = ProcessPoolExecutor(1, context, _prepare, (reader,))
+        self._pool = ProcessPoolExecutor(1, context, prepare, (reader,))
         with _interrupts_ignored(), reader:
             self._begun = self._pool.submit(pricing.begin, self._session)
 
@@ -115,7 +115,7 @@ class Lane:
             self.submit(task)
 
 
-def _prepare(leash: Connection) -> None:
+def prepare(leash: Connection) -> None:
     """Make a new process quiet, and let it end with the one that started it, however that ends."""
     with open(os.devnull, "w") as nowhere:
         for stream in (1, 2):
