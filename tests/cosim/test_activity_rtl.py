@@ -1,0 +1,63 @@
+"""Counts of events against the RTL: how often each SRAM port is used, as Verilator counts executed lines."""
+
+import random
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from dovetail.cosim.rtl import RtlEngine, accelerator_design
+from dovetail.cosim.rtl_coverage import Point, read_points
+from dovetail.cosim.verilate import COVERAGE
+from dovetail.hw.sram import MODULE, READERS, WRITERS
+from dovetail.isa.timing.engine import time_program
+from dovetail.sw.cost.activity import events_of
+from dovetail.sw.random_programs import WHOLE, legal_program
+
+READ_EVENTS = {
+    "array_input": "sram_read_input",
+    "array_weights": "sram_read_weights",
+    "vector": "sram_read_vector",
+    "store": "sram_read_store",
+}
+OTHERS = {
+    "accumulates": (r"\.accumulator$", r"if \(valid_line\[1\]\)$", WHOLE.acc_lanes),
+    "vector_taps": (r"\.vector\.pipeline\.taps$", r"if \(valid\) begin$", WHOLE.vec),
+    "dram_write_beats": (r"\.store$", r"if \(coming2\[7\]\)$", 1),
+}
+"""Event: module, line that is executed with each, and how many at once."""
+
+
+def rtl_events(engine: RtlEngine, verilog: Mapping[str, list[str]]) -> dict[str, int]:
+    """What the RTL has done so far. The first point of a line is that its condition holds."""
+    first: dict[tuple[str, str], Point] = {}
+    for point in read_points(engine.covered()):
+        first.setdefault((point.module, verilog[point.file][point.lines[0] - 1].strip()), point)
+
+    def count(module: str, line: str) -> int:
+        found = [p.count for (name, text), p in first.items() if re.search(module, name) and re.search(line, text)]
+        assert found, f"no line {line} in {module}"
+        return found[0]
+
+    events = {READ_EVENTS[name]: count(MODULE, rf"if \(r{n}_en\) begin") for n, name in enumerate(READERS)}
+    events |= {f"sram_write_{name}": count(MODULE, rf"if \(w{n}_en\) begin") for n, name in enumerate(WRITERS)}
+    return events | {name: count(module, line) * many for name, (module, line, many) in OTHERS.items()}
+
+
+@pytest.mark.slow
+def test_random_programs(build_cache: Path) -> None:
+    engine = RtlEngine(WHOLE, cache=build_cache, coverage=COVERAGE[:1])
+    verilog = {name: text.splitlines() for name, text in accelerator_design(WHOLE).verilog.items()}
+    before = rtl_events(engine, verilog)
+    for first in range(0, 100, 20):
+        timelines = []
+        for seed in range(first, first + 20):
+            program = legal_program(random.Random(seed), WHOLE, count=20)
+            words, size = list(program.words), len(program.memory)
+            timelines.append(time_program(WHOLE, words, address=program.program, base=program.base, memory_bytes=size))
+            run = engine.run(program.fresh_memory(), program.program, program.pages, program.base)
+            assert run.cycles == timelines[-1].cycles
+        events, after = events_of(WHOLE, timelines), rtl_events(engine, verilog)
+        assert {name: after[name] - before[name] for name in after} == {name: events[name] for name in after}
+        before = after
