@@ -1,9 +1,10 @@
 """What an operation is verified for before it works: static checks of its registers, and the bank ports it claims.
 
-Registers are given as the sequence of a unit's values in the order of :data:`REGISTERS`.
+Registers are given as the sequence of a unit's values in the order of :data:`REGISTERS`. Values may be arrays, of many
+operations at once that have the opcode and MODE in common: what comes out then are arrays, too.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dovetail.isa.config import Config
@@ -132,28 +133,62 @@ def _sizes(op: Op, view: View) -> Iterable[int]:
     return sizes
 
 
-def check(config: Config, op: Op, view: View) -> Cause:
-    """The lowest cause number among the static checks that fail, else ``NONE``."""
+def failures(config: Config, op: Op, view: View) -> Iterator[tuple[Cause, bool]]:
+    """The static checks and whether they fail, the lowest cause number first."""
     declared = regions(op, view)
     spaces = declared.reads + declared.writes
-    if not all(_sizes(op, view)) or not all(size for _, size in spaces):
-        return Cause.ZERO_SIZE
-    if view.unit in (Unit.ARRAY, Unit.VECTOR) and view["BLOCKS", "last"] > lanes_of(config, op, view):
-        return Cause.TOO_LARGE
+    empty = False
+    for size in (*_sizes(op, view), *(size for _, size in spaces)):
+        empty |= size == 0
+    yield Cause.ZERO_SIZE, empty
+    if view.unit in (Unit.ARRAY, Unit.VECTOR):
+        yield Cause.TOO_LARGE, view["BLOCKS", "last"] > lanes_of(config, op, view)
     if view.unit == Unit.ARRAY:
-        if view["STRIPE", "pixels"] > config.stripe:
-            return Cause.TOO_LARGE
-        if view["W_ADDR"] % config.word_bytes or view["W_BYTES"] % config.word_bytes:
-            return Cause.ALIGNMENT
-    if any(address + size > config.sram_bytes for address, size in spaces):
-        return Cause.SRAM_RANGE
-    return Cause.NONE
+        yield Cause.TOO_LARGE, view["STRIPE", "pixels"] > config.stripe
+        yield Cause.ALIGNMENT, (view["W_ADDR"] | view["W_BYTES"]) % config.word_bytes != 0
+    outside = False
+    for address, size in spaces:
+        outside |= address + size > config.sram_bytes
+    yield Cause.SRAM_RANGE, outside
+
+
+def check(config: Config, op: Op, view: View) -> Cause:
+    """The lowest cause number among the static checks that fail, else ``NONE``."""
+    return next((cause for cause, fails in failures(config, op, view) if fails), Cause.NONE)
+
+
+def banks_of(config: Config, space: Region) -> tuple[int, int]:
+    """The first and the last bank of a region."""
+    address, size = space
+    return address // config.bank_bytes, (address + size - 1) // config.bank_bytes
+
+
+def share_bank(config: Config, a: Region, b: Region) -> bool:
+    """Whether two regions lie in one bank."""
+    (first, last), (begin, end) = banks_of(config, a), banks_of(config, b)
+    return (first <= end) & (begin <= last)
+
+
+def share_byte(a: Region, b: Region) -> bool:
+    """Whether two regions overlap."""
+    (first, size), (begin, length) = a, b
+    return (first < begin + length) & (begin < first + size)
+
+
+def in_its_own_way(config: Config, declared: Regions) -> bool:
+    """Whether an operation that passes :func:`check` needs a read port twice or writes over what it reads."""
+    twice = False
+    for a, b in declared.exclusive:
+        twice |= share_bank(config, a, b)
+    for a, b in declared.apart:
+        twice |= share_byte(a, b)
+    return twice
 
 
 def _banks(config: Config, spaces: Iterable[Region]) -> int:
     mask = 0
-    for address, size in spaces:
-        first, last = address // config.bank_bytes, (address + size - 1) // config.bank_bytes
+    for space in spaces:
+        first, last = banks_of(config, space)
         mask |= (2 << last) - (1 << first)
     return mask
 
@@ -161,6 +196,5 @@ def _banks(config: Config, spaces: Iterable[Region]) -> int:
 def claim(config: Config, op: Op, view: View) -> Claim:
     """The bank ports of an operation that passes :func:`check`."""
     declared = regions(op, view)
-    twice = any(_banks(config, (a,)) & _banks(config, (b,)) for a, b in declared.exclusive)
-    twice |= any(a < b + m and b < a + n for (a, n), (b, m) in declared.apart)
+    twice = in_its_own_way(config, declared)
     return Claim(_banks(config, declared.reads), _banks(config, declared.writes), twice)

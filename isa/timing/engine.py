@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import INSTRUCTIONS, PAGE_BYTES, PAGE_WORDS, QUEUE_DEPTH, REGISTERS, Cause, Op, Unit
+from dovetail.isa.instructions import INSTRUCTIONS, PAGE_BYTES, PAGE_WORDS, QUEUE_DEPTH, Cause, Op, Unit
 from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.engine_constants import END_TO_DONE, FIRST_ACTION, PAGE_READY
+from dovetail.isa.timing.operations import Operations
 from dovetail.isa.timing.predecode import Words, as_words, front_end_faults
 from dovetail.isa.timing.rules import (
     ADDRESS_SPACE,
     BROKEN_BYTES,
     IDLE,
     Broken,
-    Rule,
     Rules,
     answers,
     bus_error,
@@ -42,17 +42,13 @@ class _Trace:
     pcs: list[int] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
-    rules: list[Rule | None] = field(default_factory=list)
     registers: list[tuple[int, ...]] = field(default_factory=list)
-    bus: list[Cause] = field(default_factory=list)
+    bus: dict[int, Cause] = field(default_factory=dict)  # errors, by element
     pops: tuple[list[int], ...] = ()  # per unit every pop, after QUEUE_DEPTH places that are free from the start
     waits: list[tuple[int, int, int]] = field(default_factory=list)  # unit, first cycle at the head, pop
     last: int = 0  # cycle of END, or of the front end's fault
     fault: tuple[Cause, int] | None = None  # of the front end
-
-
-_COUNT = tuple(len(REGISTERS[u]) for u in Unit)
-_UNIT_OF = {int(op): int(row.unit) for op, row in INSTRUCTIONS.items() if row.unit is not None}
+    apart: bool = False  # whether all operations pass their checks and none is in the way of another
 
 
 def _first_of_page(fetched: int) -> int:
@@ -62,28 +58,34 @@ def _first_of_page(fetched: int) -> int:
 
 def _trace(rules: Rules, words: npt.NDArray[np.uint64], program: int, base: int, memory: int, broken: Broken) -> _Trace:
     trace = _Trace()
+    config = rules.config
     pages = len(words) // PAGE_WORDS
-    faults = front_end_faults(rules.config, words)
+    faults = front_end_faults(config, words)
     stops = np.flatnonzero((faults != 0) | ((words & np.uint64(0xFF)) == Op.END))
     stop = int(stops[0]) if len(stops) else len(words)
 
-    kept = words[:stop]
-    codes = (kept & np.uint64(0xFF)).tolist()
-    middles = (kept >> np.uint64(8) & np.uint64(0xFF)).tolist()
-    uppers = (kept >> np.uint64(16) & np.uint64(0xFF)).tolist()
-    values = (kept >> np.uint64(32)).tolist()
+    operations = Operations(words[:stop])
+    registers = operations.registers()
+    causes = operations.causes(config)
+    durations = operations.durations(rules, causes).tolist()
+    errors: dict[int, Cause] = {}  # of the bus, by operation
+    ends_there = operations.memory_ends()
+    reach = 0 if broken else memory - base
+    for number in np.flatnonzero((ends_there > reach) & (causes == 0)).tolist():
+        op = int(operations.ops[number])
+        if bus_error(op, registers[number], base, memory, broken):
+            errors[number] = Cause.BUS_READ if op == Op.DMA_READ else Cause.BUS_WRITE
+    fatal = {*np.flatnonzero(causes).tolist(), *errors}
 
-    cfg, sync = int(Op.CFG), int(Op.SYNC)
-    load, read = int(Unit.LOAD), int(Op.DMA_READ)
-    depth = QUEUE_DEPTH
-    known, find = rules.known, rules.find
-    registers = [[0] * 64 for _ in Unit]
+    *chunks, firsts = _chunks(words[:stop], pages)
+    load, depth = int(Unit.LOAD), QUEUE_DEPTH
     pops: tuple[list[int], ...] = tuple([-1] * depth for _ in Unit)
     free = [0] * len(Unit)
     done: tuple[list[int], ...] = tuple([] for _ in Unit)  # per unit the cycle in which each completion shows
     waits = trace.waits
-    units, ops, pcs, starts = trace.units, trace.ops, trace.pcs, trace.starts
-    ends, found, snapshots, bus = trace.ends, trace.rules, trace.registers, trace.bus
+    starts: list[int] = []
+    ends: list[int] = []
+    order: list[int] = []  # number of the operation, or -1 - number of the page
     earliest = NEVER  # of the faults found so far
     now = FIRST_ACTION - 1
     fetched: list[int] = []
@@ -94,55 +96,59 @@ def _trace(rules: Rules, words: npt.NDArray[np.uint64], program: int, base: int,
         start = max(now + 1, free[load])
         end = start + rules.fetch
         address = (program + page * PAGE_BYTES) % ADDRESS_SPACE
-        error = not answers(address, PAGE_BYTES, memory, broken)
         pops[load].append(start)
         free[load] = end + 1
         fetched.append(end)
-        units.append(load)
-        ops.append(FETCH)
-        pcs.append(page)
+        order.append(-1 - page)
         starts.append(start)
         ends.append(end)
-        found.append(None)
-        snapshots.append(())
-        bus.append(Cause.BUS_FETCH if error else Cause.NONE)
-        if error:
+        if not answers(address, PAGE_BYTES, memory, broken):
+            trace.bus[len(order) - 1] = Cause.BUS_FETCH
             free[load] = NEVER
             earliest = min(earliest, end)
 
     fetch(0)
+    number = 0
     for page in range(pages):
         now = max(now, _first_of_page(fetched[page]) - 1)
         if now >= earliest:
             break
         if page + 1 < pages:
             fetch(page + 1)
-        first = page * PAGE_WORDS
-        for pc in range(first, min(first + PAGE_WORDS, stop)):
-            code = codes[pc]
+        here = slice(firsts[page], firsts[page + 1])
+        for kind, unit, on, pending, count in zip(*(column[here] for column in chunks), strict=True):
+            queue = pops[unit]
+            time = free[unit]
+            if kind == _WRITES:
+                head = queue[-depth]
+                if head < now:
+                    head = now
+                if time > head + 1 and count <= depth:
+                    # The unit lags behind the first word, so behind all, as it takes at least a cycle for each.
+                    now += count
+                    if queue[count - 1 - depth] >= now:
+                        now = queue[count - 1 - depth] + 1
+                    queue.extend(range(time, time + count))
+                    free[unit] = time + count
+                    continue
+                for _ in range(count):
+                    now += 1
+                    if queue[-depth] >= now:
+                        now = queue[-depth] + 1
+                    if time <= now:
+                        time = now + 1
+                    queue.append(time)
+                    time += 1
+                free[unit] = time
+                continue
             now += 1
-            if code == cfg:
-                middle = middles[pc]
-                unit = middle >> 6
-                queue = pops[unit]
-                if queue[-depth] >= now:
-                    now = queue[-depth] + 1
-                time = free[unit]
-                if time <= now:
-                    time = now + 1
-                registers[unit][middle & 63] = values[pc]
-                queue.append(time)
-                free[unit] = time + 1
-            elif code == sync:
-                unit, on = middles[pc], uppers[pc]
-                queue = pops[unit]
-                if queue[-depth] >= now:
-                    now = queue[-depth] + 1
-                head = free[unit]
-                if head <= now:
-                    head = now + 1
-                target = len(done[on]) - values[pc]
-                time = head
+            if queue[-depth] >= now:
+                now = queue[-depth] + 1
+            if time <= now:
+                time = now + 1
+            if kind == _WAIT:
+                head = time
+                target = len(done[on]) - pending
                 if target > 0:
                     shown = done[on][target - 1]
                     if shown > time:
@@ -151,83 +157,98 @@ def _trace(rules: Rules, words: npt.NDArray[np.uint64], program: int, base: int,
                 queue.append(time)
                 free[unit] = time + 1
             else:
-                unit = _UNIT_OF[code]
-                queue = pops[unit]
-                if queue[-depth] >= now:
-                    now = queue[-depth] + 1
-                time = free[unit]
-                if time <= now:
-                    time = now + 1
-                key = (code, tuple(registers[unit][: _COUNT[unit]]))
-                rule = known.get(key)
-                if rule is None:
-                    rule = find(key)
-                end = time + rule.duration
+                end = time + durations[number]
                 queue.append(time)
-                free[unit] = end + 1
-                error = Cause.NONE
-                if rule.cause:
+                shown = end + 1
+                if number in fatal:
+                    shown = NEVER
                     earliest = min(earliest, end)
-                    free[unit] = NEVER
-                elif (rule.top + base > memory or (broken and rule.top > 0)) and bus_error(
-                    code, key[1], base, memory, broken
-                ):
-                    error = Cause.BUS_READ if code == read else Cause.BUS_WRITE
-                    earliest = min(earliest, end)
-                    free[unit] = NEVER
-                done[unit].append(free[unit])
-                units.append(unit)
-                ops.append(code)
-                pcs.append(pc)
+                    if number in errors:
+                        trace.bus[len(order)] = errors[number]
+                free[unit] = shown
+                done[unit].append(shown)
+                order.append(number)
                 starts.append(time)
                 ends.append(end)
-                found.append(rule)
-                snapshots.append(key[1])
-                bus.append(error)
+                number += 1
             if now > earliest:
                 break
-        if now > earliest or stop < first + PAGE_WORDS:
+        if now > earliest or stop < (page + 1) * PAGE_WORDS:
             break
     now += 1
+    trace.starts, trace.ends = starts, ends
+    units, ops, pcs = operations.units.tolist(), operations.ops.tolist(), operations.pcs.tolist()
+    trace.units = [units[n] if n >= 0 else load for n in order]
+    trace.ops = [ops[n] if n >= 0 else FETCH for n in order]
+    trace.pcs = [pcs[n] if n >= 0 else -1 - n for n in order]
+    trace.registers = [registers[n] if n >= 0 else () for n in order]
     trace.pops = tuple(p[depth:] for p in pops)
     trace.last = now
     if stop == len(words):
         trace.fault = (Cause.NO_END, stop)
     elif faults[stop]:
         trace.fault = (Cause(int(faults[stop])), stop)
+    if not (trace.fault or trace.bus or fatal):
+        mine = np.array(order) >= 0
+        trace.apart = not operations.meet(config, np.array(starts)[mine], np.array(ends)[mine])
     return trace
+
+
+_WRITES, _WAIT, _OPERATION = range(3)
+_UNIT_OF = np.zeros(256, np.int64)
+for _op, _row in INSTRUCTIONS.items():
+    if _row.unit is not None:
+        _UNIT_OF[_op] = _row.unit
+
+
+def _chunks(words: npt.NDArray[np.uint64], pages: int) -> tuple[list[int], ...]:
+    """What the recurrence takes at once, a word, or the register writes of one unit that follow one another in a page:
+    kind, unit, the unit waited for, value, number of words; and for each page, and for what follows the last one, the
+    first of its chunks."""
+    codes = (words & np.uint64(0xFF)).astype(np.int64)
+    middles = (words >> np.uint64(8) & np.uint64(0xFF)).astype(np.int64)
+    writes = codes == Op.CFG
+    units = np.where(writes, middles >> 6, np.where(codes == Op.SYNC, middles, _UNIT_OF[codes]))
+    begins = ~writes
+    begins[1:] |= begins[:-1] | (units[1:] != units[:-1])
+    begins[::PAGE_WORDS] = True
+    at = np.flatnonzero(begins)
+    kinds = np.where(writes, _WRITES, np.where(codes == Op.SYNC, _WAIT, _OPERATION))[at]
+    others = (words[at] >> np.uint64(16) & np.uint64(0xFF)).astype(np.int64)
+    values = (words[at] >> np.uint64(32)).astype(np.int64)
+    counts = np.diff(at, append=len(words))
+    firsts = np.searchsorted(at, np.arange(pages + 1) * PAGE_WORDS)
+    return tuple(column.tolist() for column in (kinds, units[at], others, values, counts, firsts))
 
 
 _Candidate = tuple[int, int, Cause, int]
 """A fault: cycle, unit number (the front end's is above the units'), cause, pc. The least one is the first."""
 
 
-def _verify(trace: _Trace) -> tuple[_Candidate | None, list[bool]]:
+def _verify(rules: Rules, trace: _Trace) -> tuple[_Candidate | None, list[bool]]:
     """The first fault, and which operations fail their checks; both hold for what was popped up to the fault."""
     fails = [False] * len(trace.starts)
+    if trace.apart:
+        return None, fails
     first: _Candidate | None = None
     halt = NEVER
     if trace.fault:
         cause, pc = trace.fault
         first = (trace.last, len(Unit), cause, pc)
         halt = trace.last
-    units, starts, ends, rules, bus, pcs = (
-        trace.units,
-        trace.starts,
-        trace.ends,
-        trace.rules,
-        trace.bus,
-        trace.pcs,
-    )
+    units, starts, ends, bus, pcs = trace.units, trace.starts, trace.ends, trace.bus, trace.pcs
+    known, find = rules.known, rules.find
     running = [(IDLE, -1)] * len(Unit)  # per unit the rule of its latest operation, and the cycle in which that ends
     keys = [t << 2 | u for t, u in zip(starts, units, strict=True)]
     for n in sorted(range(len(keys)), key=keys.__getitem__):
         start = starts[n]
         if start > halt:
             break
-        rule, unit = rules[n], units[n]
+        unit = units[n]
         fault: _Candidate | None = None
-        if rule is not None:
+        if trace.ops[n] != FETCH:
+            key = trace.ops[n], trace.registers[n]
+            rule = known.get(key) or find(key)
             verified = start + CHECK
             cause = rule.cause
             if not cause:
@@ -245,7 +266,7 @@ def _verify(trace: _Trace) -> tuple[_Candidate | None, list[bool]]:
             if cause:
                 fails[n] = True
                 fault = (verified, unit, cause, pcs[n])
-        if bus[n] and not fails[n]:
+        if n in bus and not fails[n]:
             fault = (ends[n], unit, bus[n], pcs[n])
         if fault and (first is None or fault < first):
             first = fault
@@ -288,8 +309,9 @@ def time_program(
     words = as_words(program)
     if not len(words):
         return _timeline(_Trace(pops=([], [], [], [])), [], 0, _first_of_page(FIRST_ACTION - 1), Fault(Cause.NO_END, 0))
-    trace = _trace(rules_of(config), words, address, base, memory_bytes, broken)
-    first, fails = _verify(trace)
+    rules = rules_of(config)
+    trace = _trace(rules, words, address, base, memory_bytes, broken)
+    first, fails = _verify(rules, trace)
     if first is None:
         return _timeline(trace, fails, NEVER, trace.last, None)
     halt, _, cause, pc = first

@@ -47,7 +47,8 @@ IDLE = Rule(0, Cause.NONE, 0, 0)
 """Of a unit that does nothing."""
 
 
-_MAX_RULES = 1 << 17
+_MAX_RULES = 1 << 14
+_MAX_CONFIGURATIONS = 8
 
 
 class Rules:
@@ -56,6 +57,8 @@ class Rules:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.known: dict[tuple[int, tuple[int, ...]], Rule] = {}
+        self.durations: dict[tuple[int, ...], int] = {}
+        """By opcode and whatever registers durations depend on."""
         self.fetch = read_duration(config, 0, 1, 1, 0, 0, PAGE_BYTES)
 
     def find(self, key: tuple[int, tuple[int, ...]]) -> Rule:
@@ -72,7 +75,7 @@ class Rules:
             if claims.twice:
                 rule = Rule(CHECK, Cause.BANK_CONFLICT, 0, 0)
             else:
-                top = _top(view) if unit in (Unit.LOAD, Unit.STORE) else -ADDRESS_SPACE
+                top = memory_end(view) if unit in (Unit.LOAD, Unit.STORE) else -ADDRESS_SPACE
                 spaces = regions(op, view)
                 rule = Rule(
                     duration(self.config, op, view),
@@ -88,6 +91,13 @@ class Rules:
         self.known[key] = rule
         return rule
 
+    def remember(self, key: tuple[int, ...], cycles: int) -> int:
+        """Keep a duration; gives it back."""
+        if len(self.durations) >= _MAX_RULES:
+            self.durations.clear()
+        self.durations[key] = cycles
+        return cycles
+
 
 _rules: dict[Config, Rules] = {}
 
@@ -95,7 +105,7 @@ _rules: dict[Config, Rules] = {}
 def rules_of(config: Config) -> Rules:
     rules = _rules.get(config)
     if rules is None:
-        if len(_rules) >= 64:
+        if len(_rules) >= _MAX_CONFIGURATIONS:
             _rules.clear()
         rules = _rules[config] = Rules(config)
     return rules
@@ -137,7 +147,8 @@ def duration(config: Config, op: Op, view: View, free: Free = NOTHING) -> int:
     )
 
 
-def _top(view: View) -> int:
+def memory_end(view: View) -> int:
+    """Of a transfer one past the last byte of system memory, from BASE on, if no address wraps."""
     planes = (view["COUNT", "planes"] - 1) * view["MEM_PLANE_STEP"]
     rows = (view["COUNT", "rows"] - 1) * view["MEM_ROW_STEP"]
     return view["MEM_ADDR"] + planes + rows + view["LENGTH"]

@@ -1,0 +1,208 @@
+"""The operations of a program with the registers that they see, as arrays: checks, durations and claims of all at once.
+
+A column holds one register's values, one element per operation of a unit, in program order.
+"""
+
+from collections.abc import Sequence
+from itertools import permutations, product
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.isa.checks import INDEX, Region, View, failures, in_its_own_way, regions, share_bank, share_byte
+from dovetail.isa.config import Config
+from dovetail.isa.instructions import INSTRUCTIONS, REGISTERS, Cause, Op, Unit
+from dovetail.isa.timing.common import CHECK
+from dovetail.isa.timing.dma import BOUNDARY
+from dovetail.isa.timing.rules import Rules, duration, memory_end
+
+Int64s = npt.NDArray[np.int64]
+Rows = list[tuple[int, ...]]
+
+_UNIT_OF = np.full(256, -1)
+for _op, _row in INSTRUCTIONS.items():
+    if _row.unit is not None:
+        _UNIT_OF[_op] = _row.unit
+
+_NOWHERE = -1 << 40
+"""Times a unit's number and one, the address of what an operation of it does not claim: nobody else reaches it."""
+
+_PLACES = {
+    unit: tuple(r.index for name, r in registers.items() if name.endswith("_ADDR") and name != "MEM_ADDR")
+    for unit, registers in REGISTERS.items()
+}
+"""Registers that no duration depends on: where regions of SRAM begin."""
+
+
+class UnitOperations:
+    """The operations of one unit.
+
+    Parameters
+    ----------
+    unit
+        The unit.
+    places
+        Their numbers among all operations of the program.
+    ops
+        Their opcodes.
+    columns
+        The unit's registers, in the order of their index.
+    """
+
+    def __init__(self, unit: Unit, places: Int64s, ops: Int64s, columns: Sequence[Int64s]) -> None:
+        self.unit, self.places, self.ops, self.columns = unit, places, ops, columns
+        self.reads: list[Region] = []
+        """Per region that an operation may read, addresses and bytes, after `causes`; likewise ``writes``."""
+        self.writes: list[Region] = []
+
+    def rows(self) -> Rows:
+        """The registers of each operation."""
+        return list(zip(*(column.tolist() for column in self.columns), strict=True))
+
+    def causes(self, config: Config) -> Int64s:
+        """Why operations fail their own checks, in the way of themselves included; 0 where they pass."""
+        causes = np.zeros(len(self.ops), np.int64)
+        self.reads, self.writes = [], []
+        mode = INDEX[self.unit].get("MODE")
+        kinds = self.ops if mode is None else self.ops | self.columns[mode] << 8
+        for kind in np.unique(kinds).tolist():
+            members = np.flatnonzero(kinds == kind)
+            values: list[Int64s | int] = [column[members] for column in self.columns]
+            if mode is not None:
+                values[mode] = kind >> 8
+            op, view = Op(kind & 0xFF), View(self.unit, cast(Sequence[int], values))
+            declared = regions(op, view)
+            found = np.zeros(len(members), np.int64)
+            checks = [*failures(config, op, view), (Cause.BANK_CONFLICT, in_its_own_way(config, declared))]
+            for cause, fails in reversed(checks):
+                found[fails] = cause
+            causes[members] = found
+            self._declare(self.reads, members, declared.reads)
+            self._declare(self.writes, members, declared.writes)
+        return causes
+
+    def _declare(self, columns: list[Region], members: Int64s, spaces: Sequence[Region]) -> None:
+        for number, (address, size) in enumerate(spaces):
+            if number == len(columns):
+                none = np.full(len(self.ops), _NOWHERE * (self.unit + 1)), np.ones(len(self.ops), np.int64)
+                columns.append(cast(Region, none))
+            cast(Int64s, columns[number][0])[members] = address
+            cast(Int64s, columns[number][1])[members] = size
+
+    def durations(self, rules: Rules, passes: npt.NDArray[np.bool_]) -> Int64s:
+        """Cycles of those that pass their checks, `CHECK` of others."""
+        columns = [column for index, column in enumerate(self.columns) if index not in _PLACES[self.unit]]
+        if self.unit in (Unit.LOAD, Unit.STORE):
+            columns[INDEX[self.unit]["MEM_ADDR"]] = columns[INDEX[self.unit]["MEM_ADDR"]] % BOUNDARY
+        changes = np.zeros(len(self.ops), bool)
+        for column in (self.ops, *columns):
+            changes[1:] |= column[1:] != column[:-1]
+        runs = np.cumsum(changes)
+        able = np.flatnonzero(passes)
+        numbers, first = np.unique(runs[able], return_index=True)
+        samples = able[first]
+        keys = zip(*(column[samples].tolist() for column in (self.ops, *columns)), strict=True)
+        known, found = rules.durations, []
+        for key, sample in zip(keys, samples.tolist(), strict=True):
+            cycles = known.get(key)
+            if cycles is None:
+                view = View(self.unit, [int(column[sample]) for column in self.columns])
+                cycles = rules.remember(key, duration(rules.config, Op(key[0]), view))
+            found.append(cycles)
+        by_run = np.zeros(len(self.ops), np.int64)
+        by_run[numbers] = found
+        return np.where(passes, by_run[runs], CHECK)
+
+    def memory_ends(self) -> Int64s:
+        """Of transfers one past the last byte of system memory, from BASE on, if no address wraps."""
+        return np.asarray(memory_end(View(self.unit, cast(Sequence[int], self.columns))))
+
+
+class Operations:
+    """The operations among a program's ``words``, which the front end dispatches all; one element each.
+
+    ``pcs``, ``ops``, ``units``: word index, opcode, number of the unit.
+    """
+
+    def __init__(self, words: npt.NDArray[np.uint64]) -> None:
+        codes = (words & np.uint64(0xFF)).astype(np.int64)
+        units = _UNIT_OF[codes]
+        self.pcs = np.flatnonzero(units >= 0)
+        self.ops, self.units = codes[self.pcs], units[self.pcs]
+        writes = np.flatnonzero(codes == Op.CFG)
+        numbers = (words[writes] >> np.uint64(8) & np.uint64(0xFF)).astype(np.int64)
+        values = (words[writes] >> np.uint64(32)).astype(np.int64)
+        order = np.argsort(numbers, kind="stable")
+        writes, values = writes[order], values[order]
+        bounds = np.searchsorted(numbers[order], np.arange(257)).tolist()
+        self.of_units: list[UnitOperations] = []
+        for unit in Unit:
+            places = np.flatnonzero(self.units == unit)
+            at, columns = self.pcs[places], []
+            for register in REGISTERS[unit].values() if len(places) else ():
+                low, high = bounds[register.number : register.number + 2]
+                column = np.zeros(len(at), np.int64)
+                if high > low:
+                    latest = np.searchsorted(writes[low:high], at) - 1
+                    column = np.where(latest >= 0, values[low:high][latest], 0)
+                columns.append(column)
+            if len(places):
+                self.of_units.append(UnitOperations(unit, places, self.ops[places], columns))
+
+    def __len__(self) -> int:
+        return len(self.pcs)
+
+    def registers(self) -> Rows:
+        """The registers of each operation's unit."""
+        found: Rows = [()] * len(self)
+        for mine in self.of_units:
+            for place, row in zip(mine.places.tolist(), mine.rows(), strict=True):
+                found[place] = row
+        return found
+
+    def causes(self, config: Config) -> Int64s:
+        """Why operations fail their own checks; 0 where they pass."""
+        causes = np.zeros(len(self), np.int64)
+        for mine in self.of_units:
+            causes[mine.places] = mine.causes(config)
+        return causes
+
+    def durations(self, rules: Rules, causes: Int64s) -> Int64s:
+        """Cycles from start to end."""
+        cycles = np.zeros(len(self), np.int64)
+        for mine in self.of_units:
+            cycles[mine.places] = mine.durations(rules, causes[mine.places] == 0)
+        return cycles
+
+    def memory_ends(self) -> Int64s:
+        """Of transfers one past the last byte of system memory, from BASE on; less than 0 for what does without."""
+        ends = np.full(len(self), -1)
+        for mine in self.of_units:
+            if mine.unit in (Unit.LOAD, Unit.STORE):
+                ends[mine.places] = mine.memory_ends()
+        return ends
+
+    def meet(self, config: Config, starts: Int64s, ends: Int64s) -> bool:
+        """Whether any two operations that run at the same time need one port of a bank, or one of them writes what the
+        other reads. Call `causes` first; all must pass."""
+        return any(_meet(config, mine, other, starts, ends) for mine, other in permutations(self.of_units, 2))
+
+
+def _meet(config: Config, mine: UnitOperations, other: UnitOperations, starts: Int64s, ends: Int64s) -> bool:
+    """The same for operations of one unit that are verified while one of another unit runs. Units are in order, so that
+    is the latest one there; of those that are verified in the same cycle the unit of the lower number comes first."""
+    begin = starts[mine.places]
+    latest = np.searchsorted(starts[other.places], begin, "right" if other.unit < mine.unit else "left") - 1
+    here = np.flatnonzero((latest >= 0) & (ends[other.places][latest] >= begin + CHECK))
+    there = latest[here]
+    reads, writes = _at(mine.reads, here), _at(mine.writes, here)
+    others_reads, others_writes = _at(other.reads, there), _at(other.writes, there)
+    ports = [*product(reads, others_reads), *product(writes, others_writes)]
+    bytes_ = [*product(reads, others_writes), *product(writes, others_reads)]
+    return any(np.any(share_bank(config, *pair)) for pair in ports) or any(np.any(share_byte(*pair)) for pair in bytes_)
+
+
+def _at(columns: Sequence[Region], members: Int64s) -> list[Region]:
+    arrays = cast(Sequence[tuple[Int64s, Int64s]], columns)
+    return [cast(Region, (address[members], size[members])) for address, size in arrays]
