@@ -28,7 +28,6 @@ from dovetail.sw.frontend.shapes import Shapes, with_shapes
 from dovetail.sw.host_step import HostUnit, units_of
 from dovetail.sw.layout import Array
 from dovetail.sw.network_report import LayerReport, MemoryUse, Report
-from dovetail.sw.sram_use import sram_use
 
 NETWORK_STEP = "network"
 """Label of the step that carries the network file, from which host nodes are rebuilt on loading."""
@@ -121,14 +120,13 @@ class CompiledNetwork:
             counters=_add_counters([t.counters for t in timelines]),
             timeline=tuple(timelines),
             host=code.host_reasons,
-            pe=config.macs_per_cycle,
-            sram=sram_use(config, timelines),
             memory=MemoryUse(
                 constants=code.constants_bytes,
                 tensors=code.stream_offset - code.constants_bytes,
                 least_tensors=code.least_activations,
                 program=sum(len(segment.words) * WORD_BYTES for segment in code.segments),
             ),
+            config=config,
         )
 
     def report(self) -> Report:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
+from dovetail.isa.config import Config
 from dovetail.isa.instructions import Unit
 from dovetail.isa.timing.engine import Counters, Timeline
-from dovetail.sw.sram_use import SramUse
+from dovetail.sw.sram_use import SramUse, sram_use
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Report:
 
     ``bound``: roofline of the whole network in cycles: max(macs / PEs, bytes / bus bytes), where ``least_bytes`` counts
     the network's accelerator inputs and outputs and every weight once. ``host``: nodes on the host and why.
-    ``sram``, ``memory``: the bytes that the program uses of either.
+    ``memory``: the bytes of system memory that the program uses. ``config``: the accelerator.
     """
 
     cycles: int
@@ -63,9 +65,18 @@ class Report:
     counters: dict[Unit, Counters]
     timeline: tuple[Timeline, ...]
     host: dict[str, str]
-    pe: int
-    sram: SramUse
     memory: MemoryUse
+    config: Config
+
+    @property
+    def pe(self) -> int:
+        """Multipliers of the array."""
+        return self.config.macs_per_cycle
+
+    @cached_property
+    def sram(self) -> SramUse:
+        """The bytes of SRAM that the program uses."""
+        return sram_use(self.config, self.timeline)
 
     @property
     def utilisation(self) -> float:
