@@ -22,8 +22,8 @@ FOLDER = Path(__file__).parent
 NOBODY, OWN = "'none'", "'self'"
 """Where a page's script may ask for data, in the words of a Content-Security-Policy."""
 SCRIPTS = (
-    *("base", "format", "scale", "data", "filters", "state", "table", "scatter", "pointer"),
-    *("summary", "bars", "points", "layers", "roofline", "main"),
+    *("base", "format", "scale", "data", "filters", "state", "table", "axes", "scatter", "pointer"),
+    *("summary", "bars", "points", "difference", "layers", "roofline", "main"),
 )
 """The script's parts, in order; together they are one function."""
 

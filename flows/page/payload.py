@@ -11,22 +11,11 @@ from dovetail.flows.explore.metrics import METRICS
 from dovetail.flows.explore.results import Results, Row, competing, front_of
 from dovetail.flows.explore.space import Space
 from dovetail.flows.parameters import PARAMETERS, flat
-from dovetail.flows.pictures.style import KINDS, SERIES, SPARE
+from dovetail.flows.pictures.shares import cause_colours
+from dovetail.flows.pictures.style import BOUNDS, KINDS, SERIES, SPARE
 from dovetail.isa.config import Config
 from dovetail.sw.explain import CAUSES
 from dovetail.sw.explain.resources import RESOURCES
-
-BOUND_COLOURS = {
-    "array": "#228833",
-    "weights": "#44AA99",
-    "requantise": "#EE7733",
-    "vector": "#CCBB44",
-    "load": "#4477AA",
-    "store": "#AA3377",
-    "latency": "#BBBBBB",
-    "frontend": "#8866BB",
-}
-"""Colours per bound of `dovetail.sw.explain`, in the order of a stack; units have theirs as in the pictures."""
 
 _LANES = {"lanes": ("ic_lanes", "oc_lanes")}
 """What an axis stands for."""
@@ -35,6 +24,7 @@ _LANES = {"lanes": ("ic_lanes", "oc_lanes")}
 def header_of(space: Space, version: str) -> dict[str, Any]:
     """What holds for every point: networks, ``version`` of the compiler, and what the numbers of a row mean."""
     default = flat(Config())
+    shades = cause_colours()
     return {
         "title": " + ".join(_short(workload.source) for workload in space.workloads) or "no network",
         "networks": [
@@ -63,9 +53,12 @@ def header_of(space: Space, version: str) -> dict[str, Any]:
         "metrics": [
             {"name": m.name, "title": m.title, "unit": m.unit, "more": m.more, "doc": m.doc} for m in METRICS.values()
         ],
-        "causes": {c.name: {"title": c.title, "bound": c.bound, "doc": c.doc} for c in CAUSES.values()},
+        "causes": {
+            c.name: {"title": c.title, "bound": c.bound, "doc": c.doc, "colour": shades[c.name]}
+            for c in CAUSES.values()
+        },
         "resources": {r.name: {"title": r.title, "doc": r.doc} for r in RESOURCES.values()},
-        "colours": {"kinds": KINDS, "spare": SPARE, "series": SERIES, "bounds": BOUND_COLOURS},
+        "colours": {"kinds": KINDS, "spare": SPARE, "series": SERIES, "bounds": BOUNDS},
     }
 
 

@@ -5,8 +5,11 @@ function stack(parts, most, mark = null) {
   const width = (value) => `${most ? (100 * value) / most : 0}%`;
   const boxes = parts
     .filter(({ value }) => value > 0)
-    .map(({ name, value, colour, more }) => make("i", { css: { width: width(value), background: colour }, "data-tip": `${name}: ${more ?? whole(value)}` }));
-  const line = mark === null ? "" : make("u", { css: { left: width(mark) }, "data-tip": `roofline bound: ${whole(mark)}` });
+    .map(({ name, value, colour, more }) =>
+      make("i", { css: { width: width(value), background: colour }, "data-tip": `${name}: ${more ?? whole(value)}` }),
+    );
+  const line =
+    mark === null ? "" : make("u", { css: { left: width(mark) }, "data-tip": `roofline bound: ${whole(mark)}` });
   return make("div", { class: "stack" }, ...boxes, line);
 }
 
@@ -18,7 +21,13 @@ function swing(value, most) {
 }
 
 function legendOf(entries) {
-  return make("div", { class: "legend" }, entries.map(([name, colour, doc]) => make("span", { title: doc }, make("i", { class: "swatch square", css: { background: colour } }), name)));
+  return make(
+    "div",
+    { class: "legend" },
+    entries.map(([name, colour, doc]) =>
+      make("span", { title: doc }, make("i", { class: "swatch square", css: { background: colour } }), name),
+    ),
+  );
 }
 
 /** Hovering anything with data-tip shows it. */

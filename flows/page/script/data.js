@@ -17,7 +17,16 @@ function addRows(encoded) {
   const { parameters, metrics, networks } = data.header;
   for (const [number, error, seconds, given, measured, costs] of encoded) {
     if (data.byNumber.has(number)) continue;
-    const row = { number, error, seconds, costs: costs.map(costOf), values: {}, front: false, competes: true, confirmed: "" };
+    const row = {
+      number,
+      error,
+      seconds,
+      costs: costs.map(costOf),
+      values: {},
+      front: false,
+      competes: true,
+      confirmed: "",
+    };
     row.values.number = number;
     row.values.error = error;
     row.values.seconds = costs.length ? seconds : null;
@@ -42,7 +51,15 @@ function costOf([cycles, macs, bound, read, write, host, kinds]) {
 function setStates({ infeasible, aside, front, confirmed }) {
   const [fails, leaves, leads] = [infeasible, aside, front].map((numbers) => new Set(numbers));
   const stateOf = ({ number, costs }) =>
-    !costs.length ? "failed" : fails.has(number) ? "infeasible" : leaves.has(number) ? "on host" : leads.has(number) ? "front" : "feasible";
+    !costs.length
+      ? "failed"
+      : fails.has(number)
+        ? "infeasible"
+        : leaves.has(number)
+          ? "on host"
+          : leads.has(number)
+            ? "front"
+            : "feasible";
   for (const row of data.rows) {
     row.values.state = stateOf(row);
     row.front = row.values.state === "front";
@@ -57,22 +74,68 @@ function setColumns() {
   const { axes, parameters, metrics, objectives } = data.header;
   const columns = [
     { key: "number", title: "#", group: "point", doc: "number of the point within the space" },
-    { key: "state", title: "state", group: "point", doc: "front, feasible, on host (it leaves more to the host than others, so it does not compete), infeasible or failed" },
+    {
+      key: "state",
+      title: "state",
+      group: "point",
+      doc: "front, feasible, on host (it leaves more to the host than others, so it does not compete), infeasible or failed",
+    },
   ];
   for (const { name, title, doc, size } of parameters) {
-    columns.push({ key: name, title, doc, unit: size ? "B" : "", group: "parameters", axis: axes.includes(name), exact: true, more: false });
+    columns.push({
+      key: name,
+      title,
+      doc,
+      unit: size ? "B" : "",
+      group: "parameters",
+      axis: axes.includes(name),
+      exact: true,
+      more: false,
+    });
   }
   const named = new Set(parameters.map(({ name }) => name));
   for (const { name, title, unit, more, doc } of metrics) {
-    const column = { key: name, title, unit, more, doc, group: "metrics", objective: objectives.includes(name), metric: true };
-    if (named.has(name)) Object.assign(columns.find(({ key }) => key === name), { more, objective: column.objective, metric: true });
+    const column = {
+      key: name,
+      title,
+      unit,
+      more,
+      doc,
+      group: "metrics",
+      objective: objectives.includes(name),
+      metric: true,
+    };
+    if (named.has(name))
+      Object.assign(
+        columns.find(({ key }) => key === name),
+        { more, objective: column.objective, metric: true },
+      );
     else columns.push(column);
   }
   for (const kind of data.kinds) {
-    columns.push({ key: `kind ${kind}`, title: `${kind} cycles`, unit: "cycles", more: false, group: "cycles per kind", doc: `cycles of ${kind} layers` });
+    columns.push({
+      key: `kind ${kind}`,
+      title: `${kind} cycles`,
+      unit: "cycles",
+      more: false,
+      group: "cycles per kind",
+      doc: `cycles of ${kind} layers`,
+    });
   }
-  columns.push({ key: "confirmed", title: "RTL", group: "point", doc: "whether the RTL needs the same cycles: equal, differs, or not asked" });
-  columns.push({ key: "seconds", title: "seconds", unit: "s", group: "point", more: false, doc: "CPU time of pricing the point" });
+  columns.push({
+    key: "confirmed",
+    title: "RTL",
+    group: "point",
+    doc: "whether the RTL needs the same cycles: equal, differs, or not asked",
+  });
+  columns.push({
+    key: "seconds",
+    title: "seconds",
+    unit: "s",
+    group: "point",
+    more: false,
+    doc: "CPU time of pricing the point",
+  });
   columns.push({ key: "error", title: "reason", group: "point", doc: "why a point failed" });
   for (const column of columns) describe(column);
   data.columns = columns;
@@ -119,6 +182,8 @@ function tickOf(column, value) {
   return short(value);
 }
 
+const titleOf = (key) => data.byKey.get(key)?.title ?? key;
+
 const colourOfKind = (kind) => {
   const { kinds, spare } = data.header.colours;
   const unknown = data.kinds.filter((each) => !(each in kinds));
@@ -142,13 +207,15 @@ function labelOf(row) {
 
 /** The configuration as `--config` reads it. */
 function tomlOf(row) {
-  const line = ({ name, size }) => `${name} = ${size ? JSON.stringify(exactSize(row.values[name])) : JSON.stringify(row.values[name])}`;
+  const line = ({ name, size }) =>
+    `${name} = ${size ? JSON.stringify(exactSize(row.values[name])) : JSON.stringify(row.values[name])}`;
   const given = data.header.parameters.filter(({ name }) => isGiven(row, name));
   const memory = given.filter((parameter) => parameter.memory).map(line);
   return [...given.filter((parameter) => !parameter.memory).map(line), "", "[memory]", ...memory, ""].join("\n");
 }
 
-const exactSize = (value) => (value % 1048576 === 0 ? `${value / 1048576} MiB` : value % 1024 === 0 ? `${value / 1024} KiB` : `${value} B`);
+const exactSize = (value) =>
+  value % 1048576 === 0 ? `${value / 1048576} MiB` : value % 1024 === 0 ? `${value / 1024} KiB` : `${value} B`;
 
 function isGiven(row, name) {
   if (name === "pe" || name === "dataflow" || row.values[name] === null) return false;

@@ -15,8 +15,15 @@ function textTest(part) {
   const [, sign, rest] = part.match(/^(!=|!|==|=)?\s*(.*)$/);
   const wanted = rest.toLowerCase();
   if (sign === "=" || sign === "==") return (value) => String(value ?? "").toLowerCase() === wanted;
-  if (sign) return (value) => !String(value ?? "").toLowerCase().includes(wanted);
-  return (value) => String(value ?? "").toLowerCase().includes(wanted);
+  if (sign)
+    return (value) =>
+      !String(value ?? "")
+        .toLowerCase()
+        .includes(wanted);
+  return (value) =>
+    String(value ?? "")
+      .toLowerCase()
+      .includes(wanted);
 }
 
 function numberTest(part) {
@@ -45,11 +52,17 @@ function toNumber(text) {
 
 function compare(sign, limit) {
   switch (sign) {
-    case "<": return (value) => value < limit;
-    case "<=": return (value) => value <= limit;
-    case ">": return (value) => value > limit;
-    case ">=": return (value) => value >= limit;
-    case "!=": return (value) => value !== limit;
-    default: return (value) => value === limit;
+    case "<":
+      return (value) => value < limit;
+    case "<=":
+      return (value) => value <= limit;
+    case ">":
+      return (value) => value > limit;
+    case ">=":
+      return (value) => value >= limit;
+    case "!=":
+      return (value) => value !== limit;
+    default:
+      return (value) => value === limit;
   }
 }

@@ -9,7 +9,12 @@ const whole = (value) => grouped.format(value);
 function short(value, digits = 3) {
   if (value === 0) return "0";
   const size = Math.abs(value);
-  for (const [unit, name] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+  for (const [unit, name] of [
+    [1e12, "T"],
+    [1e9, "G"],
+    [1e6, "M"],
+    [1e3, "k"],
+  ]) {
     if (size >= unit * 0.9995) return `${trim(value / unit, digits)}${name}`;
   }
   return size >= 1e-3 ? trim(value, digits) : value.toExponential(digits - 1);
@@ -23,7 +28,11 @@ function trim(value, digits) {
 
 /** Bytes, exact where that is short: 512 KiB, 1.5 MiB, 12.3 MB. */
 function bytes(value) {
-  for (const [unit, name] of [[1073741824, "GiB"], [1048576, "MiB"], [1024, "KiB"]]) {
+  for (const [unit, name] of [
+    [1073741824, "GiB"],
+    [1048576, "MiB"],
+    [1024, "KiB"],
+  ]) {
     if (value >= unit && value % (unit / 4) === 0) return `${value / unit} ${name}`;
   }
   return `${short(value)}B`.replace(/([kMGT])B$/, " $1B").replace(/(\d)B$/, "$1 B");

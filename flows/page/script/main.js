@@ -7,7 +7,11 @@ function start() {
   const carried = JSON.parse(byId("data").textContent);
   link.on = carried.live;
   byId("main").append(
-    make("div", { class: "upper" }, buildScatter(), buildPoints()), buildTable(), buildLayers(), buildFailures());
+    make("div", { class: "upper" }, buildScatter(), buildPoints()),
+    buildTable(),
+    buildLayers(),
+    buildFailures(),
+  );
   buildHeader();
   addEventListener("beforeprint", forPrint);
   addEventListener("afterprint", () => (drawBody(), drawScatter()));
@@ -43,15 +47,24 @@ function liveBadge() {
   if (link.finished) return make("span", { class: "live" }, "finished");
   const { history } = link;
   const [first, last] = [history[0], history.at(-1)];
-  const rate = history.length > 1 && last.time > first.time ? (1000 * (last.count - first.count)) / (last.time - first.time) : 0;
+  const rate =
+    history.length > 1 && last.time > first.time ? (1000 * (last.count - first.count)) / (last.time - first.time) : 0;
   const left = data.total - data.rows.length;
   const speed = rate ? `${short(rate, 2)} points/s${left > 0 ? `, ${duration(left / rate)} left` : ""}` : "";
-  return make("span", { class: "live on" }, data.total ? make("progress", { max: data.total, value: data.rows.length, "aria-label": "points done" }) : "", "live ", make("small", {}, speed));
+  return make(
+    "span",
+    { class: "live on" },
+    data.total ? make("progress", { max: data.total, value: data.rows.length, "aria-label": "points done" }) : "",
+    "live ",
+    make("small", {}, speed),
+  );
 }
 
 async function poll() {
   try {
-    const answer = await fetch(`rows?after=${data.rows.length}&session=${encodeURIComponent(link.session)}`, { cache: "no-store" });
+    const answer = await fetch(`rows?after=${data.rows.length}&session=${encodeURIComponent(link.session)}`, {
+      cache: "no-store",
+    });
     if (!answer.ok) throw new Error((await answer.json()).error);
     receive(await answer.json());
     link.failed = 0;
@@ -73,7 +86,9 @@ function receive(message) {
   const changed = message.rows.length || JSON.stringify(message.states) !== link.states;
   link.states = JSON.stringify(message.states);
   link.finished = message.finished;
-  link.history = [...link.history, { time: performance.now(), count: data.rows.length + message.rows.length }].slice(-20);
+  link.history = [...link.history, { time: performance.now(), count: data.rows.length + message.rows.length }].slice(
+    -20,
+  );
   if (changed || !data.columns.length) take(message);
   else byId("header").querySelector(".live")?.replaceWith(liveBadge());
 }

@@ -46,7 +46,12 @@ function release(event) {
   if (!drag || !scales) return;
   if (drag.moved) {
     const [x, y] = [[drag.x, drag.toX].map(scales.x.invert), [drag.y, drag.toY].map(scales.y.invert)];
-    state.brush = { x: scatter.x, y: scatter.y, low: [Math.min(...x), Math.min(...y)], high: [Math.max(...x), Math.max(...y)] };
+    state.brush = {
+      x: scatter.x,
+      y: scatter.y,
+      low: [Math.min(...x), Math.min(...y)],
+      high: [Math.max(...x), Math.max(...y)],
+    };
     refresh();
     return;
   }
@@ -63,10 +68,16 @@ function leave() {
 
 function tipOf(row) {
   const keys = new Set([scatter.x, scatter.y, scatter.colour, ...data.header.objectives]);
-  const columns = data.columns.filter((column) => column.key !== "number" && ((column.axis && !column.same) || keys.has(column.key)));
+  const columns = data.columns.filter(
+    (column) => column.key !== "number" && ((column.axis && !column.same) || keys.has(column.key)),
+  );
   return [
     make("b", {}, `point ${row.number}`),
-    make("dl", {}, columns.map((column) => [make("dt", {}, column.title), make("dd", {}, shown(column, row.values[column.key]))])),
+    make(
+      "dl",
+      {},
+      columns.map((column) => [make("dt", {}, column.title), make("dd", {}, shown(column, row.values[column.key]))]),
+    ),
   ];
 }
 
@@ -74,14 +85,18 @@ function tipOf(row) {
 function scatterKey(event) {
   const step = { ArrowRight: ["x", 1], ArrowLeft: ["x", -1], ArrowUp: ["y", -1], ArrowDown: ["y", 1] }[event.key];
   if (step) {
-    const places = scatter.places.filter(({ row }) => state.passing.has(row.number)).sort((a, b) => a[step[0]] - b[step[0]]);
+    const places = scatter.places
+      .filter(({ row }) => state.passing.has(row.number))
+      .sort((a, b) => a[step[0]] - b[step[0]]);
     const at = places.findIndex(({ row }) => row.number === state.hovered);
     const place = places[at < 0 ? 0 : Math.max(0, Math.min(places.length - 1, at + step[1]))];
     if (place) {
       const box = scatter.canvas.getBoundingClientRect();
       hover(place.row.number);
       tip.show(box.left + place.x, box.top + place.y, tipOf(place.row));
-      say(`point ${place.row.number}: ${titleOf(scatter.x)} ${shown(data.byKey.get(scatter.x), place.row.values[scatter.x])}, ${titleOf(scatter.y)} ${shown(data.byKey.get(scatter.y), place.row.values[scatter.y])}`);
+      say(
+        `point ${place.row.number}: ${titleOf(scatter.x)} ${shown(data.byKey.get(scatter.x), place.row.values[scatter.x])}, ${titleOf(scatter.y)} ${shown(data.byKey.get(scatter.y), place.row.values[scatter.y])}`,
+      );
     }
   } else if ((event.key === "Enter" || event.key === " ") && state.hovered !== null) {
     toggle(state.hovered);

@@ -1,54 +1,143 @@
-// The selected points side by side: what they are, what they cost, how to get them again, and two of them compared.
-
-const pair = { from: null, to: null };
+// The selected points side by side: what they are, what they cost, and how to get them again.
 
 function buildPoints() {
   const body = make("div");
-  const clear = make("button", { type: "button", class: "small", onclick: () => ((state.selected = []), tell("selection")) }, "Clear selection");
+  const clear = make(
+    "button",
+    { type: "button", class: "small", onclick: () => ((state.selected = []), tell("selection")) },
+    "Clear selection",
+  );
   const draw = () => {
     const rows = selectedRows();
     clear.hidden = !rows.length;
-    body.replaceChildren(...(rows.length ? [sideBySide(rows), kindBars(rows)] : [hintToSelect()]));
+    body.replaceChildren(rows.length ? sideBySide(rows) : hintToSelect());
   };
   on("selection", draw);
   on("states", draw);
-  return tipsWithin(make("section", { class: "card", id: "selected", "aria-labelledby": "selected-title" },
-    make("div", { class: "tools" }, make("h2", { id: "selected-title" }, "Selected points"), make("span", { class: "grow" }), clear), body));
+  return tipsWithin(
+    make(
+      "section",
+      { class: "card", id: "selected", "aria-labelledby": "selected-title" },
+      make(
+        "div",
+        { class: "tools" },
+        make("h2", { id: "selected-title" }, "Selected points"),
+        make("span", { class: "grow" }),
+        clear,
+      ),
+      body,
+    ),
+  );
 }
 
 const selectedRows = () => state.selected.map((number) => data.byNumber.get(number)).filter(Boolean);
 
 const hintToSelect = () =>
-  make("p", { class: "hint" }, `Select up to ${MOST_SELECTED} points, in the chart or in the table, to see them side by side: metrics, cycles per kind of layer, layers and their rooflines, and what makes the difference between two.`);
+  make(
+    "p",
+    { class: "hint" },
+    `Select up to ${MOST_SELECTED} points, in the chart or in the table, to see them side by side: metrics, cycles per kind of layer, layers and their rooflines, and what makes the difference between two.`,
+  );
 
 function sideBySide(rows) {
-  const columns = data.columns.filter((column) => (column.axis && !column.same) || column.group === "metrics" || column.metric || (column.key === "confirmed" && rows.some((row) => row.confirmed)));
+  const columns = data.columns.filter(
+    (column) =>
+      (column.axis && !column.same) ||
+      column.group === "metrics" ||
+      column.metric ||
+      (column.key === "confirmed" && rows.some((row) => row.confirmed)),
+  );
   const heads = rows.map((row) =>
-    make("th", { scope: "col" }, badge(row.number), ` #${row.number} `,
-      make("button", { type: "button", class: "bare", "aria-label": `remove point ${row.number}`, onclick: () => toggle(row.number) }, "\u2715")));
+    make(
+      "th",
+      { scope: "col" },
+      badge(row.number),
+      ` #${row.number} `,
+      make(
+        "button",
+        {
+          type: "button",
+          class: "bare",
+          "aria-label": `remove point ${row.number}`,
+          onclick: () => toggle(row.number),
+        },
+        "\u2715",
+      ),
+    ),
+  );
   const lines = columns.map((column) => {
     const values = rows.map((row) => row.values[column.key]);
     const numbers = values.filter(isNumber);
-    const best = column.metric && rows.length > 1 && new Set(numbers).size > 1 ? (column.more ? Math.max(...numbers) : Math.min(...numbers)) : null;
-    return make("tr", {}, make("th", { scope: "row", title: column.doc }, column.title),
-      values.map((value, n) => make("td", { class: `number${value === best && best !== null ? " best" : ""}` }, exactly(column, value),
-        n && column.metric && isNumber(value) && values[0] ? make("small", {}, againstFirst(value, values[0])) : "")));
+    const best =
+      column.metric && rows.length > 1 && new Set(numbers).size > 1
+        ? column.more
+          ? Math.max(...numbers)
+          : Math.min(...numbers)
+        : null;
+    return make(
+      "tr",
+      {},
+      make("th", { scope: "row", title: column.doc }, column.title),
+      values.map((value, n) =>
+        make(
+          "td",
+          { class: `number${value === best && best !== null ? " best" : ""}` },
+          exactly(column, value),
+          n && column.metric && isNumber(value) && values[0] ? make("small", {}, againstFirst(value, values[0])) : "",
+        ),
+      ),
+    );
   });
-  return make("div", {},
-    make("div", { class: "wide" }, make("table", { class: "plain side" }, make("thead", {}, make("tr", {}, make("td"), heads)), make("tbody", {}, lines))),
-    make("details", { class: "texts", open: sideBySide.open, ontoggle: (event) => (sideBySide.open = event.target.open) },
+  return make(
+    "div",
+    {},
+    make(
+      "div",
+      { class: "wide" },
+      make(
+        "table",
+        { class: "plain side" },
+        make("thead", {}, make("tr", {}, make("td"), heads)),
+        make("tbody", {}, lines),
+      ),
+    ),
+    make(
+      "details",
+      { class: "texts", open: sideBySide.open, ontoggle: (event) => (sideBySide.open = event.target.open) },
       make("summary", { class: "soft" }, "Configuration and command to copy"),
-      make("div", { class: "columns" }, rows.map((row) =>
-        make("div", {}, make("p", {}, badge(row.number), " ", labelOf(row)),
-          copied("command", commandsOf(row).join("\n")), copied("TOML", tomlOf(row)))))));
+      make(
+        "div",
+        { class: "columns" },
+        rows.map((row) =>
+          make(
+            "div",
+            {},
+            make("p", {}, badge(row.number), " ", labelOf(row)),
+            copied("command", commandsOf(row).join("\n")),
+            copied("TOML", tomlOf(row)),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 const copied = (name, text) =>
-  make("div", { class: "copied" }, copyButton(`Copy ${name}`, () => text), make("pre", { class: name.toLowerCase(), tabindex: "0", "aria-label": name }, text));
+  make(
+    "div",
+    { class: "copied" },
+    copyButton(`Copy ${name}`, () => text),
+    make("pre", { class: name.toLowerCase(), tabindex: "0", "aria-label": name }, text),
+  );
 
-const exactly = (column, value) => (column.unit === "B" && isNumber(value) && column.group === "metrics" ? whole(value) : shown(column, value)) || "\u2013";
+const exactly = (column, value) =>
+  (column.unit === "B" && isNumber(value) && column.group === "metrics" ? whole(value) : shown(column, value)) ||
+  "\u2013";
 
-const againstFirst = (value, first) => value === first ? "" : `${signed((100 * (value - first)) / first, (part) => `${part >= 1000 ? short(part) : part.toFixed(part < 10 ? 1 : 0)} %`)}`;
+const againstFirst = (value, first) =>
+  value === first
+    ? ""
+    : `${signed((100 * (value - first)) / first, (part) => `${part >= 1000 ? short(part) : part.toFixed(part < 10 ? 1 : 0)} %`)}`;
 
 /** Stacked bars of cycles per kind of layer: one per point and network, and weighted together. */
 function kindBars(rows) {
@@ -57,49 +146,54 @@ function kindBars(rows) {
   const kinds = stackOrder(data.kinds.filter((kind) => rows.some((row) => row.costs.some((cost) => cost.kinds[kind]))));
   const group = (title, cyclesOf, boundOf) => {
     const most = Math.max(...rows.map((row) => Math.max(cyclesOf(row), boundOf(row))));
-    return [several ? make("h4", {}, title) : "", ...rows.map((row) => {
-      const total = cyclesOf(row);
-      const parts = kinds.map((kind) => {
-        const value = cyclesOf(row, kind);
-        return { name: kind, value, colour: colourOfKind(kind), more: `${short(value, 4)} cycles, ${percent(value / total)}` };
-      });
-      return make("div", { class: "barline" }, badge(row.number), stack(parts, most, boundOf(row)), make("span", { class: "number" }, whole(total)));
-    })];
+    return [
+      several ? make("h4", {}, title) : "",
+      ...rows.map((row) => {
+        const total = cyclesOf(row);
+        const parts = kinds.map((kind) => {
+          const value = cyclesOf(row, kind);
+          return {
+            name: kind,
+            value,
+            colour: colourOfKind(kind),
+            more: `${short(value, 4)} cycles, ${percent(value / total)}`,
+          };
+        });
+        return make(
+          "div",
+          { class: "barline" },
+          badge(row.number),
+          stack(parts, most, boundOf(row)),
+          make("span", { class: "number" }, whole(total)),
+        );
+      }),
+    ];
   };
-  const pick = (cost, kind) => (kind === undefined ? cost.cycles : cost.kinds[kind] ?? 0);
+  const pick = (cost, kind) => (kind === undefined ? cost.cycles : (cost.kinds[kind] ?? 0));
   const weighted = (row, get) => row.costs.reduce((sum, cost, n) => sum + networks[n].weight * get(cost), 0);
-  const groups = several ? [group("all networks, by weight", (row, kind) => weighted(row, (cost) => pick(cost, kind)), (row) => weighted(row, (cost) => cost.bound))] : [];
-  networks.forEach(({ source }, n) => groups.push(group(source, (row, kind) => pick(row.costs[n], kind), (row) => row.costs[n].bound)));
-  return make("div", { class: "bars", id: "kind-bars" }, make("h3", {}, "Cycles per kind of layer"),
-    legendOf([...kinds.map((kind) => [kind, colourOfKind(kind)])]), ...groups);
-}
-
-// --- the difference between two
-
-/** A table of what makes the difference; `parts` are {name, title, doc, colour, a, b}. */
-function differenceTable(parts, from, to, total) {
-  const most = Math.max(...parts.map(({ a, b }) => Math.abs(b - a)), 1);
-  const sorted = [...parts].filter(({ a, b }) => a !== b).sort((p, q) => Math.abs(q.b - q.a) - Math.abs(p.b - p.a));
-  const line = ({ title, doc, colour, a, b }) =>
-    make("tr", { title: doc }, make("th", { scope: "row" }, make("i", { class: "swatch square", css: { background: colour } }), title),
-      make("td", { class: "number" }, whole(a)), make("td", { class: "number" }, whole(b)), make("td", { class: "number" }, signed(b - a)), make("td", { class: "swings" }, swing(b - a, most)));
-  const sum = make("tr", { class: "total" }, make("th", { scope: "row" }, "cycles"), make("td", { class: "number" }, whole(total.a)), make("td", { class: "number" }, whole(total.b)),
-    make("td", { class: "number" }, signed(total.b - total.a)), make("td", {}));
-  return make("table", { class: "plain difference" },
-    make("thead", {}, make("tr", {}, make("th", {}, "cycles spent on"), make("th", { class: "number" }, badge(from)), make("th", { class: "number" }, badge(to)), make("th", { class: "number" }, "difference"), make("th", { class: "swings" }, "fewer | more"))),
-    make("tbody", {}, sorted.map(line), sum));
-}
-
-/** Two menus that say which points are compared. */
-function pairChoice(change) {
-  const menu = (which, label) =>
-    make("label", {}, label, make("select", { id: `pair-${which}`, onchange: (event) => ((pair[which] = Number(event.target.value)), change()) },
-      state.selected.map((number) => make("option", { value: number, selected: number === pair[which] }, `${letterOf(number)} (point ${number})`))));
-  return make("span", { class: "pair" }, menu("from", "from"), menu("to", "to"));
-}
-
-/** The pair that is compared: as chosen, else the first two selected. */
-function settlePair() {
-  if (!state.selected.includes(pair.from)) pair.from = state.selected[0] ?? null;
-  if (!state.selected.includes(pair.to) || pair.to === pair.from) pair.to = state.selected.find((number) => number !== pair.from) ?? null;
+  const groups = several
+    ? [
+        group(
+          "all networks, by weight",
+          (row, kind) => weighted(row, (cost) => pick(cost, kind)),
+          (row) => weighted(row, (cost) => cost.bound),
+        ),
+      ]
+    : [];
+  networks.forEach(({ source }, n) =>
+    groups.push(
+      group(
+        source,
+        (row, kind) => pick(row.costs[n], kind),
+        (row) => row.costs[n].bound,
+      ),
+    ),
+  );
+  return make(
+    "div",
+    { class: "bars", id: "kind-bars" },
+    make("h3", {}, "Cycles per kind of layer"),
+    legendOf([...kinds.map((kind) => [kind, colourOfKind(kind)])]),
+    ...groups,
+  );
 }

@@ -17,7 +17,8 @@ function linearTicks(low, high, count) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * ([1, 2, 5].find((factor) => factor * power >= rough) ?? 10);
   const ticks = [];
-  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n++) ticks.push(Number((n * step).toPrecision(12)));
+  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n++)
+    ticks.push(Number((n * step).toPrecision(12)));
   return ticks;
 }
 
@@ -47,8 +48,8 @@ function doublings(low, high, count) {
   return ticks;
 }
 
-// From dark blue over green to yellow, even in lightness, told apart by colour-blind readers as well.
-const RAMP = ["#3b2f80", "#3d4d8a", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b"].map(channels);
+// From blue over green to yellow: told apart by colour-blind readers too, and seen on white and on black.
+const RAMP = ["#5a4bb5", "#4a66ba", "#3b80b3", "#2b97a2", "#2fae8a", "#5bc268", "#8fd146", "#c0da2c"].map(channels);
 
 function channels(hex) {
   return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));

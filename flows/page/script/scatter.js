@@ -1,16 +1,35 @@
 // The chart of all points: any column against any other, coloured by a third. Linked with the table both ways.
 
 const scatter = {
-  x: null, y: null, colour: null, log: { x: null, y: null }, zoom: false, line: true,
-  canvas: null, places: [], scales: null, drag: null, width: 0, height: 0, controls: null, legend: null,
+  x: null,
+  y: null,
+  colour: null,
+  log: { x: null, y: null },
+  zoom: false,
+  line: true,
+  canvas: null,
+  places: [],
+  scales: null,
+  drag: null,
+  width: 0,
+  height: 0,
+  controls: null,
+  legend: null,
 };
 const MARGIN = { left: 68, right: 18, top: 14, bottom: 46 };
 
 function buildScatter() {
   scatter.canvas = make("canvas", {
-    id: "scatter", tabindex: "0", role: "application",
-    "aria-label": "chart of the points; arrow keys go from point to point, Enter selects, Escape clears the drawn filter",
-    onpointerdown: press, onpointermove: move, onpointerup: release, onpointerleave: leave, onkeydown: scatterKey,
+    id: "scatter",
+    tabindex: "0",
+    role: "application",
+    "aria-label":
+      "chart of the points; arrow keys go from point to point, Enter selects, Escape clears the drawn filter",
+    onpointerdown: press,
+    onpointermove: move,
+    onpointerup: release,
+    onpointerleave: leave,
+    onkeydown: scatterKey,
   });
   scatter.controls = make("div", { class: "tools" });
   scatter.legend = make("div", { class: "legend", id: "scatter-legend" });
@@ -25,89 +44,14 @@ function buildScatter() {
   new ResizeObserver(drawScatter).observe(holder);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawScatter);
   const note = make("p", { class: "soft note" }, "Click selects a point, dragging a rectangle filters the table.");
-  return make("section", { class: "card", id: "chart", "aria-labelledby": "chart-title" }, scatter.controls, holder, scatter.legend, note);
-}
-
-const numericColumns = () => data.columns.filter((column) => column.numeric && column.key !== "number");
-
-/** The first two objectives, the first axis as colour; again when a column has gone. */
-function chooseAxes() {
-  const columns = numericColumns();
-  const usable = (key) => columns.some((column) => column.key === key);
-  const wanted = [...data.header.objectives, "cycles", "pe", "sram", ...columns.map(({ key }) => key)].filter(usable);
-  if (!usable(scatter.x)) scatter.x = wanted[0] ?? null;
-  if (!usable(scatter.y)) scatter.y = wanted.find((key) => key !== scatter.x) ?? null;
-  if (scatter.colour === null || !data.byKey.has(scatter.colour)) {
-    const axes = data.columns.filter((column) => column.axis && !column.same && ![scatter.x, scatter.y].includes(column.key));
-    scatter.colour = (axes.find((column) => column.distinct.length <= 8) ?? axes[0])?.key ?? "state";
-  }
-}
-
-function drawControls() {
-  const groups = (columns, chosen) => {
-    const byGroup = new Map();
-    for (const column of columns) byGroup.set(column.group, [...(byGroup.get(column.group) ?? []), column]);
-    return [...byGroup].map(([name, members]) =>
-      make("optgroup", { label: name }, members.map(({ key, title }) => make("option", { value: key, selected: key === chosen }, title))));
-  };
-  const choice = (id, label, columns, chosen, change) =>
-    make("label", {}, label, make("select", { id, onchange: (event) => (change(event.target.value), drawControls(), drawScatter()) }, groups(columns, chosen)));
-  const check = (id, label, checked, change) =>
-    make("label", {}, make("input", { type: "checkbox", id, checked, onchange: (event) => (change(event.target.checked), drawScatter()) }), label);
-  const columns = numericColumns();
-  const shade = data.columns.filter((column) => !column.same && !["number", "error"].includes(column.key));
-  const signature = JSON.stringify([columns.map(({ key }) => key), shade.map(({ key }) => key), scatter.x, scatter.y, scatter.colour]);
-  if (signature === scatter.signature) return;
-  scatter.signature = signature;
-  const focused = document.activeElement?.id;
-  scatter.controls.replaceChildren(
-    make("h2", { id: "chart-title" }, "Trade-offs"),
-    make("span", { class: "pair" }, choice("x", "x", columns, scatter.x, (key) => ((scatter.x = key), (scatter.log.x = null), dropBrush())),
-      check("log-x", "log", isLog("x"), (log) => (scatter.log.x = log))),
-    make("span", { class: "pair" }, choice("y", "y", columns, scatter.y, (key) => ((scatter.y = key), (scatter.log.y = null), dropBrush())),
-      check("log-y", "log", isLog("y"), (log) => (scatter.log.y = log))),
-    choice("colour", "colour", shade, scatter.colour, (key) => (scatter.colour = key)),
-    make("span", { class: "grow" }),
-    check("line", "line", scatter.line, (shown) => (scatter.line = shown)),
-    check("zoom", "fit to filter", scatter.zoom, (zoom) => (scatter.zoom = zoom)));
-  if (focused) byId(focused)?.focus();
-}
-
-function dropBrush() {
-  if (!state.brush) return;
-  state.brush = null;
-  refresh();
-}
-
-/** Whether an axis is logarithmic: as chosen, else where its values span more than a factor of 12. */
-function isLog(which) {
-  if (scatter.log[which] !== null) return scatter.log[which];
-  const [low, high] = extent(data.rows, scatter[which]);
-  return low > 0 && high / low > 12;
-}
-
-function extent(rows, key) {
-  let [low, high] = [Infinity, -Infinity];
-  for (const { values } of rows) {
-    const value = values[key];
-    if (!isNumber(value)) continue;
-    if (value < low) low = value;
-    if (value > high) high = value;
-  }
-  return [low, high];
-}
-
-function axisScale(which, rows, from, to) {
-  const key = scatter[which];
-  const log = isLog(which);
-  let [low, high] = extent(log ? rows.filter(({ values }) => values[key] > 0) : rows, key);
-  if (low > high) [low, high] = [1, 10];
-  if (log) {
-    const room = Math.max((high / low) ** 0.05, 1.03);
-    return scaleOf(low / room, high * room, from, to, true);
-  }
-  const room = (high - low) * 0.05 || Math.abs(high) * 0.1 || 1;
-  return scaleOf(low >= 0 && low < room * 6 ? 0 : low - room, high + room, from, to);
+  return make(
+    "section",
+    { class: "card", id: "chart", "aria-labelledby": "chart-title" },
+    scatter.controls,
+    holder,
+    scatter.legend,
+    note,
+  );
 }
 
 const drawScatter = perFrame(() => {
@@ -121,25 +65,44 @@ const drawScatter = perFrame(() => {
   const pen = canvas.getContext("2d");
   pen.scale(sharp, sharp);
   pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
-  const ink = { text: colourOf("--text"), soft: colourOf("--soft"), grid: colourOf("--grid"), card: colourOf("--card"), faint: colourOf("--faint"), front: colourOf("--front") };
+  const ink = {
+    text: colourOf("--text"),
+    soft: colourOf("--soft"),
+    grid: colourOf("--grid"),
+    card: colourOf("--card"),
+    faint: colourOf("--faint"),
+    front: colourOf("--front"),
+  };
   const priced = data.rows.filter((row) => row.costs.length);
   if (!scatter.x || !scatter.y || !priced.length) {
     pen.fillStyle = ink.soft;
     pen.textAlign = "center";
-    pen.fillText(data.rows.length ? "No point could be priced: see the reasons below." : "No point has been priced yet.", width / 2, height / 2);
+    pen.fillText(
+      data.rows.length ? "No point could be priced: see the reasons below." : "No point has been priced yet.",
+      width / 2,
+      height / 2,
+    );
     scatter.places = [];
     scatter.scales = null;
     scatter.legend.replaceChildren();
     return;
   }
-  const base = scatter.zoom && state.visible.some((row) => row.costs.length) ? state.visible.filter((row) => row.costs.length) : priced;
+  const base =
+    scatter.zoom && state.visible.some((row) => row.costs.length)
+      ? state.visible.filter((row) => row.costs.length)
+      : priced;
   const x = axisScale("x", base, MARGIN.left, width - MARGIN.right);
   const y = axisScale("y", base, height - MARGIN.bottom, MARGIN.top);
   scatter.scales = { x, y };
   drawAxes(pen, x, y, ink);
   pen.save();
   pen.beginPath();
-  pen.rect(MARGIN.left, MARGIN.top - 8, width - MARGIN.left - MARGIN.right + 12, height - MARGIN.top - MARGIN.bottom + 8);
+  pen.rect(
+    MARGIN.left,
+    MARGIN.top - 8,
+    width - MARGIN.left - MARGIN.right + 12,
+    height - MARGIN.top - MARGIN.bottom + 8,
+  );
   pen.clip();
   placePoints(priced, x, y);
   drawPoints(pen, ink);
@@ -147,52 +110,6 @@ const drawScatter = perFrame(() => {
   drawBrush(pen, x, y, ink);
   drawSelected(pen, ink);
 });
-
-function drawAxes(pen, x, y, ink) {
-  const { width, height } = scatter;
-  const [columnX, columnY] = [data.byKey.get(scatter.x), data.byKey.get(scatter.y)];
-  const ticksOf = (scale, column, which, count) => {
-    const [low, high] = which === "x" ? [MARGIN.left, width - MARGIN.right] : [height - MARGIN.bottom, MARGIN.top];
-    if (isLog(which) && column.unit === "B") return doublings(scale.invert(low), scale.invert(high), count);
-    return scale.ticks(count);
-  };
-  pen.lineWidth = 1;
-  pen.strokeStyle = ink.grid;
-  pen.fillStyle = ink.soft;
-  pen.textAlign = "center";
-  pen.textBaseline = "top";
-  for (const tick of ticksOf(x, columnX, "x", Math.max(3, Math.floor(width / 90)))) {
-    const at = Math.round(x(tick)) + 0.5;
-    line(pen, at, MARGIN.top, at, height - MARGIN.bottom);
-    pen.fillText(tickOf(columnX, tick), at, height - MARGIN.bottom + 7);
-  }
-  pen.textAlign = "right";
-  pen.textBaseline = "middle";
-  for (const tick of ticksOf(y, columnY, "y", Math.max(3, Math.floor(height / 45)))) {
-    const at = Math.round(y(tick)) + 0.5;
-    line(pen, MARGIN.left, at, width - MARGIN.right, at);
-    pen.fillText(tickOf(columnY, tick), MARGIN.left - 8, at);
-  }
-  pen.fillStyle = ink.text;
-  pen.textAlign = "center";
-  pen.textBaseline = "alphabetic";
-  pen.fillText(axisTitle(columnX), (MARGIN.left + width - MARGIN.right) / 2, height - 8);
-  pen.save();
-  pen.translate(14, (MARGIN.top + height - MARGIN.bottom) / 2);
-  pen.rotate(-Math.PI / 2);
-  pen.fillText(axisTitle(columnY), 0, 0);
-  pen.restore();
-}
-
-function line(pen, x0, y0, x1, y1) {
-  pen.beginPath();
-  pen.moveTo(x0, y0);
-  pen.lineTo(x1, y1);
-  pen.stroke();
-}
-
-const axisTitle = ({ title, unit, metric, more }) =>
-  `${title}${unit && unit !== title && unit !== "B" ? ` (${unit})` : ""}${metric ? (more ? ", more is better" : ", less is better") : ""}`;
 
 function placePoints(rows, x, y) {
   const logs = [isLog("x"), isLog("y")];
@@ -249,7 +166,9 @@ function frontOf(places) {
   if (!x.metric || !y.metric) return [];
   const [signX, signY] = [x.more ? -1 : 1, y.more ? -1 : 1];
   const cost = ({ row }) => [signX * row.values[x.key], signY * row.values[y.key]];
-  const sorted = places.filter(({ row }) => row.competes).sort((a, b) => cost(a)[0] - cost(b)[0] || cost(a)[1] - cost(b)[1]);
+  const sorted = places
+    .filter(({ row }) => row.competes)
+    .sort((a, b) => cost(a)[0] - cost(b)[0] || cost(a)[1] - cost(b)[1]);
   const front = [];
   let best = Infinity;
   for (const place of sorted) {
@@ -280,37 +199,68 @@ function shades() {
   const { distinct, numeric } = column;
   const { series } = data.header.colours;
   if (distinct.length <= 8 || !numeric) {
-    const named = column.key === "state" ? { front: "#4477AA", feasible: "#66CCEE", "on host": "#CCBB44", infeasible: "#999999" } : {};
+    const named =
+      column.key === "state"
+        ? { front: "#4477AA", feasible: "#66CCEE", "on host": "#CCBB44", infeasible: "#999999" }
+        : {};
     const colour = (value) => {
       const at = distinct.indexOf(value);
-      return named[value] ?? (numeric ? rampColour(distinct.length > 1 ? at / (distinct.length - 1) : 0.5) : series[at % series.length]);
+      return (
+        named[value] ??
+        (numeric ? rampColour(distinct.length > 1 ? at / (distinct.length - 1) : 0.5) : series[at % series.length])
+      );
     };
-    return { column, entries: distinct.filter((value) => value !== "failed").map((value) => [value, colour(value)]), of: (row) => colour(row.values[column.key]) };
+    return {
+      column,
+      entries: distinct.filter((value) => value !== "failed").map((value) => [value, colour(value)]),
+      of: (row) => colour(row.values[column.key]),
+    };
   }
   const [low, high] = extent(data.rows, column.key);
   const log = low > 0 && high / low > 12;
   const part = scaleOf(low, high, 0, 1, log);
-  return { column, low, high, of: (row) => (isNumber(row.values[column.key]) ? rampColour(part(row.values[column.key])) : "#999") };
+  return {
+    column,
+    low,
+    high,
+    of: (row) => (isNumber(row.values[column.key]) ? rampColour(part(row.values[column.key])) : "#999"),
+  };
 }
 
 function drawLegend(shade, passing, line) {
   const swatch = (colour, extra = "") => make("i", { class: `swatch ${extra}`, css: { background: colour } });
   const parts = [make("b", {}, shade.column.title)];
   if (shade.entries) {
-    for (const [value, colour] of shade.entries.slice(0, 16)) parts.push(make("span", {}, swatch(colour), shown(shade.column, value) || "none"));
+    for (const [value, colour] of shade.entries.slice(0, 16))
+      parts.push(make("span", {}, swatch(colour), shown(shade.column, value) || "none"));
     if (shade.entries.length > 16) parts.push(make("span", {}, `and ${shade.entries.length - 16} more`));
   } else {
     const stops = Array.from({ length: 9 }, (_, n) => rampColour(n / 8)).join(", ");
-    parts.push(make("span", {}, tickOf(shade.column, shade.low), make("i", { class: "ramp", css: { background: `linear-gradient(90deg, ${stops})` } }), tickOf(shade.column, shade.high)));
+    parts.push(
+      make(
+        "span",
+        {},
+        tickOf(shade.column, shade.low),
+        make("i", { class: "ramp", css: { background: `linear-gradient(90deg, ${stops})` } }),
+        tickOf(shade.column, shade.high),
+      ),
+    );
   }
   const marks = [];
-  if (passing.some(({ row }) => row.front)) marks.push(make("span", {}, make("i", { class: "swatch ring" }), `front of ${data.header.objectives.map(titleOf).join(", ")}`));
+  if (passing.some(({ row }) => row.front))
+    marks.push(
+      make(
+        "span",
+        {},
+        make("i", { class: "swatch ring" }),
+        `front of ${data.header.objectives.map(titleOf).join(", ")}`,
+      ),
+    );
   if (line) marks.push(make("span", {}, make("i", { class: "swatch line" }), "best of these two"));
-  if (passing.some(({ row }) => !row.competes)) marks.push(make("span", {}, make("i", { class: "swatch hollow" }), "infeasible, or more left to the host"));
+  if (passing.some(({ row }) => !row.competes))
+    marks.push(make("span", {}, make("i", { class: "swatch hollow" }), "infeasible, or more left to the host"));
   scatter.legend.replaceChildren(make("div", {}, ...parts), make("div", {}, ...marks));
 }
-
-const titleOf = (key) => data.byKey.get(key)?.title ?? key;
 
 function drawBrush(pen, x, y, ink) {
   const { drag } = scatter;
@@ -318,7 +268,12 @@ function drawBrush(pen, x, y, ink) {
   if (!drag?.moved && !fits) return;
   const corners = drag?.moved
     ? [drag.x, drag.y, drag.toX, drag.toY]
-    : [x(clampLog("x", state.brush.low[0])), y(clampLog("y", state.brush.low[1])), x(state.brush.high[0]), y(state.brush.high[1])];
+    : [
+        x(clampLog("x", state.brush.low[0])),
+        y(clampLog("y", state.brush.low[1])),
+        x(state.brush.high[0]),
+        y(state.brush.high[1]),
+      ];
   const [left, top] = [Math.min(corners[0], corners[2]), Math.min(corners[1], corners[3])];
   pen.globalAlpha = 0.1;
   pen.fillStyle = ink.text;

@@ -47,8 +47,12 @@ function refresh() {
 
 function inBrush({ x, y, low, high }) {
   return ({ values }) =>
-    isNumber(values[x]) && isNumber(values[y]) &&
-    values[x] >= low[0] && values[x] <= high[0] && values[y] >= low[1] && values[y] <= high[1];
+    isNumber(values[x]) &&
+    isNumber(values[y]) &&
+    values[x] >= low[0] &&
+    values[x] <= high[0] &&
+    values[y] >= low[1] &&
+    values[y] <= high[1];
 }
 
 function setFilter(key, text) {

@@ -11,17 +11,48 @@ function drawHeader() {
     return `${weight === 1 ? "" : `${short(weight)} \u00d7 `}${source}${sizes.length ? ` (${sizes.join(", ")})` : ""}`;
   });
   const facts = [
-    ["networks", each.join(" + ")], ["compiler", compiler], ["clock", `${clock / 1e6} MHz`], ["tiling", tiling], ["effort", String(effort)],
-    ["objectives", objectives.map(titleOf).join(", ")], ["constraints", constraints.join("; ")],
+    ["networks", each.join(" + ")],
+    ["compiler", compiler],
+    ["clock", `${clock / 1e6} MHz`],
+    ["tiling", tiling],
+    ["effort", String(effort)],
+    ["objectives", objectives.map(titleOf).join(", ")],
+    ["constraints", constraints.join("; ")],
   ].filter(([, text]) => text);
-  const same = data.rows.length > 1 ? data.columns.filter((column) => column.group === "parameters" && column.same && column.distinct.length) : [];
+  const same =
+    data.rows.length > 1
+      ? data.columns.filter((column) => column.group === "parameters" && column.same && column.distinct.length)
+      : [];
   byId("header").replaceChildren(
-    make("div", { class: "title" }, make("h1", {}, data.header.title), liveBadge(), make("span", { class: "grow" }), themeButton()),
-    make("p", { class: "soft facts" }, facts.map(([name, text]) => make("span", {}, make("b", {}, name), " ", text))),
-    same.length ? make("details", { class: "fixed", open: drawHeader.open, ontoggle: (event) => (drawHeader.open = event.target.open) },
-      make("summary", { class: "soft" }, `${plural(same.length, "parameter")} the same for all points`),
-      make("p", {}, same.map((column) => make("span", { class: "chip" }, column.title, " ", make("b", {}, shown(column, column.distinct[0])))))) : "",
-    make("div", { class: "tiles" }, tiles()));
+    make(
+      "div",
+      { class: "title" },
+      make("h1", {}, data.header.title),
+      liveBadge(),
+      make("span", { class: "grow" }),
+      themeButton(),
+    ),
+    make(
+      "p",
+      { class: "soft facts" },
+      facts.map(([name, text]) => make("span", {}, make("b", {}, name), " ", text)),
+    ),
+    same.length
+      ? make(
+          "details",
+          { class: "fixed", open: drawHeader.open, ontoggle: (event) => (drawHeader.open = event.target.open) },
+          make("summary", { class: "soft" }, `${plural(same.length, "parameter")} the same for all points`),
+          make(
+            "p",
+            {},
+            same.map((column) =>
+              make("span", { class: "chip" }, column.title, " ", make("b", {}, shown(column, column.distinct[0]))),
+            ),
+          ),
+        )
+      : "",
+    make("div", { class: "tiles" }, tiles()),
+  );
 }
 
 function tiles() {
@@ -36,9 +67,12 @@ function tiles() {
     setFilter(key, text);
     byId("points").scrollIntoView({ block: "nearest" });
   };
-  const [failed, infeasible, aside, front] = ["failed", "infeasible", "on host", "front"].map((state) => count((row) => row.values.state === state));
+  const [failed, infeasible, aside, front] = ["failed", "infeasible", "on host", "front"].map((state) =>
+    count((row) => row.values.state === state),
+  );
   const [equal, differs] = ["equal", "differs"].map((verdict) => count((row) => row.confirmed === verdict));
-  const known = data.total > data.rows.length ? `points of ${whole(data.total)}` : data.rows.length === 1 ? "point" : "points";
+  const known =
+    data.total > data.rows.length ? `points of ${whole(data.total)}` : data.rows.length === 1 ? "point" : "points";
   const found = [tile(whole(data.rows.length), known, "")];
   if (front) found.push(tile(whole(front), "on the front", "front", only("state", "=front")));
   if (aside) found.push(tile(whole(aside), "leave more to the host", "", only("state", "=on host")));
@@ -48,8 +82,13 @@ function tiles() {
   if (differs) found.push(tile(whole(differs), "differ on RTL", "alarm", only("confirmed", "=differs")));
   for (const key of data.header.objectives) {
     const column = data.byKey.get(key);
-    const best = column && bestOf(column);
-    if (best) found.push(tile(shown(column, best.values[key]), `${column.more ? "most" : "least"} ${column.title}`, "best", () => select(best.number)));
+    const best = column?.group === "metrics" && bestOf(column);
+    if (best)
+      found.push(
+        tile(shown(column, best.values[key]), `${column.more ? "most" : "least"} ${column.title}`, "best", () =>
+          select(best.number),
+        ),
+      );
   }
   return found;
 }
@@ -89,7 +128,12 @@ function themeButton() {
 function buildFailures() {
   const list = make("div");
   const title = make("h2", { id: "failures-title" });
-  const section = make("section", { class: "card", id: "failures", "aria-labelledby": "failures-title", hidden: true }, make("div", { class: "tools" }, title), list);
+  const section = make(
+    "section",
+    { class: "card", id: "failures", "aria-labelledby": "failures-title", hidden: true },
+    make("div", { class: "tools" }, title),
+    list,
+  );
   on("rows", () => {
     const reasons = new Map();
     const failed = data.rows.filter((row) => !row.costs.length);
@@ -98,11 +142,40 @@ function buildFailures() {
     title.textContent = `${plural(failed.length, "point")} without a cost`;
     const sorted = [...reasons].sort(([, a], [, b]) => b.length - a.length);
     list.replaceChildren(
-      make("table", { class: "plain" }, make("thead", {}, make("tr", {}, make("th", { class: "number" }, "points"), make("th", {}, "reason"), make("th", {}, "for example"))),
-        make("tbody", {}, sorted.slice(0, 50).map(([reason, rows]) =>
-          make("tr", {}, make("td", { class: "number" }, whole(rows.length)), make("td", { class: "reason" }, reason || "no reason given"),
-            make("td", { class: "soft" }, `#${rows[0].number}: ${labelOf(rows[0])}`))))),
-      sorted.length > 50 ? make("p", { class: "soft" }, `and ${sorted.length - 50} more reasons, in the column "reason" of the table`) : "");
+      make(
+        "table",
+        { class: "plain" },
+        make(
+          "thead",
+          {},
+          make(
+            "tr",
+            {},
+            make("th", { class: "number" }, "points"),
+            make("th", {}, "reason"),
+            make("th", {}, "for example"),
+          ),
+        ),
+        make(
+          "tbody",
+          {},
+          sorted
+            .slice(0, 50)
+            .map(([reason, rows]) =>
+              make(
+                "tr",
+                {},
+                make("td", { class: "number" }, whole(rows.length)),
+                make("td", { class: "reason" }, reason || "no reason given"),
+                make("td", { class: "soft" }, `#${rows[0].number}: ${labelOf(rows[0])}`),
+              ),
+            ),
+        ),
+      ),
+      sorted.length > 50
+        ? make("p", { class: "soft" }, `and ${sorted.length - 50} more reasons, in the column "reason" of the table`)
+        : "",
+    );
   });
   return section;
 }

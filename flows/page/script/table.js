@@ -6,7 +6,12 @@ const table = { box: null, body: null, head: null, active: 0, shownColumns: [], 
 function buildTable() {
   table.head = make("thead");
   table.body = make("tbody");
-  const grid = make("table", { id: "points", role: "grid", "aria-label": "points", tabindex: "0", onkeydown: tableKey }, table.head, table.body);
+  const grid = make(
+    "table",
+    { id: "points", role: "grid", "aria-label": "points", tabindex: "0", onkeydown: tableKey },
+    table.head,
+    table.body,
+  );
   table.box = make("div", { class: "scroll", onscroll: perFrame(drawBody) }, grid);
   table.body.addEventListener("click", (event) => {
     const line = event.target.closest("tr[data-number]");
@@ -35,17 +40,30 @@ const numberAt = (target) => {
 
 function tableTools() {
   const count = make("span", { id: "count", class: "soft" });
-  const brushed = make("button", { id: "brushed", type: "button", class: "small chip", hidden: true, onclick: () => ((state.brush = null), refresh()) });
+  const brushed = make("button", {
+    id: "brushed",
+    type: "button",
+    class: "small chip",
+    hidden: true,
+    onclick: () => ((state.brush = null), refresh()),
+  });
   const clear = make("button", { type: "button", class: "small", id: "clear", onclick: clearFilters }, "Clear filters");
-  const chooser = make("details", { class: "menu", id: "chooser" }, make("summary", { class: "small" }, "Columns"), make("div", { class: "panel" }));
+  const chooser = make(
+    "details",
+    { class: "menu", id: "chooser" },
+    make("summary", { class: "small" }, "Columns"),
+    make("div", { class: "panel" }),
+  );
   chooser.addEventListener("toggle", () => chooser.open && drawChooser(chooser.lastElementChild));
   document.addEventListener("click", (event) => chooser.contains(event.target) || (chooser.open = false));
   chooser.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") (chooser.open = false), chooser.firstElementChild.focus();
+    if (event.key === "Escape") ((chooser.open = false), chooser.firstElementChild.focus());
   });
   on("rows", () => {
     const filtered = state.visible.length !== data.rows.length;
-    count.textContent = filtered ? `${whole(state.visible.length)} of ${whole(data.rows.length)}` : plural(data.rows.length, "point");
+    count.textContent = filtered
+      ? `${whole(state.visible.length)} of ${whole(data.rows.length)}`
+      : plural(data.rows.length, "point");
     clear.disabled = !state.filters.size && !state.brush;
     brushed.hidden = !state.brush;
     if (state.brush) {
@@ -53,9 +71,17 @@ function tableTools() {
       brushed.textContent = `${x.title} and ${y.title} as drawn in the chart \u2715`;
     }
   });
-  return make("div", { class: "tools" },
-    make("h2", { id: "points-title" }, "Points"), count, brushed, make("span", { class: "grow" }), clear, chooser,
-    make("button", { type: "button", class: "small", id: "csv", onclick: downloadCsv }, "Download CSV"));
+  return make(
+    "div",
+    { class: "tools" },
+    make("h2", { id: "points-title" }, "Points"),
+    count,
+    brushed,
+    make("span", { class: "grow" }),
+    clear,
+    chooser,
+    make("button", { type: "button", class: "small", id: "csv", onclick: downloadCsv }, "Download CSV"),
+  );
 }
 
 /** The columns that stand in the table. */
@@ -90,17 +116,32 @@ function drawTable() {
   drawBody();
 }
 
-const hintOf = (column) => (column.numeric ? "such as >= 128, 64..256, 64, 128, > 1M < 3M" : "such as native, !none, =front");
+const hintOf = (column) =>
+  column.numeric ? "such as >= 128, 64..256, 64, 128, > 1M < 3M" : "such as native, !none, =front";
 
 function drawHead() {
   const titles = table.shownColumns.map((column) =>
-    make("th", { scope: "col", "data-key": column.key, class: column.numeric ? "number" : null },
-      make("button", { type: "button", title: column.doc, onclick: () => sortBy(column.key) }, column.title)));
+    make(
+      "th",
+      { scope: "col", "data-key": column.key, class: column.numeric ? "number" : null },
+      make("button", { type: "button", title: column.doc, onclick: () => sortBy(column.key) }, column.title),
+    ),
+  );
   const filters = table.shownColumns.map((column) =>
-    make("td", {}, make("input", {
-      type: "text", "data-key": column.key, "aria-label": `filter ${column.title}`, spellcheck: "false", autocomplete: "off",
-      placeholder: "filter", oninput: (event) => setFilter(column.key, event.target.value),
-    })));
+    make(
+      "td",
+      {},
+      make("input", {
+        type: "text",
+        "data-key": column.key,
+        "aria-label": `filter ${column.title}`,
+        spellcheck: "false",
+        autocomplete: "off",
+        placeholder: "filter",
+        oninput: (event) => setFilter(column.key, event.target.value),
+      }),
+    ),
+  );
   table.head.replaceChildren(make("tr", {}, ...titles), make("tr", { class: "filters" }, ...filters));
 }
 
@@ -109,11 +150,14 @@ function drawBody() {
   const { scrollTop, clientHeight } = table.box;
   const printing = matchMedia("print").matches;
   const first = printing ? 0 : Math.max(0, Math.floor(scrollTop / ROW_HEIGHT) - 10);
-  const last = printing ? Math.min(rows.length, 100) : Math.min(rows.length, first + Math.ceil(clientHeight / ROW_HEIGHT) + 20);
+  const last = printing
+    ? Math.min(rows.length, 100)
+    : Math.min(rows.length, first + Math.ceil(clientHeight / ROW_HEIGHT) + 20);
   const lines = [];
   for (let index = first; index < last; index++) lines.push(lineOf(rows[index], index));
   const spacer = (count) => count > 0 && make("tr", { class: "spacer", css: { height: `${count * ROW_HEIGHT}px` } });
-  const empty = !rows.length && make("tr", {}, make("td", { class: "empty", colspan: table.shownColumns.length }, emptyText()));
+  const empty =
+    !rows.length && make("tr", {}, make("td", { class: "empty", colspan: table.shownColumns.length }, emptyText()));
   table.body.replaceChildren(...[spacer(first), ...lines, spacer(rows.length - last), empty].filter(Boolean));
   byId("points").setAttribute("aria-rowcount", rows.length + 2);
   byId("points").setAttribute("aria-activedescendant", rows.length ? `row-${table.active}` : "");
@@ -130,21 +174,37 @@ function lineOf(row, index) {
       else cells.push(make("td", { class: "reason", title: row.error }, row.error));
     } else cells.push(cellOf(row, column));
   }
-  return make("tr", {
-    id: `row-${index}`, "data-number": row.number, "data-index": index, "aria-rowindex": index + 3,
-    "aria-selected": String(state.selected.includes(row.number)),
-    class: `${row.values.state}${index === table.active ? " active" : ""}${row.number === state.hovered ? " hovered" : ""}`,
-  }, ...cells);
+  return make(
+    "tr",
+    {
+      id: `row-${index}`,
+      "data-number": row.number,
+      "data-index": index,
+      "aria-rowindex": index + 3,
+      "aria-selected": String(state.selected.includes(row.number)),
+      class: `${row.values.state}${index === table.active ? " active" : ""}${row.number === state.hovered ? " hovered" : ""}`,
+    },
+    ...cells,
+  );
 }
 
 function cellOf(row, column) {
   const value = row.values[column.key];
   if (column.key === "number") {
-    return make("td", { class: "number mark" }, state.selected.includes(row.number) ? badge(row.number) : "", String(value));
+    return make(
+      "td",
+      { class: "number mark" },
+      state.selected.includes(row.number) ? badge(row.number) : "",
+      String(value),
+    );
   }
   if (column.key === "state") return make("td", {}, make("span", { class: `state ${value}` }, value));
   if (column.key === "confirmed") return make("td", { class: `verdict ${value}` }, value);
-  return make("td", { class: column.numeric ? "number" : null, title: typeof value === "number" ? String(value) : null }, shown(column, value));
+  return make(
+    "td",
+    { class: column.numeric ? "number" : null, title: typeof value === "number" ? String(value) : null },
+    shown(column, value),
+  );
 }
 
 function tableKey(event) {
@@ -152,12 +212,17 @@ function tableKey(event) {
   const page = Math.max(1, Math.floor(table.box.clientHeight / ROW_HEIGHT) - 3);
   const last = state.visible.length - 1;
   const to = {
-    ArrowDown: table.active + 1, ArrowUp: table.active - 1, PageDown: table.active + page, PageUp: table.active - page,
-    Home: 0, End: last,
+    ArrowDown: table.active + 1,
+    ArrowUp: table.active - 1,
+    PageDown: table.active + page,
+    PageUp: table.active - page,
+    Home: 0,
+    End: last,
   }[event.key];
   if (to !== undefined) goTo(Math.max(0, Math.min(last, to)));
-  else if ((event.key === "Enter" || event.key === " ") && state.visible[table.active]) toggle(state.visible[table.active].number);
-  else if (event.key === "Escape") (state.selected = []), tell("selection");
+  else if ((event.key === "Enter" || event.key === " ") && state.visible[table.active])
+    toggle(state.visible[table.active].number);
+  else if (event.key === "Escape") ((state.selected = []), tell("selection"));
   else return;
   event.preventDefault();
 }
@@ -183,8 +248,12 @@ function drawChooser(panel) {
   const groups = new Map();
   for (const column of data.columns) groups.set(column.group, [...(groups.get(column.group) ?? []), column]);
   const box = (column) =>
-    make("label", { title: column.doc },
-      make("input", { type: "checkbox", value: column.key, checked: now.has(column.key), onchange: choose }), column.title);
+    make(
+      "label",
+      { title: column.doc },
+      make("input", { type: "checkbox", value: column.key, checked: now.has(column.key), onchange: choose }),
+      column.title,
+    );
   const choose = () => {
     state.columns = new Set([...panel.querySelectorAll("input:checked")].map(({ value }) => value));
     drawTable();
@@ -192,7 +261,8 @@ function drawChooser(panel) {
   const usual = () => ((state.columns = null), drawTable(), drawChooser(panel));
   panel.replaceChildren(
     ...[...groups].map(([name, columns]) => make("fieldset", {}, make("legend", {}, name), ...columns.map(box))),
-    make("button", { type: "button", class: "small", onclick: usual }, "The usual columns"));
+    make("button", { type: "button", class: "small", onclick: usual }, "The usual columns"),
+  );
 }
 
 /** The rows that pass the filters, in their order, with all columns. */

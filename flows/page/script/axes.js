@@ -1,0 +1,170 @@
+// The chart's axes and what they and the colour show.
+
+const numericColumns = () => data.columns.filter((column) => column.numeric && column.key !== "number");
+
+/** The first two objectives, the first axis as colour; again when a column has gone. */
+function chooseAxes() {
+  const columns = numericColumns();
+  const usable = (key) => columns.some((column) => column.key === key);
+  const wanted = [...data.header.objectives, "cycles", "pe", "sram", ...columns.map(({ key }) => key)].filter(usable);
+  if (!usable(scatter.x)) scatter.x = wanted[0] ?? null;
+  if (!usable(scatter.y)) scatter.y = wanted.find((key) => key !== scatter.x) ?? null;
+  if (scatter.colour === null || !data.byKey.has(scatter.colour)) {
+    const axes = data.columns.filter(
+      (column) => column.axis && !column.same && ![scatter.x, scatter.y].includes(column.key),
+    );
+    scatter.colour = (axes.find((column) => column.distinct.length <= 8) ?? axes[0])?.key ?? "state";
+  }
+}
+
+function drawControls() {
+  const groups = (columns, chosen) => {
+    const byGroup = new Map();
+    for (const column of columns) byGroup.set(column.group, [...(byGroup.get(column.group) ?? []), column]);
+    return [...byGroup].map(([name, members]) =>
+      make(
+        "optgroup",
+        { label: name },
+        members.map(({ key, title }) => make("option", { value: key, selected: key === chosen }, title)),
+      ),
+    );
+  };
+  const choice = (id, label, columns, chosen, change) =>
+    make(
+      "label",
+      {},
+      label,
+      make(
+        "select",
+        { id, onchange: (event) => (change(event.target.value), drawControls(), drawScatter()) },
+        groups(columns, chosen),
+      ),
+    );
+  const check = (id, label, checked, change) =>
+    make(
+      "label",
+      {},
+      make("input", {
+        type: "checkbox",
+        id,
+        checked,
+        onchange: (event) => (change(event.target.checked), drawScatter()),
+      }),
+      label,
+    );
+  const columns = numericColumns();
+  const shade = data.columns.filter((column) => !column.same && !["number", "error"].includes(column.key));
+  const signature = JSON.stringify([
+    columns.map(({ key }) => key),
+    shade.map(({ key }) => key),
+    scatter.x,
+    scatter.y,
+    scatter.colour,
+  ]);
+  if (signature === scatter.signature) return;
+  scatter.signature = signature;
+  const focused = document.activeElement?.id;
+  scatter.controls.replaceChildren(
+    make("h2", { id: "chart-title" }, "Trade-offs"),
+    make(
+      "span",
+      { class: "pair" },
+      choice("x", "x", columns, scatter.x, (key) => ((scatter.x = key), (scatter.log.x = null), dropBrush())),
+      check("log-x", "log", isLog("x"), (log) => (scatter.log.x = log)),
+    ),
+    make(
+      "span",
+      { class: "pair" },
+      choice("y", "y", columns, scatter.y, (key) => ((scatter.y = key), (scatter.log.y = null), dropBrush())),
+      check("log-y", "log", isLog("y"), (log) => (scatter.log.y = log)),
+    ),
+    choice("colour", "colour", shade, scatter.colour, (key) => (scatter.colour = key)),
+    make("span", { class: "grow" }),
+    check("line", "line", scatter.line, (shown) => (scatter.line = shown)),
+    check("zoom", "fit to filter", scatter.zoom, (zoom) => (scatter.zoom = zoom)),
+  );
+  if (focused) byId(focused)?.focus();
+}
+
+function dropBrush() {
+  if (!state.brush) return;
+  state.brush = null;
+  refresh();
+}
+
+/** Whether an axis is logarithmic: as chosen, else where its values span more than a factor of 12. */
+function isLog(which) {
+  if (scatter.log[which] !== null) return scatter.log[which];
+  const [low, high] = extent(data.rows, scatter[which]);
+  return low > 0 && high / low > 12;
+}
+
+function extent(rows, key) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const { values } of rows) {
+    const value = values[key];
+    if (!isNumber(value)) continue;
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return [low, high];
+}
+
+function axisScale(which, rows, from, to) {
+  const key = scatter[which];
+  const log = isLog(which);
+  let [low, high] = extent(log ? rows.filter(({ values }) => values[key] > 0) : rows, key);
+  if (low > high) [low, high] = [1, 10];
+  if (log) {
+    const room = Math.max((high / low) ** 0.05, 1.03);
+    return scaleOf(low / room, high * room, from, to, true);
+  }
+  const room = (high - low) * 0.05 || Math.abs(high) * 0.1 || 1;
+  return scaleOf(low >= 0 && low < room * 6 ? 0 : low - room, high + room, from, to);
+}
+
+function drawAxes(pen, x, y, ink) {
+  const { width, height } = scatter;
+  const [columnX, columnY] = [data.byKey.get(scatter.x), data.byKey.get(scatter.y)];
+  const ticksOf = (scale, column, which, count) => {
+    const [low, high] = which === "x" ? [MARGIN.left, width - MARGIN.right] : [height - MARGIN.bottom, MARGIN.top];
+    if (isLog(which) && column.unit === "B") return doublings(scale.invert(low), scale.invert(high), count);
+    return scale.ticks(count);
+  };
+  pen.lineWidth = 1;
+  pen.strokeStyle = ink.grid;
+  pen.fillStyle = ink.soft;
+  pen.textAlign = "center";
+  pen.textBaseline = "top";
+  for (const tick of ticksOf(x, columnX, "x", Math.max(3, Math.floor(width / 90)))) {
+    const at = Math.round(x(tick)) + 0.5;
+    line(pen, at, MARGIN.top, at, height - MARGIN.bottom);
+    pen.fillText(tickOf(columnX, tick), at, height - MARGIN.bottom + 7);
+  }
+  pen.textAlign = "right";
+  pen.textBaseline = "middle";
+  for (const tick of ticksOf(y, columnY, "y", Math.max(3, Math.floor(height / 45)))) {
+    const at = Math.round(y(tick)) + 0.5;
+    line(pen, MARGIN.left, at, width - MARGIN.right, at);
+    pen.fillText(tickOf(columnY, tick), MARGIN.left - 8, at);
+  }
+  pen.fillStyle = ink.text;
+  pen.textAlign = "center";
+  pen.textBaseline = "alphabetic";
+  pen.fillText(axisTitle(columnX), (MARGIN.left + width - MARGIN.right) / 2, height - 8);
+  pen.save();
+  pen.translate(14, (MARGIN.top + height - MARGIN.bottom) / 2);
+  pen.rotate(-Math.PI / 2);
+  pen.fillText(axisTitle(columnY), 0, 0);
+  pen.restore();
+}
+
+function line(pen, x0, y0, x1, y1) {
+  pen.beginPath();
+  pen.moveTo(x0, y0);
+  pen.lineTo(x1, y1);
+  pen.stroke();
+}
+
+const axisTitle = ({ title, unit, metric, more }) =>
+  `${title}${unit && unit !== title && unit !== "B" ? ` (${unit})` : ""}${metric ? (more ? ", more is better" : ", less is better") : ""}`;

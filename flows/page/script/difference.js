@@ -1,0 +1,117 @@
+// What makes the difference between two of the selected points.
+
+const pair = { from: null, to: null };
+
+/** What makes the difference between two points: by cause where both are explained, else by kind of layer. */
+function difference() {
+  const [from, to] = [pair.from, pair.to].map((number) => data.byNumber.get(number));
+  if (!from || !to) return null;
+  const [a, b] = [from, to].map(({ number }) => data.explanations.get(number)?.[layers.network]);
+  const exact = a?.shares && b?.shares;
+  const [left, right] = exact ? [a.shares, b.shares] : [from, to].map((row) => row.costs[layers.network].kinds);
+  const names = [...new Set([...Object.keys(left), ...Object.keys(right)])];
+  const parts = names.map((name) => ({
+    title: exact ? causeOf(name).title : `${name} layers`,
+    doc: exact ? causeOf(name).doc : "",
+    colour: exact ? causeOf(name).colour : colourOfKind(name),
+    a: left[name] ?? 0,
+    b: right[name] ?? 0,
+  }));
+  const total = exact
+    ? { a: a.cycles, b: b.cycles }
+    : { a: from.costs[layers.network].cycles, b: to.costs[layers.network].cycles };
+  return make(
+    "div",
+    { class: "wide", id: "difference" },
+    make("div", { class: "tools" }, make("h3", {}, "The difference"), pairChoice(drawLayers)),
+    make(
+      "p",
+      { class: "soft" },
+      changesText(from, to),
+      total.b ? `: ${short(total.a / total.b, 3)} times as fast` : "",
+    ),
+    differenceTable(parts, from.number, to.number, total),
+  );
+}
+
+function changesText(from, to) {
+  const changed = data.columns.filter(
+    (column) => column.group === "parameters" && from.values[column.key] !== to.values[column.key],
+  );
+  return (
+    changed
+      .map(
+        (column) =>
+          `${column.title} ${shown(column, from.values[column.key]) || "none"} \u2192 ${shown(column, to.values[column.key]) || "none"}`,
+      )
+      .join(", ") || "the same configuration"
+  );
+}
+
+/** A table of what makes the difference; `parts` are {name, title, doc, colour, a, b}. */
+function differenceTable(parts, from, to, total) {
+  const most = Math.max(...parts.map(({ a, b }) => Math.abs(b - a)), 1);
+  const sorted = [...parts].filter(({ a, b }) => a !== b).sort((p, q) => Math.abs(q.b - q.a) - Math.abs(p.b - p.a));
+  const line = ({ title, doc, colour, a, b }) =>
+    make(
+      "tr",
+      { title: doc },
+      make("th", { scope: "row" }, make("i", { class: "swatch square", css: { background: colour } }), title),
+      make("td", { class: "number" }, whole(a)),
+      make("td", { class: "number" }, whole(b)),
+      make("td", { class: "number" }, signed(b - a)),
+      make("td", { class: "swings" }, swing(b - a, most)),
+    );
+  const sum = make(
+    "tr",
+    { class: "total" },
+    make("th", { scope: "row" }, "cycles"),
+    make("td", { class: "number" }, whole(total.a)),
+    make("td", { class: "number" }, whole(total.b)),
+    make("td", { class: "number" }, signed(total.b - total.a)),
+    make("td", {}),
+  );
+  return make(
+    "table",
+    { class: "plain difference" },
+    make(
+      "thead",
+      {},
+      make(
+        "tr",
+        {},
+        make("th", {}, "cycles spent on"),
+        make("th", { class: "number" }, badge(from)),
+        make("th", { class: "number" }, badge(to)),
+        make("th", { class: "number" }, "difference"),
+        make("th", { class: "swings" }, "fewer | more"),
+      ),
+    ),
+    make("tbody", {}, sorted.map(line), sum),
+  );
+}
+
+/** Two menus that say which points are compared. */
+function pairChoice(change) {
+  const menu = (which, label) =>
+    make(
+      "label",
+      {},
+      label,
+      make(
+        "select",
+        { id: `pair-${which}`, onchange: (event) => ((pair[which] = Number(event.target.value)), change()) },
+        state.selected.map((number) =>
+          make("option", { value: number, selected: number === pair[which] }, `${letterOf(number)} (point ${number})`),
+        ),
+      ),
+    );
+  return make("span", { class: "pair" }, menu("from", "from"), menu("to", "to"));
+}
+
+/** The pair that is compared: as chosen, else the first two selected. */
+function settlePair() {
+  if (!state.selected.includes(pair.from)) pair.from = state.selected[0] ?? null;
+  if (!state.selected.includes(pair.to) || pair.to === pair.from)
+    pair.to = state.selected.find((number) => number !== pair.from) ?? null;
+}
