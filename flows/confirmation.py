@@ -1,0 +1,73 @@
+"""``--confirm`` of a sweep: its points on the RTL, with what is to be done beforehand and the verdicts afterwards."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from dovetail.cosim.verilate import default_cache
+from dovetail.flows.explore.confirm import MOST, Plan, Verdict, chosen, confirm, plan
+from dovetail.flows.explore.progress import clock
+from dovetail.flows.explore.store import Store
+
+SHOWN = 10
+"""Differences that are told in full."""
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """The outcome for a report: ``data`` for JSON, ``lines`` for people, ``code`` for the shell."""
+
+    data: dict[str, Any]
+    lines: list[str]
+    code: int
+
+
+def confirm_count(text: str) -> int | None:
+    """The argument of ``--confirm``: how many of the best points, and as many at random; None is all of them."""
+    if text == "all":
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a number of points above 0, or all, not {text!r}")
+    return int(text)
+
+
+def confirm_sweep(
+    store: Store, count: int | None, *, jobs: int = MOST, schedules: Path | None = None, shown: bool = True
+) -> Confirmed:
+    """Confirm points of the store's latest sweep on the RTL; ``shown``: with a bar on stderr.
+
+    Raises ToolError or ConfirmError.
+    """
+    cache = default_cache()
+    todo = plan(store, chosen(store.results(), count), cache)
+    columns = (TextColumn("on the RTL"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not shown) as bar:
+        if shown:
+            print(told(todo, jobs), file=sys.stderr)
+        task = bar.add_task("", total=len(todo.checks))
+
+        def notify(done: int, verdict: Verdict) -> None:
+            bar.update(task, completed=done)
+
+        differences = confirm(store, todo, cache=cache, jobs=jobs, schedules=schedules, notify=notify)
+    points = len(todo.points)
+    wrong = len({difference.split(",")[0] for difference in differences})
+    data = {"points": points, "equal": points - wrong, "builds": todo.builds, "differences": differences}
+    verdict = f"DIFFERENT: {wrong} of {points} points" if wrong else f"EQUAL: {points} points"
+    return Confirmed(data, [f"RTL          {verdict}", *differences[:SHOWN]], int(wrong > 0))
+
+
+def told(todo: Plan, jobs: int) -> str:
+    """What is to be done, in a line."""
+    known = f", {todo.known} of them known" if todo.known else ""
+    return (
+        f"{len(todo.points)} points on the RTL{known}: {todo.builds} builds, {todo.missing} of them to be made;"
+        f" about {clock(todo.seconds(jobs))}"
+    )

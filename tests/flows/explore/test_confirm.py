@@ -1,0 +1,152 @@
+"""Confirmation on the RTL: which points, in what order, and that a cost that is not true is found out."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dovetail.cosim.lockstep import Comparison
+from dovetail.cosim.network import Verdict as NetworkVerdict
+from dovetail.cosim.verilate import ToolError
+from dovetail.flows.confirmation import confirm_count, confirm_sweep
+from dovetail.flows.explore import confirm as confirmation
+from dovetail.flows.explore import networks
+from dovetail.flows.explore.confirm import Check, ConfirmError, Job, Plan, chosen, difference_of, plan
+from dovetail.flows.explore.cost import Cost, Outcome
+from dovetail.flows.explore.pricing import price
+from dovetail.flows.explore.recorder import Recorder
+from dovetail.flows.explore.space import Space, Workload
+from dovetail.flows.explore.store import Store
+from dovetail.isa.config import Config
+from dovetail.sw import frontend
+
+AXES: Mapping[str, Any] = {"sram": (64 << 10, 128 << 10), "read_latency": (20, 40, 60)}
+SPACE = Space((Workload("zoo:autoencoder"),), Config(ic_lanes=4, oc_lanes=4), AXES, objectives=("cycles", "sram"))
+
+
+def cost_of(cycles: int) -> Cost:
+    return Cost(cycles, 100, 10, 50, 50, {"dense": cycles})
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+def store_of(folder: Path, *, right: bool = False, extra: int = 0, points: tuple[int, ...] = tuple(range(6))) -> Store:
+    """A store with a sweep; costs are ``right``, with so many cycles too much, or made up."""
+    file = networks.read(SPACE.workloads[0])
+    store = Store(folder / "results.sqlite", write=True)
+    with Recorder(store, SPACE, [file], len(points)) as recorder:
+        found = [SPACE.point(number) for number in points]
+        recorder.visit(found)
+        graph = frontend.load("zoo:autoencoder")
+        for point in found:
+            assert point.config is not None
+            cycles = price(graph, point.config).cycles + extra if right else 1000 + point.number
+            recorder.put(file.hash, point.config, Outcome(cost_of(cycles)))
+        recorder.finish()
+    return store
+
+
+def test_the_best_and_as_many_at_random(tmp_path: Path) -> None:
+    with store_of(tmp_path) as store:
+        results = store.results()
+        numbers = [row.number for row in chosen(results, 2)]
+        assert numbers[:2] == [row.number for row in results.ranked()[:2]]
+        assert len(set(numbers)) == 4
+        assert [row.number for row in chosen(results, 2)] == numbers
+        assert len(chosen(results, None)) == len(chosen(results, 100)) == 6
+
+
+def test_checks_that_share_a_build_follow_one_another(tmp_path: Path, cache: Path) -> None:
+    with store_of(tmp_path) as store:
+        todo = plan(store, chosen(store.results(), None), cache)
+        assert (todo.builds, todo.missing, todo.known) == (2, 2, 0)
+        sizes = [check.config.sram_bytes for check in todo.checks]
+        assert sizes in ([65536] * 3 + [131072] * 3, [131072] * 3 + [65536] * 3)
+        assert {check.cycles for check in todo.checks} == set(range(1000, 1006))
+
+
+def test_what_the_rtl_has_said_is_not_asked_again(tmp_path: Path, cache: Path) -> None:
+    with store_of(tmp_path) as store:
+        store.confirm(0, True, hardware=confirmation.hardware())
+        store.confirm(1, False, "cycles: stored 1, RTL 2", hardware=confirmation.hardware())
+        store.confirm(2, True, hardware="of another RTL")
+        todo = plan(store, chosen(store.results(), None), cache)
+        assert todo.known == 2
+        assert sorted(check.number for check in todo.checks) == [2, 3, 4, 5]
+        done = Plan((0, 1), 2, (), 0, 0)
+        differences = confirmation.confirm(store, done, cache=cache, notify=lambda done, verdict: None)
+        assert differences == ["point 1, zoo:autoencoder: cycles: stored 1, RTL 2"]
+
+
+def test_a_sweep_of_another_version_is_refused(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with store_of(tmp_path) as store:
+        rows = chosen(store.results(), None)
+        monkeypatch.setattr(confirmation, "version", lambda: "other")
+        with pytest.raises(ConfirmError, match="sweep must be of this version of Dovetail to be confirmed"):
+            plan(store, rows, cache)
+
+
+def test_a_network_that_has_changed_is_refused(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = networks.read(Workload("zoo:dscnn"))
+    with store_of(tmp_path) as store:
+        todo = plan(store, chosen(store.results(), None), cache)
+        monkeypatch.setattr(networks, "read", lambda workload: other)
+        with pytest.raises(ConfirmError, match="network must be the one of the sweep, but has changed"):
+            confirmation.confirm(store, todo, cache=cache, notify=lambda done, verdict: None)
+
+
+def test_without_a_compiler_there_is_one_error(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with store_of(tmp_path) as store:
+        todo = plan(store, chosen(store.results(), None), cache)
+        monkeypatch.setenv("PATH", "")
+        with pytest.raises(ToolError, match=r"g\+\+ is not on PATH"):
+            confirmation.confirm(store, todo, cache=cache, notify=lambda done, verdict: None)
+        assert not store.confirmed()
+
+
+@pytest.mark.parametrize(
+    ("rtl", "first", "difference"),
+    [
+        (700, "", ""),
+        (701, "", "cycles: stored 700, RTL 701"),
+        (700, "memory: 1 bytes differ", "segment 0: memory: 1 bytes differ"),
+    ],
+)
+def test_bytes_and_the_stored_cycles_must_be_those_of_the_rtl(
+    rtl: int, first: str, difference: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def verify(*arguments: Any, **options: Any) -> list[NetworkVerdict]:
+        return [NetworkVerdict((Comparison(not first, rtl, rtl, True, True, True, first),))]
+
+    monkeypatch.setattr(confirmation, "verify", verify)
+    job = Job((networks.read(SPACE.workloads[0]),), SPACE, cache, None)
+    config = SPACE.point(0).config
+    assert config is not None
+    assert difference_of(job, Check(0, 0, config, 700)) == difference
+
+
+def test_how_many() -> None:
+    assert (confirm_count("all"), confirm_count("20")) == (None, 20)
+    for text in ("0", "-1", "many"):
+        with pytest.raises(Exception, match="must be a number of points above 0, or all, not"):
+            confirm_count(text)
+
+
+@pytest.mark.slow
+def test_true_costs_are_confirmed_and_others_found_out(tmp_path: Path) -> None:
+    (tmp_path / "true").mkdir()
+    with store_of(tmp_path / "true", right=True, points=(0, 1)) as store:
+        outcome = confirm_sweep(store, None, shown=False)
+        assert outcome.data == {"points": 2, "equal": 2, "builds": 1, "differences": []}
+        assert outcome.code == 0
+        assert [row.confirmed for row in store.results().rows] == ["equal", "equal"]
+    with store_of(tmp_path, right=True, extra=1, points=(0,)) as store:
+        outcome = confirm_sweep(store, 1, shown=False)
+        assert outcome.code == 1
+        (difference,) = outcome.data["differences"]
+        assert difference.startswith("point 0, zoo:autoencoder: cycles: stored ")
+        assert [row.confirmed for row in store.results().rows] == ["differs"]
