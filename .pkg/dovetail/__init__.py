@@ -5,19 +5,39 @@ Two lines deploy a network::
     program = dovetail.compile("net.onnx", dovetail.Config(pe=64, dataflow="output", sram="512 KiB"))
     result = program.run(x, engine="rtl")
 
-`result` has `outputs`, `cycles`, `timeline` and `counters`. What is here is imported when first used.
+`result` has `outputs`, `cycles`, `timeline` and `counters`. One line explores a space of configurations::
+
+    results = dovetail.explore("space.toml", store="results.sqlite")
+
+`results.rows` have a configuration, its exact costs and metrics each. What is here is imported when first used.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dovetail.flows.explore.driver import explore
+    from dovetail.flows.explore.results import Results
+    from dovetail.flows.explore.space import Space, Workload
     from dovetail.isa import Config, MemoryTiming
     from dovetail.sw.network import CompiledNetwork, Report, Result
     from dovetail.sw.network import compile_network as compile
     from dovetail.sw.network import load_program as load
 
 __version__ = "0.1.0"
-__all__ = ["CompiledNetwork", "Config", "MemoryTiming", "Report", "Result", "__version__", "compile", "load"]
+__all__ = [
+    "CompiledNetwork",
+    "Config",
+    "MemoryTiming",
+    "Report",
+    "Result",
+    "Results",
+    "Space",
+    "Workload",
+    "__version__",
+    "compile",
+    "explore",
+    "load",
+]
 
 _HOME = {
     "Config": ("dovetail.isa", "Config"),
@@ -27,6 +47,10 @@ _HOME = {
     "Result": ("dovetail.sw.network", "Result"),
     "compile": ("dovetail.sw.network", "compile_network"),
     "load": ("dovetail.sw.network", "load_program"),
+    "Results": ("dovetail.flows.explore.results", "Results"),
+    "Space": ("dovetail.flows.explore.space", "Space"),
+    "Workload": ("dovetail.flows.explore.space", "Workload"),
+    "explore": ("dovetail.flows.explore.driver", "explore"),
 }
 
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from dovetail.flows.explore.cost import Outcome
 from dovetail.flows.explore.database import StoreError
 from dovetail.flows.explore.networks import NetworkFile, read_all
 from dovetail.flows.explore.pricing import Session, version
 from dovetail.flows.explore.recorder import Known, Recorder
+from dovetail.flows.explore.results import Results
 from dovetail.flows.explore.search import Search, search_of
 from dovetail.flows.explore.space import Point, Space
+from dovetail.flows.explore.space_file import load
 from dovetail.flows.explore.store import Store, Sweep, row_from
 from dovetail.flows.explore.workers import Task, Workers, workers_of
 
@@ -104,6 +108,35 @@ def resume(store: Store, means: Means, notify: Notify) -> Progress:
         if before.hash != file.hash:
             raise StoreError(f"{file.source}: network must be the one of the sweep, but has changed; start a new sweep")
     return sweep(store, last.space, files, means, notify, last)
+
+
+def explore(
+    space: Space | str | Path, *, store: str | Path | None = None, jobs: int | None = None, scheduler: str = ""
+) -> Results:
+    """Look at the points of a space, and return what they cost.
+
+    Parameters
+    ----------
+    space: a space, or the path of a space file.
+    store: where results are kept, and found by the next call; left out: nowhere.
+    jobs: processes; left out: as many as there are processors. They start anew: a script calls this below
+        ``if __name__ == "__main__":``.
+    scheduler: address of a Dask scheduler, whose workers do it instead.
+
+    Raises
+    ------
+    DovetailError: the space or a network cannot be read, there are no workers, the store cannot be written. A point
+        that cannot be priced is a row with an error.
+    """
+    whole = space if isinstance(space, Space) else load(space)
+    files = read_all(whole)
+    means = Means(jobs or os.cpu_count() or 1, scheduler)
+    with (
+        TemporaryDirectory(prefix="dovetail-") as folder,
+        Store(store or Path(folder) / "results.sqlite", write=True) as kept,
+    ):
+        sweep(kept, whole, files, means, lambda progress: None)
+        return kept.results()
 
 
 class _Loop:

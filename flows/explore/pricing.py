@@ -17,6 +17,7 @@ from dovetail.flows.explore.networks import NetworkFile
 from dovetail.isa.config import Config
 from dovetail.sw import frontend
 from dovetail.sw.compiler import schedule_cache
+from dovetail.sw.cost.activity import activity_of
 from dovetail.sw.errors import DovetailError, first_line
 from dovetail.sw.graph import Graph
 from dovetail.sw.network import compile_network
@@ -43,10 +44,19 @@ def price(graph: Graph, config: Config, tiling: str = "free", effort: int = 0) -
 
     Raises CompileError where the network does not fit the configuration.
     """
-    report = compile_network(graph, config, tiling=tiling, effort=effort).report()
+    compiled = compile_network(graph, config, tiling=tiling, effort=effort)
+    report, activity = compiled.report(), activity_of(compiled)
     nodes = {node.name: node for node in graph.nodes}
-    host = tuple((name, nodes[name].op, graph.macs(nodes[name])) for name in report.host)
-    return Cost(report.cycles, report.macs, report.bound, report.moved_bytes, 0, report.by_kind(), host)
+    return Cost(
+        cycles=report.cycles,
+        macs=report.macs,
+        bound_cycles=report.bound,
+        read_bytes=activity["dram_read_bytes"],
+        write_bytes=activity["dram_write_bytes"],
+        kinds=report.by_kind(),
+        host=tuple((name, nodes[name].op, graph.macs(nodes[name])) for name in report.host),
+        activity=activity,
+    )
 
 
 @dataclass(frozen=True)
