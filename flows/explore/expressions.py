@@ -25,6 +25,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs, 
 SIZES = re.compile(r"(?<![\w.])(\d+)\s*([KMG])iB\b")
 STRINGS = re.compile(r"""("[^"]*"|'[^']*')""")
 
+TOUCHING = 1e-9
+"""The violation of a < b where both are equal."""
+
 NUMBER, TEXT, TRUTH = "a number", "a text", "a truth value"
 
 
@@ -51,12 +54,12 @@ class Constraint:
         return bool(_evaluate(self.code, values, False))
 
     def violation(self, values: Mapping[str, Any]) -> float:
-        """0 if it is true, else how far from it, as a share of the larger side; 1 where that has no meaning."""
+        """0 if it is true, else above: how far from it, as a share of the larger side; 1 where that has no meaning."""
         if self.holds(values):
             return 0.0
         left, right = _evaluate(self.margin, values, (0, 0)) if self.margin else (0, 0)
         scale = max(abs(left), abs(right))
-        return float(min(1.0, abs(left - right) / scale)) if scale else 1.0
+        return float(abs(left - right) / scale or TOUCHING) if scale else 1.0
 
 
 def _evaluate(code: CodeType, values: Mapping[str, Any], otherwise: Any) -> Any:

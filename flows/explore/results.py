@@ -31,6 +31,7 @@ class Row:
     values: the metrics by name (see `dovetail.flows.explore.metrics`); empty if the point failed.
     error: why there is no cost, else empty.
     feasible: whether the point keeps all of the space's constraints.
+    violation: how far it is from keeping those on metrics: a share of the limit each, added up; 0 if it is feasible.
     front: whether it is on the Pareto front of the space's objectives, among the feasible rows.
     confirmed: "equal" or "differs" where the RTL was asked, else empty.
     seconds: CPU time of pricing it.
@@ -43,6 +44,7 @@ class Row:
     values: Mapping[str, float] = field(default_factory=dict)
     error: str = ""
     feasible: bool = True
+    violation: float = 0.0
     front: bool = False
     confirmed: str = ""
     seconds: float = 0.0
@@ -82,9 +84,23 @@ def row_of(space: Space, point: Point, costs: Sequence[Cost], error: str = "", s
     if error or point.config is None:
         return Row(point.number, point.axes, point.config, error=error, feasible=False, seconds=seconds)
     values = values_of(space, point.config, costs)
-    known = {**flat(point.config), **space.values(point.number), **values}
-    feasible = all(constraint.holds(known) for constraint in space.metric_constraints)
-    return Row(point.number, point.axes, point.config, tuple(costs), values, feasible=feasible, seconds=seconds)
+    violation = sum(violations(space, point.number, point.config, values).values())
+    return Row(
+        point.number,
+        point.axes,
+        point.config,
+        tuple(costs),
+        values,
+        feasible=not violation,
+        violation=violation,
+        seconds=seconds,
+    )
+
+
+def violations(space: Space, number: int, config: Config, values: Mapping[str, float]) -> dict[str, float]:
+    """How far a point is from keeping each constraint on metrics, by its text; 0 where it is kept."""
+    known = {**flat(config), **space.values(number), **values}
+    return {constraint.text: constraint.violation(known) for constraint in space.metric_constraints}
 
 
 def competing(space: Space, rows: Sequence[Row], metrics: Sequence[str]) -> list[int]:

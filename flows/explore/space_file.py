@@ -342,6 +342,8 @@ class _Reader:
         if "sampler" in table:
             plan["sampler"] = self.choice(("search", "sampler"), table["sampler"], SAMPLERS)
         plan |= {name: self.text(("search", name), table[name]) for name in ("storage", "study") if name in table}
+        if "://" not in plan.get("storage", "://"):
+            plan["storage"] = os.path.normpath(self.folder / plan["storage"])
         return Plan(**plan)
 
 
@@ -364,6 +366,8 @@ def to_toml(space: Space, folder: str | Path = ".") -> str:
     plan, default = space.search, Plan()
     given = {f.name: getattr(plan, f.name) for f in fields(Plan)}
     given = {name: v for name, v in given.items() if name == "method" or v != getattr(default, name)}
+    if "://" not in plan.storage and plan.storage:
+        given["storage"] = _from(folder, plan.storage)
     parts += [_table("search", given)]
     return "\n".join(parts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from dovetail.flows.explore.results import Row
@@ -29,9 +30,15 @@ class Search(Protocol):
 def search_of(space: Space) -> Search:
     """The search of the space's plan. Raises DovetailError."""
     from dovetail.flows.explore.search.listed import exhaustive, random
+    from dovetail.flows.explore.search.narrow import Narrowing
+    from dovetail.flows.explore.search.sampled import Sampled
 
-    if space.search.method == "exhaustive":
-        return exhaustive(space)
-    if space.search.method == "random":
-        return random(space)
-    raise DovetailError(f"search must be one of {', '.join(METHODS)}, not {space.search.method!r}")
+    methods: dict[str, Callable[[Space], Search]] = {
+        "exhaustive": exhaustive,
+        "random": random,
+        "optuna": Sampled,
+        "narrow": Narrowing,
+    }
+    if space.search.method not in methods:
+        raise DovetailError(f"search must be one of {', '.join(METHODS)}, not {space.search.method!r}")
+    return methods[space.search.method](space)

@@ -1,0 +1,117 @@
+"""Successive narrowing: a coarse grid first, then the neighbours of the Pareto front, in finer and finer steps."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from math import prod
+from typing import Any
+
+from dovetail.flows.explore.results import Row, front_of
+from dovetail.flows.explore.search.listed import shuffled
+from dovetail.flows.explore.space import Point, Space
+from dovetail.flows.parameters import INT, LANES, SETTINGS, SIZE
+
+GRID = 1000
+"""The most points of the coarse grid; of a larger one as many are drawn."""
+
+
+class Narrowing:
+    """Generations of points, each asked for once the one before is told; the same rows give the same points.
+
+    The first generation is a grid: the first, middle and last value of every axis that has an order, all values of the
+    others. Each later one holds the points that differ from one of the front so far in one axis: by a step up or down
+    if the axis has an order, else by any value. Steps are half an axis at first. Where nothing new comes up they are
+    halved; it ends when nothing new comes up with steps of one value, or at the plan's number of points.
+    """
+
+    total = 0
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self._lengths = [len(values) for values in space.axes.values()]
+        self._sorted = [_order(name, values) for name, values in space.axes.items()]
+        self._steps = [length // 2 for length in self._lengths]
+        self._left = space.search.points or len(space)
+        self._tried: set[int] = set()
+        self._waiting: set[int] = set()
+        self._rows: list[Row] = []
+        self._queue: deque[int] = deque()
+        self._enqueue(self._grid())
+
+    def ask(self, most: int) -> list[Point]:
+        """Points of this generation, or of the next once all of this one are told."""
+        if not self._queue and not self._waiting:
+            self._enqueue(self._next())
+        numbers = [self._queue.popleft() for _ in range(min(most, len(self._queue)))]
+        self._waiting.update(numbers)
+        return [self.space.point(number) for number in numbers]
+
+    def tell(self, row: Row) -> None:
+        """Take the outcome of a point."""
+        self._waiting.discard(row.number)
+        self._rows.append(row)
+
+    def _enqueue(self, numbers: Sequence[int]) -> None:
+        taken = sorted(numbers, key=self.space.rank)[: self._left]
+        self._left -= len(taken)
+        self._tried.update(taken)
+        self._queue.extend(taken)
+
+    def _grid(self) -> list[int]:
+        coarse = [
+            sorted({0, (length - 1) // 2, length - 1}) if order else range(length)
+            for order, length in zip(self._sorted, self._lengths, strict=True)
+        ]
+        sizes = [len(indices) for indices in coarse]
+
+        def number(place: int) -> int:
+            ranks = []
+            for indices in coarse:
+                place, rest = divmod(place, len(indices))
+                ranks.append(indices[rest])
+            return self.space.number([order[r] if order else r for order, r in zip(self._sorted, ranks, strict=True)])
+
+        most = min(GRID, self._left)
+        return list(islice(filter(self.space.admits, map(number, shuffled(prod(sizes), 0))), most))
+
+    def _next(self) -> list[int]:
+        """New neighbours of the front, in steps that are halved until there are some."""
+        if not self._left:
+            return []
+        self._rows.sort(key=lambda row: row.number)
+        front = [self._rows[index].number for index in self._parents()]
+        while True:
+            new = {n for number in front for n in self._neighbours(number) if n not in self._tried}
+            kept = [number for number in new if self.space.admits(number)]
+            if kept or max(self._steps, default=1) <= 1:
+                return kept
+            self._steps = [(step + 1) // 2 for step in self._steps]
+
+    def _parents(self) -> list[int]:
+        """The indices of the rows to look around: the front, or what is nearest to being feasible."""
+        front = front_of(self.space, self._rows)
+        if front:
+            return front
+        far = [(row.violation, index) for index, row in enumerate(self._rows) if row.values]
+        return [index for violation, index in far if violation == min(far)[0]]
+
+    def _neighbours(self, number: int) -> Iterator[int]:
+        indices = self.space.indices(number)
+        for axis, (order, step) in enumerate(zip(self._sorted, self._steps, strict=True)):
+            if order:
+                rank, last = order.index(indices[axis]), len(order) - 1
+                others = {order[max(0, rank - step)], order[min(last, rank + step)]}
+            else:
+                others = set(range(self._lengths[axis]))
+            for other in others - {indices[axis]}:
+                yield self.space.number((*indices[:axis], other, *indices[axis + 1 :]))
+
+
+def _order(name: str, values: Sequence[Any]) -> list[int]:
+    """The indices of an axis's values from small to large; empty if they have no order. Lanes go by multipliers."""
+    kind = SETTINGS[name].kind
+    if kind is LANES:
+        return sorted(range(len(values)), key=lambda index: (values[index][0] * values[index][1], values[index]))
+    return sorted(range(len(values)), key=values.__getitem__) if kind in (INT, SIZE) else []
