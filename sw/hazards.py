@@ -31,35 +31,33 @@ class _History:
     """Accesses of one unit to one part of memory, in program order: (first byte, byte after the last, completion count
     that ends it). What a later access covers is forgotten."""
 
-    __slots__ = ("depth", "entries", "least_end", "most_start")
+    __slots__ = ("_depth", "_entries", "_least", "_starts")
 
     def __init__(self, depth: int) -> None:
-        self.depth = depth
-        self.entries: list[tuple[int, int, int]] = []
-        # No entry starts later, or ends earlier.
-        self.most_start, self.least_end = -1, 1 << 64
+        self._depth = depth
+        self._entries: list[tuple[int, int, int]] = []
+        # No entry is shorter; all begin at one of these.
+        self._least = 1 << 64
+        self._starts: set[int] = set()
 
     def record(self, low: int, high: int, count: int) -> None:
         """A later access."""
-        entries = self.entries
-        if low <= self.most_start and self.least_end <= high:
-            kept = [e for e in entries if e[0] < low or e[1] > high]
-            if len(kept) < len(entries):
-                self.entries = entries = kept
-                self.most_start = max([e[0] for e in kept], default=low)
-                self.least_end = min([e[1] for e in kept], default=high)
+        entries = self._entries
+        if high - low > self._least or low in self._starts:  # else it covers none
+            self._entries = entries = [e for e in entries if e[0] < low or e[1] > high]
+            self._least = min([e[1] - e[0] for e in entries], default=high - low)
+            self._starts = {e[0] for e in entries}
         entries.append((low, high, count))
-        if low > self.most_start:
-            self.most_start = low
-        if high < self.least_end:
-            self.least_end = high
-        if len(entries) > self.depth:
+        self._starts.add(low)
+        if high - low < self._least:
+            self._least = high - low
+        if len(entries) > self._depth:
             a, b = entries[0], entries[1]
             entries[0:2] = [(min(a[0], b[0]), max(a[1], b[1]), b[2])]
 
     def latest(self, low: int, high: int, known: int) -> int:
         """The highest completion count above ``known`` of an access that overlaps the range, else ``known``."""
-        for first, end, count in reversed(self.entries):
+        for first, end, count in reversed(self._entries):
             if count <= known:
                 break
             if first < high and low < end:
@@ -70,16 +68,17 @@ class _History:
 class _Port:
     """Accesses of one unit through one kind of port of all banks.
 
-    ``last``: per bank the latest completion count. Histories follow when somebody asks.
+    ``last``: per bank the latest completion count. The log holds all accesses; a bank's history follows when somebody
+    asks for what is older than it tells one by one.
     """
 
-    __slots__ = ("_histories", "_log", "_seen", "last")
+    __slots__ = ("_histories", "_log", "last")
 
     def __init__(self, banks: int) -> None:
         self.last = [0] * banks
-        self._histories = [_History(_SRAM_DEPTH) for _ in range(banks)]
         self._log: list[tuple[int, int, int, int, int]] = []
-        self._seen = [0] * banks  # entries of the log, by history
+        self._histories: list[tuple[_History, int] | None] = [None] * banks
+        """With the entries of the log that are in it."""
 
     def record(self, first: int, last: int, low: int, high: int, count: int) -> None:
         """An access to banks ``first .. last``."""
@@ -91,11 +90,24 @@ class _Port:
 
     def latest(self, bank: int, low: int, high: int, known: int) -> int:
         """As that of a bank's history."""
-        history, log = self._histories[bank], self._log
-        for first, last, start, end, count in log[self._seen[bank] :]:
+        if self._histories[bank] is None:
+            seen = 0
+            for first, last, start, end, count in reversed(self._log):
+                if count <= known:
+                    return known
+                if first <= bank <= last:
+                    if start < high and low < end:
+                        return count
+                    seen += 1
+                    if seen == _SRAM_DEPTH - 1:  # the history has melted what is older
+                        break
+            else:
+                return known
+        history, seen = self._histories[bank] or (_History(_SRAM_DEPTH), 0)
+        for first, last, start, end, count in self._log[seen:]:
             if first <= bank <= last:
                 history.record(start, end, count)
-        self._seen[bank] = len(log)
+        self._histories[bank] = history, len(self._log)
         return history.latest(low, high, known)
 
 
