@@ -17,8 +17,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from dovetail.flows.explore.metrics import METRICS
-from dovetail.flows.explore.results import Results, Row
-from dovetail.flows.parameters import PARAMETERS
+from dovetail.flows.explore.results import Results, Row, competing
+from dovetail.flows.parameters import SETTINGS
 from dovetail.flows.pictures.labels import Mark, place_labels
 from dovetail.flows.pictures.style import (
     GRID,
@@ -67,12 +67,16 @@ class Axis:
 
 @dataclass(frozen=True)
 class Spot:
-    """A configuration: both metrics, the group that colours it, its label, and whether it keeps all constraints."""
+    """A configuration: both metrics, the group that colours it, its label.
+
+    ``competes``: it may be on the front; if not, ``feasible`` says whether it keeps all constraints at least.
+    """
 
     x: float
     y: float
     group: str = ""
     label: str = ""
+    competes: bool = True
     feasible: bool = True
 
 
@@ -92,29 +96,34 @@ def draw(
 
     Parameters
     ----------
-    spots: infeasible ones are faint, and no part of the front.
+    spots: those that do not compete are hollow, those that are infeasible faint.
     groups: those of the spots, in the order of the legend.
     heading: what the groups are values of.
     ordered: the groups are in an order, which their colours show.
     """
     figure = new_figure(WIDTH, HEIGHT)
     plot = add_plot(figure, LEFT, 0.6, 0.25)
-    kept = [spot for spot in spots if spot.feasible]
-    others = [spot for spot in spots if not spot.feasible]
+    kept = [spot for spot in spots if spot.competes]
+    aside = [spot for spot in spots if spot.feasible and not spot.competes]
+    infeasible = [spot for spot in spots if not spot.feasible]
     best = front(kept, x, y)
     line = _corners(best)
     for which, axis in (("x", x), ("y", y)):
         _scale(plot, which, [getattr(spot, which) for spot in spots], axis.unit == "B")
     colours = _colours(groups, ordered)
+
+    def shades(some: Sequence[Spot]) -> list[str]:
+        return [colours.get(spot.group, SERIES[0]) for spot in some]
+
     many = len(spots) > RASTER
     size = 14 if len(spots) > 600 else 26
     plot.grid(color=GRID, linewidth=0.6)
-    _dots(plot, others, s=size * 0.6, facecolors="none", edgecolors=WEAK, linewidths=0.6, rasterized=many)
-    fills = [colours.get(spot.group, SERIES[0]) for spot in kept]
-    _dots(plot, kept, s=size, c=fills, alpha=0.75, linewidths=0, rasterized=many)
+    hollow = {"facecolors": "none", "linewidths": 0.7, "rasterized": many}
+    _dots(plot, infeasible, s=size * 0.6, edgecolors=WEAK, **hollow)
+    _dots(plot, aside, s=size * 0.8, edgecolors=shades(aside), **hollow)
+    _dots(plot, kept, s=size, c=shades(kept), alpha=0.75, linewidths=0, rasterized=many)
     plot.plot([x for x, _ in line], [y for _, y in line], color=INK, linewidth=1.1, zorder=3)
-    fills = [colours.get(spot.group, SERIES[0]) for spot in best]
-    _dots(plot, best, s=44, c=fills, edgecolors=INK, linewidths=1.0, zorder=4)
+    _dots(plot, best, s=44, c=shades(best), edgecolors=INK, linewidths=1.0, zorder=4)
     label_axes(plot, x.text, y.text)
     wanted = [Mark(s.x, s.y, s.label) for s in _telling(best) if s.label]
     place_labels(plot, wanted, [Mark(s.x, s.y) for s in spots], [line])
@@ -122,10 +131,9 @@ def draw(
     style: dict[str, Any] = {"linestyle": "none", "marker": "o"}
     handles = [Line2D([], [], color=colour, markersize=6, label=name, **style) for name, colour in colours.items()]
     handles.append(Line2D([], [], color=INK, linewidth=1.1, label=f"Pareto front, {len(best)} points"))
-    if others:
-        handles.append(
-            Line2D([], [], color="#BBBBBB", markersize=5, markerfacecolor="none", label="infeasible", **style)
-        )
+    for some, colour, name in ((aside, INK, "leaves more to the host"), (infeasible, WEAK, "infeasible")):
+        if some:
+            handles.append(Line2D([], [], color=colour, markersize=5, markerfacecolor="none", label=name, **style))
     write_legend(figure, handles, LEFT, heading=heading)
     return figure_bytes(figure, fmt)
 
@@ -156,12 +164,14 @@ def of_results(
     values = {_shown(colour, row.axes[colour]): row.axes[colour] for row in rows} if colour else {}
     ordered = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values.values())
     groups = sorted(values, key=values.__getitem__) if ordered else list(values)
+    able = {rows[index].number for index in competing(results.space, rows, (x, y))}
     spots = [
         Spot(
             row.values[x],
             row.values[y],
             _shown(colour, row.axes[colour]) if colour else "",
             _label(", ".join(_shown(name, value) for name, value in row.axes.items())),
+            row.number in able,
             row.feasible,
         )
         for row in rows
@@ -200,13 +210,12 @@ def _label(text: str) -> str:
 
 
 def _title(name: str) -> str:
-    return PARAMETERS[name].title or name if name in PARAMETERS else name
+    return SETTINGS[name].title or name
 
 
 def _shown(name: str, value: Any) -> str:
-    if name in PARAMETERS:
-        return PARAMETERS[name].show(value)
-    return " x ".join(map(str, value)) if isinstance(value, Sequence) and not isinstance(value, str) else str(value)
+    """A value in one piece."""
+    return SETTINGS[name].show(value).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _dots(plot: Axes, spots: Sequence[Spot], **style: Any) -> None:

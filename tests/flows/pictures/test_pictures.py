@@ -59,10 +59,15 @@ LAYERS = (layer("first", 1000, 40_000, 900), layer("second", 500, 32_000, 0), la
 
 def results(count: int = 4) -> Results:
     rows = [
-        Row(n, dict(SPACE.point(n).axes), Config(), values={"cycles": 1000 - n * 100.0, "pe": 16.0 + n})
+        Row(
+            n,
+            dict(SPACE.point(n).axes),
+            Config(),
+            values={"cycles": 1000 - n * 100.0, "pe": 16.0 + n, "host_macs": 0, "host_nodes": 0},
+        )
         for n in range(count)
     ]
-    return Results(SPACE, (*rows, Row(count, {"lanes": (99, 99), "bus": 32}, None, error="no")))
+    return Results(SPACE, (*rows, Row(count, {"lanes": (99, 99), "bus": 32}, None, error="no", feasible=False)))
 
 
 def points(fmt: str) -> bytes:
@@ -119,6 +124,20 @@ def test_the_front_is_what_nothing_beats() -> None:
     assert pareto.front(spots, replace(AREA, more=True), CYCLES) == [Spot(5, 2), Spot(4, 1)]
     assert pareto.front(spots, AREA, replace(CYCLES, more=True)) == [Spot(1, 9)]
     assert pareto.front([], AREA, CYCLES) == []
+
+
+def test_what_leaves_more_to_the_host_is_no_part_of_the_front(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Spot] = []
+
+    def draw(spots: list[Spot], *arguments: object, **options: object) -> bytes:
+        drawn.extend(spots)
+        return b""
+
+    monkeypatch.setattr(pareto, "draw", draw)
+    found = results()
+    last = replace(found.rows[3], values={**found.rows[3].values, "host_macs": 5})
+    pareto.of_results(replace(found, rows=(*found.rows[:2], replace(found.rows[2], feasible=False), last)))
+    assert [(spot.competes, spot.feasible) for spot in drawn] == [(True, True)] * 2 + [(False, False), (False, True)]
 
 
 def test_the_colour_is_the_parameter_that_explains_most() -> None:
