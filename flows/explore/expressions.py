@@ -79,13 +79,13 @@ def parse(text: str) -> Constraint:
     try:
         tree = ast.parse("".join(parts).strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ExpressionError(f'"{text}" must be a comparison such as "ic_lanes * oc_lanes <= 256"') from None
+        raise ExpressionError(f'`{text}` must be a comparison such as "ic_lanes * oc_lanes <= 256"') from None
     kind = _Checker(text).kind(tree)
     if kind != TRUTH:
-        raise ExpressionError(f'"{text}" must be a comparison such as "lut <= 60000", not {kind}')
+        raise ExpressionError(f'`{text}` must be a comparison such as "lut <= 60000", not {kind}')
     names = frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name)) - set(FUNCTIONS)
     if not names:
-        raise ExpressionError(f'"{text}" must name a parameter or a metric; it is the same for every configuration')
+        raise ExpressionError(f"`{text}` must name a parameter or a metric; it is the same for every configuration")
     return Constraint(text, names, _compiled(tree), _margin(tree))
 
 
@@ -117,7 +117,7 @@ class _Checker:
         self.text = text
 
     def error(self, text: str) -> ExpressionError:
-        return ExpressionError(f'"{self.text}": {text}')
+        return ExpressionError(f"`{self.text}`: {text}")
 
     def kind(self, node: ast.expr) -> str:
         """NUMBER, TEXT or TRUTH. Raises ExpressionError."""
@@ -175,6 +175,8 @@ class _Checker:
     def _unaryop(self, node: ast.UnaryOp) -> str:
         if isinstance(node.op, ast.Not):
             return self._truths([node.operand], "not")
+        if isinstance(node.op, ast.Invert):
+            raise self.error(f"arithmetic must be one of + - * / // %, not `{ast.unparse(node)}`")
         return self._numbers([node.operand], "a sign")
 
     def _boolop(self, node: ast.BoolOp) -> str:
