@@ -63,7 +63,9 @@ def _syntax(name: str, text: str, message: str) -> str:
     found = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message, re.DOTALL)
     if found:
         return f"{name}:{found[2]}: must be TOML: {found[1]} (column {found[3]})"
-    return f"{name}:{len(text.rstrip().splitlines()) or 1}: must be TOML: {message}"
+    return (
+        f"{name}:{len(text.rstrip().splitlines()) or 1}: must be TOML: {message.removesuffix(' (at end of document)')}"
+    )
 
 
 class _Reader:
@@ -122,7 +124,8 @@ class _Reader:
 
     def text(self, place: Place, value: Any) -> str:
         if not isinstance(value, str) or not value:
-            raise self.error(place, f"{place[-1]} must be a text in quotes, not {_shown(value)}")
+            name = next(key for key in reversed(place) if isinstance(key, str))
+            raise self.error(place, f"{name} must be a text in quotes, not {_shown(value)}")
         return value
 
     def whole(self, place: Place, value: Any, least: int) -> int:
@@ -213,14 +216,20 @@ class _Reader:
                     ("base", "preset"), f"preset {_shown(name)} must be known{nearest(str(name), tuple(PRESETS))}"
                 )
             start = PRESETS[name]
+        if "file" in table:
+            start = self.configuration(("base", "file"), table["file"])
         try:
-            if "file" in table:
-                start = Config.load(self.file(("base", "file"), table["file"]))
             given = {name: self.value(("base", name), name, v) for name, v in table.items() if name in SETTINGS}
             return changed(start, given)
         except ConfigError as error:
             named = [name for name in table if str(error).startswith(f"{name} ")]
             raise self.error(("base", *named[:1]), str(error)) from None
+
+    def configuration(self, place: Place, value: Any) -> Config:
+        try:
+            return Config.load(self.file(place, value))
+        except ConfigError as error:
+            raise self.error(place, str(error)) from None
 
     def axes(self) -> dict[str, tuple[Any, ...]]:
         """What varies."""
@@ -273,7 +282,7 @@ class _Reader:
             return SETTINGS[name].kind.read(value)
         except ValueError as error:  # of sizes it is a ConfigError that names what it is about
             text = str(error)
-            raise self.error(place, text if text.startswith("size ") else f"{name} {text}") from None
+            raise self.error(place, f"{name}: {text}" if text.startswith("size ") else f"{name} {text}") from None
 
     def possible(self, place: Place, name: str, value: Any) -> None:
         """Refuse what no configuration can have; what some can have is a matter of each point."""

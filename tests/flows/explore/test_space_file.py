@@ -1,0 +1,239 @@
+"""Space files: what they say, the line of every error, and that what is written is read back equal."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dovetail.flows.explore.space import METHODS, SAMPLERS, Plan, Space, Workload
+from dovetail.flows.explore.space_file import SpaceError, load, read, to_toml
+from dovetail.isa.config import PRESETS, Config, MemoryTiming
+
+FULL = """\
+[[network]]
+source = "zoo:dscnn"
+[[network]]
+source = "nets/net.tflite"
+weight = 2
+shape = { "in put" = [1, 3, 8, 8] }
+[base]
+preset = "16x16"
+sram = "1 MiB"
+read_latency = 60
+[axes]
+lanes = [[8, 8], [16, 4]]
+stripe = { from = 8, to = 24, step = 8 }
+sram = { from = "64 KiB", to = "1 MiB", factor = 4 }
+depthwise = ["none", "native"]
+pooling = [true, false]
+[goals]
+objectives = ["fps", "sram"]
+constraints = ["pe <= 64", "host_macs == 0"]
+clock = "1.5 GHz"
+host = "any"
+[compile]
+effort = 1
+tiling = "channels"
+[search]
+method = "optuna"
+points = 100
+seed = 7
+sampler = "tpe"
+storage = "study.log"
+study = "mine"
+"""
+
+
+def folder_with_files(folder: Path) -> Path:
+    (folder / "nets").mkdir()
+    for name in ("nets/net.tflite", "energy.toml", "bytes.toml"):
+        (folder / name).write_bytes(b"\xff")
+    (folder / "base.toml").write_text("stripe = 4\n")
+    (folder / "bad.toml").write_text("stripe = 400\n")
+    return folder
+
+
+def test_everything(tmp_path: Path) -> None:
+    path = folder_with_files(tmp_path) / "space.toml"
+    path.write_text(FULL)
+    space = load(path)
+    assert space == Space(
+        workloads=(
+            Workload("zoo:dscnn"),
+            Workload(str(tmp_path / "nets/net.tflite"), 2.0, {"in put": (1, 3, 8, 8)}),
+        ),
+        base=Config(ic_lanes=16, oc_lanes=16, sram="1 MiB", memory=MemoryTiming(read_latency=60)),
+        axes={
+            "lanes": ((8, 8), (16, 4)),
+            "stripe": (8, 16, 24),
+            "sram": (65536, 262144, 1048576),
+            "depthwise": ("none", "native"),
+            "pooling": (True, False),
+        },
+        constraints=("pe <= 64", "host_macs == 0"),
+        objectives=("fps", "sram"),
+        clock=1.5e9,
+        tiling="channels",
+        effort=1,
+        host="any",
+        search=Plan("optuna", 100, 7, "tpe", str(tmp_path / "study.log"), "mine"),
+    )
+    assert read(to_toml(space, tmp_path / "elsewhere"), "x", tmp_path / "elsewhere") == space
+
+
+def test_little(tmp_path: Path) -> None:
+    space = read('[[network]]\nsource = "zoo:dscnn?classes=3"\n', "x", tmp_path)
+    assert space == Space((Workload("zoo:dscnn?classes=3"),), PRESETS["default"], {})
+    assert space.count() == 1
+
+
+NETWORK = '[[network]]\nsource = "zoo:dscnn"\n'
+ERRORS = [
+    ("a = \n", "1: must be TOML: Invalid value (column 5)"),
+    (NETWORK + "[axes\n", "3: must be TOML: Expected ']' at the end of a table declaration (column 6)"),
+    (NETWORK + "[base]\nbus = 64\nbus = 64\n", "5: must be TOML: Cannot overwrite a value (column 9)"),
+    (NETWORK + 'base = """\n\n', "3: must be TOML: Unterminated string"),
+    ("", '1: a space must have a network; write [[network]] and source = "FILE" below'),
+    ("[axes]\nbus = [64]\n", '1: a space must have a network; write [[network]] and source = "FILE" below'),
+    ("[network]\n", "1: network must be written [[network]], with two brackets: there may be several"),
+    ('network = ["zoo:dscnn"]\n', '1: network must be written [[network]], not "zoo:dscnn"'),
+    ("\n[[network]]\nweight = 1\n", '2: network must have a source = "FILE", or "zoo:NAME"'),
+    ('[[network]]\nsource = ["a"]\n', '2: source must be a text in quotes, not ["a"]'),
+    ('[[network]]\nsource = "a.tflite"\n', "2: source must be a file, seen from the space file; there is no "),
+    ('[[network]]\nsource = "zoo:dscn"\n', "2: zoo network must be one of mobilenet_v1, "),
+    ('[[network]]\nsource = "zoo:dscnn?n=1"\n', "2: parameter of zoo:dscnn must be one of classes, seed, not 'n'"),
+    (NETWORK + "wieght = 1\n", '3: "wieght" must be a key of [[network]]; did you mean "weight"?'),
+    (NETWORK + "\nweight = 0\n", "4: weight must be a number above 0, not 0"),
+    (NETWORK + "weight = inf\n", "3: weight must be a number above 0, not Infinity"),
+    (NETWORK + "shape = [1]\n", "3: shape must be a table such as { input = [1, 3, 8, 8] }, not [1]"),
+    (NETWORK + "[network.shape]\nx = [1]\ny = [\n 0]\n", "5: y must be a list of sizes such as [1, 3, 8, 8], not [0]"),
+    (NETWORK + "[axis]\n", '3: "axis" must be a table; did you mean "axes"?'),
+    ("axes = 3\n" + NETWORK, "1: axes must be a table; write [axes]"),
+    (NETWORK + "[base]\nstrip = 8\n", '4: "strip" must be a configuration parameter, preset or file; did you mean'),
+    (NETWORK + '[base]\npreset = "8x9"\n', '4: preset "8x9" must be known; did you mean "8x8"?'),
+    (NETWORK + '[base]\nfile = "base.toml"\npreset = "8x8"\n', "4: base must have a preset or a file, not both; leave"),
+    (NETWORK + '[base]\nfile = "none.toml"\n', "4: file must be a file, seen from the space file; there is no "),
+    (NETWORK + '[base]\nfile = "bad.toml"\n', "4: {bad.toml}: stripe must be 1..64, not 400"),
+    (NETWORK + '[base]\nfile = "bytes.toml"\n', "4: {bytes.toml}: 'utf-8' codec can't decode"),
+    (NETWORK + "[base]\nbus = 64\nstripe = 99\n", "5: stripe must be 1..64, not 99"),
+    (NETWORK + '[base]\nbus = "wide"\n', "4: bus must be an integer, not 'wide'"),
+    (NETWORK + "[base]\nbus = true\n", "4: bus must be an integer, not True"),
+    (NETWORK + "[base]\nmatmul = 1\n", "4: matmul must be true or false, not 1"),
+    (NETWORK + '[base]\nsram = "1 MB"\n', '4: sram: size must be a number with B, KiB, MiB or GiB, not "1 MB"'),
+    (NETWORK + '[base]\nsram = "1 MiB"\nbanks = 64\n', "5: banks must be 4..32, not 64"),
+    (NETWORK + "[base]\npe = 64\nic_lanes = 8\n", "3: give either pe and dataflow or ic_lanes and oc_lanes, not both"),
+    (NETWORK + "[axes]\nsrma = []\n", '4: "srma" must be a configuration parameter; did you mean "sram"?'),
+    (NETWORK + "[axes]\nbus = 64\n", "4: bus must be a list such as [64], or a range; one value goes to [base]"),
+    (NETWORK + "[axes]\nbus = []\n", "4: bus must have at least one value; or leave it out"),
+    (NETWORK + "[axes]\nbus = [\n  64,\n  32,\n  64]\n", "7: bus: 64 must stand there once only"),
+    (NETWORK + '[axes]\nsram = ["1 MiB",\n"1024 KiB"]\n', "5: sram: 1048576 must stand there once only"),
+    (NETWORK + "[axes]\nbus = [64, # , 1\n 100]\n", "5: bus must be one of 32, 64, 128, 256, 512 bits, not 100"),
+    (NETWORK + '[axes]\ndepthwise = ["nativ"]\n', "4: depthwise must be one of none, emulated, native, not 'nativ'"),
+    (NETWORK + "[axes]\nlanes = [8, 8]\n", "4: lanes must be a pair of input and output lanes such as [8, 16], on"),
+    (NETWORK + "[axes]\nread_latency = [10,\n0]\n", "5: read_latency must be 1..4096, not 0"),
+    (NETWORK + "[axes]\nbus = [64]\nlanes = [[8, 8]]\npe = [64]\n", "3: axes: give lanes without pe, dataflow, "),
+    (NETWORK + "[axes]\nbus = { from = 32, too = 64 }\n", '4: "too" must be a key of a range; did you mean "to"?'),
+    (NETWORK + "[axes]\nbus = { from = 32, to = 64 }\n", "4: bus: a range must have from, to, and either step or "),
+    (NETWORK + "[axes.bus]\nfrom = 32\nto = 64\nstep = -1\n", "3: bus: a range must have a step of at least 1, or a"),
+    (NETWORK + "[axes]\nbus = { from = 32, to = 64, factor = 1 }\n", "4: bus: a range must have a step of at least 1,"),
+    (NETWORK + "[axes]\nstripe = { from = 8, to = 4, step = 1 }\n", "4: stripe: a range must go up, not from 8 to 4"),
+    (NETWORK + "[axes]\nstripe = { from = 8, to = 80, step = 8 }\n", "4: stripe must be 1..64, not 80"),
+    (NETWORK + "[axes.stripe]\nfrom = 8\nto = 9\nfactor = 'a'\n", '6: factor must be a number, not "a"'),
+    (NETWORK + '[axes.stripe]\nfrom = 8\nto = 9.5\nstep = 1\n', "5: stripe must be an integer, not 9.5"),
+    (NETWORK + "[axes]\nmatmul = { from = 8, to = 80, step = 8 }\n", "4: matmul must be a list of values, not a range"),
+    (NETWORK + "[goals]\nobjective = []\n", '4: "objective" must be a key of [goals]; did you mean "objectives"?'),
+    (NETWORK + "[goals]\nobjectives = []\n", "4: objectives must have at least one value; or leave it out"),
+    (NETWORK + '[goals]\nobjectives = "fps"\n', '4: objectives must be a list such as ["cycles", "sram"], not "fps"'),
+    (NETWORK + '[goals]\nobjectives = ["fps",\n"cycle"]\n', '5: objective "cycle" must be a metric; did you mean "cy'),
+    (NETWORK + '[goals]\nobjectives = ["fps", "fps"]\n', '4: objectives: "fps" must stand there once only'),
+    (NETWORK + "[goals]\nobjectives = [1]\n", "4: objectives must be a text in quotes, not 1"),
+    (NETWORK + '[goals]\nconstraints = [\n"pe < 9",\n"pe <"]\n', "6: constraint `pe <` must be a comparison such as"),
+    (NETWORK + '[goals]\nconstraints = ["pee < 9"]\n', '4: constraint `pee < 9`: "pee" must be a parameter or a'),
+    (NETWORK + "[goals]\nconstraints = [9]\n", '4: a constraint must be a text such as "pe <= 256", not 9'),
+    (NETWORK + '[goals]\nconstraints = ["pe < 9"]\n', "4: constraints rule every combination of the axes out; loosen"),
+    (NETWORK + '[goals]\nclock = "fast"\n', '4: clock must be a frequency such as "100 MHz", or Hz as a number, not'),
+    (NETWORK + "[goals]\nclock = 0\n", '4: clock must be a frequency such as "100 MHz", or Hz as a number, not 0'),
+    (NETWORK + '[goals]\nhost = "all"\n', '4: host must be one of least, any, not "all"'),
+    (NETWORK + "[compile]\nefort = 1\n", '4: "efort" must be a key of [compile]; did you mean "effort"?'),
+    (NETWORK + "[compile]\neffort = 4\n", "4: effort must be one of 0, 1, 2, 3, not 4"),
+    (NETWORK + "[compile]\neffort = true\n", "4: effort must be one of 0, 1, 2, 3, not true"),
+    (NETWORK + "[compile]\ntiling = 1\n", "4: tiling must be one of free, channels, not 1"),
+    (NETWORK + '[search]\nmethod = "all"\n', '4: method must be one of exhaustive, random, optuna, narrow, not "all"'),
+    (NETWORK + '[search]\nseed = 1\n', "4: seed must be left out of the search exhaustive; random, optuna take it"),
+    (NETWORK + '[search]\n\nmethod = "random"\n', "3: the search random must have points = how many to look at"),
+    (NETWORK + '[search]\nmethod = "random"\npoints = 0\n', "5: points must be an integer of at least 1, not 0"),
+    (NETWORK + '[search]\nmethod = "optuna"\npoints = 9\nsampler = "x"\n', "6: sampler must be one of nsga2, nsga3,"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "message"), ERRORS)
+def test_errors_say_where(text: str, message: str, tmp_path: Path) -> None:
+    path = folder_with_files(tmp_path) / "space.toml"
+    path.write_text(text)
+    message = re.sub(r"{(\w+\.toml)}", lambda match: str(tmp_path / match[1]), message)
+    with pytest.raises(SpaceError, match="^" + re.escape(f"{path}:{message}")) as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_not_text(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_bytes(b"ab\xff")
+    with pytest.raises(SpaceError, match=r"s\.toml: must be text in UTF-8; byte 2 is not$"):
+        load(tmp_path / "s.toml")
+
+
+CONFIGS = st.sampled_from(
+    [
+        *PRESETS.values(),
+        Config(ic_lanes=3, oc_lanes=5, depthwise="emulated", matmul=False, memory=MemoryTiming(beat_cycles=3)),
+        Config(pe=128, dataflow="output", requant_lanes=5, banks=4, activation=False, outstanding=7),
+    ]
+)
+AXES: dict[str, st.SearchStrategy[Any]] = {
+    "lanes": st.tuples(st.integers(1, 8), st.integers(1, 8)),
+    "sram": st.sampled_from([65536, 1 << 20, 98304]),
+    "stripe": st.integers(1, 64),
+    "depthwise": st.sampled_from(["none", "native"]),
+    "pooling": st.booleans(),
+    "write_latency": st.integers(1, 100),
+}
+
+
+@st.composite
+def spaces(draw: st.DrawFn) -> Space:
+    names = draw(st.lists(st.sampled_from(list(AXES)), unique=True))
+    texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=5)
+    weights = st.floats(0.01, 1e9)
+    sizes = st.lists(st.integers(1, 999), min_size=1, max_size=4).map(tuple)
+    networks = st.builds(Workload, st.just("zoo:dscnn"), weights, st.dictionaries(texts, sizes, max_size=2))
+    method = draw(st.sampled_from(METHODS))
+    plan = Plan(method)
+    if method != "exhaustive":
+        plan = replace(plan, points=draw(st.integers(1, 99)))
+    if method == "optuna":
+        url = draw(st.sampled_from(["", "sqlite:///x.db", "../s.log", "/a/b.log"]))
+        plan = replace(plan, seed=3, sampler=draw(st.sampled_from(SAMPLERS)), storage=url, study=draw(texts))
+    return Space(
+        tuple(draw(st.lists(networks, min_size=1, max_size=2))),
+        draw(CONFIGS),
+        {name: draw(st.lists(AXES[name], min_size=1, max_size=3, unique=True)) for name in names},
+        tuple(draw(st.lists(st.sampled_from(["cycles < 9", "fps > 1"]), unique=True))),
+        tuple(draw(st.lists(st.sampled_from(["cycles", "fps", "pe"]), min_size=1, unique=True))),
+        draw(st.sampled_from([1e8, 12.5, 1.5e9, 1 / 3, 1e20])),
+        draw(st.sampled_from(["free", "channels"])),
+        draw(st.integers(0, 3)),
+        host=draw(st.sampled_from(["least", "any"])),
+        search=plan,
+    )
+
+
+@settings(deadline=None, max_examples=60)
+@given(spaces())
+def test_what_is_written_is_read_back(space: Space) -> None:
+    assert read(to_toml(space), "x", Path()) == space
