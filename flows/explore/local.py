@@ -67,7 +67,11 @@ class Lane:
 
     def submit(self, task: Task) -> None:
         """Put a task at the end of the queue."""
-        future = self._pool.submit(pricing.evaluate, self._session.name, task.network, task.config)
+        try:
+            future = self._pool.submit(pricing.evaluate, self._session.name, task.network, task.config)
+        except BrokenProcessPool as error:  # it has just died
+            future = Future()
+            future.set_exception(error)
         self.queue.append((task, future))
 
     def collect(self) -> list[tuple[Task, Outcome]]:
@@ -77,14 +81,14 @@ class Lane:
             task, future = self.queue[0]
             try:
                 self._begun.result()
-                outcome = future.result()
+                done.append((task, future.result()))
+                self.queue.popleft()
             except BrokenProcessPool:
+                task.deaths += 1
+                if task.deaths == ATTEMPTS:
+                    done.append((task, Outcome(None, DIED, lost=True)))
+                    self.queue.popleft()
                 self._restart()
-                if task.deaths < ATTEMPTS:
-                    continue
-                outcome = Outcome(None, DIED, lost=True)
-            self.queue.popleft()
-            done.append((task, outcome))
         return done
 
     def close(self) -> None:
@@ -108,7 +112,6 @@ class Lane:
             )
         self.close()
         waiting = [task for task, _ in self.queue]
-        waiting[0].deaths += 1
         self.queue.clear()
         self._start()
         for task in waiting:
