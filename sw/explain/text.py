@@ -89,12 +89,14 @@ def _speed(comparison: Comparison) -> str:
     speedup = f"{comparison.speedup:.2f}x as fast"
     if not comparison.resource:
         return f"{speedup}: {cycles}"
-    a, b = comparison.amounts
-    above = "above" if comparison.lost >= 0 else "below"
-    return (
-        f"{_amount(b)} instead of {_amount(a)} {comparison.resource}: {speedup}, not {_amount(comparison.ratio)}x:"
-        f" {cycles}, {abs(round(comparison.lost)):,} {above} {first:,} / {_amount(comparison.ratio)}"
-    )
+    before, after = comparison.amounts
+    amounts = f"{_amount(after)} instead of {_amount(before)} {comparison.resource}"
+    lost = round(comparison.lost)
+    if not lost:
+        return f"{amounts}: {speedup}, as it should be: {cycles}"
+    ratio = _amount(comparison.ratio)
+    difference = f"{abs(lost):,} {'above' if lost > 0 else 'below'} {first:,} / {ratio}"
+    return f"{amounts}: {speedup}, not {ratio}x: {cycles}, {difference}"
 
 
 def _losses(comparison: Comparison) -> list[str]:
