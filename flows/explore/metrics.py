@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dovetail.isa.config import Config
+from dovetail.sw.cost.energy import DEFAULT_TABLE, EnergyTable, energy_of, load_table
 
 if TYPE_CHECKING:
     from dovetail.flows.explore.cost import Cost
@@ -34,6 +36,9 @@ METRICS: dict[str, Metric] = {
         Metric("dram_bytes", "DRAM traffic", "B", False, "bytes that layers move from and to system memory"),
         Metric("host_macs", "host MACs", "MACs", False, "MACs left to the host, for which no cycle is counted"),
         Metric("host_nodes", "layers on the host", "", False, "layers left to the host"),
+        Metric("energy", "energy", "µJ", False, "energy per unit of work, by the energy table"),
+        Metric("power", "power", "mW", False, "energy over time at the space's clock"),
+        Metric("edp", "energy x delay", "nJ s", False, "energy times the time of a unit of work at the space's clock"),
         Metric("pe", "PEs", "", False, "multipliers of the array"),
         Metric("sram", "SRAM", "B", False, "on-chip memory"),
     )
@@ -42,16 +47,20 @@ METRICS: dict[str, Metric] = {
 
 
 def values_of(space: Space, config: Config, costs: Sequence[Cost]) -> Mapping[str, float]:
-    """All metrics of a configuration; ``costs`` of the space's workloads, in their order."""
+    """The metrics of a configuration; ``costs`` of the space's workloads, in their order.
+
+    Those of energy are left out where a cost has no activity. Where nothing runs on the accelerator, cycles are 0, and
+    so are the rates. Raises EnergyError.
+    """
     weights = [workload.weight for workload in space.workloads]
 
-    def total(counts: Sequence[int]) -> float:
+    def total(counts: Sequence[float]) -> float:
         return sum(weight * count for weight, count in zip(weights, counts, strict=True))
 
     cycles = total([cost.cycles for cost in costs])
     bound = total([cost.bound_cycles for cost in costs])
     macs = total([cost.macs for cost in costs])
-    return {
+    values = {
         "cycles": cycles,
         "fps": space.clock / cycles if cycles else 0.0,
         "utilisation": macs / (cycles * config.macs_per_cycle) if cycles else 0.0,
@@ -62,3 +71,18 @@ def values_of(space: Space, config: Config, costs: Sequence[Cost]) -> Mapping[st
         "pe": config.macs_per_cycle,
         "sram": config.sram_bytes,
     }
+    if all(cost.activity for cost in costs):
+        table = _table(space.energy_table or DEFAULT_TABLE)
+        joules = 1e-12 * total([energy_of(config, cost.activity, cost.cycles, table).total for cost in costs])
+        seconds = cycles / space.clock
+        values |= {
+            "energy": 1e6 * joules,
+            "power": 1e3 * joules / seconds if seconds else 0.0,
+            "edp": 1e9 * joules * seconds,
+        }
+    return values
+
+
+@lru_cache(maxsize=16)
+def _table(source: str) -> EnergyTable:
+    return load_table(source)

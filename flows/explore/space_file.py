@@ -18,6 +18,8 @@ from dovetail.flows.explore.space import HOSTS, METHODS, SAMPLERS, Plan, Space, 
 from dovetail.flows.parameters import INT, SETTINGS, SIZE, changed, chosen, values_between
 from dovetail.isa.config import PRESETS, Config, ConfigError, format_bytes
 from dovetail.sw.compiler.options import EFFORTS, TILINGS
+from dovetail.sw.cost.energy import TABLES as ENERGY_TABLES
+from dovetail.sw.cost.energy import EnergyError, load_table
 from dovetail.sw.errors import DovetailError, NetworkError
 
 TABLES = ("network", "base", "axes", "goals", "compile", "search")
@@ -98,7 +100,7 @@ class _Reader:
             clock=self.clock(goals),
             tiling=self.choice(("compile", "tiling"), compiler.get("tiling", TILINGS[0]), TILINGS),
             effort=self.choice(("compile", "effort"), compiler.get("effort", EFFORTS[0]), EFFORTS),
-            energy_table=self.file(("goals", "energy_table"), goals["energy_table"]) if "energy_table" in goals else "",
+            energy_table=self.energy_table(goals),
             host=self.choice(("goals", "host"), goals.get("host", HOSTS[0]), HOSTS),
             search=plan,
         )
@@ -330,6 +332,17 @@ class _Reader:
             )
         return float(clock)
 
+    def energy_table(self, goals: Mapping[str, Any]) -> str:
+        """The name of a table that comes with Dovetail, or a file; none where it is left out."""
+        place, value = ("goals", "energy_table"), goals.get("energy_table", "")
+        source = value if value in ("", *ENERGY_TABLES) else self.file(place, value)
+        try:
+            if source:
+                load_table(source)
+        except EnergyError as error:
+            raise self.error(place, str(error)) from None
+        return source
+
     def plan(self) -> Plan:
         """How to search."""
         table = self.table("search")
@@ -369,7 +382,9 @@ def to_toml(space: Space, folder: str | Path = ".") -> str:
     parts += [_table("base", _base(space.base))]
     parts += [_table("axes", {name: [_plain(name, v) for v in values] for name, values in space.axes.items()})]
     goals: dict[str, Any] = {"objectives": space.objectives, "constraints": space.constraints}
-    goals |= {"clock": _clock(space.clock), "energy_table": _from(folder, space.energy_table), "host": space.host}
+    goals |= {"clock": _clock(space.clock), "energy_table": space.energy_table, "host": space.host}
+    if space.energy_table not in ENERGY_TABLES:
+        goals["energy_table"] = _from(folder, space.energy_table)
     parts += [_table("goals", {name: value for name, value in goals.items() if value})]
     parts += [_table("compile", {"effort": space.effort, "tiling": space.tiling})]
     plan, default = space.search, Plan()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dovetail.flows.explore.space import METHODS, SAMPLERS, Plan, Space, Workload
 from dovetail.flows.explore.space_file import SpaceError, load, read, to_toml
 from dovetail.isa.config import PRESETS, Config, MemoryTiming
+from dovetail.sw.cost.energy import FOLDER
 
 FULL = """\
 [[network]]
@@ -36,6 +37,7 @@ pooling = [true, false]
 objectives = ["fps", "sram"]
 constraints = ["pe <= 64", "host_macs == 0"]
 clock = "1.5 GHz"
+energy_table = "mine.toml"
 host = "any"
 [compile]
 effort = 1
@@ -55,6 +57,7 @@ def folder_with_files(folder: Path) -> Path:
     for name in ("nets/net.tflite", "energy.toml", "bytes.toml"):
         (folder / name).write_bytes(b"\xff")
     (folder / "base.toml").write_text("stripe = 4\n")
+    (folder / "mine.toml").write_text((FOLDER / "45nm.toml").read_text())
     (folder / "bad.toml").write_text("stripe = 400\n")
     return folder
 
@@ -79,6 +82,7 @@ def test_everything(tmp_path: Path) -> None:
         constraints=("pe <= 64", "host_macs == 0"),
         objectives=("fps", "sram"),
         clock=1.5e9,
+        energy_table=str(tmp_path / "mine.toml"),
         tiling="channels",
         effort=1,
         host="any",
@@ -160,6 +164,9 @@ ERRORS = [
     (NETWORK + '[goals]\nclock = "fast"\n', '4: clock must be a frequency such as "100 MHz", or Hz as a number, not'),
     (NETWORK + "[goals]\nclock = 0\n", '4: clock must be a frequency such as "100 MHz", or Hz as a number, not 0'),
     (NETWORK + '[goals]\nhost = "all"\n', '4: host must be one of least, any, not "all"'),
+    (NETWORK + '[goals]\nenergy_table = "90nm"\n', "4: energy_table must be a file, seen from the space file;"),
+    (NETWORK + '[goals]\nenergy_table = "energy.toml"\n', "4: {energy.toml}: energy table must be TOML: "),
+    (NETWORK + '[goals]\nenergy_table = "base.toml"\n', "4: {base.toml}: stripe is not a key of an energy table; "),
     (NETWORK + "[compile]\nefort = 1\n", '4: "efort" must be a key of [compile]; did you mean "effort"?'),
     (NETWORK + "[compile]\neffort = 4\n", "4: effort must be one of 0, 1, 2, 3, not 4"),
     (NETWORK + "[compile]\neffort = true\n", "4: effort must be one of 0, 1, 2, 3, not true"),
@@ -228,7 +235,8 @@ def spaces(draw: st.DrawFn) -> Space:
         draw(st.sampled_from([1e8, 12.5, 1.5e9, 1 / 3, 1e20])),
         draw(st.sampled_from(["free", "channels"])),
         draw(st.integers(0, 3)),
-        host=draw(st.sampled_from(["least", "any"])),
+        draw(st.sampled_from(["", "45nm"])),
+        draw(st.sampled_from(["least", "any"])),
         search=plan,
     )
 
