@@ -1,6 +1,7 @@
 """Write the results of a sweep as one HTML file that needs no network: chart, table, layers of the best points."""
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -9,7 +10,7 @@ from rich.progress import track
 from dovetail.flows.report import Report
 from dovetail.flows.schedules import add_cache_option, use_schedules
 from dovetail.isa.files import write_atomically
-from dovetail.sw.errors import DovetailError, first_line
+from dovetail.sw.errors import DovetailError
 
 NAME = "report"
 HELP = "write a sweep's results as one HTML file"
@@ -31,7 +32,7 @@ def run(args: argparse.Namespace) -> Report:
     """Run the command."""
     from dovetail.flows.explore.store import Store
     from dovetail.flows.page import render
-    from dovetail.flows.page.explaining import explain_point, worth_explaining
+    from dovetail.flows.page.explaining import explain_best
 
     if args.top < 0:
         raise DovetailError(f"top must be at least 0, not {args.top}")
@@ -39,15 +40,10 @@ def run(args: argparse.Namespace) -> Report:
     with Store(args.store) as store:
         sweep = store.sweep(args.sweep)
         results = store.results(sweep.id).marked()
-    explanations = {}
-    reason = ""
-    rows = worth_explaining(results, args.top)
-    for row in track(rows, "explaining", console=Console(stderr=True), disable=args.json, transient=True):
-        try:
-            explanations[row.number] = explain_point(results.space, row.config)
-        except (DovetailError, OSError) as error:  # the results are worth a page without it
-            reason = f"layers are not explained: {first_line(error)}"
-            break
+    bar = partial(
+        track, description="explaining", console=Console(stderr=True), disable=args.json or not args.top, transient=True
+    )
+    explanations, reason = explain_best(results, args.top, bar)
     page = render(results, explanations, version=sweep.version)
     write_atomically(args.output, page)
     failed = sum(not row.costs for row in results.rows)

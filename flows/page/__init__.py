@@ -1,4 +1,4 @@
-"""The page that shows results: one HTML text, for a file (`render`) or for the server of a running sweep (`live`).
+"""The page that shows results: one HTML text, for a file (`render`) or for the server of a running sweep (`render_live`).
 
 Style and script stand in the text, so nothing is fetched from anywhere; the page's own policy forbids it as well, and
 allows only the script and the style with the hashes of these files.
@@ -41,7 +41,7 @@ def render(
     return _page(payload_of(results, explanations or {}, version), NOBODY)
 
 
-def live(title: str) -> str:
+def render_live(title: str) -> str:
     """The page of a server: it asks the server that it came from for rows and explanations."""
     return _page({"live": True, "title": title}, OWN)
 

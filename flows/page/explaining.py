@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -9,7 +10,7 @@ from dovetail.flows.explore.results import Results, Row
 from dovetail.flows.explore.space import Space
 from dovetail.isa.config import Config
 from dovetail.sw import frontend
-from dovetail.sw.errors import DovetailError
+from dovetail.sw.errors import DovetailError, first_line
 from dovetail.sw.explain import explain
 from dovetail.sw.graph import Graph
 from dovetail.sw.network import compile_network
@@ -29,6 +30,22 @@ def explain_point(space: Space, config: Config | None) -> list[dict[str, Any]]:
     return [
         explain(compile_network(graph, config, tiling=space.tiling, effort=space.effort)).to_dict() for graph in graphs
     ]
+
+
+def explain_best(
+    results: Results, top: int, follow: Callable[[Sequence[Row]], Iterable[Row]] = iter
+) -> tuple[dict[int, list[dict[str, Any]]], str]:
+    """Explanations of the ``top`` rows that a reader asks for first, by number, and why there are no more of them.
+
+    ``follow`` may draw a bar while it hands out the rows.
+    """
+    explanations: dict[int, list[dict[str, Any]]] = {}
+    for row in follow(worth_explaining(results, top)):
+        try:
+            explanations[row.number] = explain_point(results.space, row.config)
+        except (DovetailError, OSError) as error:  # the results are worth a page without it
+            return explanations, f"layers of point {row.number} are not explained: {first_line(error)}"
+    return explanations, ""
 
 
 def worth_explaining(results: Results, top: int) -> list[Row]:

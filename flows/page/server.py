@@ -38,7 +38,7 @@ class Server(ThreadingHTTPServer):
 
     Raises
     ------
-    DovetailError: the port is taken, or the host is none of this machine.
+    DovetailError: the port is taken or no port, or the host is none of this machine.
     """
 
     daemon_threads = True
@@ -46,12 +46,14 @@ class Server(ThreadingHTTPServer):
     def __init__(self, live: Live, host: str, port: int) -> None:
         self.live = live
         self.host = host
+        if not 0 <= port < 1 << 16:
+            raise DovetailError(f"port must be 0..65535, not {port}")
         try:
             self.address_family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
             super().__init__(place[:2], Handler)  # type: ignore[arg-type]
-        except (OSError, OverflowError) as error:
+        except OSError as error:
             raise DovetailError(
-                f"port {port} of {host} must be free to listen at: {getattr(error, 'strerror', None) or error}; give"
+                f"port {port} of {host} must be free to listen at: {error.strerror or error}; give"
                 " another by --port (0: any that is free), or another --host"
             ) from error
 
@@ -75,7 +77,6 @@ class Handler(BaseHTTPRequestHandler):
     """Answers one connection."""
 
     server: Server
-    protocol_version = "HTTP/1.1"
     server_version, sys_version = "dovetail", ""
     timeout = 30
 
@@ -103,7 +104,7 @@ class Handler(BaseHTTPRequestHandler):
         if not ours:
             return _text(HTTPStatus.FORBIDDEN, "Host must be this machine: open the page by its address")
         if address.path == "/":
-            return HTTPStatus.OK, "text/html", page.live(self.server.live.title).encode()
+            return HTTPStatus.OK, "text/html", page.render_live(self.server.live.title).encode()
         if self.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
             return _text(HTTPStatus.FORBIDDEN, "only the page of this server may ask for its data")
         if address.path not in ("/rows", "/explain"):

@@ -25,7 +25,15 @@ function legendOf(entries) {
     "div",
     { class: "legend" },
     entries.map(([name, colour, doc]) =>
-      make("span", { title: doc }, make("i", { class: "swatch square", css: { background: colour } }), name),
+      make(
+        "span",
+        { title: doc },
+        make("i", {
+          class: "swatch square",
+          ...(colour ? { css: { background: colour } } : { class: "swatch bound" }),
+        }),
+        name,
+      ),
     ),
   );
 }

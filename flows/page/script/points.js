@@ -193,7 +193,7 @@ function kindBars(rows) {
     "div",
     { class: "bars", id: "kind-bars" },
     make("h3", {}, "Cycles per kind of layer"),
-    legendOf([...kinds.map((kind) => [kind, colourOfKind(kind)])]),
+    legendOf([...kinds.map((kind) => [kind, colourOfKind(kind)]), ["roofline bound"]]),
     ...groups,
   );
 }

@@ -149,7 +149,8 @@ function drawBody() {
   const rows = state.visible;
   const { scrollTop, clientHeight } = table.box;
   const printing = matchMedia("print").matches;
-  const first = printing ? 0 : Math.max(0, Math.floor(scrollTop / ROW_HEIGHT) - 10);
+  const top = Math.min(scrollTop, Math.max(0, rows.length * ROW_HEIGHT - clientHeight)); // after a filter, past the end
+  const first = printing ? 0 : Math.max(0, Math.floor(top / ROW_HEIGHT) - 10);
   const last = printing
     ? Math.min(rows.length, 100)
     : Math.min(rows.length, first + Math.ceil(clientHeight / ROW_HEIGHT) + 20);

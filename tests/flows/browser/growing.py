@@ -1,0 +1,61 @@
+"""A store that a sweep would fill, filled step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self
+
+from dovetail.flows.explore import networks
+from dovetail.flows.explore.cost import Cost, Outcome
+from dovetail.flows.explore.recorder import Recorder
+from dovetail.flows.explore.space import Space
+from dovetail.flows.explore.store import Store
+from dovetail.isa.config import Config
+
+
+class Growing:
+    """A sweep of a space whose points are put into a new store by hand.
+
+    Parameters
+    ----------
+    path: of the store.
+    space: of one network.
+    price: the cost of a configuration; raises ValueError for one that fails.
+    """
+
+    def __init__(self, path: Path, space: Space, price: Callable[[Config], Cost]) -> None:
+        self.path, self.space, self._price = path, space, price
+        self._closed = False
+        self._store = Store(path, write=True)
+        self._network = networks.read(space.workloads[0])
+        self._recorder = Recorder(self._store, space, [self._network], len(space))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let another sweep have the store; the second time nothing happens."""
+        if not self._closed:
+            self._closed = True
+            self._recorder.__exit__(None, None, None)
+            self._store.close()
+
+    def put(self, numbers: Sequence[int]) -> None:
+        """Price points and store them."""
+        for point in map(self.space.point, numbers):
+            self._recorder.visit([point])
+            if point.config is None:
+                continue
+            try:
+                outcome = Outcome(self._price(point.config), seconds=0.1)
+            except ValueError as error:
+                outcome = Outcome(None, str(error), seconds=0.1)
+            self._recorder.put(self._network.hash, point.config, outcome)
+
+    def finish(self) -> None:
+        """The sweep has come to its end."""
+        self._recorder.finish()

@@ -1,0 +1,103 @@
+"""The live page in a browser: rows appear while the store grows, a click brings an explanation that adds up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from dovetail.flows.explore.cost import Cost
+from dovetail.flows.explore.pricing import price
+from dovetail.flows.explore.space import Space, Workload
+from dovetail.flows.explore.store import Store
+from dovetail.flows.page.live import Live
+from dovetail.flows.page.server import Server
+from dovetail.isa.config import Config
+from dovetail.sw import frontend
+from tests.flows.browser.growing import Growing
+
+NETWORK = "zoo:mobilenet_v2_block"
+SPACE = Space((Workload(NETWORK),), Config(), {"pe": (32, 64), "bus": (32, 64, 128, 256)}, objectives=("cycles", "pe"))
+
+
+def price_of(config: Config) -> Cost:
+    """The real cost; one configuration fails."""
+    if (config.macs_per_cycle, config.bus) == (32, 256):
+        raise ValueError("the bus must be narrower <b>here</b>")
+    return price(frontend.load(NETWORK), config)
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Iterator[Growing]:
+    """A sweep that has begun and has no result yet."""
+    with Growing(tmp_path / "results.sqlite", SPACE, price_of) as store:
+        yield store
+
+
+@pytest.fixture
+def server(growing: Growing) -> Iterator[Server]:
+    """A server of it."""
+    with Store(growing.path) as store, Server(Live(store), "127.0.0.1", 0) as running:
+        thread = Thread(target=running.serve_forever, args=(0.05,))
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def test_a_sweep_is_seen_growing(open_page: Callable[[str], Any], growing: Growing, server: Server) -> None:
+    page = open_page(server.url)
+    page.until(lambda: page.texts(".empty") == ["No point has been priced yet."])
+    growing.put([0, 5])
+    page.until(lambda: page.numbers() == [0, 5])
+    assert page.text(".tile span") == "points of 8"
+    page.row(5)
+    growing.put([1, 2, 3])
+    page.until(lambda: page.numbers() == [0, 1, 2, 3, 5])
+    assert page.texts("#selected thead th")[0].startswith("A #5")  # a selection stays while rows arrive
+    assert page.text("tr[data-number='3'] .reason") == "the bus must be narrower <b>here</b>"
+    growing.put([4, 6, 7])
+    growing.finish()
+    page.until(lambda: page.texts(".live") == ["finished"])
+    assert len(page.numbers()) == 8
+    assert {address.split("?")[0] for address in page.requests()} == {f"{server.url}rows", f"{server.url}explain"}
+
+
+def test_a_click_explains_a_point(open_page: Callable[[str], Any], growing: Growing, server: Server) -> None:
+    growing.put([0, 6])
+    page = open_page(server.url)
+    page.until(lambda: page.numbers() == [0, 6])
+    page.row(0)
+    page.row(6)
+    page.until(lambda: len(page.texts("#cause-bars .barline")) == 2)
+    cycles = [price_of(config).cycles for number in (0, 6) if (config := SPACE.point(number).config)]
+    assert page.texts("#cause-bars .barline > .number") == [f"{count:,}" for count in cycles]
+    lines = page.js(
+        "return [...document.querySelectorAll('#difference tbody tr')].map((r) => [...r.cells].map((c) => c.textContent))"
+    )
+    total = lines.pop()
+    assert total[1:3] == [f"{count:,}" for count in cycles]
+    changes = [int(line[3].replace(",", "").replace("\u2212", "-")) for line in lines]
+    assert sum(changes) == cycles[1] - cycles[0]  # causes that cost the same on both are left out
+    layers = page.js(
+        "return [...document.querySelectorAll('#layer-table tbody tr')].map((r) => [...r.cells].map((c) => c.textContent))"
+    )
+    assert [sum(int(line[column].replace(",", "")) for line in layers) for column in (3, 5)] == cycles
+    assert len(page.texts("#roofline circle")) == 2 * sum(line[2] != "0" for line in layers)
+    assert len(page.texts("#next tbody tr")) > 5
+
+
+def test_the_page_says_when_the_server_has_gone(
+    open_page: Callable[[str], Any], growing: Growing, server: Server
+) -> None:
+    growing.put([0])
+    page = open_page(server.url)
+    page.until(lambda: page.numbers() == [0])
+    server.shutdown()
+    server.server_close()
+    page.until(lambda: page.texts(".live") == ["no answer from the server"])
+    assert page.numbers() == [0]
+    page.complaints()  # the browser's own, about the refused connection
