@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from dovetail.isa.config import Config
-from dovetail.isa.timing import rules
+from dovetail.isa.timing import array, rules
 from dovetail.sw import frontend
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler import schedule, schedule_cache, tiling
@@ -28,6 +28,8 @@ def seconds(graph: ir.Graph, config: Config, effort: int) -> tuple[float, Compil
     """CPU seconds of a compilation in a process that knows nothing, and its outcome."""
     tiling.forget()
     schedule.stripe_of.cache_clear()
+    array.array_duration.cache_clear()
+    array.array_durations.cache_clear()
     rules.rules_of(config).known.clear()
     start = time.process_time()
     compiled = compile_network(graph, config, effort=effort)

@@ -51,12 +51,12 @@ Count = TypeVar("Count", int, "int | NDArray[np.int64]")
 """A number, or an array of them (one with numbers gives arrays)."""
 
 
-def ceil_div(a: Count, b: Count) -> Count:
+def ceil_div(a: Count, b: Count | int) -> Count:
     """The least integer not below a / b."""
     return -(-a // b)
 
 
-def round_up(size: Count, to: Count) -> Count:
+def round_up(size: Count, to: Count | int) -> Count:
     """The least multiple of ``to`` not below ``size``."""
     return ceil_div(size, to) * to
 

@@ -1,13 +1,22 @@
 """A layer's schedule and the SRAM it may use: sizes of tiles, order of loops, places of buffers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypedDict
 
-from dovetail.isa.config import Config, ceil_div, round_up
-from dovetail.isa.timing.array import array_duration, matrix_reads
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.isa.config import Config, Count, ceil_div, round_up
+from dovetail.isa.timing.array import array_duration, array_durations, machine_of, matrix_reads
+from dovetail.sw.compiler.arena import Runs
 from dovetail.sw.compiler.layer import ConvLayer
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Number = int | Ints
+"""One number, or one of each of many tilings."""
 
 Copies = tuple[int, int, int]
 """Buffers of input, weights and output."""
@@ -58,7 +67,7 @@ class Space:
     Residents lie in banks that are not free.
     """
 
-    free: tuple[tuple[int, int], ...]
+    free: Runs
     input_at: int | None = None
     output_at: int | None = None
 
@@ -77,6 +86,27 @@ class Buffers:
     output: int
 
 
+def window(layer: ConvLayer, rows: Number, columns: Number) -> tuple[Number, Number]:
+    """Input rows and columns that output rows and columns need, away from padding; all columns for whole rows."""
+    (stride_y, stride_x), (dilation_y, dilation_x), (kh, kw) = layer.stride, layer.dilation, layer.kernel
+    height = np.minimum((rows - 1) * stride_y + (kh - 1) * dilation_y + 1, layer.height)
+    width = np.minimum((columns - 1) * stride_x + (kw - 1) * dilation_x + 1, layer.width)
+    return height, np.where(columns == layer.out_width, layer.width, width)
+
+
+def tile_bytes(
+    config: Config, layer: ConvLayer, rows: Number, columns: Number, out_channels: Number, in_channels: Number
+) -> tuple[Number, Number, Number]:
+    """Bytes of a tile's input, weights and output. Sums of several passes are held as int32."""
+    height, width = window(layer, rows, columns)
+    item = np.where(_accumulates(layer, in_channels), 4, 1)
+    return (
+        height * width * layer.inputs_of(out_channels, in_channels),
+        layer.weight_bytes(config, out_channels, in_channels),
+        rows * columns * out_channels * item,
+    )
+
+
 def buffer_bytes(
     config: Config,
     layer: ConvLayer,
@@ -86,22 +116,15 @@ def buffer_bytes(
     space: Space,
     columns: int = 0,
 ) -> Buffers:
-    """SRAM that a tile needs besides residents; ``columns``: 0 for all. Sums of several passes are held as
-    int32."""
-    height = (rows - 1) * layer.stride[0] + (layer.kernel[0] - 1) * layer.dilation[0] + 1
-    width = (columns - 1) * layer.stride[1] + (layer.kernel[1] - 1) * layer.dilation[1] + 1 if columns else layer.width
-    channels = layer.inputs_of(out_channels, in_channels)
-    item = 4 if _accumulates(layer, in_channels) else 1
-    return Buffers(
-        0 if space.input_at is not None else min(height, layer.height) * min(width, layer.width) * channels,
-        layer.weight_bytes(config, out_channels, in_channels),
-        0 if space.output_at is not None else rows * (columns or layer.out_width) * out_channels * item,
-    )
+    """SRAM that a tile needs besides residents; ``columns``: 0 for all."""
+    sizes = tile_bytes(config, layer, rows, columns or layer.out_width, out_channels, in_channels)
+    data, weights, result = map(int, sizes)
+    return Buffers(data if space.input_at is None else 0, weights, result if space.output_at is None else 0)
 
 
-def _accumulates(layer: ConvLayer, in_channels: int) -> bool:
+def _accumulates(layer: ConvLayer, in_channels: Number) -> bool | Flags:
     """Whether there are passes that add to the sums of others."""
-    return layer.terms > 1 or (not layer.separable and in_channels < layer.channels)
+    return (layer.terms > 1) | (not layer.separable) & (in_channels < layer.channels)
 
 
 def place(config: Config, sizes: Buffers, copies: Copies, space: Space) -> tuple[Places, bool] | None:
@@ -110,19 +133,14 @@ def place(config: Config, sizes: Buffers, copies: Copies, space: Space) -> tuple
     Where three groups of banks do not fit, output shares the input's banks (the second value says so): more fits, and
     the ports take turns. An operand that is resident has no buffers.
     """
-    bank, word = config.bank_bytes, config.word_bytes
-    sides = (sizes.input, sizes.weights, sizes.output)
-    padded = [round_up(size, word) for size in sides]
-    need = [size * count for size, count in zip(padded, copies, strict=True)]
-    shareable = space.input_at is None and space.output_at is None
-    for shared in (False, True) if shareable else (False,):
-        groups = [need[0] + need[2], need[1], 0] if shared else need
-        firsts = _banks(space.free, [ceil_div(size, bank) for size in groups])
+    padded = [round_up(size, config.word_bytes) for size in (sizes.input, sizes.weights, sizes.output)]
+    for shared, groups in _groups(config, padded, copies, space):
+        firsts = _first_banks(space.free, groups)
         if firsts is None:
             continue
-        starts = [first * bank for first in firsts]
+        starts = [first * config.bank_bytes for first in firsts]
         if shared:
-            starts[2] = starts[0] + need[0]
+            starts[2] = starts[0] + padded[0] * copies[0]
         input_at, weights_at, output_at = (
             tuple(start + i * size for i in range(count))
             for start, size, count in zip(starts, padded, copies, strict=True)
@@ -131,7 +149,38 @@ def place(config: Config, sizes: Buffers, copies: Copies, space: Space) -> tuple
     return None
 
 
-def _banks(free: tuple[tuple[int, int], ...], groups: list[int]) -> list[int] | None:
+def fits(config: Config, sizes: Ints, copies: Ints, space: Space) -> tuple[Flags, Flags]:
+    """(whether :func:`place` finds room, whether output shares the input's banks) for arrays of sizes and copies."""
+    padded = [round_up(size, config.word_bytes) for size in sizes]
+    own, *shared = (_have_banks(space.free, banks) for _, banks in _groups(config, padded, list(copies), space))
+    return (own | shared[0], shared[0] & ~own) if shared else (own, np.zeros_like(own))
+
+
+def _groups(
+    config: Config, padded: Sequence[Count], copies: Sequence[Count], space: Space
+) -> Iterator[tuple[bool, tuple[Count, Count, Count]]]:
+    """(whether output shares the input's banks, banks of input, weights and output), best first."""
+    data, weights, result = (size * count for size, count in zip(padded, copies, strict=True))
+    bank = config.bank_bytes
+    yield False, (ceil_div(data, bank), ceil_div(weights, bank), ceil_div(result, bank))
+    if space.input_at is None and space.output_at is None:
+        yield True, (ceil_div(data + result, bank), ceil_div(weights, bank), 0)
+
+
+def _have_banks(free: Runs, groups: tuple[Number, Number, Number]) -> Flags:
+    """Whether there are banks for each group."""
+    most = sum(banks for _, banks in free)
+    one, two, three = groups
+    found = np.asarray(one + two + three <= most)
+    base = most + 1
+    numbers, which = np.unique(np.asarray((one * base + two) * base + three)[found], return_inverse=True)
+    firsts = [_first_banks(free, (n // base**2, n // base % base, n % base)) for n in numbers.tolist()]
+    found[found] = np.array([first is not None for first in firsts], bool)[which]
+    return found
+
+
+@lru_cache(maxsize=65536)
+def _first_banks(free: Runs, groups: tuple[int, int, int]) -> tuple[int, int, int] | None:
     """The first bank of each group of banks: first fit in their order, else the largest group first."""
     for order in (range(len(groups)), sorted(range(len(groups)), key=lambda i: -groups[i])):
         runs = [list(run) for run in free]
@@ -144,7 +193,7 @@ def _banks(free: tuple[tuple[int, int], ...], groups: list[int]) -> list[int] | 
             run[0] += groups[i]
             run[1] -= groups[i]
         else:
-            return firsts
+            return firsts[0], firsts[1], firsts[2]
     return None
 
 
@@ -161,7 +210,7 @@ def stripe_of(
     equal = equal_stripe(config, pixels)
     if not best:
         return equal
-    added = _accumulates(layer, in_channels)
+    added = bool(_accumulates(layer, in_channels))
 
     def cycles(stripe: int) -> int:
         return array_cycles(config, layer, pixels, out_channels, in_channels, stripe, accumulate=added)
@@ -181,21 +230,80 @@ def array_cycles(
     accumulate: bool = False,
 ) -> int:
     """Cycles of one instruction: ``pixels`` of ``out_channels`` (one group of them), ``in_channels`` in this pass."""
+    blocks, last = _blocks(config, layer, out_channels)
+    steps = _steps(config, layer, in_channels)
+    return array_duration(
+        config, **steps, pixels=pixels, stripe=stripe, blocks=blocks, last=last, accumulate=accumulate
+    )
+
+
+def tile_cycles(
+    config: Config,
+    layer: ConvLayer,
+    pixels: Sequence[int],
+    out_channels: Sequence[int],
+    in_channels: int,
+    *,
+    accumulate: bool,
+    best: bool,
+) -> Ints:
+    """:func:`array_cycles` of every number of pixels with every one of output channels, ascending, in their ``best`` or
+    in equal stripes."""
+    steps = _steps(config, layer, in_channels)
+    widths = tuple(_blocks(config, layer, channels) for channels in out_channels)
+    machine = machine_of(config)
+    if not best:
+        rows = [
+            array_durations(
+                machine, **steps, pixels=n, stripe=equal_stripe(config, n), widths=widths, accumulate=accumulate
+            )
+            for n in pixels
+        ]
+    else:
+        rows = [
+            tuple(
+                array_cycles(
+                    config,
+                    layer,
+                    n,
+                    channels,
+                    in_channels,
+                    stripe_of(config, layer, n, channels, in_channels, best=True),
+                    accumulate=accumulate,
+                )
+                for channels in out_channels
+            )
+            for n in pixels
+        ]
+    return np.array(rows, np.int64)
+
+
+class _Steps(TypedDict):
+    """What an instruction's steps depend on."""
+
+    depthwise: bool
+    taps: int
+    kc: int
+    multiplier: int
+    matrix_rows: int
+
+
+def _steps(config: Config, layer: ConvLayer, in_channels: int) -> _Steps:
     kh, kw = layer.taps
+    depthwise = layer.mode == "depthwise"
+    return {
+        "depthwise": depthwise,
+        "taps": kh * kw,
+        "kc": layer.kc(config, in_channels),
+        "multiplier": layer.group[1] if depthwise else 1,
+        "matrix_rows": matrix_reads(config, transposed=layer.transposed) if layer.mode == "matmul" else 0,
+    }
+
+
+def _blocks(config: Config, layer: ConvLayer, out_channels: int) -> tuple[int, int]:
+    """(blocks of output channels, channels of the last) of an instruction for a tile of so many."""
     grouped = layer.mode == "grouped"
     lanes = config.oc if grouped else layer.lanes(config)
     channels = layer.group[1] if grouped else out_channels
     blocks = ceil_div(channels, lanes)
-    return array_duration(
-        config,
-        depthwise=layer.mode == "depthwise",
-        taps=kh * kw,
-        kc=layer.kc(config, in_channels),
-        pixels=pixels,
-        stripe=stripe,
-        blocks=blocks,
-        last=channels - (blocks - 1) * lanes,
-        accumulate=accumulate,
-        multiplier=layer.group[1] if layer.mode == "depthwise" else 1,
-        matrix_rows=matrix_reads(config, transposed=layer.transposed) if layer.mode == "matmul" else 0,
-    )
+    return blocks, channels - (blocks - 1) * lanes

@@ -8,7 +8,8 @@ from dovetail.isa.config import Config, ceil_div
 from dovetail.sw.compiler.convolution import Area
 from dovetail.sw.compiler.elementwise import Operation, Walk, instruction
 from dovetail.sw.compiler.emit import Task, Transfer
-from dovetail.sw.compiler.estimate import Shape, array_total
+from dovetail.sw.compiler.estimate import array_total
+from dovetail.sw.compiler.grid import Grid
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.residency import TABLE, Extent
@@ -36,8 +37,9 @@ def finer(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, cycles
     for parts in FINER:
         rows = ceil_div(tiling.rows, parts)
         count = columns * across * ceil_div(layer.out_height, rows)
-        shape = Shape(rows, tiling.columns, tiling.out_channels, tiling.in_channels)
-        array = array_total(config, layer, shape, OVERHEAD)
+        array = array_total(
+            config, layer, Grid.of(layer, replace(tiling, rows=rows, best_stripe=False)), OVERHEAD
+        ).item()
         price = max(array + cycles // count, array // count + cycles + count * OVERHEAD)
         if best is not None and price >= best[0]:
             continue

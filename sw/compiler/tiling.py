@@ -5,17 +5,21 @@ timing of the layer's own program: the best few by estimate, more of them at eff
 bound is below the best price. Every effort starts from what the one below it has found.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from functools import lru_cache
 from itertools import product
 
-from dovetail.isa.config import Config, ceil_div, format_bytes, round_up
+import numpy as np
+
+from dovetail.isa.config import MAX_SRAM, Config, ceil_div, format_bytes, round_up
 from dovetail.sw.compiler import pricing, schedule_cache
-from dovetail.sw.compiler.estimate import Costs, Shape, array_total, costs_of, estimate, lower_bound, transfers
+from dovetail.sw.compiler.candidates import all_stay, cheapest, cheapest_of
+from dovetail.sw.compiler.estimate import Costs, array_total, costs_of, lower_bound, transfers
+from dovetail.sw.compiler.grid import Grid
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.schedule import Copies, Places, Space, Tiling, buffer_bytes, place
+from dovetail.sw.compiler.schedule import Buffers, Copies, Space, Tiling, buffer_bytes, place
 from dovetail.sw.errors import CompileError
 
 COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128, 192, 256, 512, 1024)
@@ -29,12 +33,6 @@ EXACT = {1: (3, 400), 2: (32, 32768)}
 
 SLACK = 1.03
 """Estimate over the array's least cycles from which effort 1 tries passes over the input channels."""
-
-BUFFERS: tuple[Copies, ...] = ((2, 2, 2), (2, 2, 1), (1, 2, 1), (2, 1, 1), (1, 1, 1))
-"""Numbers of buffers, best first; fewer where there are fewer pieces."""
-
-MOST_BUFFERS = 64
-"""The most buffers of an operand whose pieces all stay."""
 
 
 def choose(config: Config, layer: ConvLayer, space: Space, options: Options) -> Tiling:
@@ -56,11 +54,9 @@ def choose(config: Config, layer: ConvLayer, space: Space, options: Options) -> 
 @lru_cache(maxsize=4096)
 def check(config: Config, layer: ConvLayer, space: Space, *, whole_rows: bool) -> None:
     """Whether there is any tiling, with whole rows only or not. Raises CompileError if there is none."""
-    sizes = _sizes(config, layer, space, whole_rows)
-    for shapes in sizes.shapes():
-        if any(estimated(config, layer, space, reversed(shapes), first=True)):
-            return
-    raise _too_small(config, layer, space, sizes)
+    *_, grid = _grids(config, layer, space, whole_rows)
+    if place(config, _smallest(config, layer, space, grid), (1, 1, 1), space) is None:
+        _by_estimate(config, layer, space, whole_rows)
 
 
 @lru_cache(maxsize=4096)
@@ -84,12 +80,12 @@ def search(config: Config, layer: ConvLayer, space: Space, effort: int) -> Tilin
         return _exhaust(config, layer, space, best)
     if effort == 1:
         best = replace(best, price=pricing.exact(config, layer, space, best))
-        shapes = _few_shapes(config, layer, space, best)
+        grids = _few_grids(config, layer, space, best)
     else:
-        shapes = many_shapes(config, layer, space, best)
-    found = sorted(estimated(config, layer, space, shapes), key=lambda tiling: tiling.price)
+        grids = many_grids(config, layer, space, best)
     most, operations = EXACT[effort]
-    for tiling in found[:most]:
+    found = cheapest(config, layer, space, grids, most)
+    for tiling in found:
         operations -= _operations(layer, tiling)
         if operations < 0 and tiling is not found[0]:
             break
@@ -98,9 +94,10 @@ def search(config: Config, layer: ConvLayer, space: Space, effort: int) -> Tilin
 
 
 def forget() -> None:
-    """Forget all schedules of this process; those in the cache stay."""
+    """Forget all schedules and costs of this process; schedules in the cache stay."""
     _choose.cache_clear()
     _by_estimate.cache_clear()
+    _known_costs.cache_clear()
 
 
 def _cheaper(config: Config, layer: ConvLayer, space: Space, best: Tiling, other: Tiling) -> Tiling:
@@ -113,11 +110,10 @@ def _cheaper(config: Config, layer: ConvLayer, space: Space, best: Tiling, other
 
 def bound(config: Config, layer: ConvLayer, space: Space, tiling: Tiling) -> int:
     """Cycles that the exact price of a tiling cannot be below."""
-    shape = Shape(tiling.rows, tiling.columns, tiling.out_channels, tiling.in_channels, tiling.best_stripe)
-    costs = costs_of(config, layer, shape, space)
-    assert costs
+    grid = Grid.of(layer, tiling)
     copies = len(tiling.input_at), len(tiling.weights_at), len(tiling.output_at)
-    return lower_bound(config, layer, shape, space, transfers(layer, space, costs, tiling.rows_outer, copies))
+    loads = transfers(layer, space, costs_of(config, layer, grid).of((0,)), tiling.rows_outer, copies).tolist()
+    return lower_bound(config, layer, tiling, loads, array_total(config, layer, grid, 1).item())
 
 
 def _operations(layer: ConvLayer, tiling: Tiling) -> int:
@@ -154,146 +150,88 @@ def _splits(config: Config, layer: ConvLayer, space: Space, counts: Sequence[int
     return [c for c in _parts(layer.channels, min(config.ic, layer.channels), counts) if c < layer.channels]
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    """Tile sizes of effort 0: heights, widths (of one row only), output channels, input channels of a pass."""
-
-    heights: list[int]
-    widths: list[int]
-    channels: list[int]
-    splits: list[int]
-
-    def shapes(self) -> Iterator[list[Shape]]:
-        """In groups, of which one is tried if nothing fits of those before."""
-        for split in self.splits:
-            yield [Shape(rows, 0, channels, split) for rows in self.heights for channels in self.channels]
-            yield [Shape(1, columns, channels, split) for columns in self.widths for channels in self.channels]
-
-
-def _sizes(config: Config, layer: ConvLayer, space: Space, whole_rows: bool) -> _Sizes:
+def _grids(config: Config, layer: ConvLayer, space: Space, whole_rows: bool) -> Iterator[Grid]:
+    """The tiles of effort 0, in groups of which one is tried if nothing fits of those before: with rows as long as the
+    output, then parts of single rows; the same in passes over the input channels."""
     lanes = min(layer.lanes(config), layer.out_channels)
     channels = _parts(layer.out_channels, lanes)
-    splits = [layer.channels, *_splits(config, layer, space)]
-    if not whole_rows:
-        return _Sizes(_parts(layer.out_height, 1), _parts(layer.out_width, 1)[1:], channels, splits)
-    group = layer.group[1]
-    if layer.lanes(config) > 1:
-        channels += range((lanes - 1) // group * group, 0, -group)
-    return _Sizes([layer.out_height], [], channels, splits)
+    heights, widths = _parts(layer.out_height, 1), _parts(layer.out_width, 1)[1:]
+    if whole_rows:
+        heights, widths = [layer.out_height], []
+        group = layer.group[1]
+        if layer.lanes(config) > 1:
+            channels += range((lanes - 1) // group * group, 0, -group)
+    for split in (layer.channels, *_splits(config, layer, space)):
+        yield _grid([split], [layer.out_width], heights, channels)
+        if widths:
+            yield _grid([split], widths, [1], channels)
+
+
+def _grid(splits: Sequence[int], widths: Sequence[int], heights: Sequence[int], channels: Sequence[int]) -> Grid:
+    return Grid(tuple(splits), tuple(widths), tuple(heights), tuple(channels))
 
 
 @lru_cache(maxsize=4096)
 def _by_estimate(config: Config, layer: ConvLayer, space: Space, whole_rows: bool) -> Tiling:
     """The least estimate; parts of rows, and passes over the input channels, where nothing else fits."""
-    sizes = _sizes(config, layer, space, whole_rows)
-    for shapes in sizes.shapes():
-        if found := list(estimated(config, layer, space, shapes, first=True)):
-            return min(found, key=lambda tiling: tiling.price)
-    raise _too_small(config, layer, space, sizes)
+    for grid in _grids(config, layer, space, whole_rows):
+        costs = _known_costs(_without_sram(config), layer, grid)
+        if found := cheapest_of(config, layer, space, grid, costs, 1, staying=False):
+            return found[0]
+    raise _too_small(config, layer, space, grid)
 
 
-def _too_small(config: Config, layer: ConvLayer, space: Space, sizes: _Sizes) -> CompileError:
-    width = sizes.widths[-1] if sizes.widths else layer.out_width
-    rows, channels = sizes.heights[-1], sizes.channels[-1]
-    smallest = buffer_bytes(config, layer, rows, channels, sizes.splits[-1], space, width)
+def _smallest(config: Config, layer: ConvLayer, space: Space, grid: Grid) -> Buffers:
+    """Bytes of the smallest of a grid's tiles."""
+    in_channels, columns, rows, out_channels = grid.tile(grid.size - 1)
+    return buffer_bytes(config, layer, rows, out_channels, in_channels, space, columns)
+
+
+def _too_small(config: Config, layer: ConvLayer, space: Space, grid: Grid) -> CompileError:
+    smallest = _smallest(config, layer, space, grid)
+    _, columns, rows, channels = grid.tile(grid.size - 1)
     return CompileError(
-        f"its smallest tile ({rows} row(s) of {width} pixel(s), {channels} channel(s)) needs"
+        f"its smallest tile ({rows} row(s) of {columns} pixel(s), {channels} channel(s)) needs"
         f" {smallest.input} + {smallest.weights} + {smallest.output} bytes of input, weights and output, in banks of"
         f" their own; {format_bytes(config.sram_bytes)} of SRAM in {config.n_banks} banks is too small:"
         " give more SRAM"
     )
 
 
-def estimated(
-    config: Config, layer: ConvLayer, space: Space, shapes: Iterable[Shape], first: bool = False
-) -> Iterator[Tiling]:
-    """Tilings of some shapes with their estimates. ``first``: with :data:`BUFFERS` only, and none behind one in which
-    nothing waits for a buffer."""
-    for shape in shapes:
-        costs = costs_of(config, layer, shape, space)
-        if costs is None:
-            continue
-        for rows_outer in _orders(costs):
-            for copies in _buffers(layer, space, costs, rows_outer, first):
-                if placed := place(config, costs.sizes, copies, space):
-                    at, shared = placed
-                    price = estimate(layer, space, costs, rows_outer, copies, shared)
-                    yield _tiling(shape, rows_outer, at, price)
-                    if copies == _most(layer, space, costs, rows_outer):
-                        break
+@lru_cache(maxsize=64)
+def _without_sram(config: Config) -> Config:
+    """A configuration of the same costs, for all sizes of SRAM."""
+    return config.replace(sram=MAX_SRAM, banks=None)
 
 
-def _tiling(shape: Shape, rows_outer: bool, at: Places, price: int) -> Tiling:
-    return Tiling(
-        shape.rows, shape.out_channels, shape.in_channels, rows_outer, *at, price, shape.best_stripe, shape.columns
-    )
-
-
-def _orders(costs: Costs) -> tuple[bool, ...]:
-    """Whether rows are the outer loop, where there are two loops."""
-    return (True, False) if costs.areas > 1 and costs.columns > 1 else (costs.areas > 1,)
-
-
-def _most(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool) -> Copies:
-    """As many buffers as the layer itself can use, up to two."""
-    inputs, weights, outputs = transfers(layer, space, costs, rows_outer, (2, 2, 2))
-    return min(inputs, 2), min(weights, 2), min(outputs, 2)
-
-
-def _buffers(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool, first: bool) -> list[Copies]:
-    """Numbers of buffers to try: where all pieces of an operand stay, as many as there are, or else BUFFERS."""
-    most = _most(layer, space, costs, rows_outer)
-    found = []
-    if not first:
-        for inputs, weights in _staying(layer, space, costs, rows_outer):
-            found += [(inputs or most[0], weights or most[1], outputs) for outputs in range(most[2], 0, -1)]
-    for copies in BUFFERS:
-        found.append((min(most[0], copies[0]), min(most[1], copies[1]), min(most[2], copies[2])))
-    return list(dict.fromkeys(found))
-
-
-def _staying(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool) -> list[tuple[int, int]]:
-    """(input, weight) buffers with which all pieces of one of them, or of both, stay while they are used; 0: as
-    otherwise."""
-    own = 1 if rows_outer else costs.areas
-    inputs = own * costs.passes
-    weights = (costs.columns if rows_outer else 1) * (costs.passes + layer.terms - 1)
-    found = []
-    if inputs > 2 and not layer.separable and space.input_at is None and costs.columns > 1:
-        found.append((inputs, 0))
-    if weights > 2 and costs.areas > 1:
-        found.append((0, weights))
-    return [pair for pair in found if max(pair) <= MOST_BUFFERS]
+@lru_cache(maxsize=128)
+def _known_costs(config: Config, layer: ConvLayer, grid: Grid) -> Costs:
+    return costs_of(config, layer, grid)
 
 
 # --- more effort ------------------------------------------------------------------------------------------------
 
 
-def _few_shapes(config: Config, layer: ConvLayer, space: Space, before: Tiling) -> Iterator[Shape]:
-    """The shapes of effort 1: parts of rows where ``before`` has no more than one; passes over the input channels where
+def _few_grids(config: Config, layer: ConvLayer, space: Space, before: Tiling) -> Iterator[Grid]:
+    """The tiles of effort 1: parts of rows where ``before`` has no more than one; passes over the input channels where
     it leaves the array idle."""
     lanes = min(layer.lanes(config), layer.out_channels)
-    for rows, channels in product(_parts(layer.out_height, 1), _parts(layer.out_channels, lanes)):
-        yield Shape(rows, 0, channels, layer.channels)
-    heights, channel_tiles = _parts(layer.out_height, 1, COARSE), _parts(layer.out_channels, lanes, COARSE)
+    whole = [layer.out_width]
+    yield _grid([layer.channels], whole, _parts(layer.out_height, 1), _parts(layer.out_channels, lanes))
+    heights, channels = _parts(layer.out_height, 1, COARSE), _parts(layer.out_channels, lanes, COARSE)
     widths = _parts(layer.out_width, 1, COARSE)[1:] if before.rows == 1 else []
-    for columns, rows, channels in product(widths, heights, channel_tiles):
-        yield Shape(rows, columns, channels, layer.channels)
-    shape = Shape(before.rows, before.columns, before.out_channels, layer.channels)
-    if before.in_channels < layer.channels or before.price > SLACK * array_total(config, layer, shape, 0):
-        sizes = product(_splits(config, layer, space, COARSE), [0, *widths], heights, channel_tiles)
-        for split, columns, rows, channels in sizes:
-            yield Shape(rows, columns, channels, split)
+    yield _grid([layer.channels], widths, heights, channels)
+    one = Grid.of(layer, replace(before, in_channels=layer.channels, best_stripe=False))
+    if before.in_channels < layer.channels or before.price > SLACK * array_total(config, layer, one, 0).item():
+        yield _grid(_splits(config, layer, space, COARSE), [*whole, *widths], heights, channels)
 
 
-def many_shapes(config: Config, layer: ConvLayer, space: Space, before: Tiling) -> Iterator[Shape]:
-    """The shapes of effort 2: all equal parts, of rows too where ``before`` has no more than one."""
+def many_grids(config: Config, layer: ConvLayer, space: Space, before: Tiling) -> Iterator[Grid]:
+    """The tiles of effort 2: all equal parts, of rows too where ``before`` has no more than one."""
     lanes = min(layer.lanes(config), layer.out_channels)
     splits = [layer.channels, *_all_splits(config, layer, space)]
-    widths = [0, *(_all_parts(layer.out_width, 1)[1:] if before.rows == 1 else [])]
-    sizes = product(splits, widths, _all_parts(layer.out_height, 1), _all_parts(layer.out_channels, lanes))
-    for split, columns, rows, channels in sizes:
-        yield Shape(rows, columns, channels, split)
+    widths = _all_parts(layer.out_width, 1) if before.rows == 1 else [layer.out_width]
+    yield _grid(splits, widths, _all_parts(layer.out_height, 1), _all_parts(layer.out_channels, lanes))
 
 
 def _all_parts(total: int, quantum: int) -> list[int]:
@@ -312,18 +250,18 @@ def _exhaust(config: Config, layer: ConvLayer, space: Space, before: Tiling) -> 
     """Branch and bound: every size of rows and channels, every order and number of buffers."""
     lanes = min(layer.lanes(config), layer.out_channels)
     channel_tiles = [min(n, layer.out_channels) for n in range(lanes, layer.out_channels + lanes, lanes)]
-    widths = [0, *(_all_parts(layer.out_width, 1)[1:] if before.rows == 1 else [])]
+    widths = _all_parts(layer.out_width, 1) if before.rows == 1 else [layer.out_width]
     splits = [layer.channels, *_all_splits(config, layer, space)]
+    every = replace(_grid(splits, widths, range(1, layer.out_height + 1), channel_tiles), best_stripe=True)
     bounded = []
-    for split, columns, rows, channels in product(splits, widths, range(1, layer.out_height + 1), channel_tiles):
-        shape = Shape(rows, columns, channels, split, True)
-        costs = costs_of(config, layer, shape, space)
-        if costs is None or array_total(config, layer, shape, 1) >= before.price:
-            continue
-        for tiling, loads in _largest(config, layer, space, shape, costs):
-            least = lower_bound(config, layer, shape, space, loads)
-            if least < before.price:
-                bounded.append((least, tiling))
+    for grid in every.slabs():
+        costs, busy = costs_of(config, layer, grid).within(space), array_total(config, layer, grid, 1).ravel()
+        (hopeful,) = np.nonzero((costs.sizes.sum(axis=0) <= config.sram_bytes) & (busy < before.price))
+        for number in hopeful.tolist():
+            for tiling, loads in _largest(config, layer, space, grid, number, costs.of((number,))):
+                least = lower_bound(config, layer, tiling, loads, int(busy[number]))
+                if least < before.price:
+                    bounded.append((least, tiling))
     best = before
     for _, tiling in sorted(bounded, key=lambda item: item[0]):
         best = _cheaper(config, layer, space, best, tiling)
@@ -331,25 +269,23 @@ def _exhaust(config: Config, layer: ConvLayer, space: Space, before: Tiling) -> 
 
 
 def _largest(
-    config: Config, layer: ConvLayer, space: Space, shape: Shape, costs: Costs
+    config: Config, layer: ConvLayer, space: Space, grid: Grid, number: int, costs: Costs
 ) -> Iterator[tuple[Tiling, Copies]]:
-    """Tilings of a shape, and their transfers, with as many buffers as fit: none of which has room for another one."""
-    for rows_outer in _orders(costs):
-        sizes = costs.sizes.input, costs.sizes.weights, costs.sizes.output
-        choices = [[3, 2, 1] if size else [0] for size in sizes]
-        for inputs, weights in _staying(layer, space, costs, rows_outer):
-            choices[0][:0] = [inputs] if inputs > 3 else []
-            choices[1][:0] = [weights] if weights > 3 else []
+    """Tilings of a tile, and their transfers, with as many buffers as fit: none of which has room for another one."""
+    sizes = Buffers(*costs.sizes.tolist())
+    for rows_outer in (True, False) if costs.areas > 1 and costs.columns > 1 else (bool(costs.areas > 1),):
+        choices = [[3, 2, 1] if size else [0] for size in costs.sizes]
+        for choice, buffers in zip(choices, all_stay(layer, space, costs, rows_outer), strict=False):
+            choice[:0] = [int(buffers)] if buffers > 3 else []
         kept: list[Copies] = []
         for inputs, weights, outputs in product(*choices):
             copies = inputs, weights, outputs
             if any(all(a >= b for a, b in zip(other, copies, strict=True)) for other in kept):
                 continue
-            if placed := place(config, costs.sizes, copies, space):
+            if placed := place(config, sizes, copies, space):
                 kept.append(copies)
-                at, _ = placed
-                loads = transfers(layer, space, costs, rows_outer, copies)
-                yield _tiling(shape, rows_outer, at, 0), loads
+                inputs, weights, outputs = transfers(layer, space, costs, rows_outer, copies).tolist()
+                yield grid.tiling(layer, number, rows_outer, placed[0], 0), (inputs, weights, outputs)
 
 
-__all__ = ["Space", "Tiling", "bound", "check", "choose", "estimated", "forget", "many_shapes", "search"]
+__all__ = ["Space", "Tiling", "bound", "check", "choose", "forget", "many_grids", "search"]

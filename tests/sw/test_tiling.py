@@ -16,7 +16,7 @@ from dovetail.isa.config import Config, MemoryTiming, ceil_div
 from dovetail.isa.numerics import Rounding
 from dovetail.sw import graph as ir
 from dovetail.sw import reference
-from dovetail.sw.compiler import Options, convolution, generate, pricing, schedule_cache, tiling
+from dovetail.sw.compiler import Options, candidates, convolution, generate, pricing, schedule_cache, tiling
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.schedule import Space, Tiling, array_cycles, buffer_bytes, equal_stripe, place, stripe_of
 from dovetail.sw.layout import Layout
@@ -141,7 +141,7 @@ def test_no_price_is_below_its_bound(config: Config, layer: ConvLayer) -> None:
     random = np.random.default_rng(1)
     for space in spaces(config, layer):
         before = tiling.choose(config, layer, space, Options(effort=0))
-        plans = list(tiling.estimated(config, layer, space, tiling.many_shapes(config, layer, space, before)))
+        plans = candidates.cheapest(config, layer, space, tiling.many_grids(config, layer, space, before), 1 << 20)
         for n in random.integers(0, len(plans), 3):
             plan = replace(plans[n], best_stripe=True)
             assert tiling.bound(config, layer, space, plan) <= pricing.exact(config, layer, space, plan), plan
