@@ -1,4 +1,4 @@
-"""The page that shows results: one HTML text, for a file (`render`) or for the server of a running sweep (`render_live`).
+"""The page that shows results: one HTML text, for a file (`render`) or for a server (`render_live`).
 
 Style and script stand in the text, so nothing is fetched from anywhere; the page's own policy forbids it as well, and
 allows only the script and the style with the hashes of these files.

@@ -1,60 +1,18 @@
-"""Synthetic results for the page, and the headless browser that opens it."""
+"""What the tests of the pages share: results, the headless browser, and a page by what a reader sees and does."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dovetail.flows.explore.cost import Cost
-from dovetail.flows.explore.results import Results, Row, row_of
+from dovetail.flows.explore.results import Results
 from dovetail.flows.explore.space import Space, Workload
 from dovetail.isa.config import Config
-
-REASON = "layer conv</script><script>document.title='broken out'</script>: one row must fit into SRAM"
-"""An error text that tries to leave the data of the page."""
-
-STUDY_AXES: dict[str, Sequence[Any]] = {
-    "pe": (64, 128),
-    "sram": (512 << 10, 1 << 20, 256 << 20),
-    "dataflow": ("input", "output"),
-    "depthwise": ("none", "emulated", "native"),
-}
-MANY_AXES: dict[str, Sequence[Any]] = {
-    "lanes": [(i, o) for i in (4, 8, 12, 16, 24, 32) for o in (4, 8, 12, 16, 24, 32) if 48 <= i * o <= 576],
-    "depthwise": ("none", "emulated", "native"),
-    "stripe": (8, 16, 32, 64),
-    "bus": (32, 64, 128, 256),
-    "sram": [k << 10 for k in (64, 128, 256, 512, 1024, 2048, 4096)],
-}
-
-
-def cost_of(config: Config, scale: float = 1.0) -> Cost:
-    """A cost that follows the configuration in the direction that a real one would."""
-    pe = config.macs_per_cycle
-    kinds = {
-        "conv": int(scale * (5.1e8 / pe * (1 + 0.3 * abs(config.ic - config.oc) / pe) + 4e11 / config.sram_bytes)),
-        "depthwise": 0 if config.depthwise == "none" else int(scale * 1.7e7 / (config.dw or 1.6)),
-        "dense": int(2e6 * 64 / config.bus),
-    }
-    host = (("dw1", "depthwise", 500),) if config.depthwise == "none" else ()
-    macs = int(5.1e8 * scale)
-    return Cost(sum(kinds.values()), macs, macs // pe, 4_200_000, 1_200_000, kinds, host)
-
-
-def results_of(space: Space, failing: int = 37) -> Results:
-    """Every point of a space with such costs; every ``failing``-th fails, some are confirmed."""
-    rows: list[Row] = []
-    for point in map(space.point, range(len(space))):
-        if point.number % failing == 5 or point.config is None:
-            rows.append(row_of(space, point, (), error=REASON))
-        else:
-            costs = [cost_of(point.config, 1 + 0.4 * n) for n in range(len(space.workloads))]
-            rows.append(row_of(space, point, costs, seconds=0.1))
-    return Results(space, tuple(rows), len(rows)).marked()
+from tests.flows.browser.synthetic import MANY_AXES, STUDY_AXES, results_of
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +30,7 @@ def many() -> Results:
 
 
 @pytest.fixture(scope="session")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def chromium() -> Iterator[Any]:
     """A headless browser, wide enough for two columns; tests skip where there is none."""
     webdriver = pytest.importorskip("selenium.webdriver")
     program = shutil.which("chromium") or shutil.which("google-chrome")
@@ -81,13 +39,10 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         pytest.skip("needs chromium and chromedriver")
     options = webdriver.ChromeOptions()
     options.binary_location = program
-    downloads = tmp_path_factory.mktemp("downloads")
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1500,1300"):
         options.add_argument(argument)
-    options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    browser.downloads = downloads
     yield browser
     browser.quit()
 
@@ -114,6 +69,13 @@ class Page:
         """What all such elements say."""
         found = self.js("return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent)", selector)
         return list(found)
+
+    def cells(self, selector: str) -> list[list[str]]:
+        """What the cells of all such rows of a table say."""
+        script = (
+            "return [...document.querySelectorAll(arguments[0])].map((r) => [...r.cells].map((c) => c.textContent))"
+        )
+        return list(self.js(script, selector))
 
     def click(self, selector: str) -> None:
         """Click the first such element."""

@@ -75,16 +75,12 @@ def test_a_click_explains_a_point(open_page: Callable[[str], Any], growing: Grow
     page.until(lambda: len(page.texts("#cause-bars .barline")) == 2)
     cycles = [price_of(config).cycles for number in (0, 6) if (config := SPACE.point(number).config)]
     assert page.texts("#cause-bars .barline > .number") == [f"{count:,}" for count in cycles]
-    lines = page.js(
-        "return [...document.querySelectorAll('#difference tbody tr')].map((r) => [...r.cells].map((c) => c.textContent))"
-    )
+    lines = page.cells("#difference tbody tr")
     total = lines.pop()
     assert total[1:3] == [f"{count:,}" for count in cycles]
     changes = [int(line[3].replace(",", "").replace("\u2212", "-")) for line in lines]
     assert sum(changes) == cycles[1] - cycles[0]  # causes that cost the same on both are left out
-    layers = page.js(
-        "return [...document.querySelectorAll('#layer-table tbody tr')].map((r) => [...r.cells].map((c) => c.textContent))"
-    )
+    layers = page.cells("#layer-table tbody tr")
     assert [sum(int(line[column].replace(",", "")) for line in layers) for column in (3, 5)] == cycles
     assert len(page.texts("#roofline circle")) == 2 * sum(line[2] != "0" for line in layers)
     assert len(page.texts("#next tbody tr")) > 5

@@ -127,9 +127,7 @@ def test_selected_points_stand_side_by_side(page: Any, study: Results) -> None:
     page.row(20)
     page.row(35)
     assert [text.split()[0] for text in page.texts("#selected thead th")] == ["A", "B"]
-    lines = {cells[0]: cells[1:] for cells in page.js(
-        "return [...document.querySelectorAll('#selected tbody tr')].map((r) => [...r.cells].map((c) => c.textContent))"
-    )}  # fmt: skip
+    lines = {cells[0]: cells[1:] for cells in page.cells("#selected tbody tr")}
     assert lines["cycles"][0] == f"{int(study.rows[20].values['cycles']):,}"
     assert lines["cycles"][1].startswith(f"{int(study.rows[35].values['cycles']):,}")
     assert page.js("return document.querySelectorAll('#kind-bars .barline').length") == 6  # two networks, and together
@@ -141,9 +139,7 @@ def test_without_explanations_the_difference_is_that_of_the_kinds_of_layers(page
     page.row(20)
     page.row(35)
     a, b = (study.rows[number].costs[0] for number in (20, 35))
-    lines = {cells[0]: cells[1:4] for cells in page.js(
-        "return [...document.querySelectorAll('#difference tbody tr')].map((r) => [...r.cells].map((c) => c.textContent))"
-    )}  # fmt: skip
+    lines = {cells[0]: cells[1:4] for cells in page.cells("#difference tbody tr")}
     assert lines.pop("cycles")[:2] == [f"{a.cycles:,}", f"{b.cycles:,}"]
     sums = [sum(int(cells[n].replace(",", "")) for cells in lines.values()) for n in (0, 1)]
     same = sum(a.kinds[kind] for kind in a.kinds if a.kinds[kind] == b.kinds[kind])

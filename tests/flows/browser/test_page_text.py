@@ -1,4 +1,4 @@
-"""The page as text: it refers to nothing outside, allows only its own script and style, and no data breaks out of it."""
+"""The page as text: it refers to nothing outside, allows its own script and style alone, and no data breaks out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dovetail.flows.explore.results import Results
 from dovetail.flows.page import policy, render, render_live
 from dovetail.flows.page.explaining import worth_explaining
 from dovetail.flows.page.payload import embedded, states_of
-from tests.flows.browser.conftest import REASON
+from tests.flows.browser.synthetic import REASON
 
 
 def data_in(html: str) -> Any:
@@ -67,7 +67,7 @@ def test_the_front_is_that_of_the_results(study: Results) -> None:
     states = states_of(study)
     assert states["front"] == [row.number for row in study.rows if row.front]
     assert states["infeasible"] == [row.number for row in study.rows if row.costs and not row.feasible]
-    left = {row.number for row in study.rows if row.costs and row.feasible and row.config.depthwise == "none"}
+    left = {row.number for row in study.rows if row.costs and row.feasible and row.axes["depthwise"] == "none"}
     assert left
     assert set(states["aside"]) == left
 

@@ -20,8 +20,8 @@ from dovetail.flows.page.live import Live
 from dovetail.flows.page.server import Server
 from dovetail.isa.config import Config
 from dovetail.sw.errors import DovetailError
-from tests.flows.browser.conftest import cost_of
 from tests.flows.browser.growing import Growing
+from tests.flows.browser.synthetic import cost_of
 
 SPACE = Space((Workload("zoo:mobilenet_v2_block"),), Config(), {"bus": (32, 64, 128)}, objectives=("cycles", "pe"))
 
