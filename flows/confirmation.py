@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -29,24 +28,17 @@ class Confirmed:
     code: int
 
 
-def confirm_count(text: str) -> int | None:
-    """The argument of ``--confirm``: how many of the best points, and as many at random; None is all of them."""
-    if text == "all":
-        return None
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a number of points above 0, or all, not {text!r}")
-    return int(text)
-
-
 def confirm_sweep(
-    store: Store, count: int | None, *, jobs: int = MOST, schedules: Path | None = None, shown: bool = True
+    store: Store, count: int | Literal["all"], *, jobs: int = MOST, schedules: Path | None = None, shown: bool = True
 ) -> Confirmed:
-    """Confirm points of the store's latest sweep on the RTL; ``shown``: with a bar on stderr.
+    """Confirm points of the store's latest sweep on the RTL: the ``count`` best, and as many at random.
+
+    ``shown``: with what is to be done, and a bar, on stderr.
 
     Raises ToolError or ConfirmError.
     """
     cache = default_cache()
-    todo = plan(store, chosen(store.results(), count), cache)
+    todo = plan(store, chosen(store.results(), None if count == "all" else count), cache)
     columns = (TextColumn("on the RTL"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not shown) as bar:
         if shown:

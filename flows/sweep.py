@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from dovetail.cosim.verilate import compiler, verilator_root
 from dovetail.flows.explore.expressions import nearest
 from dovetail.flows.explore.space import METHODS, Space, Workload
 from dovetail.flows.network import NETWORK_HELP, add_shape_option, shapes_of
@@ -27,6 +28,7 @@ from dovetail.sw.compiler.options import TILINGS
 from dovetail.sw.errors import DovetailError
 
 if TYPE_CHECKING:
+    from dovetail.flows.confirmation import Confirmed
     from dovetail.flows.explore.driver import Progress
     from dovetail.flows.explore.store import Store
 
@@ -34,6 +36,8 @@ NAME = "sweep"
 HELP = "price networks on many configurations"
 STORE_NAME = "results.sqlite"
 MEGA = 1e6
+Count = int | Literal["all"]
+"""How many points; ``"all"`` of them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,6 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--store", metavar="FILE", type=Path, help=f"the result store; default: {STORE_NAME} in the output folder"
     )
     parser.add_argument("--resume", action="store_true", help="go on with the latest sweep of the store")
+    parser.add_argument(
+        "--confirm",
+        metavar="N|all",
+        type=_count,
+        help="run the N best points and N random ones, or all, on the RTL as well: every byte, every cycle",
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; default: %(default)s")
     parser.add_argument(
         "--scheduler", metavar="ADDRESS", default="", help="of a Dask cluster that does it, such as tcp://10.0.0.1:8786"
@@ -83,6 +93,9 @@ def _swept(args: argparse.Namespace, space: Space | None) -> Report:
     from dovetail.flows.explore.networks import read_all
     from dovetail.flows.explore.progress import progress_bar
 
+    if args.confirm:  # before the sweep's time has passed
+        verilator_root()
+        compiler()
     means = Means(args.jobs, args.scheduler, use_schedules(args))
     files = read_all(space) if space else []  # before there is a store: a bad file leaves nothing behind
     with _store_of(args) as store:
@@ -93,7 +106,21 @@ def _swept(args: argparse.Namespace, space: Space | None) -> Report:
             if args.output or args.store:
                 print("what is finished is kept; --resume with the same store goes on", file=sys.stderr)
             raise
-        return _report(args, store, progress)
+        confirmed = None
+        if args.confirm:
+            from dovetail.flows.confirmation import confirm_sweep
+
+            confirmed = confirm_sweep(
+                store, args.confirm, jobs=args.jobs, schedules=means.schedules, shown=not args.json
+            )
+        return _report(args, store, progress, confirmed)
+
+
+def _count(text: str) -> Count:
+    """The argument of ``--confirm``."""
+    if text != "all" and not (text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"must be a number of points above 0, or all, not {text!r}")
+    return "all" if text == "all" else int(text)
 
 
 def space_of(args: argparse.Namespace) -> Space:
@@ -170,7 +197,7 @@ def _store_of(args: argparse.Namespace) -> Iterator[Store]:
         yield store
 
 
-def _report(args: argparse.Namespace, store: Store, progress: Progress) -> Report:
+def _report(args: argparse.Namespace, store: Store, progress: Progress, confirmed: Confirmed | None) -> Report:
     """The outcome as data, table and files."""
     from dovetail.flows.explore.records import records_of
     from dovetail.flows.explore.table import failures_of, table_of
@@ -196,7 +223,12 @@ def _report(args: argparse.Namespace, store: Store, progress: Progress) -> Repor
         files = write_files(args.output, results, networks, records)
         data |= {name: str(path) for name, path in files.items()}
         text.append("\n".join(map(str, files.values())))
-    return Report(data, text, int(failed == len(results.rows)))
+    code = int(failed == len(results.rows))
+    if confirmed:
+        data["confirmed"] = confirmed.data
+        text += confirmed.lines
+        code = code or confirmed.code
+    return Report(data, text, code)
 
 
 def summary(progress: Progress) -> str:

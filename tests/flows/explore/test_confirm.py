@@ -9,7 +9,8 @@ import pytest
 from dovetail.cosim.lockstep import Comparison
 from dovetail.cosim.network import Verdict as NetworkVerdict
 from dovetail.cosim.verilate import ToolError
-from dovetail.flows.confirmation import confirm_count, confirm_sweep
+from dovetail.flows.cli import main
+from dovetail.flows.confirmation import Confirmed, confirm_sweep
 from dovetail.flows.explore import confirm as confirmation
 from dovetail.flows.explore import networks
 from dovetail.flows.explore.confirm import Check, ConfirmError, Job, Plan, chosen, difference_of, plan
@@ -129,18 +130,30 @@ def test_bytes_and_the_stored_cycles_must_be_those_of_the_rtl(
     assert difference_of(job, Check(0, 0, config, 700)) == difference
 
 
-def test_how_many() -> None:
-    assert (confirm_count("all"), confirm_count("20")) == (None, 20)
-    for text in ("0", "-1", "many"):
-        with pytest.raises(Exception, match="must be a number of points above 0, or all, not"):
-            confirm_count(text)
+@pytest.mark.parametrize("count", ["0", "-1", "many"])
+def test_how_many_points_is_a_number_or_all(count: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["sweep", "zoo:autoencoder", f"--confirm={count}"])
+    assert f"--confirm: must be a number of points above 0, or all, not '{count}'" in capsys.readouterr().err
+
+
+def test_the_command_says_what_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def confirmed(store: Store, count: int | str, **options: Any) -> Confirmed:
+        assert (count, len(store.results().rows)) == (3, 1)
+        return Confirmed({"points": 1}, ["RTL          DIFFERENT: 1 of 1 points"], 1)
+
+    monkeypatch.setattr("dovetail.flows.confirmation.confirm_sweep", confirmed)
+    assert main(["sweep", "zoo:autoencoder", "--jobs", "1", "--confirm", "3", "--output", str(tmp_path)]) == 1
+    assert "RTL          DIFFERENT: 1 of 1 points" in capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_true_costs_are_confirmed_and_others_found_out(tmp_path: Path) -> None:
     (tmp_path / "true").mkdir()
     with store_of(tmp_path / "true", right=True, points=(0, 1)) as store:
-        outcome = confirm_sweep(store, None, shown=False)
+        outcome = confirm_sweep(store, "all", shown=False)
         assert outcome.data == {"points": 2, "equal": 2, "builds": 1, "differences": []}
         assert outcome.code == 0
         assert [row.confirmed for row in store.results().rows] == ["equal", "equal"]
