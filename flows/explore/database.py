@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -46,6 +45,7 @@ class Database:
 
     def __init__(self, path: Path, *, write: bool) -> None:
         self.path = path
+        self._write = write
         self._lock = RLock()
         if path.is_dir() or not (path.parent.is_dir() if write else path.is_file()):
             raise StoreError(
@@ -78,17 +78,16 @@ class Database:
                 raise
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file. After the last writer it is one file, to be read also where nothing can be written."""
         with self._errors():
+            if self._write:
+                with suppress(sqlite3.OperationalError):  # somebody reads it
+                    self._file.execute("PRAGMA busy_timeout = 0")
+                    self._file.execute("PRAGMA journal_mode = DELETE")
             self._file.close()
 
     def _connect(self, write: bool) -> sqlite3.Connection:
-        place = self.path.absolute()
-        beside = place.with_name(f"{place.name}-wal")
-        mode = "rwc" if write else "ro"
-        if not write and not beside.exists() and not os.access(place.parent, os.W_OK):
-            mode = "ro&immutable=1"  # SQLite would make files beside it, even to read
-        uri = f"{place.as_uri()}?mode={mode}"
+        uri = f"{self.path.absolute().as_uri()}?mode={'rwc' if write else 'ro'}"
         return sqlite3.connect(uri, PATIENCE, isolation_level=None, check_same_thread=False, uri=True)
 
     def _prepare(self, write: bool) -> None:

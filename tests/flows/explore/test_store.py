@@ -19,7 +19,7 @@ from dovetail.flows.explore.store import Store
 from dovetail.flows.explore.store_schema import SCRIPTS
 from dovetail.isa.config import Config
 
-COST = Cost(1000, 64000, 900, 10, 20, {"conv": 700, "dense": 300}, (("dw", "depthwise", 5),), {"macs": 64000})
+COST = Cost(1000, 64000, 900, 10, 20, {"conv": 700, "dense": 300}, (("dw", "depthwise", 5),), {})
 FILES = [NetworkFile("a", "zoo:a", "ha", b""), NetworkFile("b", "zoo:b", "hb", b"")]
 SPACE = Space(
     (Workload("zoo:a"), Workload("zoo:b", 2.0, {"x": (1, 3)})),

@@ -1,0 +1,110 @@
+"""Sweeps that are killed or interrupted lose no finished point, and end with the table of one that was not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from dovetail.flows.cli import main
+
+SPACE = ("--ic-lanes", "4,8", "--oc-lanes", "4,8,12", "--bus", "32,64,7", "--sram", "64KiB,128KiB")
+"""24 points with a cost and 12 without."""
+COMMAND = "import sys; from dovetail.flows.cli import main; sys.exit(main(sys.argv[1:]))"
+PATIENCE = 120
+
+
+def start(*arguments: str | Path) -> subprocess.Popen[str]:
+    """``dovetail sweep`` in a process group of its own."""
+    command = [sys.executable, "-c", COMMAND, "sweep", *map(str, arguments), "--jobs", "2"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0)
+
+
+def stored(store: Path, table: str = "results") -> int:
+    """How many rows a table of the store has, 0 before there is one."""
+    try:
+        with closing(sqlite3.connect(f"{store.as_uri()}?mode=ro", uri=True)) as file:
+            return int(file.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+
+
+def wait_for(process: subprocess.Popen[str], store: Path, results: int) -> None:
+    """Until so many results are there, or the process has ended."""
+    end = time.monotonic() + PATIENCE
+    while process.poll() is None and stored(store) < results:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def run(*arguments: str | Path) -> None:
+    assert main(["sweep", *map(str, arguments), "--jobs", "2"]) == 0
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_killed_at_any_moment(tmp_path: Path, kills: int, capsys: pytest.CaptureFixture[str]) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    run("zoo:autoencoder", *SPACE, "--output", whole)
+    draw = Random(kills)
+    store = killed / "results.sqlite"
+    done = 0
+    for number in range(kills):
+        resumed = stored(store, "sweeps")
+        process = start(*(("--resume",) if resumed else ("zoo:autoencoder", *SPACE)), "--output", killed)
+        if number % 3 == 1:
+            time.sleep(draw.uniform(0, 2))  # anywhere in the start, too
+        else:
+            wait_for(process, store, min(24, done + draw.randint(1, 4)))
+            time.sleep(draw.uniform(0, 0.05))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert stored(store) >= done
+        done = stored(store)
+    assert done > 0
+    run("--resume", "--output", killed)
+    assert "from the store" in capsys.readouterr().out
+    assert (killed / "results.csv").read_bytes() == (whole / "results.csv").read_bytes()
+    assert {path.suffix for path in killed.iterdir()} == {".csv", ".png", ".svg", ".html", ".sqlite"}
+
+
+def test_interrupted(tmp_path: Path) -> None:
+    store = tmp_path / "s.sqlite"
+    process = start("zoo:autoencoder", *SPACE, "--store", store)
+    wait_for(process, store, 3)
+    os.killpg(process.pid, signal.SIGINT)  # as the terminal does: to the workers as well
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130, errors
+    assert errors.splitlines()[-2:] == [
+        "what is finished is kept; --resume with the same store goes on",
+        "dovetail: interrupted",
+    ]
+    assert "Traceback" not in errors
+    assert [path.name for path in tmp_path.iterdir()] == ["s.sqlite"]
+    assert stored(store) >= 3
+
+
+def test_workers_end_with_a_sweep_that_is_killed(tmp_path: Path) -> None:
+    process = start("zoo:autoencoder", *SPACE, "--store", tmp_path / "s.sqlite")
+    wait_for(process, tmp_path / "s.sqlite", 1)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=PATIENCE)
+    end = time.monotonic() + PATIENCE
+    while group_is_alive(process.pid):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def group_is_alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
