@@ -84,9 +84,10 @@ def _draw(folder: Path, explained: Sequence[Explanation]) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     titles, subtitle = _titles(explained)
     network = explained[0].network
-    pictures = {"roofline.png": roofline.draw(explained, titles, network, subtitle)}
+    pictures = {"roofline.png": roofline.draw(explained, titles, f"{network}: roofline", subtitle)}
     for name, explanation, title in zip(("shares.png", "shares-against.png"), explained, titles, strict=False):
-        pictures[name] = shares.draw(explanation, network, ", ".join(filter(None, (title, subtitle))))
+        about = ", ".join(filter(None, (title, subtitle)))
+        pictures[name] = shares.draw(explanation, f"{network}: where the cycles go", about)
     for name, content in pictures.items():
         write_atomically(folder / name, content)
     return [folder / name for name in pictures]
