@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from math import prod
 from typing import Any
@@ -22,8 +22,9 @@ class Narrowing:
 
     The first generation is a grid: the first, middle and last value of every axis that has an order, all values of the
     others. Each later one holds the points that differ from one of the front so far in one axis: by a step up or down
-    if the axis has an order, else by any value. Steps are half an axis at first. Where nothing new comes up they are
-    halved; it ends when nothing new comes up with steps of one value, or at the plan's number of points.
+    if the axis has an order, else by any value; and those with a step up in input and down in output lanes or the other
+    way round. Steps are half an axis at first. Where nothing new comes up they are halved; it ends when nothing new
+    comes up with steps of one value, or at the plan's number of points.
     """
 
     total = 0
@@ -99,14 +100,27 @@ class Narrowing:
 
     def _neighbours(self, number: int) -> Iterator[int]:
         indices = self.space.indices(number)
-        for axis, (order, step) in enumerate(zip(self._sorted, self._steps, strict=True)):
-            if order:
-                rank, last = order.index(indices[axis]), len(order) - 1
-                others = {order[max(0, rank - step)], order[min(last, rank + step)]}
-            else:
-                others = set(range(self._lengths[axis]))
-            for other in others - {indices[axis]}:
-                yield self.space.number((*indices[:axis], other, *indices[axis + 1 :]))
+        moves = [self._moves(axis, index) for axis, index in enumerate(indices)]
+        for axis, (down, up) in enumerate(moves):
+            for other in {*down, *up} - {indices[axis]}:
+                yield self.space.number(_with(indices, {axis: other}))
+        names = list(self.space.axes)
+        if {"ic_lanes", "oc_lanes"} <= set(names):
+            ic, oc = names.index("ic_lanes"), names.index("oc_lanes")
+            for one, other in ((0, 1), (1, 0)):
+                yield self.space.number(_with(indices, {ic: moves[ic][one][0], oc: moves[oc][other][0]}))
+
+    def _moves(self, axis: int, index: int) -> tuple[Sequence[int], Sequence[int]]:
+        """Where a step down and a step up lead; without an order anywhere."""
+        order, step = self._sorted[axis], self._steps[axis]
+        if not order:
+            return range(self._lengths[axis]), ()
+        rank = order.index(index)
+        return [order[max(0, rank - step)]], [order[min(len(order) - 1, rank + step)]]
+
+
+def _with(indices: Sequence[int], changes: Mapping[int, int]) -> list[int]:
+    return [changes.get(axis, index) for axis, index in enumerate(indices)]
 
 
 def _order(name: str, values: Sequence[Any]) -> list[int]:
