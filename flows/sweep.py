@@ -220,7 +220,7 @@ def _report(args: argparse.Namespace, store: Store, progress: Progress, confirme
     }
     text: list[Any] = [table_of(results), *failures_of(results.rows), summary(progress)]
     if args.output:
-        files = write_files(args.output, results, networks, records)
+        files = write_files(args.output, results, networks, records, sweep.version)
         data |= {name: str(path) for name, path in files.items()}
         text.append("\n".join(map(str, files.values())))
     code = int(failed == len(results.rows))

@@ -11,12 +11,20 @@ from dovetail.flows.explore.table import ALL
 from dovetail.isa.config import format_bytes
 from dovetail.isa.files import write_atomically
 
+EXPLAINED = 8
+"""Points whose layers the page explains; each is compiled again."""
 
-def write_files(folder: Path, results: Results, networks: Sequence[str], records: Sequence[Record]) -> dict[str, Path]:
-    """Write results.csv and the pictures below ``folder``; their paths, by what they are. Raises OSError.
 
-    ``networks``: names of the space's workloads. Bars of cycles are drawn of a sweep that is small enough to read them.
+def write_files(
+    folder: Path, results: Results, networks: Sequence[str], records: Sequence[Record], version: str
+) -> dict[str, Path]:
+    """Write results.csv, pictures and report.html below ``folder``; their paths, by what they are. Raises OSError.
+
+    ``networks``: names of the space's workloads; ``version``: of the compiler that the results are of. Bars of cycles
+    are drawn of a sweep that is small enough to read them.
     """
+    from dovetail.flows.page import render
+    from dovetail.flows.page.explaining import explain_best
     from dovetail.flows.pictures import pareto, stacked
 
     files: dict[str, tuple[str, bytes | str]] = {"csv": ("results.csv", csv_of(records))}
@@ -30,6 +38,8 @@ def write_files(folder: Path, results: Results, networks: Sequence[str], records
     for fmt in ("png", "svg"):
         if (picture := pareto.of_results(results, fmt=fmt)) is not None:
             files[f"pareto_{fmt}"] = f"pareto.{fmt}", picture
+    explanations, _ = explain_best(results, EXPLAINED)
+    files["page"] = "report.html", render(results, explanations, version=version)
     for name, data in files.values():
         write_atomically(folder / name, data)
     return {what: folder / name for what, (name, _) in files.items()}
