@@ -66,16 +66,17 @@ class _History:
 
 
 class _Port:
-    """Accesses of one unit through one kind of port of all banks.
+    """Accesses of one unit through one kind of port of all banks, ``depth`` of which a bank remembers one by one.
 
     ``last``: per bank the latest completion count. The log holds all accesses; a bank's history follows when somebody
-    asks for what is older than it tells one by one.
+    asks for what is older than those.
     """
 
-    __slots__ = ("_histories", "_log", "last")
+    __slots__ = ("_depth", "_histories", "_log", "last")
 
-    def __init__(self, banks: int) -> None:
+    def __init__(self, banks: int, depth: int) -> None:
         self.last = [0] * banks
+        self._depth = depth
         self._log: list[tuple[int, int, int, int, int]] = []
         self._histories: list[tuple[_History, int] | None] = [None] * banks
         """With the entries of the log that are in it."""
@@ -99,11 +100,11 @@ class _Port:
                     if start < high and low < end:
                         return count
                     seen += 1
-                    if seen == _SRAM_DEPTH - 1:  # the history has melted what is older
+                    if seen == self._depth - 1:  # the history has melted what is older
                         break
             else:
                 return known
-        history, seen = self._histories[bank] or (_History(_SRAM_DEPTH), 0)
+        history, seen = self._histories[bank] or (_History(self._depth), 0)
         for first, last, start, end, count in self._log[seen:]:
             if first <= bank <= last:
                 history.record(start, end, count)
@@ -125,10 +126,11 @@ class Tracker:
         self.dispatched = [0] * len(Unit)
         """Instructions issued so far, per unit."""
         self._shift = config.bank_bytes.bit_length() - 1
-        self._reads = [_Port(config.n_banks) for _ in Unit]
-        self._writes = [_Port(config.n_banks) for _ in Unit]
-        self._memory_reads = [_History(_MEMORY_DEPTH) for _ in Unit]
-        self._memory_writes = [_History(_MEMORY_DEPTH) for _ in Unit]
+        self._reads = [_Port(config.n_banks, _SRAM_DEPTH) for _ in Unit]
+        self._writes = [_Port(config.n_banks, _SRAM_DEPTH) for _ in Unit]
+        # System memory is as one bank, whose port is nobody's.
+        self._memory_reads = [_Port(1, _MEMORY_DEPTH) for _ in Unit]
+        self._memory_writes = [_Port(1, _MEMORY_DEPTH) for _ in Unit]
         # known[u][v]: completions of v that u's next instruction is sure of.
         # born[v][k]: known[v] when v's k-th instruction started.
         self._known = [[0] * len(Unit) for _ in Unit]
@@ -181,11 +183,11 @@ class Tracker:
                                 need[v] = port.latest(bank, low, high, need[v])
         for low, length in mem_reads:
             for v in unsure:
-                need[v] = self._memory_writes[v].latest(low, low + length, need[v])
+                need[v] = self._memory_writes[v].latest(0, low, low + length, need[v])
         for low, length in mem_writes:
             for v in unsure:
-                need[v] = self._memory_writes[v].latest(low, low + length, need[v])
-                need[v] = self._memory_reads[v].latest(low, low + length, need[v])
+                need[v] = self._memory_writes[v].latest(0, low, low + length, need[v])
+                need[v] = self._memory_reads[v].latest(0, low, low + length, need[v])
         words = self._wait(unit, need) if need != known else []
         dispatched[unit] = count
         self._born[unit].append(known.copy())
@@ -194,9 +196,9 @@ class Tracker:
                 high = low + length
                 port.record(low >> shift, high - 1 >> shift, low, high, count)
         for low, length in mem_reads:
-            self._memory_reads[unit].record(low, low + length, count)
+            self._memory_reads[unit].record(0, 0, low, low + length, count)
         for low, length in mem_writes:
-            self._memory_writes[unit].record(low, low + length, count)
+            self._memory_writes[unit].record(0, 0, low, low + length, count)
         return words
 
     def _wait(self, unit: int, need: list[int]) -> list[int]:

@@ -6,10 +6,11 @@ reads, are no longer waited for and its unit's queue has room, however far ahead
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from dovetail.isa.checks import View
-from dovetail.isa.config import Config
+from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.instructions import PAGE_WORDS, REGISTERS, Op, Unit, cfg, pack
 from dovetail.isa.timing.clock import Clock
 from dovetail.isa.timing.rules import duration
@@ -24,6 +25,8 @@ _MARGIN = 128
 """Cycles before LOAD runs dry in which it gets its next load."""
 _CFG = {unit: {name: (r.index, cfg(unit, name, 0)) for name, r in rows.items()} for unit, rows in REGISTERS.items()}
 """Of each register its index, and the word that sets it to zero."""
+_MAX_FORMS = 1 << 12
+"""Forms of transfers that are kept."""
 _WORDS = 6
 """About the words of an operation: register writes, waits, itself."""
 
@@ -163,7 +166,7 @@ class Emitter:
         self._operations: list[_Operation] = []
         self._loads: list[_Load] = []
         self._stored = Stores()
-        self._transfers: dict[tuple[int, ...], tuple[Form, int, int]] = {}
+        self._transfers = _forms(config.memory, config.bus, config.outstanding)
         self._values = [[0] * len(REGISTERS[unit]) for unit in Unit]
         self._latest: list[Form | None] = [None] * len(Unit)
 
@@ -222,6 +225,8 @@ class Emitter:
         key = unit, *transfer[2:]
         known = self._transfers.get(key)
         if known is None:
+            if len(self._transfers) >= _MAX_FORMS:
+                self._transfers.clear()
             spans = transfer.memory_range[1], transfer.sram_range[1]
             known = self._transfers[key] = transfer.form(unit), *spans
         self.moved[layer] = self.moved.get(layer, 0) + transfer.bytes
@@ -257,29 +262,49 @@ class Emitter:
         clock.operate(unit, cycles)
 
 
+@lru_cache(maxsize=4)
+def _forms(memory: MemoryTiming, bus: int, outstanding: int) -> dict[tuple[int, ...], tuple[Form, int, int]]:
+    """Of transfers by unit and all but the addresses: the form, and the bytes that they touch in system memory and in
+    SRAM. Whatever else a configuration has, their durations are the same."""
+    return {}
+
+
 class Stores:
     """Which operation writes a part of system memory last. Ranges are kept by page, a few of them in each."""
 
     def __init__(self) -> None:
-        self._pages: dict[int, list[tuple[int, int, int]]] = {}  # (first byte, byte after the last, number)
+        self._pages: dict[int, list[tuple[int, int, int]]] = {}
+        """(First byte, byte after the last, number); neighbours may have one list in common, which is never changed."""
 
     def add(self, memory: Range, number: int) -> None:
         """An operation, of a higher number than those before, writes a range."""
         low, high = memory[0], sum(memory)
+        pages = self._pages
+        before: list[tuple[int, int, int]] | None = None
+        now: list[tuple[int, int, int]] = [(low, high, number)]
         for page in _pages(memory):
-            kept = [entry for entry in self._pages.get(page, ()) if entry[0] < low or entry[1] > high]
-            if len(kept) == _RANGES:
-                (a, b, _), (c, d, later), *rest = kept
-                kept = [(min(a, c), max(b, d), later), *rest]
-            self._pages[page] = [*kept, (low, high, number)]
+            entries = pages.get(page)
+            if entries is not before:
+                before = entries
+                now = [entry for entry in entries or () if entry[0] < low or entry[1] > high]
+                if len(now) == _RANGES:
+                    (a, b, _), (c, d, later), *rest = now
+                    now = [(min(a, c), max(b, d), later), *rest]
+                now.append((low, high, number))
+            pages[page] = now
 
     def latest(self, memory: Range) -> int:
         """The highest number of an operation that writes to a range; 0 if none does."""
         low, high, found = memory[0], sum(memory), 0
+        pages = self._pages
+        before: list[tuple[int, int, int]] | None = None
         for page in _pages(memory):
-            for first, end, number in self._pages.get(page, ()):
-                if first < high and low < end and number > found:
-                    found = number
+            entries = pages.get(page)
+            if entries is not before:
+                before = entries
+                for first, end, number in entries or ():
+                    if number > found and first < high and low < end:
+                        found = number
         return found
 
 
