@@ -185,11 +185,9 @@ def values_between(low: int, high: int, *, step: int = 0, factor: float = 0) -> 
 
     Raises ValueError.
     """
-    if bool(step) == bool(factor):
-        raise ValueError("must have either a step or a factor")
     if low > high:
         raise ValueError(f"must go up, not from {low} to {high}")
-    if (step < 1) if step else (factor <= 1 or low < 1):
+    if step < 1 if not factor else factor <= 1 or low < 1:
         raise ValueError("must have a step of at least 1, or a factor above 1 and start above 0")
     values, value = [low], low
     while (value := value + step if step else max(value + 1, round(value * factor))) <= high:

@@ -3,6 +3,7 @@
 import argparse
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -112,6 +113,45 @@ def test_malformed_flags(argv: list[str], message: str, capsys: pytest.CaptureFi
 def test_lists() -> None:
     args = parse("--pe", "64,128", "--sram", "512KiB, 1MiB", "--depthwise", "native", lists=True)
     assert parameters.given(args) == {"pe": [64, 128], "sram": [1 << 19, 1 << 20], "depthwise": ["native"]}
+
+
+@pytest.mark.parametrize(
+    ("argv", "values"),
+    [
+        (["--sram", "64KiB..1MiB"], [1 << n for n in range(16, 21)]),
+        (["--sram", "64 KiB..200KiB:64KiB"], [65536, 131072, 196608]),
+        (["--stripe", "8..32"], [8, 16, 32]),
+        (["--stripe", "8..20:4"], [8, 12, 16, 20]),
+        (["--stripe", "8..8"], [8]),
+        (["--lanes", "8x8, 16x4"], [(8, 8), (16, 4)]),
+    ],
+)
+def test_ranges(argv: list[str], values: list[Any]) -> None:
+    assert next(iter(parameters.given(parse(*argv, lists=True)).values())) == values
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--stripe", "8..4"], "argument --stripe: must go up, not from 8 to 4"),
+        (["--stripe", "8..16:0"], "argument --stripe: must have a step of at least 1, or a factor above 1 and start"),
+        (
+            ["--stripe", "0..16"],
+            "argument --stripe: must have a step of at least 1, or a factor above 1 and start above",
+        ),
+        (["--stripe", "8.."], "argument --stripe: must be an integer, not ''"),
+        (["--depthwise", "none..native"], "argument --depthwise: must be a list of values, not the range"),
+    ],
+)
+def test_malformed_ranges(argv: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        parse(*argv, lists=True)
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_factors_make_every_value_new() -> None:
+    assert parameters.values_between(1, 6, factor=1.5) == [1, 2, 3, 4, 6]
+    assert parameters.values_between(1, 6, factor=1.01) == [1, 2, 3, 4, 5, 6]
 
 
 def test_lists_hold_no_value_twice(capsys: pytest.CaptureFixture[str]) -> None:
