@@ -94,8 +94,12 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
         A layer does not fit the configuration; names layer, rule and way out.
     """
     outline = _outline_of(graph, config, options)
-    made = (_program(outline, effort, resident=resident) for effort, resident in _ways(options))
-    return min(made, key=lambda pair: pair[0])[1]
+    best: tuple[int, Code] | None = None
+    # Of equals the first one; the last one is most often the best, so the others need not be finished.
+    for parted in reversed([_segments(outline, effort, resident) for effort, resident in _ways(options)]):
+        best = _program(outline, parted, best[0] if best else None) or best
+    assert best is not None
+    return best[1]
 
 
 def _ways(options: Options) -> list[tuple[int, bool]]:
@@ -139,11 +143,10 @@ def _segments(outline: _Outline, effort: int, resident: bool) -> list[Segment]:
     ]
 
 
-def _program(outline: _Outline, effort: int, *, resident: bool) -> tuple[int, Code]:
-    """(cycles, code) of one effort, with or without tensors that stay in SRAM. A page that is fetched behind the last
-    one counts too."""
+def _program(outline: _Outline, parted: Sequence[Segment], limit: int | None) -> tuple[int, Code] | None:
+    """(cycles, code) of segments; None if these are more than ``limit``. A page that is fetched behind the last one
+    counts too."""
     graph, config, steps, roots = outline.graph, outline.config, outline.steps, outline.roots
-    parted = _segments(outline, effort, resident)
     constants = _Constants(steps, parted)
     stored = {root for segment in parted for root in segment.stored}
     follows = {stage.tail.name: stage.head for segment in parted for stage in segment.stages if stage.tail}
@@ -160,7 +163,8 @@ def _program(outline: _Outline, effort: int, *, resident: bool) -> tuple[int, Co
     for segment in parted:
         emitter = Emitter(config)
         segment.emit(emitter, len(layers), where, constants.where)
-        emitter.end()
+        if not emitter.end(None if limit is None else limit - cycles):
+            return None
         cycles += emitter.clock.ended
         layers += _layers(segment, emitter, len(segments), len(layers))
         segments.append(SegmentCode(address, emitter.words, emitter.layers))

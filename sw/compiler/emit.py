@@ -7,6 +7,7 @@ reads, are no longer waited for and its unit's queue has room, however far ahead
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import add
 from typing import NamedTuple
 
 from dovetail.isa.checks import View
@@ -25,8 +26,11 @@ _MARGIN = 128
 """Cycles before LOAD runs dry in which it gets its next load."""
 _CFG = {unit: {name: (r.index, cfg(unit, name, 0)) for name, r in rows.items()} for unit, rows in REGISTERS.items()}
 """Of each register its index, and the word that sets it to zero."""
+_TRANSFERS = (Unit.LOAD, Unit.STORE)
 _MAX_FORMS = 1 << 12
 """Forms of transfers that are kept."""
+_LOOKS = 16
+"""Loads after which the limit is looked at."""
 _WORDS = 6
 """About the words of an operation: register writes, waits, itself."""
 
@@ -45,7 +49,7 @@ class Form:
         for them does not count.
     """
 
-    __slots__ = ("cycles", "moving", "op", "registers", "unit")
+    __slots__ = ("_cycles", "moving", "op", "registers", "unit")
 
     def __init__(self, unit: Unit, op: Op, registers: Mapping[str, int], addresses: Sequence[str] = ()) -> None:
         self.unit, self.op = int(unit), int(op)
@@ -57,8 +61,18 @@ class Form:
             (*words[name], value & 0xFFFF_FFFF, places.get(name, -1)) for name, value in registers.items()
         ]
         """Index and word of each register, its value, its place among the addresses or -1."""
-        self.cycles: dict[int, int] = {}
-        """Durations, by what they depend on besides."""
+        self._cycles: dict[int, int] = {}  # by what they depend on besides
+
+    def cycles(self, config: Config, addresses: Sequence[int]) -> int:
+        """The duration of an operation."""
+        varies = addresses[0] % _PAGE if self.unit in _TRANSFERS else 0
+        cycles = self._cycles.get(varies)
+        if cycles is None:
+            values = [0] * len(REGISTERS[Unit(self.unit)])
+            for index, _, fixed, place in self.registers:
+                values[index] = fixed if place < 0 else addresses[place]
+            cycles = self._cycles[varies] = duration(config, Op(self.op), View(Unit(self.unit), values))
+        return cycles
 
 
 class Transfer(NamedTuple):
@@ -133,6 +147,7 @@ class _Operation(NamedTuple):
     layer: int
     form: Form
     addresses: tuple[int, ...]
+    cycles: int
     reads: tuple[Range, ...] = ()
     writes: tuple[Range, ...] = ()
     mem_reads: tuple[Range, ...] = ()
@@ -169,16 +184,20 @@ class Emitter:
         self._transfers = _forms(config.memory, config.bus, config.outstanding)
         self._values = [[0] * len(REGISTERS[unit]) for unit in Unit]
         self._latest: list[Form | None] = [None] * len(Unit)
+        self._busy = [0] * len(Unit)
+        """Per unit the cycles that it needs for the operations to come."""
 
     def add(self, tasks: Iterable[Task]) -> None:
         """Take tasks, in an order in which they could be executed one by one."""
-        operations, touch = self._operations, self.arena.touch
+        operations, touch, busy = self._operations, self.arena.touch, self._busy
         for task in tasks:
             due, layer = len(operations), task.layer
             for transfer in task.loads:
                 self._add_load(layer, transfer, due)
             for form, addresses, reads, write in task.computes:
-                operations.append(_Operation(layer, form, addresses, reads, (write,)))
+                cycles = form.cycles(self.config, addresses)
+                busy[form.unit] += cycles + 1
+                operations.append(_Operation(layer, form, addresses, cycles, reads, (write,)))
                 number = len(operations)
                 for region in reads:
                     touch(region, number)
@@ -186,11 +205,17 @@ class Emitter:
             for transfer in task.stores:
                 self._add_store(layer, transfer)
 
-    def end(self) -> None:
-        """Write the words: all that was added, the end, and what fills the last page."""
-        operations = self._operations
+    def end(self, limit: int | None = None) -> bool:
+        """Write the words: all that was added, the end, and what fills the last page.
+
+        Returns False as soon as it is sure that the last operation ends in cycle ``limit`` or later; the words are of
+        no use then.
+        """
+        operations, free, busy = self._operations, self.clock.free, self._busy
         out = 0
-        for load in self._loads:
+        for number, load in enumerate(self._loads):
+            if limit is not None and number % _LOOKS == 0 and max(map(add, free, busy)) > limit:
+                return False
             while out < load.after or (out < load.due and self._goes_first(operations[out].form.unit)):
                 self._emit(operations[out])
                 out += 1
@@ -199,6 +224,7 @@ class Emitter:
             self._emit(operation)
         self.words.append(int(Op.END))
         self.words += [int(Op.END)] * (-len(self.words) % PAGE_WORDS)
+        return limit is None or self.clock.ended <= limit
 
     def _goes_first(self, unit: int) -> bool:
         """Whether an operation for a unit goes out before a load: its queue takes it while LOAD is busy still.
@@ -209,19 +235,19 @@ class Emitter:
         return clock.ready(unit, _WORDS) < max(clock.ready(Unit.LOAD, _WORDS), clock.free[Unit.LOAD] - _MARGIN)
 
     def _add_load(self, layer: int, transfer: Transfer, due: int) -> None:
-        form, memory, sram = self._transfer(layer, transfer, Unit.LOAD)
+        form, cycles, memory, sram = self._transfer(layer, transfer, Unit.LOAD)
         after = max(self.arena.touched(sram), self._stored.latest(memory))
-        operation = _Operation(layer, form, transfer[:2], writes=(sram,), mem_reads=(memory,))
+        operation = _Operation(layer, form, transfer[:2], cycles, writes=(sram,), mem_reads=(memory,))
         self._loads.append(_Load(operation, after, due))
 
     def _add_store(self, layer: int, transfer: Transfer) -> None:
-        form, memory, sram = self._transfer(layer, transfer, Unit.STORE)
-        self._operations.append(_Operation(layer, form, transfer[:2], reads=(sram,), mem_writes=(memory,)))
+        form, cycles, memory, sram = self._transfer(layer, transfer, Unit.STORE)
+        self._operations.append(_Operation(layer, form, transfer[:2], cycles, reads=(sram,), mem_writes=(memory,)))
         self.arena.touch(sram, len(self._operations))
         self._stored.add(memory, len(self._operations))
 
-    def _transfer(self, layer: int, transfer: Transfer, unit: Unit) -> tuple[Form, Range, Range]:
-        """Its form, and the ranges that it touches in system memory and in SRAM."""
+    def _transfer(self, layer: int, transfer: Transfer, unit: Unit) -> tuple[Form, int, Range, Range]:
+        """Its form and duration, and the ranges that it touches in system memory and in SRAM."""
         key = unit, *transfer[2:]
         known = self._transfers.get(key)
         if known is None:
@@ -231,10 +257,12 @@ class Emitter:
             known = self._transfers[key] = transfer.form(unit), *spans
         self.moved[layer] = self.moved.get(layer, 0) + transfer.bytes
         form, memory, sram = known
-        return form, (transfer.memory, memory), (transfer.sram, sram)
+        cycles = form.cycles(self.config, transfer)
+        self._busy[unit] += cycles + 1
+        return form, cycles, (transfer.memory, memory), (transfer.sram, sram)
 
     def _emit(self, operation: _Operation) -> None:
-        layer, form, addresses, reads, writes, mem_reads, mem_writes = operation
+        layer, form, addresses, cycles, reads, writes, mem_reads, mem_writes = operation
         words, clock, unit = self.words, self.clock, form.unit
         values, before = self._values[unit], len(words)
         if form is self._latest[unit]:
@@ -255,10 +283,7 @@ class Emitter:
             clock.wait(unit, word >> 16 & 0xFF, word >> 32)
         self.layers[len(words)] = layer
         words.append(form.op)
-        varies = addresses[0] % _PAGE if mem_reads or mem_writes else 0
-        cycles = form.cycles.get(varies)
-        if cycles is None:
-            cycles = form.cycles[varies] = duration(self.config, Op(form.op), View(Unit(unit), values))
+        self._busy[unit] -= cycles + 1
         clock.operate(unit, cycles)
 
 
