@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -59,6 +60,8 @@ def workers_of(session: Session, jobs: int, scheduler: str = "") -> Workers:
     Raises WorkersError.
     """
     if scheduler:
+        if importlib.util.find_spec("distributed") is None:
+            raise WorkersError(f"{scheduler}: needs the package distributed; pip install dovetail[cluster]")
         from dovetail.flows.explore.cluster import ClusterWorkers
 
         return ClusterWorkers(session, scheduler)
