@@ -18,6 +18,7 @@ from typing import Any
 
 from dovetail.flows.explore.metrics import METRICS
 from dovetail.flows.parameters import INT, PARAMETERS, SIZE, SWITCH
+from dovetail.sw.errors import DovetailError
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs, "sqrt": math.sqrt, "log2": math.log2}
 """What a constraint may call."""
@@ -31,7 +32,7 @@ TOUCHING = 1e-9
 NUMBER, TEXT, TRUTH = "a number", "a text", "a truth value"
 
 
-class ExpressionError(ValueError):
+class ExpressionError(DovetailError):
     """A constraint cannot be read; the text names the expression, the rule and the way out."""
 
 
