@@ -39,8 +39,8 @@ from dovetail.sw.network import compile_network
 
 MOST = 2
 """Processes that build and run at a time, at most: a build compiles on several cores itself."""
-BUILD_SECONDS, RATE = 22.0, 2.5e6
-"""About: seconds per build, and cycles per second of a run on model and RTL together, of one process."""
+BUILD_SECONDS, CHECK_SECONDS, RATE = 28.0, 2.0, 2e6
+"""About: CPU seconds per build and per check, and cycles per CPU second on model and RTL together (docs/confirm.md)."""
 LIFE = 25
 """Checks after which a process is replaced: a library that was loaded stays in memory."""
 
@@ -77,8 +77,8 @@ class Plan:
     missing: int
 
     def seconds(self, jobs: int) -> float:
-        """About how long it takes on ``jobs`` processes."""
-        runs = sum(check.cycles for check in self.checks) / RATE
+        """About how long it takes on ``jobs`` cores."""
+        runs = len(self.checks) * CHECK_SECONDS + sum(check.cycles for check in self.checks) / RATE
         return (self.missing * BUILD_SECONDS + runs) / max(min(jobs, MOST), 1)
 
 
@@ -223,29 +223,43 @@ class Job:
     schedules: Path | None
 
 
+class Queue:
+    """The order of checks: of those with the same build one goes first, the others follow once it is there."""
+
+    def __init__(self, checks: Sequence[Check]) -> None:
+        self._waiting: dict[int, list[Check]] = {}
+        for check in checks:
+            self._waiting.setdefault(_key(check), []).append(check)
+        self._ready = deque(group.pop(0) for group in self._waiting.values())
+
+    def take(self) -> Check | None:
+        """The next check, None if there is none for now."""
+        return self._ready.popleft() if self._ready else None
+
+    def built(self, check: Check) -> None:
+        """Let the checks go that waited for this one's build; they are the next."""
+        self._ready.extendleft(reversed(self._waiting.pop(_key(check), [])))
+
+
 def _verdicts(job: Job, checks: Sequence[Check], jobs: int) -> Iterator[Verdict]:
-    """The verdicts as they come. Of checks with the same build one goes first; the others follow once it is there."""
-    waiting: dict[int, deque[Check]] = {}
-    for check in checks:
-        waiting.setdefault(_key(check), deque()).append(check)
-    ready = deque(group.popleft() for group in waiting.values())
+    """The verdicts as they come, from ``jobs`` processes."""
+    queue = Queue(checks)
     context = multiprocessing.get_context("spawn")  # fork would copy the threads of the numeric libraries
     reader, leash = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(jobs, context, _begin, (job, reader), max_tasks_per_child=LIFE)
     running: dict[Future[Verdict], Check] = {}
     try:
-        while ready or running:
-            while ready and len(running) < jobs:
-                check = ready.popleft()
+        while True:
+            while len(running) < jobs and (check := queue.take()):
                 running[pool.submit(_check, check)] = check
+            if not running:
+                return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                check = running.pop(future)
-                yield future.result()
-                group = waiting[_key(check)]
-                ready.extendleft(reversed(group))
-                group.clear()
+                verdict = future.result()
+                queue.built(running.pop(future))
+                yield verdict
     except BrokenProcessPool as error:
-        numbers = ", ".join(str(check.number) for check in running.values()) or str(check.number)
+        numbers = " or ".join(str(check.number) for check in running.values())
         raise ConfirmError(f"point {numbers}: the process that ran it died (out of memory?)") from error
     finally:
         leash.close()

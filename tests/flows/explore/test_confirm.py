@@ -13,7 +13,7 @@ from dovetail.flows.cli import main
 from dovetail.flows.confirmation import Confirmed, confirm_sweep
 from dovetail.flows.explore import confirm as confirmation
 from dovetail.flows.explore import networks
-from dovetail.flows.explore.confirm import Check, ConfirmError, Job, Plan, chosen, difference_of, plan
+from dovetail.flows.explore.confirm import Check, ConfirmError, Job, Plan, Queue, chosen, difference_of, plan
 from dovetail.flows.explore.cost import Cost, Outcome
 from dovetail.flows.explore.pricing import price
 from dovetail.flows.explore.recorder import Recorder
@@ -68,6 +68,18 @@ def test_checks_that_share_a_build_follow_one_another(tmp_path: Path, cache: Pat
         sizes = [check.config.sram_bytes for check in todo.checks]
         assert sizes in ([65536] * 3 + [131072] * 3, [131072] * 3 + [65536] * 3)
         assert {check.cycles for check in todo.checks} == set(range(1000, 1006))
+
+
+def test_a_build_is_made_once_while_others_go_on() -> None:
+    small, large = (Config(ic_lanes=4, oc_lanes=4, sram=size << 10) for size in (64, 128))
+    checks = [Check(number, 0, config, 1) for number, config in enumerate((small, small, small, large, large))]
+    queue = Queue(checks)
+    assert [queue.take(), queue.take(), queue.take()] == [checks[0], checks[3], None]
+    queue.built(checks[3])
+    assert [queue.take(), queue.take()] == [checks[4], None]
+    queue.built(checks[0])
+    queue.built(checks[4])
+    assert [queue.take(), queue.take(), queue.take()] == [checks[1], checks[2], None]
 
 
 def test_what_the_rtl_has_said_is_not_asked_again(tmp_path: Path, cache: Path) -> None:
