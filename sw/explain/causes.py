@@ -30,6 +30,8 @@ CAUSES: dict[str, Cause] = {
               "depthwise_lanes"),
         Cause("input_lanes", "idle input lanes", "array", "steps in which input lanes have no channel", "ic_lanes"),
         Cause("output_lanes", "idle output lanes", "array", "steps in which output lanes have no channel", "oc_lanes"),
+        Cause("depthwise_lanes", "idle depthwise lanes", "array", "depthwise steps in which lanes have no channel",
+              "depthwise_lanes"),
         Cause("turnaround", "short stripes", "array", "windows filled up to the least distance of two accumulations"),
         Cause("partial_sums", "partial sums", "array", "reading int32 sums of an earlier pass back"),
         Cause("weights", "weight reads", "weights", "the array waits for weights, or a block's records, from SRAM"),

@@ -89,7 +89,7 @@ def _array(config: Config, op: Op, view: View, duration: int, useful: Fraction, 
     return {
         "multiply": multiply,
         ("depthwise" if depthwise else "input_lanes"): filled - multiply,
-        "output_lanes": slots - filled,
+        ("depthwise_lanes" if depthwise else "output_lanes"): slots - filled,
         "turnaround": turnaround,
         "partial_sums": old,
         "weights": first + weights,

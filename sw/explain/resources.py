@@ -68,7 +68,7 @@ RESOURCES: dict[str, Resource] = {
             "lanes",
             "idle lanes",
             "steps take as many cycles fewer as their lanes are idle in all",
-            causes=frozenset({"input_lanes", "output_lanes"}),
+            causes=frozenset({"input_lanes", "output_lanes", "depthwise_lanes"}),
         ),
     )
 }

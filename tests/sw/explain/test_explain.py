@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -121,3 +122,11 @@ def test_bounds() -> None:
     assert by_bound({"store": 5, "store_partial": 5, "multiply": 1}) == {"array": 1, "store": 10}
     assert [resource for resource in RESOURCES if resource in BOUNDS] == list(BOUNDS)
     assert {cause.bound for cause in CAUSES.values()} == set(BOUNDS)
+
+
+def test_documentation_has_every_cause_and_resource() -> None:
+    text = (Path(__file__).parents[3] / "docs/explain.md").read_text()
+    for cause in CAUSES.values():
+        assert f"| {cause.title} | {RESOURCES[cause.bound].title} | {cause.doc} |\n" in text
+    for resource in RESOURCES.values():
+        assert f"| {resource.title} | {resource.doc} |\n" in text

@@ -135,7 +135,7 @@ def test_small_causes_are_one() -> None:
         "depthwise rate (depthwise_lanes 32 on both): a",
         "idle input lanes (ic_lanes 8 on both): a",
         "idle output lanes (oc_lanes 8 on both): a",
-        "short stripes: a",
+        "idle depthwise lanes (depthwise_lanes 32 on both): a",
         "other causes",
     ]
     assert lines[1] == "lost: 6,003 cycles"

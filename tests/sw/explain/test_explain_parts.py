@@ -18,6 +18,7 @@ from dovetail.sw.explain import CAUSES
 from dovetail.sw.explain.parts import Parts, array_macs, parts_of, unit_of
 from dovetail.sw.random_programs import legal_registers, operations, random_config
 
+STEPS = ("multiply", "depthwise", "input_lanes", "output_lanes", "depthwise_lanes")
 FREES = [Free(*flags) for flags in product((False, True), repeat=3)]
 
 
@@ -83,7 +84,7 @@ def test_array_window_by_window(seed: int) -> None:
         free = rng.choice(FREES)
         parts = split(config, op, view, Fraction(rng.randint(0, 5), 5), free)
         found = windows(config, op, view, free)
-        steps = sum(parts.get(name, 0) for name in ("multiply", "depthwise", "input_lanes", "output_lanes"))
+        steps = sum(parts.get(name, 0) for name in STEPS)
         assert steps == found.pop("steps")
         assert {name: parts.get(name, 0) for name in found} == found
 
@@ -105,7 +106,7 @@ def test_lanes_one_by_one(seed: int) -> None:
     assert parts.get("multiply", 0) == macs * 3 // (4 * config.macs_per_cycle)
     if depthwise:
         assert parts.get("depthwise", 0) == macs * useful // lanes - macs * useful // config.macs_per_cycle
-        assert parts.get("output_lanes", 0) == pixels * steps * len(blocks) - macs * useful // lanes
+        assert parts.get("depthwise_lanes", 0) == pixels * steps * len(blocks) - macs * useful // lanes
     else:
         idle = sum(pixels * steps * (lanes - channels) for channels in blocks)
         assert parts.get("output_lanes", 0) == ceil_div(idle, lanes)
