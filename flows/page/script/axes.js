@@ -2,19 +2,30 @@
 
 const numericColumns = () => data.columns.filter((column) => column.numeric && column.key !== "number");
 
-/** The first two objectives, the first axis as colour; again when a column has gone. */
+/** As the reader has chosen; else the first two objectives, and the first axis that tells most by its colour. */
 function chooseAxes() {
+  const { chosen } = scatter;
   const columns = numericColumns();
   const usable = (key) => columns.some((column) => column.key === key);
-  const wanted = [...data.header.objectives, "cycles", "pe", "sram", ...columns.map(({ key }) => key)].filter(usable);
-  if (!usable(scatter.x)) scatter.x = wanted[0] ?? null;
-  if (!usable(scatter.y)) scatter.y = wanted.find((key) => key !== scatter.x) ?? null;
-  if (scatter.colour === null || !data.byKey.has(scatter.colour)) {
-    const axes = data.columns.filter(
-      (column) => column.axis && !column.same && ![scatter.x, scatter.y].includes(column.key),
-    );
-    scatter.colour = (axes.find((column) => column.distinct.length <= 8) ?? axes[0])?.key ?? "state";
-  }
+  const varied = columns.filter((column) => !column.same).map(({ key }) => key);
+  const wanted = [...data.header.objectives.filter(usable), "cycles", "pe", "sram"].filter((key) =>
+    varied.includes(key),
+  );
+  wanted.push(...varied, ...columns.map(({ key }) => key));
+  scatter.x = usable(chosen.x) ? chosen.x : (wanted[0] ?? null);
+  scatter.y = usable(chosen.y) ? chosen.y : (wanted.find((key) => key !== scatter.x) ?? scatter.x);
+  const taken = [scatter.x, scatter.y];
+  const axes = data.columns.filter((column) => column.axis && !column.same && !taken.includes(column.key));
+  const usual = axes.find((column) => column.distinct.length <= 8) ?? axes[0];
+  scatter.colour = data.byKey.has(chosen.colour) ? chosen.colour : (usual?.key ?? "state");
+}
+
+/** The reader's choice of what is shown along x or y, or by colour. */
+function choose(which, key) {
+  scatter.chosen[which] = key;
+  scatter.log[which] = null;
+  chooseAxes();
+  if (which !== "colour") dropBrush();
 }
 
 function drawControls() {
@@ -29,17 +40,10 @@ function drawControls() {
       ),
     );
   };
-  const choice = (id, label, columns, chosen, change) =>
-    make(
-      "label",
-      {},
-      label,
-      make(
-        "select",
-        { id, onchange: (event) => (change(event.target.value), drawControls(), drawScatter()) },
-        groups(columns, chosen),
-      ),
-    );
+  const choice = (which, columns) => {
+    const change = (event) => (choose(which, event.target.value), drawControls(), drawScatter());
+    return make("label", {}, which, make("select", { id: which, onchange: change }, groups(columns, scatter[which])));
+  };
   const check = (id, label, checked, change) =>
     make(
       "label",
@@ -60,25 +64,29 @@ function drawControls() {
     scatter.x,
     scatter.y,
     scatter.colour,
+    ["x", "y"].map(isLog),
   ]);
+
   if (signature === scatter.signature) return;
   scatter.signature = signature;
   const focused = document.activeElement?.id;
+  const title = make("h2", { id: "chart-title" }, "Trade-offs");
+  if (!columns.length) return scatter.controls.replaceChildren(title);
   scatter.controls.replaceChildren(
-    make("h2", { id: "chart-title" }, "Trade-offs"),
+    title,
     make(
       "span",
       { class: "pair" },
-      choice("x", "x", columns, scatter.x, (key) => ((scatter.x = key), (scatter.log.x = null), dropBrush())),
+      choice("x", columns),
       check("log-x", "log", isLog("x"), (log) => (scatter.log.x = log)),
     ),
     make(
       "span",
       { class: "pair" },
-      choice("y", "y", columns, scatter.y, (key) => ((scatter.y = key), (scatter.log.y = null), dropBrush())),
+      choice("y", columns),
       check("log-y", "log", isLog("y"), (log) => (scatter.log.y = log)),
     ),
-    choice("colour", "colour", shade, scatter.colour, (key) => (scatter.colour = key)),
+    choice("colour", shade),
     make("span", { class: "grow" }),
     check("line", "line", scatter.line, (shown) => (scatter.line = shown)),
     check("zoom", "fit to filter", scatter.zoom, (zoom) => (scatter.zoom = zoom)),

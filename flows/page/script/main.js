@@ -13,8 +13,8 @@ function start() {
     buildFailures(),
   );
   buildHeader();
-  addEventListener("beforeprint", forPrint);
-  addEventListener("afterprint", () => (drawBody(), drawScatter()));
+  addEventListener("beforeprint", () => forPrint(true));
+  addEventListener("afterprint", () => forPrint(false));
   if (carried.live) {
     byId("header").replaceChildren(make("div", { class: "title" }, make("h1", {}, carried.title), liveBadge()));
     poll();
@@ -35,8 +35,15 @@ function take({ rows, states }) {
   tell("states");
 }
 
-function forPrint() {
+/** Paper is light and does not scroll: the first rows of the table stand on it, and how many there are more. */
+function forPrint(printing) {
+  const { dataset } = document.documentElement;
+  if (printing) [forPrint.theme, dataset.theme] = [dataset.theme, "light"];
+  else if (forPrint.theme) dataset.theme = forPrint.theme;
+  else delete dataset.theme;
+  table.printing = printing;
   drawBody();
+  paintScatter();
 }
 
 // --- live

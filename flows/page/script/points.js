@@ -40,12 +40,9 @@ const hintToSelect = () =>
   );
 
 function sideBySide(rows) {
+  const known = ({ key }) => rows.some(({ values }) => (values[key] ?? "") !== "");
   const columns = data.columns.filter(
-    (column) =>
-      (column.axis && !column.same) ||
-      column.group === "metrics" ||
-      column.metric ||
-      (column.key === "confirmed" && rows.some((row) => row.confirmed)),
+    (column) => ((column.axis && !column.same) || column.metric || column.key === "confirmed") && known(column),
   );
   const heads = rows.map((row) =>
     make(

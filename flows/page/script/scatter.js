@@ -4,6 +4,7 @@ const scatter = {
   x: null,
   y: null,
   colour: null,
+  chosen: {}, // by the reader: x, y, colour
   log: { x: null, y: null },
   zoom: false,
   line: true,
@@ -54,7 +55,7 @@ function buildScatter() {
   );
 }
 
-const drawScatter = perFrame(() => {
+function paintScatter() {
   const { canvas } = scatter;
   const holder = canvas.parentElement;
   const [width, height] = [holder.clientWidth, holder.clientHeight];
@@ -109,7 +110,9 @@ const drawScatter = perFrame(() => {
   pen.restore();
   drawBrush(pen, x, y, ink);
   drawSelected(pen, ink);
-});
+}
+
+const drawScatter = perFrame(paintScatter);
 
 function placePoints(rows, x, y) {
   const logs = [isLog("x"), isLog("y")];

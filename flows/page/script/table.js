@@ -1,7 +1,8 @@
 // The table: all rows, of which only those in view are in the document.
 
 const ROW_HEIGHT = 28;
-const table = { box: null, body: null, head: null, active: 0, shownColumns: [], signature: "" };
+const PRINTED = 100; // rows on paper
+const table = { box: null, body: null, head: null, active: 0, shownColumns: [], signature: "", printing: false };
 
 function buildTable() {
   table.head = make("thead");
@@ -94,7 +95,7 @@ function columnsShown() {
     if (column.key === "confirmed") return data.rows.some((row) => row.confirmed);
     if (column.objective) return true;
     if (column.group === "parameters") return column.axis && !column.same;
-    return column.group === "metrics" && !column.same;
+    return column.group === "metrics" && !column.same && column.distinct.length > 0;
   });
 }
 
@@ -145,26 +146,30 @@ function drawHead() {
   table.head.replaceChildren(make("tr", {}, ...titles), make("tr", { class: "filters" }, ...filters));
 }
 
+/** The rows in view, and some above and below; on paper the first ones. */
+function range(count) {
+  if (table.printing) return [0, Math.min(count, PRINTED)];
+  const { scrollTop, clientHeight } = table.box;
+  const top = Math.min(scrollTop, Math.max(0, count * ROW_HEIGHT - clientHeight)); // after a filter it is past the end
+  const first = Math.max(0, Math.floor(top / ROW_HEIGHT) - 10);
+  return [first, Math.min(count, first + Math.ceil(clientHeight / ROW_HEIGHT) + 20)];
+}
+
 function drawBody() {
   const rows = state.visible;
-  const { scrollTop, clientHeight } = table.box;
-  const printing = matchMedia("print").matches;
-  const top = Math.min(scrollTop, Math.max(0, rows.length * ROW_HEIGHT - clientHeight)); // after a filter, past the end
-  const first = printing ? 0 : Math.max(0, Math.floor(top / ROW_HEIGHT) - 10);
-  const last = printing
-    ? Math.min(rows.length, 100)
-    : Math.min(rows.length, first + Math.ceil(clientHeight / ROW_HEIGHT) + 20);
+  const [first, last] = range(rows.length);
   const lines = [];
   for (let index = first; index < last; index++) lines.push(lineOf(rows[index], index));
   const spacer = (count) => count > 0 && make("tr", { class: "spacer", css: { height: `${count * ROW_HEIGHT}px` } });
+  const note = (text) => make("tr", {}, make("td", { class: "empty", colspan: table.shownColumns.length }, text));
+  const rest = rows.length - last;
+  const below = table.printing && rest ? note(`and ${plural(rest, "more point")}`) : spacer(rest);
   const empty =
-    !rows.length && make("tr", {}, make("td", { class: "empty", colspan: table.shownColumns.length }, emptyText()));
-  table.body.replaceChildren(...[spacer(first), ...lines, spacer(rows.length - last), empty].filter(Boolean));
+    !rows.length && note(data.rows.length ? "No point passes these filters." : "No point has been priced yet.");
+  table.body.replaceChildren(...[spacer(first), ...lines, below, empty].filter(Boolean));
   byId("points").setAttribute("aria-rowcount", rows.length + 2);
   byId("points").setAttribute("aria-activedescendant", rows.length ? `row-${table.active}` : "");
 }
-
-const emptyText = () => (data.rows.length ? "No point passes these filters." : "No point has been priced yet.");
 
 function lineOf(row, index) {
   const failed = !row.costs.length;
