@@ -39,7 +39,7 @@ from dovetail.sw.network import compile_network
 
 MOST = 2
 """Processes that build and run at a time, at most: a build compiles on several cores itself."""
-BUILD_SECONDS, CHECK_SECONDS, RATE = 28.0, 2.0, 2e6
+BUILD_SECONDS, CHECK_SECONDS, RATE = 30.0, 2.0, 2e6
 """About: CPU seconds per build and per check, and cycles per CPU second on model and RTL together (docs/confirm.md)."""
 LIFE = 25
 """Checks after which a process is replaced: a library that was loaded stays in memory."""
