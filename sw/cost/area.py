@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 from dovetail.isa.config import Config
+from dovetail.sw.cost.area_terms import blocks, brams, dsps
+
+MODEL = Path(__file__).parent / "tables" / "ecp5.json"
+"""The fitted coefficients, what they were fitted to, and how far they are off; `benchmarks/area.py` writes it."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +32,7 @@ class Area(Resources):
     """The estimate for a whole accelerator.
 
     ``error``: the largest relative error of ``lut`` and ``ff`` on configurations that the fit has not seen; ``dsp`` and
-    ``bram`` are exact there. ``blocks``: by name, adding up to the whole. ``extrapolated``: one line per parameter that
+    ``bram`` are exact there. ``blocks``: by name, adding up to the whole. ``extrapolated``: one line per quantity that
     lies outside of what was measured; then the error is not known.
     """
 
@@ -33,6 +41,59 @@ class Area(Resources):
     extrapolated: tuple[str, ...] = ()
 
 
+def total(parts: Iterable[Resources]) -> Resources:
+    """All parts together."""
+    found = list(parts)
+    return Resources(*(sum(getattr(part, field.name) for part in found) for field in fields(Resources)))
+
+
 def area_of(config: Config) -> Area:
     """The estimated area of an accelerator; the memory timing does not matter."""
-    raise NotImplementedError(config)
+    model = _model()
+    multipliers, memories = dsps(config), brams(config)
+    parts = {}
+    for name, terms in blocks(config).items():
+        lut, ff = (
+            round(sum(model["coefficients"][name][resource][term] * size for term, size in of.items()))
+            for resource, of in zip(("lut", "ff"), terms, strict=True)
+        )
+        parts[name] = Resources(lut, ff, multipliers.get(name, 0), memories.get(name, 0))
+    return Area(
+        **asdict(total(parts.values())),
+        error=max(model["error"].values()),
+        blocks=parts,
+        extrapolated=tuple(_outside(config, model["ranges"])),
+    )
+
+
+def measured_quantities(config: Config) -> dict[str, int]:
+    """What decides whether a configuration is like those that were measured."""
+    return {
+        "ic_lanes": config.ic,
+        "oc_lanes": config.oc,
+        "ic_lanes * oc_lanes": config.macs_per_cycle,
+        "depthwise_lanes": config.dw,
+        "requant_lanes": config.requant,
+        "vector_lanes": config.vec if config.vector else 1,
+        "bus": config.bus,
+        "banks": config.n_banks,
+        "bytes of an SRAM word": config.word_bytes,
+        "words of a bank": config.bank_bytes // config.word_bytes,
+    }
+
+
+def _outside(config: Config, ranges: Mapping[str, list[int]]) -> Iterator[str]:
+    for name, value in measured_quantities(config).items():
+        low, high = ranges[name]
+        if not low <= value <= high:
+            yield f"{name} {value}: measured were {low}..{high}"
+
+
+@cache
+def _model() -> Any:
+    return json.loads(MODEL.read_text(encoding="utf-8"))
+
+
+def forget() -> None:
+    """Read the model again, as it has changed."""
+    _model.cache_clear()
