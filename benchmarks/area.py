@@ -49,7 +49,10 @@ def _config(lanes: str, sram: str, depthwise: int, requant: int, vector: int, bu
         depthwise_lanes=depthwise or None,
         requant_lanes=requant,
         vector_lanes=vector,
-        **{feature: feature[0] in built for feature in FEATURES},
+        matmul="m" in built,
+        pooling="p" in built,
+        elementwise="e" in built,
+        activation="a" in built,
         **others,
     )
 

@@ -10,6 +10,7 @@ import dovetail
 from dovetail.cosim.verilate import ToolError
 from dovetail.flows import compile as compile_
 from dovetail.flows import (
+    area,
     coverage,
     diff,
     doctor,
@@ -51,6 +52,7 @@ COMMANDS = (
     sweep,
     report_page,
     serve,
+    area,
     isa,
     doctor,
 )

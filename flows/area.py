@@ -1,0 +1,109 @@
+"""Estimate what an accelerator takes of an ECP5, block by block; with --measure, synthesise it and compare."""
+
+import argparse
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from dovetail.flows.parameters import add_options, config_of
+from dovetail.flows.report import Report
+from dovetail.flows.synthesis import YOSYS, netlist_resources, synthesise
+from dovetail.sw.cost.area import Area, Resources, area_of, total
+
+NAME = "area"
+HELP = "estimate, or measure, what an accelerator takes of an FPGA"
+
+PARTS = {
+    "ECP5-25F": Resources(24_288, 24_288, 28, 56),
+    "ECP5-45F": Resources(43_848, 43_848, 72, 108),
+    "ECP5-85F": Resources(83_640, 83_640, 156, 208),
+}
+"""What the parts of the family have."""
+TITLES = {"lut": "LUT", "ff": "FF", "dsp": "DSP", "bram": "BRAM"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    parser.add_argument(
+        "--measure", action="store_true", help="synthesise it too; takes minutes, needs the extra synth"
+    )
+    parser.add_argument("--yosys", metavar="COMMAND", default="", help=f"what runs Yosys; default: {YOSYS}")
+    add_options(parser)
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Run the command."""
+    config = config_of(args)
+    estimate = area_of(config)
+    data: dict[str, Any] = {
+        "config": config.to_dict(),
+        **{name: getattr(estimate, name) for name in TITLES},
+        "error": estimate.error,
+        "extrapolated": list(estimate.extrapolated),
+        "blocks": {name: asdict(part) for name, part in estimate.blocks.items()},
+        "part": smallest_part(estimate),
+    }
+    if not args.measure:
+        return Report(data, [table(estimate), verdict(estimate)])
+    netlist = synthesise(config, shlex.split(args.yosys))
+    measured = netlist_resources(netlist.blocks)
+    whole = total(measured.values())
+    off = {name: getattr(estimate, name) / getattr(whole, name) - 1 for name in TITLES}
+    data["measured"] = {
+        **asdict(whole),
+        "blocks": {name: asdict(part) for name, part in measured.items()},
+        "cells": netlist.blocks,
+        "tool": netlist.tool,
+        "off": off,
+    }
+    text = ", ".join(f"{TITLES[name]} {value:+.1%}" for name, value in off.items())
+    return Report(
+        data, [table(estimate, measured), verdict(estimate), f"estimate     {text} of {netlist.tool}'s figures"]
+    )
+
+
+def smallest_part(area: Resources) -> str:
+    """The smallest part of the family that has as much, or nothing."""
+    for name, part in PARTS.items():
+        if all(getattr(area, resource) <= getattr(part, resource) for resource in TITLES):
+            return name
+    return ""
+
+
+def verdict(estimate: Area) -> str:
+    """How far off the estimate may be, and what it fits into."""
+    lines = [f"error        LUT and FF up to {estimate.error:.1%}; DSP and BRAM are exact (docs/area.md)"]
+    if estimate.extrapolated:
+        lines = ["error        not known, as this is outside of what was measured:"]
+        lines += [f"             {line}" for line in estimate.extrapolated]
+    part = smallest_part(estimate)
+    lines.append(f"part         {part or f'none: more than {list(PARTS)[-1]} has'}, before place and route")
+    return "\n".join(lines)
+
+
+def table(estimate: Area, measured: Mapping[str, Resources] | None = None) -> RenderableType:
+    """Resources per block and in all, and what was measured beside the estimate."""
+    shown = Table(title="Area on ECP5")
+    shown.add_column("block")
+    for title in TITLES.values():
+        shown.add_column(title, justify="right")
+        if measured is not None:
+            shown.add_column("measured", justify="right")
+    for name, part in estimate.blocks.items():
+        shown.add_row(name, *_cells(part, None if measured is None else measured[name]))
+    shown.add_section()
+    shown.add_row("all", *_cells(estimate, None if measured is None else total(measured.values())))
+    return shown
+
+
+def _cells(estimate: Resources, measured: Resources | None) -> list[str]:
+    cells = []
+    for name in TITLES:
+        cells.append(f"{getattr(estimate, name):,}")
+        if measured is not None:
+            cells.append(f"{getattr(measured, name):,}")
+    return cells
