@@ -80,12 +80,14 @@ def _next(explanation: Explanation) -> list[str]:
 
 def answer(comparison: Comparison) -> list[str]:
     """Why the second configuration is as fast as it is."""
-    return [_speed(comparison), *_losses(comparison), *_others(comparison)]
+    return [_speed(comparison), *_host(comparison), *_losses(comparison), *_others(comparison)]
 
 
 def _speed(comparison: Comparison) -> str:
     first, second = comparison.cycles
     cycles = f"{second:,} cycles instead of {first:,}"
+    if not first or not second:
+        return f"{cycles}: without a layer on the accelerator there is nothing to compare"
     speedup = f"{comparison.speedup:.2f}x as fast"
     if not comparison.resource:
         return f"{speedup}: {cycles}"
@@ -97,6 +99,13 @@ def _speed(comparison: Comparison) -> str:
     ratio = _amount(comparison.ratio)
     difference = f"{abs(lost):,} {'above' if lost > 0 else 'below'} {first:,} / {ratio}"
     return f"{amounts}: {speedup}, not {ratio}x: {cycles}, {difference}"
+
+
+def _host(comparison: Comparison) -> list[str]:
+    first, second = comparison.host_macs
+    if first == second:
+        return []
+    return [f"MACs left to the host, for which no cycle is counted: {second:,} instead of {first:,}"]
 
 
 def _losses(comparison: Comparison) -> list[str]:
@@ -144,11 +153,7 @@ def _others(comparison: Comparison) -> list[str]:
         for name, (first, second) in comparison.changes.items()
         if name not in own
     ]
-    lines = [f"different{' as well' if comparison.resource else ''}: {', '.join(changes)}"] if changes else []
-    first, second = comparison.host_macs
-    if first != second:
-        lines.append(f"MACs left to the host, for which no cycle is counted: {second:,} instead of {first:,}")
-    return lines
+    return [f"different{' as well' if comparison.resource else ''}: {', '.join(changes)}"] if changes else []
 
 
 def title_of(name: str) -> str:

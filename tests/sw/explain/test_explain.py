@@ -108,6 +108,14 @@ def test_dense_layers_wait_for_their_weights() -> None:
     assert {layer.bound for layer in explanation.layers} <= {"load", "weights", "latency"}
 
 
+def test_network_that_the_host_runs() -> None:
+    code = compiled("mobilenet_v2_block", "default").code
+    explanation = explain(CompiledNetwork(replace(code, segments=(), layers=())))
+    assert (explanation.cycles, explanation.layers, explanation.bound) == (0, (), "")
+    assert explanation.host_macs == explained("mobilenet_v2_block", "default").macs
+    assert {what.cycles for what in explanation.next} == {0}
+
+
 def test_json() -> None:
     data = json.loads(json.dumps(explained("attention_block", "default").to_dict()))
     assert data["cycles"] == sum(data["shares"].values()) == sum(data["bounds"].values())

@@ -108,12 +108,12 @@ def test_by_hand() -> None:
     ]
     assert answer(comparison) == [
         "128 instead of 64 PEs: 1.66x as fast, not 2x: 808 cycles instead of 1,341, 138 above 1,341 / 2",
+        "MACs left to the host, for which no cycle is counted: 0 instead of 9",
         "lost: 158 cycles",
         "           150  96%  loads (bus 64 on both): a",
         "             7   4%  stores (bus 64 on both): b",
         "won: 20 cycles",
         "            20 100%  vector reads (vector_lanes 4 on both): c",
-        "MACs left to the host, for which no cycle is counted: 0 instead of 9",
     ]
 
 
@@ -145,6 +145,14 @@ def test_small_causes_are_one() -> None:
 def test_networks_must_be_the_same() -> None:
     with pytest.raises(ValueError, match="networks must be the same, not net and other"):
         compare(bare(BASE), bare(BASE, network="other"))
+
+
+def test_nothing_on_the_accelerator() -> None:
+    lines = answer(compare(bare(BASE, ("a", {"multiply": 64})), bare(BASE, host_macs=5)))
+    assert lines[:2] == [
+        "0 cycles instead of 64: without a layer on the accelerator there is nothing to compare",
+        "MACs left to the host, for which no cycle is counted: 5 instead of 0",
+    ]
 
 
 def test_summary() -> None:
