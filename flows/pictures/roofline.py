@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import atan2, degrees, sqrt
+from math import atan2, degrees, hypot, sqrt
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -40,8 +40,8 @@ LOST = 0.002
 """A layer is labelled if it is above its bound by more than this part of all cycles."""
 LINES: tuple[Any, ...] = ((0, (5, 2)), "-")
 """Of the ceilings of the first and of the second configuration."""
-ALONG = 0.35
-"""Where the slope is labelled, as a part of its way up."""
+ALONG = (0.35, 0.5, 0.65, 0.2)
+"""Where the slope may be labelled, as parts of its way up; the first in a tie."""
 
 Line = tuple[tuple[float, float], ...]
 """The corners of a line."""
@@ -63,15 +63,15 @@ def draw(
     kinds = stack_order([layer.kind for explanation in explanations for layer in _shown(explanation)])
     colours = colours_of(kinds)
     several = len(explanations) > 1
+    placed = [_marks(explanation, edge) for explanation in explanations]
+    every = [mark for marks in placed for mark in marks]
     texts = []
     for explanation, text, line in zip(explanations, titles, LINES[-len(titles) :], strict=True):
-        texts += _draw_ceilings(plot, explanation, f"{text}: " if several else "", line)
-    placed = [_marks(explanation, edge) for explanation in explanations]
+        texts += _draw_ceilings(plot, explanation, f"{text}: " if several else "", line, every)
     for number, (explanation, marks) in enumerate(zip(explanations, placed, strict=True)):
         _draw_layers(plot, explanation, marks, colours, hollow=several and number == 0)
     lines = [_ceilings(plot, explanation) for explanation in explanations]
     lines += _draw_moves(plot, explanations, placed) if several else []
-    every = [mark for marks in placed for mark in marks]
     place_labels(plot, _telling(explanations[-1], placed[-1]), every, lines, texts)
     label_axes(plot, "MACs per byte, in the busier direction of the bus", "MACs per cycle")
     write_title(figure, title, ", ".join(filter(None, [subtitle, _left_out(explanations[-1])])), LEFT)
@@ -154,8 +154,8 @@ def _ceilings(plot: Axes, explanation: Explanation) -> Line:
     return (start, start * bandwidth), (peak / bandwidth, peak), (right, peak)
 
 
-def _draw_ceilings(plot: Axes, explanation: Explanation, text: str, style: Any) -> list[Text]:
-    """Draw the roof and say what it is made of, unless that stands there; the texts."""
+def _draw_ceilings(plot: Axes, explanation: Explanation, text: str, style: Any, marks: Sequence[Mark]) -> list[Text]:
+    """Draw the roof and say what it is made of, unless that stands there, away from ``marks``; the texts."""
     corners = _ceilings(plot, explanation)
     plot.plot([x for x, _ in corners], [y for _, y in corners], color=INK, linewidth=1.3, linestyle=style)
     there = [label for label in plot.texts if isinstance(label, Annotation)]
@@ -169,13 +169,21 @@ def _draw_ceilings(plot: Axes, explanation: Explanation, text: str, style: Any) 
     bandwidth = f"{float(explanation.bandwidth):g} bytes per cycle"
     if any(label.get_text() == bandwidth for label in there):
         return [flat]
-    place = x0 ** (1 - ALONG) * x1**ALONG, y0 ** (1 - ALONG) * y1**ALONG
+    places = [(x0 ** (1 - part) * x1**part, y0 ** (1 - part) * y1**part) for part in ALONG]
+    place = max(places, key=lambda place: _distance(plot, place, marks))
     (left, low), (end, high) = plot.transData.transform(corners[:2])
     slope = plot.annotate(
         bandwidth, place, (-4, 4), textcoords="offset points", ha="center", va="bottom", fontsize=SMALL, color=INK,
         rotation=degrees(atan2(high - low, end - left)), rotation_mode="anchor",
     )  # fmt: skip
     return [flat, slope]
+
+
+def _distance(plot: Axes, place: tuple[float, float], marks: Sequence[Mark]) -> float:
+    """Pixels from a place to the next mark."""
+    x, y = plot.transData.transform(place)
+    dots = [plot.transData.transform((mark.x, mark.y)) for mark in marks]
+    return min((hypot(dot[0] - x, dot[1] - y) for dot in dots), default=0.0)
 
 
 def _handles(colours: Mapping[str, str], titles: Sequence[str]) -> list[Line2D]:
