@@ -58,8 +58,7 @@ def confirm_sweep(
 
 def told(todo: Plan, jobs: int) -> str:
     """What is to be done, in a line."""
-    known = f", {todo.known} of them known" if todo.known else ""
     return (
-        f"{len(todo.points)} points on the RTL{known}: {todo.builds} builds, {todo.missing} of them to be made;"
+        f"on the RTL: points {len(todo.points)} ({todo.known} known), builds {todo.builds} ({todo.missing} to be made),"
         f" about {clock(todo.seconds(jobs))}"
     )
