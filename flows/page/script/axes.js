@@ -174,5 +174,4 @@ function line(pen, x0, y0, x1, y1) {
   pen.stroke();
 }
 
-const axisTitle = ({ title, unit, metric, more }) =>
-  `${title}${unit && unit !== title && unit !== "B" ? ` (${unit})` : ""}${metric ? (more ? ", more is better" : ", less is better") : ""}`;
+const axisTitle = ({ label, metric, more }) => (metric ? `${label} (${more ? "more" : "less"} is better)` : label);

@@ -78,7 +78,7 @@ function setColumns() {
       key: "state",
       title: "state",
       group: "point",
-      doc: "front, feasible, on host (it leaves more to the host than others, so it does not compete), infeasible or failed",
+      doc: "front, feasible, on host (leaves more to the host than others, so it does not compete), infeasible, failed",
     },
   ];
   for (const { name, title, doc, size } of parameters) {
@@ -142,7 +142,11 @@ function setColumns() {
   data.byKey = new Map(columns.map((column) => [column.key, column]));
 }
 
+const SAID = ["", "B", "s", "cycles", "1/s", "MACs"]; // units that a title or a value says by itself
+
+/** What the rows say about a column: its values, and whether they are numbers. */
 function describe(column) {
+  column.label = SAID.includes(column.unit ?? "") ? column.title : `${column.title}, ${column.unit}`;
   let numeric = true;
   let every = true;
   const found = new Set();

@@ -42,7 +42,8 @@ function changesText(from, to) {
     changed
       .map(
         (column) =>
-          `${column.title} ${shown(column, from.values[column.key]) || "none"} \u2192 ${shown(column, to.values[column.key]) || "none"}`,
+          `${column.title} ${shown(column, from.values[column.key]) || "none"} \u2192 ` +
+          (shown(column, to.values[column.key]) || "none"),
       )
       .join(", ") || "the same configuration"
   );

@@ -90,14 +90,15 @@ function waitingNotes(rows) {
         "p",
         { class: "note soft" },
         badge(number),
-        " no layers are stored for this point: the bars above show its kinds of layers. `dovetail serve` explains any point.",
+        " no layers are stored for this point, the bars above show its kinds of layers; `dovetail serve` explains any.",
       );
     if (explanation.cycles !== costs[layers.network].cycles) {
       return make(
         "p",
         { class: "note reason" },
         badge(number),
-        ` was priced at ${whole(costs[layers.network].cycles)} cycles and takes ${whole(explanation.cycles)} now: compiler or network have changed since`,
+        ` was priced at ${whole(costs[layers.network].cycles)} cycles and takes ${whole(explanation.cycles)} now:`,
+        " compiler or network have changed since",
       );
     }
     return "";

@@ -94,9 +94,10 @@ function scatterKey(event) {
       const box = scatter.canvas.getBoundingClientRect();
       hover(place.row.number);
       tip.show(box.left + place.x, box.top + place.y, tipOf(place.row));
-      say(
-        `point ${place.row.number}: ${titleOf(scatter.x)} ${shown(data.byKey.get(scatter.x), place.row.values[scatter.x])}, ${titleOf(scatter.y)} ${shown(data.byKey.get(scatter.y), place.row.values[scatter.y])}`,
+      const told = [scatter.x, scatter.y].map(
+        (key) => `${titleOf(key)} ${shown(data.byKey.get(key), place.row.values[key])}`,
       );
+      say(`point ${place.row.number}: ${told.join(", ")}`);
     }
   } else if ((event.key === "Enter" || event.key === " ") && state.hovered !== null) {
     toggle(state.hovered);

@@ -36,7 +36,8 @@ const hintToSelect = () =>
   make(
     "p",
     { class: "hint" },
-    `Select up to ${MOST_SELECTED} points, in the chart or in the table, to see them side by side: metrics, cycles per kind of layer, layers and their rooflines, and what makes the difference between two.`,
+    `Select up to ${MOST_SELECTED} points, in the chart or in the table, to see them side by side: `,
+    "metrics, cycles per kind of layer, layers and their rooflines, and what makes the difference between two.",
   );
 
 function sideBySide(rows) {
@@ -74,7 +75,7 @@ function sideBySide(rows) {
     return make(
       "tr",
       {},
-      make("th", { scope: "row", title: column.doc }, column.title),
+      make("th", { scope: "row", title: column.doc }, column.label),
       values.map((value, n) =>
         make(
           "td",
@@ -131,10 +132,10 @@ const exactly = (column, value) =>
   (column.unit === "B" && isNumber(value) && column.group === "metrics" ? whole(value) : shown(column, value)) ||
   "\u2013";
 
-const againstFirst = (value, first) =>
-  value === first
-    ? ""
-    : `${signed((100 * (value - first)) / first, (part) => `${part >= 1000 ? short(part) : part.toFixed(part < 10 ? 1 : 0)} %`)}`;
+function againstFirst(value, first) {
+  if (value === first) return "";
+  return signed((100 * (value - first)) / first, (part) => `${part < 10 ? part.toFixed(1) : short(part)} %`);
+}
 
 /** Stacked bars of cycles per kind of layer: one per point and network, and weighted together. */
 function kindBars(rows) {

@@ -37,7 +37,8 @@ function roofline(found) {
     make(
       "p",
       { class: "soft" },
-      "A dot per layer; its area is its share of the cycles. A layer below its roof waits for something else than multipliers or bus. Layers that move nothing stand at the right edge.",
+      "A dot per layer; its area is its share of the cycles. A layer below its roof waits for something else than ",
+      "multipliers or bus. Layers that move nothing stand at the right edge.",
     ),
     legendOf(kinds.map((kind) => [kind, colourOfKind(kind)])),
     plot,
@@ -95,7 +96,9 @@ function roof({ number, explanation: { peak, bandwidth } }, x, y, low, high) {
 
 function roofDot({ number, layer, share }, x, y, high, several) {
   const place = [layer.intensity > 0 ? x(layer.intensity) : x(high), y(layer.attained)];
-  const text = `${several ? `${letterOf(number)} ` : ""}${layer.name} (${layer.kind}): ${short(layer.attained)} of ${short(layer.ceiling)} MACs per cycle, ${percent(share)} of the cycles, bound by ${layer.bound}`;
+  const text =
+    `${several ? `${letterOf(number)} ` : ""}${layer.name} (${layer.kind}): ${short(layer.attained)} of ` +
+    `${short(layer.ceiling)} MACs per cycle, ${percent(share)} of the cycles, bound by ${layer.bound}`;
   return draw("circle", {
     cx: place[0].toFixed(1),
     cy: place[1].toFixed(1),

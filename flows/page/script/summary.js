@@ -85,7 +85,7 @@ function tiles() {
     const best = column?.group === "metrics" && bestOf(column);
     if (best)
       found.push(
-        tile(shown(column, best.values[key]), `${column.more ? "most" : "least"} ${column.title}`, "best", () =>
+        tile(shown(column, best.values[key]), `${column.more ? "most" : "least"} ${column.label}`, "best", () =>
           select(best.number),
         ),
       );

@@ -125,7 +125,7 @@ function drawHead() {
     make(
       "th",
       { scope: "col", "data-key": column.key, class: column.numeric ? "number" : null },
-      make("button", { type: "button", title: column.doc, onclick: () => sortBy(column.key) }, column.title),
+      make("button", { type: "button", title: column.doc, onclick: () => sortBy(column.key) }, column.label),
     ),
   );
   const filters = table.shownColumns.map((column) =>
@@ -188,7 +188,9 @@ function lineOf(row, index) {
       "data-index": index,
       "aria-rowindex": index + 3,
       "aria-selected": String(state.selected.includes(row.number)),
-      class: `${row.values.state}${index === table.active ? " active" : ""}${row.number === state.hovered ? " hovered" : ""}`,
+      class: [row.values.state, index === table.active && "active", row.number === state.hovered && "hovered"]
+        .filter(Boolean)
+        .join(" "),
     },
     ...cells,
   );
