@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dovetail.isa.config import Config
+from dovetail.sw.cost.area import area_of
 from dovetail.sw.cost.energy import DEFAULT_TABLE, EnergyTable, energy_of, load_table
 
 if TYPE_CHECKING:
@@ -39,11 +40,18 @@ METRICS: dict[str, Metric] = {
         Metric("energy", "energy", "µJ", False, "energy per unit of work, by the energy table"),
         Metric("power", "power", "mW", False, "energy over time at the space's clock"),
         Metric("edp", "energy x delay", "nJ s", False, "energy times the time of a unit of work at the space's clock"),
+        Metric("lut", "LUTs", "", False, "4-input LUTs of an ECP5, estimated"),
+        Metric("ff", "flip-flops", "", False, "flip-flops of an ECP5, estimated"),
+        Metric("dsp", "DSPs", "", False, "18 x 18 multipliers of an ECP5"),
+        Metric("bram", "block RAMs", "", False, "block RAMs of an ECP5, 16 Kibit each"),
         Metric("pe", "PEs", "", False, "multipliers of the array"),
         Metric("sram", "SRAM", "B", False, "on-chip memory"),
     )
 }
 """Every metric, in the order of tables."""
+
+AREA = ("lut", "ff", "dsp", "bram")
+"""Metrics of the area model (docs/area.md)."""
 
 
 def values_of(space: Space, config: Config, costs: Sequence[Cost]) -> Mapping[str, float]:
@@ -71,6 +79,7 @@ def values_of(space: Space, config: Config, costs: Sequence[Cost]) -> Mapping[st
         "pe": config.macs_per_cycle,
         "sram": config.sram_bytes,
     }
+    values |= zip(AREA, _area(config), strict=True)
     if all(cost.activity for cost in costs):
         table = _table(space.energy_table or DEFAULT_TABLE)
         joules = 1e-12 * total([energy_of(config, cost.activity, cost.cycles, table).total for cost in costs])
@@ -81,6 +90,13 @@ def values_of(space: Space, config: Config, costs: Sequence[Cost]) -> Mapping[st
             "edp": 1e9 * joules * seconds,
         }
     return values
+
+
+@lru_cache(maxsize=1 << 14)
+def _area(config: Config) -> tuple[int, ...]:
+    """Cached: it depends on the configuration alone, and a table is made again and again while a sweep runs."""
+    area = area_of(config)
+    return tuple(getattr(area, name) for name in AREA)
 
 
 @lru_cache(maxsize=16)

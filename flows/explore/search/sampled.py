@@ -57,6 +57,7 @@ class Sampled:
         self._new: list[bool] = []  # of every trial, whether no earlier one had its point
         self._queue: deque[int] = deque()
         self._waiting: set[int] = set()
+        self._enqueued = False  # whether an earlier run left a trial that the next to ask gets
         self._batch: list[int] = []  # the trials that are not told yet
         self._resume()
         if len(self._new) % self._size:
@@ -114,6 +115,9 @@ class Sampled:
     def _resume(self) -> None:
         """Ask again for all points of earlier runs, whose rows the driver knows; go on with what was not told."""
         for trial in self._study.get_trials(deepcopy=False):
+            if trial.state == self._states.WAITING:  # the process ended before it asked for it
+                self._enqueued = True
+                continue
             complete = trial.params.keys() == self._distributions.keys()
             self._take(self._number(trial.params) if complete else None)
             if trial.state == self._states.RUNNING and complete:
@@ -162,10 +166,10 @@ class Sampled:
         stuck = start > 0 and not any(self._new[start - self._size : start])
         spare = self._spare() if stuck else repeat(None)
         while len(self._new) < start + self._size and len(self._seen) < self.total:
-            number = next(spare)
+            number = None if self._enqueued else next(spare)
             if number is not None:
                 self._study.enqueue_trial(self._params(number))
-            trial = self._ask()
+            trial, self._enqueued = self._ask(), False
             self._batch.append(trial.number)
             self._take(self._number(trial.params))
             trial.set_user_attr(LABEL, self.space.point(self._number(trial.params)).label)

@@ -17,6 +17,7 @@ from dovetail.flows.explore.results import Results, common, front_of, pareto, ro
 from dovetail.flows.explore.space import Space, Workload
 from dovetail.isa.config import PRESETS, Config
 from dovetail.sw.cost.activity import EVENTS
+from dovetail.sw.cost.area import area_of
 from dovetail.sw.cost.energy import energy_of, load_table
 from dovetail.sw.errors import DovetailError
 
@@ -48,7 +49,7 @@ def test_metrics_add_networks_up_by_weight() -> None:
         "host_nodes": 2,
         "pe": 64,
         "sram": 512 << 10,
-    } | {name: value for name, value in values.items() if name in ("lut", "ff", "dsp", "bram")}
+    } | {name: getattr(area_of(PRESETS["8x8"]), name) for name in ("lut", "ff", "dsp", "bram")}
 
 
 def test_energy() -> None:

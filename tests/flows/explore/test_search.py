@@ -201,12 +201,26 @@ def test_interrupted_while_trials_are_asked_for(
     assert set(numbers(run(space))) == set(numbers(run(planned("optuna", 30))))
 
 
-def test_optuna_may_see_every_point() -> None:
-    """Samplers come back to points that they know; those that are left are drawn then."""
-    pytest.importorskip("optuna")
-    axes = {"stripe": (4, 8, 16), "depthwise": ("none", "native"), "matmul": (True,)}
-    space = Space(SPACE.workloads, PRESETS["8x8"], axes, ("stripe != 8",), ("cycles",), search=Plan("optuna", 99))
+def test_optuna_may_see_every_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samplers come back to points that they know; those that are left are drawn then, after an interruption too."""
+    optuna = pytest.importorskip("optuna")
+    lanes = tuple(range(1, 32))
+    axes = {"ic_lanes": lanes, "oc_lanes": lanes, "depthwise": ("none", "native"), "matmul": (True,)}
+    space = Space(SPACE.workloads, PRESETS["8x8"], axes, ("ic_lanes == 31 and oc_lanes > 28",), ("cycles",))
+    space = replace(space, search=Plan("optuna", 99))
     assert sorted(numbers(run(space))) == sorted(space.numbers())
+    enqueue = optuna.Study.enqueue_trial
+
+    def dies(self: object, params: object) -> None:
+        enqueue(self, params)
+        raise KeyboardInterrupt
+
+    kept = replace(space, search=replace(space.search, storage=str(tmp_path / "study.log")))
+    with monkeypatch.context() as patch:
+        patch.setattr(optuna.Study, "enqueue_trial", dies)
+        with pytest.raises(KeyboardInterrupt):
+            run(kept)
+    assert sorted(numbers(run(kept))) == sorted(space.numbers())
     assert numbers(run(replace(space, axes={}, constraints=()))) == [0]
 
 
