@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from dovetail.isa.instructions import Unit
-from dovetail.sw.compiler import Layer
 from dovetail.sw.explain.explanation import Explanation, LayerExplanation, WhatIf, bound_of, total_of
 from dovetail.sw.explain.program import ExplainedProgram, Spent
 from dovetail.sw.explain.resources import NOTHING_FREE, RESOURCES, Resource
 from dovetail.sw.network import CompiledNetwork
+
+RUNGS = 4
+"""Of the ladder, at most."""
 
 
 def explain(compiled: CompiledNetwork) -> Explanation:
@@ -18,61 +20,75 @@ def explain(compiled: CompiledNetwork) -> Explanation:
 
     Raises RunError, which is a bug of the compiler.
     """
-    config, layers = compiled.config, compiled.code.layers
-    report = compiled.report()
-    programs = []
-    for number, (segment, timeline) in enumerate(zip(compiled.code.segments, report.timeline, strict=True)):
-        first = _first(layers, number)
-        numbers = {pc: layer - first for pc, layer in segment.layers.items()}
-        macs = [layer.macs for layer in layers if layer.segment == number]
-        programs.append(ExplainedProgram(config, segment.words, timeline, numbers, macs))
-
-    def spent(resource: Resource) -> list[Spent]:
-        return [layer for program in programs for layer in program.spent(resource)]
-
-    actual = spent(NOTHING_FREE)
-    freed = {name: spent(resource) for name, resource in RESOURCES.items()}
-    read, written = ([size for p in programs for size in p.moved(unit)] for unit in (Unit.LOAD, Unit.STORE))
+    config = compiled.config
+    programs = list(_programs(compiled))
+    actual = _spent(programs, NOTHING_FREE)
+    freed = {name: _spent(programs, resource) for name, resource in RESOURCES.items()}
     peak, bandwidth = config.macs_per_cycle, Fraction(config.bus_bytes, config.memory.beat_cycles)
-    explained = []
-    for index, (layer, own) in enumerate(zip(layers, actual, strict=True)):
-        bound = bound_of(own.shares)
-        explained.append(
-            LayerExplanation(
-                name=layer.name,
-                kind=layer.kind,
-                macs=layer.macs,
-                cycles=own.cycles,
-                read_bytes=read[index],
-                write_bytes=written[index],
-                peak=peak,
-                bandwidth=bandwidth,
-                shares=own.shares,
-                ahead=own.ahead,
-                next=_what_if(bound, [freed[bound][index]]) if bound else None,
-            )
+    layers = tuple(
+        LayerExplanation(
+            name=layer.name,
+            kind=layer.kind,
+            macs=layer.macs,
+            cycles=own.cycles,
+            read_bytes=read,
+            write_bytes=written,
+            peak=peak,
+            bandwidth=bandwidth,
+            shares=own.shares,
+            ahead=own.ahead,
+            next=_what_if(bound, [freed[bound][index]]) if (bound := bound_of(own.shares)) else None,
         )
-    what_ifs = [_what_if(name, layers) for name, layers in freed.items()]
+        for index, (layer, own, read, written) in enumerate(
+            zip(compiled.code.layers, actual, _moved(programs, Unit.LOAD), _moved(programs, Unit.STORE), strict=True)
+        )
+    )
     return Explanation(
         network=compiled.graph.name,
         config=config.to_dict(),
         macs=sum(layer.macs for layer in layers),
-        host_macs=report.host_macs,
-        cycles=sum(own.cycles for own in actual),
-        read_bytes=sum(read),
-        write_bytes=sum(written),
+        host_macs=compiled.report().host_macs,
+        cycles=sum(layer.cycles for layer in layers),
+        read_bytes=sum(layer.read_bytes for layer in layers),
+        write_bytes=sum(layer.write_bytes for layer in layers),
         peak=peak,
         bandwidth=bandwidth,
-        shares=total_of([own.shares for own in actual]),
-        layers=tuple(explained),
-        next=tuple(sorted(what_ifs, key=lambda what: what.cycles)),
+        shares=total_of(own.shares for own in actual),
+        layers=layers,
+        next=tuple(sorted((_what_if(name, spent) for name, spent in freed.items()), key=lambda what: what.cycles)),
+        ladder=tuple(_ladder(programs, bound_of(total_of(own.shares for own in actual)))),
     )
 
 
-def _first(layers: Sequence[Layer], segment: int) -> int:
-    return next(index for index, layer in enumerate(layers) if layer.segment == segment)
+def _programs(compiled: CompiledNetwork) -> Iterator[ExplainedProgram]:
+    """The segments, each with its layers counted from 0."""
+    code, first = compiled.code, 0
+    for number, (segment, timeline) in enumerate(zip(code.segments, compiled.report().timeline, strict=True)):
+        macs = [layer.macs for layer in code.layers if layer.segment == number]
+        layers = {pc: layer - first for pc, layer in segment.layers.items()}
+        yield ExplainedProgram(code.config, segment.words, timeline, layers, macs)
+        first += len(macs)
+
+
+def _spent(programs: Sequence[ExplainedProgram], resource: Resource) -> list[Spent]:
+    return [layer for program in programs for layer in program.spent(resource)]
+
+
+def _moved(programs: Sequence[ExplainedProgram], unit: Unit) -> list[int]:
+    return [size for program in programs for size in program.moved(unit)]
 
 
 def _what_if(name: str, layers: Sequence[Spent]) -> WhatIf:
-    shares = total_of([layer.shares for layer in layers])
+    shares = total_of(layer.shares for layer in layers)
     return WhatIf(name, sum(shares.values()), bound_of(shares))
+
+
+def _ladder(programs: Sequence[ExplainedProgram], bound: str) -> Iterator[WhatIf]:
+    """What bounds the run free, then what bounds it then as well, and so on."""
+    resource, freed = NOTHING_FREE, set[str]()
+    while bound and bound not in freed and len(freed) < RUNGS:
+        freed.add(bound)
+        resource = resource.and_also(RESOURCES[bound])
+        rung = _what_if(bound, _spent(programs, resource))
+        yield rung
+        bound = rung.bound

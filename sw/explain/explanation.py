@@ -159,7 +159,7 @@ class Explanation(_Roofline):
     """Where the cycles of an inference go. Those of the layers add up to the network's, share by share.
 
     ``host_macs``: left to the host, for which no cycle is counted; ``next``: the network with one resource free, the
-    fewest cycles first.
+    fewest cycles first; ``ladder``: with what bounds it free, then with what bounds it then free as well, and so on.
     """
 
     network: str
@@ -167,6 +167,7 @@ class Explanation(_Roofline):
     host_macs: int
     layers: tuple[LayerExplanation, ...]
     next: tuple[WhatIf, ...]
+    ladder: tuple[WhatIf, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """What JSON can express."""
@@ -178,5 +179,6 @@ class Explanation(_Roofline):
             "host_macs": self.host_macs,
             **self._place(),
             "next": [what.to_dict() for what in self.next],
+            "ladder": [what.to_dict() for what in self.ladder],
             "layers": [layer.to_dict() for layer in self.layers],
         }

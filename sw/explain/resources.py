@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.instructions import Unit
 from dovetail.isa.timing.array import NOTHING, Free
-from dovetail.sw.explain.causes import BOUNDS
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,18 @@ class Resource:
         if unit in (Unit.LOAD, Unit.STORE):
             return self.memory
         return unit == Unit.ARRAY and self.free != NOTHING
+
+    def and_also(self, other: Resource) -> Resource:
+        """Both of them."""
+        return Resource(
+            f"{self.name}+{other.name}",
+            f"{self.title}, {other.title}",
+            f"{self.doc}; {other.doc}",
+            free=Free(*(a or b for a, b in zip(self.free, other.free, strict=True))),
+            memory=self.memory or other.memory,
+            causes=self.causes | other.causes,
+            queues=self.queues or other.queues,
+        )
 
 
 NOTHING_FREE = Resource("", "", "everything as it is")
@@ -72,9 +83,7 @@ RESOURCES: dict[str, Resource] = {
         ),
     )
 }
-"""Every resource; the first ones are what a run can be bound by, `BOUNDS`."""
-
-assert tuple(RESOURCES)[: len(BOUNDS)] == BOUNDS
+"""Every resource; the first ones are what a run can be bound by."""
 
 
 def fastest(config: Config) -> Config:

@@ -62,16 +62,15 @@ def _layers(explanation: Explanation) -> str:
 
 
 def _next(explanation: Explanation) -> list[str]:
-    limit = next(what for what in explanation.next if what.resource == explanation.bound)
+    lines = []
+    for number, rung in enumerate(explanation.ladder, 1):
+        free = " and ".join(_the(own.resource) for own in explanation.ladder[:number])
+        change = rung.cycles / explanation.cycles - 1
+        lines.append(f"with {free} free: {rung.cycles:,} cycles ({change:+.1%}), bound by {_the(rung.bound)}")
     gain = {what.resource: 1 - what.cycles / explanation.cycles for what in explanation.next}
-    lines = [
-        f"with {_the(limit.resource)} free: {limit.cycles:,} cycles ({-gain[limit.resource]:+.1%}), bound by"
-        f" {_the(limit.bound)}"
-    ]
-    others = [name for name in gain if name != limit.resource and gain[name] >= LEAST][:LAYERS]
+    others = [name for name in gain if name != explanation.bound and gain[name] >= LEAST][:LAYERS]
     if others:
-        gains = [f"{_the(name)} {-gain[name]:+.1%}" for name in others]
-        lines.append("with something else free: " + ", ".join(gains))
+        lines.append("with something else free: " + ", ".join(f"{_the(name)} {-gain[name]:+.1%}" for name in others))
     return lines
 
 

@@ -84,6 +84,20 @@ def test_what_ifs(network: str, config: str) -> None:
             assert (layer.next.bound in (*BOUNDS, "") and layer.next.bound != layer.bound) or layer.bound == "frontend"
 
 
+@pytest.mark.parametrize(("network", "config"), POINTS)
+def test_ladder(network: str, config: str) -> None:
+    """Each rung frees what bounds the one before, besides all that is free already."""
+    explanation = explained(network, config)
+    bounds = [explanation.bound, *(rung.bound for rung in explanation.ladder)]
+    assert [rung.resource for rung in explanation.ladder] == bounds[:-1]
+    assert len(set(bounds[:-1])) == len(bounds) - 1
+    cycles = [explanation.cycles, *(rung.cycles for rung in explanation.ladder)]
+    assert cycles == sorted(cycles, reverse=True)
+    first = next(what for what in explanation.next if what.resource == explanation.bound)
+    assert explanation.ladder[0] == first
+    assert 2 <= len(explanation.ladder) <= 4
+
+
 def test_memory_that_answers_at_once_is_that_of_the_engine() -> None:
     """Timed anew by the engine: `memory` is a configuration that exists."""
     for network, config in (("dscnn", "slow"), ("resnet8", "small")):

@@ -158,7 +158,8 @@ def test_cycles_with_anything_free(seed: int) -> None:
     config, words = program.config, program.words
     layers = {pc: number // 3 for number, pc in enumerate(sorted(timeline.pc[~timeline.is_fetch].tolist()))}
     explained = ExplainedProgram(config, words, timeline, layers, [0] * (max(layers.values()) + 1))
-    for resource in (NOTHING_FREE, *RESOURCES.values()):
+    several = RESOURCES["array"].and_also(RESOURCES["load"]).and_also(RESOURCES["frontend"])
+    for resource in (NOTHING_FREE, *RESOURCES.values(), several.and_also(RESOURCES["memory"])):
         spent = explained.spent(resource)
         durations = durations_of(config, timeline, resource)
         expected = _Machine(words, durations, not resource.queues).run()
