@@ -41,6 +41,8 @@ WIDTH, HEIGHT = 9.0, 5.6
 LEFT = 0.85
 WIDE = 12
 """Ratio of the largest to the smallest value from which an axis is logarithmic."""
+ROOM = 0.1
+"""Of the span of an axis: what is left free at either end, for labels."""
 APART = 0.07
 """Distance of two figures of an axis, as a part of it, at least."""
 WEAK = "#BBBBBB"
@@ -247,10 +249,10 @@ def _scale(plot: Axes, which: str, values: Sequence[float], in_bytes: bool) -> N
     low, high = min(values, default=0.0), max(values, default=1.0)
     wide = low > 0 and high / low >= WIDE
     if wide:
-        room = (high / low) ** 0.06
+        room = (high / low) ** ROOM
         log_axis(plot, which, low / room, high * room)
     else:
-        room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
+        room = (high - low) * ROOM or abs(high) * 0.1 or 1.0
         (plot.set_xlim if which == "x" else plot.set_ylim)(low - room, high + room)
         count_axis(plot, which)
     axis = plot.xaxis if which == "x" else plot.yaxis
