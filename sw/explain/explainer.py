@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from dovetail.isa.instructions import Unit
 from dovetail.sw.explain.explanation import Explanation, LayerExplanation, WhatIf, bound_of, total_of
 from dovetail.sw.explain.program import ExplainedProgram, Spent
 from dovetail.sw.explain.resources import NOTHING_FREE, RESOURCES, Resource
-from dovetail.sw.network import CompiledNetwork
+
+if TYPE_CHECKING:
+    from dovetail.sw.network import CompiledNetwork
 
 RUNGS = 4
 """Of the ladder, at most."""
