@@ -5,7 +5,8 @@
 Without options: the measured configurations and the model's error. ``--measure`` synthesises those of the grid that
 `area.json` beside this file does not have, or has of other hardware (minutes each; it may be stopped at any time and
 goes on where it was). ``--fit`` fits the coefficients to the configurations named T.. (training) and writes them, with
-the error on those named H.. (held out), to the package. Synthesis needs the extra `synth`; ``--yosys`` is another
+the largest error on
+these and those named H.. (held out), to the package. Synthesis needs the extra `synth`; ``--yosys`` is another
 command that takes ``-q -p SCRIPT``.
 """
 
@@ -16,6 +17,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +174,8 @@ def fit() -> None:
     for _ in range(2):  # the second time with the error, which the model itself tells
         write_atomically(area.MODEL, json.dumps(model, indent=1) + "\n")
         area.forget()
-        model["error"] = {r: round(max(abs(e) for e in errors(measured(HELD_OUT), r)), 4) for r in ("lut", "ff")}
+        everything = training + measured(HELD_OUT)
+        model["error"] = {r: ceil(1e4 * max(map(abs, errors(everything, r)))) / 1e4 for r in ("lut", "ff")}
 
 
 def _coefficients(terms: np.ndarray, goal: np.ndarray) -> np.ndarray:

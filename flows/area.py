@@ -28,9 +28,7 @@ TITLES = {"lut": "LUT", "ff": "FF", "dsp": "DSP", "bram": "BRAM"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
-    parser.add_argument(
-        "--measure", action="store_true", help="synthesise it too; takes minutes, needs the extra synth"
-    )
+    parser.add_argument("--measure", action="store_true", help="synthesise it, in minutes; needs the extra synth")
     parser.add_argument("--yosys", metavar="COMMAND", default="", help=f"what runs Yosys; default: {YOSYS}")
     add_options(parser)
 
@@ -60,10 +58,9 @@ def run(args: argparse.Namespace) -> Report:
         "tool": netlist.tool,
         "off": off,
     }
-    text = ", ".join(f"{TITLES[name]} {value:+.1%}" for name, value in off.items())
-    return Report(
-        data, [table(estimate, measured), verdict(estimate), f"estimate     {text} of {netlist.tool}'s figures"]
-    )
+    told = ", ".join(f"{TITLES[name]} {value:+.1%}" for name, value in off.items())
+    last = f"estimate     {told} off what {netlist.tool} made"
+    return Report(data, [table(estimate, measured), verdict(estimate), last])
 
 
 def smallest_part(area: Resources) -> str:

@@ -8,7 +8,6 @@ from contextlib import redirect_stdout
 
 import dovetail
 from dovetail.cosim.verilate import ToolError
-from dovetail.flows import compile as compile_
 from dovetail.flows import (
     area,
     coverage,
@@ -29,6 +28,7 @@ from dovetail.flows import (
     sweep,
     verify,
 )
+from dovetail.flows import compile as compile_
 from dovetail.flows.report import Report, to_json
 from dovetail.isa.assembler import AssemblyError
 from dovetail.isa.config import ConfigError

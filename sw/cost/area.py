@@ -31,9 +31,9 @@ class Resources:
 class Area(Resources):
     """The estimate for a whole accelerator.
 
-    ``error``: the largest relative error of ``lut`` and ``ff`` on configurations that the fit has not seen; ``dsp`` and
-    ``bram`` are exact there. ``blocks``: by name, adding up to the whole. ``extrapolated``: one line per quantity that
-    lies outside of what was measured; then the error is not known.
+    ``error``: the largest relative error of ``lut`` and ``ff`` in all configurations that were synthesised, with those
+    that the fit has not seen; ``dsp`` and ``bram`` are exact there. ``blocks``: by name, adding up to the whole.
+    ``extrapolated``: one line per quantity that lies outside of what was measured; then the error is not known.
     """
 
     error: float
