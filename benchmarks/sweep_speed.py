@@ -2,9 +2,9 @@
 
     python benchmarks/sweep_speed.py [--points N | --points all] [--workers 1 2] [--cluster]
 
-The space: lanes, depthwise, stripe, bus and SRAM, 10,080 configurations in all. Every run starts its own workers and an
-empty store, without a schedule cache. Wall time is from before the workers start to the last point in the store; CPU
-time is that of driver and workers together, and what the peers' times are compared with.
+The space is docs/examples/spaces/mobilenet_v1.toml, 10,080 configurations in all. Every run starts its own workers and
+an empty store, without a schedule cache. Wall time is from before the workers start to the last point in the store;
+CPU time is that of driver and workers together, and what the peers' times are compared with.
 """
 
 import argparse
@@ -24,23 +24,12 @@ import psutil
 
 from dovetail.flows.explore.driver import Means, Progress, sweep
 from dovetail.flows.explore.networks import read_all
-from dovetail.flows.explore.space import Plan, Space, Workload
+from dovetail.flows.explore.space import Plan, Space
+from dovetail.flows.explore.space_file import load
 from dovetail.flows.explore.store import Store
-from dovetail.isa.config import Config
 
-LANES = (4, 8, 12, 16, 24, 32)
-SPACE = Space(
-    workloads=(Workload("zoo:mobilenet_v1"),),
-    base=Config(),
-    axes={
-        "lanes": tuple((ic, oc) for ic in LANES for oc in LANES if 48 <= ic * oc <= 576),
-        "depthwise": ("none", "emulated", "native"),
-        "stripe": (8, 16, 32, 64),
-        "bus": (32, 64, 128, 256),
-        "sram": tuple(kib << 10 for kib in (64, 128, 256, 512, 1024, 2048, 4096)),
-    },
-    objectives=("cycles", "pe"),
-)
+SPACE = Path(__file__).parent.parent / "docs" / "examples" / "spaces" / "mobilenet_v1.toml"
+"""Lanes, depthwise, stripe, bus and SRAM: 10,080 configurations."""
 ONE = ("--lanes", "16x16", "--depthwise", "native", "--sram", "512KiB", "--bus", "128")
 """One configuration of the size of the peers' (256 PEs)."""
 MIB = 1 << 20
@@ -208,8 +197,9 @@ def main() -> None:
     parser.add_argument("--cluster", action="store_true", help="Dask clusters of these sizes, too")
     arguments = parser.parse_args()
     plan = Plan() if arguments.points == "all" else Plan("random", int(arguments.points), arguments.seed)
-    space = replace(SPACE, search=plan)
-    print(f"{plan.points or len(space):,} of {len(space):,} configurations")
+    space = replace(load(SPACE), search=plan)
+    count = space.count()
+    print(f"{plan.points or count:,} of {count:,} configurations")
     times = {workers: measure(space, workers, cluster=False) for workers in arguments.workers}
     first = min(times)
     for workers, (seconds, used) in times.items():

@@ -306,7 +306,9 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """Every hardware parameter and the memory timing, as TOML and the program header spell them."""
-        data = {k: v for k, v in asdict(self).items() if k not in ("pe", "dataflow")}
+        data = {field.name: getattr(self, field.name) for field in fields(self)}
+        del data["pe"], data["dataflow"]
+        data["memory"] = asdict(self.memory)
         if self.depthwise != "native":
             del data["depthwise_lanes"]
         return data
