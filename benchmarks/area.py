@@ -148,10 +148,13 @@ def measured(role: str) -> list[Measured]:
     ]
 
 
-def fit() -> None:
-    """Fit the coefficients and write the model."""
-    training = measured(TRAINING)
-    coefficients: dict[str, dict[str, dict[str, float]]] = {}
+Coefficients = dict[str, dict[str, dict[str, float]]]
+"""By block, resource and term."""
+
+
+def fitted(training: Sequence[Measured]) -> Coefficients:
+    """The coefficients that suit these configurations."""
+    coefficients: Coefficients = {}
     for number, resource in enumerate(("lut", "ff")):
         for block in sorted({name for m in training for name in m.blocks}):
             rows = [(blocks(m.config)[block][number], m.blocks[block]) for m in training if block in m.blocks]
@@ -159,6 +162,12 @@ def fit() -> None:
             goal = np.array([getattr(cells, resource) for _, cells in rows], float)
             values = np.round(_coefficients(terms, goal), 4).tolist()
             coefficients.setdefault(block, {})[resource] = dict(zip(rows[0][0], values, strict=True))
+    return coefficients
+
+
+def fit() -> None:
+    """Fit the coefficients and write the model."""
+    training = measured(TRAINING)
     quantities = [area.measured_quantities(m.config) for m in training]
     ranges = {name: [min(q[name] for q in quantities), max(q[name] for q in quantities)] for name in quantities[0]}
     model: dict[str, Any] = {
@@ -169,7 +178,7 @@ def fit() -> None:
         "held_out": len(measured(HELD_OUT)),
         "error": {"lut": 0.0, "ff": 0.0},
         "ranges": ranges,
-        "coefficients": coefficients,
+        "coefficients": fitted(training),
     }
     for _ in range(2):  # the second time with the error, which the model itself tells
         write_atomically(area.MODEL, json.dumps(model, indent=1) + "\n")
@@ -197,6 +206,22 @@ def _coefficients(terms: np.ndarray, goal: np.ndarray) -> np.ndarray:
 def errors(points: Sequence[Measured], resource: str) -> list[float]:
     """Estimate over measurement, less 1, of each."""
     return [getattr(area.area_of(m.config), resource) / getattr(m.total, resource) - 1 for m in points]
+
+
+def left_out(resource: str) -> list[tuple[str, float]]:
+    """Per training configuration, the error of a fit to all others."""
+    training = measured(TRAINING)
+    found = []
+    for m in training:
+        coefficients = fitted([other for other in training if other is not m])
+        number = ("lut", "ff").index(resource)
+        estimate = sum(
+            coefficients[block][resource][term] * size
+            for block, terms in blocks(m.config).items()
+            for term, size in terms[number].items()
+        )
+        found.append((m.name, estimate / getattr(m.total, resource) - 1))
+    return found
 
 
 def table() -> str:
@@ -229,6 +254,11 @@ def summary() -> str:
         for resource in ("dsp", "bram"):
             exact = sum(error == 0 for error in errors(points, resource))
             lines.append(f"{what}, {len(points)}: {resource} equal in {exact}")
+    for resource in ("lut", "ff"):
+        alone = left_out(resource)
+        worst, error = max(alone, key=lambda item: abs(item[1]))
+        mean = np.mean([abs(e) for _, e in alone])
+        lines.append(f"left out one at a time: {resource} mean {mean:.1%}, largest {abs(error):.1%} ({worst})")
     return "\n".join(lines)
 
 
