@@ -7,10 +7,12 @@ from rich.table import Table
 
 from dovetail.sw.explain import CAUSES, Comparison, Explanation, LayerExplanation
 from dovetail.sw.explain.resources import RESOURCES
-from dovetail.sw.explain.text import title_of
+from dovetail.sw.explain.text import short, title_of
 
 SMALL = 0.01
 """What part of a layer's cycles has no name of its own."""
+NAME, SPENT = 24, 30
+"""Characters of a layer's name, at most, and of a line of what its cycles are spent on, at least."""
 
 
 def causes(explanation: Explanation) -> Table:
@@ -46,22 +48,21 @@ def layers(explanation: Explanation) -> Table:
         "#",
         "layer",
         "kind",
-        right=("cycles", "MACs/cycle", "MACs/byte", "of roofline"),
-        last=("bound by", "cycles spent on, %"),
+        right=("cycles", "MACs/cycle", "MACs/byte", "roof"),
+        last=("bound by",),
     )
-    table.add_column("ahead", justify="right")
-    table.add_column("bound free", justify="right")
-    table.add_column("bound then")
+    table.add_column("cycles spent on, %", min_width=SPENT)
+    table.add_column("without that", justify="right")
+    table.add_column("bound then by")
     for number, layer in enumerate(explanation.layers):
         table.add_row(
             str(number),
-            layer.name,
+            short(layer.name, NAME),
             layer.kind,
             f"{layer.cycles:,}",
             *_roofline(layer),
             title_of(layer.bound),
             _spent(layer),
-            f"{layer.ahead:,}",
             f"{layer.next.cycles:,}" if layer.next else "",
             title_of(layer.next.bound) if layer.next else "",
         )
@@ -114,7 +115,7 @@ def differences(comparison: Comparison) -> Table:
         worst = sorted(layer.losses.items(), key=lambda item: -sign * item[1])[:2]
         table.add_row(
             str(number),
-            layer.name,
+            short(layer.name, NAME),
             layer.kind,
             f"{a:,}",
             f"{b:,}",

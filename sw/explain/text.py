@@ -18,6 +18,8 @@ LEAST = 0.01
 """What part of the cycles a cause must have to be named."""
 LAYERS = 3
 """Layers that are named of each cause."""
+NAME = 32
+"""Characters of a layer's name, at most."""
 _OWN = {"PEs": ("ic_lanes", "oc_lanes"), "bytes per cycle on the bus": ("bus", "beat_cycles")}
 """Parameters that an amount stands for."""
 _THINGS = ("array", "requantise", "vector", "frontend", "bus")
@@ -122,7 +124,7 @@ def _losses(comparison: Comparison) -> list[str]:
 def _named(comparison: Comparison, part: Mapping[str, Fraction], total: Fraction, sign: int) -> list[str]:
     """A line per cause, the most first, and one for all that is small."""
     names = sorted(part, key=part.__getitem__, reverse=True)
-    kept = [name for name in names[:MOST] if part[name] >= LEAST * total]
+    kept = [name for name in names[:MOST] if part[name] >= LEAST * total and round(part[name])]
     lines = []
     for name in kept:
         parts = {layer.name: sign * layer.losses.get(name, Fraction()) for layer in comparison.layers}
@@ -175,4 +177,10 @@ def _value(name: str, value: Any) -> str:
 def _some(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
     rest = len(names) - LAYERS
-    return ", ".join(names[:LAYERS]) + (f" and {rest} more" if rest > 0 else "")
+    return ", ".join(short(name) for name in names[:LAYERS]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def short(name: str, length: int = NAME) -> str:
+    """A layer's name; of one that a converter has put together of many its first, and of a long one the end."""
+    first = name.split(";")[0]
+    return first if len(first) <= length else "..." + first[3 - length :]

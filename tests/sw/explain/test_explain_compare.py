@@ -11,7 +11,7 @@ import pytest
 
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.sw.explain import CAUSES, Explanation, LayerExplanation, compare, explain
-from dovetail.sw.explain.text import answer, summary
+from dovetail.sw.explain.text import answer, short, summary
 from dovetail.sw.network import compile_network
 
 BASE = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
@@ -140,6 +140,20 @@ def test_small_causes_are_one() -> None:
     ]
     assert lines[1] == "lost: 6,003 cycles"
     assert lines[-1].split() == ["1,003", "17%", "other", "causes"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("conv0", "conv0"),
+        ("n" * 32, "n" * 32),
+        ("model/activation_2/Relu;model/batch_normalization_2/FusedBatchNormV3", "model/activation_2/Relu"),
+        ("a_folder_of_the_network/another_folder/convolution", "..." + "etwork/another_folder/convolution"[-29:]),
+    ],
+)
+def test_names_are_short(name: str, text: str) -> None:
+    assert short(name) == text
+    assert len(short(name)) <= 32
 
 
 def test_networks_must_be_the_same() -> None:
