@@ -41,10 +41,9 @@ function drawLayers() {
   const found = explained();
   const parts = [kindBars(rows), waitingNotes(rows)];
   if (found.length) parts.push(causeBars(found));
-  const [left, right] = [
-    found.length ? [nextTable(found), roofline(found)] : [],
-    rows.length > 1 ? [difference()] : [],
-  ];
+  const left = found.length ? [nextTable(found), roofline(found)] : [];
+  const right = rows.length > 1 ? [difference()] : [];
+  if (found.length > 3) parts.push(left.shift()); // too wide for a half
   parts.push(
     make(
       "div",
@@ -158,7 +157,7 @@ function nextTable(found) {
       "td",
       { class: "number" },
       whole(what.cycles),
-      make("small", {}, ` ${signed(100 * share, (part) => `${part.toFixed(part < 1 ? 2 : 1)} %`)}, then ${what.bound}`),
+      make("small", {}, `${signed(100 * share, (part) => `${part.toFixed(part < 1 ? 2 : 1)} %`)}, then ${what.bound}`),
     );
   };
   return make(
@@ -238,7 +237,7 @@ function layerTable(found) {
     make("th", {}, "layer"),
     make("th", {}, "kind"),
     make("th", { class: "number" }, "MACs"),
-    found.map(({ number }) => [make("th", { class: "number" }, badge(number), " cycles"), make("th", {}, "bound")]),
+    found.map(({ number }) => make("th", { class: "number" }, badge(number), " cycles, bound")),
     differs ? make("th", { class: "number" }, `${letterOf(pair.to)} \u2212 ${letterOf(pair.from)}`) : "",
     make("th", { class: "wideb" }, "what the cycles are spent on"),
   );
@@ -254,10 +253,7 @@ function layerTable(found) {
         line.layer.kind,
       ),
       make("td", { class: "number" }, whole(line.layer.macs)),
-      line.of.map((layer) => [
-        make("td", { class: "number" }, layer ? whole(layer.cycles) : "host"),
-        make("td", {}, layer ? boundText(layer) : ""),
-      ]),
+      line.of.map((layer) => make("td", { class: "number" }, layer ? cyclesAndBound(layer) : "host")),
       differs ? make("td", { class: `number ${change(line) < 0 ? "less" : "more"}` }, signed(change(line))) : "",
       make(
         "td",
@@ -279,13 +275,8 @@ function layerTable(found) {
   );
 }
 
-function boundText({ bound, bounds, cycles }) {
-  if (!bound) return "";
-  return make(
-    "span",
-    {},
-    make("i", { class: "swatch square", css: { background: colourOfBound(bound) } }),
-    `${bound} `,
-    make("small", {}, percent(bounds[bound] / cycles)),
-  );
+function cyclesAndBound({ cycles, bound, bounds }) {
+  const swatch = make("i", { class: "swatch square", css: { background: colourOfBound(bound) } });
+  const text = bound && make("small", {}, swatch, `${bound} ${percent(bounds[bound] / cycles)}`);
+  return [make("span", { class: "cycles" }, whole(cycles)), text];
 }

@@ -120,12 +120,22 @@ function sideBySide(rows) {
   );
 }
 
+/** A text with a button that copies it; a line breaks before a flag, not within. */
 const copied = (name, text) =>
   make(
     "div",
     { class: "copied" },
-    copyButton(`Copy ${name}`, () => text),
-    make("pre", { class: name.toLowerCase(), tabindex: "0", "aria-label": name }, text),
+    make(
+      "div",
+      { class: "tools" },
+      make("span", { class: "soft" }, name),
+      copyButton("Copy", () => text),
+    ),
+    make(
+      "pre",
+      { class: name.toLowerCase(), tabindex: "0", "aria-label": name },
+      text.split(/(?<= )(?=--)/).map((part) => make("span", {}, part)),
+    ),
   );
 
 const exactly = (column, value) =>
