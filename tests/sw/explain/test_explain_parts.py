@@ -11,7 +11,8 @@ import pytest
 from dovetail.isa.checks import TWO_OPERANDS, View, lanes_of
 from dovetail.isa.config import Config, MemoryTiming, ceil_div
 from dovetail.isa.instructions import REGISTERS, Op, Unit, pack
-from dovetail.isa.timing.array import ACCUMULATE, NOTHING, Free, matrix_reads
+from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, SETTLE, Free, matrix_reads, to_accumulator
+from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.dma import bursts, row_addresses
 from dovetail.isa.timing.rules import duration
 from dovetail.sw.explain import CAUSES
@@ -47,7 +48,7 @@ def test_parts_add_up(seed: int) -> None:
 
 
 def windows(config: Config, op: Op, view: View, free: Free) -> dict[str, int]:
-    """Every window of an array operation, one after the other: what it is longer by than its pixels."""
+    """Every window of an array operation, one after the other: its pixels, what it is longer by, waits before it."""
     depthwise = op == Op.DEPTH_CONV
     lanes = config.dw if depthwise else config.oc
     rows = 1 if depthwise else config.weight_rows
@@ -59,19 +60,32 @@ def windows(config: Config, op: Op, view: View, free: Free) -> dict[str, int]:
     stripe = view["STRIPE", "pixels"]
     sizes = [stripe] * (pixels // stripe) + [pixels % stripe] * (pixels % stripe > 0)
     steps = view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"] * (1 if depthwise else view["KC", "blocks"])
-    found = {"steps": 0, "weights": max(rows, least), "turnaround": 0, "partial_sums": 0}
-    order = [(b, n, s) for b in range(view["BLOCKS", "count"]) for n in range(len(sizes)) for s in range(steps)]
-    for block, number, step in order:
-        passing = 0 if free.steps else sizes[number]
-        reads = records if number == step == 0 else 0
-        if (block, number, step) != order[-1]:
-            reads += rows
-        window = max(passing, reads, least)
-        found["steps"] += passing
-        found["weights"] += max(reads - passing, 0)
-        found["turnaround"] += window - max(passing, reads)
-        if step == 0 and view["MODE", "accumulate"]:
-            found["partial_sums"] += ceil_div(4 * lanes, config.word_bytes) * max(passing, least)
+    stripes = [(block, number) for block in range(view["BLOCKS", "count"]) for number in range(len(sizes))]
+    fill = to_accumulator(config) - 1
+    found = {"steps": 0, "weights": max(rows, least), "turnaround": 0, "partial_sums": 0, "requantise": 0}
+    time = drained = 0
+    buffers = [0, 0]
+    for block, number in stripes:
+        size = sizes[number]
+        begin = max(time, buffers.pop(0))
+        if view["MODE", "accumulate"] and not free.steps:
+            begin = max(begin, drained + SETTLE) if drained else begin
+            found["partial_sums"] += ceil_div(4 * lanes, config.word_bytes) * max(size, least)
+        found["requantise"] += begin - time
+        passing = 0 if free.steps else size
+        for step in range(steps):
+            reads = records if number == step == 0 else 0
+            if (block, number, step) != (*stripes[-1], steps - 1):
+                reads += rows
+            found["steps"] += passing
+            found["weights"] += max(reads - passing, 0)
+            found["turnaround"] += max(passing, reads, least) - max(passing, reads)
+        first = max(rows, least)
+        time = sum(found.values()) - first
+        channels = view["BLOCKS", "last"] if block == stripes[-1][0] else lanes_of(config, op, view)
+        drained = max(drained, time + fill) + (0 if free.results else size * ceil_div(channels, config.requant))
+        buffers.append(drained + 1)
+    found["requantise"] += drained - (time + fill)
     return found
 
 
@@ -84,9 +98,9 @@ def test_array_window_by_window(seed: int) -> None:
         free = rng.choice(FREES)
         parts = split(config, op, view, Fraction(rng.randint(0, 5), 5), free)
         found = windows(config, op, view, free)
-        steps = sum(parts.get(name, 0) for name in STEPS)
-        assert steps == found.pop("steps")
+        assert sum(parts.get(name, 0) for name in STEPS) == found.pop("steps")
         assert {name: parts.get(name, 0) for name in found} == found
+        assert parts["array_latency"] == CHECK + 1 + to_accumulator(config) - 1 + DRAIN
 
 
 @pytest.mark.parametrize("seed", range(40))
