@@ -62,7 +62,6 @@ def _config(lanes: str, sram: str, depthwise: int, requant: int, vector: int, bu
 GRID = {
     "T01": _config("8x8", "32/4", 8, 2, 2, "mpea", stripe=16),
     "T02": _config("4x4", "32/4", 0, 1, 1, "", bus=32, outstanding=1),
-    "T03": _config("4x4", "64/4", 4, 1, 1, "mpea", bus=32, outstanding=8),
     "T04": _config("4x8", "64/8", 8, 2, 2, "pea"),
     "T05": _config("8x4", "32/4", 0, 1, 1, "mp"),
     "T06": _config("8x16", "64/4", 16, 2, 2, "a"),
@@ -92,6 +91,7 @@ GRID = {
     "H06": _config("16x4", "32/4", 8, 1, 1, ""),
     "H07": _config("12x8", "192/6", 24, 6, 3, "mpea", bus=128),
     "H08": _config("16x16", "256/8", 32, 4, 4, "mpea"),
+    "H09": _config("4x4", "64/4", 4, 1, 1, "mpea", bus=32, outstanding=8),
 }
 """Configurations by name."""
 
