@@ -139,12 +139,17 @@ class _Window(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """The form of a tile's instructions, and the bytes of input, weights and output that each of them claims."""
+    """What tiles have in common whose addresses differ: the form of their instructions, the bytes of input, weights and
+    output that each of these claims, bytes of the weight stream, and the transfers of input and output but for
+    addresses."""
 
     form: Form
     input: int
     weights: int
     output: int
+    stream: int
+    load: tuple[int, ...]
+    store: tuple[int, ...]
 
 
 Follower = Callable[[Area, tuple[int, int], int, int], Iterator[Task]]
@@ -153,12 +158,13 @@ _Loop = tuple[int, int, int]
 """Steps, and the bytes between them in system memory and in SRAM."""
 
 
-def _block(memory: int, sram: int, length: int, outer: _Loop, inner: _Loop) -> Transfer:
-    """A transfer of two loops around ``length`` bytes; those that run on in both places are joined."""
+def _block(length: int, outer: _Loop, inner: _Loop) -> tuple[int, ...]:
+    """A transfer, but for addresses, of two loops around ``length`` bytes; those that run on in both places are
+    joined."""
     for _ in range(2):
         if inner[1:] == (length, length):
             length, inner, outer = length * inner[0], outer, (1, 0, 0)
-    return Transfer(memory, sram, length, inner[0], outer[0], inner[1], outer[1], inner[2], outer[2])
+    return length, inner[0], outer[0], inner[1], outer[1], inner[2], outer[2]
 
 
 class _Rotation:
@@ -233,36 +239,36 @@ class ConvCode:
         inputs = _Rotation(tiling.input_at)
         streams = _Rotation(tiling.weights_at)
         windows = {area: _Window(*layer.input_rows(*area[:2]), *layer.input_columns(*area[2:])) for area in areas}
+        resident, stores = self.source.sram is not None, self.target.memory is not None
         for number, (area, col) in enumerate(order):
-            window = windows[area]
+            window, (channel, count) = windows[area], col
             output = self._output(number, area, col)
             for turn, (first, channels, _, part) in enumerate(self.passes):
                 task = Task(self.index)
-                weights_at, missing = streams.get((col, turn))
-                stream = col[1] // self.block * self.block_bytes[turn]
-                if col[1] % self.block:
-                    stream = layer.stream_bytes(self.config, col[1], channels)
-                if missing:
-                    at = self.streams[turn] + col[0] // self.block * self.block_bytes[turn]
-                    task.loads.append(Transfer(at, weights_at, stream))
-                    if self.matrix:
-                        task.loads.append(self._load_matrix(self.matrix, col, (first, channels), weights_at + stream))
-                skip, seen = first - part[0], channels
+                skip = first - part[0]
                 if layer.separable:
-                    part = layer.inputs_of(col[0], 0), layer.inputs_of(col[1], 0)
-                    seen = part[1]
-                if self.source.sram is None:
-                    input_at, missing = inputs.get((area, part))
-                    pixel = part[1]
-                    if missing:
-                        task.loads.append(self._load_input(window, part, input_at))
+                    part = layer.inputs_of(channel, 0), layer.inputs_of(count, 0)
+                    channels = part[1]
+                piece = self._piece(area, window, count, channels, turn, part[1], output[1])
+                weights_at, missing = streams.get((col, turn))
+                if missing:
+                    at = self.streams[turn] + channel // self.block * self.block_bytes[turn]
+                    task.loads.append(Transfer(at, weights_at, piece.stream))
+                    if self.matrix:
+                        above = weights_at + piece.stream
+                        task.loads.append(self._load_matrix(self.matrix, col, (first, channels), above))
+                if resident:
+                    input_at = self._input(self.source.sram, window, part[0])
                 else:
-                    pixel = self.source.pitch
-                    input_at = self.source.sram + (window.row * layer.width + window.column) * pixel + part[0]
-                piece = self._piece(area, window, col[1], seen, turn, pixel, stream, output[1])
-                task.computes = self._computes(piece, col[1], turn, input_at + skip, weights_at, stream, output[0])
-                if turn == len(self.passes) - 1 and self.target.memory is not None:
-                    task.stores.append(self._store(self.target.memory, area, col, *output))
+                    input_at, missing = inputs.get((area, part))
+                    if missing:
+                        start = self._input(self.source.memory, window, part[0])
+                        task.loads.append(Transfer(start, input_at, *piece.load))
+                task.computes = self._computes(piece, count, turn, input_at + skip, weights_at, output[0])
+                if stores and turn == len(self.passes) - 1:
+                    task.stores.append(
+                        Transfer(self._result(self.target.memory, area, channel), output[0], *piece.store)
+                    )
                 yield task
             if self.tail:
                 yield from self.tail(area, col, *output)
@@ -271,8 +277,17 @@ class ConvCode:
         """(SRAM address, bytes between pixels) of the results of a tile."""
         if self.target.sram is None:
             return self.tiling.output_at[number % len(self.tiling.output_at)], col[1] * self._item
-        pitch = self.target.pitch
-        return self.target.sram + (area.row * self.layer.out_width + area.column) * pitch + col[0], pitch
+        return self._result(self.target.sram, area, col[0]), self.target.pitch
+
+    def _input(self, base: int | None, window: _Window, channel: int) -> int:
+        """Where a tile's input begins in a tensor at ``base``."""
+        assert base is not None
+        return base + (window.row * self.layer.width + window.column) * self.source.pitch + channel
+
+    def _result(self, base: int | None, area: Area, channel: int) -> int:
+        """Where a tile's results begin in a tensor at ``base``."""
+        assert base is not None
+        return base + (area.row * self.layer.out_width + area.column) * self.target.pitch + channel
 
     def _load_matrix(self, matrix: Matrix, col: tuple[int, int], part: tuple[int, int], at: int) -> Transfer:
         """Columns ``col`` and rows ``part`` of the matrix, in the matrix's order."""
@@ -282,18 +297,6 @@ class ConvCode:
         if inner[1] == pitch:
             return Transfer(start, at, outer[1] * pitch)
         return Transfer(start, at, inner[1], rows=outer[1], memory_row=pitch, sram_row=inner[1])
-
-    def _load_input(self, window: _Window, part: tuple[int, int], at: int) -> Transfer:
-        assert self.source.memory is not None
-        pitch, columns = self.source.pitch, window.columns
-        line = self.layer.width * pitch
-        start = self.source.memory + window.row * line + window.column * pitch + part[0]
-        return _block(start, at, part[1], (window.rows, line, columns * part[1]), (columns, pitch, part[1]))
-
-    def _store(self, memory: int, area: Area, col: tuple[int, int], at: int, pixel: int) -> Transfer:
-        line, pitch = self.layer.out_width * self.target.pitch, self.target.pitch
-        start = memory + area.row * line + area.column * pitch + col[0]
-        return _block(start, at, col[1], (area.rows, line, self._out_line(area, pixel)), (area.columns, pitch, pixel))
 
     def _out_line(self, area: Area, pixel: int) -> int:
         """Bytes between the rows of results in SRAM."""
@@ -305,10 +308,10 @@ class ConvCode:
         return 4 if len(self.passes) > 1 else 1
 
     def _computes(
-        self, piece: _Piece, channels: int, turn: int, source: int, weights: int, stream: int, target: int
+        self, piece: _Piece, channels: int, turn: int, source: int, weights: int, target: int
     ) -> list[Compute]:
-        """A tile's instructions, of output ``channels``: SRAM addresses of input, weight ``stream`` and output."""
-        layer, (form, in_bytes, w_bytes, out_bytes) = self.layer, piece
+        """A tile's instructions, of output ``channels``: SRAM addresses of input, weight stream and output."""
+        layer, (form, in_bytes, w_bytes, out_bytes, stream, *_) = self.layer, piece
         if layer.mode == "grouped":
             seen, made = layer.group
             groups = range(channels // made)
@@ -326,18 +329,26 @@ class ConvCode:
         return [Compute(form, addresses, reads, (target, out_bytes))]
 
     def _piece(
-        self, area: Area, window: _Window, count: int, channels: int, turn: int, pixel: int, stream: int, out_pixel: int
+        self, area: Area, window: _Window, count: int, channels: int, turn: int, part: int, out_pixel: int
     ) -> _Piece:
-        """What tiles of an area have in common whose addresses differ: ``count`` output channels, of the input
-        ``channels`` that count, bytes between the pixels of either, bytes of the weight stream."""
-        key = (area.rows, area.columns, *window[1:3], *window[4:], count, channels, turn, pixel, out_pixel)
+        """Of a tile: ``count`` output channels, of the input ``channels`` that count, ``part`` loaded; bytes between
+        the pixels of the output."""
+        key = area.rows, area.columns, window.rows, window.pad_top, window.columns, window.pad_left, count, turn
         piece = self._pieces.get(key)
         if piece is None:
+            layer, pixel = self.layer, part if self.source.sram is None else self.source.pitch
+            stream = layer.stream_bytes(self.config, count, self.passes[turn].channels)
             registers = self._registers(area, window, count, channels, turn, pixel, stream, out_pixel)
             addresses = ("IN_ADDR", "OUT_ADDR", "W_ADDR", "B_ADDR")[: 3 + bool(self.matrix)]
+            pitch, columns = self.source.pitch, window.columns
+            lines = window.rows, layer.width * pitch, columns * part
+            load = _block(part, lines, (columns, pitch, part))
+            pitch = self.target.pitch
+            lines = area.rows, layer.out_width * pitch, self._out_line(area, out_pixel)
+            store = _block(count, lines, (area.columns, pitch, out_pixel))
             sizes = registers["IN_BYTES"], registers["W_BYTES"], registers["OUT_BYTES"]
-            form = Form(Unit.ARRAY, self.layer.op, registers, addresses)
-            piece = self._pieces[key] = _Piece(form, *sizes)
+            form = Form(Unit.ARRAY, layer.op, registers, addresses)
+            piece = self._pieces[key] = _Piece(form, *sizes, stream, load, store)
         return piece
 
     def _registers(

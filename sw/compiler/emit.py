@@ -208,8 +208,7 @@ class Emitter:
     def end(self, limit: int | None = None) -> bool:
         """Write the words: all that was added, the end, and what fills the last page.
 
-        Returns False as soon as it is sure that the last operation ends in cycle ``limit`` or later; the words are of
-        no use then.
+        Returns False, as soon as that is sure, if ``clock.ended`` would exceed ``limit``; the words are of no use then.
         """
         operations, free, busy = self._operations, self.clock.free, self._busy
         out = 0
@@ -253,10 +252,10 @@ class Emitter:
         if known is None:
             if len(self._transfers) >= _MAX_FORMS:
                 self._transfers.clear()
-            spans = transfer.memory_range[1], transfer.sram_range[1]
-            known = self._transfers[key] = transfer.form(unit), *spans
-        self.moved[layer] = self.moved.get(layer, 0) + transfer.bytes
-        form, memory, sram = known
+            sizes = transfer.bytes, transfer.memory_range[1], transfer.sram_range[1]
+            known = self._transfers[key] = transfer.form(unit), *sizes
+        form, moved, memory, sram = known
+        self.moved[layer] = self.moved.get(layer, 0) + moved
         cycles = form.cycles(self.config, transfer)
         self._busy[unit] += cycles + 1
         return form, cycles, (transfer.memory, memory), (transfer.sram, sram)
@@ -288,42 +287,45 @@ class Emitter:
 
 
 @lru_cache(maxsize=4)
-def _forms(memory: MemoryTiming, bus: int, outstanding: int) -> dict[tuple[int, ...], tuple[Form, int, int]]:
-    """Of transfers by unit and all but the addresses: the form, and the bytes that they touch in system memory and in
-    SRAM. Whatever else a configuration has, their durations are the same."""
+def _forms(memory: MemoryTiming, bus: int, outstanding: int) -> dict[tuple[int, ...], tuple[Form, int, int, int]]:
+    """Of transfers by unit and all but the addresses: the form, the bytes that they move, and those between the first
+    and the last in system memory and in SRAM. Whatever else a configuration has, their durations are the same."""
     return {}
+
+
+_Stored = tuple[int, int, int]
+"""First byte, byte after the last, number of the operation."""
 
 
 class Stores:
     """Which operation writes a part of system memory last. Ranges are kept by page, a few of them in each."""
 
     def __init__(self) -> None:
-        self._pages: dict[int, list[tuple[int, int, int]]] = {}
-        """(First byte, byte after the last, number); neighbours may have one list in common, which is never changed."""
+        self._pages: dict[int, list[_Stored]] = {}
+        """Neighbours may have one list in common, which is never changed."""
+        self._log: list[_Stored] = []  # what is not by page yet
+        self._low, self._high = 1 << 64, 0  # of all ranges
 
     def add(self, memory: Range, number: int) -> None:
         """An operation, of a higher number than those before, writes a range."""
         low, high = memory[0], sum(memory)
-        pages = self._pages
-        before: list[tuple[int, int, int]] | None = None
-        now: list[tuple[int, int, int]] = [(low, high, number)]
-        for page in _pages(memory):
-            entries = pages.get(page)
-            if entries is not before:
-                before = entries
-                now = [entry for entry in entries or () if entry[0] < low or entry[1] > high]
-                if len(now) == _RANGES:
-                    (a, b, _), (c, d, later), *rest = now
-                    now = [(min(a, c), max(b, d), later), *rest]
-                now.append((low, high, number))
-            pages[page] = now
+        self._log.append((low, high, number))
+        if low < self._low:
+            self._low = low
+        if high > self._high:
+            self._high = high
 
     def latest(self, memory: Range) -> int:
         """The highest number of an operation that writes to a range; 0 if none does."""
         low, high, found = memory[0], sum(memory), 0
+        if high <= self._low or self._high <= low:
+            return 0
+        for stored in self._log:
+            self._by_page(stored)
+        self._log.clear()
         pages = self._pages
-        before: list[tuple[int, int, int]] | None = None
-        for page in _pages(memory):
+        before: list[_Stored] | None = None
+        for page in _pages(low, high):
             entries = pages.get(page)
             if entries is not before:
                 before = entries
@@ -332,6 +334,22 @@ class Stores:
                         found = number
         return found
 
+    def _by_page(self, stored: _Stored) -> None:
+        low, high, _ = stored
+        pages = self._pages
+        before: list[_Stored] | None = None
+        now = [stored]
+        for page in _pages(low, high):
+            entries = pages.get(page)
+            if entries is not before:
+                before = entries
+                now = [entry for entry in entries or () if entry[0] < low or entry[1] > high]
+                if len(now) == _RANGES:
+                    (a, b, _), (c, d, later), *rest = now
+                    now = [(min(a, c), max(b, d), later), *rest]
+                now.append(stored)
+            pages[page] = now
 
-def _pages(memory: Range) -> range:
-    return range(memory[0] // _PAGE, (memory[0] + memory[1] - 1) // _PAGE + 1)
+
+def _pages(low: int, high: int) -> range:
+    return range(low // _PAGE, (high - 1) // _PAGE + 1)
