@@ -15,7 +15,9 @@ from dovetail.flows.page.payload import header_of, rows_of, states_of
 from dovetail.sw.errors import DovetailError, first_line
 
 LEAST_AGE = 1.0
-"""Seconds for which what was read from the store is served again."""
+"""Seconds for which what was read from the store is served again, at least."""
+REST = 9
+"""Times as long as reading took it is served again: a sweep on the same machine keeps its cores."""
 KEPT = 100
 """Explanations that are remembered."""
 WAITING = 6
@@ -44,7 +46,7 @@ class Live:
         self._wanted = sweep
         self._token = token_hex(8)
         self._lock = Lock()
-        self._read_at = 0.0
+        self._fresh_until = 0.0
         self._seen: tuple[Any, ...] = ()
         self._arrived: list[int] = []  # numbers of points in the order in which they were first seen
         self._explaining = Lock()
@@ -104,7 +106,8 @@ class Live:
 
     def _refresh(self) -> None:
         """Read the store again if it has changed and some time has passed."""
-        if time.monotonic() - self._read_at < LEAST_AGE and self._seen:
+        start = time.monotonic()
+        if start < self._fresh_until:
             return
         seen = (self._store.database.rows("PRAGMA data_version"),)
         if seen != self._seen:
@@ -116,7 +119,8 @@ class Live:
             known = set(self._arrived)
             self._arrived += [row.number for row in self._results.rows if row.number not in known]
             self._seen = seen
-        self._read_at = time.monotonic()
+        end = time.monotonic()
+        self._fresh_until = end + max(LEAST_AGE, REST * (end - start))
 
 
 def told(error: BaseException) -> str:

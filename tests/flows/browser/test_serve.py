@@ -35,7 +35,8 @@ def growing(tmp_path: Path) -> Iterator[Growing]:
 
 @pytest.fixture
 def server(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(live_module, "LEAST_AGE", 0.0)
+    monkeypatch.setattr(live_module, "LEAST_AGE", 0)
+    monkeypatch.setattr(live_module, "REST", 0)
     with Store(growing.path) as store, Server(Live(store), "127.0.0.1", 0) as running:
         thread = Thread(target=running.serve_forever, args=(0.05,))
         thread.start()
