@@ -26,7 +26,8 @@ def progress_bar(*, shown: bool) -> Iterator[Callable[[Progress], None]]:
     try:
         yield notify
     finally:
-        bar.stop()
+        if bar.live.is_started:
+            bar.stop()
 
 
 def told(progress: Progress) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from dovetail.flows.explore.space import Plan, Space, Workload
 from dovetail.isa.config import Config
+from dovetail.sw.cost.energy import TABLES
 from dovetail.sw.frontend import ZOO
 
 
@@ -18,7 +19,9 @@ def dump(space: Space) -> str:
     data = _plain(space)
     for workload in data["workloads"]:
         workload["source"] = _absolute(workload["source"])
-    data["energy_table"] = _absolute(data["energy_table"])
+    data["search"]["storage"] = _absolute(data["search"]["storage"])
+    if data["energy_table"] not in TABLES:
+        data["energy_table"] = _absolute(data["energy_table"])
     return json.dumps(data)
 
 
@@ -30,8 +33,9 @@ def load(text: str) -> Space:
     return Space(**{**data, "workloads": workloads, "base": base, "search": plan})
 
 
-def _absolute(source: str) -> str:
-    return source if not source or source.startswith(ZOO) else str(Path(source).absolute())
+def _absolute(file: str) -> str:
+    """A file from the root; built-in networks, URLs and nothing as they are."""
+    return file if not file or file.startswith(ZOO) or "://" in file else str(Path(file).absolute())
 
 
 def _plain(value: Any) -> Any:

@@ -50,14 +50,18 @@ def found(log: Path, pattern: str) -> str:
     return match[1]
 
 
+def scheduler_of(stack: ExitStack, folder: Path) -> str:
+    """The address of a new scheduler."""
+    started(stack, folder / "scheduler", "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+    return found(folder / "scheduler", r"Scheduler at:\s+(tcp://\S+)")
+
+
 @pytest.fixture(scope="module")
 def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a scheduler with two workers."""
     folder = tmp_path_factory.mktemp("dask")
     with ExitStack() as stack:
-        options = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard")
-        started(stack, folder / "scheduler", "scheduler", *options)
-        address = found(folder / "scheduler", r"Scheduler at:\s+(tcp://\S+)")
+        address = scheduler_of(stack, folder)
         options = ("--nworkers", "2", "--nthreads", "1", "--no-dashboard", "--local-directory", str(folder))
         started(stack, folder / "workers", "worker", address, *options)
         yield address
@@ -92,8 +96,6 @@ def test_no_scheduler_and_no_workers(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with pytest.raises(WorkersError, match=f"{address}: must be the address of a Dask scheduler"):
             ClusterWorkers(session, address)
     with ExitStack() as stack:
-        options = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard")
-        started(stack, tmp_path / "log", "scheduler", *options)
-        address = found(tmp_path / "log", r"Scheduler at:\s+(tcp://\S+)")
+        address = scheduler_of(stack, tmp_path)
         with pytest.raises(WorkersError, match=f"must have workers; start some by `dask worker {address}`"):
             ClusterWorkers(session, address)

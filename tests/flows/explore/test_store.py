@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from dovetail.flows.explore.space import Plan, Space, Workload
 from dovetail.flows.explore.store import Store
 from dovetail.flows.explore.store_schema import SCRIPTS
 from dovetail.isa.config import Config
+from dovetail.sw.cost.energy import TABLES
 
 COST = Cost(1000, 64000, 900, 10, 20, {"conv": 700, "dense": 300}, (("dw", "depthwise", 5),), {})
 FILES = [NetworkFile("a", "zoo:a", "ha", b""), NetworkFile("b", "zoo:b", "hb", b"")]
@@ -57,9 +59,15 @@ def test_spaces_and_costs_come_back_equal() -> None:
 
 def test_files_of_spaces_are_found_from_other_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    space = Space((Workload("nets/a.onnx"),), Config(), {}, energy_table="my.toml")
+    plan = Plan("optuna", 5, storage="study.log")
+    space = Space((Workload("nets/a.onnx"),), Config(), {}, energy_table="my.toml", search=plan)
     loaded = space_json.load(space_json.dump(space))
-    assert (loaded.workloads[0].source, loaded.energy_table) == (f"{tmp_path}/nets/a.onnx", f"{tmp_path}/my.toml")
+    assert loaded.workloads[0].source == f"{tmp_path}/nets/a.onnx"
+    assert (loaded.energy_table, loaded.search.storage) == (f"{tmp_path}/my.toml", f"{tmp_path}/study.log")
+    same = replace(
+        space, workloads=SPACE.workloads, energy_table=TABLES[0], search=replace(plan, storage="sqlite:///s")
+    )
+    assert space_json.load(space_json.dump(same)) == same
 
 
 def test_rows_are_those_that_are_done_in_the_order_of_their_numbers(store: Store) -> None:
