@@ -25,6 +25,7 @@ from dovetail.flows.report import Report
 from dovetail.flows.schedules import add_schedule_options, use_schedules
 from dovetail.flows.study import STUDY
 from dovetail.sw.compiler.options import TILINGS
+from dovetail.sw.cost.energy import DEFAULT_TABLE, load_table
 from dovetail.sw.errors import DovetailError
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--constraint", metavar="RULE", action="append", default=[], help='such as "ic_lanes * oc_lanes <= 256"'
     )
     parser.add_argument("--clock", metavar="MHZ", type=float, help="frequency of the accelerator; default: 100")
+    parser.add_argument(
+        "--energy-table", metavar="FILE|NAME", help=f"energies of events (docs/energy.md); default: {DEFAULT_TABLE}"
+    )
     parser.add_argument("--search", choices=METHODS, help="how points are chosen; default: exhaustive")
     parser.add_argument("--points", metavar="N", type=int, help="how many the search may look at")
     parser.add_argument("--seed", metavar="N", type=int, help="of the search; default: 0")
@@ -156,9 +160,14 @@ def _metrics(text: str) -> tuple[str, ...]:
 
 
 def _searched(space: Space, args: argparse.Namespace) -> Space:
-    """The space with what a command line may change of any: how it is searched, and how hard the compiler tries."""
+    """The space with what a command line may change of any: search, energies, and how hard the compiler tries.
+
+    Raises EnergyError.
+    """
     plan = {"method": args.search, "points": args.points, "seed": args.seed}
-    options = {"tiling": args.tiling, "effort": args.effort}
+    if args.energy_table:
+        load_table(args.energy_table)  # a bad one ends the sweep before it begins
+    options = {"tiling": args.tiling, "effort": args.effort, "energy_table": args.energy_table}
     changed = {name: value for name, value in options.items() if value is not None}
     search = replace(space.search, **{name: value for name, value in plan.items() if value is not None})
     return replace(space, search=search, **changed)
@@ -166,14 +175,15 @@ def _searched(space: Space, args: argparse.Namespace) -> Space:
 
 _SPACE = ("shape", "study", "objectives", "constraint", "clock", "config", *SETTINGS)
 """Options that make a space."""
-_CHANGES = ("tiling", "effort", "search", "points", "seed")
+_CHANGES = ("tiling", "effort", "search", "points", "seed", "energy_table")
 """Options that change one."""
 
 
 def _refuse(args: argparse.Namespace, names: tuple[str, ...], reason: str) -> None:
     for name in names:
         if getattr(args, name) not in (None, False, []):
-            flag = SETTINGS[name].flag if name in SETTINGS else name if name == "network" else f"--{name}"
+            option = name if name == "network" else "--" + name.replace("_", "-")
+            flag = SETTINGS[name].flag if name in SETTINGS else option
             raise DovetailError(f"{reason}; leave out {flag}")
 
 
