@@ -1,4 +1,4 @@
-"""Successive narrowing: a coarse grid first, then the neighbours of the Pareto front, in finer and finer steps."""
+"""Successive narrowing: some of a coarse grid, then the neighbours of the Pareto front, in finer and finer steps."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from dovetail.flows.explore.search.listed import shuffled
 from dovetail.flows.explore.space import Point, Space
 from dovetail.flows.parameters import INT, LANES, SETTINGS, SIZE
 
-GRID = 1000
-"""The most points of the coarse grid; of a larger one as many are drawn."""
+GRID = 64
+"""The most points of the first generation, drawn from the coarse grid; measured: more of them find the front later."""
 
 
 class Narrowing:
     """Generations of points, each asked for once the one before is told; the same rows give the same points.
 
-    The first generation is a grid: the first, middle and last value of every axis that has an order, all values of the
-    others. Each later one holds the points that differ from one of the front so far in one axis: by a step up or down
-    if the axis has an order, else by any value; and those with a step up in input and down in output lanes or the other
-    way round. Steps are half an axis at first. Where nothing new comes up they are halved; it ends when nothing new
-    comes up with steps of one value, or at the plan's number of points.
+    The first generation is drawn from a grid: the first, middle and last value of every axis that has an order, all
+    values of the others. Each later one holds the points that differ from one of the front so far in one axis: by a
+    step up or down if the axis has an order, else by any value; and those with a step up in input and down in output
+    lanes or the other way round. Steps are half an axis at first. Where nothing new comes up they are halved; it ends
+    when nothing new comes up with steps of one value, or at the plan's number of points.
     """
 
     total = 0
