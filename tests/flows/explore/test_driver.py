@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import os
-import signal
-import sqlite3
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
-from random import Random
 
 import pytest
 
 import dovetail
-from dovetail.flows.cli import main
 from dovetail.flows.explore import local, recorder
 from dovetail.flows.explore.driver import Means, Progress, resume, sweep
 from dovetail.flows.explore.networks import read_all
@@ -28,8 +18,6 @@ from dovetail.sw.errors import DovetailError
 
 NETWORKS = (Workload("zoo:autoencoder"), Workload("zoo:dscnn", 2.0))
 AXES = {"lanes": ((8, 8), (16, 8)), "bus": (64, 7)}
-FLAGS = ("--ic-lanes", "4,8", "--oc-lanes", "4,8,12", "--bus", "32,64,7", "--sram", "64KiB,128KiB")
-"""24 points with a cost and 12 without."""
 
 
 def run(store: Store, space: Space, means: Means | None = None) -> Progress:
