@@ -115,7 +115,7 @@ class Store:
         verdicts = self.confirmed(of.id)
         rows = []
         for number, outcomes in self._outcomes(of):
-            if number not in self._rows:
+            if number not in self._rows or self._rows[number].error:  # a point that was lost may have been priced since
                 self._rows[number] = row_from(of.space, of.space.point(number), outcomes)
             told = [verdicts.get((number, network)) for network in range(len(of.networks))]
             rows.append(replace(self._rows[number], confirmed=_confirmed(told)))
