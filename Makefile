@@ -1,6 +1,6 @@
 # Everything starts from Python 3.11+, g++, make, perl and git: the first target that needs the environment makes it.
 #
-#   make sweep   the reference study on MobileNetV1 224: out/sweep/results.csv and cycles.png
+#   make sweep   the reference study on MobileNetV1 224: out/sweep/results.csv, pictures, report.html
 #   make test    the default tests
 #   make fuzz    random programs on model and RTL: more than 100,000 operations over 60 configurations (SEED=1)
 #   make lint    ruff: rules and format
