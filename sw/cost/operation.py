@@ -29,9 +29,15 @@ _IDLE = {
 """Registers that change nothing that is counted."""
 
 
+_TRANSFER = ("MEM_ADDR", "MEM_ROW_STEP", "MEM_PLANE_STEP", "SRAM_ROW_STEP", "SRAM_PLANE_STEP", "SRAM_BYTES", "LENGTH",
+             "COUNT")  # fmt: skip
+_of_transfer = itemgetter(*(INDEX[Unit.LOAD][name] for name in _TRANSFER))
+
+
 def _transfer_key(registers: Registers) -> Registers:
-    """Of MEM_ADDR, the first register, only the place within 4 KiB matters."""
-    return registers[0] % BOUNDARY, *registers[1:]
+    """Of the address in system memory only the place within 4 KiB matters, and of that in SRAM nothing."""
+    address, *others = _of_transfer(registers)
+    return address % BOUNDARY, *others
 
 
 KEYS: dict[Unit, Callable[[Registers], Registers]] = {
@@ -163,15 +169,14 @@ def _vector(config: Config, op: Op, view: View) -> Counts:
 
 
 def _transfer(config: Config, unit: Unit, view: View) -> Counts:
-    rows, planes, length = view["COUNT", "rows"], view["COUNT", "planes"], view["LENGTH"]
-    transfer = Transfer(view["MEM_ADDR"] % BOUNDARY, rows, planes, view["MEM_ROW_STEP"], view["MEM_PLANE_STEP"], length)
+    address, row_step, plane_step, sram_row_step, sram_plane_step, size, length, _ = _transfer_key(tuple(view.values))
+    rows, planes = view["COUNT", "rows"], view["COUNT", "planes"]
+    transfer = Transfer(address, rows, planes, row_step, plane_step, length)
     beats, bursts = bus_use(transfer, config.bus_bytes)
-    steps = view["SRAM_ROW_STEP"], view["SRAM_PLANE_STEP"]
-    inside = beats_inside(transfer, beats, *steps, config.bus_bytes, view["SRAM_BYTES"])
     way, port = ("read", "sram_write_load") if unit == Unit.LOAD else ("write", "sram_read_store")
     return {
         f"dram_{way}_bytes": rows * planes * length,
         f"dram_{way}_beats": beats,
         f"dram_{way}_bursts": bursts,
-        port: inside,
+        port: beats_inside(transfer, beats, sram_row_step, sram_plane_step, config.bus_bytes, size),
     }
