@@ -31,7 +31,7 @@ SCRIPTS = (
 def render(
     results: Results, explanations: Mapping[int, Sequence[Mapping[str, Any]]] | None = None, *, version: str = ""
 ) -> str:
-    """The page with all results in it.
+    """The page with all results in it, which know their front (`Results.marked`).
 
     Parameters
     ----------

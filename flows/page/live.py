@@ -48,7 +48,8 @@ class Live:
         self._lock = Lock()
         self._fresh_until = 0.0
         self._seen: tuple[Any, ...] = ()
-        self._arrived: list[int] = []  # numbers of points in the order in which they were first seen
+        self._arrived: list[int] = []  # numbers of points as they came; again where a lost one was priced after all
+        self._priced: dict[int, bool] = {}  # whether the points that came have a cost
         self._explaining = Lock()
         self._places = BoundedSemaphore(WAITING)
         self._explanations: OrderedDict[tuple[int, int], list[dict[str, Any]]] = OrderedDict()
@@ -63,7 +64,7 @@ class Live:
         return str(header_of(self._results.space, "")["title"])
 
     def rows(self, after: int, session: str) -> dict[str, Any]:
-        """What a page lacks that has ``after`` rows of a session; all of it where the session is another one."""
+        """What a page lacks that was told ``after`` of a session last; everything where the session is another one."""
         with self._lock:
             self._refresh()
             ours = f"{self._token}-{self._sweep.id}"
@@ -71,9 +72,10 @@ class Live:
             by_number = {row.number: row for row in self._results.rows}
             message: dict[str, Any] = {
                 "session": ours,
+                "after": len(self._arrived),
                 "total": self._results.total,
                 "finished": bool(self._sweep.finished),
-                "rows": rows_of(by_number[number] for number in self._arrived[after:]),
+                "rows": rows_of(by_number[number] for number in dict.fromkeys(self._arrived[after:])),
                 "states": self._states,
             }
             if session != ours:
@@ -113,11 +115,12 @@ class Live:
         if seen != self._seen:
             sweep = self._store.sweep(self._wanted)
             if not self._seen or sweep.id != self._sweep.id:
-                self._arrived = []
+                self._arrived, self._priced = [], {}
             self._sweep, self._results = sweep, self._store.results(sweep.id)
             self._states = states_of(self._results)
-            known = set(self._arrived)
-            self._arrived += [row.number for row in self._results.rows if row.number not in known]
+            priced = {row.number: bool(row.costs) for row in self._results.rows}
+            self._arrived += [number for number, cost in priced.items() if self._priced.get(number) != cost]
+            self._priced = priced
             self._seen = seen
         end = time.monotonic()
         self._fresh_until = end + max(LEAST_AGE, REST * (end - start))

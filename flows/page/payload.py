@@ -8,7 +8,7 @@ from typing import Any
 
 from dovetail.flows.explore.cost import Cost
 from dovetail.flows.explore.metrics import METRICS
-from dovetail.flows.explore.results import Results, Row, competing, front_of
+from dovetail.flows.explore.results import Results, Row, competing
 from dovetail.flows.explore.space import Space
 from dovetail.flows.parameters import PARAMETERS, flat
 from dovetail.flows.pictures.shares import cause_colours
@@ -91,7 +91,7 @@ def states_of(results: Results) -> dict[str, Any]:
     return {
         "infeasible": [row.number for row in rows if row.costs and not row.feasible],
         "aside": [row.number for i, row in enumerate(rows) if row.costs and row.feasible and i not in competitors],
-        "front": [rows[i].number for i in front_of(space, rows)],
+        "front": [row.number for row in rows if row.front],
         "confirmed": {str(row.number): row.confirmed for row in rows if row.confirmed},
     }
 

@@ -13,10 +13,10 @@ const data = {
 
 const STATES = ["front", "feasible", "on host", "infeasible", "failed"];
 
+/** Adds rows; one of a number that is there already takes its place. */
 function addRows(encoded) {
   const { parameters, metrics, networks } = data.header;
   for (const [number, error, seconds, given, measured, costs] of encoded) {
-    if (data.byNumber.has(number)) continue;
     const row = {
       number,
       error,
@@ -38,7 +38,9 @@ function addRows(encoded) {
         row.values[`kind ${kind}`] = (row.values[`kind ${kind}`] ?? 0) + cycles * networks[n].weight;
       }
     });
-    data.rows.push(row);
+    const before = data.byNumber.get(number);
+    if (before) data.rows[data.rows.indexOf(before)] = row;
+    else data.rows.push(row);
     data.byNumber.set(number, row);
   }
 }

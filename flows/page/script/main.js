@@ -1,7 +1,7 @@
 // Start: read what the page carries, or ask the server again and again for what is new.
 
 const POLL = 1500; // ms between two questions to the server
-const link = { on: false, session: "", failed: 0, history: [], finished: false };
+const link = { on: false, session: "", after: 0, failed: 0, history: [], finished: false };
 
 function start() {
   const carried = JSON.parse(byId("data").textContent);
@@ -69,7 +69,7 @@ function liveBadge() {
 
 async function poll() {
   try {
-    const answer = await fetch(`rows?after=${data.rows.length}&session=${encodeURIComponent(link.session)}`, {
+    const answer = await fetch(`rows?after=${link.after}&session=${encodeURIComponent(link.session)}`, {
       cache: "no-store",
     });
     if (!answer.ok) throw new Error((await answer.json()).error);
@@ -90,6 +90,7 @@ function receive(message) {
     tell("selection");
   }
   data.total = message.total;
+  link.after = message.after;
   const changed = message.rows.length || JSON.stringify(message.states) !== link.states;
   link.states = JSON.stringify(message.states);
   link.finished = message.finished;

@@ -48,13 +48,21 @@ class Growing:
         """Price points and store them."""
         for point in map(self.space.point, numbers):
             self._recorder.visit([point])
-            if point.config is None:
-                continue
-            try:
-                outcome = Outcome(self._price(point.config), seconds=0.1)
-            except ValueError as error:
-                outcome = Outcome(None, str(error), seconds=0.1)
-            self._recorder.put(self._network.hash, point.config, outcome)
+            if point.config:
+                self._recorder.put(self._network.hash, point.config, self._outcome(point.config))
+
+    def lose(self, number: int) -> None:
+        """Store that the worker of a point died."""
+        point = self.space.point(number)
+        assert point.config
+        self._recorder.visit([point])
+        self._recorder.put(self._network.hash, point.config, Outcome(None, "the worker ended", lost=True))
+
+    def _outcome(self, config: Config) -> Outcome:
+        try:
+            return Outcome(self._price(config), seconds=0.1)
+        except ValueError as error:
+            return Outcome(None, str(error), seconds=0.1)
 
     def finish(self) -> None:
         """The sweep has come to its end."""

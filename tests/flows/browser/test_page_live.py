@@ -55,8 +55,11 @@ def test_a_sweep_is_seen_growing(open_page: Callable[[str], Any], growing: Growi
     page.until(lambda: page.numbers() == [0, 5])
     assert page.text(".tile span") == "points of 8"
     page.row(5)
+    growing.lose(1)
+    page.until(lambda: page.texts("tr[data-number='1'] .reason") == ["the worker ended"])
     growing.put([1, 2, 3])
     page.until(lambda: page.numbers() == [0, 1, 2, 3, 5])
+    assert page.texts("tr[data-number='1'] .reason") == []
     assert page.texts("#selected thead th")[0].startswith("A #5")  # a selection stays while rows arrive
     assert page.text("tr[data-number='3'] .reason") == "the bus must be narrower <b>here</b>"
     growing.put([4, 6, 7])

@@ -84,10 +84,20 @@ def test_only_rows_that_are_new(server: Server, growing: Growing) -> None:
     growing.put([1])
     then = rows(server, 2, first["session"])
     assert [row[0] for row in then["rows"]] == [1]
+    assert then["after"] == 3
     assert "header" not in then
     assert not then["finished"]
     growing.finish()
     assert rows(server, 3, first["session"])["finished"]
+
+
+def test_a_lost_point_that_is_priced_after_all_comes_again(server: Server, growing: Growing) -> None:
+    growing.lose(1)
+    lost = rows(server)
+    assert [row[1] for row in lost["rows"]] == ["", "", "the worker ended"]  # in the order in which they came
+    growing.put([1])
+    then = rows(server, lost["after"], lost["session"])
+    assert [(row[0], row[1]) for row in then["rows"]] == [(1, "")]
 
 
 def test_a_page_of_an_earlier_server_starts_again(server: Server) -> None:
