@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dovetail.isa.config import Config
+from dovetail.isa.config import Config, ceil_div
 from dovetail.sw.cost.area_terms import blocks, brams, dsps
 
 MODEL = Path(__file__).parent / "tables" / "ecp5.json"
@@ -74,6 +74,7 @@ def measured_quantities(config: Config) -> dict[str, int]:
         "ic_lanes * oc_lanes": config.macs_per_cycle,
         "depthwise_lanes": config.dw,
         "requant_lanes": config.requant,
+        "accumulators per requantiser lane": ceil_div(config.acc_lanes, config.requant),
         "vector_lanes": config.vec if config.vector else 1,
         "bus": config.bus,
         "banks": config.n_banks,
