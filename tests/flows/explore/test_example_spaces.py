@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dovetail.flows import cli
-from dovetail.flows.explore.space_file import load
+from dovetail.flows.explore.expressions import FUNCTIONS
+from dovetail.flows.explore.metrics import METRICS
+from dovetail.flows.explore.space import HOSTS, METHODS, SAMPLERS, Plan
+from dovetail.flows.explore.space_file import TABLES, load, read
+from dovetail.flows.parameters import SETTINGS
+from dovetail.sw.compiler.options import TILINGS
+from dovetail.sw.cost.energy import DEFAULT_TABLE
 
-FOLDER = Path(__file__).parents[3] / "docs" / "examples" / "spaces"
+DOCS = Path(__file__).parents[3] / "docs"
+FOLDER = DOCS / "examples" / "spaces"
 
 
 def swept(name: str, capsys: pytest.CaptureFixture[str], *flags: str) -> Any:
@@ -39,3 +48,19 @@ def test_two_networks(capsys: pytest.CaptureFixture[str]) -> None:
     assert load(FOLDER / "two_networks.toml").count() == 450
     data = swept("two_networks.toml", capsys, "--points", "8")
     assert data["points"] == 8 and data["failed"] == 0
+
+
+def test_the_page_names_everything() -> None:
+    text = (DOCS / "spaces.md").read_text(encoding="utf-8")
+    for m in METRICS.values():
+        assert f"| `{m.name}` | {m.unit} | {'more' if m.more else 'less'} | {m.doc} |" in text
+    names = [*SETTINGS, *FUNCTIONS, *TABLES, *(field.name for field in fields(Plan))]
+    assert [name for name in names if not re.search(rf"[`\[]{name}\b", text)] == []
+    choices = [*METHODS, *SAMPLERS, *HOSTS, *TILINGS, DEFAULT_TABLE]
+    assert [name for name in choices if f'`"{name}"`' not in text] == []
+
+
+def test_the_page_s_example(tmp_path: Path) -> None:
+    text = (DOCS / "spaces.md").read_text(encoding="utf-8")
+    example = "\n".join(line[4:] for line in text.split("\n    [[network]]")[1].split("\nThe file")[0].split("\n"))
+    assert read("[[network]]\n" + example, "spaces.md", tmp_path).count() == 30 * 7
