@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 from dovetail.isa.config import Config
-from dovetail.isa.timing import array, rules
+from dovetail.isa.timing import rules
 from dovetail.sw import frontend
 from dovetail.sw import graph as ir
-from dovetail.sw.compiler import schedule, schedule_cache, tiling
+from dovetail.sw.compiler import emit, schedule, schedule_cache, tiling
 from dovetail.sw.network import CompiledNetwork, compile_network
 from dovetail.sw.random_networks import RandomNet
 
@@ -28,9 +28,8 @@ def seconds(graph: ir.Graph, config: Config, effort: int) -> tuple[float, Compil
     """CPU seconds of a compilation in a process that knows nothing, and its outcome."""
     tiling.forget()
     schedule.stripe_of.cache_clear()
-    array.array_duration.cache_clear()
-    array.array_durations.cache_clear()
-    rules.rules_of(config).known.clear()
+    emit.forms_of.cache_clear()
+    rules.forget()
     start = time.process_time()
     compiled = compile_network(graph, config, effort=effort)
     return time.process_time() - start, compiled

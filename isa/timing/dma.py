@@ -179,7 +179,7 @@ def _reduced(shape: Shape, bus_bytes: int) -> Shape:
 
 
 @lru_cache(maxsize=1 << 16)
-def _last_beat(first: int, answer: int, beat_cycles: int, bus_bytes: int, state: State, shape: Shape) -> int:
+def last_beat(first: int, answer: int, beat_cycles: int, bus_bytes: int, state: State, shape: Shape) -> int:
     """Cycles from an instruction's verification to its last beat."""
     channel = _Channel(first=first, answer=answer, beat_cycles=beat_cycles, bus_bytes=bus_bytes)
 
@@ -199,7 +199,7 @@ def read_duration(
     memory, bus_bytes = config.memory, config.bus_bytes
     shape = _reduced(Shape(address, rows, planes, row_step, plane_step, length), bus_bytes)
     state = (-memory.beat_cycles, *(1,) * config.outstanding)
-    return CHECK + _last_beat(memory.read_latency, 0, memory.beat_cycles, bus_bytes, state, shape) + READ_END
+    return CHECK + last_beat(memory.read_latency, 0, memory.beat_cycles, bus_bytes, state, shape) + READ_END
 
 
 def write_duration(
@@ -209,5 +209,5 @@ def write_duration(
     memory, bus_bytes = config.memory, config.bus_bytes
     shape = _reduced(Shape(address, rows, planes, row_step, plane_step, length), bus_bytes)
     state = (WRITE_FIRST - memory.beat_cycles, *(1,) * config.outstanding)
-    last = _last_beat(1, memory.write_latency, memory.beat_cycles, bus_bytes, state, shape)
+    last = last_beat(1, memory.write_latency, memory.beat_cycles, bus_bytes, state, shape)
     return CHECK + last + memory.write_latency + WRITE_END

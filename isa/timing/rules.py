@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from dovetail.isa.checks import TWO_OPERANDS, Region, View, check, claim, multiplier_of, regions
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import INSTRUCTIONS, PAGE_BYTES, Cause, Op, Unit
-from dovetail.isa.timing.array import NOTHING, Free, array_duration, matrix_reads
+from dovetail.isa.timing.array import NOTHING, Free, array_duration, array_durations, matrix_reads
 from dovetail.isa.timing.common import CHECK
-from dovetail.isa.timing.dma import read_duration, row_addresses, write_duration
+from dovetail.isa.timing.dma import last_beat, read_duration, row_addresses, write_duration
 from dovetail.isa.timing.vector import vector_duration
 
 ADDRESS_SPACE = 1 << 32
@@ -109,6 +109,13 @@ def rules_of(config: Config) -> Rules:
             _rules.clear()
         rules = _rules[config] = Rules(config)
     return rules
+
+
+def forget() -> None:
+    """Drop every duration that is remembered, for measurements."""
+    _rules.clear()
+    for rule in (array_duration, array_durations, last_beat, vector_duration):
+        rule.cache_clear()
 
 
 def duration(config: Config, op: Op, view: View, free: Free = NOTHING) -> int:

@@ -181,7 +181,7 @@ class Emitter:
         self._operations: list[_Operation] = []
         self._loads: list[_Load] = []
         self._stored = Stores()
-        self._transfers = _forms(config.memory, config.bus, config.outstanding)
+        self._transfers = forms_of(config.memory, config.bus, config.outstanding)
         self._values = [[0] * len(REGISTERS[unit]) for unit in Unit]
         self._latest: list[Form | None] = [None] * len(Unit)
         self._busy = [0] * len(Unit)
@@ -287,7 +287,7 @@ class Emitter:
 
 
 @lru_cache(maxsize=4)
-def _forms(memory: MemoryTiming, bus: int, outstanding: int) -> dict[tuple[int, ...], tuple[Form, int, int, int]]:
+def forms_of(memory: MemoryTiming, bus: int, outstanding: int) -> dict[tuple[int, ...], tuple[Form, int, int, int]]:
     """Of transfers by unit and all but the addresses: the form, the bytes that they move, and those between the first
     and the last in system memory and in SRAM. Whatever else a configuration has, their durations are the same."""
     return {}
