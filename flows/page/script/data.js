@@ -95,24 +95,12 @@ function setColumns() {
       more: false,
     });
   }
-  const named = new Set(parameters.map(({ name }) => name));
-  for (const { name, title, unit, more, doc } of metrics) {
-    const column = {
-      key: name,
-      title,
-      unit,
-      more,
-      doc,
-      group: "metrics",
-      objective: objectives.includes(name),
-      metric: true,
-    };
-    if (named.has(name))
-      Object.assign(
-        columns.find(({ key }) => key === name),
-        { more, objective: column.objective, metric: true },
-      );
-    else columns.push(column);
+  const rank = ({ name }) => (objectives.includes(name) ? objectives.indexOf(name) : objectives.length);
+  for (const { name, title, unit, more, doc } of [...metrics].sort((a, b) => rank(a) - rank(b))) {
+    const facts = { more, objective: objectives.includes(name), metric: true };
+    const parameter = columns.find(({ key }) => key === name); // such as PEs, which are both
+    if (parameter) Object.assign(parameter, facts);
+    else columns.push({ key: name, title, unit, doc, group: "metrics", ...facts });
   }
   for (const kind of data.kinds) {
     columns.push({
