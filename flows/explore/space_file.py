@@ -151,11 +151,11 @@ class _Reader:
                 raise self.error((*place, index), f"{place[-1]}: {_shown(item)} must stand there once only")
         return value
 
-    def file(self, place: Place, value: Any) -> str:
-        """A file, looked for from the space file's folder."""
+    def file(self, place: Place, value: Any, rather: str = "") -> str:
+        """A file, looked for from the space file's folder; ``rather``: what else it could be."""
         path = os.path.normpath(self.folder / self.text(place, value))
         if not os.path.isfile(path):
-            raise self.error(place, f"{place[-1]} must be a file, seen from the space file; there is no {path}")
+            raise self.error(place, f"{place[-1]} must be {rather}a file, seen from the space file; there is no {path}")
         return path
 
     # --- tables -------------------------------------------------------------------------------------------------
@@ -335,10 +335,11 @@ class _Reader:
     def energy_table(self, goals: Mapping[str, Any]) -> str:
         """The name of a table that comes with Dovetail, or a file; none where it is left out."""
         place, value = ("goals", "energy_table"), goals.get("energy_table", "")
-        source = value if value in ("", *ENERGY_TABLES) else self.file(place, value)
+        if value in ("", *ENERGY_TABLES):
+            return str(value)
+        source = self.file(place, value, f"one of {', '.join(ENERGY_TABLES)}, or ")
         try:
-            if source:
-                load_table(source)
+            load_table(source)
         except EnergyError as error:
             raise self.error(place, str(error)) from None
         return source
