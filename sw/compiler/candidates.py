@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +19,36 @@ the others are tried where those do not fit."""
 MOST_BUFFERS = 64
 """The most buffers of an operand whose pieces all stay."""
 
-NEVER = np.iinfo(np.int64).max
+NEVER = int(np.iinfo(np.int64).max)
 """The price of what does not fit."""
+
+
+_ORDERS = np.array([[True], [False]])
+"""Whether rows are the outer loop."""
+
+
+class Estimates(NamedTuple):
+    """Axes: tile, order of the loops, numbers of buffers.
+
+    ``copies``: buffers of each operand; ``apart``, ``shared``: estimates where input and output have banks of their
+    own, and where they do not; :data:`NEVER` for what makes no sense.
+    """
+
+    copies: Ints
+    apart: Ints
+    shared: Ints
+
+
+def estimates_of(layer: ConvLayer, space: Space, costs: Costs, *, staying: bool) -> Estimates:
+    """The estimates of tiles with residents. ``staying``: also with so many buffers that all pieces of an operand
+    stay."""
+    each = costs.of((slice(None), None, None))
+    copies, useful = _copies(layer, space, each, _ORDERS, staying)
+    useful = useful & ((each.areas > 1) == _ORDERS) | useful & (each.areas > 1) & (each.columns > 1)
+    apart, shared = (
+        np.where(useful, estimate(layer, space, each, _ORDERS, copies, together), NEVER) for together in (False, True)
+    )
+    return Estimates(copies, apart, shared)
 
 
 def cheapest(config: Config, layer: ConvLayer, space: Space, grids: Iterable[Grid], most: int) -> list[Tiling]:
@@ -27,36 +56,40 @@ def cheapest(config: Config, layer: ConvLayer, space: Space, grids: Iterable[Gri
     found: list[Tiling] = []
     for grid in grids:
         for slab in grid.slabs():
-            found += cheapest_of(config, layer, space, slab, costs_of(config, layer, slab), most, staying=True)
+            costs = costs_of(config, layer, slab).within(space)
+            (tiles,) = np.nonzero(costs.sizes.sum(axis=0) <= config.sram_bytes)
+            costs = costs.of((tiles,))
+            estimates = estimates_of(layer, space, costs, staying=True)
+            found += cheapest_of(config, layer, space, slab, tiles, costs, estimates, most)
     return sorted(found, key=lambda tiling: tiling.price)[:most]
 
 
 def cheapest_of(
-    config: Config, layer: ConvLayer, space: Space, grid: Grid, costs: Costs, most: int, *, staying: bool
+    config: Config,
+    layer: ConvLayer,
+    space: Space,
+    grid: Grid,
+    tiles: Ints,
+    costs: Costs,
+    estimates: Estimates,
+    most: int,
 ) -> list[Tiling]:
-    """The same of one grid, of which the costs are known. ``staying``: also with so many buffers that all pieces of an
-    operand stay."""
-    costs = costs.within(space)
-    (tiles,) = np.nonzero(costs.sizes.sum(axis=0) <= config.sram_bytes)
-    if not tiles.size:
-        return []
-    # Axes: tile, whether rows are the outer loop, numbers of buffers.
-    each, rows_outer = costs.of((tiles, None, None)), np.array([[True], [False]])
-    copies, useful = _copies(layer, space, each, rows_outer, staying)
-    placed, shared = fits(config, each.sizes, copies, space)
-    placed &= useful & (rows_outer == (each.areas > 1)) | useful & (each.areas > 1) & (each.columns > 1)
+    """The same of some ``tiles`` of one grid."""
+    copies, apart, shared = estimates
+    placed, together = fits(config, costs.sizes[..., None, None], copies, space)
     placed[..., 1 - len(BUFFERS) :] &= ~placed[..., -len(BUFFERS), None]
-    prices = np.where(placed, estimate(layer, space, each, rows_outer, copies, shared), NEVER).ravel()
-    best = np.argsort(prices, kind="stable")[:most] if most > 1 else np.array([prices.argmin()])
+    prices = np.where(placed, np.where(together, shared, apart), NEVER).ravel()
+    best = np.argsort(prices, kind="stable") if most > 1 else np.array([prices.argmin()])
     found = []
-    for number in best[prices[best] < NEVER].tolist():
+    for number in best[:most].tolist() if prices.size else []:
+        if prices[number] == NEVER:
+            break
         index = np.unravel_index(number, placed.shape)
-        tile, order, _ = index
+        tile, order, _ = (int(n) for n in index)
         data, weights, result = (int(n[index]) for n in copies)
-        place_ = place(config, Buffers(*costs.sizes[:, tiles[tile]].tolist()), (data, weights, result), space)
-        assert place_
-        outer = bool(rows_outer[order])
-        found.append(grid.tiling(layer, int(tiles[tile]), outer, place_[0], int(prices[number])))
+        at = place(config, Buffers(*costs.sizes[:, tile].tolist()), (data, weights, result), space)
+        assert at
+        found.append(grid.tiling(layer, int(tiles[tile]), bool(_ORDERS[order]), at[0], int(prices[number])))
     return found
 
 
@@ -95,4 +128,4 @@ def all_stay(layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool | Fl
     )
 
 
-__all__ = ["all_stay", "cheapest", "cheapest_of"]
+__all__ = ["Estimates", "all_stay", "cheapest", "cheapest_of", "estimates_of"]

@@ -208,8 +208,11 @@ def transfers(
     stays = _stays(areas, passes, rows_outer, copies[0]) & (not layer.separable)
     inputs = np.where(stays, areas, costs.tiles) * passes
     weights = np.where(_stays(columns, streams, np.logical_not(rows_outer), copies[1]), columns, costs.tiles) * streams
-    moved = inputs * (space.input_at is None), weights, costs.tiles * (space.output_at is None)
-    return np.stack(np.broadcast_arrays(*moved))
+    moved = np.zeros((3, *inputs.shape), np.int64)
+    moved[0] = inputs if space.input_at is None else 0
+    moved[1] = weights
+    moved[2] = costs.tiles if space.output_at is None else 0
+    return moved
 
 
 def _stays(own: Ints, passes: Ints, outer: bool | Flags, copies: Number) -> Flags:
@@ -235,13 +238,10 @@ def estimate(
     total_input = costs.all[0] * (loads[0] // pieces)
     total_weights = costs.all[1] * (loads[1] // (costs.columns * (costs.passes + layer.terms - 1)))
     stored = costs.all[2]
-    waits = [
-        np.where(c < np.minimum(n, 2), (n - 1) * cycles, 0)
-        for n, cycles, c in zip(loads, costs.one, copies, strict=True)
-    ]
+    waits = np.where(np.asarray(copies) < np.minimum(loads, 2), (loads - 1) * costs.one, 0)
     turns = total_input + costs.one[1] + np.maximum(costs.array + waits[1], total_weights - costs.one[1]) + stored
     loading = total_input + total_weights - waits[0] - waits[1]
-    slowest = np.maximum(costs.array + sum(waits), np.maximum(loading, stored) + costs.last // 2)
+    slowest = np.maximum(costs.array + waits.sum(axis=0), np.maximum(loading, stored) + costs.last // 2)
     price: Ints = np.where(shared, turns, costs.one.sum(axis=0) // 2 + slowest)
     return price
 

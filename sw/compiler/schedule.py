@@ -76,6 +76,11 @@ class Space:
         """All of SRAM, nothing in it."""
         return cls(((0, config.n_banks),))
 
+    @property
+    def anywhere(self) -> "Space":
+        """The same residents, without a place."""
+        return Space((), None if self.input_at is None else 0, None if self.output_at is None else 0)
+
 
 @dataclass(frozen=True)
 class Buffers:
@@ -133,7 +138,8 @@ def place(config: Config, sizes: Buffers, copies: Copies, space: Space) -> tuple
     Where three groups of banks do not fit, output shares the input's banks (the second value says so): more fits, and
     the ports take turns. An operand that is resident has no buffers.
     """
-    padded = [round_up(size, config.word_bytes) for size in (sizes.input, sizes.weights, sizes.output)]
+    word = config.word_bytes
+    padded = [round_up(size, word) for size in (sizes.input, sizes.weights, sizes.output)]
     for shared, groups in _groups(config, padded, copies, space):
         firsts = _first_banks(space.free, groups)
         if firsts is None:
@@ -151,7 +157,8 @@ def place(config: Config, sizes: Buffers, copies: Copies, space: Space) -> tuple
 
 def fits(config: Config, sizes: Ints, copies: Ints, space: Space) -> tuple[Flags, Flags]:
     """(whether :func:`place` finds room, whether output shares the input's banks) for arrays of sizes and copies."""
-    padded = [round_up(size, config.word_bytes) for size in sizes]
+    word = config.word_bytes
+    padded = [round_up(size, word) for size in sizes]
     own, *shared = (_have_banks(space.free, banks) for _, banks in _groups(config, padded, list(copies), space))
     return (own | shared[0], shared[0] & ~own) if shared else (own, np.zeros_like(own))
 
@@ -172,6 +179,8 @@ def _have_banks(free: Runs, groups: tuple[Number, Number, Number]) -> Flags:
     most = sum(banks for _, banks in free)
     one, two, three = groups
     found = np.asarray(one + two + three <= most)
+    if len(free) == 1:
+        return found
     base = most + 1
     numbers, which = np.unique(np.asarray((one * base + two) * base + three)[found], return_inverse=True)
     firsts = [_first_banks(free, (n // base**2, n // base % base, n % base)) for n in numbers.tolist()]

@@ -14,7 +14,7 @@ import numpy as np
 
 from dovetail.isa.config import MAX_SRAM, Config, ceil_div, format_bytes, round_up
 from dovetail.sw.compiler import pricing, schedule_cache
-from dovetail.sw.compiler.candidates import all_stay, cheapest, cheapest_of
+from dovetail.sw.compiler.candidates import Estimates, all_stay, cheapest, cheapest_of, estimates_of
 from dovetail.sw.compiler.estimate import Costs, array_total, costs_of, lower_bound, transfers
 from dovetail.sw.compiler.grid import Grid
 from dovetail.sw.compiler.layer import ConvLayer
@@ -97,6 +97,7 @@ def forget() -> None:
     """Forget all schedules and costs of this process; schedules in the cache stay."""
     _choose.cache_clear()
     _by_estimate.cache_clear()
+    _known.cache_clear()
     _known_costs.cache_clear()
 
 
@@ -128,9 +129,10 @@ def _operations(layer: ConvLayer, tiling: Tiling) -> int:
 # --- effort 0 ---------------------------------------------------------------------------------------------------
 
 
-def _parts(total: int, quantum: int, counts: Sequence[int] = COUNTS) -> list[int]:
+@lru_cache(maxsize=4096)
+def _parts(total: int, quantum: int, counts: tuple[int, ...] = COUNTS) -> tuple[int, ...]:
     """Tile sizes worth trying: ``total`` cut into equal parts, rounded up to ``quantum``."""
-    sizes = []
+    sizes: list[int] = []
     for count in counts:
         size = round_up(ceil_div(total, count), quantum)
         size = min(size, total)
@@ -140,10 +142,10 @@ def _parts(total: int, quantum: int, counts: Sequence[int] = COUNTS) -> list[int
             break
     if quantum not in sizes and quantum < total:
         sizes.append(quantum)
-    return sizes
+    return tuple(sizes)
 
 
-def _splits(config: Config, layer: ConvLayer, space: Space, counts: Sequence[int] = COUNTS) -> list[int]:
+def _splits(config: Config, layer: ConvLayer, space: Space, counts: tuple[int, ...] = COUNTS) -> list[int]:
     """Input channels of a pass, less than all of them."""
     if layer.separable or layer.packed or space.output_at is not None:
         return []
@@ -157,10 +159,10 @@ def _grids(config: Config, layer: ConvLayer, space: Space, whole_rows: bool) -> 
     channels = _parts(layer.out_channels, lanes)
     heights, widths = _parts(layer.out_height, 1), _parts(layer.out_width, 1)[1:]
     if whole_rows:
-        heights, widths = [layer.out_height], []
+        heights, widths = (layer.out_height,), ()
         group = layer.group[1]
         if layer.lanes(config) > 1:
-            channels += range((lanes - 1) // group * group, 0, -group)
+            channels = (*channels, *range((lanes - 1) // group * group, 0, -group))
     for split in (layer.channels, *_splits(config, layer, space)):
         yield _grid([split], [layer.out_width], heights, channels)
         if widths:
@@ -175,8 +177,8 @@ def _grid(splits: Sequence[int], widths: Sequence[int], heights: Sequence[int], 
 def _by_estimate(config: Config, layer: ConvLayer, space: Space, whole_rows: bool) -> Tiling:
     """The least estimate; parts of rows, and passes over the input channels, where nothing else fits."""
     for grid in _grids(config, layer, space, whole_rows):
-        costs = _known_costs(_without_sram(config), layer, grid)
-        if found := cheapest_of(config, layer, space, grid, costs, 1, staying=False):
+        costs, estimates = _known(_without_sram(config), layer, space.anywhere, grid)
+        if found := cheapest_of(config, layer, space, grid, np.arange(grid.size), costs, estimates, 1):
             return found[0]
     raise _too_small(config, layer, space, grid)
 
@@ -204,9 +206,16 @@ def _without_sram(config: Config) -> Config:
     return config.replace(sram=MAX_SRAM, banks=None)
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=64)
 def _known_costs(config: Config, layer: ConvLayer, grid: Grid) -> Costs:
     return costs_of(config, layer, grid)
+
+
+@lru_cache(maxsize=128)
+def _known(config: Config, layer: ConvLayer, residents: Space, grid: Grid) -> tuple[Costs, Estimates]:
+    """What does not depend on the size of SRAM, nor on where residents are."""
+    costs = _known_costs(config, layer, grid).within(residents)
+    return costs, estimates_of(layer, residents, costs, staying=False)
 
 
 # --- more effort ------------------------------------------------------------------------------------------------
@@ -219,7 +228,7 @@ def _few_grids(config: Config, layer: ConvLayer, space: Space, before: Tiling) -
     whole = [layer.out_width]
     yield _grid([layer.channels], whole, _parts(layer.out_height, 1), _parts(layer.out_channels, lanes))
     heights, channels = _parts(layer.out_height, 1, COARSE), _parts(layer.out_channels, lanes, COARSE)
-    widths = _parts(layer.out_width, 1, COARSE)[1:] if before.rows == 1 else []
+    widths = _parts(layer.out_width, 1, COARSE)[1:] if before.rows == 1 else ()
     yield _grid([layer.channels], widths, heights, channels)
     one = Grid.of(layer, replace(before, in_channels=layer.channels, best_stripe=False))
     if before.in_channels < layer.channels or before.price > SLACK * array_total(config, layer, one, 0).item():
