@@ -1,7 +1,7 @@
 // Start: read what the page carries, or ask the server again and again for what is new.
 
-const POLL = 1500; // ms between two questions to the server
-const link = { on: false, session: "", after: 0, failed: 0, history: [], finished: false };
+const POLL = 1000; // ms between two questions to the server
+const link = { on: false, session: "", after: 0, failed: 0, error: "", history: [], finished: false };
 
 function start() {
   const carried = JSON.parse(byId("data").textContent);
@@ -50,7 +50,7 @@ function forPrint(printing) {
 
 function liveBadge() {
   if (!link.on) return "";
-  if (link.failed) return make("span", { class: "live lost" }, "no answer from the server");
+  if (link.error) return make("span", { class: "live lost" }, link.error);
   if (link.finished) return make("span", { class: "live" }, "finished");
   const { history } = link;
   const [first, last] = [history[0], history.at(-1)];
@@ -67,20 +67,26 @@ function liveBadge() {
   );
 }
 
-async function poll() {
+/** What the server says is new; {error} if it says nothing, or cannot read its store. */
+async function askForRows() {
   try {
-    const answer = await fetch(`rows?after=${link.after}&session=${encodeURIComponent(link.session)}`, {
-      cache: "no-store",
-    });
-    if (!answer.ok) throw new Error((await answer.json()).error);
-    receive(await answer.json());
-    link.failed = 0;
-  } catch (error) {
-    link.failed += 1;
-    byId("header").querySelector(".live")?.replaceWith(liveBadge());
+    const query = `after=${link.after}&session=${encodeURIComponent(link.session)}`;
+    return await (await fetch(`rows?${query}`, { cache: "no-store" })).json();
+  } catch {
+    return { error: "no answer from the server" };
   }
-  setTimeout(poll, POLL * Math.min(8, 1 + link.failed));
 }
+
+async function poll() {
+  const message = await askForRows();
+  link.error = message.error ?? "";
+  link.failed = message.error ? link.failed + 1 : 0;
+  setTimeout(poll, POLL * Math.min(8, 1 + link.failed));
+  if (message.error) drawBadge();
+  else receive(message);
+}
+
+const drawBadge = () => byId("header").querySelector(".live").replaceWith(liveBadge());
 
 function receive(message) {
   if (message.session !== link.session) {
@@ -98,7 +104,7 @@ function receive(message) {
     -20,
   );
   if (changed || !data.columns.length) take(message);
-  else byId("header").querySelector(".live")?.replaceWith(liveBadge());
+  else drawBadge();
 }
 
 async function askForExplanations() {

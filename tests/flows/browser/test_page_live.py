@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from dovetail.flows.explore.cost import Cost
+from dovetail.flows.explore.database import StoreError
 from dovetail.flows.explore.pricing import price
 from dovetail.flows.explore.space import Space, Workload
 from dovetail.flows.explore.store import Store
+from dovetail.flows.page import live
 from dovetail.flows.page.live import Live
 from dovetail.flows.page.server import Server
 from dovetail.isa.config import Config
@@ -38,8 +40,10 @@ def growing(tmp_path: Path) -> Iterator[Growing]:
 
 
 @pytest.fixture
-def server(growing: Growing) -> Iterator[Server]:
-    """A server of it."""
+def server(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A server of it that reads the store whenever it is asked."""
+    monkeypatch.setattr(live, "LEAST_AGE", 0)
+    monkeypatch.setattr(live, "REST", 0)
     with Store(growing.path) as store, Server(Live(store), "127.0.0.1", 0) as running:
         thread = Thread(target=running.serve_forever, args=(0.05,))
         thread.start()
@@ -101,3 +105,20 @@ def test_the_page_says_when_the_server_has_gone(
     page.until(lambda: page.texts(".live") == ["no answer from the server"])
     assert page.numbers() == [0]
     page.complaints()  # the browser's own, about the refused connection
+
+
+def test_the_page_says_why_the_store_cannot_be_read(
+    open_page: Callable[[str], Any], growing: Growing, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    growing.put([0])
+    page = open_page(server.url)
+    page.until(lambda: page.numbers() == [0])
+
+    def locked(*_: object) -> None:
+        raise StoreError("results.sqlite: store must not be locked")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(server.live, "rows", locked)
+        page.until(lambda: page.texts(".live") == ["results.sqlite: store must not be locked"])
+    page.until(lambda: page.texts(".live")[0].startswith("live"))
+    page.complaints()  # the browser's own, about answers that are errors
