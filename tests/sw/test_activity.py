@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from dovetail.isa.checks import INT32_INPUT, INT32_OUTPUT, TWO_OPERANDS, View, lanes_of, multiplier_of
@@ -11,7 +12,7 @@ from dovetail.isa.config import Config
 from dovetail.isa.instructions import PAGE_WORDS, Op, Unit
 from dovetail.isa.timing.dma import bursts, row_addresses
 from dovetail.isa.timing.engine import Timeline, time_program
-from dovetail.sw.cost.accesses import Transfer, bus_use
+from dovetail.sw.cost.accesses import Image, Lanes, Transfer, bus_use, reads, reads_inside, writes
 from dovetail.sw.cost.activity import EVENTS, activity_of, events_of
 from dovetail.sw.network import compile_network
 from dovetail.sw.random_programs import WHOLE, legal_program
@@ -172,6 +173,32 @@ def by_hand(config: Config, timeline: Timeline) -> dict[str, int]:
 def test_random_programs(config: Config, seed: int) -> None:
     timeline = timeline_of(config, seed)
     assert events_of(config, [timeline]) == by_hand(config, timeline)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_walks_that_wrap_around(seed: int) -> None:
+    """Walks that no compiler makes: offsets around 0, rows longer than half the address space."""
+    rng = random.Random(seed)
+
+    def near() -> int:
+        return rng.choice((0, 5, 40, WRAP - 7, WRAP - 60, 1 << 31, rng.randrange(WRAP)))
+
+    numbers, offsets, columns = (np.array([near() + n for n in range(8)]) % WRAP for _ in range(3))
+    image = Image(rng.choice((3, 50, WRAP - 1)), rng.choice((4, 90, (1 << 31) + 9, WRAP - 3)), near(), near())
+    lanes, origin = Lanes(rng.randint(1, 9), rng.choice((1, 4)), rng.choice((0, 6, 64, 4096))), near()
+    made = 0
+    for number, offset in zip(numbers.tolist(), offsets.tolist(), strict=True):
+        for column in columns.tolist() if (number - image.top) % WRAP < image.rows else ():
+            made += any(
+                (column + lane * lanes.item - image.left) % WRAP < image.row_bytes
+                and (origin + offset + column + lane * lanes.item) % WRAP < lanes.limit
+                for lane in range(lanes.count)
+            )
+    assert reads((numbers, offsets), columns, origin, image, lanes) == made
+    assert reads_inside(offsets, lanes) == inside(iter(offsets.tolist()), lanes.count, lanes.item, lanes.limit)
+    sizes = np.array([rng.randint(1, 9) for _ in columns])
+    ends = [(o + c) % WRAP + s for o in offsets.tolist() for c, s in zip(columns.tolist(), sizes.tolist(), strict=True)]
+    assert writes(offsets, columns, sizes, lanes.limit) == sum(end <= lanes.limit for end in ends)
 
 
 def test_runs_add_up() -> None:
