@@ -94,7 +94,7 @@ function columnsShown() {
     if (column.key === "state") return !column.same || failed;
     if (column.key === "confirmed") return data.rows.some((row) => row.confirmed);
     if (column.objective) return true;
-    if (column.group === "parameters") return column.axis && !column.same;
+    if (column.group === "parameters") return (column.axis || column.metric) && !column.same;
     return column.group === "metrics" && !column.same && column.distinct.length > 0;
   });
 }
