@@ -185,7 +185,7 @@ def test_the_clock_tells_the_cycles_of_the_program(seed: int, monkeypatch: pytes
     emitters: list[Emitter] = []
     original = Emitter.end
 
-    def end(self: Emitter, limit: int | None) -> bool:
+    def end(self: Emitter, limit: int | None = None) -> bool:
         emitters.append(self)
         return original(self, limit)
 
