@@ -79,7 +79,7 @@ def _roofline(layer: LayerExplanation) -> tuple[str, str, str]:
 def _spent(layer: LayerExplanation) -> str:
     """What a layer's cycles are spent on in per cent, the most first, and all that is small as one."""
     most = sorted(layer.bounds.items(), key=lambda item: -item[1])
-    named = [(bound, cycles) for bound, cycles in most if cycles >= SMALL * layer.cycles]
+    named = [(title_of(bound), cycles) for bound, cycles in most if cycles >= SMALL * layer.cycles]
     rest = layer.cycles - sum(cycles for _, cycles in named)
     parts = [*named, ("other", rest)] if rest else named
     return ", ".join(f"{name} {100 * cycles / layer.cycles:.1f}" for name, cycles in parts)

@@ -7,29 +7,21 @@ from fractions import Fraction
 from typing import Any
 
 from dovetail.sw.explain.causes import CAUSES
-from dovetail.sw.explain.comparison import Comparison, LayerDifference, Losses, changes_of
+from dovetail.sw.explain.comparison import Comparison, LayerDifference, Losses
 from dovetail.sw.explain.explanation import Explanation, LayerExplanation, Shares
-
-_RATES = {
-    "depthwise_lanes": "depthwise lanes",
-    "requant_lanes": "requantiser lanes",
-    "vector_lanes": "vector lanes",
-}
-"""Parameters beside multipliers and bus that are amounts of work per cycle."""
 
 
 def compare(first: Explanation, second: Explanation) -> Comparison:
     """The same network on two configurations: what the second one loses against the ideal, by layer and cause.
 
-    The ideal is the first one's cycles over the ratio of what there is more of: multipliers; if there are as many,
-    bytes per cycle on the bus; else the lanes of one unit. Where none of these differs, as with SRAM, the ratio is 1.
+    The ideal is the first one's cycles over the ratio of multipliers; if there are as many, over that of bytes per
+    cycle on the bus. Where neither differs, as with SRAM or the lanes of one unit, the ratio is 1.
 
     Raises ValueError if the networks differ.
     """
     if first.network != second.network:
         raise ValueError(f"networks must be the same, not {first.network} and {second.network}")
-    configs = _flat(first.config), _flat(second.config)
-    resource, amounts = _resource(first, second, changes_of(*configs))
+    resource, amounts = _resource(first, second)
     ratio = Fraction(amounts[1], amounts[0])
     layers = tuple(_layer(a, b, ratio) for a, b in _matched(first.layers, second.layers))
     return Comparison(
@@ -39,7 +31,7 @@ def compare(first: Explanation, second: Explanation) -> Comparison:
         ratio=ratio,
         cycles=(first.cycles, second.cycles),
         host_macs=(first.host_macs, second.host_macs),
-        configs=configs,
+        configs=(_flat(first.config), _flat(second.config)),
         losses=_losses(first.shares, second.shares, ratio),
         layers=layers,
     )
@@ -49,18 +41,12 @@ def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**{name: value for name, value in config.items() if name != "memory"}, **config["memory"]}
 
 
-def _resource(
-    first: Explanation, second: Explanation, changes: Mapping[str, tuple[Any, Any]]
-) -> tuple[str, tuple[Fraction, Fraction]]:
+def _resource(first: Explanation, second: Explanation) -> tuple[str, tuple[Fraction, Fraction]]:
     """What the ideal speed-up is the ratio of, and how much of it there is."""
     if first.peak != second.peak:
         return "PEs", (Fraction(first.peak), Fraction(second.peak))
     if first.bandwidth != second.bandwidth:
         return "bytes per cycle on the bus", (first.bandwidth, second.bandwidth)
-    rates = [name for name in _RATES if name in changes]
-    if len(rates) == 1 and all(changes[rates[0]]):
-        a, b = changes[rates[0]]
-        return _RATES[rates[0]], (Fraction(a), Fraction(b))
     return "", (Fraction(1), Fraction(1))
 
 

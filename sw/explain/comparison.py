@@ -71,7 +71,9 @@ class Comparison:
     @property
     def changes(self) -> dict[str, tuple[Any, Any]]:
         """Parameters that differ: name -> values on the first and on the second; what one has not is 0."""
-        return changes_of(*self.configs)
+        first, second = self.configs
+        pairs = {name: (first.get(name, 0), second.get(name, 0)) for name in {**first, **second}}
+        return {name: (a, b) for name, (a, b) in pairs.items() if a != b}
 
     @property
     def speedup(self) -> float:
@@ -98,12 +100,6 @@ class Comparison:
             "losses": _floats(self.losses),
             "layers": [layer.to_dict() for layer in self.layers],
         }
-
-
-def changes_of(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Values that differ, by name; 0 for one that is not there."""
-    pairs = {name: (first.get(name, 0), second.get(name, 0)) for name in dict.fromkeys([*first, *second])}
-    return {name: (a, b) for name, (a, b) in pairs.items() if a != b}
 
 
 def _floats(losses: Losses) -> dict[str, float]:

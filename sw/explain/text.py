@@ -16,6 +16,7 @@ MOST = 5
 """Causes that are named, at most."""
 LEAST = 0.01
 """What part of the cycles a cause must have to be named."""
+HOST = "MACs left to the host, for which no cycle is counted"
 LAYERS = 3
 """Layers that are named of each cause."""
 NAME = 32
@@ -30,7 +31,8 @@ def summary(explanation: Explanation) -> list[str]:
     """What the cycles of a network go to, what its layers are bound by, and what would be next."""
     if not explanation.cycles:
         return [f"{explanation.network}: no layer runs on the accelerator"]
-    return [_roofline(explanation), _spent(explanation), _layers(explanation), *_next(explanation)]
+    host = [f"{HOST}: {explanation.host_macs:,}"] if explanation.host_macs else []
+    return [_roofline(explanation), *host, _spent(explanation), _layers(explanation), *_next(explanation)]
 
 
 def _roofline(explanation: Explanation) -> str:
@@ -66,7 +68,7 @@ def _layers(explanation: Explanation) -> str:
 def _next(explanation: Explanation) -> list[str]:
     lines = []
     for number, rung in enumerate(explanation.ladder, 1):
-        free = " and ".join(_the(own.resource) for own in explanation.ladder[:number])
+        free = _all([_the(own.resource) for own in explanation.ladder[:number]])
         change = rung.cycles / explanation.cycles - 1
         lines.append(f"with {free} free: {rung.cycles:,} cycles ({change:+.1%}), bound by {_the(rung.bound)}")
     gain = {what.resource: 1 - what.cycles / explanation.cycles for what in explanation.next}
@@ -86,6 +88,8 @@ def answer(comparison: Comparison) -> list[str]:
 
 def _speed(comparison: Comparison) -> str:
     first, second = comparison.cycles
+    if not comparison.changes:
+        return f"the configurations are equal: {first:,} cycles"
     cycles = f"{second:,} cycles instead of {first:,}"
     if not first or not second:
         return f"{cycles}: without a layer on the accelerator there is nothing to compare"
@@ -106,7 +110,7 @@ def _host(comparison: Comparison) -> list[str]:
     first, second = comparison.host_macs
     if first == second:
         return []
-    return [f"MACs left to the host, for which no cycle is counted: {second:,} instead of {first:,}"]
+    return [f"{HOST}: {second:,} instead of {first:,}"]
 
 
 def _losses(comparison: Comparison) -> list[str]:
@@ -172,6 +176,10 @@ def _amount(value: Fraction) -> str:
 
 def _value(name: str, value: Any) -> str:
     return format_bytes(value) if name == "sram" else str(value)
+
+
+def _all(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _some(names: Sequence[str]) -> str:
