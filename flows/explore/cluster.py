@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from contextlib import closing, suppress
 
 from distributed import Client, KilledWorker, WorkerPlugin
 from distributed.worker import Worker
@@ -13,7 +15,7 @@ from dovetail.flows.explore.pricing import Session
 from dovetail.flows.explore.workers import AHEAD, DIED, Task, WorkersError
 from dovetail.sw.errors import first_line
 
-PATIENCE = 10
+PATIENCE = 30
 """Seconds to wait for the scheduler, and for its first worker."""
 
 
@@ -39,6 +41,7 @@ class ClusterWorkers:
     def __init__(self, session: Session, scheduler: str) -> None:
         self._session = session
         self._futures: dict[Future[Outcome], Task] = {}
+        self._connected = True
         try:
             self._client = Client(scheduler, timeout=PATIENCE, set_as_default=False)
         except (OSError, ValueError) as error:
@@ -73,12 +76,11 @@ class ClusterWorkers:
 
     def close(self) -> None:
         """Leave the cluster, which runs on; what is under way is given up."""
-        try:
-            for future in self._futures:
-                future.cancel()
-            self._client.unregister_worker_plugin(self._session.name)
-        finally:
-            self._client.close()
+        for future in self._futures:
+            future.cancel()
+        with closing(self._client), suppress(OSError):  # the scheduler may go away meanwhile
+            if self._connected:
+                self._client.unregister_worker_plugin(self._session.name)
 
     def _outcome(self, future: Future[Outcome]) -> Outcome:
         try:
@@ -86,4 +88,6 @@ class ClusterWorkers:
         except KilledWorker:  # the scheduler has tried it again, as often as it was told to
             return Outcome(None, DIED, lost=True)
         except CancelledError as error:
+            self._connected = False
+            logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # our error says it all
             raise WorkersError("the connection to the scheduler was lost; go on by --resume when it is back") from error

@@ -18,6 +18,8 @@ from dovetail.flows.cli import main
 
 SPACE = ("--ic-lanes", "4,8", "--oc-lanes", "4,8,12", "--bus", "32,64,7", "--sram", "64KiB,128KiB")
 """24 points with a cost and 12 without."""
+LONG = (*SPACE, "--stripe", "1..64:1")
+"""More than can be finished before somebody interrupts it."""
 COMMAND = "import sys; from dovetail.flows.cli import main; sys.exit(main(sys.argv[1:]))"
 PATIENCE = 120
 
@@ -77,7 +79,7 @@ def test_killed_at_any_moment(tmp_path: Path, kills: int, capsys: pytest.Capture
 
 def test_interrupted(tmp_path: Path) -> None:
     store = tmp_path / "s.sqlite"
-    process = start("zoo:autoencoder", *SPACE, "--store", store)
+    process = start("zoo:autoencoder", *LONG, "--store", store)
     wait_for(process, store, 3)
     os.killpg(process.pid, signal.SIGINT)  # as the terminal does: to the workers as well
     _, errors = process.communicate(timeout=PATIENCE)
@@ -92,7 +94,7 @@ def test_interrupted(tmp_path: Path) -> None:
 
 
 def test_workers_end_with_a_sweep_that_is_killed(tmp_path: Path) -> None:
-    process = start("zoo:autoencoder", *SPACE, "--store", tmp_path / "s.sqlite")
+    process = start("zoo:autoencoder", *LONG, "--store", tmp_path / "s.sqlite")
     wait_for(process, tmp_path / "s.sqlite", 1)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=PATIENCE)
