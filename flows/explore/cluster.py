@@ -89,5 +89,6 @@ class ClusterWorkers:
             return Outcome(None, DIED, lost=True)
         except CancelledError as error:
             self._connected = False
-            logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # our error says it all
+            for name in ("distributed", "distributed.client"):  # our error says it all
+                logging.getLogger(name).setLevel(logging.CRITICAL)
             raise WorkersError("the connection to the scheduler was lost; go on by --resume when it is back") from error
