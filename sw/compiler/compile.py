@@ -19,8 +19,8 @@ from dovetail.sw.compiler.partition import Step, host_reasons, is_accelerated, s
 from dovetail.sw.compiler.parts import Part, parts_of
 
 SURE = 0.003
-"""By how much of it an estimate must exceed another one to be given up: of 300 configurations of a network hardly any
-took more cycles then, and none above 0.1 %."""
+"""By how much of it an estimate must exceed another one to be given up. Of 325 configurations for MobileNetV1 two take
+more cycles than the better draft for it, 0.01 % and 0.11 %."""
 
 
 @dataclass(frozen=True)

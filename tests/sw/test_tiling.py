@@ -18,7 +18,17 @@ from dovetail.sw import graph as ir
 from dovetail.sw import reference
 from dovetail.sw.compiler import Options, candidates, convolution, generate, pricing, schedule_cache, tiling
 from dovetail.sw.compiler.layer import ConvLayer
-from dovetail.sw.compiler.schedule import Space, Tiling, array_cycles, buffer_bytes, equal_stripe, place, stripe_of
+from dovetail.sw.compiler.schedule import (
+    Buffers,
+    Space,
+    Tiling,
+    array_cycles,
+    buffer_bytes,
+    equal_stripe,
+    fits,
+    place,
+    stripe_of,
+)
 from dovetail.sw.layout import Layout
 from dovetail.sw.network import CompiledNetwork
 from dovetail.sw.random_networks import RandomNet
@@ -154,6 +164,28 @@ def test_the_best_stripe_takes_the_fewest_cycles(config: Config) -> None:
         cycles = {n: array_cycles(config, layer, pixels, 20, 12, n) for n in range(1, min(pixels, config.stripe) + 1)}
         assert cycles[stripe_of(config, layer, pixels, 20, 12, best=True)] == min(cycles.values())
         assert stripe_of(config, layer, pixels, 20, 12) == equal_stripe(config, pixels)
+
+
+def test_room_for_many_tilings_is_room_for_each() -> None:
+    config = CONFIGS["4 banks"]
+    random = np.random.default_rng(3)
+    sizes, copies = random.integers(0, 20000, (3, 200)), random.integers(1, 4, (3, 200))
+    for space in (Space.whole(config), Space(((0, 1), (2, 2))), Space(((0, 1), (2, 2)), output_at=config.bank_bytes)):
+        found, shared = fits(config, sizes, copies, space)
+        assert found.any() and not found.all()
+        for n in range(200):
+            placed = place(config, Buffers(*sizes[:, n].tolist()), tuple(copies[:, n].tolist()), space)
+            assert (placed is not None, placed is not None and placed[1]) == (found[n], shared[n])
+
+
+@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+def test_what_is_known_of_other_sizes_of_sram_changes_nothing(layer: ConvLayer) -> None:
+    configs = [CONFIGS["8x8"].replace(sram=size, banks=None) for size in ("32 KiB", "128 KiB")]
+    spaces = [Space(((0, 12),), input_at) for input_at in (None, configs[0].bank_bytes * 12)]
+    together = [tiling.choose(c, layer, s, Options(effort=0)) for c in configs for s in spaces]
+    for plan, (config, space) in zip(together, product(configs, spaces), strict=True):
+        tiling.forget()
+        assert tiling.choose(config, layer, space, Options(effort=0)) == plan
 
 
 def test_cutting_channels_only_is_the_same_at_every_effort() -> None:
