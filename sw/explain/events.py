@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -38,13 +37,15 @@ class Events:
     place: the action that had its queue place before it, or `NONE`.
     target: what a wait waits for, or `NONE`.
     page: the fetch that the first action of a page waits for, or `NONE`.
-    operations: the actions that take time, as a timeline has them: operations and fetches in program order.
+    number: its place in a timeline, if it is an operation or a fetch, or `NONE`.
+    operations: the actions that have a number, by it.
     """
 
     before: Sequence[int]
     place: Sequence[int]
     target: Sequence[int]
     page: Sequence[int]
+    number: Sequence[int]
     operations: Sequence[int]
 
 
@@ -56,14 +57,6 @@ class Times:
     pop: Sequence[int]
     end: Sequence[int]
     cycles: int
-
-
-class Step(NamedTuple):
-    """An operation or a fetch on the critical path: ``start``, ``end``, and its ``number`` in the timeline."""
-
-    start: int
-    end: int
-    number: int
 
 
 def events_of(program: Words) -> Events:
@@ -80,30 +73,32 @@ def events_of(program: Words) -> Events:
     place: list[int] = []
     target: list[int] = []
     page: list[int] = []
+    numbers: list[int] = []
     operations: list[int] = []
     queues: list[list[int]] = [[] for _ in Unit]
     done: list[list[int]] = [[] for _ in Unit]
 
-    def push(unit: int, gate: int, awaited: int = NONE) -> int:
-        number = len(before)
+    def push(unit: int, gate: int, awaited: int = NONE, *, lasts: bool = False) -> int:
+        action = len(before)
         queue = queues[unit]
         before.append(queue[-1] if queue else NONE)
         place.append(queue[-QUEUE_DEPTH] if len(queue) >= QUEUE_DEPTH else NONE)
         target.append(awaited)
         page.append(gate)
-        queue.append(number)
-        return number
+        queue.append(action)
+        numbers.append(len(operations) if lasts else NONE)
+        if lasts:
+            operations.append(action)
+        return action
 
     pages = len(words) // PAGE_WORDS
-    fetched = push(load, NONE)
-    operations.append(fetched)
+    fetched = push(load, NONE, lasts=True)
     gate = NONE
     for pc in range(stop + 1):
         if pc % PAGE_WORDS == 0:
             gate = fetched
             if pc // PAGE_WORDS + 1 < pages:
-                fetched = push(load, gate)
-                operations.append(fetched)
+                fetched = push(load, gate, lasts=True)
                 gate = NONE
         code = codes[pc]
         if pc == stop:
@@ -116,14 +111,12 @@ def events_of(program: Words) -> Events:
             push(middles[pc], gate, on[number] if number >= 0 else NONE)
         else:
             unit = _UNIT_OF[code]
-            operation = push(unit, gate)
-            done[unit].append(operation)
-            operations.append(operation)
+            done[unit].append(push(unit, gate, lasts=True))
         gate = NONE
-    for column in (before, place, target):
+    for column in (before, place, target, numbers):
         column.append(NONE)
     page.append(gate)
-    return Events(before, place, target, page, operations)
+    return Events(before, place, target, page, numbers, operations)
 
 
 def times_of(events: Events, durations: Sequence[int], *, queues: bool = True) -> Times:
@@ -156,26 +149,26 @@ def times_of(events: Events, durations: Sequence[int], *, queues: bool = True) -
     return Times(dispatch, pop, end, max(end) + END_TO_DONE)
 
 
-def critical_path(events: Events, times: Times, *, queues: bool = True) -> list[Step]:
-    """The operations and fetches that a program waits for from its first cycle to its last, in the order of time.
+def critical_path(events: Events, times: Times, *, queues: bool = True) -> list[int]:
+    """The operations and fetches, by number, that a program waits for from its first cycle to its last, in this order.
 
     Between them it waits for words to be dispatched and popped, a cycle each, for decoding, and for start and end.
     Where an event waits for two things that come in the same cycle, the path goes to the unit's own last action, then
     to what a wait is for, then to the front end; a dispatch to the queue, then to the page, then to the word before.
     """
     dispatch, pop, end = times.dispatch, times.pop, times.end
-    numbers = {action: number for number, action in enumerate(events.operations)}
-    path: list[Step] = []
+    befores, places, targets, pages = events.before, events.place, events.target, events.page
+    path: list[int] = []
     last = times.cycles - END_TO_DONE
     action = end.index(last)
     event = _DISPATCHED if action == len(end) - 1 else _ENDED
     while True:
         if event == _ENDED:
-            if action in numbers:
-                path.append(Step(pop[action], end[action], numbers[action]))
+            if events.number[action] >= 0:
+                path.append(events.number[action])
             event = _POPPED
         elif event == _POPPED:
-            before, target = events.before[action], events.target[action]
+            before, target = befores[action], targets[action]
             if before >= 0 and end[before] + 1 == pop[action]:
                 action, event = before, _ENDED
             elif target >= 0 and end[target] + 1 == pop[action]:
@@ -183,7 +176,7 @@ def critical_path(events: Events, times: Times, *, queues: bool = True) -> list[
             else:
                 event = _DISPATCHED
         else:
-            place, page = events.place[action], events.page[action]
+            place, page = places[action], pages[action]
             if queues and place >= 0 and pop[place] + 1 == dispatch[action]:
                 action, event = place, _POPPED
             elif page >= 0 and end[page] + PAGE_READY == dispatch[action]:

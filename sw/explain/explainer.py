@@ -27,6 +27,7 @@ def explain(compiled: CompiledNetwork) -> Explanation:
     programs = list(_programs(compiled))
     actual = _spent(programs, NOTHING_FREE)
     freed = {name: _spent(programs, resource) for name, resource in RESOURCES.items()}
+    shares = total_of(layer.shares for layer in actual)
     peak, bandwidth = config.macs_per_cycle, Fraction(config.bus_bytes, config.memory.beat_cycles)
     layers = tuple(
         LayerExplanation(
@@ -56,10 +57,10 @@ def explain(compiled: CompiledNetwork) -> Explanation:
         write_bytes=sum(layer.write_bytes for layer in layers),
         peak=peak,
         bandwidth=bandwidth,
-        shares=total_of(own.shares for own in actual),
+        shares=shares,
         layers=layers,
         next=tuple(sorted((_what_if(name, spent) for name, spent in freed.items()), key=lambda what: what.cycles)),
-        ladder=tuple(_ladder(programs, bound_of(total_of(own.shares for own in actual)))),
+        ladder=tuple(_ladder(programs, bound_of(shares))),
     )
 
 

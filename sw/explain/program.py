@@ -13,7 +13,7 @@ from dovetail.isa.instructions import Unit
 from dovetail.isa.timing.predecode import Words
 from dovetail.isa.timing.timeline import FETCH, Timeline
 from dovetail.sw.explain.causes import CAUSES
-from dovetail.sw.explain.events import Step, Times, critical_path, events_of, times_of
+from dovetail.sw.explain.events import Times, critical_path, events_of, times_of
 from dovetail.sw.explain.explanation import Shares
 from dovetail.sw.explain.kinds import NO_LAYER, kinds_of
 from dovetail.sw.explain.parts import Parts
@@ -75,14 +75,27 @@ class ExplainedProgram:
         ends = self._ends(times)
         shares: list[Counter[str]] = [Counter(control=end - start) for start, end in pairwise((0, *ends))]
         ahead = [0] * self._count
-        for step in critical_path(self._events, times, queues=queues):
-            owner = self._layers[step.number]
-            for layer, causes in _cut(step, parts[self._kind_of[step.number]], ends):
-                shares[layer].update(causes)
-                spent = sum(causes.values())
-                shares[layer]["control"] -= spent
-                if owner not in (NO_LAYER, layer):
-                    ahead[layer] += spent
+
+        def add(layer: int, owner: int, causes: Parts, count: int = 1) -> None:
+            for name, taken in causes.items():
+                shares[layer][name] += count * taken
+            taken = count * sum(causes.values())
+            shares[layer]["control"] -= taken
+            if owner not in (NO_LAYER, layer):
+                ahead[layer] += taken
+
+        whole: Counter[tuple[int, int, int]] = Counter()
+        for number in critical_path(self._events, times, queues=queues):
+            action, kind, owner = self._events.operations[number], self._kind_of[number], self._layers[number]
+            start, end = times.pop[action], times.end[action]
+            layer = bisect_right(ends, start)
+            if end <= ends[layer]:
+                whole[layer, owner, kind] += 1
+            else:
+                for part_of, causes in _cut(start, end, parts[kind], ends):
+                    add(part_of, owner, causes)
+        for (layer, owner, kind), count in whole.items():
+            add(layer, owner, parts[kind], count)
         return tuple(Spent(_in_order(share), other) for share, other in zip(shares, ahead, strict=True))
 
     def moved(self, unit: Unit) -> list[int]:
@@ -113,20 +126,15 @@ class ExplainedProgram:
         return list(accumulate(ends, max))
 
 
-def _cut(step: Step, parts: Parts, ends: Sequence[int]) -> Iterator[tuple[int, Parts]]:
-    """A step's causes by the layers in whose time it lies; ``ends``: the first cycle behind each layer."""
-    begin, end = step.start, step.end
-    layer = bisect_right(ends, begin)
-    if end <= ends[layer]:
-        yield layer, parts
-        return
+def _cut(start: int, end: int, parts: Parts, ends: Sequence[int]) -> Iterator[tuple[int, Parts]]:
+    """An operation's causes by the layers in whose time it lies; ``ends``: the first cycle behind each layer."""
     taken = dict.fromkeys(parts, 0)
-    while begin < end:
+    upto, layer = start, bisect_right(ends, start)
+    while upto < end:
         upto = min(end, ends[layer])
-        share = _first(parts, upto - step.start, step.end - step.start)
+        share = _first(parts, upto - start, end - start)
         yield layer, {name: cycles - taken[name] for name, cycles in share.items()}
-        taken, begin = share, upto
-        layer += 1
+        taken, layer = share, layer + 1
 
 
 def _first(parts: Parts, cycles: int, of: int) -> Parts:

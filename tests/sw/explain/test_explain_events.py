@@ -59,7 +59,7 @@ def test_a_change_on_the_path_is_felt_and_one_off_it_is_not(seed: int) -> None:
     events = events_of(program.words)
     durations = durations_of(timed(program))
     times = times_of(events, durations)
-    on_path = {step.number for step in critical_path(events, times)}
+    on_path = critical_path(events, times)
     for number, duration in enumerate(durations):
         changed = list(durations)
         if number in on_path:
@@ -76,9 +76,8 @@ def test_steps_are_in_order_and_apart(seed: int) -> None:
     timeline = timed(program)
     events = events_of(program.words)
     path = critical_path(events, times_of(events, durations_of(timeline)))
-    assert all(before.end < after.start for before, after in pairwise(path))
-    assert [(s.start, s.end) for s in path] == [(timeline.start[s.number], timeline.end[s.number]) for s in path]
-    assert path[0].number == 0  # every program waits for its first page
+    assert all(timeline.end[before] < timeline.start[after] for before, after in pairwise(path))
+    assert path[0] == 0  # every program waits for its first page
 
 
 def transfer(unit: Unit, *, wait_for: Unit | None = None) -> list[int]:
@@ -101,9 +100,8 @@ def test_path_by_hand() -> None:
     fetch, load, store = durations = durations_of(timeline)
     times = times_of(events, durations)
     assert times.cycles == timeline.cycles == fetch + load + store + 13
-    path = critical_path(events, times)
-    assert [step.number for step in path] == [0, 1, 2]
-    assert [step.start for step in path] == [1, fetch + 9, fetch + load + 11]
+    assert critical_path(events, times) == [0, 1, 2]
+    assert [times.pop[action] for action in events.operations] == [1, fetch + 9, fetch + load + 11]
 
 
 def test_a_full_queue_is_on_the_path() -> None:
@@ -115,15 +113,15 @@ def test_a_full_queue_is_on_the_path() -> None:
     events = events_of(words)
     durations = [10, 1000, 500]  # fetch, load, load
     times = times_of(events, durations)
-    path = critical_path(events, times)
-    assert [step.number for step in path] == [0, 1, 2]
+    assert critical_path(events, times) == [0, 1, 2]
     # With the wait, QUEUE_DEPTH - 1 writes fill the queue. It is popped 1 cycle after the end, the first of the other
     # writes goes out in the next, QUEUE_DEPTH cycles later all are out, then the load, which is popped a cycle later.
-    begin, end = path[1].end, path[2].start
+    _, first, second = events.operations
+    begin, end = times.end[first], times.pop[second]
     assert end - begin == 1 + 1 + QUEUE_DEPTH + 1 + 1
     free = times_of(events, durations, queues=False)
-    steps = critical_path(events, free, queues=False)
-    assert steps[2].start == steps[1].end + 1
+    assert critical_path(events, free, queues=False) == [0, 1, 2]
+    assert free.pop[second] == free.end[first] + 1
     assert free.cycles == times.cycles - (end - begin - 1)
 
 
