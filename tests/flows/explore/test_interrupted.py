@@ -20,7 +20,12 @@ SPACE = ("--ic-lanes", "4,8", "--oc-lanes", "4,8,12", "--bus", "32,64,7", "--sra
 """24 points with a cost and 12 without."""
 LONG = (*SPACE, "--stripe", "1..64:1")
 """More than can be finished before somebody interrupts it."""
-COMMAND = "import sys; from dovetail.flows.cli import main; sys.exit(main(sys.argv[1:]))"
+COMMAND = """
+import signal, sys
+from dovetail.flows.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start what runs in the background without it
+sys.exit(main(sys.argv[1:]))
+"""
 PATIENCE = 120
 
 
