@@ -8,9 +8,11 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -29,10 +31,26 @@ sys.exit(main(sys.argv[1:]))
 PATIENCE = 120
 
 
-def start(*arguments: str | Path) -> subprocess.Popen[str]:
-    """``dovetail sweep`` in a process group of its own."""
-    command = [sys.executable, "-c", COMMAND, "sweep", *map(str, arguments), "--jobs", "2"]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0)
+Process = subprocess.Popen[str]
+Start = Callable[..., Process]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts ``dovetail sweep`` in a process group of its own; none of them outlives the test."""
+    processes: list[Process] = []
+
+    def start(*arguments: str | Path) -> Process:
+        command = [sys.executable, "-c", COMMAND, "sweep", *map(str, arguments), "--jobs", "2"]
+        options: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+        processes.append(subprocess.Popen(command, process_group=0, **options))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
 
 
 def stored(store: Path, table: str = "results") -> int:
@@ -44,7 +62,7 @@ def stored(store: Path, table: str = "results") -> int:
         return 0
 
 
-def wait_for(process: subprocess.Popen[str], store: Path, results: int) -> None:
+def wait_for(process: Process, store: Path, results: int) -> None:
     """Until so many results are there, or the process has ended."""
     end = time.monotonic() + PATIENCE
     while process.poll() is None and stored(store) < results:
@@ -57,7 +75,7 @@ def run(*arguments: str | Path) -> None:
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.slow)])
-def test_killed_at_any_moment(tmp_path: Path, kills: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_killed_at_any_moment(start: Start, tmp_path: Path, kills: int, capsys: pytest.CaptureFixture[str]) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     run("zoo:autoencoder", *SPACE, "--output", whole)
     draw = Random(kills)
@@ -82,7 +100,7 @@ def test_killed_at_any_moment(tmp_path: Path, kills: int, capsys: pytest.Capture
     assert {path.suffix for path in killed.iterdir()} == {".csv", ".png", ".svg", ".html", ".sqlite"}
 
 
-def test_interrupted(tmp_path: Path) -> None:
+def test_interrupted(start: Start, tmp_path: Path) -> None:
     store = tmp_path / "s.sqlite"
     process = start("zoo:autoencoder", *LONG, "--store", store)
     wait_for(process, store, 3)
@@ -98,7 +116,7 @@ def test_interrupted(tmp_path: Path) -> None:
     assert stored(store) >= 3
 
 
-def test_workers_end_with_a_sweep_that_is_killed(tmp_path: Path) -> None:
+def test_workers_end_with_a_sweep_that_is_killed(start: Start, tmp_path: Path) -> None:
     process = start("zoo:autoencoder", *LONG, "--store", tmp_path / "s.sqlite")
     wait_for(process, tmp_path / "s.sqlite", 1)
     process.send_signal(signal.SIGKILL)
