@@ -13,6 +13,7 @@ from dovetail.flows.parameters import SETTINGS, changed
 from dovetail.flows.report import Report
 from dovetail.isa.config import Config, ConfigError, format_bytes
 from dovetail.isa.files import write_atomically
+from dovetail.sw.errors import DovetailError
 from dovetail.sw.explain import Explanation, compare, explain
 from dovetail.sw.explain.text import answer, summary
 
@@ -35,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
+    if args.pictures:
+        _make(args.pictures)
     compiled = compiled_of(args)
     first = explain(compiled)
     data: dict[str, Any] = first.to_dict()
@@ -77,11 +80,18 @@ def second_config(text: str, base: Config) -> Config:
     return changed(base, changes)
 
 
+def _make(folder: Path) -> None:
+    """Make a folder, before a compilation's time has passed."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DovetailError(f"--pictures must be a folder, not {folder} ({error.strerror})") from None
+
+
 def _draw(folder: Path, explained: Sequence[Explanation]) -> list[Path]:
     """The roofline of all, and the shares of each."""
     from dovetail.flows.pictures import roofline, shares
 
-    folder.mkdir(parents=True, exist_ok=True)
     titles, subtitle = _titles(explained)
     network = explained[0].network
     pictures = {"roofline.png": roofline.draw(explained, titles, f"{network}: roofline", subtitle)}
@@ -97,8 +107,10 @@ def _titles(explained: Sequence[Explanation]) -> tuple[list[str], str]:
     """What tells the configurations apart, and what they have in common."""
     texts = [_main(explanation.config) for explanation in explained]
     differ = [len(set(values)) > 1 for values in zip(*texts, strict=True)]
-    if not any(differ) and len(explained) > 1:
-        return ["first", "second"], ", ".join(texts[0])
+    if len(explained) > 1 and not any(differ):
+        changes = compare(*explained).changes.items()
+        apart = [", ".join(f"{name} {values[n]}" for name, values in changes) for n in (0, 1)]
+        return [apart[0] or "first", apart[1] or "second"], ", ".join(texts[0])
     apart = [", ".join(text for text, own in zip(values, differ, strict=True) if own) for values in texts]
     return apart, ", ".join(text for text, own in zip(texts[0], differ, strict=True) if not own)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,7 +52,10 @@ def check_history_options(args: argparse.Namespace) -> None:
             raise DovetailError(f"--{option} must end in {', '.join(endings)}, not {path}")
         if path is not None and not path.parent.is_dir():
             raise DovetailError(f"--{option}: {path.parent} must be a folder")
-    if args.clock is not None and not args.clock > 0:
+    for option, wanted in (("window", (".png", ".svg")), ("clock", (".json",))):
+        if getattr(args, option) is not None and (args.timeline is None or args.timeline.suffix not in wanted):
+            raise DovetailError(f"--{option} must come with --timeline FILE{' or '.join(wanted)}")
+    if args.clock is not None and not 0 < args.clock < inf:
         raise DovetailError(f"--clock must be above 0 MHz, not {args.clock:g}")
 
 

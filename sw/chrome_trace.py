@@ -13,9 +13,8 @@ from typing import Any
 from dovetail.isa.instructions import Unit
 from dovetail.sw.history import History, levels
 
-PROCESS = 1
-LAYERS = len(Unit) + 1
-"""Thread of the layers; unit u is thread u + 1."""
+PROCESS, LAYERS, UNITS = 1, 2, 3
+"""The process, the thread of the layers, and that of the first unit; viewers put threads in this order."""
 
 
 def chrome_trace(history: History, clock: float | None = None) -> str:
@@ -38,10 +37,9 @@ def chrome_trace(history: History, clock: float | None = None) -> str:
 
 def _events(history: History, scale: float) -> Iterator[dict[str, Any]]:
     yield {"ph": "M", "pid": PROCESS, "name": "process_name", "args": {"name": history.network}}
-    for thread, name in [(LAYERS, "layers"), *((unit + 1, unit.name) for unit in Unit)]:
+    for thread, name in [(LAYERS, "layers"), *((UNITS + unit, unit.name) for unit in Unit)]:
         yield {"ph": "M", "pid": PROCESS, "tid": thread, "name": "thread_name", "args": {"name": name}}
-        order = 0 if thread == LAYERS else thread
-        yield {"ph": "M", "pid": PROCESS, "tid": thread, "name": "thread_sort_index", "args": {"sort_index": order}}
+        yield {"ph": "M", "pid": PROCESS, "tid": thread, "name": "thread_sort_index", "args": {"sort_index": thread}}
 
     def slice_of(thread: int, category: str, name: str, start: int, end: int, args: dict[str, Any]) -> dict[str, Any]:
         times = {"ts": start * scale, "dur": (end - start) * scale}
@@ -55,9 +53,9 @@ def _events(history: History, scale: float) -> Iterator[dict[str, Any]]:
         args: dict[str, Any] = {"layer": where} if where else {}
         args |= {"bytes": event.moved} if event.moved else {}
         name = f"{event.name} {where}".rstrip()
-        yield slice_of(event.unit + 1, "operation", name, event.start, event.end, {**args, **event.registers})
+        yield slice_of(UNITS + event.unit, "operation", name, event.start, event.end, {**args, **event.registers})
     for wait in history.waits:
-        yield slice_of(wait.unit + 1, "wait", f"wait for {wait.on.name}", wait.start, wait.end, {})
+        yield slice_of(UNITS + wait.unit, "wait", f"wait for {wait.on.name}", wait.start, wait.end, {})
 
     counters = {
         "SRAM live": levels((life.start, life.end, life.size) for life in history.lives),

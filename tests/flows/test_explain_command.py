@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dovetail.flows.cli import main
-from dovetail.flows.explain import second_config
-from dovetail.isa.config import Config, ConfigError
+from dovetail.flows.explain import _titles, second_config
+from dovetail.isa.config import Config, ConfigError, MemoryTiming
 from dovetail.sw.explain import compare, explain
 from dovetail.sw.network import compile_network
 
@@ -82,6 +82,24 @@ def test_pictures(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["roofline.png", "shares-against.png", "shares.png"]
     for path in folder.iterdir():
         assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_pictures_need_a_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    code, error = outcome(capsys, NETWORK, "--pictures", str(file))
+    assert (code, error) == (2, f"dovetail: error: --pictures must be a folder, not {file} (File exists)\n")
+
+
+def test_titles_say_what_differs() -> None:
+    def titles(*configs: Config) -> tuple[list[str], str]:
+        return _titles([explain(compile_network(NETWORK, config)) for config in configs])
+
+    assert titles(CONFIG) == ([""], "4 x 4, 64 KiB, 64-bit bus")
+    assert titles(CONFIG, CONFIG.replace(bus=128)) == (["64-bit bus", "128-bit bus"], "4 x 4, 64 KiB")
+    slow = CONFIG.replace(memory=MemoryTiming(read_latency=80))
+    assert titles(CONFIG, slow) == (["read_latency 40", "read_latency 80"], "4 x 4, 64 KiB, 64-bit bus")
+    assert titles(CONFIG, CONFIG) == (["first", "second"], "4 x 4, 64 KiB, 64-bit bus")
 
 
 def test_saved_program(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -35,6 +35,9 @@ def test_a_window_changes_the_picture(tmp_path: Path) -> None:
         (["--occupancy", "run.json"], "--occupancy must end in .png, .svg, not run.json"),
         (["--timeline", "no/such/run.json"], "--timeline: no/such must be a folder"),
         (["--timeline", "run.json", "--clock", "0"], "--clock must be above 0 MHz, not 0"),
+        (["--timeline", "run.json", "--clock", "inf"], "--clock must be above 0 MHz, not inf"),
+        (["--timeline", "run.png", "--clock", "5"], "--clock must come with --timeline FILE.json"),
+        (["--occupancy", "run.png", "--window", "1..2"], "--window must come with --timeline FILE.png or .svg"),
     ],
 )
 def test_errors_come_before_the_run(options: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:

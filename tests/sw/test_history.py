@@ -13,7 +13,7 @@ from dovetail.isa import Config
 from dovetail.isa.checks import View, regions
 from dovetail.isa.config import ceil_div
 from dovetail.isa.instructions import Op, Unit
-from dovetail.sw.chrome_trace import LAYERS, chrome_trace
+from dovetail.sw.chrome_trace import LAYERS, PROCESS, UNITS, chrome_trace
 from dovetail.sw.history import History, history, levels
 from dovetail.sw.network import CompiledNetwork, compile_network
 
@@ -105,7 +105,8 @@ def test_slices_of_a_thread_do_not_overlap(network: str) -> None:
     for event in trace_of(network)["traceEvents"]:
         if event["ph"] == "X":
             threads[event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
-    assert set(threads) == {*(unit + 1 for unit in Unit), LAYERS}
+    assert set(threads) == {*(UNITS + unit for unit in Unit), LAYERS}
+    assert PROCESS not in threads  # Perfetto takes such a thread for the main one
     for slices in threads.values():
         slices.sort()
         assert all(end <= start for (_, end), (start, _) in pairwise(slices))
@@ -132,7 +133,8 @@ def test_trace_durations_are_the_counters_at_any_clock() -> None:
     busy = compiled("zoo:dscnn").report().counters[Unit.ARRAY].busy
     for clock, scale in ((None, 1.0), (250e6, 1 / 250)):
         events = json.loads(chrome_trace(run, clock))["traceEvents"]
-        mine = [e["dur"] for e in events if e["ph"] == "X" and e["tid"] == Unit.ARRAY + 1 and e["cat"] == "operation"]
+        array = [e for e in events if e["ph"] == "X" and e["tid"] == UNITS + Unit.ARRAY]
+        mine = [e["dur"] for e in array if e["cat"] == "operation"]
         assert sum(mine) == pytest.approx(busy * scale, rel=1e-12)
 
 
