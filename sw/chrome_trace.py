@@ -1,7 +1,8 @@
 """A run as a file for trace viewers (ui.perfetto.dev, chrome://tracing): the Trace Event Format, as a JSON object.
 
 Units are threads, operations complete events ("ph": "X"), SRAM and bus counters ("C"). The format counts microseconds:
-a cycle is one of them, or what it takes at a clock.
+a cycle is one of them, or what it takes at a clock. All times are whole nanoseconds, as Perfetto counts in these and
+drops what overlaps.
 """
 
 from __future__ import annotations
@@ -41,8 +42,11 @@ def _events(history: History, scale: float) -> Iterator[dict[str, Any]]:
         yield {"ph": "M", "pid": PROCESS, "tid": thread, "name": "thread_name", "args": {"name": name}}
         yield {"ph": "M", "pid": PROCESS, "tid": thread, "name": "thread_sort_index", "args": {"sort_index": thread}}
 
+    def at(cycle: int) -> float:
+        return round(cycle * scale, 3)
+
     def slice_of(thread: int, category: str, name: str, start: int, end: int, args: dict[str, Any]) -> dict[str, Any]:
-        times = {"ts": start * scale, "dur": (end - start) * scale}
+        times = {"ts": at(start), "dur": round(at(end) - at(start), 3)}
         return {"ph": "X", "pid": PROCESS, "tid": thread, "cat": category, "name": name, **times, "args": args}
 
     for number, layer in enumerate(history.layers):
@@ -64,4 +68,4 @@ def _events(history: History, scale: float) -> Iterator[dict[str, Any]]:
     }
     for name, steps in counters.items():
         for cycle, amount in ((0, 0), *steps):
-            yield {"ph": "C", "pid": PROCESS, "name": name, "ts": cycle * scale, "args": {"bytes": amount}}
+            yield {"ph": "C", "pid": PROCESS, "name": name, "ts": at(cycle), "args": {"bytes": amount}}

@@ -99,12 +99,16 @@ def test_levels_add_up_what_overlaps() -> None:
     assert levels([]) == ()
 
 
+@pytest.mark.parametrize("clock", [None, 187e6])
 @pytest.mark.parametrize("network", NETWORKS)
-def test_slices_of_a_thread_do_not_overlap(network: str) -> None:
-    threads: dict[int, list[tuple[float, float]]] = defaultdict(list)
-    for event in trace_of(network)["traceEvents"]:
+def test_slices_of_a_thread_do_not_overlap(network: str, clock: float | None) -> None:
+    """In nanoseconds, in which Perfetto counts."""
+    threads: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for event in json.loads(chrome_trace(history_of(network), clock))["traceEvents"]:
         if event["ph"] == "X":
-            threads[event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+            start, length = round(1000 * event["ts"]), round(1000 * event["dur"])
+            assert (start / 1000, length / 1000) == (event["ts"], event["dur"])
+            threads[event["tid"]].append((start, start + length))
     assert set(threads) == {*(UNITS + unit for unit in Unit), LAYERS}
     assert PROCESS not in threads  # Perfetto takes such a thread for the main one
     for slices in threads.values():
@@ -135,7 +139,7 @@ def test_trace_durations_are_the_counters_at_any_clock() -> None:
         events = json.loads(chrome_trace(run, clock))["traceEvents"]
         array = [e for e in events if e["ph"] == "X" and e["tid"] == UNITS + Unit.ARRAY]
         mine = [e["dur"] for e in array if e["cat"] == "operation"]
-        assert sum(mine) == pytest.approx(busy * scale, rel=1e-12)
+        assert sum(mine) == pytest.approx(busy * scale, abs=1e-3 * len(mine) if clock else 0)
 
 
 def test_a_run_of_the_model_has_the_history_of_the_timing_rules() -> None:
