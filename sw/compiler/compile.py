@@ -8,7 +8,7 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.config import Config
+from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.instructions import WORD_BYTES
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler import memory
@@ -143,7 +143,8 @@ def _outline_of(graph: ir.Graph, config: Config, options: Options) -> _Outline:
 class _Draft:
     """One way to compile a graph: segments with their schedules, whose words are written when somebody asks.
 
-    ``price``: the sum of what its layers' schedules cost; ``fused``: whether there are nodes that follow tile by tile.
+    ``price``: the sum of what its layers' schedules cost; ``unpriced``: cycles of all transfers of the other layers'
+    operands; ``fused``: whether there are nodes that follow tile by tile.
     """
 
     def __init__(self, outline: _Outline, effort: int, resident: bool) -> None:
@@ -156,6 +157,12 @@ class _Draft:
             if is_accelerated(step)
         ]
         self.price = sum(tiling.price for segment in self.segments for tiling in segment.tilings.values())
+        self.unpriced = sum(
+            _transfer(outline, node)
+            for segment in self.segments
+            for node in segment.nodes
+            if node.name not in segment.tilings
+        )
         self.fused = any(stage.tail for segment in self.segments for stage in segment.stages)
         self._emitters: dict[int, Emitter] = {}
 
@@ -246,12 +253,20 @@ def _worth_trying(drafts: list[_Draft]) -> list[_Draft]:
     """Those that may have the fewest cycles.
 
     Of effort 0, where prices are estimates, a draft that is far from the best one is left out. Prices are of layers
-    alone, so drafts in which nodes follow tile by tile are not compared by them.
+    alone, so drafts in which nodes follow tile by tile are not compared by them; layers without a price cost what they
+    cost in one draft or in the other, but for the transfers of their operands.
     """
     if any(draft.fused for draft in drafts):
         return drafts
     least = min(draft.price for draft in drafts if not draft.effort)
-    return [draft for draft in drafts if draft.effort or draft.price <= (1 + SURE) * least]
+    limit = (1 + SURE) * least + max(draft.unpriced for draft in drafts)
+    return [draft for draft in drafts if draft.effort or draft.price <= limit]
+
+
+def _transfer(outline: _Outline, node: ir.Node) -> int:
+    """Cycles on the bus of all operands of a node, without latencies."""
+    size = sum(outline.graph.tensors[name].size for name in (*node.inputs, *node.outputs))
+    return ceil_div(size, outline.config.bus_bytes) * outline.config.memory.beat_cycles
 
 
 def _schedule(segment: Segment) -> Hashable:

@@ -35,6 +35,12 @@ SLACK = 1.03
 """Estimate over the array's least cycles from which effort 1 tries passes over the input channels."""
 
 
+GROUPS = 8
+"""Groups of channels that tiles of effort 0 have at least where that fits: their weights are one transfer, not as many
+transfers as there are groups. Of ten configurations for MobileNetV1 with emulated depthwise layers this makes seven
+faster, the most by 0.37 %, and three slower, the most by 0.18 %; programs are half as long."""
+
+
 def choose(config: Config, layer: ConvLayer, space: Space, options: Options) -> Tiling:
     """The cheapest tiling that ``options.effort`` finds within ``space``.
 
@@ -154,7 +160,8 @@ def _splits(config: Config, layer: ConvLayer, space: Space, counts: tuple[int, .
 
 def _grids(config: Config, layer: ConvLayer, space: Space, whole_rows: bool) -> Iterator[Grid]:
     """The tiles of effort 0, in groups of which one is tried if nothing fits of those before: with rows as long as the
-    output, then parts of single rows; the same in passes over the input channels."""
+    output, then parts of single rows; the same in passes over the input channels. Of grouped layers those with
+    :data:`GROUPS` come before."""
     lanes = min(layer.lanes(config), layer.out_channels)
     channels = _parts(layer.out_channels, lanes)
     heights, widths = _parts(layer.out_height, 1), _parts(layer.out_width, 1)[1:]
@@ -163,6 +170,8 @@ def _grids(config: Config, layer: ConvLayer, space: Space, whole_rows: bool) -> 
         group = layer.group[1]
         if layer.lanes(config) > 1:
             channels = (*channels, *range((lanes - 1) // group * group, 0, -group))
+    if layer.mode == "grouped" and not whole_rows:
+        yield _grid([layer.channels], [layer.out_width], heights, _parts(layer.out_channels, GROUPS * lanes))
     for split in (layer.channels, *_splits(config, layer, space)):
         yield _grid([split], [layer.out_width], heights, channels)
         if widths:
