@@ -48,9 +48,10 @@ def confirm_sweep(
         def notify(done: int, verdict: Verdict) -> None:
             bar.update(task, completed=done)
 
-        differences = confirm(store, todo, cache=cache, jobs=jobs, schedules=schedules, notify=notify)
+        found = confirm(store, todo, cache=cache, jobs=jobs, schedules=schedules, notify=notify)
     points = len(todo.points)
-    wrong = len({difference.split(",")[0] for difference in differences})
+    wrong = len({number for number, _ in found})
+    differences = [line for _, line in found]
     data = {"points": points, "equal": points - wrong, "builds": todo.builds, "differences": differences}
     verdict = f"DIFFERENT: {wrong} of {points} points" if wrong else f"EQUAL: {points} points"
     return Confirmed(data, [f"RTL          {verdict}", *differences[:SHOWN]], int(wrong > 0))

@@ -138,7 +138,7 @@ def plan(store: Store, rows: Sequence[Row], cache: Path) -> Plan:
 
 def confirm(
     store: Store, todo: Plan, *, cache: Path, jobs: int = MOST, schedules: Path | None = None, notify: Notify
-) -> list[str]:
+) -> list[tuple[int, str]]:
     """Carry out a plan; verdicts are in the store as they come, so that a run that is stopped can be gone on with.
 
     Each network is compiled again, runs on the model and on the RTL with a random input, and must leave the same bytes,
@@ -155,7 +155,8 @@ def confirm(
 
     Returns
     -------
-    The differences of the plan's points, those known before as well, one line each; empty if all is equal.
+    The differences of the plan's points, those known before as well: number of the point, and a line that names it and
+    what differs. Empty if all is equal.
 
     Raises
     ------
@@ -183,7 +184,7 @@ def confirm(
         )
         notify(done, verdict)
     return [
-        f"point {number}, {files[network].name}: {told.detail}"
+        (number, f"point {number}, {files[network].name}: {told.detail}")
         for (number, network), told in sorted(_known(store).items())
         if number in todo.points and not told.equal
     ]

@@ -92,7 +92,7 @@ def test_what_the_rtl_has_said_is_not_asked_again(tmp_path: Path, cache: Path) -
         assert sorted(check.number for check in todo.checks) == [2, 3, 4, 5]
         done = Plan((0, 1), 2, (), 0, 0)
         differences = confirmation.confirm(store, done, cache=cache, notify=lambda done, verdict: None)
-        assert differences == ["point 1, zoo:autoencoder: cycles: stored 1, RTL 2"]
+        assert differences == [(1, "point 1, zoo:autoencoder: cycles: stored 1, RTL 2")]
 
 
 def test_a_sweep_of_another_version_is_refused(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
