@@ -79,6 +79,7 @@ def measured_quantities(config: Config) -> dict[str, int]:
         "bus": config.bus,
         "banks": config.n_banks,
         "bytes of an SRAM word": config.word_bytes,
+        "banks * bytes of an SRAM word": config.n_banks * config.word_bytes,
         "words of a bank": config.bank_bytes // config.word_bytes,
     }
 
