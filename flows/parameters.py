@@ -136,6 +136,8 @@ LANES_PAIR = Parameter("lanes", "--lanes", LANES, "input and output channels per
 """Shorthand for ic_lanes and oc_lanes together."""
 SETTINGS: dict[str, Parameter] = {LANES_PAIR.name: LANES_PAIR, **PARAMETERS}
 """What a user may set: the shorthand and every parameter."""
+LONGEST = 10_000
+"""The most values of a range."""
 
 
 def add_options(parser: argparse.ArgumentParser, *, lists: bool = False) -> None:
@@ -187,11 +189,15 @@ def values_between(low: int, high: int, *, step: int = 0, factor: float = 0) -> 
     """
     if low > high:
         raise ValueError(f"must go up, not from {low} to {high}")
-    if step < 1 if not factor else factor <= 1 or low < 1:
+    if high >= 1 << 63:
+        raise ValueError(f"must end below 2^63, not at {high}")
+    if step < 1 if not factor else not 1 < factor < 1 << 63 or low < 1:
         raise ValueError("must have a step of at least 1, or a factor above 1 and start above 0")
     values, value = [low], low
     while (value := value + step if step else max(value + 1, round(value * factor))) <= high:
         values.append(value)
+        if len(values) > LONGEST:
+            raise ValueError(f"must have {LONGEST:,} values or fewer; take a larger step or factor")
     return values
 
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from dovetail.flows.explore.metrics import METRICS
+from dovetail.flows.explore.metrics import AREA, METRICS
 from dovetail.flows.parameters import INT, PARAMETERS, SIZE, SWITCH
 from dovetail.sw.errors import DovetailError
 
@@ -46,9 +46,9 @@ class Constraint:
     margin: CodeType | None
 
     @property
-    def on_parameters(self) -> bool:
-        """Whether it can be told without a cost."""
-        return self.names <= set(PARAMETERS)
+    def needs_cost(self) -> bool:
+        """Whether the configuration alone does not tell it."""
+        return not self.names <= {*PARAMETERS, *AREA}
 
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Whether it is true; where a value does not exist (a division by zero, a metric nobody knows) it is not."""
@@ -73,14 +73,18 @@ def _evaluate(code: CodeType, values: Mapping[str, Any], otherwise: Any) -> Any:
 @lru_cache(maxsize=1024)
 def parse(text: str) -> Constraint:
     """The constraint of a text. Raises :class:`ExpressionError`."""
+    try:
+        return _parsed(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # of what is too long or too deep as well
+        raise ExpressionError(f'`{text}` must be a comparison such as "pe <= 256" or "sram / pe >= 1 KiB"') from None
+
+
+def _parsed(text: str) -> Constraint:
     parts = STRINGS.split(text)
     parts[::2] = [
         SIZES.sub(lambda match: str(int(match[1]) << 10 * (" KMG".index(match[2]))), part) for part in parts[::2]
     ]
-    try:
-        tree = ast.parse("".join(parts).strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ExpressionError(f'`{text}` must be a comparison such as "ic_lanes * oc_lanes <= 256"') from None
+    tree = ast.parse("".join(parts).strip(), mode="eval").body
     kind = _Checker(text).kind(tree)
     if kind != TRUTH:
         raise ExpressionError(f'`{text}` must be a comparison such as "lut <= 60000", not {kind}')
@@ -154,37 +158,31 @@ class _Checker:
         known = (*PARAMETERS, *METRICS)
         raise self.error(f'"{node.id}" must be a parameter or a metric{nearest(node.id, known)}')
 
-    def _numbers(self, nodes: list[ast.expr], what: str) -> str:
+    def _all(self, wanted: str, nodes: list[ast.expr], what: str) -> str:
         for node in nodes:
             kind = self.kind(node)
-            if kind != NUMBER:
-                raise self.error(f"{what} must have numbers, but `{ast.unparse(node)}` is {kind}")
-        return NUMBER
-
-    def _truths(self, nodes: list[ast.expr], what: str) -> str:
-        for node in nodes:
-            kind = self.kind(node)
-            if kind != TRUTH:
-                raise self.error(f"{what} must have comparisons, but `{ast.unparse(node)}` is {kind}")
-        return TRUTH
+            if kind != wanted:
+                named = "numbers" if wanted == NUMBER else "comparisons"
+                raise self.error(f"{what} must have {named}, but `{ast.unparse(node)}` is {kind}")
+        return wanted
 
     def _binop(self, node: ast.BinOp) -> str:
         if not isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div | ast.FloorDiv | ast.Mod):
             raise self.error(f"arithmetic must be one of + - * / // %, not `{ast.unparse(node)}`")
-        return self._numbers([node.left, node.right], "arithmetic")
+        return self._all(NUMBER, [node.left, node.right], "arithmetic")
 
     def _unaryop(self, node: ast.UnaryOp) -> str:
         if isinstance(node.op, ast.Not):
-            return self._truths([node.operand], "not")
+            return self._all(TRUTH, [node.operand], "not")
         if isinstance(node.op, ast.Invert):
             raise self.error(f"arithmetic must be one of + - * / // %, not `{ast.unparse(node)}`")
-        return self._numbers([node.operand], "a sign")
+        return self._all(NUMBER, [node.operand], "a sign")
 
     def _boolop(self, node: ast.BoolOp) -> str:
-        return self._truths(node.values, "and" if isinstance(node.op, ast.And) else "or")
+        return self._all(TRUTH, node.values, "and" if isinstance(node.op, ast.And) else "or")
 
     def _ifexp(self, node: ast.IfExp) -> str:
-        self._truths([node.test], "if")
+        self._all(TRUTH, [node.test], "if")
         kinds = {self.kind(node.body), self.kind(node.orelse)}
         if len(kinds) > 1:
             raise self.error(f"both results of `{ast.unparse(node)}` must be of one kind")
@@ -196,7 +194,7 @@ class _Checker:
         name, count = node.func.id, len(node.args)
         if count < 2 if name in ("min", "max") else count != 1:
             raise self.error(f"{name} must have {'two numbers or more' if name in ('min', 'max') else 'one number'}")
-        return self._numbers(node.args, name)
+        return self._all(NUMBER, node.args, name)
 
     def _compare(self, node: ast.Compare) -> str:
         sides = [node.left, *node.comparators]

@@ -51,7 +51,7 @@ METRICS: dict[str, Metric] = {
 """Every metric, in the order of tables."""
 
 AREA = ("lut", "ff", "dsp", "bram")
-"""Metrics of the area model (docs/area.md)."""
+"""Metrics of the area model (docs/area.md); the configuration alone tells them."""
 
 
 def values_of(space: Space, config: Config, costs: Sequence[Cost]) -> Mapping[str, float]:
@@ -79,7 +79,7 @@ def values_of(space: Space, config: Config, costs: Sequence[Cost]) -> Mapping[st
         "pe": config.macs_per_cycle,
         "sram": config.sram_bytes,
     }
-    values |= zip(AREA, _area(config), strict=True)
+    values |= area_values(config)
     if all(cost.activity for cost in costs):
         table = _table(space.energy_table or DEFAULT_TABLE)
         joules = 1e-12 * total([energy_of(config, cost.activity, cost.cycles, table).total for cost in costs])
@@ -93,10 +93,10 @@ def values_of(space: Space, config: Config, costs: Sequence[Cost]) -> Mapping[st
 
 
 @lru_cache(maxsize=1 << 14)
-def _area(config: Config) -> tuple[int, ...]:
-    """Cached: it depends on the configuration alone, and a table is made again and again while a sweep runs."""
+def area_values(config: Config) -> Mapping[str, float]:
+    """The metrics of :data:`AREA`. Cached: a table is made again and again while a sweep runs."""
     area = area_of(config)
-    return tuple(getattr(area, name) for name in AREA)
+    return {name: getattr(area, name) for name in AREA}
 
 
 @lru_cache(maxsize=16)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from itertools import islice
 from math import prod
 from typing import Any
 
 from dovetail.flows.explore import expressions
-from dovetail.flows.explore.expressions import Constraint
+from dovetail.flows.explore.expressions import Constraint, nearest
+from dovetail.flows.explore.metrics import METRICS, area_values
 from dovetail.flows.parameters import DERIVED, SETTINGS, changed, check_shape, dataflow_of, flat
 from dovetail.isa.config import Config, ConfigError, lanes_of
 
@@ -30,6 +32,10 @@ SAMPLERS = ("nsga2", "nsga3", "tpe", "gp")
 """Optuna's."""
 HOSTS = ("least", "any")
 """Which points compete for the front: those that leave the least work to the host, or all."""
+WEIGHTS = (1e-9, 1e9)
+"""Least and most of a workload's."""
+CLOCKS = (1.0, 1e12)
+"""Slowest and fastest, in Hz."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +43,16 @@ class Workload:
     """A network of the exploration.
 
     ``source``: a file or a ``zoo:`` name; ``weight``: inferences of it per unit of work, by which cycles, energy and
-    traffic are added up; ``shapes``: sizes of inputs that the file leaves open.
+    traffic are added up; ``shapes``: sizes of inputs that the file leaves open. Raises ConfigError.
     """
 
     source: str
     weight: float = 1.0
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not WEIGHTS[0] <= self.weight <= WEIGHTS[1]:
+            raise ConfigError(f"weight must be {WEIGHTS[0]:g} to {WEIGHTS[1]:g}, not {self.weight}")
 
 
 @dataclass(frozen=True)
@@ -50,7 +60,7 @@ class Plan:
     """How a space is searched (see `dovetail.flows.explore.search`).
 
     ``points``: how many are looked at, 0: as many as the method wants. ``sampler``, ``storage`` (a URL or a file) and
-    ``study`` (its name there) are Optuna's.
+    ``study`` (its name there) are Optuna's. Raises ConfigError.
     """
 
     method: str = "exhaustive"
@@ -59,6 +69,13 @@ class Plan:
     sampler: str = "nsga2"
     storage: str = ""
     study: str = ""
+
+    def __post_init__(self) -> None:
+        for name, value, choices in (("search", self.method, METHODS), ("sampler", self.sampler, SAMPLERS)):
+            if value not in choices:
+                raise ConfigError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+        if self.points < 0:
+            raise ConfigError(f"points must be at least 1, or 0 for as many as the search wants, not {self.points}")
 
 
 @dataclass(frozen=True)
@@ -82,18 +99,18 @@ class Point:
 
 @dataclass(frozen=True)
 class Space:
-    """All combinations of the values of ``axes``, on top of ``base``, that keep the constraints on parameters.
+    """All combinations of the values of ``axes``, on top of ``base``, that keep the constraints which need no cost.
 
-    Points are numbered through all combinations, the last axis fastest, and made when asked for. Those that break a
-    constraint on parameters are not in the space, but have numbers, so that numbers stay when a constraint changes.
+    Points are numbered through all combinations, the last axis fastest, and made when asked for. Those that break such
+    a constraint are not in the space, but have numbers, so that numbers stay when a constraint changes.
 
     Parameters
     ----------
     workloads: at least one network.
     base: what the axes change.
     axes: setting (of `dovetail.flows.parameters.SETTINGS`) -> its values, outermost first.
-    constraints: expressions over parameters and metrics (``"ic_lanes * oc_lanes <= 256"``, ``"lut <= 60000"``); those
-        over parameters alone rule points out, the others make them infeasible.
+    constraints: expressions over parameters and metrics; those that the configuration alone tells
+        (``"ic_lanes * oc_lanes <= 256"``, ``"lut <= 60000"``) rule points out, the others make them infeasible.
     objectives: names of metrics.
     clock: Hz.
     tiling, effort: of the compiler.
@@ -103,7 +120,7 @@ class Space:
 
     Raises
     ------
-    ConfigError: the shape of the array is given in two ways.
+    ConfigError: the shape of the array is given in two ways; an objective or the clock cannot be.
     ExpressionError: a constraint cannot be read.
     """
 
@@ -122,6 +139,13 @@ class Space:
     def __post_init__(self) -> None:
         object.__setattr__(self, "axes", {name: tuple(values) for name, values in self.axes.items()})
         check_shape(self.axes)
+        for name in self.objectives:
+            if name not in METRICS:
+                raise ConfigError(f'objectives must be metrics, not "{name}"{nearest(name, METRICS)}')
+        if len(set(self.objectives)) != len(self.objectives) or not self.objectives:
+            raise ConfigError(f"objectives must be one metric or more, each once, not {', '.join(self.objectives)!r}")
+        if not CLOCKS[0] <= self.clock <= CLOCKS[1]:
+            raise ConfigError(f"clock must be {CLOCKS[0]:g} to {CLOCKS[1]:g} Hz, not {self.clock}")
         for text in self.constraints:
             expressions.parse(text)
 
@@ -135,6 +159,11 @@ class Space:
     def __iter__(self) -> Iterator[Point]:
         """The points, in the order of :meth:`numbers`."""
         return map(self.point, self.numbers())
+
+    def check(self) -> None:
+        """Raise ConfigError if constraints rule every point out."""
+        if next(self.numbers(), None) is None:
+            raise ConfigError("constraints rule every combination of the axes out; loosen them or add values")
 
     def indices(self, number: int) -> tuple[int, ...]:
         """Which value each axis has at a point."""
@@ -160,7 +189,7 @@ class Space:
             return Point(number, axes, None, str(error))
 
     def admits(self, number: int) -> bool:
-        """Whether the point keeps the constraints on parameters."""
+        """Whether the point keeps the constraints that need no cost."""
         values = self.values(number)
         known = {**self._fixed, **values, **self._shape(values)}
         return all(rule.holds(known) for rules in self._rules for rule in rules) and self._admits_late(number)
@@ -175,17 +204,19 @@ class Space:
         indices = dict(zip(self.axes, self.indices(number), strict=True))
         return tuple(indices[name] for name in self._order)
 
-    def count(self) -> int:
-        """How many :meth:`numbers` there are."""
-        return sum(1 for _ in self.numbers()) if self._late else self._count(0, self._fixed, {})
+    def count(self, most: int = 0) -> int:
+        """How many :meth:`numbers` there are; ``most``: do not look for more than these."""
+        if self._late or 0 < most < len(self):
+            return sum(1 for _ in islice(self.numbers(), most or None))
+        return self._count(0, self._fixed, {})
 
     @cached_property
     def metric_constraints(self) -> tuple[Constraint, ...]:
         """What costs are needed for."""
         parsed = map(expressions.parse, self.constraints)
-        return tuple(constraint for constraint in parsed if not constraint.on_parameters)
+        return tuple(constraint for constraint in parsed if constraint.needs_cost)
 
-    # --- constraints on parameters: checked as soon as the axes that they need have values ----------------------
+    # --- constraints without costs: checked as soon as the axes that they need have values ----------------------
 
     @cached_property
     def _strides(self) -> dict[str, tuple[int, Sequence[Any]]]:
@@ -215,16 +246,16 @@ class Space:
         depths |= {name: shape[-1] for name in SHAPE if shape}
         depths |= {name: depth for depth, name in enumerate(self._order)}
         for constraint in map(expressions.parse, self.constraints):
-            if constraint.on_parameters and constraint.names <= depths.keys() and rules:
+            if constraint.names <= depths.keys() and rules:
                 rules[max(depths[name] for name in constraint.names)].append(constraint)
         return rules
 
     @cached_property
     def _late(self) -> list[Constraint]:
-        """The constraints on parameters that only a finished configuration tells."""
+        """The constraints that only a finished configuration tells."""
         early = [rule for rules in self._rules for rule in rules]
         parsed = map(expressions.parse, self.constraints)
-        return [constraint for constraint in parsed if constraint.on_parameters and constraint not in early]
+        return [constraint for constraint in parsed if not constraint.needs_cost and constraint not in early]
 
     def _admits_late(self, number: int) -> bool:
         if not self._late:
@@ -232,7 +263,7 @@ class Space:
         point = self.point(number)
         if point.config is None:
             return True
-        values = {**flat(point.config), **self.values(number)}
+        values = {**flat(point.config), **area_values(point.config), **self.values(number)}
         return all(constraint.holds(values) for constraint in self._late)
 
     def _shape(self, values: Mapping[str, Any]) -> dict[str, Any]:

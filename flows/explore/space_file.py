@@ -1,4 +1,4 @@
-"""Space files: a `Space` as TOML, read with the line of whatever is wrong, and written."""
+"""Space files: a `Space` as TOML, read with the line of whatever is wrong."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 from dovetail.flows.explore import toml_lines
 from dovetail.flows.explore.expressions import ExpressionError, nearest, parse
 from dovetail.flows.explore.metrics import METRICS
-from dovetail.flows.explore.space import HOSTS, METHODS, SAMPLERS, Plan, Space, Workload
-from dovetail.flows.parameters import INT, SETTINGS, SIZE, changed, chosen, values_between
-from dovetail.isa.config import PRESETS, Config, ConfigError, format_bytes
+from dovetail.flows.explore.space import CLOCKS, HOSTS, METHODS, SAMPLERS, WEIGHTS, Plan, Space, Workload
+from dovetail.flows.parameters import INT, SETTINGS, SIZE, changed, check_shape, values_between
+from dovetail.isa.config import PRESETS, Config, ConfigError
 from dovetail.sw.compiler.options import EFFORTS, TILINGS
 from dovetail.sw.cost.energy import TABLES as ENERGY_TABLES
 from dovetail.sw.cost.energy import EnergyError, load_table
@@ -46,7 +46,7 @@ class SpaceError(DovetailError):
 def load(path: str | Path) -> Space:
     """The space of a file. Networks and tables are looked for from its folder. Raises SpaceError, or OSError."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
     except UnicodeDecodeError as error:
         raise SpaceError(f"{path}: must be text in UTF-8; byte {error.start} is not") from None
     return read(text, str(path), Path(path).parent)
@@ -56,7 +56,7 @@ def read(text: str, name: str, folder: Path) -> Space:
     """The space of a text. ``name``: how errors call it. Raises SpaceError."""
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # a number is too long, or the text too deep
         raise SpaceError(_syntax(name, text, str(error))) from None
     return _Reader(name, data, toml_lines.lines_of(text), folder).space()
 
@@ -104,9 +104,10 @@ class _Reader:
             host=self.choice(("goals", "host"), goals.get("host", HOSTS[0]), HOSTS),
             search=plan,
         )
-        if next(space.numbers(), None) is None:
-            place = ("goals", "constraints")
-            raise self.error(place, "constraints rule every combination of the axes out; loosen them or add values")
+        try:
+            space.check()
+        except ConfigError as error:
+            raise self.error(("goals", "constraints"), str(error)) from None
         return space
 
     # --- values of any kind -------------------------------------------------------------------------------------
@@ -131,12 +132,17 @@ class _Reader:
         return value
 
     def whole(self, place: Place, value: Any, least: int) -> int:
-        if type(value) is not int or value < least:
-            raise self.error(place, f"{place[-1]} must be an integer of at least {least}, not {_shown(value)}")
+        if type(value) is not int or not least <= value < 1 << 31:
+            raise self.error(place, f"{place[-1]} must be an integer {least}..{(1 << 31) - 1}, not {_shown(value)}")
         return value
 
+    def number(self, place: Place, value: Any, limits: tuple[float, float], rule: str) -> float:
+        if type(value) not in (int, float) or not limits[0] <= value <= limits[1]:
+            raise self.error(place, f"{place[-1]} must be {rule}, {limits[0]:g} to {limits[1]:g}, not {_shown(value)}")
+        return float(value)
+
     def choice(self, place: Place, value: Any, choices: tuple[Any, ...]) -> Any:
-        if value not in choices or isinstance(value, bool):
+        if value not in choices or type(value) is not type(choices[0]):
             raise self.error(place, f"{place[-1]} must be one of {', '.join(map(str, choices))}, not {_shown(value)}")
         return value
 
@@ -146,9 +152,11 @@ class _Reader:
             raise self.error(place, f"{place[-1]} must be a list such as {example}, not {_shown(value)}")
         if not value:
             raise self.error(place, f"{place[-1]} must have at least one value; or leave it out")
-        for index, item in enumerate(value):
-            if item in value[:index]:
-                raise self.error((*place, index), f"{place[-1]}: {_shown(item)} must stand there once only")
+        seen = set()
+        for index, item in enumerate(map(_shown, value)):
+            if item in seen:
+                raise self.error((*place, index), f"{place[-1]}: {item} must stand there once only")
+            seen.add(item)
         return value
 
     def file(self, place: Place, value: Any, rather: str = "") -> str:
@@ -177,16 +185,14 @@ class _Reader:
         self.known(place, entry, ("source", "weight", "shape"), "a key of [[network]]")
         if "source" not in entry:
             raise self.error(place, 'network must have a source = "FILE", or "zoo:NAME"')
-        at, weight = (*place, "weight"), entry.get("weight", 1.0)
-        if type(weight) not in (int, float) or not 0 < weight < float("inf"):
-            raise self.error(at, f"weight must be a number above 0, not {_shown(weight)}")
+        weight = self.number((*place, "weight"), entry.get("weight", 1.0), WEIGHTS, "a number")
         shapes = entry.get("shape", {})
         if not isinstance(shapes, dict):
             raise self.error(
                 (*place, "shape"), f"shape must be a table such as {{ input = [1, 3, 8, 8] }}, not {_shown(shapes)}"
             )
         sizes = {name: self.sizes((*place, "shape", name), value) for name, value in shapes.items()}
-        return Workload(self.source((*place, "source"), entry["source"]), float(weight), sizes)
+        return Workload(self.source((*place, "source"), entry["source"]), weight, sizes)
 
     def source(self, place: Place, value: Any) -> str:
         if not self.text(place, value).startswith(ZOO):
@@ -239,7 +245,7 @@ class _Reader:
         self.known(("axes",), table, tuple(SETTINGS), "a configuration parameter")
         axes = {name: self.axis(("axes", name), name, value) for name, value in table.items()}
         try:
-            Space((), PRESETS["default"], axes)
+            check_shape(axes)
         except ConfigError as error:
             raise self.error(("axes",), f"axes: {error}") from None
         return axes
@@ -323,14 +329,10 @@ class _Reader:
         return tuple(texts)
 
     def clock(self, goals: Mapping[str, Any]) -> float:
-        place, value = ("goals", "clock"), goals.get("clock", 100e6)
+        value = goals.get("clock", Space.clock)
         found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(Hz|kHz|MHz|GHz)\s*", value) if isinstance(value, str) else None
         clock = float(found[1]) * HERTZ[found[2]] if found else value
-        if type(clock) not in (int, float) or not 0 < clock < float("inf"):
-            raise self.error(
-                place, f'clock must be a frequency such as "100 MHz", or Hz as a number, not {_shown(value)}'
-            )
-        return float(clock)
+        return self.number(("goals", "clock"), clock, CLOCKS, 'a frequency such as "100 MHz", or Hz as a number')
 
     def energy_table(self, goals: Mapping[str, Any]) -> str:
         """The name of a table that comes with Dovetail, or a file; none where it is left out."""
@@ -372,69 +374,3 @@ class _Reader:
 
 def _shown(value: Any) -> str:
     return json.dumps(value, default=str)
-
-
-# --- writing ----------------------------------------------------------------------------------------------------
-
-
-def to_toml(space: Space, folder: str | Path = ".") -> str:
-    """The text of a space, for a file in ``folder``: :func:`load` of it gives an equal space."""
-    parts = [_network(workload, folder) for workload in space.workloads]
-    parts += [_table("base", _base(space.base))]
-    parts += [_table("axes", {name: [_plain(name, v) for v in values] for name, values in space.axes.items()})]
-    goals: dict[str, Any] = {"objectives": space.objectives, "constraints": space.constraints}
-    goals |= {"clock": _clock(space.clock), "energy_table": space.energy_table, "host": space.host}
-    if space.energy_table not in ENERGY_TABLES:
-        goals["energy_table"] = _from(folder, space.energy_table)
-    parts += [_table("goals", {name: value for name, value in goals.items() if value})]
-    parts += [_table("compile", {"effort": space.effort, "tiling": space.tiling})]
-    plan, default = space.search, Plan()
-    given = {f.name: getattr(plan, f.name) for f in fields(Plan)}
-    given = {name: v for name, v in given.items() if name == "method" or v != getattr(default, name)}
-    if "://" not in plan.storage and plan.storage:
-        given["storage"] = _from(folder, plan.storage)
-    parts += [_table("search", given)]
-    return "\n".join(parts)
-
-
-def _network(workload: Workload, folder: str | Path) -> str:
-    source = workload.source if workload.source.startswith(ZOO) else _from(folder, workload.source)
-    table: dict[str, Any] = {"source": source, "weight": workload.weight}
-    if workload.shapes:
-        table["shape"] = workload.shapes
-    return "[" + _table("network", table).replace("]", "]]", 1)
-
-
-def _from(folder: str | Path, path: str) -> str:
-    return os.path.relpath(path, folder) if path and not os.path.isabs(path) else path
-
-
-def _base(config: Config) -> dict[str, Any]:
-    for name, preset in PRESETS.items():
-        if config == preset:
-            return {"preset": name}
-    data = dict(chosen(config))
-    return {name: _plain(name, value) for name, value in (data | data.pop("memory")).items()}
-
-
-def _plain(name: str, value: Any) -> Any:
-    return format_bytes(value) if SETTINGS[name].kind is SIZE else value
-
-
-def _clock(clock: float) -> str | float:
-    text = f"{clock / 1e6:.10g}"
-    return f"{text} MHz" if float(text) * HERTZ["MHz"] == clock and "e" not in text else clock
-
-
-def _table(name: str, values: Mapping[str, Any]) -> str:
-    return f"[{name}]\n" + "".join(f"{key} = {_written(value)}\n" for key, value in values.items())
-
-
-def _written(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_written(key)} = {_written(inner)}" for key, inner in value.items()) + " }"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_written, value)) + "]"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return str(value).lower() if isinstance(value, bool) else repr(value)

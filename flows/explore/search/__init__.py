@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from dovetail.flows.explore.results import Row
-from dovetail.flows.explore.space import METHODS, Point, Space
-from dovetail.sw.errors import DovetailError
+from dovetail.flows.explore.space import Point, Space
 
 
 class Search(Protocol):
@@ -39,6 +38,4 @@ def search_of(space: Space) -> Search:
         "optuna": Sampled,
         "narrow": Narrowing,
     }
-    if space.search.method not in methods:
-        raise DovetailError(f"search must be one of {', '.join(METHODS)}, not {space.search.method!r}")
     return methods[space.search.method](space)

@@ -27,8 +27,7 @@ class Listed:
 
 def exhaustive(space: Space) -> Listed:
     """All points, or the first of them if the plan limits their number."""
-    count = space.count()
-    total = min(space.search.points or count, count)
+    total = space.count(space.search.points)
     return Listed(space, islice(space.numbers(), total), total)
 
 
@@ -38,7 +37,7 @@ def random(space: Space) -> Listed:
     They are handed out in the order of :meth:`Space.numbers`, whose neighbours are cheaper to price.
     """
     wanted = space.search.points
-    if not wanted or wanted >= space.count():
+    if not wanted or space.count(wanted + 1) <= wanted:
         return exhaustive(space)
     drawn = set(islice(filter(space.admits, shuffled(len(space), space.search.seed)), wanted))
     return Listed(space, iter(sorted(drawn, key=space.rank)), len(drawn))

@@ -24,7 +24,8 @@ class Narrowing:
     values of the others. Each later one holds the points that differ from one of the front so far in one axis: by a
     step up or down if the axis has an order, else by any value; and those with a step up in input and down in output
     lanes or the other way round. Steps are half an axis at first. Where nothing new comes up they are halved; it ends
-    when nothing new comes up with steps of one value, or at the plan's number of points.
+    when nothing new comes up with steps of one value, or at the plan's number of points. As long as no point has a
+    cost, more are drawn from the whole space instead.
     """
 
     total = 0
@@ -39,7 +40,8 @@ class Narrowing:
         self._waiting: set[int] = set()
         self._rows: list[Row] = []
         self._queue: deque[int] = deque()
-        self._enqueue(self._grid())
+        self._rest = shuffled(len(space), 0)
+        self._enqueue(self._draw(self._grid()))
 
     def ask(self, most: int) -> list[Point]:
         """Points of this generation, or of the next once all of this one are told."""
@@ -60,7 +62,11 @@ class Narrowing:
         self._tried.update(taken)
         self._queue.extend(taken)
 
-    def _grid(self) -> list[int]:
+    def _draw(self, numbers: Iterator[int]) -> list[int]:
+        new = (number for number in numbers if number not in self._tried and self.space.admits(number))
+        return list(islice(new, min(GRID, self._left)))
+
+    def _grid(self) -> Iterator[int]:
         coarse = [
             sorted({0, (length - 1) // 2, length - 1}) if order else range(length)
             for order, length in zip(self._sorted, self._lengths, strict=True)
@@ -74,15 +80,16 @@ class Narrowing:
                 ranks.append(indices[rest])
             return self.space.number([order[r] if order else r for order, r in zip(self._sorted, ranks, strict=True)])
 
-        most = min(GRID, self._left)
-        return list(islice(filter(self.space.admits, map(number, shuffled(prod(sizes), 0))), most))
+        return map(number, shuffled(prod(sizes), 0))
 
     def _next(self) -> list[int]:
-        """New neighbours of the front, in steps that are halved until there are some."""
+        """New neighbours of the front, in steps that are halved until there are some; others if there is no front."""
         if not self._left:
             return []
         self._rows.sort(key=lambda row: row.number)
         front = [self._rows[index].number for index in self._parents()]
+        if not front:
+            return self._draw(self._rest)
         while True:
             new = {n for number in front for n in self._neighbours(number) if n not in self._tried}
             kept = [number for number in new if self.space.admits(number)]
@@ -95,8 +102,8 @@ class Narrowing:
         front = front_of(self.space, self._rows)
         if front:
             return front
-        far = [(row.violation, index) for index, row in enumerate(self._rows) if row.values]
-        return [index for violation, index in far if violation == min(far)[0]]
+        least = min((row.violation for row in self._rows if row.values), default=0.0)
+        return [index for index, row in enumerate(self._rows) if row.values and row.violation == least]
 
     def _neighbours(self, number: int) -> Iterator[int]:
         indices = self.space.indices(number)

@@ -49,8 +49,8 @@ class Sampled:
         self.space, self._optuna = space, _optuna(space.search.sampler)
         self._states = self._optuna.trial.TrialState
         self._study = self._open()
-        self._size = min(BATCH[space.search.sampler], space.search.points or space.count())
-        self.total = min(space.search.points or space.count(), space.count())
+        self.total = space.count(space.search.points)
+        self._size = max(2, min(BATCH[space.search.sampler], space.search.points or self.total))  # 2: of a population
         self._rows: dict[int, Row] = {}
         self._least: dict[str, float] = {}  # work that is left to the host
         self._seen: set[int] = set()

@@ -44,8 +44,8 @@ def test_meaning(text: str, holds: bool) -> None:
 
 def test_names() -> None:
     assert parse("max(pe, 4) <= 64").names == {"pe"}
-    assert parse("sram > 1 MiB").on_parameters
-    assert not parse("sram > cycles").on_parameters
+    assert not parse("sram > 1 MiB and lut < 9").needs_cost
+    assert parse("sram > cycles").needs_cost
     assert not set(METRICS) & {"min", "max", "abs", "sqrt", "log2"}
 
 
@@ -67,9 +67,11 @@ def test_violation(text: str, violation: float) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("pe <=", '`pe <=` must be a comparison such as "ic_lanes * oc_lanes <= 256"'),
-        ("pe = 64", '`pe = 64` must be a comparison such as "ic_lanes * oc_lanes <= 256"'),
-        ("", '`` must be a comparison such as "ic_lanes * oc_lanes <= 256"'),
+        ("pe <=", '`pe <=` must be a comparison such as "pe <= 256" or "sram / pe >= 1 KiB"'),
+        ("pe = 64", '`pe = 64` must be a comparison such as "pe <= 256" or "sram / pe >= 1 KiB"'),
+        ("pe <" + "9" * 5000 + " GiB", "`pe <999"),
+        ("-" * 2000 + "pe < 9", "`-----"),
+        ("", '`` must be a comparison such as "pe <= 256" or "sram / pe >= 1 KiB"'),
         ("pe + 1", '`pe + 1` must be a comparison such as "lut <= 60000", not a number'),
         ("1 < 2", "`1 < 2` must name a parameter or a metric; it is the same for every configuration"),
         ("ic_lane < 8", '`ic_lane < 8`: "ic_lane" must be a parameter or a metric; did you mean "ic_lanes"?'),

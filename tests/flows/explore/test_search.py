@@ -12,7 +12,7 @@ from dovetail.flows.explore.results import Row, front_of, row_of
 from dovetail.flows.explore.search import sampled, search_of
 from dovetail.flows.explore.search.listed import shuffled
 from dovetail.flows.explore.space import Plan, Point, Space, Workload
-from dovetail.isa.config import PRESETS, Config
+from dovetail.isa.config import PRESETS, Config, ConfigError
 from dovetail.sw.errors import DovetailError
 
 SPACE = Space(
@@ -146,9 +146,34 @@ def test_lanes_are_ordered_by_multipliers() -> None:
     assert front(space, run(space)) == front(space, run(replace(space, search=Plan())))
 
 
-def test_unknown_search() -> None:
-    with pytest.raises(DovetailError, match=r"^search must be one of exhaustive, random, optuna, narrow, not 'best'$"):
-        search_of(planned("best"))
+def test_narrowing_draws_from_everywhere_while_nothing_has_a_cost() -> None:
+    """Of 64 stripes the grid has 1, 32 and 64, and constraints or failures leave none of these."""
+    space = Space(SPACE.workloads, PRESETS["8x8"], {"stripe": tuple(range(1, 65))}, search=Plan("narrow"))
+    ruled_out = replace(space, constraints=("stripe == 7",))
+    assert [row.axes["stripe"] for row in run(ruled_out)] == [7]
+    failing = replace(space, axes={"stripe": (*range(90, 300), 8, *range(500, 600))})
+    assert any(row.values for row in run(failing))
+    assert len(run(replace(failing, axes={"stripe": tuple(range(90, 300))}))) == 210
+
+
+@pytest.mark.parametrize("method", ["random", "narrow", "optuna"])
+def test_a_huge_space(method: str) -> None:
+    if method == "optuna":
+        pytest.importorskip("optuna")
+    axes = {name: tuple(range(1, 65)) for name in ("ic_lanes", "oc_lanes", "stripe")}
+    latencies = {name: tuple(range(1, 4097)) for name in ("read_latency", "write_latency")}
+    space = replace(planned(method, 20), axes=axes | latencies, constraints=("ic_lanes <= oc_lanes", "lut <= 60000"))
+    assert len(space) > 4e12
+    assert len(run(space)) == 20
+
+
+def test_unknown_plans() -> None:
+    with pytest.raises(ConfigError, match=r"^search must be one of exhaustive, random, optuna, narrow, not 'best'$"):
+        Plan("best")
+    with pytest.raises(ConfigError, match=r"^sampler must be one of nsga2, nsga3, tpe, gp, not 'cmaes'$"):
+        Plan("optuna", sampler="cmaes")
+    with pytest.raises(ConfigError, match=r"^points must be at least 1, or 0 for as many as the search wants, not -1$"):
+        Plan(points=-1)
 
 
 # --- Optuna -----------------------------------------------------------------------------------------------------
@@ -221,7 +246,9 @@ def test_optuna_may_see_every_point(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         with pytest.raises(KeyboardInterrupt):
             run(kept)
     assert sorted(numbers(run(kept))) == sorted(space.numbers())
-    assert numbers(run(replace(space, axes={}, constraints=()))) == [0]
+    for sampler in ("nsga2", "nsga3", "tpe"):
+        one = replace(space, axes={}, constraints=(), search=Plan("optuna", 1, sampler=sampler))
+        assert numbers(run(one)) == [0]
 
 
 def test_a_sampler_knows_the_constraints(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from dataclasses import replace
 from itertools import islice, pairwise, product
 from typing import Any
@@ -15,6 +16,7 @@ from dovetail.flows.explore.expressions import parse
 from dovetail.flows.explore.space import SLOWEST_FIRST, Space, Workload
 from dovetail.flows.parameters import SETTINGS, changed, flat
 from dovetail.isa.config import PRESETS, Config, ConfigError, MemoryTiming
+from dovetail.sw.cost.area import area_of
 
 NETWORK = (Workload("zoo:dscnn"),)
 
@@ -106,6 +108,7 @@ CONSTRAINTS = [
     "vector_lanes >= 2",
     "read_latency > 10 if matmul else sram == 64 KiB",
     "stripe == 32",
+    "lut <= 30000 or bram < pe",
 ]
 
 
@@ -126,15 +129,18 @@ def test_constraints_keep_what_the_finished_configuration_keeps(
     for number, combination in enumerate(product(*(AXES[name] for name in names))):
         values = dict(zip(names, combination, strict=True))
         try:
-            known = flat(changed(grid.base, values)) | values
+            config = changed(grid.base, values)
         except ConfigError:
             continue
+        area = area_of(config)
+        known = flat(config) | {"lut": area.lut, "bram": area.bram} | values
         if all(parse(rule).holds(known) for rule in rules):
             expected.append(number)
     valid = [number for number in grid.numbers() if grid.point(number).config]
     assert sorted(valid) == expected
     assert sorted(grid.numbers()) == [number for number in range(len(grid)) if grid.admits(number)]
     assert grid.count() == len(list(grid.numbers()))
+    assert [grid.count(most) for most in (1, 3)] == [min(grid.count(), most) for most in (1, 3)]
 
 
 def test_ten_million_combinations_are_not_made() -> None:
@@ -159,6 +165,29 @@ def test_copies_are_equal() -> None:
     assert grid.count() == 1
     assert pickle.loads(pickle.dumps(grid)) == grid == replace(grid)
     assert [constraint.text for constraint in grid.metric_constraints] == ["cycles < 1000"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"objectives": ("cycle",)}, 'objectives must be metrics, not "cycle"; did you mean "cycles"?'),
+        ({"objectives": ()}, "objectives must be one metric or more, each once, not ''"),
+        ({"objectives": ("fps", "fps")}, "objectives must be one metric or more, each once, not 'fps, fps'"),
+        ({"clock": 0.0}, "clock must be 1 to 1e+12 Hz, not 0.0"),
+        ({"clock": float("nan")}, "clock must be 1 to 1e+12 Hz, not nan"),
+    ],
+)
+def test_what_a_space_refuses(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        replace(space({}), **changes)
+    with pytest.raises(ConfigError, match=r"^weight must be 1e-09 to 1e\+09, not 0$"):
+        Workload("zoo:dscnn", 0)
+
+
+def test_constraints_that_leave_nothing() -> None:
+    space({"bus": [32, 64]}, "bus > 32").check()
+    with pytest.raises(ConfigError, match=r"^constraints rule every combination of the axes out; loosen them or add"):
+        space({"bus": [32, 64]}, "lut < 10").check()
 
 
 @pytest.mark.parametrize(

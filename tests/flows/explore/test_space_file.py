@@ -1,18 +1,14 @@
-"""Space files: what they say, the line of every error, and that what is written is read back equal."""
+"""Space files: what they say, and the line of every error."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from dovetail.flows.explore.space import METHODS, SAMPLERS, Plan, Space, Workload
-from dovetail.flows.explore.space_file import SpaceError, load, read, to_toml
+from dovetail.flows.explore.space import Plan, Space, Workload
+from dovetail.flows.explore.space_file import SpaceError, load, read
 from dovetail.isa.config import PRESETS, Config, MemoryTiming
 from dovetail.sw.cost.energy import FOLDER
 
@@ -88,7 +84,6 @@ def test_everything(tmp_path: Path) -> None:
         host="any",
         search=Plan("optuna", 100, 7, "tpe", str(tmp_path / "study.log"), "mine"),
     )
-    assert read(to_toml(space, tmp_path / "elsewhere"), "x", tmp_path / "elsewhere") == space
 
 
 def test_little(tmp_path: Path) -> None:
@@ -103,6 +98,8 @@ ERRORS = [
     (NETWORK + "[axes\n", "3: must be TOML: Expected ']' at the end of a table declaration (column 6)"),
     (NETWORK + "[base]\nbus = 64\nbus = 64\n", "5: must be TOML: Cannot overwrite a value (column 9)"),
     (NETWORK + 'base = """\n\n', "3: must be TOML: Unterminated string"),
+    ("a = " + "9" * 5000 + "\n", "1: must be TOML: Exceeds the limit (4300 digits) for integer string conversion"),
+    ("a = 1\nb = " + "[" * 2000 + "]" * 2000, "2: must be TOML: maximum recursion depth exceeded"),
     ("", '1: a space must have a network; write [[network]] and source = "FILE" below'),
     ("[axes]\nbus = [64]\n", '1: a space must have a network; write [[network]] and source = "FILE" below'),
     ("[network]\n", "1: network must be written [[network]], with two brackets: there may be several"),
@@ -113,8 +110,8 @@ ERRORS = [
     ('[[network]]\nsource = "zoo:dscn"\n', "2: zoo network must be one of mobilenet_v1, "),
     ('[[network]]\nsource = "zoo:dscnn?n=1"\n', "2: parameter of zoo:dscnn must be one of classes, seed, not 'n'"),
     (NETWORK + "wieght = 1\n", '3: "wieght" must be a key of [[network]]; did you mean "weight"?'),
-    (NETWORK + "\nweight = 0\n", "4: weight must be a number above 0, not 0"),
-    (NETWORK + "weight = inf\n", "3: weight must be a number above 0, not Infinity"),
+    (NETWORK + "\nweight = 0\n", "4: weight must be a number, 1e-09 to 1e+09, not 0"),
+    (NETWORK + "weight = nan\n", "3: weight must be a number, 1e-09 to 1e+09, not NaN"),
     (NETWORK + "shape = [1]\n", "3: shape must be a table such as { input = [1, 3, 8, 8] }, not [1]"),
     (NETWORK + "[network.shape]\nx = [1]\ny = [\n 0]\n", "5: y must be a list of sizes such as [1, 3, 8, 8], not [0]"),
     (NETWORK + "[axis]\n", '3: "axis" must be a table; did you mean "axes"?'),
@@ -148,6 +145,9 @@ ERRORS = [
     (NETWORK + "[axes]\nbus = { from = 32, to = 64, factor = 1 }\n", "4: bus: a range must have a step of at least 1,"),
     (NETWORK + "[axes]\nstripe = { from = 8, to = 4, step = 1 }\n", "4: stripe: a range must go up, not from 8 to 4"),
     (NETWORK + "[axes]\nstripe = { from = 8, to = 80, step = 8 }\n", "4: stripe must be 1..64, not 80"),
+    (NETWORK + "[axes]\nsram = { from = 32768, to = 1000000, step = 1 }\n", "4: sram: a range must have 10,000 values"),
+    (NETWORK + "[axes]\nbus = { from = 1, to = 9, factor = inf }\n", "4: bus: a range must have a step of at least 1,"),
+    (NETWORK + f"[axes]\nbus = {{ from = 1, to = {1 << 2000}, factor = 2 }}\n", "4: bus: a range must end below 2^63"),
     (NETWORK + "[axes.stripe]\nfrom = 8\nto = 9\nfactor = 'a'\n", '6: factor must be a number, not "a"'),
     (NETWORK + '[axes.stripe]\nfrom = 8\nto = 9.5\nstep = 1\n', "5: stripe must be an integer, not 9.5"),
     (NETWORK + "[axes]\nmatmul = { from = 8, to = 80, step = 8 }\n", "4: matmul must be a list of values, not a range"),
@@ -161,20 +161,21 @@ ERRORS = [
     (NETWORK + '[goals]\nconstraints = ["pee < 9"]\n', '4: constraint `pee < 9`: "pee" must be a parameter or a'),
     (NETWORK + "[goals]\nconstraints = [9]\n", '4: a constraint must be a text such as "pe <= 256", not 9'),
     (NETWORK + '[goals]\nconstraints = ["pe < 9"]\n', "4: constraints rule every combination of the axes out; loosen"),
-    (NETWORK + '[goals]\nclock = "fast"\n', '4: clock must be a frequency such as "100 MHz", or Hz as a number, not'),
-    (NETWORK + "[goals]\nclock = 0\n", '4: clock must be a frequency such as "100 MHz", or Hz as a number, not 0'),
+    (NETWORK + '[goals]\nclock = "fast"\n', '4: clock must be a frequency such as "100 MHz", or Hz as a number, 1'),
+    (NETWORK + "[goals]\nclock = 0\n", '4: clock must be a frequency such as "100 MHz", or Hz as a number, 1 to 1e+12'),
     (NETWORK + '[goals]\nhost = "all"\n', '4: host must be one of least, any, not "all"'),
     (NETWORK + '[goals]\nenergy_table = "90nm"\n', "4: energy_table must be one of 45nm, or a file, seen from the"),
     (NETWORK + '[goals]\nenergy_table = "energy.toml"\n', "4: {energy.toml}: energy table must be TOML: "),
     (NETWORK + '[goals]\nenergy_table = "base.toml"\n', "4: {base.toml}: stripe is not a key of an energy table; "),
     (NETWORK + "[compile]\nefort = 1\n", '4: "efort" must be a key of [compile]; did you mean "effort"?'),
     (NETWORK + "[compile]\neffort = 4\n", "4: effort must be one of 0, 1, 2, 3, not 4"),
+    (NETWORK + "[compile]\neffort = 1.0\n", "4: effort must be one of 0, 1, 2, 3, not 1.0"),
     (NETWORK + "[compile]\neffort = true\n", "4: effort must be one of 0, 1, 2, 3, not true"),
     (NETWORK + "[compile]\ntiling = 1\n", "4: tiling must be one of free, channels, not 1"),
     (NETWORK + '[search]\nmethod = "all"\n', '4: method must be one of exhaustive, random, optuna, narrow, not "all"'),
     (NETWORK + '[search]\nseed = 1\n', "4: seed must be left out of the search exhaustive; random, optuna take it"),
     (NETWORK + '[search]\n\nmethod = "random"\n', "3: the search random must have points = how many to look at"),
-    (NETWORK + '[search]\nmethod = "random"\npoints = 0\n', "5: points must be an integer of at least 1, not 0"),
+    (NETWORK + '[search]\nmethod = "random"\npoints = 0\n', "5: points must be an integer 1..2147483647, not 0"),
     (NETWORK + '[search]\nmethod = "optuna"\npoints = 9\nsampler = "x"\n', "6: sampler must be one of nsga2, nsga3,"),
 ]  # fmt: skip
 
@@ -189,59 +190,16 @@ def test_errors_say_where(text: str, message: str, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_marks_and_line_ends(tmp_path: Path) -> None:
+    """As editors on Windows write them."""
+    (tmp_path / "s.toml").write_bytes(
+        b"\xef\xbb\xbf" + NETWORK.replace("\n", "\r\n").encode() + b"[axes]\r\nbus = [\r\n9]"
+    )
+    with pytest.raises(SpaceError, match=r"s\.toml:5: bus must be one of"):
+        load(tmp_path / "s.toml")
+
+
 def test_not_text(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_bytes(b"ab\xff")
     with pytest.raises(SpaceError, match=r"s\.toml: must be text in UTF-8; byte 2 is not$"):
         load(tmp_path / "s.toml")
-
-
-CONFIGS = st.sampled_from(
-    [
-        *PRESETS.values(),
-        Config(ic_lanes=3, oc_lanes=5, depthwise="emulated", matmul=False, memory=MemoryTiming(beat_cycles=3)),
-        Config(pe=128, dataflow="output", requant_lanes=5, banks=4, activation=False, outstanding=7),
-    ]
-)
-AXES: dict[str, st.SearchStrategy[Any]] = {
-    "lanes": st.tuples(st.integers(1, 8), st.integers(1, 8)),
-    "sram": st.sampled_from([65536, 1 << 20, 98304]),
-    "stripe": st.integers(1, 64),
-    "depthwise": st.sampled_from(["none", "native"]),
-    "pooling": st.booleans(),
-    "write_latency": st.integers(1, 100),
-}
-
-
-@st.composite
-def spaces(draw: st.DrawFn) -> Space:
-    names = draw(st.lists(st.sampled_from(list(AXES)), unique=True))
-    texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=5)
-    weights = st.floats(0.01, 1e9)
-    sizes = st.lists(st.integers(1, 999), min_size=1, max_size=4).map(tuple)
-    networks = st.builds(Workload, st.just("zoo:dscnn"), weights, st.dictionaries(texts, sizes, max_size=2))
-    method = draw(st.sampled_from(METHODS))
-    plan = Plan(method)
-    if method != "exhaustive":
-        plan = replace(plan, points=draw(st.integers(1, 99)))
-    if method == "optuna":
-        url = draw(st.sampled_from(["", "sqlite:///x.db", "../s.log", "/a/b.log"]))
-        plan = replace(plan, seed=3, sampler=draw(st.sampled_from(SAMPLERS)), storage=url, study=draw(texts))
-    return Space(
-        tuple(draw(st.lists(networks, min_size=1, max_size=2))),
-        draw(CONFIGS),
-        {name: draw(st.lists(AXES[name], min_size=1, max_size=3, unique=True)) for name in names},
-        tuple(draw(st.lists(st.sampled_from(["cycles < 9", "fps > 1"]), unique=True))),
-        tuple(draw(st.lists(st.sampled_from(["cycles", "fps", "pe"]), min_size=1, unique=True))),
-        draw(st.sampled_from([1e8, 12.5, 1.5e9, 1 / 3, 1e20])),
-        draw(st.sampled_from(["free", "channels"])),
-        draw(st.integers(0, 3)),
-        draw(st.sampled_from(["", "45nm"])),
-        draw(st.sampled_from(["least", "any"])),
-        search=plan,
-    )
-
-
-@settings(deadline=None, max_examples=60)
-@given(spaces())
-def test_what_is_written_is_read_back(space: Space) -> None:
-    assert read(to_toml(space), "x", Path()) == space
