@@ -11,7 +11,7 @@ from dovetail.sw.explain.text import short, title_of
 
 SMALL = 0.01
 """What part of a layer's cycles has no name of its own."""
-NAME, SPENT = 24, 30
+NAME, SPENT = 24, 24
 """Characters of a layer's name, at most, and of a line of what its cycles are spent on, at least."""
 
 

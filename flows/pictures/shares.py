@@ -26,6 +26,7 @@ from dovetail.flows.pictures.style import (
     write_title,
 )
 from dovetail.sw.explain import CAUSES, Explanation, LayerExplanation
+from dovetail.sw.explain.text import title_of
 
 WIDTH, ROW = 9.0, 0.19
 """Inches: the picture, and a bar."""
@@ -38,6 +39,10 @@ SEEN = 0.01
 """Part of all cycles from which a cause stands in the legend."""
 SHADES = (0.0, 0.35, 0.55, 0.7, 0.8)
 """White in the colours of the causes of one bound, in their order."""
+FIGURES = (48, 78)
+"""Right ends of the columns of figures, in points from the plot."""
+CHARACTER = 0.012
+"""Width of a character in the network's bar, as a part of the bar."""
 NAME = 24
 """Characters of a layer's name, at most."""
 
@@ -107,14 +112,15 @@ def _draw_whole(plot: Axes, explanation: Explanation) -> None:
         cycles = sum(count for name, count in explanation.shares.items() if CAUSES[name].bound == bound)
         plot.barh(0, cycles, 1, left, color=colour, edgecolor="white", linewidth=0.6)
         share = cycles / explanation.cycles if explanation.cycles else 0
-        figures = f"{share:.0%}" if share < 0.1 else f"{bound} {share:.1%}"
+        named = f"{title_of(bound)} {share:.1%}"
         if share > 0.04:
-            plot.text(left + cycles / 2, 0, figures, ha="center", va="center", fontsize=TEXT, color=ink_on(colour))
+            text = named if share > CHARACTER * len(named) else f"{share:.0%}"
+            plot.text(left + cycles / 2, 0, text, ha="center", va="center", fontsize=TEXT, color=ink_on(colour))
         left += cycles
     plot.text(-0.012, 0.5, "network", transform=plot.transAxes, ha="right", va="center", fontsize=TEXT, color=INK)
     plot.annotate(
-        f"{explanation.cycles:,}", (1, 0.5), (44, 0), xycoords="axes fraction", textcoords="offset points", ha="right",
-        va="center", fontsize=SMALL, color=INK,
+        f"{explanation.cycles:,}", (1, 0.5), (FIGURES[0], 0), xycoords="axes fraction", textcoords="offset points",
+        ha="right", va="center", fontsize=SMALL, color=INK,
     )  # fmt: skip
 
 
@@ -132,7 +138,8 @@ def _draw_bars(plot: Axes, bars: Sequence[Bar], colours: Mapping[str, str], cycl
     plot.set_yticks(list(rows), [short(bar.name, NAME) for bar in bars])
     plot.tick_params(axis="y", length=0, labelsize=SMALL)
     for row, bar in enumerate(bars):
-        for text, right in ((f"{bar.cycles:,}", 44), (f"{bar.cycles / cycles if cycles else 0:.1%}", 74)):
+        texts = f"{bar.cycles:,}", f"{bar.cycles / cycles if cycles else 0:.1%}"
+        for text, right in zip(texts, FIGURES, strict=True):
             plot.annotate(
                 text, (1, row), (right, 0), xycoords=("axes fraction", "data"), textcoords="offset points", ha="right",
                 va="center", fontsize=SMALL, color=INK,
