@@ -140,6 +140,12 @@ LONGEST = 10_000
 """The most values of a range."""
 
 
+def label(axes: Mapping[str, Any]) -> str:
+    """Values of settings in a line."""
+    named = (f"{SETTINGS[name].title or name} {SETTINGS[name].show(value)}" for name, value in axes.items())
+    return ", ".join(named) or "as configured"
+
+
 def add_options(parser: argparse.ArgumentParser, *, lists: bool = False) -> None:
     """Add ``--config`` and a flag per setting; with ``lists`` each takes several values (:func:`values_of_text`)."""
     about = "flags change what --config names (a preset or a TOML file)"

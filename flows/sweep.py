@@ -17,7 +17,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from dovetail.cosim.verilate import compiler, verilator_root
-from dovetail.flows.explore.expressions import nearest
 from dovetail.flows.explore.space import METHODS, Space, Workload
 from dovetail.flows.network import NETWORK_HELP, add_shape_option, shapes_of
 from dovetail.flows.parameters import SETTINGS, add_options, base_of, given
@@ -143,20 +142,11 @@ def _space_of_flags(args: argparse.Namespace) -> Space:
     lists = {**(STUDY if args.study else {}), **given(args)}
     axes = {name: tuple(lists[name]) for name in SETTINGS if name in lists}
     space = Space((Workload(args.network, shapes=shapes_of(args)),), base_of(args), axes, tuple(args.constraint))
+    space.check()
     space = replace(space, tiling="channels" if args.study else "free")
-    if args.objectives:
-        space = replace(space, objectives=_metrics(args.objectives))
-    return replace(space, clock=args.clock * MEGA) if args.clock else space
-
-
-def _metrics(text: str) -> tuple[str, ...]:
-    from dovetail.flows.explore.metrics import METRICS
-
-    names = tuple(name.strip() for name in text.split(","))
-    for name in names:
-        if name not in METRICS:
-            raise DovetailError(f"objectives must be metrics, not {name!r}{nearest(name, METRICS)}")
-    return names
+    if args.objectives is not None:
+        space = replace(space, objectives=tuple(name.strip() for name in args.objectives.split(",")))
+    return space if args.clock is None else replace(space, clock=args.clock * MEGA)
 
 
 def _searched(space: Space, args: argparse.Namespace) -> Space:

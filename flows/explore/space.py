@@ -12,7 +12,7 @@ from typing import Any
 from dovetail.flows.explore import expressions
 from dovetail.flows.explore.expressions import Constraint, nearest
 from dovetail.flows.explore.metrics import METRICS, area_values
-from dovetail.flows.parameters import DERIVED, SETTINGS, changed, check_shape, dataflow_of, flat
+from dovetail.flows.parameters import DERIVED, changed, check_shape, dataflow_of, flat
 from dovetail.isa.config import Config, ConfigError, lanes_of
 
 SHAPE = ("lanes", "pe", "ic_lanes", "oc_lanes", "dataflow")
@@ -89,12 +89,6 @@ class Point:
     axes: Mapping[str, Any]
     config: Config | None
     error: str = ""
-
-    @property
-    def label(self) -> str:
-        """The axes in one line."""
-        named = (f"{SETTINGS[n].title or n} {SETTINGS[n].show(v)}" for n, v in self.axes.items())
-        return ", ".join(named) or "as configured"
 
 
 @dataclass(frozen=True)

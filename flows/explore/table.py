@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich.table import Table
 from rich.text import Text
 
 from dovetail.flows.explore.metrics import METRICS
 from dovetail.flows.explore.results import Results, Row
-from dovetail.flows.parameters import SETTINGS
+from dovetail.flows.parameters import SETTINGS, label
 
 ALL = 64
 """More rows than this are not shown one by one."""
@@ -54,12 +53,6 @@ def failures_of(rows: Sequence[Row]) -> list[str]:
     lines = [f"{count:,} failed: {error}" for error, count in reasons[:REASONS]]
     rest = sum(count for _, count in reasons[REASONS:])
     return lines + ([f"{rest:,} failed for {len(reasons) - REASONS} other reasons, see the records"] if rest else [])
-
-
-def label(axes: Mapping[str, Any]) -> str:
-    """Values of axes in a line."""
-    named = (f"{SETTINGS[name].title or name} {SETTINGS[name].show(value)}" for name, value in axes.items())
-    return ", ".join(named) or "as configured"
 
 
 def _cells(row: Row, axes: Sequence[str], metrics: Sequence[str]) -> list[str | Text]:

@@ -17,7 +17,7 @@ from dovetail.flows.explore.metrics import METRICS
 from dovetail.flows.explore.results import Row, violations
 from dovetail.flows.explore.search.listed import shuffled
 from dovetail.flows.explore.space import Plan, Point, Space
-from dovetail.flows.parameters import INT, SETTINGS, SIZE
+from dovetail.flows.parameters import INT, SETTINGS, SIZE, label
 from dovetail.sw.errors import DovetailError, first_line
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Sampled:
             trial, self._enqueued = self._ask(), False
             self._batch.append(trial.number)
             self._take(self._number(trial.params))
-            trial.set_user_attr(LABEL, self.space.point(self._number(trial.params)).label)
+            trial.set_user_attr(LABEL, label(self.space.point(self._number(trial.params)).axes))
 
     def _ask(self) -> optuna.Trial:
         seed = (self.space.search.seed * 1_000_003 + len(self._new)) % 2**32

@@ -12,6 +12,7 @@ from dovetail.flows.explore.results import Row, front_of, row_of
 from dovetail.flows.explore.search import sampled, search_of
 from dovetail.flows.explore.search.listed import shuffled
 from dovetail.flows.explore.space import Plan, Point, Space, Workload
+from dovetail.flows.parameters import label
 from dovetail.isa.config import PRESETS, Config, ConfigError
 from dovetail.sw.errors import DovetailError
 
@@ -260,7 +261,7 @@ def test_a_sampler_knows_the_constraints(tmp_path: Path) -> None:
     study = optuna.load_study(study_name="mine", storage=storage)
     done = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
     assert len(done) >= 100
-    assert {trial.user_attrs["configuration"] for trial in done} == {space.point(number).label for number in rows}
+    assert {trial.user_attrs["configuration"] for trial in done} == {label(space.point(number).axes) for number in rows}
     feasible = [row for row in rows.values() if row.feasible and row.values["host_macs"] == 0]
     assert feasible and {tuple(trial.values) for trial in study.best_trials} == front(space, feasible)
 
