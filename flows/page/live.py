@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from pathlib import Path
 from secrets import token_hex
 from threading import BoundedSemaphore, Lock
 from typing import Any
@@ -75,6 +76,7 @@ class Live:
                 "after": len(self._arrived),
                 "total": self._results.total,
                 "finished": bool(self._sweep.finished),
+                "quiet": _quiet(self._store.path),
                 "rows": rows_of(by_number[number] for number in dict.fromkeys(self._arrived[after:])),
                 "states": self._states,
             }
@@ -124,6 +126,12 @@ class Live:
             self._seen = seen
         end = time.monotonic()
         self._fresh_until = end + max(LEAST_AGE, REST * (end - start))
+
+
+def _quiet(store: Path) -> int:
+    """Seconds since somebody wrote to a store: nothing else tells a sweep that was killed from one that runs."""
+    files = [path.stat() for path in (store, store.with_name(f"{store.name}-wal")) if path.exists()]
+    return max(0, int(time.time() - max(file.st_mtime for file in files if file.st_size)))
 
 
 def told(error: BaseException) -> str:

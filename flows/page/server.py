@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
@@ -56,6 +57,11 @@ class Server(ThreadingHTTPServer):
                 f"port {port} of {host} must be free to listen at: {error.strerror or error}; give"
                 " another by --port (0: any that is free), or another --host"
             ) from error
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of readers that go away while they are answered."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
     @property
     def url(self) -> str:

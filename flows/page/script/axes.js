@@ -8,16 +8,14 @@ function chooseAxes() {
   const columns = numericColumns();
   const usable = (key) => columns.some((column) => column.key === key);
   const varied = columns.filter((column) => !column.same).map(({ key }) => key);
-  const wanted = [...data.header.objectives.filter(usable), "cycles", "pe", "sram"].filter((key) =>
-    varied.includes(key),
-  );
-  wanted.push(...varied, ...columns.map(({ key }) => key));
+  const usual = [...data.header.objectives, "cycles", "pe", "sram"].filter(usable);
+  const wanted = [...usual.filter((key) => varied.includes(key)), ...varied, ...usual];
   scatter.x = usable(chosen.x) ? chosen.x : (wanted[0] ?? null);
   scatter.y = usable(chosen.y) ? chosen.y : (wanted.find((key) => key !== scatter.x) ?? scatter.x);
   const taken = [scatter.x, scatter.y];
   const axes = data.columns.filter((column) => column.axis && !column.same && !taken.includes(column.key));
-  const usual = axes.find((column) => column.distinct.length <= 8) ?? axes[0];
-  scatter.colour = data.byKey.has(chosen.colour) ? chosen.colour : (usual?.key ?? "state");
+  const axis = axes.find((column) => column.distinct.length <= 8) ?? axes[0];
+  scatter.colour = data.byKey.has(chosen.colour) ? chosen.colour : (axis?.key ?? "state");
 }
 
 /** The reader's choice of what is shown along x or y, or by colour. */
@@ -88,7 +86,6 @@ function drawControls() {
     ),
     choice("colour", shade),
     make("span", { class: "grow" }),
-    check("line", "line", scatter.line, (shown) => (scatter.line = shown)),
     check("zoom", "fit to filter", scatter.zoom, (zoom) => (scatter.zoom = zoom)),
   );
   if (focused) byId(focused)?.focus();

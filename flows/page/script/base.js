@@ -19,6 +19,18 @@ const make = (tag, attributes = {}, ...children) => fill(document.createElement(
 /** An SVG element. */
 const draw = (tag, attributes = {}, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
+// Cells of tables; a `figure` stands to the right.
+const tr = (...cells) => make("tr", {}, cells);
+const td = (...children) => make("td", {}, children);
+const figure = (...children) => make("td", { class: "number" }, children);
+const head = (...children) => make("th", { scope: "col" }, children);
+const figureHead = (...children) => make("th", { scope: "col", class: "number" }, children);
+const rowHead = (doc, ...children) => make("th", { scope: "row", title: doc }, children);
+
+/** A table that is read, not worked with. */
+const plainTable = (attributes, heads, lines) =>
+  make("table", { class: "plain", ...attributes }, make("thead", {}, tr(heads)), make("tbody", {}, lines));
+
 const byId = (id) => document.getElementById(id);
 
 /** Tells a screen reader. */

@@ -54,42 +54,26 @@ function differenceTable(parts, from, to, total) {
   const most = Math.max(...parts.map(({ a, b }) => Math.abs(b - a)), 1);
   const sorted = [...parts].filter(({ a, b }) => a !== b).sort((p, q) => Math.abs(q.b - q.a) - Math.abs(p.b - p.a));
   const line = ({ title, doc, colour, a, b }) =>
-    make(
-      "tr",
-      { title: doc },
-      make("th", { scope: "row" }, make("i", { class: "swatch square", css: { background: colour } }), title),
-      make("td", { class: "number" }, whole(a)),
-      make("td", { class: "number" }, whole(b)),
-      make("td", { class: "number" }, signed(b - a)),
+    tr(
+      rowHead(doc, make("i", { class: "swatch square", css: { background: colour } }), title),
+      [whole(a), whole(b), signed(b - a)].map((text) => figure(text)),
       make("td", { class: "swings" }, swing(b - a, most)),
     );
   const sum = make(
     "tr",
     { class: "total" },
-    make("th", { scope: "row" }, "cycles"),
-    make("td", { class: "number" }, whole(total.a)),
-    make("td", { class: "number" }, whole(total.b)),
-    make("td", { class: "number" }, signed(total.b - total.a)),
-    make("td", {}),
+    rowHead("", "cycles"),
+    [whole(total.a), whole(total.b), signed(total.b - total.a)].map((text) => figure(text)),
+    td(),
   );
-  return make(
-    "table",
-    { class: "plain difference" },
-    make(
-      "thead",
-      {},
-      make(
-        "tr",
-        {},
-        make("th", {}, "cycles spent on"),
-        make("th", { class: "number" }, badge(from)),
-        make("th", { class: "number" }, badge(to)),
-        make("th", { class: "number" }, "difference"),
-        make("th", { class: "swings" }, "fewer | more"),
-      ),
-    ),
-    make("tbody", {}, sorted.map(line), sum),
-  );
+  const heads = [
+    head("cycles spent on"),
+    figureHead(badge(from)),
+    figureHead(badge(to)),
+    figureHead("difference"),
+    make("th", { scope: "col", class: "swings" }, "fewer | more"),
+  ];
+  return plainTable({}, heads, [...sorted.map(line), sum]);
 }
 
 /** Two menus that say which points are compared. */

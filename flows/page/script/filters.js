@@ -1,7 +1,7 @@
 // The filter below a column's title, such as `>= 128`, `64..256`, `64, 128`, `> 1M < 3M`, `native`, `!none`.
 
 const UNITS = { "": 1, k: 1e3, m: 1e6, g: 1e9, t: 1e12, ki: 1024, mi: 1048576, gi: 1073741824, b: 1 };
-const NUMBER = String.raw`[+-]?\d[\d_]*\.?\d*(?:e[+-]?\d+)?\s*(?:[kmgt]i?b?|b|%)?`;
+const NUMBER = String.raw`[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d+)?\s*(?:[kmgt]i?b?|b|%)?`;
 
 /** A function from a value to whether it passes; null for an empty text. Throws an Error that says what is wrong. */
 function filterOf(text, numeric) {
@@ -12,18 +12,12 @@ function filterOf(text, numeric) {
 }
 
 function textTest(part) {
-  const [, sign, rest] = part.match(/^(!=|!|==|=)?\s*(.*)$/);
+  const [, not, equal, rest] = part.match(/^(!?)(=*)\s*(.*)$/);
   const wanted = rest.toLowerCase();
-  if (sign === "=" || sign === "==") return (value) => String(value ?? "").toLowerCase() === wanted;
-  if (sign)
-    return (value) =>
-      !String(value ?? "")
-        .toLowerCase()
-        .includes(wanted);
-  return (value) =>
-    String(value ?? "")
-      .toLowerCase()
-      .includes(wanted);
+  return (value) => {
+    const text = String(value ?? "").toLowerCase();
+    return (equal ? text === wanted : text.includes(wanted)) !== Boolean(not);
+  };
 }
 
 function numberTest(part) {

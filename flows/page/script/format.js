@@ -43,10 +43,17 @@ const percent = (share) => `${(100 * share).toFixed(1)} %`;
 /** A difference with its sign. */
 const signed = (value, text = whole) => (value > 0 ? `+${text(value)}` : value < 0 ? `\u2212${text(-value)}` : "0");
 
+/** By how much a value differs from another one, which is not 0. */
+const change = (value, first) =>
+  signed((100 * (value - first)) / first, (part) =>
+    part < 100 ? `${part.toFixed(part < 1 ? 2 : 1)} %` : `${short(part)} %`,
+  );
+
 function duration(seconds) {
   if (seconds < 90) return `${Math.round(seconds)} s`;
   if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
-  return `${(seconds / 3600).toFixed(1)} h`;
+  if (seconds < 172800) return `${(seconds / 3600).toFixed(1)} h`;
+  return `${Math.round(seconds / 86400)} days`;
 }
 
 const plural = (count, word) => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;

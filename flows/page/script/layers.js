@@ -41,16 +41,12 @@ function drawLayers() {
   const found = explained();
   const parts = [kindBars(rows), waitingNotes(rows)];
   if (found.length) parts.push(causeBars(found));
-  const left = found.length ? [nextTable(found), roofline(found)] : [];
-  const right = rows.length > 1 ? [difference()] : [];
-  if (found.length > 3) parts.push(left.shift()); // too wide for a half
-  parts.push(
-    make(
-      "div",
-      { class: "halves" },
-      ...(left.length && right.length ? [left, right].map((each) => make("div", {}, each)) : [...left, ...right]),
-    ),
-  );
+  const halves = (...boxes) => make("div", { class: "halves" }, boxes);
+  const next = found.length ? nextTables(found) : null;
+  const right = [rows.length > 1 ? difference() : null, found.length ? roofline(found) : null];
+  if (found.length > 3)
+    parts.push(next, halves(right)); // too wide for a half
+  else parts.push(halves(next, make("div", {}, right)));
   if (found.length) parts.push(layerTable(found));
   byId("layer-tools").replaceChildren(networkChoice());
   layers.body.replaceChildren(...parts.filter(Boolean));
@@ -145,56 +141,51 @@ function causeBars(found) {
   );
 }
 
-/** What would come next: the network with one resource free. */
-function nextTable(found) {
+const resourceOf = (name) => data.header.resources[name] ?? { title: name, doc: "" };
+
+/** What would come next: the network with one resource free, and with what then bounds it free as well, and so on. */
+function nextTables(found) {
+  const points = found.map(({ number }) => figureHead(badge(number)));
   const resources = [...new Set(found.flatMap(({ explanation }) => explanation.next.map(({ resource }) => resource)))];
   if (!resources.length) return null;
-  const cell = (explanation, resource) => {
-    const what = explanation.next.find((each) => each.resource === resource);
-    if (!what) return make("td", { class: "number soft" }, "\u2013");
-    const share = (what.cycles - explanation.cycles) / explanation.cycles;
-    return make(
-      "td",
-      { class: "number" },
-      whole(what.cycles),
-      make("small", {}, `${signed(100 * share, (part) => `${part.toFixed(part < 1 ? 2 : 1)} %`)}, then ${what.bound}`),
-    );
-  };
-  return make(
-    "div",
-    { class: "wide", id: "if-free" },
-    make("h3", {}, "If one thing cost no time"),
-    make(
-      "table",
-      { class: "plain", id: "next" },
-      make(
-        "thead",
-        {},
-        make(
-          "tr",
-          {},
-          make("th", {}, "free"),
-          found.map(({ number }) => make("th", { class: "number" }, badge(number))),
-        ),
-      ),
-      make(
-        "tbody",
-        {},
-        resources.map((resource) =>
-          make(
-            "tr",
-            {},
-            make(
-              "th",
-              { scope: "row", title: data.header.resources[resource]?.doc },
-              data.header.resources[resource]?.title ?? resource,
-            ),
-            found.map(({ explanation }) => cell(explanation, resource)),
-          ),
-        ),
-      ),
+  const single = resources.map((name) =>
+    tr(
+      rowHead(resourceOf(name).doc, resourceOf(name).title),
+      found.map(({ explanation }) => {
+        const what = explanation.next.find(({ resource }) => resource === name);
+        return whatIf(explanation, what, what && `then ${what.bound}`);
+      }),
     ),
   );
+  const steps = Math.max(...found.map(({ explanation }) => explanation.ladder.length));
+  const ladder = Array.from({ length: steps }, (_, n) =>
+    tr(
+      rowHead("", n + 1),
+      found.map(({ explanation }) => {
+        const what = explanation.ladder[n];
+        return whatIf(explanation, what, what && `${n ? "and " : ""}${resourceOf(what.resource).title} free`);
+      }),
+    ),
+  );
+  const left = found.map(({ explanation: { bound, ladder } }) => figure(ladder.at(-1)?.bound ?? bound));
+  return make(
+    "div",
+    { class: "wide" },
+    make("h3", {}, "Cycles if one thing cost no time"),
+    plainTable({ id: "next" }, [head("free"), points], single),
+    make("h3", {}, "Cycles if one bottleneck after the other cost no time"),
+    plainTable(
+      { id: "ladder" },
+      [head("step"), points.map((each) => each.cloneNode(true))],
+      [...ladder, tr(rowHead("", "then bound by"), left)],
+    ),
+  );
+}
+
+function whatIf({ cycles }, what, told) {
+  if (!what) return figure("\u2013");
+  const by = what.cycles === cycles ? "no change" : change(what.cycles, cycles);
+  return figure(whole(what.cycles), make("small", {}, `${by}, ${told}`));
 }
 
 function layerTable(found) {
@@ -208,13 +199,13 @@ function layerTable(found) {
   }));
   const [from, to] = [pair.from, pair.to].map((number) => found.findIndex((each) => each.number === number));
   const differs = from >= 0 && to >= 0;
-  const change = ({ of }) => (of[to]?.cycles ?? 0) - (of[from]?.cycles ?? 0);
+  const gain = ({ of }) => (of[to]?.cycles ?? 0) - (of[from]?.cycles ?? 0);
   const most = Math.max(1, ...lines.flatMap(({ of }) => of.map((layer) => layer?.cycles ?? 0)));
   const orders = {
     network: (a, b) => a.place - b.place,
     cycles: (a, b) =>
       Math.max(...b.of.map((layer) => layer?.cycles ?? 0)) - Math.max(...a.of.map((layer) => layer?.cycles ?? 0)),
-    difference: (a, b) => Math.abs(change(b)) - Math.abs(change(a)),
+    difference: (a, b) => Math.abs(gain(b)) - Math.abs(gain(a)),
   };
   lines.sort(orders[differs || layers.order !== "difference" ? layers.order : "network"]);
   const order = make(
@@ -231,30 +222,21 @@ function layerTable(found) {
       ].map(([value, text]) => make("option", { value, selected: value === layers.order }, text)),
     ),
   );
-  const head = make(
-    "tr",
-    {},
-    make("th", {}, "layer"),
-    make("th", {}, "kind"),
-    make("th", { class: "number" }, "MACs"),
-    found.map(({ number }) => make("th", { class: "number" }, badge(number), " cycles, bound")),
-    differs ? make("th", { class: "number" }, `${letterOf(pair.to)} \u2212 ${letterOf(pair.from)}`) : "",
-    make("th", { class: "wideb" }, "what the cycles are spent on"),
-  );
+  const heads = [
+    head("layer"),
+    head("kind"),
+    figureHead("MACs"),
+    found.map(({ number }) => figureHead(badge(number), " cycles, bound")),
+    differs ? figureHead(`${letterOf(pair.to)} \u2212 ${letterOf(pair.from)}`) : "",
+    make("th", { scope: "col", class: "wideb" }, "what the cycles are spent on"),
+  ];
   const row = (line) =>
-    make(
-      "tr",
-      {},
-      make("th", { scope: "row", title: line.layer.name }, make("span", { class: "name" }, line.layer.name)),
-      make(
-        "td",
-        {},
-        make("i", { class: "swatch square", css: { background: colourOfKind(line.layer.kind) } }),
-        line.layer.kind,
-      ),
-      make("td", { class: "number" }, whole(line.layer.macs)),
-      line.of.map((layer) => make("td", { class: "number" }, layer ? cyclesAndBound(layer) : "host")),
-      differs ? make("td", { class: `number ${change(line) < 0 ? "less" : "more"}` }, signed(change(line))) : "",
+    tr(
+      rowHead(line.layer.name, make("span", { class: "name" }, line.layer.name)),
+      td(make("i", { class: "swatch square", css: { background: colourOfKind(line.layer.kind) } }), line.layer.kind),
+      figure(whole(line.layer.macs)),
+      line.of.map((layer) => figure(layer ? cyclesAndBound(layer) : "host")),
+      differs ? make("td", { class: `number ${gain(line) < 0 ? "less" : "more"}` }, signed(gain(line))) : "",
       make(
         "td",
         { class: "wideb" },
@@ -267,11 +249,7 @@ function layerTable(found) {
     "div",
     { id: "layer-table" },
     make("div", { class: "tools" }, make("h3", {}, `${plural(lines.length, "layer")}`), order),
-    make(
-      "div",
-      { class: "wide" },
-      make("table", { class: "plain layers" }, make("thead", {}, head), make("tbody", {}, lines.map(row))),
-    ),
+    make("div", { class: "wide" }, plainTable({ class: "plain layers" }, heads, lines.map(row))),
   );
 }
 

@@ -1,7 +1,8 @@
 // Start: read what the page carries, or ask the server again and again for what is new.
 
 const POLL = 1000; // ms between two questions to the server
-const link = { on: false, session: "", after: 0, failed: 0, error: "", history: [], finished: false };
+const link = { on: false, session: "", after: 0, failed: 0, error: "", history: [], finished: false, quiet: 0 };
+const QUIET = 60; // seconds without a result after which nobody would call a sweep live
 
 function start() {
   const carried = JSON.parse(byId("data").textContent);
@@ -13,8 +14,6 @@ function start() {
     buildFailures(),
   );
   buildHeader();
-  addEventListener("beforeprint", () => forPrint(true));
-  addEventListener("afterprint", () => forPrint(false));
   if (carried.live) {
     byId("header").replaceChildren(make("div", { class: "title" }, make("h1", {}, carried.title), liveBadge()));
     poll();
@@ -35,23 +34,14 @@ function take({ rows, states }) {
   tell("states");
 }
 
-/** Paper is light and does not scroll: the first rows of the table stand on it, and how many there are more. */
-function forPrint(printing) {
-  const { dataset } = document.documentElement;
-  if (printing) [forPrint.theme, dataset.theme] = [dataset.theme, "light"];
-  else if (forPrint.theme) dataset.theme = forPrint.theme;
-  else delete dataset.theme;
-  table.printing = printing;
-  drawBody();
-  paintScatter();
-}
-
 // --- live
 
 function liveBadge() {
   if (!link.on) return "";
   if (link.error) return make("span", { class: "live lost" }, link.error);
   if (link.finished) return make("span", { class: "live" }, "finished");
+  if (link.quiet > QUIET)
+    return make("span", { class: "live" }, `not finished, last result ${duration(link.quiet)} ago`);
   const { history } = link;
   const [first, last] = [history[0], history.at(-1)];
   const rate =
@@ -100,6 +90,7 @@ function receive(message) {
   const changed = message.rows.length || JSON.stringify(message.states) !== link.states;
   link.states = JSON.stringify(message.states);
   link.finished = message.finished;
+  link.quiet = message.quiet;
   link.history = [...link.history, { time: performance.now(), count: data.rows.length + message.rows.length }].slice(
     -20,
   );

@@ -72,16 +72,16 @@ function sideBySide(rows) {
           ? Math.max(...numbers)
           : Math.min(...numbers)
         : null;
-    return make(
-      "tr",
-      {},
-      make("th", { scope: "row", title: column.doc }, column.label),
+    return tr(
+      rowHead(column.doc, column.label),
       values.map((value, n) =>
         make(
           "td",
           { class: `number${value === best && best !== null ? " best" : ""}` },
           exactly(column, value),
-          n && column.metric && isNumber(value) && values[0] ? make("small", {}, againstFirst(value, values[0])) : "",
+          n && column.metric && isNumber(value) && values[0] && value !== values[0]
+            ? make("small", {}, change(value, values[0]))
+            : "",
         ),
       ),
     );
@@ -89,16 +89,7 @@ function sideBySide(rows) {
   return make(
     "div",
     {},
-    make(
-      "div",
-      { class: "wide" },
-      make(
-        "table",
-        { class: "plain side" },
-        make("thead", {}, make("tr", {}, make("td"), heads)),
-        make("tbody", {}, lines),
-      ),
-    ),
+    make("div", { class: "wide" }, plainTable({ class: "plain side" }, [td(), heads], lines)),
     make(
       "details",
       { class: "texts", open: sideBySide.open, ontoggle: (event) => (sideBySide.open = event.target.open) },
@@ -141,11 +132,6 @@ const copied = (name, text) =>
 const exactly = (column, value) =>
   (column.unit === "B" && isNumber(value) && column.group === "metrics" ? whole(value) : shown(column, value)) ||
   "\u2013";
-
-function againstFirst(value, first) {
-  if (value === first) return "";
-  return signed((100 * (value - first)) / first, (part) => `${part < 10 ? part.toFixed(1) : short(part)} %`);
-}
 
 /** Stacked bars of cycles per kind of layer: one per point and network, and weighted together. */
 function kindBars(rows) {

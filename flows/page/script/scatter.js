@@ -7,7 +7,6 @@ const scatter = {
   chosen: {}, // by the reader: x, y, colour
   log: { x: null, y: null },
   zoom: false,
-  line: true,
   canvas: null,
   places: [],
   scales: null,
@@ -43,7 +42,7 @@ function buildScatter() {
   on("hover", drawScatter);
   const holder = make("div", { class: "chart" }, scatter.canvas);
   new ResizeObserver(drawScatter).observe(holder);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawScatter);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paintScatter); // at once: paper is light
   const note = make("p", { class: "soft note" }, "Click selects a point, dragging a rectangle filters the table.");
   return make(
     "section",
@@ -139,7 +138,7 @@ function drawPoints(pen, ink) {
     dot(place, radius * 0.8);
     pen.fill();
   }
-  const line = scatter.line ? frontOf(passing) : [];
+  const line = frontOf(passing);
   drawLine(pen, line, ink);
   pen.globalAlpha = places.length > 3000 ? 0.75 : 0.9;
   for (const place of passing) {

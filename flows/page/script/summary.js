@@ -24,14 +24,7 @@ function drawHeader() {
       ? data.columns.filter((column) => column.group === "parameters" && column.same && column.distinct.length)
       : [];
   byId("header").replaceChildren(
-    make(
-      "div",
-      { class: "title" },
-      make("h1", {}, data.header.title),
-      liveBadge(),
-      make("span", { class: "grow" }),
-      themeButton(),
-    ),
+    make("div", { class: "title" }, make("h1", {}, data.header.title), liveBadge()),
     make(
       "p",
       { class: "soft facts" },
@@ -74,7 +67,7 @@ function tiles() {
   const known =
     data.total > data.rows.length ? `points of ${whole(data.total)}` : data.rows.length === 1 ? "point" : "points";
   const found = [tile(whole(data.rows.length), known, "")];
-  if (front) found.push(tile(whole(front), "on the front", "front", only("state", "=front")));
+  if (front || aside || infeasible) found.push(tile(whole(front), "on the front", "front", only("state", "=front")));
   if (aside) found.push(tile(whole(aside), "leave more to the host", "", only("state", "=on host")));
   if (infeasible) found.push(tile(whole(infeasible), "infeasible", "", only("state", "=infeasible")));
   if (failed) found.push(tile(whole(failed), "failed", "alarm", only("state", "=failed")));
@@ -107,23 +100,6 @@ function select(number) {
   reveal(number);
 }
 
-const THEMES = ["auto", "light", "dark"];
-
-function themeButton() {
-  const button = make("button", { type: "button", class: "small", id: "theme" });
-  const name = () => document.documentElement.dataset.theme ?? "auto";
-  const label = () => (button.textContent = `Theme: ${name()}`);
-  button.addEventListener("click", () => {
-    const next = THEMES[(THEMES.indexOf(name()) + 1) % THEMES.length];
-    if (next === "auto") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = next;
-    label();
-    drawScatter();
-  });
-  label();
-  return button;
-}
-
 /** Points that failed, by reason. */
 function buildFailures() {
   const list = make("div");
@@ -142,35 +118,18 @@ function buildFailures() {
     title.textContent = `${plural(failed.length, "point")} without a cost`;
     const sorted = [...reasons].sort(([, a], [, b]) => b.length - a.length);
     list.replaceChildren(
-      make(
-        "table",
-        { class: "plain" },
-        make(
-          "thead",
-          {},
-          make(
-            "tr",
-            {},
-            make("th", { class: "number" }, "points"),
-            make("th", {}, "reason"),
-            make("th", {}, "for example"),
-          ),
-        ),
-        make(
-          "tbody",
-          {},
-          sorted
-            .slice(0, 50)
-            .map(([reason, rows]) =>
-              make(
-                "tr",
-                {},
-                make("td", { class: "number" }, whole(rows.length)),
-                make("td", { class: "reason" }, reason || "no reason given"),
-                make("td", { class: "soft" }, `#${rows[0].number}: ${labelOf(rows[0])}`),
-              ),
+      plainTable(
+        {},
+        [figureHead("points"), head("reason"), head("for example")],
+        sorted
+          .slice(0, 50)
+          .map(([reason, rows]) =>
+            tr(
+              figure(whole(rows.length)),
+              make("td", { class: "reason" }, reason || "no reason given"),
+              make("td", { class: "soft" }, `#${rows[0].number}: ${labelOf(rows[0])}`),
             ),
-        ),
+          ),
       ),
       sorted.length > 50
         ? make("p", { class: "soft" }, `and ${sorted.length - 50} more reasons, in the column "reason" of the table`)

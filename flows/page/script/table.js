@@ -1,8 +1,7 @@
 // The table: all rows, of which only those in view are in the document.
 
 const ROW_HEIGHT = 28;
-const PRINTED = 100; // rows on paper
-const table = { box: null, body: null, head: null, active: 0, shownColumns: [], signature: "", printing: false };
+const table = { box: null, body: null, head: null, active: 0, shownColumns: [], signature: "" };
 
 function buildTable() {
   table.head = make("thead");
@@ -146,9 +145,8 @@ function drawHead() {
   table.head.replaceChildren(make("tr", {}, ...titles), make("tr", { class: "filters" }, ...filters));
 }
 
-/** The rows in view, and some above and below; on paper the first ones. */
+/** The rows in view, and some above and below. */
 function range(count) {
-  if (table.printing) return [0, Math.min(count, PRINTED)];
   const { scrollTop, clientHeight } = table.box;
   const top = Math.min(scrollTop, Math.max(0, count * ROW_HEIGHT - clientHeight)); // after a filter it is past the end
   const first = Math.max(0, Math.floor(top / ROW_HEIGHT) - 10);
@@ -162,11 +160,9 @@ function drawBody() {
   for (let index = first; index < last; index++) lines.push(lineOf(rows[index], index));
   const spacer = (count) => count > 0 && make("tr", { class: "spacer", css: { height: `${count * ROW_HEIGHT}px` } });
   const note = (text) => make("tr", {}, make("td", { class: "empty", colspan: table.shownColumns.length }, text));
-  const rest = rows.length - last;
-  const below = table.printing && rest ? note(`and ${plural(rest, "more point")}`) : spacer(rest);
   const empty =
     !rows.length && note(data.rows.length ? "No point passes these filters." : "No point has been priced yet.");
-  table.body.replaceChildren(...[spacer(first), ...lines, below, empty].filter(Boolean));
+  table.body.replaceChildren(...[spacer(first), ...lines, spacer(rows.length - last), empty].filter(Boolean));
   byId("points").setAttribute("aria-rowcount", rows.length + 2);
   byId("points").setAttribute("aria-activedescendant", rows.length ? `row-${table.active}` : "");
 }

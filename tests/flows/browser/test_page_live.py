@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from os import utime
 from pathlib import Path
 from threading import Thread
+from time import time
 from typing import Any
 
 import pytest
@@ -52,8 +54,17 @@ def server(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server
         thread.join()
 
 
-def test_a_sweep_is_seen_growing(open_page: Callable[[str], Any], growing: Growing, server: Server) -> None:
-    page = open_page(server.url)
+@pytest.fixture
+def open_live(server: Server, chromium: Any, open_page: Callable[[str], Any]) -> Iterator[Callable[[str], Any]]:
+    """Opens a page that asks the server twenty times as often, and is closed before the server."""
+    hurry = "window.setTimeout = ((wait) => (run, time) => wait(run, time / 20))(setTimeout)"
+    script = chromium.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": hurry})
+    yield open_page
+    chromium.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
+
+
+def test_a_sweep_is_seen_growing(open_live: Callable[[str], Any], growing: Growing, server: Server) -> None:
+    page = open_live(server.url)
     page.until(lambda: page.texts(".empty") == ["No point has been priced yet."])
     growing.put([0, 5])
     page.until(lambda: page.numbers() == [0, 5])
@@ -66,16 +77,21 @@ def test_a_sweep_is_seen_growing(open_page: Callable[[str], Any], growing: Growi
     assert page.texts("tr[data-number='1'] .reason") == []
     assert page.texts("#selected thead th")[0].startswith("A #5")  # a selection stays while rows arrive
     assert page.text("tr[data-number='3'] .reason") == "the bus must be narrower <b>here</b>"
+    earlier = time() - 200
+    for path in growing.path.parent.glob(f"{growing.path.name}*"):
+        utime(path, (earlier, earlier))
+    page.until(lambda: page.texts(".live") == ["not finished, last result 3 min ago"])
     growing.put([4, 6, 7])
+    page.until(lambda: page.texts(".live")[0].startswith("live"))
     growing.finish()
     page.until(lambda: page.texts(".live") == ["finished"])
     assert len(page.numbers()) == 8
     assert {address.split("?")[0] for address in page.requests()} == {f"{server.url}rows", f"{server.url}explain"}
 
 
-def test_a_click_explains_a_point(open_page: Callable[[str], Any], growing: Growing, server: Server) -> None:
+def test_a_click_explains_a_point(open_live: Callable[[str], Any], growing: Growing, server: Server) -> None:
     growing.put([0, 6])
-    page = open_page(server.url)
+    page = open_live(server.url)
     page.until(lambda: page.numbers() == [0, 6])
     page.row(0)
     page.row(6)
@@ -92,26 +108,19 @@ def test_a_click_explains_a_point(open_page: Callable[[str], Any], growing: Grow
     layers = page.cells("#layer-table tbody tr")
     assert len(page.texts("#roofline circle")) == 2 * sum(line[2] != "0" for line in layers)
     assert len(page.texts("#next tbody tr")) > 5
+    rungs = page.cells("#ladder tbody tr")
+    bounds = rungs.pop()
+    assert (bounds[0], len(bounds)) == ("then bound by", 3)
+    fewer = [int(rung[1].split("\u2212")[0].replace(",", "")) for rung in rungs]
+    assert fewer == sorted(fewer, reverse=True)
+    assert 0 < fewer[-1] < fewer[0] < cycles[0]
 
 
-def test_the_page_says_when_the_server_has_gone(
-    open_page: Callable[[str], Any], growing: Growing, server: Server
+def test_the_page_says_what_went_wrong(
+    open_live: Callable[[str], Any], growing: Growing, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     growing.put([0])
-    page = open_page(server.url)
-    page.until(lambda: page.numbers() == [0])
-    server.shutdown()
-    server.server_close()
-    page.until(lambda: page.texts(".live") == ["no answer from the server"])
-    assert page.numbers() == [0]
-    page.complaints()  # the browser's own, about the refused connection
-
-
-def test_the_page_says_why_the_store_cannot_be_read(
-    open_page: Callable[[str], Any], growing: Growing, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    growing.put([0])
-    page = open_page(server.url)
+    page = open_live(server.url)
     page.until(lambda: page.numbers() == [0])
 
     def locked(*_: object) -> None:
@@ -121,4 +130,9 @@ def test_the_page_says_why_the_store_cannot_be_read(
         patch.setattr(server.live, "rows", locked)
         page.until(lambda: page.texts(".live") == ["results.sqlite: store must not be locked"])
     page.until(lambda: page.texts(".live")[0].startswith("live"))
-    page.complaints()  # the browser's own, about answers that are errors
+    server.shutdown()
+    server.server_close()
+    page.until(lambda: page.texts(".live") == ["no answer from the server"])
+    assert page.numbers() == [0]
+    page.browser.get("about:blank")
+    page.complaints()  # the browser's own, about answers that are errors or refused

@@ -39,9 +39,6 @@ def test_it_opens_without_asking_anybody(page: Any, study: Results) -> None:
     assert page.js("return document.querySelectorAll('i b, h1 i, .facts i').length") == 0
     assert "nets/<i>kws & co.onnx" in page.text(".facts")
     assert page.texts(".tile b")[0] == "36"
-
-
-def test_failed_points_say_why(page: Any, study: Results) -> None:
     failed = numbers(study, lambda row: bool(row.error))
     assert len(failed) == 1
     assert page.text(f"tr[data-number='{failed[0]}'] .reason") == study.rows[failed[0]].error
@@ -69,10 +66,12 @@ FILTERS: list[tuple[str, str, Callable[[Any], bool]]] = [
     ("pe", "128", lambda row: row.config.macs_per_cycle == 128),
     ("cycles", "> 20M < 45e6", lambda row: 20e6 < row.values.get("cycles", 0) < 45e6),
     ("cycles", "> 20_000_000 & <= 45M", lambda row: 20e6 < row.values.get("cycles", 0) <= 45e6),
-    ("utilisation", "< 50 %", lambda row: 0 < row.values.get("utilisation", 0) < 0.5),
+    ("utilisation", "< .5", lambda row: 0 < row.values.get("utilisation", 0) < 0.5),
     ("depthwise", "native", lambda row: row.config.depthwise == "native"),
     ("depthwise", "=n", lambda row: False),
     ("depthwise", "!none", lambda row: row.config.depthwise != "none"),
+    ("depthwise", "!n", lambda row: row.config.depthwise == "emulated"),
+    ("depthwise", "!=n", lambda row: True),
     ("state", "=front", lambda row: row.front),
 ]
 
@@ -85,9 +84,7 @@ def test_filters(page: Any, study: Results) -> None:
         assert page.text("#count") == (f"{len(wanted)} of 36" if len(wanted) < 36 else "36 points")
         page.click("#clear")
         assert len(page.numbers()) == 36
-
-
-def test_a_filter_that_cannot_be_read_says_so_and_filters_nothing(page: Any) -> None:
+    # one that cannot be read says so and filters nothing
     assert len(page.filter("cycles", ">= many")) == 36
     field = page.find(".filters input[data-key='cycles']")
     assert field.get_attribute("aria-invalid") is not None
@@ -228,13 +225,10 @@ def test_the_table_by_keys_alone(page: Any) -> None:
 
 
 def test_light_and_dark(page: Any) -> None:
-    seen = []
-    for _ in range(3):
-        page.click("#theme")
-        seen.append(page.js("return getComputedStyle(document.body).backgroundColor"))
-    assert page.text("#theme") == "Theme: auto"
-    assert seen[0] == "rgb(244, 245, 247)"
-    assert seen[1] == "rgb(20, 23, 27)"
+    for theme, colour in (("light", "rgb(244, 245, 247)"), ("dark", "rgb(20, 23, 27)"), ("", "rgb(244, 245, 247)")):
+        features = [{"name": "prefers-color-scheme", "value": theme}]
+        page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        assert page.js("return getComputedStyle(document.body).backgroundColor") == colour
 
 
 def test_a_narrow_window_needs_no_scrolling_sideways(page: Any) -> None:
@@ -247,6 +241,17 @@ def test_a_narrow_window_needs_no_scrolling_sideways(page: Any) -> None:
         assert page.js("return document.querySelector('#scatter').clientWidth") > 300
     finally:
         page.browser.set_window_size(1500, 1300)
+
+
+def test_no_point_keeps_the_constraints(open_page: Open, study: Results) -> None:
+    rows = tuple(replace(row, feasible=False, front=False) for row in study.rows)
+    page = open_page(render(Results(study.space, rows, 36)))
+    assert page.texts(".tile") == ["36points", "0on the front", "35infeasible", "1failed"]
+
+
+def test_a_point_alone_is_shown_by_its_objectives(open_page: Open, study: Results) -> None:
+    page = open_page(render(Results(study.space, study.rows[:1], 1)))
+    assert [page.find(f"#{axis}").get_property("value") for axis in "xy"] == ["cycles", "sram"]
 
 
 @pytest.mark.parametrize("kept", [0, 1])
