@@ -17,12 +17,14 @@ Record = dict[str, Any]
 def records_of(results: Results, networks: Sequence[str]) -> list[Record]:
     """A record per row, all with the same keys: parameters, metrics, counts, verdicts.
 
-    ``networks``: names of the space's workloads. The counts of several are told apart by these. What depends on the
-    machine, such as seconds, is left out: a sweep that was interrupted gives the same records.
+    ``networks``: names of the space's workloads. The counts of several are told apart by these, and by their places
+    where two have the same name (a file with inputs of two sizes). What depends on the machine, such as seconds, is
+    left out: a sweep that was interrupted gives the same records.
     """
     kinds = [list(dict.fromkeys(k for row in results.rows if row.costs for k in row.costs[i].kinds))
              for i in range(len(networks))]  # fmt: skip
-    return [_record(results, row, networks, kinds) for row in results.rows]
+    names = [name if networks.count(name) == 1 else f"{name} {place}" for place, name in enumerate(networks, 1)]
+    return [_record(results, row, names, kinds) for row in results.rows]
 
 
 def csv_of(records: Sequence[Record]) -> str:

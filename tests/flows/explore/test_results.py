@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dovetail.flows.explore.cost import Cost
 from dovetail.flows.explore.metrics import METRICS, values_of
+from dovetail.flows.explore.records import records_of
 from dovetail.flows.explore.results import Results, common, front_of, pareto, row_of
 from dovetail.flows.explore.space import Space, Workload
 from dovetail.isa.config import PRESETS, Config
@@ -156,6 +157,12 @@ def test_ranking_is_the_front_first() -> None:
     assert [row.number for row in results.ranked("fps")] == [2, 3, 5, 0, 1]
     with pytest.raises(DovetailError, match=re.escape('rank must be by a metric, not "speed"; known: cycles, fps, ')):
         results.ranked("speed")
+
+
+def test_records_tell_networks_of_one_name_apart() -> None:
+    (record,) = records_of(Results(SPACE, (row_of(SPACE, SPACE.point(0), [cost(100), cost(200)]),)), ["net", "net"])
+    assert (record["net 1.cycles"], record["net 2.cycles"], record["cycles"]) == (100, 200, 400)
+    assert (record["network"], record["net 2.cycles_conv"], record["stripe"]) == ("net 1 + net 2", 200, 4)
 
 
 def test_common() -> None:
