@@ -131,6 +131,6 @@ class Database:
                 reason = next((text for key, text in _REASONS.items() if name.startswith(key)), "")
                 told = (
                     reason.format(patience=PATIENCE)
-                    or f"must be a file that can be read and written, not: {first_line(error)}"
+                    or f"must be a file to read and write, not: {first_line(error)}"
                 )
                 raise StoreError(f"{self.path}: store {told}") from error
