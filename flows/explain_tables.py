@@ -119,7 +119,7 @@ def differences(comparison: Comparison) -> Table:
             layer.kind,
             f"{a:,}",
             f"{b:,}",
-            f"{a / b:.2f}" if b else "",
+            f"{a / b:.2f}" if a and b else "",
             f"{round(layer.lost):,}",
             ", ".join(f"{CAUSES[name].title} {round(cycles):,}" for name, cycles in worst if round(cycles)),
         )

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-import numpy as np
-
-from dovetail.isa.checks import View, regions
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.checks import View
+from dovetail.isa.config import Config
 from dovetail.isa.instructions import PAGE_BYTES, REGISTERS, Op, Unit
 from dovetail.isa.timing.engine import FETCH, Timeline
 from dovetail.sw.network import CompiledNetwork
+from dovetail.sw.sram_lives import accesses_of, held, registers_of
 
 FETCH_NAME = "FETCH"
 ROLES = ("weights", "tensors loaded", "results", "partial sums")
@@ -60,7 +59,6 @@ class Life:
     ----------
     address, size: in bytes; whole SRAM words.
     start, end: from the start of the operation that writes them to the end of the last that reads them.
-    layer: number of the layer that wrote them, or for which they were loaded.
     role: of :data:`ROLES`.
     """
 
@@ -68,7 +66,6 @@ class Life:
     size: int
     start: int
     end: int
-    layer: int
     role: str
 
 
@@ -113,11 +110,11 @@ def history(compiled: CompiledNetwork, timelines: Sequence[Timeline] | None = No
     lives: list[Life] = []
     offset = 0
     for segment, run, exact in zip(code.segments, timelines, report.timeline, strict=True):
-        registers = dict(zip(exact.pc[~exact.is_fetch].tolist(), (r for r in exact.registers if r), strict=True))
+        registers = registers_of(exact)
         layers = dict(segment.layers)
         events += sorted(_events(run, registers, layers, offset), key=lambda event: (event.start, event.unit))
         waits += sorted(_waits(segment.words, exact, offset), key=lambda wait: (wait.start, wait.unit))
-        lives += sorted(_lives(config, run, registers, layers, offset), key=lambda life: (life.start, life.address))
+        lives += sorted(_lives(config, run, registers, offset), key=lambda life: (life.start, life.address))
         offset += run.cycles
     ends = list(accumulate(layer.cycles for layer in report.layers))
     spans = [
@@ -158,44 +155,18 @@ def _waits(words: Sequence[int], exact: Timeline, offset: int) -> Iterator[Wait]
             yield Wait(Unit(unit), Unit(word >> 16 & 0xFF), head + offset, pop + offset)
 
 
-def _lives(
-    config: Config, run: Timeline, registers: Registers, layers: Mapping[int, int], offset: int
-) -> Iterator[Life]:
-    """What lives between the operations of a segment. Words are as one as long as they are written by one operation,
-    and read for the last time by another."""
-    words = config.sram_bytes // config.word_bytes
-    written, read = (np.full(words, -1, np.int64) for _ in range(2))
-    role = np.zeros(words, np.int8)
-
-    def settle(place: slice) -> Iterator[Life]:
-        before, after = written[place], read[place]
-        used = (before >= 0) & (after >= 0)
-        edges = np.flatnonzero(np.diff(before) | np.diff(after) | np.diff(used)) + 1
-        for first, last in zip([0, *edges.tolist()], [*edges.tolist(), len(used)], strict=True):
-            if used[first]:
-                writer, reader = int(before[first]), int(after[first])
-                yield Life(
-                    (place.start + first) * config.word_bytes,
-                    (last - first) * config.word_bytes,
-                    int(run.start[writer]) + offset,
-                    int(run.end[reader]) + 1 + offset,
-                    layers[int(run.pc[writer])],
-                    ROLES[_role(int(run.unit[writer]), int(role[place.start + first]))],
-                )
-
-    order = np.flatnonzero(~run.is_fetch & run.works)
-    for element in order[np.argsort(run.start[order], kind="stable")].tolist():
-        op = Op(int(run.op[element]))
-        view = View(Unit(int(run.unit[element])), registers[int(run.pc[element])])
-        claimed = regions(op, view)
-        for number, (address, size) in enumerate(claimed.reads):
-            place = _words(config, address, size)
-            read[place], role[place] = element, _use(op, view, number)
-        for address, size in claimed.writes:
-            place = _words(config, address, size)
-            yield from settle(place)
-            written[place], read[place] = element, -1
-    yield from settle(slice(0, words))
+def _lives(config: Config, run: Timeline, registers: Registers, offset: int) -> Iterator[Life]:
+    """What lives between the operations of a segment."""
+    accesses = accesses_of(run, registers)
+    for part in held(config, accesses):
+        writer, reader = accesses[part.writer], accesses[part.reader]
+        yield Life(
+            part.first * config.word_bytes,
+            (part.last - part.first) * config.word_bytes,
+            int(run.start[writer.element]) + offset,
+            int(run.end[reader.element]) + 1 + offset,
+            ROLES[_role(writer.view.unit, _use(reader.op, reader.view, part.use))],
+        )
 
 
 _CONSTANT, _TENSOR, _SUMS = range(3)
@@ -209,17 +180,13 @@ def _use(op: Op, view: View, number: int) -> int:
     return _CONSTANT if op == Op.ACT_LUT and number else _TENSOR
 
 
-def _role(writer: int, use: int) -> int:
+def _role(writer: Unit, use: int) -> int:
     """The index in :data:`ROLES` of what ``writer`` wrote and another operation took for ``use``."""
     if use == _SUMS:
         return 3
     if writer != Unit.LOAD:
         return 2
     return 0 if use == _CONSTANT else 1
-
-
-def _words(config: Config, address: int, size: int) -> slice:
-    return slice(address // config.word_bytes, ceil_div(address + size, config.word_bytes))
 
 
 def levels(changes: Iterable[tuple[int, int, int]]) -> tuple[tuple[int, int], ...]:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dovetail.isa.checks import View, regions
-from dovetail.isa.config import Config, ceil_div
-from dovetail.isa.instructions import Op, Unit
+from dovetail.isa.config import Config
 from dovetail.isa.timing.engine import Timeline
+from dovetail.sw.sram_lives import accesses_of, held, registers_of
 
 
 @dataclass(frozen=True)
@@ -35,31 +34,13 @@ def sram_use(config: Config, timelines: Iterable[Timeline]) -> SramUse:
 
 
 def _use(config: Config, timeline: Timeline) -> SramUse:
-    words = config.sram_bytes // config.word_bytes
-    written, read = (np.full(words, -1, np.int64) for _ in range(2))
-    changes = np.zeros(len(timeline) + 1, np.int64)
-    top = 0
-
-    def settle(place: slice) -> None:
-        """Count the words of a region from when they were written to when they were read."""
-        used = (read[place] > written[place]) & (written[place] >= 0)
-        np.add.at(changes, written[place][used], 1)
-        np.add.at(changes, read[place][used], -1)
-
-    order = np.flatnonzero(~timeline.is_fetch & timeline.works)
-    for number, element in enumerate(order[np.argsort(timeline.start[order], kind="stable")].tolist()):
-        view = View(Unit(int(timeline.unit[element])), timeline.registers[element])
-        claimed = regions(Op(int(timeline.op[element])), view)
-        for address, size in claimed.reads:
-            read[_words(config, address, size)] = number
-        for address, size in claimed.writes:
-            place = _words(config, address, size)
-            settle(place)
-            written[place], read[place] = number, -1
-        top = max(top, *(address + size for address, size in (*claimed.reads, *claimed.writes)))
-    settle(slice(0, words))
-    return SramUse(top, int(np.cumsum(changes).max(initial=0)) * config.word_bytes)
-
-
-def _words(config: Config, address: int, size: int) -> slice:
-    return slice(address // config.word_bytes, ceil_div(address + size, config.word_bytes))
+    accesses = accesses_of(timeline, registers_of(timeline))
+    touched = (region for access in accesses for region in (*access.regions.reads, *access.regions.writes))
+    changes = np.zeros(len(accesses) + 1, np.int64)
+    for part in held(config, accesses):
+        changes[part.writer] += part.last - part.first
+        changes[part.reader] -= part.last - part.first
+    return SramUse(
+        max((address + size for address, size in touched), default=0),
+        int(np.cumsum(changes).max(initial=0)) * config.word_bytes,
+    )

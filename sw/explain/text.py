@@ -88,7 +88,7 @@ def answer(comparison: Comparison) -> list[str]:
 
 def _speed(comparison: Comparison) -> str:
     first, second = comparison.cycles
-    if not comparison.changes:
+    if first == second and not comparison.changes:
         return f"the configurations are equal: {first:,} cycles"
     cycles = f"{second:,} cycles instead of {first:,}"
     if not first or not second:
