@@ -33,9 +33,6 @@ SPARE = ("#882255", "#999933", "#DDCC77", "#DDDDDD")
 SERIES = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#BBBBBB", "#332288")
 """Colours of groups that are in no order, in the order of their use."""
 
-UNITS = {"LOAD": "#4477AA", "ARRAY": "#228833", "VECTOR": "#CCBB44", "STORE": "#AA3377"}
-"""Colours per unit of the engine."""
-
 BOUNDS = {
     "array": "#228833",
     "weights": "#44AA99",
@@ -46,7 +43,7 @@ BOUNDS = {
     "latency": "#BBBBBB",
     "frontend": "#666666",
 }
-"""Colours per bound of an explanation; units have the same."""
+"""Colours per bound of an explanation."""
 
 DPI = 150
 TEXT, SMALL, HEADING = 8.5, 7.5, 12.5

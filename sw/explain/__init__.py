@@ -9,7 +9,7 @@ from dovetail.sw.explain.causes import BOUNDS, CAUSES, Cause
 from dovetail.sw.explain.compare import compare
 from dovetail.sw.explain.comparison import Comparison, LayerDifference
 from dovetail.sw.explain.explainer import explain
-from dovetail.sw.explain.explanation import Explanation, LayerExplanation, WhatIf, bound_of, by_bound
+from dovetail.sw.explain.explanation import Explanation, LayerExplanation, WhatIf
 
 __all__ = [
     "BOUNDS",
@@ -20,8 +20,6 @@ __all__ = [
     "LayerDifference",
     "LayerExplanation",
     "WhatIf",
-    "bound_of",
-    "by_bound",
     "compare",
     "explain",
 ]

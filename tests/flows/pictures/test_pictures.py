@@ -194,7 +194,7 @@ def test_every_bound_cause_and_role_has_a_colour() -> None:
 
 
 def test_colours_within_a_picture_differ_in_lightness_or_hue() -> None:
-    for table in (style.KINDS, style.BOUNDS, style.UNITS, occupancy.COLOURS):
+    for table in (style.KINDS, style.BOUNDS, occupancy.COLOURS):
         for a, b in combinations(table.values(), 2):
             assert sum(abs(x - y) for x, y in zip(to_rgb(a), to_rgb(b), strict=True)) > 0.2, (a, b)
 
