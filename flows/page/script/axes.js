@@ -28,20 +28,17 @@ function choose(which, key) {
 
 function drawControls() {
   const groups = (columns, chosen) => {
-    const byGroup = new Map();
-    for (const column of columns) byGroup.set(column.group, [...(byGroup.get(column.group) ?? []), column]);
-    return [...byGroup].map(([name, members]) =>
+    const byGroup = Map.groupBy(columns, ({ group }) => group);
+    return [...byGroup].map(([label, members]) =>
       make(
         "optgroup",
-        { label: name },
-        members.map(({ key, title }) => make("option", { value: key, selected: key === chosen }, title)),
+        { label },
+        members.map(({ key, title }) => option(key, title, chosen)),
       ),
     );
   };
-  const choice = (which, columns) => {
-    const change = (event) => (choose(which, event.target.value), drawControls(), drawScatter());
-    return make("label", {}, which, make("select", { id: which, onchange: change }, groups(columns, scatter[which])));
-  };
+  const choice = (which, columns) =>
+    menu(which, which, groups(columns, scatter[which]), (key) => (choose(which, key), drawControls(), drawScatter()));
   const check = (id, label, checked, change) =>
     make(
       "label",

@@ -13,6 +13,10 @@ function stack(parts, most, mark = null) {
   return make("div", { class: "stack" }, ...boxes, line);
 }
 
+/** The stack of a selected point, and what it amounts to. */
+const barLine = (number, stack, total) =>
+  make("div", { class: "barline" }, badge(number), stack, make("span", { class: "number" }, whole(total)));
+
 /** A bar from the middle to the left (better) or right (worse). */
 function swing(value, most) {
   const share = most ? (50 * Math.abs(value)) / most : 0;

@@ -65,20 +65,14 @@ function download(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
 
-/** A button that copies what `text()` gives. */
-function copyButton(label, text) {
-  const button = make("button", { type: "button", class: "small" }, label);
-  button.addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText(text());
-      button.textContent = "Copied";
-    } catch {
-      button.textContent = "Select the text instead";
-    }
-    setTimeout(() => (button.textContent = label), 1500);
-  });
-  return button;
-}
+const button = (label, onclick, attributes = {}) =>
+  make("button", { type: "button", class: "small", onclick, ...attributes }, label);
+
+/** A menu that hands over the value of what is chosen. */
+const menu = (id, label, options, change) =>
+  make("label", {}, label, make("select", { id, onchange: (event) => change(event.target.value) }, options));
+
+const option = (value, text, chosen) => make("option", { value, selected: value === chosen }, text);
 
 const tip = {
   show(x, y, children) {

@@ -23,7 +23,7 @@ function difference() {
   return make(
     "div",
     { class: "wide", id: "difference" },
-    make("div", { class: "tools" }, make("h3", {}, "The difference"), pairChoice(drawLayers)),
+    make("div", { class: "tools" }, make("h3", {}, "The difference"), pairChoice()),
     make(
       "p",
       { class: "soft" },
@@ -77,21 +77,14 @@ function differenceTable(parts, from, to, total) {
 }
 
 /** Two menus that say which points are compared. */
-function pairChoice(change) {
-  const menu = (which, label) =>
-    make(
-      "label",
-      {},
-      label,
-      make(
-        "select",
-        { id: `pair-${which}`, onchange: (event) => ((pair[which] = Number(event.target.value)), change()) },
-        state.selected.map((number) =>
-          make("option", { value: number, selected: number === pair[which] }, `${letterOf(number)} (point ${number})`),
-        ),
-      ),
+function pairChoice() {
+  const choice = (which) => {
+    const options = state.selected.map((number) =>
+      option(number, `${letterOf(number)} (point ${number})`, pair[which]),
     );
-  return make("span", { class: "pair" }, menu("from", "from"), menu("to", "to"));
+    return menu(`pair-${which}`, which, options, (value) => ((pair[which] = Number(value)), drawLayers()));
+  };
+  return make("span", { class: "pair" }, choice("from"), choice("to"));
 }
 
 /** The pair that is compared: as chosen, else the first two selected. */

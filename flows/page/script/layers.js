@@ -55,16 +55,8 @@ function drawLayers() {
 function networkChoice() {
   const { networks } = data.header;
   if (networks.length < 2) return "";
-  return make(
-    "label",
-    {},
-    "network",
-    make(
-      "select",
-      { id: "network", onchange: (event) => ((layers.network = Number(event.target.value)), drawLayers()) },
-      networks.map(({ source }, n) => make("option", { value: n, selected: n === layers.network }, source)),
-    ),
-  );
+  const options = networks.map(({ source }, n) => option(n, source, layers.network));
+  return menu("network", "network", options, (value) => ((layers.network = Number(value)), drawLayers()));
 }
 
 function waitingNotes(rows) {
@@ -124,13 +116,7 @@ function causeBars(found) {
     found.some(({ explanation }) => explanation.shares[name] > SEEN * explanation.cycles),
   );
   const lines = found.map(({ number, explanation }) =>
-    make(
-      "div",
-      { class: "barline" },
-      badge(number),
-      stack(causeParts(explanation), most),
-      make("span", { class: "number" }, whole(explanation.cycles)),
-    ),
+    barLine(number, stack(causeParts(explanation), most), explanation.cycles),
   );
   return make(
     "div",
@@ -208,20 +194,12 @@ function layerTable(found) {
     difference: (a, b) => Math.abs(gain(b)) - Math.abs(gain(a)),
   };
   lines.sort(orders[differs || layers.order !== "difference" ? layers.order : "network"]);
-  const order = make(
-    "label",
-    {},
-    "order",
-    make(
-      "select",
-      { id: "layer-order", onchange: (event) => ((layers.order = event.target.value), drawLayers()) },
-      [
-        ["network", "of the network"],
-        ["cycles", "most cycles first"],
-        ...(differs ? [["difference", "largest difference first"]] : []),
-      ].map(([value, text]) => make("option", { value, selected: value === layers.order }, text)),
-    ),
-  );
+  const choices = [
+    ["network", "of the network"],
+    ["cycles", "most cycles first"],
+    ...(differs ? [["difference", "largest difference first"]] : []),
+  ].map(([value, text]) => option(value, text, layers.order));
+  const order = menu("layer-order", "order", choices, (value) => ((layers.order = value), drawLayers()));
   const heads = [
     head("layer"),
     head("kind"),

@@ -2,11 +2,7 @@
 
 function buildPoints() {
   const body = make("div");
-  const clear = make(
-    "button",
-    { type: "button", class: "small", onclick: () => ((state.selected = []), tell("selection")) },
-    "Clear selection",
-  );
+  const clear = button("Clear selection", () => ((state.selected = []), tell("selection")));
   const draw = () => {
     const rows = selectedRows();
     clear.hidden = !rows.length;
@@ -51,16 +47,7 @@ function sideBySide(rows) {
       { scope: "col" },
       badge(row.number),
       ` #${row.number} `,
-      make(
-        "button",
-        {
-          type: "button",
-          class: "bare",
-          "aria-label": `remove point ${row.number}`,
-          onclick: () => toggle(row.number),
-        },
-        "\u2715",
-      ),
+      button("\u2715", () => toggle(row.number), { class: "bare", "aria-label": `remove point ${row.number}` }),
     ),
   );
   const lines = columns.map((column) => {
@@ -111,17 +98,12 @@ function sideBySide(rows) {
   );
 }
 
-/** A text with a button that copies it; a line breaks before a flag, not within. */
+/** A text that a click selects as a whole; a line breaks before a flag, not within. */
 const copied = (name, text) =>
   make(
     "div",
-    { class: "copied" },
-    make(
-      "div",
-      { class: "tools" },
-      make("span", { class: "soft" }, name),
-      copyButton("Copy", () => text),
-    ),
+    {},
+    make("h4", {}, name),
     make(
       "pre",
       { class: name.toLowerCase(), tabindex: "0", "aria-label": name },
@@ -130,7 +112,7 @@ const copied = (name, text) =>
   );
 
 const exactly = (column, value) =>
-  (column.unit === "B" && isNumber(value) && column.group === "metrics" ? whole(value) : shown(column, value)) ||
+  (column.unit === "B" && isNumber(value) && column.group === "metrics" ? `${whole(value)} B` : shown(column, value)) ||
   "\u2013";
 
 /** Stacked bars of cycles per kind of layer: one per point and network, and weighted together. */
@@ -153,13 +135,7 @@ function kindBars(rows) {
             more: `${short(value, 4)} cycles, ${percent(value / total)}`,
           };
         });
-        return make(
-          "div",
-          { class: "barline" },
-          badge(row.number),
-          stack(parts, most, boundOf(row)),
-          make("span", { class: "number" }, whole(total)),
-        );
+        return barLine(row.number, stack(parts, most, boundOf(row)), total);
       }),
     ];
   };

@@ -52,9 +52,7 @@ function tiles() {
   const count = (test) => data.rows.filter(test).length;
   const tile = (value, label, kind, filter) => {
     const inner = [make("b", {}, value), make("span", {}, label)];
-    return filter
-      ? make("button", { type: "button", class: `tile ${kind}`, onclick: filter }, inner)
-      : make("div", { class: `tile ${kind}` }, inner);
+    return filter ? button(inner, filter, { class: `tile ${kind}` }) : make("div", { class: `tile ${kind}` }, inner);
   };
   const only = (key, text) => () => {
     setFilter(key, text);
@@ -111,9 +109,8 @@ function buildFailures() {
     list,
   );
   on("rows", () => {
-    const reasons = new Map();
     const failed = data.rows.filter((row) => !row.costs.length);
-    for (const row of failed) reasons.set(row.error, [...(reasons.get(row.error) ?? []), row]);
+    const reasons = Map.groupBy(failed, ({ error }) => error);
     section.hidden = !failed.length;
     title.textContent = `${plural(failed.length, "point")} without a cost`;
     const sorted = [...reasons].sort(([, a], [, b]) => b.length - a.length);

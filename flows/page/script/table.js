@@ -40,14 +40,8 @@ const numberAt = (target) => {
 
 function tableTools() {
   const count = make("span", { id: "count", class: "soft" });
-  const brushed = make("button", {
-    id: "brushed",
-    type: "button",
-    class: "small chip",
-    hidden: true,
-    onclick: () => ((state.brush = null), refresh()),
-  });
-  const clear = make("button", { type: "button", class: "small", id: "clear", onclick: clearFilters }, "Clear filters");
+  const brushed = button("", dropBrush, { id: "brushed", class: "small chip", hidden: true });
+  const clear = button("Clear filters", clearFilters, { id: "clear" });
   const chooser = make(
     "details",
     { class: "menu", id: "chooser" },
@@ -80,7 +74,7 @@ function tableTools() {
     make("span", { class: "grow" }),
     clear,
     chooser,
-    make("button", { type: "button", class: "small", id: "csv", onclick: downloadCsv }, "Download CSV"),
+    button("Download CSV", () => download("results.csv", "text/csv", csvText()), { id: "csv" }),
   );
 }
 
@@ -124,13 +118,11 @@ function drawHead() {
     make(
       "th",
       { scope: "col", "data-key": column.key, class: column.numeric ? "number" : null },
-      make("button", { type: "button", title: column.doc, onclick: () => sortBy(column.key) }, column.label),
+      button(column.label, () => sortBy(column.key), { class: null, title: column.doc }),
     ),
   );
   const filters = table.shownColumns.map((column) =>
-    make(
-      "td",
-      {},
+    td(
       make("input", {
         type: "text",
         "data-key": column.key,
@@ -184,7 +176,11 @@ function lineOf(row, index) {
       "data-index": index,
       "aria-rowindex": index + 3,
       "aria-selected": String(state.selected.includes(row.number)),
-      class: [row.values.state, index === table.active && "active", row.number === state.hovered && "hovered"]
+      class: [
+        !failed && !row.competes && "aside",
+        index === table.active && "active",
+        row.number === state.hovered && "hovered",
+      ]
         .filter(Boolean)
         .join(" "),
     },
@@ -195,14 +191,10 @@ function lineOf(row, index) {
 function cellOf(row, column) {
   const value = row.values[column.key];
   if (column.key === "number") {
-    return make(
-      "td",
-      { class: "number mark" },
-      state.selected.includes(row.number) ? badge(row.number) : "",
-      String(value),
-    );
+    const mark = state.selected.includes(row.number) ? badge(row.number) : "";
+    return make("td", { class: "number mark" }, mark, value);
   }
-  if (column.key === "state") return make("td", {}, make("span", { class: `state ${value}` }, value));
+  if (column.key === "state") return td(make("span", { class: `state ${value}` }, value));
   if (column.key === "confirmed") return make("td", { class: `verdict ${value}` }, value);
   return make(
     "td",
@@ -249,8 +241,7 @@ function reveal(number) {
 
 function drawChooser(panel) {
   const now = new Set(table.shownColumns.map(({ key }) => key));
-  const groups = new Map();
-  for (const column of data.columns) groups.set(column.group, [...(groups.get(column.group) ?? []), column]);
+  const groups = Map.groupBy(data.columns, ({ group }) => group);
   const box = (column) =>
     make(
       "label",
@@ -265,7 +256,7 @@ function drawChooser(panel) {
   const usual = () => ((state.columns = null), drawTable(), drawChooser(panel));
   panel.replaceChildren(
     ...[...groups].map(([name, columns]) => make("fieldset", {}, make("legend", {}, name), ...columns.map(box))),
-    make("button", { type: "button", class: "small", onclick: usual }, "The usual columns"),
+    button("The usual columns", usual),
   );
 }
 
@@ -279,5 +270,3 @@ function csvText() {
   for (const row of state.visible) lines.push(data.columns.map(({ key }) => cell(row.values[key])));
   return `${lines.map((line) => line.join(",")).join("\n")}\n`;
 }
-
-const downloadCsv = () => download("results.csv", "text/csv", csvText());
