@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.config import ceil_div
-from dovetail.isa.timing.dma import BOUNDARY, MAX_BURST
+from dovetail.isa.timing.dma import BOUNDARY, MAX_BURST, Shape
 
 Int64s = NDArray[np.int64]
 
@@ -113,18 +112,7 @@ def writes(row: Int64s, column: Int64s, size: Int64s, limit: int) -> int:
     return sum(int(((position + column) % WRAP + size <= limit).sum()) for position in row.tolist())
 
 
-class Transfer(NamedTuple):
-    """A DMA transfer: ``planes`` times ``rows`` rows of ``length`` bytes; ``address``: of the first, modulo 4096."""
-
-    address: int
-    rows: int
-    planes: int
-    row_step: int
-    plane_step: int
-    length: int
-
-
-def bus_use(transfer: Transfer, bus_bytes: int) -> tuple[int, int]:
+def bus_use(transfer: Shape, bus_bytes: int) -> tuple[int, int]:
     """Beats and bursts of a transfer."""
     address, rows, planes, row_step, plane_step, length = transfer
     if rows == 1:
@@ -172,7 +160,7 @@ def _residues(count: int, step: int) -> tuple[Int64s, Int64s]:
     return index * step, count // period + (index < count % period)
 
 
-def beats_inside(transfer: Transfer, beats: int, row_step: int, plane_step: int, bus_bytes: int, limit: int) -> int:
+def beats_inside(transfer: Shape, beats: int, row_step: int, plane_step: int, bus_bytes: int, limit: int) -> int:
     """Beats of a transfer, of ``beats``, that lie in its SRAM region of ``limit`` bytes, with these steps there."""
     farthest = (transfer.rows - 1) * row_step + (transfer.planes - 1) * plane_step + transfer.length
     if farthest <= min(limit, WRAP):

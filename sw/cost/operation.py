@@ -11,9 +11,9 @@ from dovetail.isa.checks import INDEX, INT32_INPUT, INT32_OUTPUT, TWO_OPERANDS, 
 from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.instructions import INSTRUCTIONS, REGISTERS, Op, Unit
 from dovetail.isa.timing.array import matrix_reads
-from dovetail.isa.timing.dma import BOUNDARY
+from dovetail.isa.timing.dma import BOUNDARY, Shape
 from dovetail.isa.timing.vector import TABLE_BYTES, table_lanes
-from dovetail.sw.cost.accesses import Image, Lanes, Transfer, beats_inside, bus_use, grid, reads, reads_inside, writes
+from dovetail.sw.cost.accesses import Image, Lanes, beats_inside, bus_use, grid, reads, reads_inside, writes
 
 Counts = dict[str, int]
 Registers = tuple[int, ...]
@@ -171,7 +171,7 @@ def _vector(config: Config, op: Op, view: View) -> Counts:
 def _transfer(config: Config, unit: Unit, view: View) -> Counts:
     address, row_step, plane_step, sram_row_step, sram_plane_step, size, length, _ = _transfer_key(tuple(view.values))
     rows, planes = view["COUNT", "rows"], view["COUNT", "planes"]
-    transfer = Transfer(address, rows, planes, row_step, plane_step, length)
+    transfer = Shape(address, rows, planes, row_step, plane_step, length)
     beats, bursts = bus_use(transfer, config.bus_bytes)
     way, port = ("read", "sram_write_load") if unit == Unit.LOAD else ("write", "sram_read_store")
     return {

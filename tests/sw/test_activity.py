@@ -10,9 +10,9 @@ import pytest
 from dovetail.isa.checks import INT32_INPUT, INT32_OUTPUT, TWO_OPERANDS, View, lanes_of, multiplier_of
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import PAGE_WORDS, Op, Unit
-from dovetail.isa.timing.dma import bursts, row_addresses
+from dovetail.isa.timing.dma import Shape, bursts, row_addresses
 from dovetail.isa.timing.engine import Timeline, time_program
-from dovetail.sw.cost.accesses import Image, Lanes, Transfer, bus_use, reads, reads_inside, writes
+from dovetail.sw.cost.accesses import Image, Lanes, bus_use, reads, reads_inside, writes
 from dovetail.sw.cost.activity import EVENTS, activity_of, events_of
 from dovetail.sw.network import compile_network
 from dovetail.sw.random_programs import WHOLE, legal_program
@@ -211,7 +211,7 @@ def test_runs_add_up() -> None:
 def test_bus_use(bus_bytes: int) -> None:
     rng = random.Random(bus_bytes)
     for _ in range(200):
-        transfer = Transfer(
+        transfer = Shape(
             rng.choice((0, 64, rng.randrange(4096))),
             rng.choice((1, 2, 5, 70)),
             rng.choice((1, 1, 3, 40)),
@@ -224,7 +224,7 @@ def test_bus_use(bus_bytes: int) -> None:
 
 
 def test_a_transfer_of_billions_of_rows() -> None:
-    transfer = Transfer(4, 65535, 65535, 4160, 33, 8)
+    transfer = Shape(4, 65535, 65535, 4160, 33, 8)
     beats, count = bus_use(transfer, 8)
     rows = 65535**2
     assert rows < count <= 2 * rows and rows <= beats <= 2 * rows
