@@ -5,7 +5,8 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import exp, log
+from itertools import pairwise
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,12 @@ DEFAULT_TABLE = "45nm"
 ACCUMULATOR_BYTES = 512
 """A lane's accumulators: two buffers of 64 words of 32 bits."""
 PAGE_BUFFER_BYTES = 2 * PAGE_BYTES
+MAX_PJ = 1e12
+"""The most that a table may say: a joule."""
+MAX_POWER = 4
+"""Of a memory's size: the steepest law that its energy may follow."""
+MAX_BITS = 1 << 16
+MAX_BYTES = 1 << 40
 WIDE_PRODUCTS = 2
 """Products of 32-bit numbers that a lane of the vector unit forms per result."""
 
@@ -72,9 +79,9 @@ class EnergyTable:
         if len(points) == 1:
             return points[0][1] * bits / self.sram_bits
         n = next((n for n, (upper, _) in enumerate(points[1:-1]) if size <= upper), len(points) - 2)
-        (low, at_low), (high, at_high) = points[n], points[n + 1]
-        power = log(at_high / at_low) / log(high / low)
-        return at_low * exp(power * log(size / low)) * bits / self.sram_bits
+        low, at_low = points[n]
+        grown: float = (size / low) ** _power(points[n], points[n + 1])
+        return at_low * grown * bits / self.sram_bits
 
 
 def load_table(source: str | Path) -> EnergyTable:
@@ -86,7 +93,7 @@ def load_table(source: str | Path) -> EnergyTable:
         raise EnergyError(
             f"{source}: energy table must be a TOML file or one of {', '.join(TABLES)} ({error.strerror})"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # of TOML, of its encoding, or a path that no file has
         raise EnergyError(f"{source}: energy table must be TOML: {error}") from None
     try:
         return table_of(data)
@@ -152,39 +159,59 @@ def _table(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value
 
 
+def _shown(value: Any) -> str:
+    return "missing" if value is None else repr(value)
+
+
 def _text(data: Mapping[str, Any], key: str) -> str:
     value = data.get(key)
     if not isinstance(value, str) or not value:
-        raise EnergyError(f"{key} must be a text that says where the figures come from, not {value!r}")
+        raise EnergyError(f"{key} must be a text, not {_shown(value)}")
     return value
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_PJ
+
+
+def _whole(value: Any, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= most
 
 
 def _energy(data: Mapping[str, Any], prefix: str, key: str, default: float | None = None) -> float:
     value = data.get(key, default)
     if not _number(value):
-        raise EnergyError(f"{prefix}{key} must be a number of pJ, 0 or more, not {value!r}")
+        raise EnergyError(f"{prefix}{key} must be a number of pJ, 0..{MAX_PJ:g}, not {_shown(value)}")
     return float(value)
 
 
 def _bits(sram: Mapping[str, Any]) -> int:
-    value = sram.get("bits")
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise EnergyError(f"sram.bits must be the bits of an access, 1 or more, not {value!r}")
-    return value
+    value: Any = sram.get("bits")
+    if not _whole(value, MAX_BITS):
+        raise EnergyError(f"sram.bits must be the bits of an access, 1..{MAX_BITS}, not {_shown(value)}")
+    return int(value)
 
 
 def _points(sram: Mapping[str, Any]) -> tuple[tuple[int, float], ...]:
     sizes, energies = sram.get("bytes"), sram.get("pj")
-    for name, values in (("bytes", sizes), ("pj", energies)):
-        if not isinstance(values, list) or not values or not all(_number(v) and v > 0 for v in values):
-            raise EnergyError(f"sram.{name} must be a list of numbers above 0, not {values!r}")
-    assert isinstance(sizes, list) and isinstance(energies, list)
+    if not isinstance(sizes, list) or not sizes or not all(_whole(size, MAX_BYTES) for size in sizes):
+        raise EnergyError(f"sram.bytes must be a list of integers, 1..{MAX_BYTES}, not {_shown(sizes)}")
+    if not isinstance(energies, list) or not all(_number(energy) and energy > 0 for energy in energies):
+        raise EnergyError(f"sram.pj must be a list of numbers above 0, up to {MAX_PJ:g}, not {_shown(energies)}")
     if len(sizes) != len(energies):
         raise EnergyError(f"sram.pj must have as many numbers as sram.bytes, {len(sizes)}, not {len(energies)}")
     if sorted(set(sizes)) != sizes:
         raise EnergyError(f"sram.bytes must grow from one to the next, not {sizes}")
-    return tuple(zip(sizes, map(float, energies), strict=True))
+    points = tuple(zip(sizes, map(float, energies), strict=True))
+    for one, other in pairwise(points):
+        if abs(_power(one, other)) > MAX_POWER:
+            raise EnergyError(
+                f"sram.pj must change by at most the size to the power of {MAX_POWER}, not from {one[1]:g} pJ of"
+                f" {one[0]} bytes to {other[1]:g} pJ of {other[0]}"
+            )
+    return points
+
+
+def _power(low: tuple[int, float], high: tuple[int, float]) -> float:
+    """Of the size, that the energy follows from one point of a table to the next."""
+    return log(high[1] / low[1]) / log(high[0] / low[0])

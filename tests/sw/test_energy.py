@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dovetail.isa.config import PRESETS
-from dovetail.sw.cost.activity import EVENTS, activity_of
+from dovetail.sw.cost.activity import EVENTS, activity_of, events_of
 from dovetail.sw.cost.energy import DEFAULT_TABLE, FOLDER, TABLES, EnergyError, energy_of, load_table, table_of
 from dovetail.sw.network import compile_network
 
@@ -76,18 +76,26 @@ def test_network_adds_up() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "text"),
     [
-        (("pj", "add"), -1, "pj.add must be a number of pJ, 0 or more, not -1"),
-        (("pj", "add"), "much", "pj.add must be a number of pJ, 0 or more, not 'much'"),
-        (("pj", "multiply"), None, "pj.multiply must be a number of pJ, 0 or more, not None"),
+        (("pj", "add"), -1, r"pj.add must be a number of pJ, 0..1e\+12, not -1"),
+        (("pj", "add"), "0.1", r"pj.add must be a number of pJ, 0..1e\+12, not '0.1'"),
+        (("pj", "add"), True, r"pj.add must be a number of pJ, 0..1e\+12, not True"),
+        (("pj", "add"), 10**400, r"pj.add must be a number of pJ, 0..1e\+12, not 1000"),
+        (("pj", "multiply"), None, r"pj.multiply must be a number of pJ, 0..1e\+12, not missing"),
         (("pj", "mac"), 1, "pj.mac is not a key of an energy table; known: pj.multiply, pj.add"),
         (("watts",), 1, "watts is not a key of an energy table; known: name, technology"),
-        (("source",), None, "source must be a text that says where the figures come from, not None"),
+        (("source",), None, "source must be a text, not missing"),
+        (("name",), 45, "name must be a text, not 45"),
         (("pj",), 3, "pj must be a table, not 3"),
-        (("sram", "bits"), 0, "sram.bits must be the bits of an access, 1 or more, not 0"),
+        (("sram",), None, "sram.bits must be the bits of an access, 1..65536, not missing"),
+        (("sram", "bits"), 0, "sram.bits must be the bits of an access, 1..65536, not 0"),
+        (("sram", "bits"), 10**400, "sram.bits must be the bits of an access, 1..65536, not 1000"),
         (("sram", "pj"), [1.0], "sram.pj must have as many numbers as sram.bytes, 3, not 1"),
         (("sram", "bytes"), [8, 8, 9], r"sram.bytes must grow from one to the next, not \[8, 8, 9\]"),
-        (("sram", "bytes"), [], r"sram.bytes must be a list of numbers above 0, not \[\]"),
-        (("cycle", "sram_byte"), float("nan"), "cycle.sram_byte must be a number of pJ, 0 or more, not nan"),
+        (("sram", "bytes"), [], r"sram.bytes must be a list of integers, 1..1099511627776, not \[\]"),
+        (("sram", "bytes"), [0.5, 1, 2], r"sram.bytes must be a list of integers, 1..1099511627776, not \[0.5"),
+        (("sram", "pj"), [1, "2", 3], r"sram.pj must be a list of numbers above 0, up to 1e\+12, not \[1, '2', 3\]"),
+        (("sram", "pj"), [1, 1e12, 1e12], "the power of 4, not from 1 pJ of 8192 bytes to 1e\\+12 pJ of 32768"),
+        (("cycle", "sram_byte"), float("nan"), r"cycle.sram_byte must be a number of pJ, 0..1e\+12, not nan"),
     ],
 )
 def test_rules_of_a_table(path: tuple[str, ...], value: Any, text: str) -> None:
@@ -115,3 +123,11 @@ def test_files(tmp_path: Path) -> None:
         load_table(path)
     with pytest.raises(EnergyError, match="5nm: energy table must be a TOML file or one of 45nm"):
         load_table("5nm")
+    with pytest.raises(EnergyError, match="energy table must be TOML: embedded null byte"):
+        load_table("5\0nm")
+
+
+def test_nothing_runs() -> None:
+    """A network that is left to the host has no cycles, and a table's cycles cost nothing."""
+    everything = table_of({**DATA, "cycle": {"multiplier": 0.5, "sram_byte": 0.001}})
+    assert energy_of(SMALL, events_of(SMALL, []), 0, everything).total == 0
