@@ -131,15 +131,7 @@ def _parameters(row: Row) -> list[Any]:
 
 
 def _cost(cost: Cost) -> list[Any]:
-    return [
-        cost.cycles,
-        cost.macs,
-        cost.bound_cycles,
-        cost.read_bytes,
-        cost.write_bytes,
-        len(cost.host),
-        dict(cost.kinds),
-    ]
+    return [cost.cycles, cost.bound_cycles, cost.host_macs, dict(cost.kinds)]
 
 
 def _number(value: float | None) -> float | None:

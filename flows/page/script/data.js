@@ -21,7 +21,7 @@ function addRows(encoded) {
       number,
       error,
       seconds,
-      costs: costs.map(costOf),
+      costs: costs.map(([cycles, bound, hostMacs, kinds]) => ({ cycles, bound, hostMacs, kinds })),
       values: {},
       front: false,
       competes: true,
@@ -43,10 +43,6 @@ function addRows(encoded) {
     else data.rows.push(row);
     data.byNumber.set(number, row);
   }
-}
-
-function costOf([cycles, macs, bound, read, write, host, kinds]) {
-  return { cycles, macs, bound, read, write, host, kinds };
 }
 
 /** What may have changed since: the front, feasibility, verdicts of the RTL. */

@@ -39,7 +39,7 @@ function drawLayers() {
   if (!rows.length) return;
   settlePair();
   const found = explained();
-  const parts = [kindBars(rows), waitingNotes(rows)];
+  const parts = [kindBars(rows), ...notes(rows)];
   if (found.length) parts.push(causeBars(found));
   const halves = (...boxes) => make("div", { class: "halves" }, boxes);
   const next = found.length ? nextTables(found) : null;
@@ -59,38 +59,31 @@ function networkChoice() {
   return menu("network", "network", options, (value) => ((layers.network = Number(value)), drawLayers()));
 }
 
-function waitingNotes(rows) {
-  const notes = rows.map(({ number, costs }) => {
+/** What must be known of the selected points to read the rest. */
+function notes(rows) {
+  const note = (number, kind, ...text) => make("p", { class: `note ${kind}` }, badge(number), make("span", {}, text));
+  return rows.flatMap(({ number, costs }) => {
+    const { cycles, hostMacs } = costs[layers.network];
     const known = data.explanations.get(number);
+    const now = known?.[layers.network]?.cycles;
+    const found = hostMacs
+      ? [note(number, "soft", `leaves ${whole(hostMacs)} MACs to the host, for which no cycle is counted`)]
+      : [];
     if (known === "pending")
-      return make(
-        "p",
-        { class: "note" },
-        badge(number),
-        make("span", { class: "spinner" }),
-        " compiling and explaining this point\u2026",
+      found.push(note(number, "", make("i", { class: "spinner" }), " compiling and explaining this point\u2026"));
+    else if (known?.error) found.push(note(number, "reason", known.error));
+    else if (!known)
+      found.push(note(number, "soft", "is not explained in this file; `dovetail serve` explains any point"));
+    else if (now !== cycles)
+      found.push(
+        note(
+          number,
+          "reason",
+          `was priced at ${whole(cycles)} cycles and takes ${whole(now)} now: compiler or network have changed since`,
+        ),
       );
-    if (known?.error) return make("p", { class: "note reason" }, badge(number), ` ${known.error}`);
-    const explanation = known?.[layers.network];
-    if (!explanation)
-      return make(
-        "p",
-        { class: "note soft" },
-        badge(number),
-        " no layers are stored for this point, the bars above show its kinds of layers; `dovetail serve` explains any.",
-      );
-    if (explanation.cycles !== costs[layers.network].cycles) {
-      return make(
-        "p",
-        { class: "note reason" },
-        badge(number),
-        ` was priced at ${whole(costs[layers.network].cycles)} cycles and takes ${whole(explanation.cycles)} now:`,
-        " compiler or network have changed since",
-      );
-    }
-    return "";
+    return found;
   });
-  return notes.some(Boolean) ? make("div", {}, notes) : null;
 }
 
 const causeOf = (name) => data.header.causes[name] ?? { title: name, bound: name, doc: "", colour: "#999999" };

@@ -98,16 +98,18 @@ function receive(message) {
   else drawBadge();
 }
 
-async function askForExplanations() {
+function askForExplanations() {
   if (!link.on) return;
+  const { explanations } = data; // another sweep has its own
   for (const number of state.selected) {
-    if (data.explanations.has(number)) continue;
-    data.explanations.set(number, "pending");
+    const known = explanations.get(number);
+    if (known && !known.error) continue;
+    explanations.set(number, "pending");
     fetch(`explain?point=${number}`, { cache: "no-store" })
       .then((answer) => answer.json())
       .catch(() => ({ error: "no answer from the server" }))
       .then((known) => {
-        data.explanations.set(number, known);
+        explanations.set(number, known);
         tell("explained");
       });
   }

@@ -126,6 +126,16 @@ def test_the_page_says_what_went_wrong(
     def locked(*_: object) -> None:
         raise StoreError("results.sqlite: store must not be locked")
 
+    def busy(*_: object) -> None:
+        raise live.BusyError("select this one again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(server.live, "explain", busy)
+        page.row(0)
+        page.until(lambda: page.texts("#layers .note.reason") == ["Aselect this one again"])
+    page.row(0)
+    page.row(0)
+    page.until(lambda: page.texts("#cause-bars .barline"))
     with monkeypatch.context() as patch:
         patch.setattr(server.live, "rows", locked)
         page.until(lambda: page.texts(".live") == ["results.sqlite: store must not be locked"])

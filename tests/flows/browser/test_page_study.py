@@ -129,7 +129,10 @@ def test_selected_points_stand_side_by_side(page: Any, study: Results) -> None:
     assert lines["cycles"][1].startswith(f"{int(study.rows[35].values['cycles']):,}")
     assert page.js("return document.querySelectorAll('#kind-bars .barline').length") == 6  # two networks, and together
     page.row(20)
-    assert len(page.texts("#selected thead th")) == 1
+    page.row(18)
+    assert len(page.texts("#selected thead th")) == 2
+    left = [text for text in page.texts("#layers .note") if "host" in text]
+    assert left == ["Bleaves 500 MACs to the host, for which no cycle is counted"]
 
 
 def test_without_explanations_the_difference_is_that_of_the_kinds_of_layers(page: Any, study: Results) -> None:
