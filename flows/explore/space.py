@@ -255,8 +255,8 @@ class Space:
         if not self._late:
             return True
         point = self.point(number)
-        if point.config is None:
-            return True
+        if point.config is None:  # as where a value does not exist
+            return False
         values = {**flat(point.config), **area_values(point.config), **self.values(number)}
         return all(constraint.holds(values) for constraint in self._late)
 

@@ -62,6 +62,13 @@ def test_a_combination_that_breaks_a_rule_is_a_point_with_its_reason() -> None:
     assert [point.config is None for point in grid] == [False, False, True, True]
 
 
+def test_a_combination_without_area_keeps_no_constraint_on_area() -> None:
+    """Else a random search among small accelerators would find mostly those that cannot be built."""
+    axes = {"ic_lanes": [8, 64], "oc_lanes": [8, 64]}
+    assert [bool(point.error) for point in space(axes)] == [False, False, False, True]
+    assert list(space(axes, "lut > 0").numbers()) == [0, 1, 2]
+
+
 def test_numbers_stay_when_a_constraint_comes() -> None:
     free, tight = (space({"ic_lanes": [4, 8, 16], "bus": [32, 64]}, *rules) for rules in ((), ("ic_lanes <= 8",)))
     assert list(free.numbers()) == [0, 1, 2, 3, 4, 5]
