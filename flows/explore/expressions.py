@@ -23,7 +23,7 @@ from dovetail.sw.errors import DovetailError
 FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs, "sqrt": math.sqrt, "log2": math.log2}
 """What a constraint may call."""
 
-SIZES = re.compile(r"(?<![\w.])(\d+)\s*([KMG])iB\b")
+SIZES = re.compile(r"(?<![\w.])(\d+)\s*(?:([KMG])i)?B\b")
 STRINGS = re.compile(r"""("[^"]*"|'[^']*')""")
 
 TOUCHING = 1e-9
@@ -59,8 +59,11 @@ class Constraint:
         if self.holds(values):
             return 0.0
         left, right = _evaluate(self.margin, values, (0, 0)) if self.margin else (0, 0)
-        scale = max(abs(left), abs(right))
-        return float(abs(left - right) / scale or TOUCHING) if scale else 1.0
+        try:
+            share = abs(left - right) / max(abs(left), abs(right))
+        except ArithmeticError:  # both are 0, or too large
+            return 1.0
+        return float(share or TOUCHING) if math.isfinite(share) else 1.0
 
 
 def _evaluate(code: CodeType, values: Mapping[str, Any], otherwise: Any) -> Any:
@@ -82,7 +85,7 @@ def parse(text: str) -> Constraint:
 def _parsed(text: str) -> Constraint:
     parts = STRINGS.split(text)
     parts[::2] = [
-        SIZES.sub(lambda match: str(int(match[1]) << 10 * (" KMG".index(match[2]))), part) for part in parts[::2]
+        SIZES.sub(lambda match: str(int(match[1]) << 10 * " KMG".index(match[2] or " ")), part) for part in parts[::2]
     ]
     tree = ast.parse("".join(parts).strip(), mode="eval").body
     kind = _Checker(text).kind(tree)

@@ -58,6 +58,9 @@ def test_names() -> None:
         ("cycles < 1000", 1e-9),
         ('dataflow == "input"', 1.0),
         ("cycles < 800 and fps > 60", 1.0),
+        ("0 * fps > 0 * cycles", 1.0),
+        ("fps > 1" + "0" * 400, 1.0),
+        ("fps * 1e999 - 1e999 > 1", 1.0),
     ],
 )
 def test_violation(text: str, violation: float) -> None:
