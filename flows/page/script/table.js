@@ -94,6 +94,8 @@ function columnsShown() {
 
 function drawTable() {
   table.shownColumns = columnsShown();
+  // The height that all rows need, also while a filter hides some.
+  table.box.style.setProperty("--all", `${(data.rows.length + 4) * ROW_HEIGHT}px`);
   const signature = table.shownColumns.map(({ key }) => key).join();
   if (signature !== table.signature) drawHead();
   table.signature = signature;
