@@ -32,6 +32,8 @@ SAMPLERS = ("nsga2", "nsga3", "tpe", "gp")
 """Optuna's."""
 HOSTS = ("least", "any")
 """Which points compete for the front: those that leave the least work to the host, or all."""
+MOST = (1 << 63) - 1
+"""Combinations of a space."""
 WEIGHTS = (1e-9, 1e9)
 """Least and most of a workload's."""
 CLOCKS = (1.0, 1e12)
@@ -114,7 +116,8 @@ class Space:
 
     Raises
     ------
-    ConfigError: the shape of the array is given in two ways; an objective or the clock cannot be.
+    ConfigError: an axis, an objective or the clock cannot be; the shape of the array is given in two ways; there are
+        too many combinations.
     ExpressionError: a constraint cannot be read.
     """
 
@@ -132,7 +135,12 @@ class Space:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "axes", {name: tuple(values) for name, values in self.axes.items()})
+        for name in self.axes:
+            if name not in SLOWEST_FIRST:
+                raise ConfigError(f'axes must be configuration parameters, not "{name}"{nearest(name, SLOWEST_FIRST)}')
         check_shape(self.axes)
+        if prod(map(len, self.axes.values())) > MOST:
+            raise ConfigError("axes must have fewer than 2^63 combinations; leave some out, or values of some")
         for name in self.objectives:
             if name not in METRICS:
                 raise ConfigError(f'objectives must be metrics, not "{name}"{nearest(name, METRICS)}')

@@ -15,7 +15,7 @@ from dovetail.flows.explore import toml_lines
 from dovetail.flows.explore.expressions import ExpressionError, nearest, parse
 from dovetail.flows.explore.metrics import METRICS
 from dovetail.flows.explore.space import CLOCKS, HOSTS, METHODS, SAMPLERS, WEIGHTS, Plan, Space, Workload
-from dovetail.flows.parameters import INT, SETTINGS, SIZE, changed, check_shape, values_between
+from dovetail.flows.parameters import INT, SETTINGS, SIZE, changed, values_between
 from dovetail.isa.config import PRESETS, Config, ConfigError
 from dovetail.sw.compiler.options import EFFORTS, TILINGS
 from dovetail.sw.cost.energy import TABLES as ENERGY_TABLES
@@ -245,7 +245,7 @@ class _Reader:
         self.known(("axes",), table, tuple(SETTINGS), "a configuration parameter")
         axes = {name: self.axis(("axes", name), name, value) for name, value in table.items()}
         try:
-            check_shape(axes)
+            Space((), PRESETS["default"], axes)
         except ConfigError as error:
             raise self.error(("axes",), f"axes: {error}") from None
         return axes

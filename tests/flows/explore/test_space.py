@@ -177,6 +177,11 @@ def test_copies_are_equal() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"axes": {"buss": (32, 64)}}, 'axes must be configuration parameters, not "buss"; did you mean "bus"?'),
+        (
+            {"axes": {n: range(65536) for n in ("bus", "sram", "stripe", "read_latency")}},
+            "axes must have fewer than 2^63 combinations; leave some out, or values of some",
+        ),
         ({"objectives": ("cycle",)}, 'objectives must be metrics, not "cycle"; did you mean "cycles"?'),
         ({"objectives": ()}, "objectives must be one metric or more, each once, not ''"),
         ({"objectives": ("fps", "fps")}, "objectives must be one metric or more, each once, not 'fps, fps'"),
