@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -105,18 +105,18 @@ def _swept(args: argparse.Namespace, space: Space | None) -> Report:
         try:
             with progress_bar(shown=not args.json) as notify:
                 progress = sweep(store, space, files, means, notify) if space else resume(store, means, notify)
+            confirmed = None
+            if args.confirm:
+                from dovetail.flows.confirmation import confirm_sweep
+
+                confirmed = confirm_sweep(
+                    store, args.confirm, jobs=args.jobs, schedules=means.schedules, shown=not args.json
+                )
+            return _report(args, store, progress, confirmed)
         except KeyboardInterrupt:
             if args.output or args.store:
                 print("what is finished is kept; --resume with the same store goes on", file=sys.stderr)
             raise
-        confirmed = None
-        if args.confirm:
-            from dovetail.flows.confirmation import confirm_sweep
-
-            confirmed = confirm_sweep(
-                store, args.confirm, jobs=args.jobs, schedules=means.schedules, shown=not args.json
-            )
-        return _report(args, store, progress, confirmed)
 
 
 def _count(text: str) -> Count:
@@ -152,14 +152,24 @@ def _space_of_flags(args: argparse.Namespace) -> Space:
 def _searched(space: Space, args: argparse.Namespace) -> Space:
     """The space with what a command line may change of any: search, energies, and how hard the compiler tries.
 
-    Raises EnergyError.
+    Raises DovetailError.
     """
+    from dovetail.flows.explore.space_file import NEEDS
+
     plan = {"method": args.search, "points": args.points, "seed": args.seed}
     if args.energy_table:
         load_table(args.energy_table)  # a bad one ends the sweep before it begins
     options = {"tiling": args.tiling, "effort": args.effort, "energy_table": args.energy_table}
     changed = {name: value for name, value in options.items() if value is not None}
     search = replace(space.search, **{name: value for name, value in plan.items() if value is not None})
+    for name in ("points", "seed"):
+        if plan[name] is not None and search.method not in NEEDS[name]:
+            methods = ", ".join(NEEDS[name])
+            raise DovetailError(f"--{name} must be left out of the search {search.method}; {methods} take it")
+    if search.method in ("random", "optuna") and not search.points:
+        raise DovetailError(f"the search {search.method} must have --points, how many to look at")
+    if search.method not in NEEDS["points"]:
+        search = replace(search, points=0)  # those of a space file are of its own search
     return replace(space, search=search, **changed)
 
 
@@ -192,9 +202,30 @@ def _store_of(args: argparse.Namespace) -> Iterator[Store]:
     if args.resume and not path.exists():
         raise DovetailError(f"{path}: store must exist to go on with its sweep; there is no such file")
     if args.output:
-        args.output.mkdir(parents=True, exist_ok=True)
-    with Store(path, write=True) as store:
-        yield store
+        try:
+            args.output.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise DovetailError(f"{args.output}: output must be a folder, there is a file; give another") from error
+    new = not path.exists()
+    try:
+        with Store(path, write=True) as store:
+            yield store
+            new = False
+    finally:
+        if new:
+            _drop_empty(path)
+
+
+def _drop_empty(path: Path) -> None:
+    """Remove a store in which no sweep has begun."""
+    from dovetail.flows.explore.database import StoreError
+    from dovetail.flows.explore.store import Store
+
+    with suppress(StoreError):
+        with Store(path) as store:
+            empty = not store.sweeps()
+        if empty:
+            path.unlink()
 
 
 def _report(args: argparse.Namespace, store: Store, progress: Progress, confirmed: Confirmed | None) -> Report:
@@ -235,7 +266,7 @@ def summary(progress: Progress) -> str:
     """What the sweep did, in a line or two."""
     from dovetail.flows.explore.progress import clock
 
-    parts = [f"{progress.done:,} configurations: {progress.priced:,} priced"]
+    parts = [f"{progress.done:,} configuration{'s' * (progress.done != 1)}: {progress.priced:,} priced"]
     parts[0] += f" in {clock(progress.seconds)} ({progress.rate:.1f}/s)" if progress.priced else ""
     parts += [f"{progress.reused:,} from the store"] if progress.reused else []
     parts += [f"{progress.failed:,} failed"] if progress.failed else []

@@ -7,6 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from contextlib import closing, suppress
 
 from distributed import Client, KilledWorker, WorkerPlugin
+from distributed.comm.addressing import get_address_host_port
 from distributed.worker import Worker
 
 from dovetail.flows.explore import pricing
@@ -43,6 +44,7 @@ class ClusterWorkers:
         self._futures: dict[Future[Outcome], Task] = {}
         self._connected = True
         try:
+            get_address_host_port(scheduler)  # Client would leave a thread behind that never ends
             self._client = Client(scheduler, timeout=PATIENCE, set_as_default=False)
         except (OSError, ValueError) as error:
             raise WorkersError(

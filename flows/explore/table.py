@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from rich.table import Table
 from rich.text import Text
 
-from dovetail.flows.explore.metrics import METRICS
+from dovetail.flows.explore.metrics import METRICS, Metric
 from dovetail.flows.explore.results import Results, Row
+from dovetail.flows.explore.space import Space
 from dovetail.flows.parameters import SETTINGS, label
 
 ALL = 64
@@ -29,19 +31,32 @@ def table_of(results: Results) -> Table:
     known = {name for row in results.rows for name in row.values}
     few = len(results.rows) <= ALL
     rows = list(results.rows) if few else results.ranked()[:BEST]
-    title = "Cycles per inference" if few else f"The best {len(rows)} of {len(results.rows):,}, front first"
+    title = _unit_of_work(results.space) if few else f"The best {len(rows)} of {len(results.rows):,}, front first"
     table = Table(title=title)
     for name in axes:
         table.add_column(SETTINGS[name].title or name)
     shown = [name for name in metrics if name in known]
     for name in shown:
-        table.add_column(METRICS[name].title, justify="right")
+        table.add_column(_heading(METRICS[name]), justify="right")
     table.add_column("front")
     for before, row in zip([None, *rows], rows, strict=False):
         if few and before and len(axes) > 1 and before.axes[axes[0]] != row.axes[axes[0]]:
             table.add_section()
         table.add_row(*_cells(row, axes, shown))
     return table
+
+
+def _unit_of_work(space: Space) -> str:
+    """What cycles, traffic and energy are of."""
+    if [workload.weight for workload in space.workloads] == [1]:
+        return "Per inference"
+    parts = (f"{workload.weight:g} x {PurePath(workload.source).name}" for workload in space.workloads)
+    return f"Per unit of work: {', '.join(parts)}"
+
+
+def _heading(metric: Metric) -> str:
+    """Title and unit, unless the title says it."""
+    return metric.title if metric.unit in ("", metric.title, "MACs", "1/s") else f"{metric.title} ({metric.unit})"
 
 
 def failures_of(rows: Sequence[Row]) -> list[str]:
@@ -67,4 +82,4 @@ def _number(name: str, value: float | None) -> str:
         return ""
     if name == "utilisation":
         return f"{value:.1%}"
-    return f"{value:,.0f}" if value >= 1000 or float(value).is_integer() else f"{value:.4g}"
+    return f"{value:,.0f}" if value >= 1000 or float(value).is_integer() else f"{value:#.4g}"

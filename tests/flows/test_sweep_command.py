@@ -90,6 +90,9 @@ def test_the_command_line_changes_how_a_space_file_is_searched(run: Command, fil
         ((NETWORK, "--objectives", ""), 'objectives must be metrics, not ""; known: cycles, '),
         ((NETWORK, "--clock", "0"), "clock must be 1 to 1e+12 Hz, not 0.0"),
         ((NETWORK, "--points", "-1"), "points must be at least 1, or 0 for as many as the search wants, not -1"),
+        ((NETWORK, "--points", "5"), "--points must be left out of the search exhaustive; random, optuna"),
+        (("{file}", "--search", "narrow", "--seed", "5"), "--seed must be left out of the search narrow; random, op"),
+        ((NETWORK, "--search", "random"), "the search random must have --points, how many to look at"),
         ((NETWORK, "--constraint", "pe < 1"), "constraints rule every combination of the axes out; "),
         ((NETWORK, "--constraint", "bsu < 3"), "`bsu < 3`: "),
         (("{folder}/no.toml",), "{folder}/no.toml: No such file or directory"),
@@ -109,6 +112,22 @@ def test_a_bad_network_leaves_nothing_behind(run: Command, tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
+def test_an_output_that_is_a_file(run: Command, file: Path) -> None:
+    code, _, error = run(NETWORK, "--output", file)
+    assert (code, error) == (2, f"dovetail: error: {file}: output must be a folder, there is a file; give another\n")
+
+
+def test_a_sweep_that_does_not_begin_leaves_no_store(run: Command, tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    store = tmp_path / "s.sqlite"
+    code, _, error = run(NETWORK, "--store", store, "--scheduler", "nowhere")
+    assert code == 2 and "nowhere: must be the address of a Dask scheduler" in error
+    assert not list(tmp_path.iterdir())
+    assert run(NETWORK, "--store", store, "--jobs", "1")[0] == 0
+    run(NETWORK, "--store", store, "--scheduler", "nowhere")
+    assert store.exists()  # what was there stays
+
+
 def results_of(count: int, failed: int) -> Results:
     """Points on a line, of which the first ones failed for two reasons."""
     space = Space((Workload(NETWORK),), Config(), {"stripe": tuple(range(1, count + 1))}, objectives=("cycles", "pe"))
@@ -123,8 +142,9 @@ def results_of(count: int, failed: int) -> Results:
 
 def test_many_points_are_a_table_of_the_best(capsys: pytest.CaptureFixture[str]) -> None:
     few, many = table_of(results_of(64, 3)), table_of(results_of(65, 3))
-    assert (few.row_count, few.title) == (64, "Cycles per inference")
+    assert (few.row_count, few.title) == (64, "Per inference")
     assert (many.row_count, many.title) == (20, "The best 20 of 65, front first")
     assert next(iter(many.columns[0].cells)) == "65"
+    assert [str(column.header) for column in few.columns][3:5] == ["cycles / roofline", "DRAM traffic (B)"]
     assert failures_of(results_of(64, 1).rows) == ["stripe 1: reason 0"]
     assert failures_of(results_of(65, 3).rows) == ["2 failed: reason 0", "1 failed: reason 1"]
