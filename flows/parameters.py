@@ -155,7 +155,8 @@ def add_options(parser: argparse.ArgumentParser, *, lists: bool = False) -> None
     group.add_argument("--config", metavar="FILE|PRESET", help="default: the preset default")
     for p in SETTINGS.values():
         convert = partial(_values if lists else _value, p.kind)
-        group.add_argument(p.flag, dest=p.name, type=convert, metavar="LIST" if lists else "VALUE", help=p.doc)
+        flags = dict.fromkeys((p.flag, "--" + p.name.replace("_", "-")))  # the name in files is understood as well
+        group.add_argument(*flags, dest=p.name, type=convert, metavar="LIST" if lists else "VALUE", help=p.doc)
 
 
 def _value(kind: Kind, text: str) -> Any:

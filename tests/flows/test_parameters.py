@@ -48,6 +48,7 @@ def test_every_parameter_of_the_configuration_has_a_flag() -> None:
             ["--mem-latency", "7", "--mem-write-latency", "8", "--beat-cycles", "2"],
             Config(memory=MemoryTiming(read_latency=7, write_latency=8, beat_cycles=2)),
         ),
+        (["--read-latency", "7", "--write-latency", "8"], Config(memory=MemoryTiming(read_latency=7, write_latency=8))),
         (["--config", "16x16", "--bus", "128"], Config(ic_lanes=16, oc_lanes=16, bus=128)),
         (["--config", "small", "--depthwise", "none"], SMALL.replace(depthwise="none", depthwise_lanes=None)),
     ],

@@ -22,6 +22,7 @@ VALUES: dict[str, Any] = flat(Config(ic_lanes=8, oc_lanes=16, sram="512 KiB")) |
         ("48 <= pe < 128", False),
         ("sram >= 512 KiB", True),
         ("sram > 0.5 * 1MiB", False),
+        ("sram / pe == 4096 B and sram / pe > 4095B", True),
         ("sram == 1 GiB / 2048", True),
         ('depthwise == "native"', True),
         ("depthwise in ['none', 'emulated']", False),
