@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import log
+from pathlib import PurePath
 from statistics import fmean
 from textwrap import fill
 from typing import Any
@@ -132,7 +133,8 @@ def draw(
     write_title(figure, title, subtitle, LEFT)
     style: dict[str, Any] = {"linestyle": "none", "marker": "o"}
     handles = [Line2D([], [], color=colour, markersize=6, label=name, **style) for name, colour in colours.items()]
-    handles.append(Line2D([], [], color=INK, linewidth=1.1, label=f"Pareto front, {len(best)} points"))
+    found = f"Pareto front, {len(best)} point{'s' * (len(best) != 1)}"
+    handles.append(Line2D([], [], color=INK, linewidth=1.1, label=found))
     for some, colour, name in ((aside, INK, "leaves more to the host"), (infeasible, WEAK, "infeasible")):
         if some:
             handles.append(Line2D([], [], color=colour, markersize=5, markerfacecolor="none", label=name, **style))
@@ -178,7 +180,7 @@ def of_results(
         )
         for row in rows
     ]
-    networks = " + ".join(workload.source for workload in results.space.workloads)
+    networks = " + ".join(PurePath(workload.source).name for workload in results.space.workloads)
     across, up = (Axis(METRICS[name].title, METRICS[name].unit, METRICS[name].more) for name in (x, y))
     failed = sum(not row.values for row in results.rows)
     subtitle = f"{len(rows):,} configurations" + (f", {failed:,} more are not possible" if failed else "")
