@@ -321,7 +321,8 @@ class CompiledNetwork:
 
 
 def _bound(config: Config, macs: int, size: int) -> int:
-    return max(ceil_div(macs, config.macs_per_cycle), ceil_div(size, config.bus_bytes))
+    """Cycles of the roofline: the array's at its peak, or the bus's, whichever takes longer."""
+    return max(ceil_div(macs, config.macs_per_cycle), ceil_div(size, config.bus_bytes) * config.memory.beat_cycles)
 
 
 def compile_network(

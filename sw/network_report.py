@@ -16,7 +16,7 @@ class LayerReport:
     """A layer's share of a run.
 
     ``cycles``: from the end of the layer before to its own end, so the layers of a network add up to its cycles;
-    ``bound``: the roofline max(macs / PEs, least_bytes / bus bytes) in cycles.
+    ``bound``: the roofline max(macs / PEs, least_bytes / bus bytes * beat_cycles) in cycles.
     """
 
     name: str
@@ -50,9 +50,9 @@ class MemoryUse:
 class Report:
     """Timing and memory of one inference, without tensor data.
 
-    ``bound``: roofline of the whole network in cycles: max(macs / PEs, bytes / bus bytes), where ``least_bytes`` counts
-    the network's accelerator inputs and outputs and every weight once. ``host``: nodes on the host and why.
-    ``memory``: the bytes of system memory that the program uses. ``config``: the accelerator.
+    ``bound``: roofline of the whole network in cycles: max(macs / PEs, bytes / bus bytes * beat_cycles), where
+    ``least_bytes`` counts the network's accelerator inputs and outputs and every weight once. ``host``: nodes on the
+    host and why. ``memory``: the bytes of system memory that the program uses. ``config``: the accelerator.
     """
 
     cycles: int

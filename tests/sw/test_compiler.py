@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dovetail.isa import numerics
-from dovetail.isa.config import Config
+from dovetail.isa.config import Config, MemoryTiming, ceil_div
 from dovetail.isa.numerics import AddParams, Rounding
 from dovetail.isa.program import Program, ProgramError
 from dovetail.sw import graph as ir
@@ -207,6 +207,13 @@ def test_onnx_rounding(shape: str) -> None:
         "depthwise": lambda: Builder((13, 10, 21), rounding=Rounding.ONNX).conv(0, depthwise=True),
     }[shape]()
     check(onnx.graph(), SMALL)
+
+
+def test_the_roofline_knows_how_often_the_bus_has_a_beat() -> None:
+    slow = SMALL.replace(memory=MemoryTiming(beat_cycles=3))
+    fast, third = (compile_network("zoo:autoencoder", config).report() for config in (SMALL, slow))
+    assert fast.bound == ceil_div(fast.least_bytes, SMALL.bus_bytes) and third.bound == 3 * fast.bound
+    assert third.cycles >= third.bound
 
 
 def test_rows_are_tiled_when_a_layer_exceeds_the_sram() -> None:
