@@ -38,7 +38,11 @@ function drawControls() {
     );
   };
   const choice = (which, columns) =>
-    menu(which, which, groups(columns, scatter[which]), (key) => (choose(which, key), drawControls(), drawScatter()));
+    menu(which, which, groups(columns, scatter[which]), (key) => {
+      choose(which, key);
+      drawControls();
+      drawScatter();
+    });
   const check = (id, label, checked, change) =>
     make(
       "label",
@@ -47,7 +51,10 @@ function drawControls() {
         type: "checkbox",
         id,
         checked,
-        onchange: (event) => (change(event.target.checked), drawScatter()),
+        onchange: (event) => {
+          change(event.target.checked);
+          drawScatter();
+        },
       }),
       label,
     );

@@ -48,16 +48,12 @@ function addRows(encoded) {
 /** What may have changed since: the front, feasibility, verdicts of the RTL. */
 function setStates({ infeasible, aside, front, confirmed }) {
   const [fails, leaves, leads] = [infeasible, aside, front].map((numbers) => new Set(numbers));
-  const stateOf = ({ number, costs }) =>
-    !costs.length
-      ? "failed"
-      : fails.has(number)
-        ? "infeasible"
-        : leaves.has(number)
-          ? "on host"
-          : leads.has(number)
-            ? "front"
-            : "feasible";
+  const stateOf = ({ number, costs }) => {
+    if (!costs.length) return "failed";
+    if (fails.has(number)) return "infeasible";
+    if (leaves.has(number)) return "on host";
+    return leads.has(number) ? "front" : "feasible";
+  };
   for (const row of data.rows) {
     row.values.state = stateOf(row);
     row.front = row.values.state === "front";

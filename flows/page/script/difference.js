@@ -82,7 +82,10 @@ function pairChoice() {
     const options = state.selected.map((number) =>
       option(number, `${letterOf(number)} (point ${number})`, pair[which]),
     );
-    return menu(`pair-${which}`, which, options, (value) => ((pair[which] = Number(value)), drawLayers()));
+    return menu(`pair-${which}`, which, options, (value) => {
+      pair[which] = Number(value);
+      drawLayers();
+    });
   };
   return make("span", { class: "pair" }, choice("from"), choice("to"));
 }

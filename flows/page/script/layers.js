@@ -56,7 +56,10 @@ function networkChoice() {
   const { networks } = data.header;
   if (networks.length < 2) return "";
   const options = networks.map(({ source }, n) => option(n, source, layers.network));
-  return menu("network", "network", options, (value) => ((layers.network = Number(value)), drawLayers()));
+  return menu("network", "network", options, (value) => {
+    layers.network = Number(value);
+    drawLayers();
+  });
 }
 
 /** What must be known of the selected points to read the rest. */
@@ -192,7 +195,10 @@ function layerTable(found) {
     ["cycles", "most cycles first"],
     ...(differs ? [["difference", "largest difference first"]] : []),
   ].map(([value, text]) => option(value, text, layers.order));
-  const order = menu("layer-order", "order", choices, (value) => ((layers.order = value), drawLayers()));
+  const order = menu("layer-order", "order", choices, (value) => {
+    layers.order = value;
+    drawLayers();
+  });
   const heads = [
     head("layer"),
     head("kind"),

@@ -82,8 +82,7 @@ function receive(message) {
   if (message.session !== link.session) {
     Object.assign(link, { session: message.session, history: [] });
     Object.assign(data, { header: message.header, rows: [], byNumber: new Map(), kinds: [], explanations: new Map() });
-    state.selected = [];
-    tell("selection");
+    setSelected([]);
   }
   data.total = message.total;
   link.after = message.after;

@@ -2,7 +2,7 @@
 
 function buildPoints() {
   const body = make("div");
-  const clear = button("Clear selection", () => ((state.selected = []), tell("selection")));
+  const clear = button("Clear selection", () => setSelected([]));
   const draw = () => {
     const rows = selectedRows();
     clear.hidden = !rows.length;

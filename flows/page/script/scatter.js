@@ -185,10 +185,11 @@ function frontOf(places) {
 function drawLine(pen, front, ink) {
   if (front.length < 2) return;
   pen.beginPath();
-  front.forEach((place, n) => {
-    if (n) pen.lineTo(place.x, front[n - 1].y);
-    n ? pen.lineTo(place.x, place.y) : pen.moveTo(place.x, place.y);
-  });
+  pen.moveTo(front[0].x, front[0].y);
+  for (const [n, place] of front.slice(1).entries()) {
+    pen.lineTo(place.x, front[n].y);
+    pen.lineTo(place.x, place.y);
+  }
   pen.strokeStyle = ink.front;
   pen.lineWidth = 2;
   pen.stroke();

@@ -74,15 +74,19 @@ function sortBy(key) {
   refresh();
 }
 
+function setSelected(numbers) {
+  state.selected = numbers;
+  say(`${plural(numbers.length, "point")} selected`);
+  tell("selection");
+}
+
 /** Selects a point, or no longer. */
 function toggle(number) {
   const row = data.byNumber.get(number);
   if (!row) return;
-  if (state.selected.includes(number)) state.selected = state.selected.filter((each) => each !== number);
-  else if (!row.costs.length) return say(`point ${number} failed: ${row.error}`);
-  else state.selected = [...state.selected.slice(-(MOST_SELECTED - 1)), number];
-  say(`${plural(state.selected.length, "point")} selected`);
-  tell("selection");
+  if (state.selected.includes(number)) setSelected(state.selected.filter((each) => each !== number));
+  else if (!row.costs.length) say(`point ${number} failed: ${row.error}`);
+  else setSelected([...state.selected.slice(1 - MOST_SELECTED), number]);
 }
 
 const letterOf = (number) => "ABCDEF"[state.selected.indexOf(number)] ?? "";

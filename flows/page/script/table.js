@@ -51,7 +51,9 @@ function tableTools() {
   chooser.addEventListener("toggle", () => chooser.open && drawChooser(chooser.lastElementChild));
   document.addEventListener("click", (event) => chooser.contains(event.target) || (chooser.open = false));
   chooser.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") ((chooser.open = false), chooser.firstElementChild.focus());
+    if (event.key !== "Escape") return;
+    chooser.open = false;
+    chooser.firstElementChild.focus();
   });
   on("rows", () => {
     const filtered = state.visible.length !== data.rows.length;
@@ -220,7 +222,7 @@ function tableKey(event) {
   if (to !== undefined) goTo(Math.max(0, Math.min(last, to)));
   else if ((event.key === "Enter" || event.key === " ") && state.visible[table.active])
     toggle(state.visible[table.active].number);
-  else if (event.key === "Escape") ((state.selected = []), tell("selection"));
+  else if (event.key === "Escape") setSelected([]);
   else return;
   event.preventDefault();
 }
@@ -255,7 +257,11 @@ function drawChooser(panel) {
     state.columns = new Set([...panel.querySelectorAll("input:checked")].map(({ value }) => value));
     drawTable();
   };
-  const usual = () => ((state.columns = null), drawTable(), drawChooser(panel));
+  const usual = () => {
+    state.columns = null;
+    drawTable();
+    drawChooser(panel);
+  };
   panel.replaceChildren(
     ...[...groups].map(([name, columns]) => make("fieldset", {}, make("legend", {}, name), ...columns.map(box))),
     button("The usual columns", usual),
