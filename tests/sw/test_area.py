@@ -1,6 +1,7 @@
 """The area model against the synthesis results that it was fitted to, and those that it has not seen."""
 
 import json
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from dovetail.flows.synthesis import netlist_resources
 from dovetail.isa.config import PRESETS, Config
 from dovetail.sw.cost.area import MODEL, Resources, area_of, measured_quantities, total
 
-MEASURED = json.loads((Path(__file__).parents[2] / "benchmarks" / "area.json").read_text())
+ROOT = Path(__file__).parents[2]
+MEASURED = json.loads((ROOT / "benchmarks" / "area.json").read_text())
 MODEL_DATA: dict[str, Any] = json.loads(MODEL.read_text())
 RESOURCES = ("lut", "ff", "dsp", "bram")
 
@@ -41,6 +43,18 @@ def test_the_model_is_fitted_to_the_data() -> None:
         assert (min(values), max(values)) == (low, high)
     for block in MODEL_DATA["coefficients"].values():
         assert all(value >= 0 for terms in block.values() for value in terms.values())
+
+
+def test_how_good_it_is() -> None:
+    """What is promised; `python benchmarks/area.py --fit` may make it better."""
+    assert MODEL_DATA["error"]["lut"] <= 0.06 and MODEL_DATA["error"]["ff"] <= 0.06
+    assert {name for name, config in PRESETS.items() if not area_of(config).extrapolated} >= {"small"}
+
+
+def test_the_documented_tables_are_up_to_date() -> None:
+    printed = runpy.run_path(str(ROOT / "benchmarks" / "area.py"))["markdown"]()
+    _, heading, rest = (ROOT / "docs" / "area.md").read_text().partition("## Measurements")
+    assert heading + rest == printed + "\n", "run: python benchmarks/area.py --markdown"
 
 
 @pytest.mark.parametrize("name", PRESETS)
