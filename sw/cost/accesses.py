@@ -72,10 +72,8 @@ def reads(row: tuple[Int64s, Int64s], column: Int64s, origin: int, image: Image,
     if not len(offset) or not len(column):
         return 0
     start = signed(offset + origin + image.left)
-    lowest, highest = (
-        start.min() + (column + lanes.item * first).min(),
-        start.max() + (column + lanes.item * last).max(),
-    )
+    lowest = start.min() + (column + lanes.item * first).min()
+    highest = start.max() + (column + lanes.item * last).max()
     if lowest >= 0 and highest < lanes.limit:
         return len(offset) * len(column)
     total = 0

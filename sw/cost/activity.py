@@ -40,6 +40,9 @@ EVENTS: Mapping[str, str] = {
 """Names of the events, and what they count. An SRAM access is one use of a port, a word wide or less."""
 
 _MAX_KNOWN = 1 << 16
+"""Counts that are remembered of a configuration."""
+_MAX_CONFIGS = 8
+"""Configurations of which counts are remembered: sweeps come back to none."""
 _known: dict[Config, dict[tuple[int, Registers], Counts]] = {}
 """Per configuration, the counts of an opcode with the registers that decide them."""
 _KEYS = {int(op): KEYS[row.unit] for op, row in INSTRUCTIONS.items() if row.unit is not None}
@@ -83,10 +86,10 @@ def events_of(config: Config, timelines: Iterable[Timeline]) -> dict[str, int]:
 
 
 def _counts_known(config: Config) -> dict[tuple[int, Registers], Counts]:
-    """What is remembered for a configuration; of a few configurations, as sweeps come back to none."""
+    """What is remembered of a configuration."""
     known = _known.get(config)
     if known is None or len(known) > _MAX_KNOWN:
-        if len(_known) >= 8:
+        if len(_known) >= _MAX_CONFIGS:
             _known.clear()
         known = _known[config] = {}
     return known

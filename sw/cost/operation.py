@@ -76,7 +76,6 @@ def _array(config: Config, op: Op, view: View) -> Counts:
     height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
     kh, kw, kc = view["GEOMETRY", "kh"], view["GEOMETRY", "kw"], 1 if depthwise else view["KC", "blocks"]
     pixels, steps = height * width, kh * kw * kc
-    accumulate = bool(view["MODE", "accumulate"])
 
     # A block of output channels walks over the same window as the one before, but of other channels if depthwise.
     across = (blocks, channels // multiplier) if depthwise else (kc, config.ic)
@@ -84,18 +83,33 @@ def _array(config: Config, op: Op, view: View) -> Counts:
     window = Lanes(max(config.ic, config.dw), 1, view["IN_BYTES"])
     inputs = reads(_rows(view, kh), column, view["ORIGIN"], _image(view), window) * (1 if depthwise else blocks)
 
-    old_words = ceil_div(INT32_BYTES * lanes, config.word_bytes) if accumulate else 0
-    if accumulate:
-        place = grid(
-            (height, view["OUT_Y_STEP"]),
-            (width, view["OUT_X_STEP"]),
-            (blocks, INT32_BYTES * channels),
-            (old_words, config.word_bytes),
-        )
-        whole = max(view["OUT_BYTES"] - (INT32_BYTES - 1), 0)
-        inputs += reads_inside(place, Lanes(config.word_bytes // INT32_BYTES, INT32_BYTES, whole))
+    old_words = ceil_div(INT32_BYTES * lanes, config.word_bytes) if view["MODE", "accumulate"] else 0
+    groups, written = _results(config, view, channels)
+    return {
+        "multiplies": steps * pixels * blocks * (config.dw if depthwise else config.macs_per_cycle),
+        "accumulates": (steps + old_words) * pixels * blocks * config.acc_lanes,
+        "requantises": pixels * groups * config.requant,
+        "sram_read_input": inputs + _old_reads(config, view, channels, old_words),
+        "sram_read_weights": _stream_reads(config, op, view, lanes, steps, ceil_div(pixels, view["STRIPE", "pixels"])),
+        "sram_write_array": written,
+    }
 
-    # Results leave in groups of `requant_lanes` channels, the last of a block shorter.
+
+def _old_reads(config: Config, view: View, channels: int, words: int) -> int:
+    """Reads of old int32 values that are added to, ``words`` per pixel and block."""
+    place = grid(
+        (view["TILE", "height"], view["OUT_Y_STEP"]),
+        (view["TILE", "width"], view["OUT_X_STEP"]),
+        (view["BLOCKS", "count"], INT32_BYTES * channels),
+        (words, config.word_bytes),
+    )
+    whole = max(view["OUT_BYTES"] - (INT32_BYTES - 1), 0)
+    return reads_inside(place, Lanes(config.word_bytes // INT32_BYTES, INT32_BYTES, whole))
+
+
+def _results(config: Config, view: View, channels: int) -> tuple[int, int]:
+    """Groups of `requant_lanes` channels in which a pixel's results leave, the last of a block shorter; all writes."""
+    height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
     item = INT32_BYTES if view["MODE", "int32"] else 1
     group = np.arange(0, channels, config.requant, dtype=np.int64)
     first = (np.arange(blocks, dtype=np.int64)[:, None] * channels + group).ravel()
@@ -103,18 +117,9 @@ def _array(config: Config, op: Op, view: View) -> Counts:
     in_block[-1] = view["BLOCKS", "last"]
     left = (in_block[:, None] - group).ravel()
     first, size = first[left > 0], np.minimum(left[left > 0], config.requant)
-    at = grid((width, view["OUT_X_STEP"]))
-    column = (at[:, None] + first * item).ravel()
+    column = (grid((width, view["OUT_X_STEP"]))[:, None] + first * item).ravel()
     written = writes(grid((height, view["OUT_Y_STEP"])), column, np.tile(size * item, width), view["OUT_BYTES"])
-    drained = pixels * len(first)
-    return {
-        "multiplies": steps * pixels * blocks * (config.dw if depthwise else config.macs_per_cycle),
-        "accumulates": (steps + old_words) * pixels * blocks * config.acc_lanes,
-        "requantises": drained * config.requant,
-        "sram_read_input": inputs,
-        "sram_read_weights": _stream_reads(config, op, view, lanes, steps, ceil_div(pixels, view["STRIPE", "pixels"])),
-        "sram_write_array": written,
-    }
+    return len(first), written
 
 
 def _stream_reads(config: Config, op: Op, view: View, lanes: int, steps: int, stripes: int) -> int:
