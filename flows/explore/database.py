@@ -129,8 +129,5 @@ class Database:
             except sqlite3.Error as error:
                 name = getattr(error, "sqlite_errorname", "") or ""
                 reason = next((text for key, text in _REASONS.items() if name.startswith(key)), "")
-                told = (
-                    reason.format(patience=PATIENCE)
-                    or f"must be a file to read and write, not: {first_line(error)}"
-                )
+                told = reason.format(patience=PATIENCE) or f"must be a file to read and write, not: {first_line(error)}"
                 raise StoreError(f"{self.path}: store {told}") from error
