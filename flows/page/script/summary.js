@@ -56,6 +56,7 @@ function tiles() {
   };
   const only = (key, text) => () => {
     setFilter(key, text);
+    byId("points").focus({ preventScroll: true }); // this button has just been replaced
     byId("points").scrollIntoView({ block: "nearest" });
   };
   const [failed, infeasible, aside, front] = ["failed", "infeasible", "on host", "front"].map((state) =>

@@ -216,6 +216,10 @@ def test_the_axes_can_be_chosen(page: Any) -> None:
 def test_the_table_by_keys_alone(page: Any) -> None:
     from selenium.webdriver.common.keys import Keys
 
+    page.find(".tile.front").send_keys(Keys.ENTER)
+    assert set(page.texts(".state")) == {"front"}
+    assert page.js("return document.activeElement.id") == "points"
+    page.find("#clear").send_keys(Keys.ENTER)
     points = page.find("#points")
     points.send_keys(Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ENTER)
     assert page.texts("#selected thead th")[0].startswith("A #2")
