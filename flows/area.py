@@ -1,7 +1,6 @@
 """Estimate what an accelerator takes of an ECP5, block by block; with --measure, synthesise it and compare."""
 
 import argparse
-import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -11,7 +10,7 @@ from rich.table import Table
 
 from dovetail.flows.parameters import add_options, config_of
 from dovetail.flows.report import Report
-from dovetail.flows.synthesis import YOSYS, netlist_resources, synthesise
+from dovetail.flows.synthesis import YOSYS, SynthesisError, netlist_resources, synthesise
 from dovetail.sw.cost.area import Area, Resources, area_of, total
 
 NAME = "area"
@@ -34,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the command."""
+    """Run the command. Raises `SynthesisError` and `ConfigError`."""
+    if args.yosys and not args.measure:
+        raise SynthesisError("--yosys must come with --measure")
     config = config_of(args)
     estimate = area_of(config)
     data: dict[str, Any] = {
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> Report:
     }
     if not args.measure:
         return Report(data, [table(estimate), verdict(estimate)])
-    netlist = synthesise(config, shlex.split(args.yosys))
+    netlist = synthesise(config, args.yosys)
     measured = netlist_resources(netlist.blocks)
     whole = total(measured.values())
     off = {name: getattr(estimate, name) / getattr(whole, name) - 1 for name in TITLES}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
@@ -70,11 +71,12 @@ def verilog_of(config: Config) -> tuple[str, str]:
     return text, hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def synthesise(config: Config, command: Sequence[str] = ()) -> Netlist:
+def synthesise(config: Config, command: str = "") -> Netlist:
     """Synthesise the whole accelerator, without place and route; takes minutes.
 
     ``command``: what runs Yosys instead of `YOSYS`, given ``-q -p SCRIPT``. Raises `SynthesisError`.
     """
+    yosys = _yosys(command)
     text, design = verilog_of(config)
     lists = "; ".join(f"tee -q -o {cell}.txt select -list t:{cell}" for cell in CELLS)
     script = f"read_verilog {TOP}.v; {FLAGS}; {lists}; tee -q -o stat.json stat -json"
@@ -82,11 +84,9 @@ def synthesise(config: Config, command: Sequence[str] = ()) -> Netlist:
         folder = Path(name)
         (folder / f"{TOP}.v").write_text(text)
         try:
-            done = subprocess.run(
-                [*(command or _yosys()), "-q", "-p", script], cwd=folder, text=True, capture_output=True
-            )
+            done = subprocess.run([*yosys, "-q", "-p", script], cwd=folder, text=True, capture_output=True)
         except OSError as error:
-            raise SynthesisError(f"{command[0]}: must be a program that runs Yosys ({error.strerror})") from None
+            raise SynthesisError(f"{yosys[0]}: must be a program that runs Yosys ({error.strerror})") from None
         if done.returncode:
             raise SynthesisError(f"yosys failed: {(done.stderr or done.stdout)[-LOG_CHARACTERS:]}")
         stat = json.loads((folder / "stat.json").read_text())
@@ -107,9 +107,16 @@ def block_of(cell: str) -> str:
     return next(block for block, start in BLOCKS if re.match(start, cell))
 
 
-def _yosys() -> tuple[str]:
+def _yosys(command: str) -> list[str]:
+    """The words of the command that runs Yosys."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise SynthesisError(f"{command}: must be a command that runs Yosys ({error})") from None
+    if words:
+        return words
     beside = Path(executable).with_name(YOSYS)
     found = str(beside) if beside.exists() else which(YOSYS)
     if found is None:
         raise SynthesisError(f'{YOSYS} is not installed; it comes with the extra synth: pip install "dovetail[synth]"')
-    return (found,)
+    return [found]

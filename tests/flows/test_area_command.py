@@ -111,8 +111,12 @@ def test_what_goes_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "error: yosys failed: ERROR: no such pass" in capsys.readouterr().err
     assert main([*call, "no-such-yosys"]) == 2
     assert "no-such-yosys: must be a program that runs Yosys" in capsys.readouterr().err
+    assert main([*call, 'yosys "']) == 2
+    assert 'error: yosys ": must be a command that runs Yosys (No closing quotation)' in capsys.readouterr().err
+    assert main(["area", "--yosys", "yosys"]) == 2
+    assert "error: --yosys must come with --measure" in capsys.readouterr().err
     with pytest.raises(SynthesisError, match=r"netlist must be free of latches, not have \$_DLATCH_P_"):
-        synthesise(BARE, fake(tmp_path, CELLS | {"$_DLATCH_P_": ["array.x"]}).split())
+        synthesise(BARE, fake(tmp_path, CELLS | {"$_DLATCH_P_": ["array.x"]}))
 
 
 def test_blocks() -> None:
