@@ -105,7 +105,7 @@ function paintScatter() {
   );
   pen.clip();
   placePoints(priced, x, y);
-  drawPoints(pen, ink);
+  drawPoints(pen, ink, priced.length);
   pen.restore();
   drawBrush(pen, x, y, ink);
   drawSelected(pen, ink);
@@ -123,7 +123,7 @@ function placePoints(rows, x, y) {
   }
 }
 
-function drawPoints(pen, ink) {
+function drawPoints(pen, ink, all) {
   const { places } = scatter;
   const radius = places.length > 3000 ? 2.2 : places.length > 400 ? 3.2 : 5;
   const shade = shades();
@@ -159,7 +159,7 @@ function drawPoints(pen, ink) {
     pen.stroke();
     pen.lineWidth = 1;
   }
-  drawLegend(shade, passing, line.length > 1);
+  drawLegend(shade, passing, line.length > 1, all - places.length);
 }
 
 /** The points that are best in the two shown columns, in the order of x. */
@@ -230,7 +230,7 @@ function shades() {
   };
 }
 
-function drawLegend(shade, passing, line) {
+function drawLegend(shade, passing, line, missing) {
   const swatch = (colour, extra = "") => make("i", { class: `swatch ${extra}`, css: { background: colour } });
   const parts = [make("b", {}, shade.column.title)];
   if (shade.entries) {
@@ -262,6 +262,7 @@ function drawLegend(shade, passing, line) {
   if (line) marks.push(make("span", {}, make("i", { class: "swatch line" }), "best of these two"));
   if (passing.some(({ row }) => !row.competes))
     marks.push(make("span", {}, make("i", { class: "swatch hollow" }), "infeasible, or more left to the host"));
+  if (missing) marks.push(make("span", {}, `${plural(missing, "point")} without a place on these axes`));
   scatter.legend.replaceChildren(make("div", {}, ...parts), make("div", {}, ...marks));
 }
 

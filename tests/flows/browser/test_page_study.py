@@ -200,7 +200,7 @@ def test_a_rectangle_in_the_chart_filters_the_table(page: Any, study: Results) -
     assert len(page.numbers()) == 36
 
 
-def test_the_axes_can_be_chosen(page: Any) -> None:
+def test_the_axes_can_be_chosen(page: Any, study: Results) -> None:
     from selenium.webdriver.support.ui import Select
 
     Select(page.find("#x")).select_by_value("fps")
@@ -211,6 +211,12 @@ def test_the_axes_can_be_chosen(page: Any) -> None:
     assert "cycles" in page.text("#scatter-legend b")
     assert Select(page.find("#x")).first_selected_option.text == "frames/s"
     assert page.find("#log-x").get_property("checked")
+    assert "without a place" not in page.text("#scatter-legend")
+    Select(page.find("#x")).select_by_value("host_macs")
+    page.click("#log-x")
+    page.frame()
+    nothing_left = sum(bool(row.costs) and not row.values["host_macs"] for row in study.rows)
+    assert f"{nothing_left} points without a place on these axes" in page.text("#scatter-legend")
 
 
 def test_the_table_by_keys_alone(page: Any) -> None:
