@@ -94,6 +94,10 @@ GRID = {
     "T22": _config("4x4", "64/16", 16, 4, 4, "mpea", bus=32),
     "T23": _config("3x5", "40/5", 7, 1, 1, "pea", stripe=8),
     "T24": _config("12x12", "128/4", 24, 4, 3, "mpea"),
+    "T25": _config("8x8", "512/16", 32, 4, 4, "mpea"),
+    "T26": _config("16x16", "512/16", 64, 16, 4, "mpea"),
+    "T27": _config("64x1", "512/16", 32, 4, 4, "mpea"),
+    "T28": _config("1x64", "1024/16", 32, 4, 4, "mpea"),
     "H01": _config("8x8", "64/4", 16, 4, 2, "mpea"),
     "H02": _config("16x8", "256/8", 16, 2, 4, "mpea"),
     "H03": _config("6x6", "48/6", 6, 2, 1, "pe"),
@@ -104,7 +108,7 @@ GRID = {
     "H08": _config("16x16", "256/8", 32, 4, 4, "mpea"),
     "H09": _config("4x4", "64/4", 4, 1, 1, "mpea", bus=32, outstanding=8),
 }
-"""Configurations by name."""
+"""Configurations by name; T25 to T28 are presets: default, 16x16, two of the study."""
 
 
 @dataclass(frozen=True)
@@ -246,9 +250,9 @@ def left_out(resource: str) -> list[float]:
 
 def markdown() -> str:
     """The last section of docs/area.md."""
-    return "\n\n".join(
-        (HEADING, error_table(), RANGE, range_table(), ESTIMATES, preset_table(), SYNTHESISED, grid_table())
-    )
+    missing = ", ".join(name for name in GRID if name not in records()) or "nothing"
+    done = f"{SYNTHESISED} Not measured yet: {missing}."
+    return "\n\n".join((HEADING, error_table(), RANGE, range_table(), ESTIMATES, preset_table(), done, grid_table()))
 
 
 def error_table() -> str:
