@@ -231,7 +231,7 @@ def _drop_empty(path: Path) -> None:
 def _report(args: argparse.Namespace, store: Store, progress: Progress, confirmed: Confirmed | None) -> Report:
     """The outcome as data, table and files."""
     from dovetail.flows.explore.records import records_of
-    from dovetail.flows.explore.table import failures_of, table_of
+    from dovetail.flows.explore.table import Fitted, failures_of
     from dovetail.flows.sweep_files import write_files
 
     sweep = store.sweep()
@@ -249,7 +249,7 @@ def _report(args: argparse.Namespace, store: Store, progress: Progress, confirme
         "seconds": round(progress.seconds, 3),
         "records": records,
     }
-    text: list[Any] = [table_of(results), *failures_of(results.rows), summary(progress)]
+    text: list[Any] = [Fitted(results), *failures_of(results.rows), summary(progress)]
     if args.output:
         files = write_files(args.output, results, networks, records, sweep.version)
         data |= {name: str(path) for name, path in files.items()}

@@ -145,6 +145,15 @@ def test_many_points_are_a_table_of_the_best(capsys: pytest.CaptureFixture[str])
     assert (few.row_count, few.title) == (64, "Per inference")
     assert (many.row_count, many.title) == (20, "The best 20 of 65, front first")
     assert next(iter(many.columns[0].cells)) == "65"
-    assert [str(column.header) for column in few.columns][3:5] == ["cycles / roofline", "DRAM traffic (B)"]
+    assert [str(column.header) for column in few.columns][3:5] == ["cycles /\nroofline", "DRAM\ntraffic (B)"]
+    narrow = table_of(results_of(64, 3), 50)
+    assert [str(column.header) for column in narrow.columns] == [
+        "stripe",
+        "cycles",
+        "layers\non\nthe\nhost",
+        "PEs",
+        "front",
+    ]
+    assert narrow.caption == "left out, as the line is short: DRAM traffic, cycles / roofline, utilisation"
     assert failures_of(results_of(64, 1).rows) == ["stripe 1: reason 0"]
     assert failures_of(results_of(65, 3).rows) == ["2 failed: reason 0", "1 failed: reason 1"]
