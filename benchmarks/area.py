@@ -251,7 +251,7 @@ def left_out(resource: str) -> list[float]:
 def markdown() -> str:
     """The last section of docs/area.md."""
     missing = ", ".join(name for name in GRID if name not in records()) or "nothing"
-    done = f"{SYNTHESISED} Not measured yet: {missing}."
+    done = f"{SYNTHESISED}\nNot measured yet: {missing}."
     return "\n\n".join((HEADING, error_table(), RANGE, range_table(), ESTIMATES, preset_table(), done, grid_table()))
 
 
