@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from dovetail.sw.errors import DovetailError
 if TYPE_CHECKING:
     from dovetail.flows.confirmation import Confirmed
     from dovetail.flows.explore.driver import Progress
+    from dovetail.flows.explore.results import Row
     from dovetail.flows.explore.store import Store
 
 NAME = "sweep"
@@ -249,7 +250,7 @@ def _report(args: argparse.Namespace, store: Store, progress: Progress, confirme
         "seconds": round(progress.seconds, 3),
         "records": records,
     }
-    text: list[Any] = [Fitted(results), *failures_of(results.rows), summary(progress)]
+    text: list[Any] = [Fitted(results), *failures_of(results.rows), _standing(results.rows), summary(progress)]
     if args.output:
         files = write_files(args.output, results, networks, records, sweep.version)
         data |= {name: str(path) for name, path in files.items()}
@@ -260,6 +261,13 @@ def _report(args: argparse.Namespace, store: Store, progress: Progress, confirme
         text += confirmed.lines
         code = code or confirmed.code
     return Report(data, text, code)
+
+
+def _standing(rows: Sequence[Row]) -> str:
+    """How many points are on the front, and how many cannot be."""
+    front = sum(row.front for row in rows)
+    infeasible = sum(bool(row.values) and not row.feasible for row in rows)
+    return f"{front:,} on the front" + (f", {infeasible:,} infeasible" if infeasible else "")
 
 
 def summary(progress: Progress) -> str:

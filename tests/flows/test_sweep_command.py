@@ -66,6 +66,7 @@ def test_the_command_line_changes_how_a_space_file_is_searched(run: Command, fil
     code, out, _ = run(file, "--search", "random", "--points", "2", "--output", tmp_path / "out", "--jobs", "1")
     assert code == 0
     assert "2 configurations: 2 priced in 0:0" in out
+    assert "1 on the front, 1 infeasible\n" in out
     assert len(list(csv.DictReader((tmp_path / "out" / "results.csv").open()))) == 2
 
 
