@@ -47,7 +47,9 @@ class Database:
         self.path = path
         self._write = write
         self._lock = RLock()
-        if path.is_dir() or not (path.parent.is_dir() if write else path.is_file()):
+        if path.is_dir():
+            raise StoreError(f"{path}: store must be a file, not a folder; give the results.sqlite in it")
+        if not (path.parent.is_dir() if write else path.is_file()):
             raise StoreError(
                 f"{path}: store must be a file{' in a folder that exists' if write else ', there is none'}"
             )

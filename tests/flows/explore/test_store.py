@@ -192,6 +192,8 @@ def test_what_is_not_a_store_is_refused_and_left_alone(
 def test_a_store_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"s\.sqlite: store must be a file, there is none"):
         Store(tmp_path / "s.sqlite")
+    with pytest.raises(StoreError, match=r"store must be a file, not a folder; give the results\.sqlite in it"):
+        Store(tmp_path)
     with pytest.raises(StoreError, match="store must be a file in a folder that exists"):
         Store(tmp_path / "no" / "s.sqlite", write=True)
     with pytest.raises(StoreError, match="store must have a sweep; start one with `dovetail sweep`"):
