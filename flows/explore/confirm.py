@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import multiprocessing
 import random
 import signal
@@ -12,14 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from functools import lru_cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
 
-import dovetail.cosim
-import dovetail.hw
 from dovetail.cosim.network import verify
 from dovetail.cosim.rtl import is_built
 from dovetail.cosim.verilate import compiler, verilator_root
@@ -29,7 +25,7 @@ from dovetail.flows.explore.networks import NetworkFile
 from dovetail.flows.explore.pricing import version
 from dovetail.flows.explore.results import Results, Row
 from dovetail.flows.explore.space import Space
-from dovetail.flows.explore.store import Confirmation, Store
+from dovetail.flows.explore.store import Store
 from dovetail.flows.network import random_sample
 from dovetail.isa.config import Config
 from dovetail.sw import frontend
@@ -119,7 +115,7 @@ def plan(store: Store, rows: Sequence[Row], cache: Path) -> Plan:
         raise ConfirmError(
             f"{store.path}: sweep must be of this version of Dovetail to be confirmed, not {sweep.version}; sweep again"
         )
-    known = _known(store)
+    known = store.confirmed()
     checks = [
         Check(row.number, network, row.config, cost.cycles)
         for row in rows
@@ -174,36 +170,13 @@ def confirm(
     job = Job(tuple(files), sweep.space, cache, schedules)
     for done, verdict in enumerate(_verdicts(job, todo.checks, max(min(jobs, MOST), 1)), 1):
         check = verdict.check
-        store.confirm(
-            check.number,
-            not verdict.difference,
-            verdict.difference,
-            network=check.network,
-            sweep=sweep.id,
-            hardware=hardware(),
-        )
+        store.confirm(check.number, not verdict.difference, verdict.difference, network=check.network, sweep=sweep.id)
         notify(done, verdict)
     return [
         (number, f"point {number}, {files[network].name}: {told.detail}")
-        for (number, network), told in sorted(_known(store).items())
+        for (number, network), told in sorted(store.confirmed().items())
         if number in todo.points and not told.equal
     ]
-
-
-def _known(store: Store) -> dict[tuple[int, int], Confirmation]:
-    """What this RTL has said about the points of the latest sweep."""
-    return {key: told for key, told in store.confirmed().items() if told.hardware == hardware()}
-
-
-@lru_cache(maxsize=1)
-def hardware() -> str:
-    """Hash of the sources of the RTL and of what runs it."""
-    digest = hashlib.sha256()
-    for package in (dovetail.hw, dovetail.cosim):
-        folder = Path(package.__path__[0])
-        for path in sorted(p for p in folder.rglob("*") if p.suffix in (".py", ".v", ".cpp", ".h")):
-            digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def _key(check: Check) -> int:

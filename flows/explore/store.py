@@ -15,6 +15,7 @@ from typing import Any, Self
 from dovetail.flows.explore import space_json
 from dovetail.flows.explore.cost import Cost, Outcome
 from dovetail.flows.explore.database import Database, StoreError
+from dovetail.flows.explore.hardware import hardware
 from dovetail.flows.explore.results import Results, Row, row_of
 from dovetail.flows.explore.space import Point, Space
 
@@ -49,12 +50,10 @@ class Network:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What the RTL said about a network on a configuration; ``detail``: the first difference; ``hardware``: hash of the
-    RTL's sources; ``made``: UTC."""
+    """What the RTL said about a network on a configuration; ``detail``: the first difference. ``made``: UTC."""
 
     equal: bool
     detail: str
-    hardware: str
     made: str
 
 
@@ -154,7 +153,6 @@ class Store:
         *,
         network: int = 0,
         sweep: int | None = None,
-        hardware: str = "",
     ) -> None:
         """Keep what the RTL said about a point of a sweep.
 
@@ -164,28 +162,28 @@ class Store:
         equal: whether every byte and every cycle was the same; ``detail``: the first difference if not.
         network: which of the space's workloads.
         sweep: its id; the latest without.
-        hardware: hash of the RTL's sources.
         """
         of = self.sweep(sweep)
         found = self.database.rows("SELECT configuration FROM visits WHERE sweep = ? AND number = ?", (of.id, number))
         if not found or found[0][0] is None:
             raise StoreError(f"{self.path}: point must be one with a cost, not {number}")
-        values = (of.networks[network], found[0][0], of.options, of.version, equal, detail, hardware, now())
+        values = (of.networks[network], found[0][0], of.options, of.version, equal, detail, hardware(), now())
         with self.database.transaction() as file:
             file.execute("INSERT OR REPLACE INTO confirmations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def confirmed(self, sweep: int | None = None) -> Mapping[tuple[int, int], Confirmation]:
-        """What the RTL said about the points of a sweep (the latest without), by (number, index of the workload)."""
+        """What today's RTL said about a sweep's points (the latest sweep without), by (number, index of the workload)."""
         of = self.sweep(sweep)
         query = """
-            SELECT v.number, c.network, c.equal, c.detail, c.hardware, c.made
+            SELECT v.number, c.network, c.equal, c.detail, c.made
             FROM visits v JOIN confirmations c ON c.configuration = v.configuration
-            WHERE v.sweep = ? AND c.options = ? AND c.version = ?"""
-        found = self.database.rows(query, (of.id, of.options, of.version))
+            WHERE v.sweep = ? AND c.options = ? AND c.version = ? AND c.hardware = ?"""
+        found = self.database.rows(query, (of.id, of.options, of.version, hardware()))
         return {
-            (number, of.networks.index(network)): Confirmation(bool(equal), *told)
+            (number, index): Confirmation(bool(equal), *told)
             for number, network, equal, *told in found
-            if network in of.networks
+            for index, own in enumerate(of.networks)
+            if own == network
         }
 
 

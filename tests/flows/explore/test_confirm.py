@@ -13,6 +13,7 @@ from dovetail.flows.cli import main
 from dovetail.flows.confirmation import Confirmed, confirm_sweep
 from dovetail.flows.explore import confirm as confirmation
 from dovetail.flows.explore import networks
+from dovetail.flows.explore import store as store_module
 from dovetail.flows.explore.confirm import Check, ConfirmError, Job, Plan, Queue, chosen, difference_of, plan
 from dovetail.flows.explore.cost import Cost, Outcome
 from dovetail.flows.explore.pricing import price
@@ -82,11 +83,14 @@ def test_a_build_is_made_once_while_others_go_on() -> None:
     assert [queue.take(), queue.take(), queue.take()] == [checks[1], checks[2], None]
 
 
-def test_what_the_rtl_has_said_is_not_asked_again(tmp_path: Path, cache: Path) -> None:
+def test_what_the_rtl_has_said_is_not_asked_again(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with store_of(tmp_path) as store:
-        store.confirm(0, True, hardware=confirmation.hardware())
-        store.confirm(1, False, "cycles: stored 1, RTL 2", hardware=confirmation.hardware())
-        store.confirm(2, True, hardware="of another RTL")
+        store.confirm(0, True)
+        store.confirm(1, False, "cycles: stored 1, RTL 2")
+        with monkeypatch.context() as patch:
+            patch.setattr(store_module, "hardware", lambda: "another RTL")
+            store.confirm(2, True)
+        assert [row.confirmed for row in store.results().rows[:3]] == ["equal", "differs", ""]
         todo = plan(store, chosen(store.results(), None), cache)
         assert todo.known == 2
         assert sorted(check.number for check in todo.checks) == [2, 3, 4, 5]
