@@ -172,7 +172,7 @@ class Store:
             file.execute("INSERT OR REPLACE INTO confirmations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def confirmed(self, sweep: int | None = None) -> Mapping[tuple[int, int], Confirmation]:
-        """What today's RTL said about a sweep's points (the latest sweep without), by (number, index of the workload)."""
+        """What today's RTL said about points of a sweep (the latest without), by (number, index of the workload)."""
         of = self.sweep(sweep)
         query = """
             SELECT v.number, c.network, c.equal, c.detail, c.made

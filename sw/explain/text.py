@@ -74,7 +74,8 @@ def _next(explanation: Explanation) -> list[str]:
     gain = {what.resource: 1 - what.cycles / explanation.cycles for what in explanation.next}
     others = [name for name in gain if name != explanation.bound and gain[name] >= LEAST][:LAYERS]
     if others:
-        lines.append("with one of these free instead: " + ", ".join(f"{_the(name)} {-gain[name]:+.1%}" for name in others))
+        gains = ", ".join(f"{_the(name)} {-gain[name]:+.1%}" for name in others)
+        lines.append(f"with one of these free instead: {gains}")
     return lines
 
 
