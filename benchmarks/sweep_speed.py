@@ -39,7 +39,7 @@ INTERVAL = 0.5
 
 @dataclass(frozen=True)
 class Peer:
-    """What a tool takes for MobileNetV1 1.0 224 on one configuration, on the machine of DESIGN.md.
+    """What a tool takes for MobileNetV1 1.0 224 on one configuration, on a two-core Linux machine.
 
     ``seconds`` of CPU, start-up included, unless ``how`` says otherwise; ``answer``: what one gets for it.
     """
