@@ -40,7 +40,7 @@ FEATURES = ("matmul", "pooling", "elementwise", "activation")
 HEADING = """## Measurements
 
 All of this section is what `python benchmarks/area.py --markdown` prints. The model against Yosys:"""
-RANGE = "What the training configurations have, from the least to the most:"
+RANGE = "What the measured configurations have, from the least to the most:"
 ESTIMATES = """Estimates of the presets, and what of them lies outside of that range. Where something does, the error is
 not known."""
 SYNTHESISED = """What was synthesised (T: training, H: held out): lanes, depthwise lanes, lanes of requantiser and
@@ -182,15 +182,15 @@ def fitted(training: Sequence[Measured]) -> Coefficients:
 
 def fit() -> None:
     """Fit the coefficients and write the model."""
-    training = measured(TRAINING)
-    quantities = [area.measured_quantities(m.config) for m in training]
+    training, held_out = measured(TRAINING), measured(HELD_OUT)
+    quantities = [area.measured_quantities(m.config) for m in training + held_out]
     ranges = {name: [min(q[name] for q in quantities), max(q[name] for q in quantities)] for name in quantities[0]}
     model: dict[str, Any] = {
         "part": "ECP5",
         "tool": sorted({record["tool"] for record in records().values()}),
         "flags": FLAGS,
         "training": len(training),
-        "held_out": len(measured(HELD_OUT)),
+        "held_out": len(held_out),
         "error": {"lut": 0.0, "ff": 0.0},
         "ranges": ranges,
         "coefficients": fitted(training),
@@ -199,7 +199,7 @@ def fit() -> None:
         write_atomically(area.MODEL, json.dumps(model, indent=1) + "\n")
         area.forget()
         for resource in model["error"]:
-            found = errors(training + measured(HELD_OUT), resource) + left_out(resource)
+            found = errors(training + held_out, resource) + left_out(resource)
             model["error"][resource] = ceil(1e4 * max(map(abs, found))) / 1e4
 
 
