@@ -87,6 +87,8 @@ def synthesise(config: Config, command: str = "") -> Netlist:
             done = subprocess.run([*yosys, "-q", "-p", script], cwd=folder, text=True, capture_output=True)
         except OSError as error:
             raise SynthesisError(f"{yosys[0]}: must be a program that runs Yosys ({error.strerror})") from None
+        if done.returncode < 0:
+            raise SynthesisError(f"yosys was ended by signal {-done.returncode}; 9 comes where memory runs out")
         if done.returncode:
             raise SynthesisError(f"yosys failed: {(done.stderr or done.stdout)[-LOG_CHARACTERS:]}")
         stat = json.loads((folder / "stat.json").read_text())

