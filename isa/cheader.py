@@ -1,9 +1,10 @@
 """The C99 header ``dovetail_isa.h``: opcodes, registers, fields and causes for drivers and test benches."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from dovetail.isa import host, program
 from dovetail.isa import instructions as isa
+from dovetail.isa.timing.dma import BOUNDARY
 
 PREFIX = "DOVETAIL"
 
@@ -34,9 +35,13 @@ def cheader() -> str:
         _define("PAGE_WORDS", isa.PAGE_WORDS),
         _define("PAGE_BYTES", isa.PAGE_BYTES),
         _define("QUEUE_DEPTH", isa.QUEUE_DEPTH),
+        _define("BASE_BYTES", BOUNDARY, "BASE is a multiple of it"),
+        _define("PROGRAM_MAGIC", f'"{program.MAGIC.decode()}"', "the first bytes of program files"),
         _define("PROGRAM_VERSION", program.VERSION, "format version of program files"),
         *_section("Units"),
         *(_define(f"UNIT_{unit.name}", int(unit)) for unit in isa.Unit),
+        _define("UNIT_COUNT", len(isa.Unit)),
+        *_list("UNITS", "X(name) for every unit", [unit.name for unit in isa.Unit]),
         *_section("Opcodes"),
         *(_define(f"OP_{op.name}", f"0x{op:02x}u", row.doc) for op, row in isa.INSTRUCTIONS.items()),
         *_section("Fields of instruction words (masks are of the 64-bit word)"),
@@ -46,6 +51,7 @@ def cheader() -> str:
         *_registers(),
         *_section("Causes"),
         *(_define(f"CAUSE_{cause.name}", int(cause), doc) for cause, doc in isa.CAUSE_DOC.items()),
+        *_list("CAUSES", "X(name, text) for every cause", [f'{c.name}, "{doc}"' for c, doc in isa.CAUSE_DOC.items()]),
         *_host(),
         "",
         HELPERS,
@@ -61,6 +67,13 @@ def _section(title: str) -> tuple[str, ...]:
 def _define(name: str, value: int | str, doc: str = "") -> str:
     text = f"{value}u" if isinstance(value, int) else value
     return f"#define {PREFIX}_{name} {text}" + (f" /* {doc} */" if doc else "")
+
+
+def _list(name: str, doc: str, rows: Iterable[str]) -> Iterator[str]:
+    """A macro that applies another one to every row."""
+    yield f"/* {doc} */"
+    yield f"#define {PREFIX}_{name}(X) \\"
+    yield from " \\\n".join(f"    X({row})" for row in rows).split("\n")
 
 
 def _fields(prefix: str, fields: tuple[isa.Field, ...], width: int) -> Iterator[str]:

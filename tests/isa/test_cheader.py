@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.isa.cheader import cheader
 from dovetail.isa.host import HOST_REGISTERS
-from dovetail.isa.instructions import BY_NUMBER, Cause, Op, Unit, cfg, pack, sync
+from dovetail.isa.instructions import BY_NUMBER, CAUSE_DOC, Cause, Op, Unit, cfg, pack, sync
 
 COMPILER = shutil.which("gcc") or shutil.which("cc") or ""
 
@@ -16,11 +16,15 @@ MAIN = """
 #include <stdio.h>
 #include <inttypes.h>
 #include "dovetail_isa.h"
+#define UNIT(name) printf("%u " #name "\\n", DOVETAIL_UNIT_##name);
+#define CAUSE(name, text) printf("%u %s\\n", DOVETAIL_CAUSE_##name, text);
 int main(void) {
     printf("%016" PRIx64 "\\n", dovetail_cfg(DOVETAIL_REG_ARRAY_TILE,
         7u << DOVETAIL_ARRAY_TILE_HEIGHT_SHIFT | 9u << DOVETAIL_ARRAY_TILE_WIDTH_SHIFT));
     printf("%016" PRIx64 "\\n", dovetail_sync(DOVETAIL_UNIT_STORE, DOVETAIL_UNIT_VECTOR, 5));
     printf("%016" PRIx64 "\\n", (uint64_t)DOVETAIL_OP_CONV);
+    DOVETAIL_UNITS(UNIT)
+    DOVETAIL_CAUSES(CAUSE)
     return 0;
 }
 """
@@ -52,4 +56,8 @@ def test_it_compiles_and_agrees(tmp_path: Path) -> None:
     result = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True)
     tile = cfg(Unit.ARRAY, "TILE", pack(Unit.ARRAY, "TILE", height=7, width=9))
     expected = [tile, sync(Unit.STORE, Unit.VECTOR, 5), int(Op.CONV)]
-    assert [int(line, 16) for line in result.stdout.split()] == expected
+    lines = result.stdout.splitlines()
+    assert [int(line, 16) for line in lines[:3]] == expected
+    units, causes = lines[3 : 3 + len(Unit)], lines[3 + len(Unit) :]
+    assert units == [f"{int(unit)} {unit.name}" for unit in Unit]
+    assert causes == [f"{int(cause)} {text}" for cause, text in CAUSE_DOC.items()]
