@@ -1,0 +1,173 @@
+"""The host link of a board: frames over a UART (8 data bits, no parity, 1 stop bit), for gateware and drivers.
+
+All numbers are little-endian but the CRCs, which go most significant byte first: then the CRC of a frame with its CRC
+is 0.
+
+    request:  SYNC, opcode + 16 * tag (1), address (4), length (2), CRC (2) [, payload (length), CRC (2)]
+    response: SYNC, status + 16 * tag (1), length (2), payload (length), CRC (2)
+
+A CRC is that of everything between SYNC and itself. The header of a request has one of its own, so that no payload goes
+to an address that is not certain; only WRITE and WRITE_REGISTER have a payload. The board takes one request at a time
+and repeats its tag in the response: a response with another tag belongs to an earlier request.
+
+A request that is broken, cut off or refused is answered when the line has been idle for :data:`IDLE_BITS`; then the
+board waits for SYNC again. Bytes before SYNC are ignored. Until the response has come the host sends nothing more.
+"""
+
+from binascii import crc_hqx
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+
+VERSION = 1
+"""Version of these frames."""
+SYNC = 0xD7
+"""First byte of every frame."""
+BLOCK = 1024
+"""Bytes of the longest payload; no READ or WRITE crosses a multiple of it."""
+WORD = 4
+"""Addresses and lengths are multiples of this many bytes."""
+TAGS = 16
+IDLE_BITS = 8192
+"""Bit times without a start bit after which a frame that has begun is given up."""
+CHARACTER_BITS = 10
+"""Bit times of a byte: start bit, eight data bits from the lowest on, stop bit."""
+CRC_START = 0xFFFF
+"""What CRC-16 starts from; its polynomial is 0x1021."""
+
+
+class Opcode(IntEnum):
+    """What a request asks for."""
+
+    PING = 1
+    """What is there: the payload of the response is that of :class:`Board`."""
+    WRITE = 2
+    """Write the payload, 4 to 1024 bytes within a block of 1024, to memory at ``address``. Of a payload that breaks on
+    the way, some may have been written."""
+    READ = 3
+    """Read ``length`` bytes, as many as that, of memory from ``address`` on."""
+    WRITE_REGISTER = 4
+    """Write the payload, 4 bytes, to the host register at offset ``address``."""
+    READ_REGISTER = 5
+    """Read the host register at offset ``address``; ``length`` is 4."""
+    START = 6
+    """Write 1 to CONTROL.start and CONTROL.irq_enable. Whoever repeats it because no response came looks at STATUS
+    first: the program may be running, or be done."""
+    WAIT = 7
+    """Answer when the interrupt is high, or after ``address`` clock cycles: 4 bytes, 1 if it is, else 0."""
+
+
+class Status(IntEnum):
+    """How a request went. Only OK has a payload."""
+
+    OK = 0
+    CRC = 1
+    """The request came broken, or not to its end; send it again."""
+    OPCODE = 2
+    """There is no such opcode."""
+    RANGE = 3
+    """Address or length is not a multiple of 4, beyond memory, or crosses a block; a register takes 4 bytes."""
+    BUS = 4
+    """There is no such host register."""
+
+
+PAYLOADS = frozenset({Opcode.WRITE, Opcode.WRITE_REGISTER})
+"""Requests with a payload; the ``length`` of others is that of the response."""
+
+REQUEST_HEADER = Struct("<BIH")
+RESPONSE_HEADER = Struct("<BH")
+_BOARD = Struct("<III")
+_CRC = Struct(">H")
+
+
+class FrameError(ValueError):
+    """What came is no response; the text says why."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """What answers a PING: version of the link, bytes of memory from address 0 on, clock in Hz."""
+
+    version: int
+    memory_bytes: int
+    clock_hz: int
+
+    def pack(self) -> bytes:
+        """Payload of the response."""
+        return _BOARD.pack(self.version, self.memory_bytes, self.clock_hz)
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> "Board":
+        """The inverse of :meth:`pack`. Raises :class:`FrameError`."""
+        if len(payload) != _BOARD.size:
+            raise FrameError(f"the payload of PING must be {_BOARD.size} bytes, not {len(payload)}")
+        return cls(*_BOARD.unpack(payload))
+
+
+@dataclass(frozen=True)
+class Response:
+    """A response whose CRC is right."""
+
+    status: Status
+    tag: int
+    payload: bytes
+
+
+def with_crc(data: bytes) -> bytes:
+    """``data`` and its CRC."""
+    return data + _CRC.pack(crc_hqx(data, CRC_START))
+
+
+def request(opcode: Opcode, *, tag: int, address: int = 0, payload: bytes = b"", length: int = 0) -> bytes:
+    """A request. ``length`` is that of the response, for READ and READ_REGISTER; a payload has its own."""
+    if not 0 <= tag < TAGS:
+        raise ValueError(f"tag must be 0..{TAGS - 1}, not {tag}")
+    if bool(payload) != (opcode in PAYLOADS):
+        raise ValueError(f"{opcode.name} {'needs a' if opcode in PAYLOADS else 'has no'} payload")
+    data = with_crc(REQUEST_HEADER.pack(opcode | tag << 4, address, len(payload) or length))
+    return bytes([SYNC]) + (with_crc(data + payload) if payload else data)
+
+
+def response(status: Status, *, tag: int, payload: bytes = b"") -> bytes:
+    """A response, as the board sends it."""
+    return bytes([SYNC]) + with_crc(RESPONSE_HEADER.pack(status | tag << 4, len(payload)) + payload)
+
+
+def read_response(read: Callable[[int], bytes]) -> Response:
+    """The next response from ``read``, which gives up to that many bytes, fewer when no more came in time.
+
+    Raises :class:`FrameError` when it is broken or does not come; what came is then lost.
+    """
+
+    def take(count: int) -> bytes:
+        data = read(count)
+        if len(data) < count:
+            raise FrameError("the board does not answer, or not to the end")
+        return data
+
+    while take(1) != bytes([SYNC]):
+        pass
+    header = take(RESPONSE_HEADER.size)
+    code, length = RESPONSE_HEADER.unpack(header)
+    if length > BLOCK:
+        raise FrameError(f"a response of {length} bytes; {BLOCK} are the most")
+    body = take(length + _CRC.size)
+    if crc_hqx(header + body, CRC_START):
+        raise FrameError("a response with a wrong CRC")
+    try:
+        status = Status(code % TAGS)
+    except ValueError:
+        raise FrameError(f"a response with the unknown status {code % TAGS}") from None
+    return Response(status, code // TAGS, body[:length])
+
+
+def blocks(address: int, size: int) -> Iterator[tuple[int, int]]:
+    """(address, bytes) of the READ or WRITE requests for ``size`` bytes from ``address`` on, multiples of 4."""
+    if address % WORD or size % WORD:
+        raise ValueError(f"address and size must be multiples of {WORD}, not {address} and {size}")
+    end = address + size
+    while address < end:
+        stop = min(end, (address // BLOCK + 1) * BLOCK)
+        yield address, stop - address
+        address = stop
