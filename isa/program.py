@@ -119,12 +119,14 @@ class TensorDescriptor:
 class Segment:
     """A run of pages that the accelerator executes by itself, up to its END.
 
-    ``address`` is the byte offset of its first page in system memory.
+    ``address`` is the byte offset of its first page in system memory; ``bound`` the cycles that no run exceeds as long
+    as memory is as fast as the configuration says (`dovetail.isa.timing.bound`), for watchdogs; 0 where not known.
     """
 
     address: int
     pages: int
     name: str = ""
+    bound: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.instructions import PAGE_BYTES, WORD_BYTES, Unit, from_bytes, to_bytes
 from dovetail.isa.program import Program, ProgramError, Segment, TensorDescriptor
 from dovetail.isa.program import Step as ProgramStep
+from dovetail.isa.timing.bound import cycle_bound
 from dovetail.isa.timing.engine import Counters, Timeline, time_program
 from dovetail.sw import frontend
 from dovetail.sw import graph as ir
@@ -285,7 +286,12 @@ class CompiledNetwork:
             stream_offset=code.stream_offset,
             memory_bytes=code.memory_bytes,
             segments=tuple(
-                Segment(s.address, len(s.words) * WORD_BYTES // PAGE_BYTES, f"segment {i}")
+                Segment(
+                    s.address,
+                    len(s.words) * WORD_BYTES // PAGE_BYTES,
+                    f"segment {i}",
+                    cycle_bound(self.config, s.words),
+                )
                 for i, s in enumerate(code.segments)
             ),
             inputs=tuple(self._descriptor(port.tensor) for port in graph.inputs),
@@ -310,10 +316,20 @@ class CompiledNetwork:
             name=name,
             offset=self.code.where.get(name),
             shape=tensor.shape,
+            strides=self._strides(name),
             dtype=tensor.dtype,
             scale=scale,
             zero_point=tensor.zero_point,
         )
+
+    def _strides(self, name: str) -> tuple[int, ...] | None:
+        """Of a tensor that is some channels of a wider one."""
+        if name not in self.code.pitches:
+            return None
+        strides = [1, self.code.pitches[name]]
+        for size in self.graph.tensors[name].shape[-2:0:-1]:
+            strides.append(strides[-1] * size)
+        return tuple(reversed(strides[: len(self.graph.tensors[name].shape)]))
 
     def save(self, path: str | Path) -> None:
         """Write the program container, whole or not at all. Raises OSError."""

@@ -115,7 +115,7 @@ uint64_t dovetail_config_hash(const struct dovetail *device);
 
 /* Run a program to its end: dovetail_flush() of all memory, start, wait, dovetail_invalidate() of all memory.
  * `program`: offset of its first page in memory; `pages`: how many; `timeout`: microseconds, or DOVETAIL_FOREVER (see
- * dovetail_microseconds()); `result` receives what the registers say after the end, also after a fault, and may be NULL.
+ * dovetail_microseconds()); `result` (may be NULL) receives what the registers say after the end, also after a fault.
  * All errors of dovetail_start() and dovetail_wait(). */
 int dovetail_run(struct dovetail *device, const struct dovetail_memory *memory, uint32_t program, uint32_t pages,
                  uint64_t timeout, struct dovetail_result *result);
