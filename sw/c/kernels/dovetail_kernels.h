@@ -1,0 +1,166 @@
+/* Kernels for what a network runs on the host: C99, no allocation, no global state, no operating system.
+ *
+ * Tensors are dense, channels last, batch 1. Kernels on int8 tensors use integers only and give what the accelerator
+ * gives for the same operator, byte for byte; their arithmetic is that of dovetail_arithmetic.h. Kernels on float
+ * tensors are for operators that are float in the network's file. Results never overlap operands.
+ */
+#ifndef DOVETAIL_KERNELS_H
+#define DOVETAIL_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dovetail_arithmetic.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The most axes of a copy or a float operator. */
+#define DOVETAIL_AXES 8
+
+/* --- windows on an image ---------------------------------------------------------------------------------------- */
+
+/* An image, a window that moves over it, and the size of the result. `top`, `left`: pixels of padding. */
+struct dovetail_window {
+    int32_t height, width, channels;
+    int32_t kernel_y, kernel_x;
+    int32_t stride_y, stride_x;
+    int32_t dilation_y, dilation_x;
+    int32_t top, left;
+    int32_t out_height, out_width;
+};
+
+/* A convolution. `weights`: `terms` arrays, one after the other, whose sum the weights are; each of them is
+ * [out_channels][kernel_y][kernel_x][channels / groups], of a depthwise convolution [kernel_y][kernel_x][out_channels].
+ * Accumulators wrap at 32 bits. */
+struct dovetail_convolution {
+    struct dovetail_window window;
+    int32_t out_channels;
+    int32_t groups;
+    int32_t terms;
+    const int8_t *weights;
+    const int32_t *bias;
+    struct dovetail_requant requant;
+};
+
+/* [height][width][channels] to [out_height][out_width][out_channels]. */
+void dovetail_convolve(const struct dovetail_convolution *node, const int8_t *in, int8_t *out);
+
+/* The same; output channel k sees input channel k * channels / out_channels. */
+void dovetail_convolve_depthwise(const struct dovetail_convolution *node, const int8_t *in, int8_t *out);
+
+/* Average pooling. `counts_padding`: padding reads as `fill` and counts as taps. `origin`: the integer that ties are
+ * rounded away from. */
+struct dovetail_average {
+    struct dovetail_window window;
+    uint8_t rounding;
+    uint8_t counts_padding;
+    int32_t fill, origin, lo, hi;
+};
+
+void dovetail_pool_average(const struct dovetail_average *node, const int8_t *in, int8_t *out);
+
+/* The largest tap inside the image, clamped to lo..hi. */
+void dovetail_pool_maximum(const struct dovetail_window *window, int32_t lo, int32_t hi, const int8_t *in, int8_t *out);
+
+/* The mean of all pixels, [pixels][channels] to [channels]; the multiplier holds the division. */
+void dovetail_mean(const struct dovetail_requant *requant, size_t pixels, size_t channels, const int8_t *in,
+                   int8_t *out);
+
+/* --- matrices --------------------------------------------------------------------------------------------------- */
+
+/* `matrices` products [rows][depth] x [depth][columns]; with `transposed` the second operand is [columns][depth]. */
+struct dovetail_product {
+    size_t matrices, rows, depth, columns;
+    int32_t zero_b;
+    uint8_t transposed;
+    struct dovetail_requant requant;
+};
+
+void dovetail_multiply_matrices(const struct dovetail_product *node, const int8_t *a, const int8_t *b, int8_t *out);
+
+/* --- element by element ----------------------------------------------------------------------------------------- */
+
+/* Result [sizes[0]]...[sizes[axes - 1]], dense, of two operands with these steps, in elements; 0 repeats. */
+struct dovetail_pairs {
+    int32_t axes;
+    size_t sizes[DOVETAIL_AXES];
+    size_t steps_a[DOVETAIL_AXES];
+    size_t steps_b[DOVETAIL_AXES];
+};
+
+void dovetail_sum(const struct dovetail_pairs *pairs, const struct dovetail_sum_rule *rule, const int8_t *a,
+                  const int8_t *b, int8_t *out);
+
+/* requantise((a - zero_in) * (b - zero_b)), with no shift to the left. */
+void dovetail_multiply(const struct dovetail_pairs *pairs, const struct dovetail_requant *requant, int32_t zero_b,
+                       const int8_t *a, const int8_t *b, int8_t *out);
+
+/* requantise(x - zero_in); `absolute`: of the magnitude; `mult_below`, `shift_below`: the multiplier where it is
+ * negative. */
+struct dovetail_rescale {
+    struct dovetail_requant requant;
+    uint8_t absolute;
+    int32_t mult_below;
+    int8_t shift_below;
+};
+
+void dovetail_rescale(const struct dovetail_rescale *node, size_t count, const int8_t *in, int8_t *out);
+
+/* table[x + 128] */
+void dovetail_look_up(const int8_t *table, size_t count, const int8_t *in, int8_t *out);
+
+/* Every byte 128 higher, modulo 256: int8 from uint8, or the other way. */
+void dovetail_flip(size_t count, const void *in, void *out);
+
+/* --- movement --------------------------------------------------------------------------------------------------- */
+
+/* Element (i, j, ...) goes from `source` + i * source_steps[0] + j * source_steps[1] + ... to `target` + ..., counted
+ * in elements. */
+struct dovetail_copy {
+    int32_t axes;
+    size_t sizes[DOVETAIL_AXES];
+    size_t source, source_steps[DOVETAIL_AXES];
+    size_t target, target_steps[DOVETAIL_AXES];
+};
+
+void dovetail_move(const struct dovetail_copy *copy, size_t item_bytes, const void *in, void *out);
+
+/* Element i comes from `places[i]` of the operand. */
+void dovetail_gather(const uint32_t *places, size_t count, size_t item_bytes, const void *in, void *out);
+
+/* An image in a frame of `fill`. Of the window, only sizes and padding count. */
+void dovetail_pad(const struct dovetail_window *window, int8_t fill, const int8_t *in, int8_t *out);
+
+/* --- between int8 and float ------------------------------------------------------------------------------------- */
+
+/* round(x / scale) + zero_point, saturating; ties to even, or away from zero. No number gives zero_point. */
+void dovetail_quantise(float scale, int32_t zero_point, int ties_even, size_t count, const float *in, int8_t *out);
+
+/* (x - zero_point) * scale */
+void dovetail_dequantise(float scale, int32_t zero_point, size_t count, const int8_t *in, float *out);
+
+/* --- softmax and float ------------------------------------------------------------------------------------------ */
+
+/* Softmax of each row of `columns`, in TFLite's fixed point. `exps[d]`: the exponential, 31 fraction bits, of an element
+ * that is d below its row's maximum. Results have scale 1/256 and zero point -128. */
+void dovetail_softmax(const int32_t exps[256], size_t rows, size_t columns, const int8_t *in, int8_t *out);
+
+/* Softmax along the middle axis of [outer][count][inner], in double, rounded once to float. */
+void dovetail_softmax_float(size_t outer, size_t count, size_t inner, const float *in, float *out);
+
+/* Layer normalisation of each row of `columns`, in double, rounded once to float. `offset` may be NULL. */
+void dovetail_layer_norm(float epsilon, const float *gain, const float *offset, size_t rows, size_t columns,
+                         const float *in, float *out);
+
+enum dovetail_float_operation { DOVETAIL_FLOAT_ADD, DOVETAIL_FLOAT_SUB, DOVETAIL_FLOAT_MUL, DOVETAIL_FLOAT_DIV };
+
+void dovetail_float_pairs(enum dovetail_float_operation operation, const struct dovetail_pairs *pairs, const float *a,
+                          const float *b, float *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,32 @@
+#include <string.h>
+
+#include "walk.h"
+
+void dovetail_move(const struct dovetail_copy *copy, size_t item_bytes, const void *in, void *out)
+{
+    struct walk walk = {{0}};
+    size_t source = copy->source, target = copy->target;
+    const uint8_t *from = in;
+    uint8_t *to = out;
+    do
+        memcpy(to + target * item_bytes, from + source * item_bytes, item_bytes);
+    while (walk_on(&walk, copy->axes, copy->sizes, copy->source_steps, copy->target_steps, &source, &target));
+}
+
+void dovetail_gather(const uint32_t *places, size_t count, size_t item_bytes, const void *in, void *out)
+{
+    const uint8_t *from = in;
+    uint8_t *to = out;
+    for (size_t i = 0; i < count; i++)
+        memcpy(to + i * item_bytes, from + places[i] * item_bytes, item_bytes);
+}
+
+void dovetail_pad(const struct dovetail_window *window, int8_t fill, const int8_t *in, int8_t *out)
+{
+    size_t row = (size_t)window->width * window->channels;
+    memset(out, fill, (size_t)window->out_height * window->out_width * window->channels);
+    for (int32_t y = 0; y < window->height; y++) {
+        size_t place = (size_t)(y + window->top) * window->out_width + window->left;
+        memcpy(out + place * window->channels, in + y * row, row);
+    }
+}
