@@ -1,5 +1,6 @@
 // Runs programs on the Verilated accelerator: host port, memory and timeline in one C++ loop.
 #include "Vdut.h"
+#include "accelerator.h"
 #include "axi_memory.h"
 #include "verilated.h"
 
@@ -19,19 +20,19 @@ typedef VerilatedFstC Waves;
 typedef VerilatedVcdC Waves;
 #endif
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 namespace {
 
-enum Status { DONE = 0, TIMEOUT = 1, NOT_STARTED = 2, PROTOCOL = 3 };
 constexpr int HOST_LIMIT = 1000;    // cycles for one host access, and from the start write to busy
 constexpr unsigned BEAT = BUS_BYTES;
 
 struct Entry {
     int64_t unit, pc, fetch, start, end;
 };
+
+}  // namespace
 
 struct Accelerator {
     VerilatedContext context;
@@ -124,6 +125,8 @@ struct Accelerator {
         if (UNLIKELY(!running)) {
             running = true;
             origin = now;
+            entries.clear();
+            memset(open, 0, sizeof open);
         }
 #define UNIT(number, name)                                                                                     \
     if (UNLIKELY(t->trace_##name##_end) && open[number]) {                                                     \
@@ -184,48 +187,45 @@ struct Accelerator {
         return answered;
     }
 
-    Status start(uint32_t address, uint32_t value) {
+    int start(uint32_t address, uint32_t value) {
         entries.clear();
         memset(open, 0, sizeof open);
         running = finished = false;
         message = "";
         const uint64_t begin = now;
-        if (!write(address, value)) return NOT_STARTED;
+        if (!write(address, value)) return ACC_NOT_STARTED;
         while (!running && !finished) {
-            if (now - begin > HOST_LIMIT) return NOT_STARTED;
+            if (now - begin > HOST_LIMIT) return ACC_NOT_STARTED;
             cycle();
         }
-        return DONE;
+        return ACC_DONE;
     }
 
-    Status finish(uint64_t limit) {
+    int finish(uint64_t limit) {
         while (LIKELY(!finished)) {
-            if (UNLIKELY(now - origin >= limit)) return TIMEOUT;
+            if (UNLIKELY(now - origin >= limit)) return ACC_TIMEOUT;
             cycle();
         }
         if (memory.violation) {
             message = memory.violation;
-            return PROTOCOL;
+            return ACC_PROTOCOL;
         }
-        return DONE;
+        return ACC_DONE;
     }
 };
 
-}  // namespace
-
-EXPORT Accelerator* acc_new() { return new Accelerator; }
-EXPORT void acc_delete(Accelerator* a) {
+Accelerator* acc_new(void) { return new Accelerator; }
+void acc_delete(Accelerator* a) {
 #if VM_TRACE
     if (a->waves) a->waves->close();
 #endif
     a->top->final();
     delete a;
 }
-EXPORT void acc_reset(Accelerator* a) { a->reset(); }
+void acc_reset(Accelerator* a) { a->reset(); }
 
-// Attaches system memory: `size` bytes from address 0 on, and its timing.
-EXPORT void acc_memory(Accelerator* a, uint8_t* data, uint64_t size, uint64_t read_latency, uint64_t write_latency,
-                       uint64_t beat_cycles) {
+void acc_memory(Accelerator* a, uint8_t* data, uint64_t size, uint64_t read_latency, uint64_t write_latency,
+                uint64_t beat_cycles) {
     a->memory.data = data;
     a->memory.size = size;
     a->memory.read_latency = read_latency;
@@ -233,43 +233,43 @@ EXPORT void acc_memory(Accelerator* a, uint8_t* data, uint64_t size, uint64_t re
     a->memory.beat_cycles = beat_cycles;
 }
 
-// Host accesses; 0 when the port does not answer.
-EXPORT int acc_write(Accelerator* a, uint32_t address, uint32_t value) { return a->write(address, value); }
-EXPORT int acc_read(Accelerator* a, uint32_t address, uint32_t* value) { return a->read(address, value); }
+int acc_write(Accelerator* a, uint32_t address, uint32_t value) { return a->write(address, value); }
+int acc_read(Accelerator* a, uint32_t address, uint32_t* value) { return a->read(address, value); }
 
-// Parts of system memory that answer SLVERR: `count` pairs of address and bytes.
-EXPORT void acc_broken(Accelerator* a, const uint64_t* parts, uint64_t count) {
+void acc_broken(Accelerator* a, const uint64_t* parts, uint64_t count) {
     a->memory.broken.clear();
     for (uint64_t i = 0; i < count; ++i) a->memory.broken.push_back({parts[2 * i], parts[2 * i + 1]});
 }
 
-// From now on one handshake in `one_in` puts off the next by up to `longest` cycles; none with 0.
-EXPORT void acc_stalls(Accelerator* a, uint64_t seed, uint32_t one_in, uint32_t longest) {
+void acc_stalls(Accelerator* a, uint64_t seed, uint32_t one_in, uint32_t longest) {
     a->memory.stalls = {one_in, longest, seed | 1, 0};
 }
 
-// Cycles that stalls have added up to.
-EXPORT uint64_t acc_stalled(Accelerator* a) { return a->memory.stalls.total; }
+uint64_t acc_stalled(Accelerator* a) { return a->memory.stalls.total; }
 
-// Writes the start register and waits until the engine is busy. Returns a Status.
-EXPORT int acc_start(Accelerator* a, uint32_t address, uint32_t value) { return a->start(address, value); }
+int acc_start(Accelerator* a, uint32_t address, uint32_t value) { return a->start(address, value); }
 
-// Goes on until the engine is idle again, or `limit` cycles after it became busy. Returns a Status.
-EXPORT int acc_finish(Accelerator* a, uint64_t limit) { return a->finish(limit); }
-EXPORT const char* acc_message(Accelerator* a) { return a->message; }
+int acc_finish(Accelerator* a, uint64_t limit) { return a->finish(limit); }
+const char* acc_message(Accelerator* a) { return a->message; }
 
-// Cycles in which the engine was busy in the last run.
-EXPORT uint64_t acc_cycles(Accelerator* a) { return a->now - a->origin; }
+uint64_t acc_cycles(Accelerator* a) { return a->now - a->origin; }
+uint64_t acc_now(Accelerator* a) { return a->now; }
+const char* acc_violation(Accelerator* a) { return a->memory.violation; }
 
-// Timeline of the last run: number of entries; `out` (may be null) receives unit, pc, fetch, start, end of each.
-EXPORT uint64_t acc_entries(Accelerator* a, int64_t* out) {
+uint64_t acc_entries(Accelerator* a, int64_t* out) {
     if (out && !a->entries.empty()) memcpy(out, a->entries.data(), a->entries.size() * sizeof(Entry));
     return a->entries.size();
 }
-EXPORT int acc_irq(Accelerator* a) { return a->top->irq; }
+void acc_advance(Accelerator* a, uint64_t cycles) {
+    while (cycles--) a->cycle();
+}
+int acc_wait(Accelerator* a, uint64_t limit) {
+    for (uint64_t n = 0; n < limit && !a->top->irq; ++n) a->cycle();
+    return a->top->irq;
+}
+int acc_irq(Accelerator* a) { return a->top->irq; }
 
-// Starts a wave dump to a file, or ends it with nullptr. 0: the library was built without.
-EXPORT int acc_waves(Accelerator* a, const char* path) {
+int acc_waves(Accelerator* a, const char* path) {
 #if VM_TRACE
     if (a->waves) a->waves->close();
     a->waves.reset();
@@ -285,8 +285,7 @@ EXPORT int acc_waves(Accelerator* a, const char* path) {
 #endif
 }
 
-// Writes what has been covered to a file. 0: the library was built without.
-EXPORT int acc_coverage(Accelerator* a, const char* path) {
+int acc_coverage(Accelerator* a, const char* path) {
 #if VM_COVERAGE
     a->context.coveragep()->write(path);
     return 1;

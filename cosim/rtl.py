@@ -62,7 +62,7 @@ def accelerator_design(config: Config, *, trace: bool = False, coverage: Sequenc
     return Design(
         verilog=verilog,
         top=TOP,
-        driver={name: driver(name) for name in ("accelerator.cpp", "axi_memory.h")},
+        driver={name: driver(name) for name in ("accelerator.cpp", "accelerator.h", "axi_memory.h")},
         trace=trace,
         flags=tuple(coverage),
         defines=(f"BUS_BYTES={config.bus_bytes}", f"HAS_VECTOR={int(config.vector)}"),
