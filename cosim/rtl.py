@@ -4,7 +4,7 @@ import ctypes
 import hashlib
 import platform
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -70,14 +70,20 @@ def accelerator_design(config: Config, *, trace: bool = False, coverage: Sequenc
 
 
 def accelerator_library(config: Config, cache: Path, *, trace: bool = False, coverage: Sequence[str] = ()) -> Path:
-    """The Verilated library for ``config``. A note in the cache remembers which design a configuration leads to as long
-    as no source changes, since writing Verilog takes seconds."""
-    note = cache / f"accelerator-{_sources_hash(config, trace, coverage)}"
+    """The Verilated library for ``config``."""
+    note = f"accelerator-{_sources_hash(config, trace, coverage)}"
+    return noted_library(cache, note, lambda: accelerator_design(config, trace=trace, coverage=coverage))
+
+
+def noted_library(cache: Path, name: str, make: Callable[[], Design]) -> Path:
+    """The library of the design that ``make`` gives. The note ``name`` in the cache remembers which one that was, since
+    writing Verilog takes seconds; the name must tell whatever decides the design (see :func:`sources_hash`)."""
+    note = cache / name
     if note.exists():
         library = library_path(cache, note.read_text())
         if hold(library):
             return library
-    design = accelerator_design(config, trace=trace, coverage=coverage)
+    design = make()
     library = verilate(design, cache)
     publish(design_hash(design), note)
     return library
@@ -91,13 +97,18 @@ def is_built(config: Config, cache: Path) -> bool:
 
 def _sources_hash(config: Config, trace: bool, coverage: Sequence[str]) -> str:
     """Hash of everything from which :func:`accelerator_design` makes its texts, and of the machine."""
+    return sources_hash(config, trace_format() if trace else "", *coverage)
+
+
+def sources_hash(config: Config, *more: str) -> str:
+    """Hash of the sources, tools and the machine that decide a design around ``config``, and of ``more``."""
     digest = hashlib.sha256()
     for package in ("hw", "isa", "cosim"):
         root = files("dovetail").joinpath(package)
         assert isinstance(root, Path)
         for path in sorted(p for p in root.rglob("*") if p.suffix in (".py", ".cpp", ".h")):
             digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
-    tools = [version("amaranth"), platform.python_version(), machine(), trace_format() if trace else "", *coverage]
+    tools = [version("amaranth"), platform.python_version(), machine(), *more]
     digest.update("\n".join([config.replace(memory=MemoryTiming()).to_toml(), *tools]).encode())
     return digest.hexdigest()[:32]
 

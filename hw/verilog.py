@@ -1,5 +1,7 @@
 """Verilog of a component or of the whole accelerator, as text."""
 
+from typing import Any
+
 from amaranth.back import verilog
 from amaranth.lib import wiring
 
@@ -11,7 +13,9 @@ from dovetail.isa.config import Config
 TOP = "dovetail"
 
 
-def to_verilog(design: Config | wiring.Component, *, simulation: bool, name: str = TOP) -> dict[str, str]:
+def to_verilog(
+    design: Config | wiring.Component, *, simulation: bool, trace: bool | None = None, name: str = TOP
+) -> dict[str, str]:
     """Verilog files by name; the same text for the same design.
 
     Parameters
@@ -19,11 +23,12 @@ def to_verilog(design: Config | wiring.Component, *, simulation: bool, name: str
     design: a configuration (gives the whole accelerator) or a component of ``hw``.
     simulation: for a configuration, the form for Verilator, with the files of the modules it instantiates. Its reset
         takes effect a cycle late.
+    trace: for a configuration, whether it has the ``trace_*`` ports; left out, they come with the simulation form.
     name: module name of the top; its file is ``<name>.v``.
     """
     if not isinstance(design, Config):
         return {f"{name}.v": _convert(design, name)}
-    top = Accelerator(design, simulation=simulation)
+    top = Accelerator(design, simulation=simulation, trace=trace)
     if not simulation:
         return {f"{name}.v": _convert(top, name)}
     inner = f"{name}_core"

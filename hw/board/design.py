@@ -1,0 +1,79 @@
+"""The top level of a board: accelerator, system memory and host link."""
+
+from typing import Any
+
+from amaranth import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from dovetail.hw.accelerator import HOST_PREFIX, MEMORY_PREFIX, Accelerator
+from dovetail.hw.board.link import HostLink
+from dovetail.hw.board.memory import BoardMemory
+from dovetail.hw.board.uart import divisor_of
+from dovetail.isa.config import Config
+from dovetail.isa.link import VERSION, Board
+
+
+class BoardDesign(wiring.Component):
+    """Everything on a board but its clock and pins; one clock domain, ``sync``.
+
+    Parameters
+    ----------
+    config: the accelerator.
+    clock_hz: frequency of ``sync``.
+    baud: bits per second of the UART.
+    memory: system memory.
+    simulation: build the simulation forms, see :class:`~dovetail.hw.accelerator.Accelerator`.
+
+    Members
+    -------
+    rx, tx: the UART, seen from the board.
+    busy: a request is being taken or answered, or a program that START began is running.
+    fault: the last request was broken or refused.
+
+    Raises
+    ------
+    ValueError
+        When the bit rate cannot be had from the clock, or the memory not with the bus.
+    """
+
+    def __init__(
+        self, config: Config, *, clock_hz: int, baud: int, memory: BoardMemory, simulation: bool = False
+    ) -> None:
+        self.config = config
+        self.clock_hz = clock_hz
+        self.baud = baud
+        self.memory = memory
+        self.simulation = simulation
+        self._link = HostLink(
+            Board(version=VERSION, memory_bytes=memory.bytes, clock_hz=clock_hz), divisor=divisor_of(clock_hz, baud)
+        )
+        self._memory = memory.component(config, simulation=simulation)
+        super().__init__({"rx": In(1), "tx": Out(1), "busy": Out(1), "fault": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        link, memory = self._link, self._memory
+        accelerator = Accelerator(self.config, simulation=self.simulation, trace=False)
+        m.submodules.accelerator = accelerator
+        m.submodules.link = link
+        m.submodules.memory = memory
+        _connect(m, accelerator, HOST_PREFIX, link.registers)
+        _connect(m, accelerator, MEMORY_PREFIX, memory.port.read)
+        _connect(m, accelerator, MEMORY_PREFIX, memory.port.write)
+        wiring.connect(m, link.memory, memory.port.link)
+        m.d.comb += [
+            link.rx.eq(self.rx),
+            link.irq.eq(accelerator.irq),
+            self.tx.eq(link.tx),
+            self.busy.eq(~link.idle | link.running),
+            self.fault.eq(link.refused),
+        ]
+        return m
+
+
+def _connect(m: Module, accelerator: Accelerator, prefix: str, port: Any) -> None:
+    """Wires the members ``prefix`` + name of the accelerator to a port of what it is connected to."""
+    for name, member in port.signature.members.items():
+        ours, theirs = getattr(accelerator, prefix + name), getattr(port, name)
+        m.d.comb += theirs.eq(ours) if member.flow == In else ours.eq(theirs)

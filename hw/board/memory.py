@@ -1,0 +1,39 @@
+"""Kinds of system memory on a board."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from dovetail.hw.board import bram, spram
+from dovetail.hw.board.ports import check_size
+from dovetail.isa.config import Config, MemoryTiming
+
+KINDS = ("bram", "spram")
+
+
+@dataclass(frozen=True)
+class BoardMemory:
+    """System memory of a board: ``bytes`` from address 0 on.
+
+    ``kind``: ``"bram"``, block RAM; ``"spram"``, the single-port RAM of an iCE40 UP5K. Raises ValueError for what there
+    is not; what fits a bus is checked when the memory is made.
+    """
+
+    kind: str
+    bytes: int
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"memory kind must be one of {', '.join(KINDS)}, not {self.kind!r}")
+        check_size(self.bytes)
+
+    @property
+    def timing(self) -> MemoryTiming:
+        """What a model needs to predict the board's cycles."""
+        return {"bram": bram.TIMING, "spram": spram.TIMING}[self.kind]
+
+    def component(self, config: Config, *, simulation: bool) -> Any:
+        """The memory for an accelerator, with a member ``port``."""
+        sizes: Any = {"bus": config.bus, "memory_bytes": self.bytes, "outstanding": config.outstanding}
+        if self.kind == "spram":
+            return spram.SpramMemory(**sizes, simulation=simulation)
+        return bram.BlockMemory(**sizes)
