@@ -29,11 +29,15 @@ def to_verilog(
     if not isinstance(design, Config):
         return {f"{name}.v": _convert(design, name)}
     top = Accelerator(design, simulation=simulation, trace=trace)
-    if not simulation:
-        return {f"{name}.v": _convert(top, name)}
+    return simulation_verilog(top, name=name) if simulation else {f"{name}.v": _convert(top, name)}
+
+
+def simulation_verilog(top: Any, *, name: str) -> dict[str, str]:
+    """Verilog files, by name, of the simulation form of a component that is or holds the accelerator of its ``config``.
+    Its reset takes effect a cycle late."""
     inner = f"{name}_core"
     files = {f"{name}.v": _with_registered_reset(top, name, inner), f"{inner}.v": _convert(top, inner)}
-    return files | simulation_sources(design) | gated_sources()
+    return files | simulation_sources(top.config) | gated_sources()
 
 
 def _convert(design: wiring.Component, name: str) -> str:
