@@ -337,21 +337,28 @@ class RtlEngine:
 
     def _copy(self, unit: Unit, contents: Bytes) -> Bytes:
         """Move all of SRAM to or from system memory."""
-        size = self._config.sram_bytes
-        values = {"MEM_ADDR": 4096, "SRAM_BYTES": size, "LENGTH": size, "COUNT": pack(unit, "COUNT", rows=1, planes=1)}
-        words = [cfg(unit, name, value) for name, value in values.items()]
-        words += [int(Op.DMA_READ if unit == Unit.LOAD else Op.DMA_WRITE), int(Op.END)]
-        program = to_bytes(words)
-        memory = np.zeros(4096 + -(-size // 4096) * 4096, np.uint8)
-        memory[: len(program)] = np.frombuffer(program, np.uint8)
-        memory[4096 : 4096 + size] = contents
+        memory, at = sram_program(self._config, unit, contents)
         timing, self.timing = self.timing, FASTEST
         broken, self.broken = self.broken, ()
         result = self.run(memory, 0, 1)
         self.timing, self.broken = timing, broken
         if result.fault:
             raise RtlError(f"the copy of SRAM failed: {result.fault}")
-        return memory[4096 : 4096 + size].copy()
+        return memory[at : at + len(contents)].copy()
+
+
+def sram_program(config: Config, unit: Unit, contents: Bytes) -> tuple[Bytes, int]:
+    """System memory with a program of one page at address 0 by which LOAD or STORE copies all of SRAM, from or to where
+    ``contents`` is: at the address that comes with it."""
+    at, size = 4096, config.sram_bytes
+    values = {"MEM_ADDR": at, "SRAM_BYTES": size, "LENGTH": size, "COUNT": pack(unit, "COUNT", rows=1, planes=1)}
+    words = [cfg(unit, name, value) for name, value in values.items()]
+    words += [int(Op.DMA_READ if unit == Unit.LOAD else Op.DMA_WRITE), int(Op.END)]
+    program = to_bytes(words)
+    memory = np.zeros(at + -(-size // 4096) * 4096, np.uint8)
+    memory[: len(program)] = np.frombuffer(program, np.uint8)
+    memory[at : at + size] = contents
+    return memory, at
 
 
 def _program_words(memory: Bytes, program: int, pages: int) -> np.ndarray:
