@@ -1,7 +1,7 @@
 """TFLite's int8 softmax: the exponentials of its fixed point, of which the C kernel has a table.
 
-An element's distance from its row's maximum is scaled to 5 integer and 26 fraction bits. Its exponential is a polynomial
-on (-1/4, 0], times exp(-2^k) for every further bit of the distance.
+An element's distance from its row's maximum is scaled to 5 integer and 26 fraction bits. Its exponential is a
+polynomial on (-1/4, 0], times exp(-2^k) for every further bit of the distance.
 """
 
 from __future__ import annotations

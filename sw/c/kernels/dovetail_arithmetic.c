@@ -125,6 +125,8 @@ int8_t dovetail_sum_one(const struct dovetail_sum_rule *rule, int32_t a, int32_t
 
 int32_t dovetail_divide(int64_t total, int32_t count, int rounding)
 {
+    if (count == 0)
+        return 0;
     uint64_t divisor = 2 * (uint64_t)count, twice = 2 * magnitude_of(total) + (uint64_t)count;
     uint64_t quotient = twice / divisor;
     if (rounding == DOVETAIL_ROUND_ONNX && quotient * divisor == twice && (quotient & 1))

@@ -52,7 +52,7 @@ int8_t dovetail_requantise(const struct dovetail_requant *requant, size_t channe
 /* Two int8 values to one. */
 int8_t dovetail_sum_one(const struct dovetail_sum_rule *rule, int32_t a, int32_t b);
 
-/* total / count, ties away from zero or to even. */
+/* total / count, ties away from zero or to even; of nothing 0. */
 int32_t dovetail_divide(int64_t total, int32_t count, int rounding);
 
 #ifdef __cplusplus

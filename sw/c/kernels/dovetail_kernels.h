@@ -111,21 +111,22 @@ void dovetail_rescale(const struct dovetail_rescale *node, size_t count, const i
 /* table[x + 128] */
 void dovetail_look_up(const int8_t *table, size_t count, const int8_t *in, int8_t *out);
 
-/* Every byte 128 higher, modulo 256: int8 from uint8, or the other way. */
+/* Every byte 128 higher, modulo 256: int8 from uint8, or the other way. May work in place. */
 void dovetail_flip(size_t count, const void *in, void *out);
 
 /* --- movement --------------------------------------------------------------------------------------------------- */
 
-/* Element (i, j, ...) goes from `source` + i * source_steps[0] + j * source_steps[1] + ... to `target` + ..., counted
- * in elements. */
+/* `run` bytes go from `source` + i * source_steps[0] + j * source_steps[1] + ... to `target` + ..., for all i, j, ...
+ * below `sizes`. All in bytes. */
 struct dovetail_copy {
+    size_t run;
     int32_t axes;
     size_t sizes[DOVETAIL_AXES];
     size_t source, source_steps[DOVETAIL_AXES];
     size_t target, target_steps[DOVETAIL_AXES];
 };
 
-void dovetail_move(const struct dovetail_copy *copy, size_t item_bytes, const void *in, void *out);
+void dovetail_move(const struct dovetail_copy *copy, const void *in, void *out);
 
 /* Element i comes from `places[i]` of the operand. */
 void dovetail_gather(const uint32_t *places, size_t count, size_t item_bytes, const void *in, void *out);

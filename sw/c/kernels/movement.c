@@ -2,14 +2,14 @@
 
 #include "walk.h"
 
-void dovetail_move(const struct dovetail_copy *copy, size_t item_bytes, const void *in, void *out)
+void dovetail_move(const struct dovetail_copy *copy, const void *in, void *out)
 {
     struct walk walk = {{0}};
     size_t source = copy->source, target = copy->target;
     const uint8_t *from = in;
     uint8_t *to = out;
     do
-        memcpy(to + target * item_bytes, from + source * item_bytes, item_bytes);
+        memcpy(to + target, from + source, copy->run);
     while (walk_on(&walk, copy->axes, copy->sizes, copy->source_steps, copy->target_steps, &source, &target));
 }
 

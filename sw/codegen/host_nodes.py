@@ -1,0 +1,208 @@
+"""Calls for the host's own nodes: conversions, and the file's operators for which there is a kernel."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx
+import tflite
+from onnx import helper, numpy_helper
+
+from dovetail.isa.program import ITEM_BYTES
+from dovetail.sw import graph as ir
+from dovetail.sw import host
+from dovetail.sw.codegen.movement import places_of, write_places
+from dovetail.sw.codegen.softmax import MOST_COLUMNS, exponentials
+from dovetail.sw.codegen.storage import Pointer
+from dovetail.sw.codegen.writer import Writer, pairs_fields
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.tflite_file import TfliteFile
+from dovetail.sw.layout import Array, Layout, Shape
+
+_ONNX_MOVES = {
+    *("Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity"),
+    *("Pad", "Reshape", "Resize", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose"),
+    *("Unsqueeze", "Upsample"),
+}
+_TFLITE_MOVES = {
+    *("batch_to_space_nd", "broadcast_to", "depth_to_space", "expand_dims", "gather", "gather_nd"),
+    *("mirror_pad", "reshape", "resize_nearest_neighbor", "reverse_v2", "slice", "space_to_batch_nd"),
+    *("space_to_depth", "split", "split_v", "squeeze", "strided_slice", "tile", "transpose", "unpack"),
+}
+"""Operators that may move data and do nothing else; trying tells."""
+_TFLITE_TABLES = {
+    *("abs", "elu", "exp", "gelu", "hard_swish", "leaky_relu", "log", "logistic", "neg", "relu", "relu6"),
+    *("relu_n1_to_1", "relu_0_to_1", "rsqrt", "sqrt", "square", "tanh"),
+}
+"""Functions of one element."""
+_FLOAT_PAIRS = {"Add": "ADD", "Sub": "SUB", "Mul": "MUL", "Div": "DIV"}
+
+
+def write_host(writer: Writer, node: ir.Host) -> None:
+    """Append the calls of a node of the host. Raises NetworkError where there is no kernel."""
+    payload = node.payload
+    match payload:
+        case host.Quantize():
+            ends = _typed(writer, node, "float32", "int8")
+            even, count = int(payload.ties_even), writer.size(node.outputs[0])
+            writer.call("dovetail_quantise", np.float32(payload.scale), payload.zero_point, even, count, *ends)
+        case host.Dequantize():
+            ends = _typed(writer, node, "int8", "float32")
+            count = writer.size(node.outputs[0])
+            writer.call("dovetail_dequantise", np.float32(payload.scale), payload.zero_point, count, *ends)
+        case host.Permute():
+            order = payload.after.inside(payload.before.order().reshape(payload.before.shape)).ravel()
+            item_bytes = ITEM_BYTES[writer.graph.tensors[node.inputs[0]].dtype]
+            write_places(writer, *writer.ends(node), order, item_bytes, node.name)
+        case host.OnnxOp():
+            _OnnxNode(writer, node, payload).write()
+        case host.TfliteOp():
+            _write_tflite(writer, node, payload)
+        case _:
+            raise _refused(node)
+
+
+def _refused(node: ir.Node, why: str = "") -> NetworkError:
+    return NetworkError(
+        f"node {node.name!r} ({node.op}): generated C has no kernel for it{why and ', ' + why}; `dovetail export`"
+        " writes it as a file for a runtime on the host"
+    )
+
+
+def _typed(writer: Writer, node: ir.Host, before: str, after: str) -> tuple[Pointer, Pointer]:
+    """Operand and result of these element types."""
+    tensors = [writer.graph.tensors[name] for name in (*node.inputs[:1], *node.outputs[:1])]
+    if [tensor.dtype for tensor in tensors] != [before, after]:
+        raise _refused(node, f"which must make {after} of {before}")
+    return writer.ends(node)
+
+
+def _write_moves(writer: Writer, node: ir.Host) -> None:
+    """Append what an operator turns out to move."""
+    found = None
+    if len(node.inputs) == 1:
+        found = places_of(node.payload, writer.graph.tensors[node.inputs[0]])
+    if found is None:
+        raise _refused(node, "as it does more than move the elements of one tensor")
+    item_bytes = ITEM_BYTES[writer.graph.tensors[node.inputs[0]].dtype]
+    for name, places in zip(node.outputs, found, strict=True):
+        source, result = map(writer.storage.pointer, (node.inputs[0], name))
+        write_places(writer, source, result, places, item_bytes, node.name)
+
+
+# --- TFLite -------------------------------------------------------------------------------------------------------
+
+
+def _write_tflite(writer: Writer, node: ir.Host, payload: host.TfliteOp) -> None:
+    if node.label == "softmax":
+        source = writer.graph.tensors[node.inputs[0]]
+        ends = _typed(writer, node, "int8", "int8")
+        columns = source.shape[-1]
+        if columns > MOST_COLUMNS:
+            raise _refused(node, f"which must have at most {MOST_COLUMNS} elements in a row")
+        beta = TfliteFile(payload.data).operators[payload.index].options(tflite.SoftmaxOptions).Beta()
+        table = writer.constants.array(exponentials(float(beta), float(source.scale or 1)), f"{node.name}_exps")
+        writer.call("dovetail_softmax", table, source.size // columns, columns, *ends)
+    elif node.label in _TFLITE_TABLES and len(node.inputs) == 1:
+        ends = _typed(writer, node, "int8", "int8")
+        table = writer.constants.array(payload.table().astype(np.int8), f"{node.name}_table")
+        writer.call("dovetail_look_up", table, writer.size(node.outputs[0]), *ends)
+    elif node.label in _TFLITE_MOVES:
+        _write_moves(writer, node)
+    else:
+        raise _refused(node)
+
+
+# --- ONNX ---------------------------------------------------------------------------------------------------------
+
+
+class _OnnxNode:
+    """One operator of an ONNX file; its operands and results are in the file's order while it computes."""
+
+    def __init__(self, writer: Writer, node: ir.Host, payload: host.OnnxOp) -> None:
+        self.writer = writer
+        self.node = node
+        self.payload = payload
+        model = onnx.load_model_from_string(payload.model)
+        self.proto = model.graph.node[0]
+        self.is_alone = len(model.graph.node) == 1 and self.proto.domain in ("", "ai.onnx")
+        self.opset = max((opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")), default=1)
+        self.attributes: dict[str, Any] = {a.name: helper.get_attribute_value(a) for a in self.proto.attribute}
+        self.values: dict[str, Array] = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+        self.wires = {wire.name: (wire, name) for wire, name in zip(payload.inputs, node.inputs, strict=True)}
+
+    def write(self) -> None:
+        kind = self.proto.op_type
+        if not self.is_alone:
+            raise _refused(self.node)
+        if kind in _ONNX_MOVES:
+            _write_moves(self.writer, self.node)
+        elif kind in (*_FLOAT_PAIRS, "Softmax", "LayerNormalization"):
+            self._check_types()
+            self._compute(kind)
+        else:
+            raise _refused(self.node)
+
+    def _check_types(self) -> None:
+        tensors = [self.writer.graph.tensors[name].dtype for name in (*self.node.inputs, *self.node.outputs)]
+        constants = [value.dtype.name for value in self.values.values()]
+        if {*tensors, *constants} != {"float32"} or len(self.node.outputs) != 1:
+            raise _refused(self.node, "which must make one float32 tensor of float32 ones")
+
+    def _compute(self, kind: str) -> None:
+        writer, name = self.writer, self.node.name
+        wire = self.payload.outputs[0]
+        result = self._ordered(wire.layout, self.node.outputs[0])
+        operands = [self._operand(name) for name in self.proto.input if name]
+        shape = operands[0][1]
+        if kind in _FLOAT_PAIRS:
+            (a, left), (b, right) = operands
+            pairs = writer.constants.struct("dovetail_pairs", pairs_fields(left, right, name), f"{name}_pairs")
+            writer.call("dovetail_float_pairs", f"DOVETAIL_FLOAT_{_FLOAT_PAIRS[kind]}", pairs, a, b, result)
+        elif kind == "Softmax":
+            self._softmax(operands[0][0], shape, result)
+        else:
+            self._layer_norm([pointer for pointer, _ in operands], shape, result)
+        if not wire.layout.is_plain:
+            order = wire.layout.inside(np.arange(prod(wire.layout.shape)).reshape(wire.layout.shape)).ravel()
+            write_places(writer, result, writer.storage.pointer(self.node.outputs[0]), order, 4, name)
+
+    def _softmax(self, source: str | Pointer, shape: Shape, result: Pointer) -> None:
+        axis = self.attributes.get("axis", -1 if self.opset >= 13 else 1) % len(shape)
+        end = axis + 1 if self.opset >= 13 else len(shape)
+        sizes = (prod(shape[:axis]), prod(shape[axis:end]), prod(shape[end:]))
+        self.writer.call("dovetail_softmax_float", *sizes, source, result)
+        self.writer.inexact.append(self.node.name)
+
+    def _layer_norm(self, operands: list[str | Pointer], shape: Shape, result: Pointer) -> None:
+        columns = prod(shape[self.attributes.get("axis", -1) % len(shape) :])
+        names = [name for name in self.proto.input if name]
+        if any(name not in self.values or self.values[name].size != columns for name in names[1:]):
+            raise _refused(self.node, "which must have a constant gain and offset for every element of a row")
+        source, gain, *offset = operands
+        epsilon = np.float32(self.attributes.get("epsilon", 1e-5))
+        rows = prod(shape) // columns
+        self.writer.call(
+            "dovetail_layer_norm", epsilon, gain, offset[0] if offset else "NULL", rows, columns, source, result
+        )
+        self.writer.inexact.append(self.node.name)
+
+    def _operand(self, name: str) -> tuple[str | Pointer, Shape]:
+        """A constant, or a tensor in the file's order."""
+        if name in self.values:
+            value = self.values[name]
+            return self.writer.constants.array(value, f"{self.node.name}_{name}"), value.shape
+        wire, tensor = self.wires[name]
+        pointer = self.writer.storage.pointer(tensor)
+        if wire.layout.is_plain:
+            return pointer, wire.layout.shape
+        ordered = self._ordered(wire.layout, tensor)
+        write_places(self.writer, pointer, ordered, wire.layout.order(), 4, self.node.name)
+        return ordered, wire.layout.shape
+
+    def _ordered(self, layout: Layout, tensor: str) -> Pointer:
+        """Where a tensor is in the file's order: its own place if that is how it lies there."""
+        storage = self.writer.storage
+        return storage.pointer(tensor) if layout.is_plain else storage.temporary(storage.bytes_of(tensor))

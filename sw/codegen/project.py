@@ -1,0 +1,219 @@
+"""Everything of a generated project: its files, from templates, the driver and the kernels that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from textwrap import indent
+
+import dovetail
+from dovetail.isa.cheader import cheader
+from dovetail.isa.files import write_atomically
+from dovetail.sw.codegen.schedule import C_TYPES, Array, Schedule, schedule_of
+from dovetail.sw.codegen.storage import ALIGN
+from dovetail.sw.codegen.text import comment, lines_of, number
+from dovetail.sw.codegen.weights import crc_of, weights_file
+from dovetail.sw.network import CompiledNetwork
+
+WEIGHTS = "weights.bin"
+DRIVER = ("dovetail.h", "dovetail.c", "dovetail_host.h")
+EXAMPLES = ("uio.c",)
+COMMON = (
+    "dovetail_arithmetic.h",
+    "dovetail_arithmetic.c",
+    "dovetail_kernels.h",
+    "dovetail_weights.h",
+    "dovetail_weights.c",
+)
+KERNELS: Mapping[str, tuple[str, ...]] = {
+    "convolution.c": ("convolve",),
+    "depthwise.c": ("convolve_depthwise",),
+    "pooling.c": ("pool_average", "pool_maximum", "mean"),
+    "matrices.c": ("multiply_matrices",),
+    "elementwise.c": ("sum", "multiply", "rescale", "look_up", "flip"),
+    "movement.c": ("move", "gather", "pad"),
+    "conversion.c": ("quantise", "dequantise"),
+    "softmax.c": ("softmax",),
+    "float_normalisation.c": ("softmax_float", "layer_norm"),
+    "float_elementwise.c": ("float_pairs",),
+}
+"""Files of the kernels, and the functions in them without their prefix."""
+_WALKERS = ("elementwise.c", "movement.c", "float_elementwise.c")
+_MATHEMATICAL = "float_normalisation.c"
+
+
+class _Text(Template):
+    """A template with @@ in front of its names: C and Make have no other use for it."""
+
+    delimiter = "@@"
+    idpattern = "[a-z_]+"
+
+
+@dataclass(frozen=True)
+class Project:
+    """A generated project.
+
+    ``files``: bytes by name; ``weights_bytes``, ``memory_bytes``, ``scratch_bytes``: of the weights file, of shared
+    and of scratch memory; ``kernels``: C files of the kernels in use; ``inexact``: nodes whose float kernel may round
+    in another way than the runtime.
+    """
+
+    files: Mapping[str, bytes]
+    weights_bytes: int
+    memory_bytes: int
+    scratch_bytes: int
+    kernels: tuple[str, ...]
+    inexact: tuple[str, ...]
+
+    def write(self, folder: Path) -> None:
+        """Write all files into a folder, which is made. Raises OSError."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in self.files.items():
+            write_atomically(folder / name, data)
+
+
+def project_of(compiled: CompiledNetwork, *, embed: bool = False) -> Project:
+    """Generate the project of a compiled network.
+
+    Parameters
+    ----------
+    embed
+        The weights file as a C array, too.
+
+    Raises
+    ------
+    NetworkError
+        A node of the host has no kernel; names the node, its operator and the way out.
+    """
+    schedule = schedule_of(compiled)
+    weights = weights_file(compiled.program)
+    kernels = tuple(
+        name for name, functions in KERNELS.items() if schedule.functions & {f"dovetail_{text}" for text in functions}
+    )
+    sources = ["inference.c", "dovetail.c", *(name for name in (*COMMON, *kernels) if name.endswith(".c"))]
+    texts = {
+        "inference.h": _header(compiled, schedule, len(weights), embed),
+        "inference.c": _source(compiled, schedule, crc_of(weights)),
+        "main.c": _main(compiled, schedule),
+        "dovetail_isa.h": cheader(),
+        **{name: _resource("sw.c.driver", name) for name in DRIVER},
+        **{name: _resource("sw.c.driver.examples", name) for name in EXAMPLES},
+        **{name: _resource("sw.c.kernels", name) for name in (*COMMON, *kernels)},
+    }
+    if not set(_WALKERS).isdisjoint(kernels):
+        texts["walk.h"] = _resource("sw.c.kernels", "walk.h")
+    if schedule.constants:
+        texts["inference_data.h"] = _data(compiled, schedule)
+    if embed:
+        texts["weights.c"] = _embedded(weights)
+        sources.append("weights.c")
+    texts["Makefile"] = _fill(
+        "Makefile",
+        objects=" ".join(name.replace(".c", ".o") for name in sources),
+        libraries="-lm" if _MATHEMATICAL in kernels else "",
+    )
+    return Project(
+        {**{name: text.encode() for name, text in texts.items()}, WEIGHTS: weights},
+        len(weights),
+        compiled.code.memory_bytes,
+        schedule.scratch_bytes,
+        kernels,
+        schedule.inexact,
+    )
+
+
+def _resource(package: str, name: str) -> str:
+    path = files("dovetail").joinpath(*package.split("."), name)
+    return path.read_text()
+
+
+def _fill(template: str, **values: object) -> str:
+    return _Text(_resource("sw.codegen.templates", template)).substitute(values)
+
+
+def _title(compiled: CompiledNetwork) -> dict[str, str]:
+    return {
+        "network": comment(compiled.graph.name)[3:-3],
+        "hash": f"0x{compiled.config.hash:016x}",
+        "version": dovetail.__version__,
+    }
+
+
+def _header(compiled: CompiledNetwork, schedule: Schedule, weights_bytes: int, embed: bool) -> str:
+    embedded = "\n#define INFERENCE_EMBEDDED\nextern const uint8_t inference_weights[INFERENCE_WEIGHTS_BYTES];\n"
+    return _fill(
+        "inference.h",
+        **_title(compiled),
+        memory_bytes=compiled.code.memory_bytes,
+        scratch_bytes=schedule.scratch_bytes,
+        weights_bytes=weights_bytes,
+        cycles=compiled.report().cycles,
+        bound=max((segment.bound for segment in compiled.program.segments), default=0),
+        align=ALIGN,
+        embedded=embedded if embed else "",
+        ports="\n".join(_ports("INPUT", schedule.inputs) + _ports("OUTPUT", schedule.outputs)),
+        inputs="".join(f"    const {C_TYPES[a.port.dtype]} *{a.member};\n" for a in schedule.inputs),
+        outputs="".join(f"    {C_TYPES[a.port.dtype]} *{a.member};\n" for a in schedule.outputs),
+    )
+
+
+def _ports(kind: str, arrays: Iterable[Array]) -> list[str]:
+    lines = []
+    for array in arrays:
+        port, name = array.port, f"INFERENCE_{array.member.upper()}"
+        shape = "".join(f"[{size}]" for size in port.shape)
+        lines += [
+            comment(f"{kind.lower()} {port.name}: {port.dtype} {shape}"),
+            f"#define {name}_ELEMENTS {array.elements}u",
+        ]
+        if port.scale is not None:
+            lines += [f"#define {name}_SCALE {number(port.scale)}", f"#define {name}_ZERO_POINT ({port.zero_point})"]
+    total = sum(array.elements * array.item_bytes for array in arrays)
+    return [*lines, f"#define INFERENCE_{kind}_BYTES {total}u /* of all {kind.lower()}s */", ""]
+
+
+def _source(compiled: CompiledNetwork, schedule: Schedule, crc: int) -> str:
+    segments = bool(compiled.code.segments)
+    body = "\n".join(schedule.lines)
+    variables = ["uint8_t *const memory = inference->memory.address;"] if "MEMORY(" in body else []
+    variables += ["uint8_t *const scratch = inference->scratch;"] if "SCRATCH(" in body else []
+    variables += ["int status;"] if segments else []
+    return _fill(
+        "inference.c",
+        **_title(compiled),
+        data='#include "inference_data.h"\n' if schedule.constants else "",
+        crc=f"0x{crc:08x}",
+        align=ALIGN,
+        run_segment=_resource("sw.codegen.templates", "run_segment.c") if segments else "",
+        statements=indent("\n".join([*variables, "inference->cycles = 0;", body]), "    "),
+    )
+
+
+def _main(compiled: CompiledNetwork, schedule: Schedule) -> str:
+    arrays = {array: f"input_{array.member}" for array in schedule.inputs}
+    arrays |= {array: f"output_{array.member}" for array in schedule.outputs}
+    inputs, outputs = ([arrays[array] for array in ports] for ports in (schedule.inputs, schedule.outputs))
+    return _fill(
+        "main.c",
+        network=_title(compiled)["network"],
+        arrays="\n".join(
+            f"static {C_TYPES[array.port.dtype]} {name}[{array.elements}];" for array, name in arrays.items()
+        ),
+        reads="\n".join(f"    bytes += fread({name}, 1, sizeof {name}, file);" for name in inputs),
+        writes="\n".join(f"    bytes += fwrite({name}, 1, sizeof {name}, file);" for name in outputs),
+        input_names=", ".join(inputs),
+        output_names=", ".join(outputs),
+    )
+
+
+def _data(compiled: CompiledNetwork, schedule: Schedule) -> str:
+    title = comment(f"Constants of the host's part of {compiled.graph.name}, for inference.c alone.")
+    return f'{title}\n#include "dovetail_kernels.h"\n\n{schedule.constants}'
+
+
+def _embedded(weights: bytes) -> str:
+    title = comment(f"{WEIGHTS} as an array.")
+    return f'{title}\n#include "inference.h"\n\nconst uint8_t inference_weights[] = {{\n{lines_of(weights)}\n}};\n'
