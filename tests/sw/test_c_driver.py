@@ -49,7 +49,7 @@ def test_make_builds_both_applications_at_once(folder: Path) -> None:
 def test_the_one_without_operating_system_needs_nothing_else(folder: Path) -> None:
     for name in ("network.dvt", "input.bin", "expected.bin"):
         (folder / name).write_bytes(b"anything")
-    link = "LDFLAGS=-nostartfiles -Wl,-e,main -Wl,-z,noexecstack"
+    link = "BAREMETAL=-nostartfiles -Wl,-e,main -Wl,-z,noexecstack"
     subprocess.run(["make", "-s", "CFLAGS=-O1", "baremetal.elf", link], cwd=folder, check=True, timeout=120)
 
 
