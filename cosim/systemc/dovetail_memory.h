@@ -1,0 +1,115 @@
+// System memory behind TLM-2.0: bytes, latency, parts that answer with errors, DMI.
+//
+// A read takes `read_latency` cycles to its first beat and `beat_cycles` for each further one. A write, whose data its
+// sender has paced, takes `write_latency`. All of it is annotated; no call waits. A transaction that is not wholly
+// inside does nothing and is refused: beyond the end with TLM_ADDRESS_ERROR_RESPONSE, in a broken part with
+// TLM_GENERIC_ERROR_RESPONSE.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include <systemc>
+#include <tlm>
+#include <tlm_utils/multi_passthrough_target_socket.h>
+
+namespace dovetail {
+
+struct MemoryTiming {
+    sc_core::sc_time period;  // of the clock that the rest counts
+    unsigned read_latency, write_latency, beat_cycles, bus_bytes;
+};
+
+class Memory : public sc_core::sc_module {
+public:
+    struct Part {
+        uint64_t address, bytes;
+    };
+
+    tlm_utils::multi_passthrough_target_socket<Memory> ports;
+
+    Memory(const sc_core::sc_module_name& name, const MemoryTiming& timing)
+        : sc_module(name), ports("ports"), timing(timing) {
+        ports.register_b_transport(this, &Memory::b_transport);
+        ports.register_transport_dbg(this, &Memory::transport_dbg);
+        ports.register_get_direct_mem_ptr(this, &Memory::get_direct_mem_ptr);
+    }
+
+    // The size, of which what is there stays, and the parts that answer with errors. Withdraws direct pointers.
+    void reset(size_t bytes, const std::vector<Part>& parts) {
+        data.resize(bytes);
+        broken = parts;
+        for (unsigned n = 0; n < ports.size(); ++n) ports[int(n)]->invalidate_direct_mem_ptr(0, ~sc_dt::uint64(0));
+    }
+
+private:
+    const MemoryTiming timing;
+    std::vector<unsigned char> data;
+    std::vector<Part> broken;
+
+    bool outside(uint64_t address, uint64_t bytes) const { return address > data.size() || data.size() - address < bytes; }
+
+    bool breaks(uint64_t address, uint64_t bytes) const {
+        for (const Part& part : broken)
+            if (address < part.address + part.bytes && part.address < address + bytes) return true;
+        return false;
+    }
+
+    void copy(tlm::tlm_generic_payload& transaction) {
+        unsigned char* const inside = data.data() + transaction.get_address();
+        unsigned char* const outside = transaction.get_data_ptr();
+        const unsigned size = transaction.get_data_length();
+        const unsigned char* const enables = transaction.get_byte_enable_ptr();
+        unsigned char* const to = transaction.is_write() ? inside : outside;
+        const unsigned char* const from = transaction.is_write() ? outside : inside;
+        if (!enables) {
+            memcpy(to, from, size);
+            return;
+        }
+        const unsigned period = transaction.get_byte_enable_length();
+        for (unsigned i = 0; i < size; ++i)
+            if (enables[i % period] == TLM_BYTE_ENABLED) to[i] = from[i];
+    }
+
+    void b_transport(int, tlm::tlm_generic_payload& transaction, sc_core::sc_time& delay) {
+        const uint64_t address = transaction.get_address();
+        const unsigned size = transaction.get_data_length();
+        const unsigned beats = (size + timing.bus_bytes - 1) / timing.bus_bytes;
+        const unsigned cycles = transaction.is_read() ? timing.read_latency + (beats - 1) * timing.beat_cycles
+                                                      : timing.write_latency;
+        delay += timing.period * double(cycles);
+        if (transaction.get_streaming_width() < size) {
+            transaction.set_response_status(tlm::TLM_BURST_ERROR_RESPONSE);
+        } else if (outside(address, size)) {
+            transaction.set_response_status(tlm::TLM_ADDRESS_ERROR_RESPONSE);
+        } else if (breaks(address, size)) {
+            transaction.set_response_status(tlm::TLM_GENERIC_ERROR_RESPONSE);
+        } else {
+            copy(transaction);
+            transaction.set_dmi_allowed(broken.empty());
+            transaction.set_response_status(tlm::TLM_OK_RESPONSE);
+        }
+    }
+
+    unsigned transport_dbg(int, tlm::tlm_generic_payload& transaction) {
+        const uint64_t address = transaction.get_address();
+        const unsigned size = transaction.get_data_length();
+        if (outside(address, size) || breaks(address, size)) return 0;
+        copy(transaction);
+        return size;
+    }
+
+    bool get_direct_mem_ptr(int, tlm::tlm_generic_payload&, tlm::tlm_dmi& dmi) {
+        if (!broken.empty()) return false;
+        dmi.set_dmi_ptr(data.data());
+        dmi.set_start_address(0);
+        dmi.set_end_address(data.size() - 1);
+        dmi.set_read_latency(timing.period * double(timing.read_latency));
+        dmi.set_write_latency(timing.period * double(timing.write_latency));
+        dmi.allow_read_write();
+        return true;
+    }
+};
+
+}  // namespace dovetail

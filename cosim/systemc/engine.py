@@ -1,0 +1,162 @@
+"""A SystemC platform behind the engine interface: a process that runs jobs, with its own simulated host."""
+
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from dovetail.cosim.rtl import sram_program
+from dovetail.cosim.systemc.build import build_platform
+from dovetail.cosim.systemc.library import SystemC, find_systemc
+from dovetail.cosim.verilate import ToolError
+from dovetail.isa.config import Config
+from dovetail.isa.host import HOST_REGISTERS, STALLS
+from dovetail.isa.instructions import Cause, Unit
+from dovetail.isa.timing.engine import Counters, Fault, Timeline
+from dovetail.sw.engine import Bytes, RunResult
+
+WORDS = 60
+"""Of what a platform that fails has said, in the error."""
+SERVER = "dovetail.cosim.systemc.server"
+
+
+class SystemCEngine:
+    """The accelerator on the platform of ``main.cpp``; an :class:`~dovetail.sw.engine.Engine` whose timeline is empty.
+
+    Parameters
+    ----------
+    config
+        The accelerator. Configurations that differ in ``memory`` only share a build.
+    cache
+        Folder of the builds; the first use of a configuration compiles for a minute or more.
+    view
+        The timed view instead of RTL.
+    systemc
+        The installation; looked for without.
+    options
+        More options of the platform, such as ``--poll``.
+
+    Members
+    -------
+    broken
+        (address, bytes) of parts of system memory that answer with bus errors, multiples of 64.
+    latest
+        What the platform said of the latest run: times in picoseconds, seconds that it took, registers by offset.
+
+    Raises
+    ------
+    ToolError
+        SystemC, Verilator, make or the C++ compiler is missing or fails, or the platform does.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        cache: Path,
+        view: bool = False,
+        systemc: SystemC | None = None,
+        options: tuple[str, ...] = (),
+    ) -> None:
+        self._config = config
+        self.broken: tuple[tuple[int, int], ...] = ()
+        self.latest: dict[str, Any] = {}
+        self._folder = tempfile.TemporaryDirectory(prefix="dovetail-systemc-")
+        folder = Path(self._folder.name)
+        memory = config.memory
+        command = [str(build_platform(config, cache, systemc or find_systemc()).resolve()), *options]
+        command += ["--memory", f"{memory.read_latency}:{memory.write_latency}:{memory.beat_cycles}"]
+        if view:
+            (folder / "config.toml").write_text(config.to_toml())
+            command += ["--view", shlex.join([sys.executable, "-m", SERVER, "config.toml"])]
+        self._command = command
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def config(self) -> Config:
+        """The accelerator."""
+        return self._config
+
+    def close(self) -> None:
+        """End the process. Another run starts a new one, as after power-up."""
+        if self._process is not None:
+            self._process.communicate()
+            self._process = None
+
+    reset = close
+
+    def read_sram(self) -> Bytes:
+        """A copy of SRAM, fetched by a DMA program."""
+        return self._copy(Unit.STORE, np.zeros(self._config.sram_bytes, np.uint8))
+
+    def write_sram(self, contents: Bytes) -> None:
+        """Replace SRAM, all of it, by a DMA program."""
+        if contents.shape != (self._config.sram_bytes,):
+            raise ValueError(f"contents must be {self._config.sram_bytes} bytes, not {contents.shape}")
+        self._copy(Unit.LOAD, contents)
+
+    def _copy(self, unit: Unit, contents: Bytes) -> Bytes:
+        """Move all of SRAM to or from system memory."""
+        memory, at = sram_program(self._config, unit, contents)
+        latest, broken, self.broken = self.latest, self.broken, ()
+        self.run(memory, 0, 1)
+        self.latest, self.broken = latest, broken
+        return memory[at : at + len(contents)].copy()
+
+    def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
+        """Run a program; see :class:`dovetail.sw.engine.Engine`. Raises ToolError when the platform fails."""
+        folder = Path(self._folder.name)
+        memory.tofile(folder / "image.bin")
+        broken = "".join(f" {address}:{size}" for address, size in self.broken)
+        self.latest = json.loads(self._answer(f"image.bin memory.bin {program}:{pages}:{base}{broken}\n"))
+        memory[:] = np.fromfile(folder / "memory.bin", np.uint8)
+        values = {int(offset): value for offset, value in self.latest["registers"].items()}
+        registers = {name: values[register.offset] for name, register in HOST_REGISTERS.items()}
+        cycles = registers["CYCLES_LO"] | registers["CYCLES_HI"] << 32
+        counters = {unit: Counters(*(registers[f"{unit.name}_{stall}"] for stall in STALLS)) for unit in Unit}
+        cause = Cause(registers["CAUSE"])
+        fault = Fault(cause, registers["FAULT_PC"]) if cause else None
+        return RunResult(memory, cycles, _no_timeline(cycles, counters, fault), counters, fault)
+
+    def _answer(self, job: str) -> str:
+        """Give the process a job; its line of results."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=self._folder.name,
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        said: list[str] = []
+        with suppress(BrokenPipeError):
+            process.stdin.write(job)
+            process.stdin.flush()
+        for line in process.stdout:
+            if line.startswith("{"):
+                return line
+            said += line.split()
+        self._process = None
+        process.wait()
+        raise ToolError(f"the SystemC platform has ended: {' '.join(said[-WORDS:])}")
+
+
+def _no_timeline(cycles: int, counters: dict[Unit, Counters], fault: Fault | None) -> Timeline:
+    empty = np.zeros(0, np.int64)
+    works = np.zeros(0, np.bool_)
+    return Timeline(empty, empty, empty, empty, empty, works, (), cycles, counters, fault)
