@@ -78,6 +78,7 @@ struct Board {
     uint64_t divisor, now = 0;
     std::atomic<uint64_t> cycles{0};
     std::atomic<uint64_t> dropped{0};
+    std::atomic<int> fault{0};
 
     explicit Board(uint64_t divisor) : top(std::make_unique<Vdut>(&context, "top")), divisor(divisor) {
         top->rx = 1;
@@ -128,6 +129,7 @@ struct Board {
             if (sender.idle() && (now % POLL_CYCLES == 0 || quiet())) {
                 cycles = now;
                 dropped = receiver.dropped;
+                fault = top->fault;
                 if (!listen(serial, stop, quiet())) return;
             }
             top->rx = sender.level(divisor);
@@ -150,6 +152,9 @@ EXPORT void board_run(Board* board, int serial, int stop) { board->run(serial, s
 
 // Clock cycles since the reset, as of the last look at the host.
 EXPORT uint64_t board_cycles(Board* board) { return board->cycles; }
+
+// The lamp of that name.
+EXPORT int board_fault(Board* board) { return board->fault; }
 
 // Bytes from the board whose stop bit was low.
 EXPORT uint64_t board_dropped(Board* board) { return board->dropped; }

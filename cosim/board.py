@@ -76,6 +76,11 @@ class SimulatedBoard:
         return int(self._library.board_cycles(self._handle))
 
     @property
+    def fault(self) -> bool:
+        """The lamp of that name: the last request was broken or refused."""
+        return bool(self._library.board_fault(self._handle))
+
+    @property
     def dropped(self) -> int:
         """Bytes from the board that had no stop bit."""
         return int(self._library.board_dropped(self._handle))
