@@ -10,17 +10,16 @@ from string import Template
 from textwrap import indent
 
 import dovetail
-from dovetail.isa.cheader import cheader
 from dovetail.isa.files import write_atomically
 from dovetail.sw.codegen.schedule import C_TYPES, Array, Schedule, schedule_of
 from dovetail.sw.codegen.storage import ALIGN
-from dovetail.sw.codegen.text import comment, lines_of, number
+from dovetail.sw.codegen.text import comment, lines_of, number, printable
 from dovetail.sw.codegen.weights import crc_of, weights_file
+from dovetail.sw.driver_files import ISA_HEADER, driver_files
 from dovetail.sw.network import CompiledNetwork
 
 WEIGHTS = "weights.bin"
-DRIVER = ("dovetail.h", "dovetail.c", "dovetail_host.h")
-EXAMPLES = ("uio.c",)
+DRIVER = ("dovetail.h", "dovetail.c", "dovetail_host.h", ISA_HEADER, "uio.c")
 COMMON = (
     "dovetail_arithmetic.h",
     "dovetail_arithmetic.c",
@@ -94,17 +93,16 @@ def project_of(compiled: CompiledNetwork, *, embed: bool = False) -> Project:
         name for name, functions in KERNELS.items() if schedule.functions & {f"dovetail_{text}" for text in functions}
     )
     sources = ["inference.c", "dovetail.c", *(name for name in (*COMMON, *kernels) if name.endswith(".c"))]
+    driver = driver_files(compiled.config, examples=True)
     texts = {
         "inference.h": _header(compiled, schedule, len(weights), embed),
         "inference.c": _source(compiled, schedule, crc_of(weights)),
         "main.c": _main(compiled, schedule),
-        "dovetail_isa.h": cheader(),
-        **{name: _resource("sw.c.driver", name) for name in DRIVER},
-        **{name: _resource("sw.c.driver.examples", name) for name in EXAMPLES},
-        **{name: _resource("sw.c.kernels", name) for name in (*COMMON, *kernels)},
+        **{name: driver[name] for name in DRIVER},
+        **{name: _resource("c/kernels", name) for name in (*COMMON, *kernels)},
     }
     if not set(_WALKERS).isdisjoint(kernels):
-        texts["walk.h"] = _resource("sw.c.kernels", "walk.h")
+        texts["walk.h"] = _resource("c/kernels", "walk.h")
     if schedule.constants:
         texts["inference_data.h"] = _data(compiled, schedule)
     if embed:
@@ -125,18 +123,17 @@ def project_of(compiled: CompiledNetwork, *, embed: bool = False) -> Project:
     )
 
 
-def _resource(package: str, name: str) -> str:
-    path = files("dovetail").joinpath(*package.split("."), name)
-    return path.read_text()
+def _resource(folder: str, name: str) -> str:
+    return files("dovetail.sw").joinpath(folder, name).read_text()
 
 
 def _fill(template: str, **values: object) -> str:
-    return _Text(_resource("sw.codegen.templates", template)).substitute(values)
+    return _Text(_resource("codegen/templates", template)).substitute(values)
 
 
 def _title(compiled: CompiledNetwork) -> dict[str, str]:
     return {
-        "network": comment(compiled.graph.name)[3:-3],
+        "network": printable(compiled.graph.name),
         "hash": f"0x{compiled.config.hash:016x}",
         "version": dovetail.__version__,
     }
@@ -187,7 +184,7 @@ def _source(compiled: CompiledNetwork, schedule: Schedule, crc: int) -> str:
         data='#include "inference_data.h"\n' if schedule.constants else "",
         crc=f"0x{crc:08x}",
         align=ALIGN,
-        run_segment=_resource("sw.codegen.templates", "run_segment.c") if segments else "",
+        run_segment=_resource("codegen/templates", "run_segment.c") if segments else "",
         statements=indent("\n".join([*variables, "inference->cycles = 0;", body]), "    "),
     )
 

@@ -12,6 +12,8 @@ import numpy as np
 from dovetail.sw.names import unused
 
 WIDTH = 116
+_LONGEST = 40
+"""Characters of a name."""
 
 _KEYWORDS = {
     *("auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum"),
@@ -26,7 +28,7 @@ Fields = Mapping[str, "str | int | Fields"]
 
 def identifier(name: str, taken: Collection[str] = ()) -> str:
     """A C name in small letters that resembles `name`, and nobody has yet."""
-    plain = re.sub(r"_+", "_", re.sub(r"[^0-9a-z]", "_", name.lower())).strip("_") or "tensor"
+    plain = re.sub(r"[^0-9a-z]+", "_", name.lower())[:_LONGEST].strip("_") or "tensor"
     if plain[0].isdigit() or plain in _KEYWORDS:
         plain = f"t_{plain}"
     return unused(plain, taken)
@@ -40,12 +42,16 @@ def number(value: Any) -> str:
     return "INT32_MIN" if int(value) == -(1 << 31) else str(int(value))
 
 
+def printable(text: str) -> str:
+    """A text as it can stand inside a comment: one line, no ends of comments."""
+    plain = "".join(c if c.isprintable() and c.isascii() else "?" for c in text)
+    short = plain if len(plain) < WIDTH - 20 else f"{plain[: WIDTH - 20]}..."
+    return short.replace("*/", "* /").replace("/*", "/ *")
+
+
 def comment(text: str) -> str:
-    """One line of comment, whatever is in the text."""
-    plain = (
-        "".join(c if c.isprintable() and c.isascii() else "?" for c in text).replace("*/", "* /").replace("/*", "/ *")
-    )
-    return f"/* {plain} */"
+    """One line of comment."""
+    return f"/* {printable(text)} */"
 
 
 def lines_of(values: Iterable[Any], indent: str = "    ") -> str:

@@ -48,7 +48,7 @@ class Call:
 
     def lines(self, storage: Storage) -> list[str]:
         texts = (storage.text(value) if isinstance(value, Pointer) else value for value in self.arguments)
-        return wrap(f"{self.function}({', '.join(texts)});", WIDTH, subsequent_indent="    ")
+        return wrap(f"{self.function}({', '.join(texts)});", WIDTH, subsequent_indent="    ", break_long_words=False)
 
 
 class Writer:

@@ -1,0 +1,52 @@
+"""Write C code of a network's inference: schedule, kernels, driver, weights, Makefile and an example."""
+
+import argparse
+from pathlib import Path
+
+from dovetail.flows.network import add_network_options, compiled_of
+from dovetail.flows.report import Report
+
+NAME = "codegen"
+HELP = "write a network's inference as C code, for the host beside the accelerator"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    add_network_options(parser, programs=True)
+    parser.add_argument("--output", metavar="DIR", type=Path, required=True, help="folder of the C project; made")
+    parser.add_argument("--embed", action="store_true", help="the weights as a C array too, for hosts without files")
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Run the command."""
+    from dovetail.sw.codegen import project_of
+
+    compiled = compiled_of(args)
+    project = project_of(compiled, embed=args.embed)
+    project.write(args.output)
+    nodes = [node.op for step in compiled.code.steps if step.host for node in step.nodes]
+    data = {
+        "output": str(args.output),
+        "files": {name: len(content) for name, content in project.files.items()},
+        "config_hash": f"{compiled.config.hash:016x}",
+        "weights_bytes": project.weights_bytes,
+        "memory_bytes": project.memory_bytes,
+        "scratch_bytes": project.scratch_bytes,
+        "segments": len(compiled.code.segments),
+        "host_nodes": len(nodes),
+        "kernels": project.kernels,
+        "inexact": project.inexact,
+    }
+    lines = [
+        f"project      {args.output}: {len(project.files)} files; `make` builds the example for Linux",
+        f"schedule     {len(compiled.code.segments)} segment(s) of the accelerator, {len(nodes)} node(s) on the host",
+        f"kernels      {', '.join(project.kernels) or 'none'}",
+        f"weights      {project.weights_bytes:,} bytes",
+        f"memory       {project.memory_bytes:,} bytes shared, {project.scratch_bytes:,} bytes of the host's own",
+    ]
+    if project.inexact:
+        lines.append(
+            f"float        {', '.join(project.inexact)}: computed in double, where the runtime rounds every step to"
+            " float; an element in some hundred thousand may be one step off"
+        )
+    return Report(data, lines)
