@@ -10,6 +10,7 @@ import dovetail
 from dovetail.cosim.verilate import ToolError
 from dovetail.flows import (
     area,
+    codegen,
     coverage,
     diff,
     doctor,
@@ -45,6 +46,7 @@ COMMANDS = (
     diff,
     verify,
     export,
+    codegen,
     fuzz,
     faults,
     coverage,
