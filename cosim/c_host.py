@@ -69,7 +69,7 @@ def c_program(
             (Path(folder) / name).write_text(text)
         command = [c_compiler(), *FLAGS, *(f"-D{name}={value}" for name, value in macros.items())]
         command += [name for name in sorted(texts) if name.endswith(".c")]
-        command += ["-o", str(output.resolve()), "-L", str(library.parent.resolve()), f"-l:{LIBRARY}"]
+        command += ["-o", str(output.resolve()), "-L", str(library.parent.resolve()), f"-l:{LIBRARY}", "-lm"]
         command += ["-Wl,-rpath,$ORIGIN"]
         done = subprocess.run(command, cwd=folder, text=True, errors="replace", capture_output=True)
     if done.returncode:
