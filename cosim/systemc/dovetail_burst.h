@@ -1,6 +1,7 @@
 // An AXI burst as a TLM transaction.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -40,17 +41,19 @@ AxiResponse send(Socket& socket, Burst& burst, size_t begin, size_t bytes, sc_co
 }  // namespace detail
 
 // Sends a burst and adds what the target annotates to `delay`; the response of every beat. AXI answers each beat and
-// TLM the whole: a target that refuses a burst has done nothing and is asked again beat by beat.
+// TLM the whole: a target that refuses a burst has done nothing and is asked again beat by
+// beat, each within one bus word.
 template <typename Socket>
 std::vector<AxiResponse> send(Socket& socket, Burst& burst, size_t beat_bytes, sc_core::sc_time& delay) {
-    const size_t size = burst.data.size();
-    const size_t beats = (size + beat_bytes - 1) / beat_bytes;
+    const size_t size = burst.data.size(), skipped = burst.address % beat_bytes;
+    const size_t beats = (skipped + size + beat_bytes - 1) / beat_bytes;
     std::vector<AxiResponse> responses(beats, detail::send(socket, burst, 0, size, delay));
     if (responses[0] == AXI_OKAY) return responses;
     for (size_t n = 0; n < beats; ++n) {
+        const size_t begin = n ? n * beat_bytes - skipped : 0;
+        const size_t end = std::min((n + 1) * beat_bytes - skipped, size);
         sc_core::sc_time ignored;
-        const size_t begin = n * beat_bytes;
-        responses[n] = detail::send(socket, burst, begin, begin + beat_bytes < size ? beat_bytes : size - begin, ignored);
+        responses[n] = detail::send(socket, burst, begin, end - begin, ignored);
     }
     return responses;
 }

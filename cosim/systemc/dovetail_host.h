@@ -41,13 +41,28 @@ public:
         move(tlm::TLM_READ_COMMAND, address, data, bytes);
     }
 
+    // Registers. Reports an error for one that is not there.
     void write_register(uint32_t offset, uint32_t value) {
-        transport(registers, tlm::TLM_WRITE_COMMAND, offset, reinterpret_cast<unsigned char*>(&value), 4);
+        if (!access_register(tlm::TLM_WRITE_COMMAND, offset, value, 15)) SC_REPORT_ERROR("dovetail.host", "no register");
     }
     uint32_t read_register(uint32_t offset) {
         uint32_t value = 0;
-        transport(registers, tlm::TLM_READ_COMMAND, offset, reinterpret_cast<unsigned char*>(&value), 4);
+        if (!access_register(tlm::TLM_READ_COMMAND, offset, value, 15)) SC_REPORT_ERROR("dovetail.host", "no register");
         return value;
+    }
+
+    // Any access to a register; `lanes` has a bit per byte that counts. Whether it was answered without an error.
+    bool access_register(tlm::tlm_command command, uint32_t offset, uint32_t& value, unsigned lanes) {
+        unsigned char enables[4];
+        for (unsigned n = 0; n < 4; ++n) enables[n] = lanes >> n & 1 ? TLM_BYTE_ENABLED : TLM_BYTE_DISABLED;
+        tlm::tlm_generic_payload transaction;
+        fill(transaction, command, offset, reinterpret_cast<unsigned char*>(&value), 4);
+        if (lanes != 15) {
+            transaction.set_byte_enable_ptr(enables);
+            transaction.set_byte_enable_length(4);
+        }
+        transport(registers, transaction);
+        return transaction.is_response_ok();
     }
 
     // Starts the `pages` pages of program at `address` and returns when the accelerator is busy.
@@ -66,6 +81,12 @@ public:
     }
 
     void clear_irq() { write_register(DOVETAIL_HOST_STATUS, DOVETAIL_HOST_STATUS_DONE_MASK); }
+
+    // Lets time pass.
+    void pass(const sc_core::sc_time& time) {
+        keeper.inc(time);
+        if (keeper.need_sync()) keeper.sync();
+    }
 
     // The host's own time.
     sc_core::sc_time now() const { return keeper.get_current_time(); }
@@ -88,8 +109,13 @@ private:
     void move(tlm::tlm_command command, uint64_t address, unsigned char* data, size_t bytes) {
         for (size_t done = 0; done < bytes; done += CHUNK) {
             const size_t size = bytes - done < CHUNK ? bytes - done : CHUNK;
-            if (!move_directly(command, address + done, data + done, size))
-                transport(memory, command, address + done, data + done, size);
+            if (move_directly(command, address + done, data + done, size)) continue;
+            tlm::tlm_generic_payload transaction;
+            fill(transaction, command, address + done, data + done, size);
+            transport(memory, transaction);
+            if (!transaction.is_response_ok())
+                SC_REPORT_ERROR("dovetail.host", transaction.get_response_string().c_str());
+            if (transaction.is_dmi_allowed() && !has_direct) has_direct = memory->get_direct_mem_ptr(transaction, direct);
         }
     }
 
@@ -104,24 +130,20 @@ private:
         return true;
     }
 
-    template <typename Socket>
-    void transport(Socket& socket, tlm::tlm_command command, uint64_t address, unsigned char* data, size_t bytes) {
-        tlm::tlm_generic_payload transaction;
+    static void fill(tlm::tlm_generic_payload& transaction, tlm::tlm_command command, uint64_t address,
+                     unsigned char* data, size_t bytes) {
         transaction.set_command(command);
         transaction.set_address(address);
         transaction.set_data_ptr(data);
         transaction.set_data_length(unsigned(bytes));
         transaction.set_streaming_width(unsigned(bytes));
+    }
+
+    template <typename Socket>
+    void transport(Socket& socket, tlm::tlm_generic_payload& transaction) {
         sc_core::sc_time delay = keeper.get_local_time();
         socket->b_transport(transaction, delay);
         keeper.set(delay);
-        if (!transaction.is_response_ok()) SC_REPORT_ERROR("dovetail.host", transaction.get_response_string().c_str());
-        if (transaction.is_dmi_allowed() && !has_direct) has_direct = socket->get_direct_mem_ptr(transaction, direct);
-        if (keeper.need_sync()) keeper.sync();
-    }
-
-    void pass(const sc_core::sc_time& time) {
-        keeper.inc(time);
         if (keeper.need_sync()) keeper.sync();
     }
 

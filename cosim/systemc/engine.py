@@ -1,4 +1,4 @@
-"""A SystemC platform behind the engine interface: a process that runs jobs, with its own simulated host."""
+"""A SystemC platform behind the engine interface: a process whose simulated host plays a script."""
 
 import json
 import shlex
@@ -120,7 +120,9 @@ class SystemCEngine:
         folder = Path(self._folder.name)
         memory.tofile(folder / "image.bin")
         broken = "".join(f" {address}:{size}" for address, size in self.broken)
-        self.latest = json.loads(self._answer(f"image.bin memory.bin {program}:{pages}:{base}{broken}\n"))
+        self.play(f"load image.bin{broken}")
+        self.latest = self.play(f"run {program}:{pages}:{base}")
+        self.play("save memory.bin")
         memory[:] = np.fromfile(folder / "memory.bin", np.uint8)
         values = {int(offset): value for offset, value in self.latest["registers"].items()}
         registers = {name: values[register.offset] for name, register in HOST_REGISTERS.items()}
@@ -130,8 +132,8 @@ class SystemCEngine:
         fault = Fault(cause, registers["FAULT_PC"]) if cause else None
         return RunResult(memory, cycles, _no_timeline(cycles, counters, fault), counters, fault)
 
-    def _answer(self, job: str) -> str:
-        """Give the process a job; its line of results."""
+    def play(self, line: str) -> dict[str, Any]:
+        """A line of the platform's script, and its answer. Raises ToolError when the platform fails."""
         if self._process is None:
             self._process = subprocess.Popen(
                 self._command,
@@ -145,12 +147,13 @@ class SystemCEngine:
         assert process.stdin is not None and process.stdout is not None
         said: list[str] = []
         with suppress(BrokenPipeError):
-            process.stdin.write(job)
+            process.stdin.write(line + "\n")
             process.stdin.flush()
-        for line in process.stdout:
-            if line.startswith("{"):
-                return line
-            said += line.split()
+        for answer in process.stdout:
+            if answer.startswith("{"):
+                found: dict[str, Any] = json.loads(answer)
+                return found
+            said += answer.split()
         self._process = None
         process.wait()
         raise ToolError(f"the SystemC platform has ended: {' '.join(said[-WORDS:])}")

@@ -1,4 +1,4 @@
-// A platform: the accelerator (RTL or view), system memory and a host that runs what stdin asks for.
+// A platform: the accelerator (RTL or view), system memory and a host that plays the script on stdin.
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
@@ -22,16 +22,21 @@ namespace {
 namespace config = dovetail::config;
 
 const char USAGE[] =
-    "platform [--view COMMAND] [--memory READ:WRITE:BEAT] [--quantum NS] [--poll] < JOBS\n"
-    "\n"
-    "Every line of JOBS is IMAGE OUTPUT PROGRAM:PAGES:BASE [ADDRESS:BYTES ...]: load IMAGE to system memory from address\n"
-    "0 on, run the program, write memory to OUTPUT and the results to stdout, a line of JSON. ADDRESS:BYTES are parts of\n"
-    "memory that answer with errors. SRAM keeps its contents from job to job.\n"
+    "platform [--view COMMAND] [--memory READ:WRITE:BEAT] [--quantum NS] [--poll] < SCRIPT\n"
     "\n"
     "--view     the timed view instead of RTL; the command of the model's process\n"
     "--memory   latencies of memory and cycles per beat\n"
     "--quantum  how far the host may run ahead of the simulation's time; 1000 without\n"
-    "--poll     look at the status instead of waiting for the interrupt\n";
+    "--poll     run looks at the status instead of waiting for the interrupt\n"
+    "\n"
+    "What the host does, a line each; each is answered with a line of JSON:\n"
+    "\n"
+    "load FILE [ADDRESS:BYTES ...]  system memory from address 0 on, and the parts of it that answer with errors\n"
+    "run PROGRAM:PAGES:BASE         a program from its start to the interrupt\n"
+    "save FILE                      system memory\n"
+    "read OFFSET                    a register\n"
+    "write OFFSET:VALUE:LANES       a register; LANES has a bit per byte\n"
+    "wait NS\n";
 
 struct Options {
     std::string view;
@@ -39,12 +44,6 @@ struct Options {
                                      config::WRITE_LATENCY, config::BEAT_CYCLES, config::BUS_BYTES};
     uint64_t quantum = 1000;
     bool poll = false;
-};
-
-struct Job {
-    std::string image, output;
-    uint32_t program, pages, base;
-    std::vector<dovetail::Memory::Part> broken;
 };
 
 [[noreturn]] void refuse(const std::string& text) {
@@ -89,22 +88,6 @@ Options parse(int count, char** words) {
     return options;
 }
 
-Job parse(const std::string& line) {
-    Job job;
-    std::string place, part;
-    std::istringstream words(line);
-    if (!(words >> job.image >> job.output >> place)) refuse("not a job: " + line);
-    const auto program = numbers(place, 3);
-    job.program = uint32_t(program[0]);
-    job.pages = uint32_t(program[1]);
-    job.base = uint32_t(program[2]);
-    while (words >> part) {
-        const auto found = numbers(part, 2);
-        job.broken.push_back({found[0], found[1]});
-    }
-    return job;
-}
-
 std::vector<unsigned char> load(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     if (!file) refuse(path + " cannot be read");
@@ -119,34 +102,88 @@ void save(const std::string& path, const std::vector<unsigned char>& data) {
 
 uint64_t picoseconds(const sc_core::sc_time& time) { return uint64_t(time.to_seconds() * 1e12 + 0.5); }
 
-void run(dovetail::Host& host, dovetail::Memory& memory, const Job& job, bool poll) {
-    std::vector<unsigned char> data = load(job.image);
-    memory.reset(data.size(), {});
-    host.write_memory(0, data.data(), data.size());
-    memory.reset(data.size(), job.broken);
-    const auto begin = std::chrono::steady_clock::now();
-    host.start(job.program, job.pages, job.base);
-    const uint64_t started = picoseconds(host.now());
-    unsigned polls = 0;
-    if (poll)
-        while (!(host.read_register(DOVETAIL_HOST_STATUS) & DOVETAIL_HOST_STATUS_DONE_MASK)) ++polls;
-    else host.wait_for_irq();
-    const uint64_t ended = picoseconds(host.now());
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    printf("{\"started_ps\": %" PRIu64 ", \"ended_ps\": %" PRIu64 ", \"polls\": %u, \"seconds\": %.6f, \"registers\": {",
-           started, ended, polls, seconds.count());
-    const char* separator = "";
-    for (const uint32_t offset : config::REGISTERS) {
-        printf("%s\"%u\": %u", separator, offset, host.read_register(offset));
-        separator = ", ";
+// What the script's lines do.
+class Script {
+public:
+    Script(dovetail::Host& host, dovetail::Memory& memory, bool poll) : host(host), memory(memory), poll(poll) {}
+
+    void play(std::istream& lines) {
+        for (std::string line; std::getline(lines, line);) {
+            std::istringstream words(line);
+            std::string verb, subject;
+            if (!(words >> verb >> subject)) refuse("not understood: " + line);
+            if (verb == "load") load_memory(subject, words);
+            else if (verb == "run") run(numbers(subject, 3));
+            else if (verb == "save") save_memory(subject);
+            else if (verb == "read") access(tlm::TLM_READ_COMMAND, {numbers(subject, 1)[0], 0, 15});
+            else if (verb == "write") access(tlm::TLM_WRITE_COMMAND, numbers(subject, 3));
+            else if (verb == "wait") pass(numbers(subject, 1)[0]);
+            else refuse("not understood: " + line);
+            fflush(stdout);
+        }
     }
-    host.clear_irq();
-    memory.reset(data.size(), {});
-    host.read_memory(0, data.data(), data.size());
-    save(job.output, data);
-    printf("}}\n");
-    fflush(stdout);
-}
+
+private:
+    dovetail::Host& host;
+    dovetail::Memory& memory;
+    const bool poll;
+    std::vector<unsigned char> data;
+    std::vector<dovetail::Memory::Part> broken;
+
+    void load_memory(const std::string& path, std::istringstream& parts) {
+        data = load(path);
+        broken.clear();
+        for (std::string word; parts >> word;) {
+            const auto part = numbers(word, 2);
+            broken.push_back({part[0], part[1]});
+        }
+        memory.reset(data.size(), {});
+        host.write_memory(0, data.data(), data.size());
+        memory.reset(data.size(), broken);
+        puts("{}");
+    }
+
+    void save_memory(const std::string& path) {
+        memory.reset(data.size(), {});
+        host.read_memory(0, data.data(), data.size());
+        memory.reset(data.size(), broken);
+        save(path, data);
+        puts("{}");
+    }
+
+    void run(const std::vector<uint64_t>& program) {
+        const auto begin = std::chrono::steady_clock::now();
+        host.start(uint32_t(program[0]), uint32_t(program[1]), uint32_t(program[2]));
+        const uint64_t started = picoseconds(host.now());
+        unsigned polls = 0;
+        if (poll)
+            while (!(host.read_register(DOVETAIL_HOST_STATUS) & DOVETAIL_HOST_STATUS_DONE_MASK)) ++polls;
+        else host.wait_for_irq();
+        const uint64_t ended = picoseconds(host.now());
+        const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+        printf("{\"started_ps\": %" PRIu64 ", \"ended_ps\": %" PRIu64 ", \"polls\": %u, \"seconds\": %.6f, \"registers\": {",
+               started, ended, polls, seconds.count());
+        const char* separator = "";
+        for (const uint32_t offset : config::REGISTERS) {
+            printf("%s\"%u\": %u", separator, offset, host.read_register(offset));
+            separator = ", ";
+        }
+        host.clear_irq();
+        puts("}}");
+    }
+
+    void access(tlm::tlm_command command, const std::vector<uint64_t>& words) {
+        uint32_t value = uint32_t(words[1]);
+        const bool fine = host.access_register(command, uint32_t(words[0]), value, unsigned(words[2]));
+        printf("{\"ps\": %" PRIu64 ", \"value\": %u, \"error\": %s, \"irq\": %d}\n", picoseconds(host.now()), value,
+               fine ? "false" : "true", host.irq.read());
+    }
+
+    void pass(uint64_t nanoseconds) {
+        host.pass(sc_core::sc_time(double(nanoseconds), sc_core::SC_NS));
+        puts("{}");
+    }
+};
 
 }  // namespace
 
@@ -160,7 +197,7 @@ int sc_main(int count, char** words) {
     if (options.view.empty()) accelerator = std::make_unique<dovetail::Rtl>("rtl", period, options.timing.beat_cycles);
     else accelerator = std::make_unique<dovetail::View>("view", period, options.view);
     dovetail::Host host("host", [&](dovetail::Host& host) {
-        for (std::string line; std::getline(std::cin, line);) run(host, memory, parse(line), options.poll);
+        Script(host, memory, options.poll).play(std::cin);
     });
     sc_core::sc_signal<bool> irq("irq");
 

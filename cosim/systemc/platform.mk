@@ -55,11 +55,11 @@ platform: obj/main.o $(FASTS) $(SLOWS) $(GLOBALS)
 	$(CXX) -o $@ $^ $(LIBRARY:%=-L% -Wl,-rpath,%) -lsystemc -lpthread
 
 run: platform
-	./platform < example/jobs
+	./platform < example/script
 	cmp example/memory.bin example/expected.bin
 
 run-view: platform
-	./platform --view '$(PYTHON) -m dovetail.cosim.systemc.server config.toml' < example/jobs
+	./platform --view '$(PYTHON) -m dovetail.cosim.systemc.server config.toml' < example/script
 	cmp example/memory.bin example/expected.bin
 
 clean:

@@ -198,7 +198,7 @@ class ModelServer:
             return TRANSFER.pack(0, start, end, address, 1, 1, 0, 0, PAGE_BYTES)
         t = self._store.transfer(_registers(timeline, n))
         address = (base + t.memory) % ADDRESS_SPACE
-        write = timeline.unit[n] == Unit.STORE
+        write = int(timeline.unit[n] == Unit.STORE)
         return TRANSFER.pack(write, start, end, address, t.rows, t.planes, t.memory_row, t.memory_plane, t.length)
 
 
