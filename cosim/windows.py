@@ -122,6 +122,14 @@ def place(setting: Setting, words: Sequence[int]) -> Setting:
     return Setting(memory, size, pages, setting.base, setting.sram)
 
 
+def window_setting(compiled: CompiledNetwork, setting: Setting, window: Window) -> Setting:
+    """A window of a segment as a program of its own, in the state that the model has before it in the network;
+    ``setting``: the segment's."""
+    words = compiled.code.segments[window.segment].words
+    memory, sram = _state_after(compiled, setting, words[: window.first])
+    return place(Setting(memory, 0, 0, setting.base, sram), window_words(words, window))
+
+
 def verify_windows(
     compiled: CompiledNetwork,
     sample: Mapping[str, npt.NDArray[np.generic]] | npt.NDArray[Any],
@@ -143,8 +151,7 @@ def verify_windows(
     for window in windows_of(compiled.code, layers):
         setting, words = settings[window.segment], compiled.code.segments[window.segment].words
         size = len(setting.memory)
-        memory, sram = _state_after(compiled, setting, words[: window.first])
-        run = place(Setting(memory, 0, 0, setting.base, sram), window_words(words, window))
+        run = window_setting(compiled, setting, window)
         comparison = pair.run(run.memory, run.program, run.pages, run.base, run.sram)
         assert pair.latest is not None
         memory, sram = _state_after(compiled, setting, words[: window.past])
