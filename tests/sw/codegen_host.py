@@ -126,10 +126,11 @@ class Built:
         """inference_run(): outputs and cycles."""
         graph = self.compiled.graph
         given = [np.ascontiguousarray(inputs[port.name]) for port in graph.inputs]
-        made = {port.name: np.zeros(port.shape, port.dtype) for port in graph.outputs}
-        status = self.library.inference_run(self.inference, _pointers(given), _pointers(list(made.values())))
+        made = [np.zeros(port.shape, port.dtype) for port in graph.outputs]
+        status = self.library.inference_run(self.inference, _pointers(given), _pointers(made))
         assert status == 0, self.text(status)
-        return made, int(self.library.shim_cycles(self.inference))
+        names = (port.name for port in graph.outputs)
+        return dict(zip(names, made, strict=True)), int(self.library.shim_cycles(self.inference))
 
     def text(self, status: int) -> str:
         """inference_status_text()"""
