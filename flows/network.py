@@ -38,9 +38,15 @@ NETWORK_HELP = (
 )
 
 
-def add_network_options(parser: argparse.ArgumentParser, *, programs: bool) -> None:
-    """Add the network and the configuration; ``programs``: a saved program will do as well."""
-    parser.add_argument("network", metavar="NETWORK", help=NETWORK_HELP + (", or a saved program" if programs else ""))
+def add_network_options(parser: argparse.ArgumentParser, *, programs: bool, optional: bool = False) -> None:
+    """Add the network and the configuration; ``programs``: a saved program will do as well; ``optional``: so will no
+    network."""
+    parser.add_argument(
+        "network",
+        metavar="NETWORK",
+        nargs="?" if optional else None,
+        help=NETWORK_HELP + (", or a saved program" if programs else ""),
+    )
     parser.add_argument(
         "--tiling", choices=TILINGS, help="what layers are cut along: rows and channels, or output channels only"
     )
