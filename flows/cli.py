@@ -10,10 +10,12 @@ import dovetail
 from dovetail.cosim.verilate import ToolError
 from dovetail.flows import (
     area,
+    build,
     codegen,
     coverage,
     diff,
     doctor,
+    driver,
     explain,
     export,
     faults,
@@ -27,6 +29,7 @@ from dovetail.flows import (
     run,
     serve,
     sweep,
+    systemc,
     verify,
 )
 from dovetail.flows import compile as compile_
@@ -55,6 +58,9 @@ COMMANDS = (
     report_page,
     serve,
     area,
+    build,
+    driver,
+    systemc,
     isa,
     doctor,
 )

@@ -84,7 +84,7 @@ class Recorder:
         """Keep an outcome; ``network``: its hash."""
         cost = None if outcome.cost is None else json.dumps(outcome.cost.to_dict())
         with self._file.transaction() as file:
-            key = self._networks[network], _configuration_id(file, config), self._options, version()
+            key = self._networks[network], configuration_id(file, config), self._options, version()
             values = (*key, cost, outcome.error, outcome.lost, outcome.seconds)
             file.execute(
                 "INSERT OR REPLACE INTO results (network, configuration, options, version, cost, error, lost, seconds)"
@@ -105,7 +105,7 @@ class Recorder:
         return int(cursor.lastrowid or 0)
 
     def _visit(self, file: sqlite3.Connection, point: Point) -> Known:
-        configuration = None if point.config is None else _configuration_id(file, point.config)
+        configuration = None if point.config is None else configuration_id(file, point.config)
         values = (self.sweep, point.number, configuration)
         file.execute("INSERT OR IGNORE INTO visits (sweep, number, configuration) VALUES (?, ?, ?)", values)
         outcomes: dict[str, Outcome] = {}
@@ -129,7 +129,8 @@ def _network_id(file: sqlite3.Connection, network: NetworkFile) -> int:
     return int(file.execute("SELECT id FROM networks WHERE hash = ?", values[:1]).fetchone()[0])
 
 
-def _configuration_id(file: sqlite3.Connection, config: Config) -> int:
+def configuration_id(file: sqlite3.Connection, config: Config) -> int:
+    """The id of a configuration with its memory timing in a store, which has it from then on."""
     memory = config.memory
     key = f"{config.hash:016x}", f"{memory.read_latency}/{memory.write_latency}/{memory.beat_cycles}"
     find = "SELECT id FROM configurations WHERE hash = ? AND memory = ?"

@@ -81,5 +81,31 @@ SCRIPTS = (
             FROM results r JOIN networks n ON n.id = r.network JOIN configurations c ON c.id = r.configuration
         """,
     ),
+    (
+        """
+        CREATE TABLE builds (             -- what was placed and routed for a board, with the best seed
+            id INTEGER PRIMARY KEY,
+            configuration INTEGER NOT NULL REFERENCES configurations,
+            board TEXT NOT NULL,
+            part TEXT NOT NULL,
+            memory TEXT NOT NULL,         -- of the board design
+            clock INTEGER NOT NULL,       -- Hz
+            lut INTEGER NOT NULL,
+            ff INTEGER NOT NULL,
+            dsp INTEGER NOT NULL,
+            bram INTEGER NOT NULL,
+            spram INTEGER NOT NULL,
+            fmax REAL NOT NULL,           -- MHz of the slowest clock
+            met INTEGER NOT NULL,         -- 1: as fast as the clock
+            seed INTEGER NOT NULL,        -- the best
+            seeds TEXT NOT NULL,          -- JSON: MHz by seed, 0 where it failed
+            path TEXT NOT NULL,           -- JSON: the critical path
+            design TEXT NOT NULL,         -- hash of design, constraints and options
+            tools TEXT NOT NULL,          -- JSON: versions by name
+            made TEXT NOT NULL,           -- UTC
+            UNIQUE (configuration, board, design, tools)
+        )
+        """,
+    ),
 )
 """The statements of script k make schema k + 1 of schema k. SQLite's ``user_version`` says which one a file has."""

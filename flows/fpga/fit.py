@@ -1,0 +1,109 @@
+"""Whether a design fits a part, before and after synthesis, and which parameters make it smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dovetail.flows.fpga.boards import RESOURCES, Part
+from dovetail.flows.fpga.tools import BuildError
+from dovetail.flows.parameters import changed
+from dovetail.isa.config import FEATURES, Config, ConfigError, format_bytes
+from dovetail.sw.cost.area import Area, area_of
+
+DOUBT = 0.5
+"""How far too high an estimate may be of what is unlike all that was measured; a guess."""
+HINTS = 3
+"""Changes that a message names per resource."""
+WORTH = 0.01
+"""A change counts where it saves at least this share of what is used."""
+HALVED = ("ic_lanes", "oc_lanes", "depthwise_lanes", "requant_lanes", "vector_lanes", "sram", "banks", "bus", "stripe")
+
+
+def excess(used: Mapping[str, int], part: Part) -> dict[str, int]:
+    """By how many the resources exceed those of the part, where they do."""
+    return {name: used[name] - total for name, total in part.total.items() if used.get(name, 0) > total}
+
+
+def check_estimate(config: Config, part: Part, memory: Mapping[str, int]) -> None:
+    """Raise BuildError where the estimate of the area says that a configuration cannot fit.
+
+    ``memory``: what the memory beside the accelerator takes, by resource. LUTs and flip-flops count only beyond the
+    estimate's largest error, or `DOUBT` outside of what was measured. There is an estimate for ECP5 only.
+    """
+    if part.family != "ecp5":
+        return
+    area = area_of(config)
+    least = {name: count + memory.get(name, 0) for name, count in _least(area).items()}
+    if over := excess(least, part):
+        told = {name: getattr(area, name) + memory.get(name, 0) for name in over}
+        raise BuildError(
+            f"does not fit {part.name}, says the estimate: {shortage(told, part)}; {advice(config, over)}"
+            " (--force synthesises it all the same)"
+        )
+
+
+def _least(area: Area) -> dict[str, int]:
+    """What the accelerator takes if the estimate is as far too high as it ever was."""
+    error = DOUBT if area.extrapolated else area.error
+    return {
+        "lut": int(area.lut / (1 + error)),
+        "ff": int(area.ff / (1 + error)),
+        "dsp": area.dsp,
+        "bram": area.bram,
+    }
+
+
+def check_netlist(config: Config, part: Part, used: Mapping[str, int], what: str = "after synthesis") -> None:
+    """Raise BuildError where a netlist has more than the part. ``what``: when it was counted."""
+    if over := excess(used, part):
+        raise BuildError(f"does not fit {part.name} {what}: {shortage(used, part, over)}; {advice(config, over)}")
+
+
+def shortage(used: Mapping[str, int], part: Part, over: Mapping[str, int] | None = None) -> str:
+    """The resources of which there are too few, with the numbers."""
+    return ", ".join(
+        f"{RESOURCES[name]} {used[name]:,} of {part.total[name]:,} ({used[name] - part.total[name]:,} too many)"
+        for name in (used if over is None else over)
+    )
+
+
+def advice(config: Config, over: Mapping[str, int]) -> str:
+    """What to change so that less of some resources is taken."""
+    told = []
+    for name in over:
+        if name in ("lut", "ff", "dsp", "bram"):
+            found = sorted(savings(config, name), key=lambda saving: -saving[1])[:HINTS]
+            if found:
+                told.append(f"{RESOURCES[name]}: " + ", ".join(f"{text} saves about {n:,}" for text, n in found))
+    return f"to change, estimated for ECP5: {'; '.join(told)}" if told else "take a smaller configuration"
+
+
+def savings(config: Config, resource: str) -> Iterator[tuple[str, int]]:
+    """(change, how many of the resource the estimate falls by) of the single changes that are worth it."""
+    now = getattr(area_of(config), resource)
+    for name, value in _changes(config):
+        try:
+            smaller = changed(config, {name: value})
+        except ConfigError:
+            continue
+        saved = now - getattr(area_of(smaller), resource)
+        if saved >= max(1, WORTH * now):
+            yield _change(config, name, value), saved
+
+
+def _changes(config: Config) -> Iterator[tuple[str, Any]]:
+    for name in HALVED:
+        value = getattr(config, name)
+        if value and value > 1:
+            yield name, value // 2
+    if config.dw:
+        yield "depthwise", "none"
+    yield from ((name, False) for name in FEATURES if getattr(config, name))
+
+
+def _change(config: Config, name: str, value: Any) -> str:
+    if name == "sram":
+        return f"sram {format_bytes(config.sram_bytes)} to {format_bytes(value)}"
+    before = getattr(config, name)
+    return f"{name} {str(before).lower()} to {str(value).lower()}"

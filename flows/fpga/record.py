@@ -1,0 +1,96 @@
+"""What came of a build: for people, for JSON, for the store and for the regression table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dovetail.flows.fpga.builder import Netlist, Options, Run, Target
+from dovetail.flows.fpga.pll import MHZ
+from dovetail.flows.fpga.reports import Placed
+from dovetail.flows.fpga.tools import Tool
+from dovetail.isa.config import Config
+
+
+@dataclass(frozen=True)
+class Build:
+    """A design that was placed and routed.
+
+    ``memory``: the memory of the board design, in words; ``seeds``: MHz of the slowest clock by seed, 0 where a seed
+    failed; ``seed``: the best; ``placed``: what that one gave; ``design``: hash of what was built, constraints and
+    options included; ``tools``: versions by name.
+    """
+
+    config: Config
+    target: Target
+    memory: str
+    options: Options
+    design: str
+    tools: Mapping[str, str]
+    seeds: Mapping[int, float]
+    seed: int
+    placed: Placed
+
+    @classmethod
+    def of(
+        cls,
+        config: Config,
+        target: Target,
+        memory: str,
+        options: Options,
+        tools: Mapping[str, Tool],
+        netlist: Netlist,
+        runs: list[Run],
+        best: Run,
+    ) -> Build:
+        """The record of a build's best run."""
+        assert best.placed is not None
+        return cls(
+            config,
+            target,
+            memory,
+            options,
+            netlist.design,
+            {name: tool.version for name, tool in tools.items()},
+            {run.seed: run.fmax for run in runs},
+            best.seed,
+            best.placed,
+        )
+
+    @property
+    def fmax(self) -> float:
+        """MHz of the slowest clock."""
+        return self.placed.slowest
+
+    @property
+    def met(self) -> bool:
+        """Whether it is as fast as its clock."""
+        return self.placed.met
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        board, part = self.target.board, self.target.board.part
+        return {
+            "config": {name: value for name, value in self.config.to_dict().items() if name != "memory"},
+            "config_hash": f"{self.config.hash:016x}",
+            "board": board.name,
+            "part": part.name,
+            "speed": part.speed,
+            "memory": self.memory,
+            "wanted_mhz": self.target.wanted / MHZ,
+            "clock_mhz": self.target.clock / MHZ,
+            "used": dict(self.placed.used),
+            "available": dict(part.total),
+            "fmax_mhz": dict(self.placed.fmax),
+            "met": self.met,
+            "seed": self.seed,
+            "seeds": {str(seed): fmax for seed, fmax in self.seeds.items()},
+            "critical_paths": [path.to_dict() for path in self.placed.paths],
+            "design": self.design,
+            "tools": dict(self.tools),
+            "options": {
+                "synthesis": [*board.synthesis, *self.options.synthesis],
+                "placement": [*self.options.placement],
+            },
+        }

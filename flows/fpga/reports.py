@@ -1,0 +1,193 @@
+"""What Yosys and nextpnr report: resources, frequencies, and the critical path in the names of the design."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from dovetail.flows.fpga.tools import BuildError
+from dovetail.flows.synthesis import COSTS
+
+NETLIST: Mapping[str, Mapping[str, Mapping[str, int]]] = {
+    "ecp5": COSTS,
+    "ice40": {
+        "lut": {"SB_LUT4": 1},
+        "ff": {"SB_DFF*": 1},
+        "dsp": {"SB_MAC16": 1},
+        "bram": {"SB_RAM40_4K*": 1},
+        "spram": {"SB_SPRAM256KA": 1},
+    },
+}
+"""What a cell of Yosys's netlist takes, by family and resource; ``*`` stands for any end of its name."""
+
+PLACED = {
+    "ecp5": {"lut": "TRELLIS_COMB", "ff": "TRELLIS_FF", "dsp": "MULT18X18D", "bram": "DP16KD"},
+    "ice40": {"lut": "ICESTORM_LC", "dsp": "ICESTORM_DSP", "bram": "ICESTORM_RAM", "spram": "ICESTORM_SPRAM"},
+}
+"""nextpnr's name of a resource. The flip-flops of an iCE40 are in its logic cells and counted in the netlist."""
+
+PRIMITIVE = re.compile(r"(?:^|_)(?:TRELLIS_|SB_|LUT4|PFUMX|L6MUX21|CCU2C|MULT18X18D|DP16KD|PDPW16KD|EHXPLLL).*")
+"""What Yosys appends to the name of the nearest net when it names a cell or what a cell drives."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A stretch of a path: what the design calls it (empty where the tools named nothing), ns in logic and in wires."""
+
+    name: str
+    logic: float
+    routing: float
+
+
+@dataclass(frozen=True)
+class CriticalPath:
+    """The slowest path of a clock, from register to register; in ns with clock-to-output and setup."""
+
+    clock: str
+    steps: tuple[Step, ...]
+
+    @property
+    def logic(self) -> float:
+        """ns in logic."""
+        return sum(step.logic for step in self.steps)
+
+    @property
+    def routing(self) -> float:
+        """ns in wires."""
+        return sum(step.routing for step in self.steps)
+
+    @property
+    def start(self) -> str:
+        """Where it begins."""
+        return next((step.name for step in self.steps if step.name), "")
+
+    @property
+    def end(self) -> str:
+        """Where it ends."""
+        return next((step.name for step in reversed(self.steps) if step.name), "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "clock": self.clock,
+            "from": self.start,
+            "to": self.end,
+            "logic_ns": round(self.logic, 3),
+            "routing_ns": round(self.routing, 3),
+            "steps": [asdict(step) for step in self.steps],
+        }
+
+
+@dataclass(frozen=True)
+class Placed:
+    """What nextpnr made of a netlist.
+
+    ``used``: by resource; ``fmax``, ``wanted``: MHz by clock, of those with paths between their registers; ``paths``:
+    the slowest of each clock.
+    """
+
+    used: Mapping[str, int]
+    fmax: Mapping[str, float]
+    wanted: Mapping[str, float]
+    paths: tuple[CriticalPath, ...]
+
+    @property
+    def met(self) -> bool:
+        """Whether every clock is as fast as it must be."""
+        return all(self.fmax[clock] >= wanted for clock, wanted in self.wanted.items())
+
+    @property
+    def slowest(self) -> float:
+        """MHz of the slowest clock."""
+        return min(self.fmax.values(), default=0.0)
+
+    @property
+    def path(self) -> CriticalPath | None:
+        """The slowest path of the slowest clock."""
+        return next((path for path in self.paths if self.fmax.get(path.clock) == self.slowest), None)
+
+
+def netlist_cells(path: Path) -> dict[str, int]:
+    """Cells by type, from what ``stat -json`` wrote. Raises BuildError for a latch."""
+    cells: dict[str, int] = json.loads(path.read_text())["design"]["num_cells_by_type"]
+    if latches := [cell for cell in cells if "latch" in cell.lower()]:
+        raise BuildError(f"netlist must be free of latches, not have {', '.join(latches)}")
+    return cells
+
+
+def netlist_resources(cells: Mapping[str, int], family: str) -> dict[str, int]:
+    """What the cells take, by resource, before place and route."""
+    return {
+        resource: sum(count * cost for cell, count in cells.items() for kind, cost in costs.items() if _is(cell, kind))
+        for resource, costs in NETLIST[family].items()
+    }
+
+
+def _is(cell: str, kind: str) -> bool:
+    return cell.startswith(kind[:-1]) if kind.endswith("*") else cell == kind
+
+
+def read_report(path: Path, family: str, flip_flops: int) -> Placed:
+    """nextpnr's ``--report``. ``flip_flops``: of the netlist, for a family whose report does not tell them."""
+    report = json.loads(path.read_text())
+    placed = {name: int(found["used"]) for name, found in report["utilization"].items()}
+    used = {resource: placed.get(cell, 0) for resource, cell in PLACED[family].items()}
+
+    def clocks(what: str) -> dict[str, float]:
+        return {clock_name(name): round(float(clock[what]), 2) for name, clock in report["fmax"].items()}
+
+    paths = tuple(critical_path(path) for path in report["critical_paths"] if path["from"] == path["to"])
+    return Placed({"lut": used.pop("lut"), "ff": flip_flops} | used, clocks("achieved"), clocks("constraint"), paths)
+
+
+def log_utilisation(text: str, family: str) -> dict[str, int]:
+    """What nextpnr's log says that a design takes, by resource: all there is where it could not place it."""
+    found = dict(re.findall(r"^Info:\s+(\w+):\s+(\d+)/\s*\d+\s+\d+%", text, re.MULTILINE))
+    return {resource: int(found[cell]) for resource, cell in PLACED[family].items() if cell in found}
+
+
+def critical_path(path: Mapping[str, Any]) -> CriticalPath:
+    """A path of nextpnr's report; neighbours of one name are one step."""
+    hops = [(_hop_name(hop), hop["type"] == "routing", float(hop["delay"])) for hop in path["path"]]
+    steps = []
+    for name, group in groupby(_named(hops), key=lambda hop: hop[0]):
+        found = list(group)
+        logic, routing = (sum(delay for _, wire, delay in found if wire == wanted) for wanted in (False, True))
+        steps.append(Step(name, round(logic, 3), round(routing, 3)))
+    return CriticalPath(clock_name(path["from"].rpartition(" ")[2]), tuple(steps))
+
+
+def _named(hops: list[tuple[str, bool, float]]) -> list[tuple[str, bool, float]]:
+    """The same, where hops without a name take that of the one before."""
+    last, found = "", []
+    for name, wire, delay in hops:
+        last = name or last
+        found.append((last, wire, delay))
+    return found
+
+
+def _hop_name(hop: Mapping[str, Any]) -> str:
+    return design_name(hop["net"] if hop["type"] == "routing" else hop["from"]["cell"])
+
+
+def design_name(name: str) -> str:
+    """The signal or block of the design that a net or cell of the netlist is named after; empty if there is none.
+
+    ``array.lane_0.sum_TRELLIS_FF_Q_3`` and ``array.lane_0.sum[3]`` are ``array.lane_0.sum``; names with ``$`` are the
+    tools' own, but for the blocks that ``$flatten`` keeps.
+    """
+    if name.startswith("$flatten"):
+        return ".".join(re.findall(r"\\([\w$\[\]]+)\.", name))
+    if name.startswith("$"):
+        return ""
+    return re.sub(r"\[\d+\]$", "", PRIMITIVE.sub("", name.partition("$")[0])).rstrip("._")
+
+
+def clock_name(name: str) -> str:
+    """A clock without what nextpnr adds to the name of its net."""
+    return name.removeprefix("$glbnet$").partition("$SB_IO_IN")[0].removesuffix("_$glb_clk")

@@ -1,0 +1,97 @@
+"""The programs that make a bitstream: native ones where they are on PATH, else those of the YoWASP wheels."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
+from sys import executable
+
+from dovetail.flows.fpga.boards import EXTRA
+from dovetail.sw.errors import DovetailError
+
+PREFIX = "yowasp-"
+"""What YoWASP's programs have before the name of the native one."""
+SECONDS = 120
+"""Limit for a program that is asked for its version; the first start of a YoWASP one compiles it."""
+TOLD = 600
+"""Characters of a program's message that an error repeats."""
+
+
+class BuildError(DovetailError):
+    """A bitstream cannot be made; the text says what stands in the way, with the numbers, and what to change."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program. ``command``: its words; ``version``: what it says about itself, empty if nothing."""
+
+    name: str
+    command: tuple[str, ...]
+    version: str
+
+
+def find(names: Sequence[str], given: Mapping[str, str]) -> dict[str, Tool]:
+    """The programs by name. ``given``: commands of the user's choice, by name. Raises BuildError naming all missing."""
+    commands = {name: _command(name, given.get(name, "")) for name in names}
+    if missing := [name for name, words in commands.items() if not words]:
+        verb = "is" if len(missing) == 1 else "are"
+        raise BuildError(
+            f"{', '.join(missing)} {verb} not installed, neither on PATH nor as {PREFIX}{missing[0]}; the extra fpga"
+            f" has what is needed: {EXTRA}"
+        )
+    return {name: Tool(name, words, _version(name, words)) for name, words in commands.items()}
+
+
+def run(tool: Tool, arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program in a folder; whether it succeeded is in the result. Raises BuildError when it does not start."""
+    try:
+        done = subprocess.run([*tool.command, *arguments], cwd=folder, text=True, capture_output=True, errors="replace")
+    except OSError as error:
+        raise BuildError(f"{tool.command[0]}: must be a program that runs {tool.name} ({error.strerror})") from None
+    if done.returncode < 0:
+        raise BuildError(f"{tool.name} was ended by signal {-done.returncode}; 9 comes where memory runs out")
+    return done
+
+
+def complaint(done: subprocess.CompletedProcess[str]) -> str:
+    """What a program that failed says about it: its errors, or else its last words."""
+    text = (done.stderr + done.stdout).strip()
+    errors = re.findall(r"^ERROR: .*", text, re.MULTILINE)
+    return (" ".join(errors)[:TOLD] if errors else text[-TOLD:]) or f"ended with code {done.returncode}"
+
+
+def _command(name: str, given: str) -> tuple[str, ...]:
+    """The words that run a program, or none."""
+    try:
+        words = tuple(shlex.split(given))
+    except ValueError as error:
+        raise BuildError(f"{given}: must be a command that runs {name} ({error})") from None
+    if words:
+        return words
+    beside = Path(executable).with_name(PREFIX + name)
+    found = which(name) or (str(beside) if beside.exists() else which(PREFIX + name))
+    return (found,) if found else ()
+
+
+def _version(name: str, words: tuple[str, ...]) -> str:
+    """What a program says about its version, in one line; nothing where it says nothing."""
+    try:
+        done = subprocess.run(
+            [*words, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            errors="replace",
+        )
+    except (OSError, subprocess.SubprocessError):
+        raise BuildError(f"{words[0]}: must be a program that runs {name}; it does not start") from None
+    found = re.search(r"(?:Version (?:nextpnr-)?|Yosys )([\w.+-]+)(?: \(git sha1 (\w+))?", done.stdout + done.stderr)
+    if done.returncode or not found:
+        return ""
+    return f"{found[1]} ({found[2]})" if found[2] else found[1]
