@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 from rich.table import Table
 
+from dovetail.flows.engines import add_engine_options, engine_of
 from dovetail.flows.network import add_input_options, add_network_options, compiled_of, samples_of
 from dovetail.flows.report import Report
 from dovetail.sw.errors import DovetailError
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_network_options(parser, programs=False)
     add_input_options(parser)
     parser.add_argument("--sample", metavar="N", type=int, default=0, help="of a batch; default: %(default)s")
-    parser.add_argument("--engine", choices=("model", "rtl"), default="model", help="default: %(default)s")
+    add_engine_options(parser)
     parser.add_argument(
         "--reference",
         metavar="FILE.npz|FOLDER",
@@ -53,20 +54,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
-    from dovetail import cosim
     from dovetail.sw.diff import compare
     from dovetail.sw.dump import write_dump
 
     if args.tolerance < 0:
         raise DovetailError(f"tolerance must be at least 0, not {args.tolerance}")
-    cosim.register()
     compiled = compiled_of(args, keep_tensors=True)
     samples, _ = samples_of(args, compiled.graph)
     if not 0 <= args.sample < len(samples):
         raise DovetailError(f"sample must be 0..{len(samples) - 1}, not {args.sample}")
     sample = samples[args.sample]
     reference = _reference(args, compiled, sample)
-    result = compiled.run(sample, engine=args.engine)
+    with engine_of(args, compiled.config, compiled.code.memory_bytes) as engine:
+        result = compiled.run(sample, engine=engine)
     if args.dump:
         write_dump(args.dump, compiled, result)
     difference = compare(compiled.graph, result.tensors, reference.tensors, args.tolerance)

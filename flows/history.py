@@ -52,6 +52,8 @@ def check_history_options(args: argparse.Namespace) -> None:
             raise DovetailError(f"--{option} must end in {', '.join(endings)}, not {path}")
         if path is not None and not path.parent.is_dir():
             raise DovetailError(f"--{option}: {path.parent} must be a folder")
+        if path is not None and args.engine == "board":
+            raise DovetailError(f"--{option} must be left out with --engine board: a board does not tell when what ran")
     for option, wanted in (("window", (".png", ".svg")), ("clock", (".json",))):
         if getattr(args, option) is not None and (args.timeline is None or args.timeline.suffix not in wanted):
             raise DovetailError(f"--{option} must come with --timeline FILE{' or '.join(wanted)}")

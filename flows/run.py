@@ -1,4 +1,4 @@
-"""Run a network, or a saved program, on the model or on the RTL."""
+"""Run a network, or a saved program, on the model, on the RTL or on a board."""
 
 import argparse
 import time
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dovetail.flows.engines import add_engine_options, describe_board, engine_of
 from dovetail.flows.history import add_history_options, check_history_options, write_history
 from dovetail.flows.network import (
     add_input_options,
@@ -22,14 +23,14 @@ from dovetail.flows.report import Report
 from dovetail.sw.errors import NetworkError
 
 NAME = "run"
-HELP = "run a network on the model or on the RTL"
+HELP = "run a network on the model, on the RTL or on a board"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_network_options(parser, programs=True)
     add_input_options(parser)
-    parser.add_argument("--engine", choices=("model", "rtl"), default="model", help="default: %(default)s")
+    add_engine_options(parser)
     parser.add_argument("--output", metavar="Y.npz", type=Path, help="write the outputs, by name")
     parser.add_argument(
         "--dump-layers",
@@ -43,20 +44,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
-    from dovetail import cosim
     from dovetail.sw.dump import INDEX, write_dump
-    from dovetail.sw.engines import create
 
     check_history_options(args)
-    cosim.register()
     compiled = compiled_of(args, keep_tensors=args.dump_layers is not None)
     samples, batch = samples_of(args, compiled.graph)
     if args.dump_layers and len(samples) > 1:
         raise NetworkError(f"{args.input}: a dump must be of one sample, not {len(samples)}")
-    create(args.engine, compiled.config)  # the RTL's build is no part of the time
-    start = time.perf_counter()
-    results = [compiled.run(sample, engine=args.engine) for sample in samples]
-    seconds = time.perf_counter() - start
+    with engine_of(args, compiled.config, compiled.code.memory_bytes) as engine:
+        start = time.perf_counter()  # the RTL's build is no part of the time
+        results = [compiled.run(sample, engine=engine) for sample in samples]
+        seconds = time.perf_counter() - start
     if args.dump_layers:
         write_dump(args.dump_layers, compiled, results[0])
     if args.output:
@@ -71,6 +69,8 @@ def run(args: argparse.Namespace) -> Report:
     if args.engine == "rtl" and seconds:
         rate += f" ({sum(result.cycles for result in results) / seconds / 1e6:.2f} M cycles/s)"
     lines = [summary(compiled), f"samples      {rate}"]
+    if board := describe_board(engine, results[0].cycles):
+        lines.append(board)
     code = 0
     if carried := carried_sample(args):
         wrong = [name for name, value in carried.outputs.items() if not np.array_equal(results[0].outputs[name], value)]

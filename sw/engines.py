@@ -1,4 +1,5 @@
-"""The engines by name: ``model`` is built in, others register themselves (``rtl`` does, from ``dovetail.cosim``)."""
+"""The engines by name: ``model`` and ``board`` are built in, others register themselves (``rtl`` does, from
+``dovetail.cosim``)."""
 
 from collections.abc import Callable
 
@@ -13,7 +14,14 @@ def _model(config: Config) -> Engine:
     return Model(config)
 
 
-_factories: dict[str, Callable[[Config], Engine]] = {"model": _model}
+def _board(config: Config) -> Engine:
+    # The only board that is connected; another one is an engine that the caller makes.
+    from dovetail.sw.board import BoardEngine
+
+    return BoardEngine(config)
+
+
+_factories: dict[str, Callable[[Config], Engine]] = {"model": _model, "board": _board}
 
 
 def register(name: str, factory: Callable[[Config], Engine]) -> None:

@@ -1,0 +1,82 @@
+"""Which engine a command runs a network on: the model, the RTL, or a board."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from dovetail.sw.errors import DovetailError
+
+if TYPE_CHECKING:
+    from dovetail.isa.config import Config
+    from dovetail.sw.board import BoardEngine
+    from dovetail.sw.engine import Engine
+
+ENGINES = ("model", "rtl", "board")
+SIMULATED = "simulated"
+"""The port of a board that is simulated for the command."""
+SIMULATION_PATIENCE = 60.0
+"""Seconds for an answer of a simulated board, which is slower than its baud rate says."""
+SIMULATION_LEAST = 128 << 10
+"""Bytes of a simulated board's memory, at least; larger ones are powers of two, for few builds."""
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Add which engine runs, and where a board is."""
+    parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="default: %(default)s")
+    parser.add_argument(
+        "--port",
+        metavar="PORT",
+        help=f"serial port of the board, or `{SIMULATED}` for one in Verilator; default: the only one there is",
+    )
+    parser.add_argument("--baud", metavar="N", type=int, help="bits per second of the port; default: 1000000")
+
+
+@contextmanager
+def engine_of(args: argparse.Namespace, config: Config, memory_bytes: int) -> Iterator[Engine]:
+    """The engine of a command line; a board's port is given back at the end. ``memory_bytes``: what programs need.
+
+    Raises DovetailError or ToolError.
+    """
+    if args.engine != "board":
+        for flag, value in (("--port", args.port), ("--baud", args.baud)):
+            if value is not None:
+                raise DovetailError(f"{flag} must come with --engine board")
+        from dovetail import cosim
+        from dovetail.sw.engines import create
+
+        cosim.register()
+        yield create(args.engine, config)
+        return
+    with ExitStack() as stack:
+        yield _board(args, config, memory_bytes, stack)
+
+
+def _board(args: argparse.Namespace, config: Config, memory_bytes: int, stack: ExitStack) -> BoardEngine:
+    from dovetail.sw.board import BAUD, BoardEngine
+
+    if args.port != SIMULATED:
+        return stack.enter_context(BoardEngine(config, args.port, BAUD if args.baud is None else args.baud))
+    if args.baud is not None:
+        raise DovetailError(f"--baud must be left out with --port {SIMULATED}")
+    from dovetail.cosim.board import SimulatedBoard
+    from dovetail.cosim.verilate import default_cache
+    from dovetail.hw.board.memory import BoardMemory
+
+    memory = BoardMemory("bram", max(SIMULATION_LEAST, 1 << (memory_bytes - 1).bit_length()))
+    board = stack.enter_context(SimulatedBoard(config, memory=memory, cache=default_cache(), divisor=4))
+    return stack.enter_context(BoardEngine(config, board.port, board.baud, patience=SIMULATION_PATIENCE))
+
+
+def describe_board(engine: Engine, cycles: int) -> str | None:
+    """A line about the board behind an engine and the time that a run's cycles take there; None for other engines."""
+    from dovetail.sw.board import BoardEngine
+
+    if not isinstance(engine, BoardEngine):
+        return None
+    board = engine.link.board
+    milliseconds = 1e3 * cycles / board.clock_hz
+    text = f"{engine.link.port}, {board.memory_bytes:,} bytes of memory, {board.clock_hz / 1e6:g} MHz"
+    return f"board        {text}: {cycles:,} cycles, {milliseconds:.3f} ms"
