@@ -119,6 +119,8 @@ class _Scheduler:
             for name in node.outputs
         }
         """Of each tensor the step that makes it; inputs are not among them."""
+        self.given: set[str] = set()
+        """Tensors that segments have read of the host's."""
 
     def schedule(self) -> Schedule:
         for array in self.inputs:
@@ -166,14 +168,15 @@ class _Scheduler:
             WRITERS[type(node)](self.writer, node)
 
     def _borders(self, index: int, step: Step) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """What a segment reads of the host's, and makes for it."""
+        """What a segment is the first to read of the host's, and what it makes for it."""
         root, steps = self.storage.root, self.code.steps
         host = {number for number, other in enumerate(steps) if other.host}
         read = {root(name) for node in step.nodes for name in node.inputs}
         wanted = {root(name) for number in host for node in steps[number].nodes for name in node.inputs}
         wanted |= {root(array.port.tensor) for array in self.outputs}
         made = {name for name in wanted if self.makers.get(name) == index}
-        given = {name for name in read if name not in self.makers or self.makers[name] in host}
+        given = {name for name in read if name not in self.makers or self.makers[name] in host} - self.given
+        self.given |= given
         return self._extents(given), self._extents(made)
 
     def _extents(self, tensors: Iterable[str]) -> list[tuple[int, int]]:
