@@ -84,8 +84,10 @@ class Receiver(wiring.Component):
                 m.d.sync += shift.eq(Cat(shift[1:], rx))
                 with m.If(shift[0]):
                     m.d.comb += self.valid.eq(rx)
-                    m.next = "STOP"
-            with m.State("STOP"), m.If(rx):
+                    m.next = "BREAK"
+                    with m.If(rx):
+                        m.next = "IDLE"
+            with m.State("BREAK"), m.If(rx):
                 m.next = "IDLE"
         return m
 
