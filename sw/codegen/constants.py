@@ -32,7 +32,7 @@ class Constants:
     def _define(self, kind: str, extent: str, value: str, wanted: str) -> str:
         key = kind, value
         if key not in self._known:
-            name = identifier(wanted, self._names)
+            name = identifier(f"node_{wanted}", self._names)
             self._names.add(name)
             self._known[key] = name
             self._text.append(f"{kind} {name}{extent} = {value};\n")

@@ -40,6 +40,7 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
     "float_elementwise.c": ("float_pairs",),
 }
 """Files of the kernels, and the functions in them without their prefix."""
+_WALK = "dovetail_walk.h"
 _WALKERS = ("elementwise.c", "movement.c", "float_elementwise.c")
 _MATHEMATICAL = "float_normalisation.c"
 
@@ -102,7 +103,7 @@ def project_of(compiled: CompiledNetwork, *, embed: bool = False) -> Project:
         **{name: _resource("c/kernels", name) for name in (*COMMON, *kernels)},
     }
     if not set(_WALKERS).isdisjoint(kernels):
-        texts["walk.h"] = _resource("c/kernels", "walk.h")
+        texts[_WALK] = _resource("c/kernels", _WALK)
     if schedule.constants:
         texts["inference_data.h"] = _data(compiled, schedule)
     if embed:

@@ -19,8 +19,11 @@ _KEYWORDS = {
     *("auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum"),
     *("extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return"),
     *("short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void"),
-    *("volatile", "while"),
+    *("volatile", "while", "and", "asm", "bool", "catch", "class", "delete", "explicit", "export", "false"),
+    *("friend", "mutable", "namespace", "new", "not", "operator", "or", "private", "protected", "public"),
+    *("template", "this", "throw", "true", "try", "typename", "using", "virtual", "xor"),
 }
+"""Of C, and of C++, which may include the header."""
 
 Fields = Mapping[str, "str | int | Fields"]
 """Members of a struct: C text, a number, or a struct of its own."""
@@ -28,7 +31,9 @@ Fields = Mapping[str, "str | int | Fields"]
 
 def identifier(name: str, taken: Collection[str] = ()) -> str:
     """A C name in small letters that resembles `name`, and nobody has yet."""
-    plain = re.sub(r"[^0-9a-z]+", "_", name.lower())[:_LONGEST].strip("_") or "tensor"
+    plain = re.sub(r"[^0-9a-z]+", "_", name.lower()).strip("_") or "tensor"
+    if len(plain) > _LONGEST:
+        plain = f"{plain[: _LONGEST // 2]}_{plain[-_LONGEST // 2 :]}"
     if plain[0].isdigit() or plain in _KEYWORDS:
         plain = f"t_{plain}"
     return unused(plain, taken)

@@ -98,7 +98,7 @@ static int64_t combine(int combination, int64_t a, int64_t b)
 
 static int64_t tflite_operand(int32_t difference, int32_t mult, int32_t shift)
 {
-    return scale_tflite(difference * (1 << ADD_LEFT_SHIFT), mult, shift < 0 ? shift : 0);
+    return scale_tflite(difference * ((int32_t)1 << ADD_LEFT_SHIFT), mult, shift < 0 ? shift : 0);
 }
 
 static int64_t onnx_operand(int32_t difference, int32_t mult, int32_t shift)

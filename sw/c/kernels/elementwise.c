@@ -1,4 +1,4 @@
-#include "walk.h"
+#include "dovetail_walk.h"
 
 void dovetail_sum(const struct dovetail_pairs *pairs, const struct dovetail_sum_rule *rule, const int8_t *a,
                   const int8_t *b, int8_t *out)

@@ -1,4 +1,4 @@
-#include "walk.h"
+#include "dovetail_walk.h"
 
 static float combined(enum dovetail_float_operation operation, float a, float b)
 {

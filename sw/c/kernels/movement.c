@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "walk.h"
+#include "dovetail_walk.h"
 
 void dovetail_move(const struct dovetail_copy *copy, const void *in, void *out)
 {

@@ -30,7 +30,7 @@ static int32_t reciprocal(int32_t x)
     int32_t half = (int32_t)(((int64_t)x + ONE + 1) / 2);
     int32_t value = saturated((int64_t)1515870810 + high_product(half, -1010580540)); /* 48 / 17, -32 / 17 */
     for (int step = 0; step < 3; step++) {
-        int32_t error = (1 << 29) - high_product(half, value);
+        int32_t error = ((int32_t)1 << 29) - high_product(half, value);
         value += saturated((int64_t)high_product(value, error) * 4);
     }
     return saturated((int64_t)value * 2);

@@ -72,6 +72,17 @@ def test_weights_beyond_int8(check: Check) -> None:
     check(compiled)
 
 
+def test_names_that_c_does_not_take(check: Check) -> None:
+    names = ["memory", "exp", "*/", "int", "\u00e9\n#error", "x" * 200, "3", "", "status", "a/b", "a.b", "inputs", "/*"]
+    graph = random_network(1, 12)
+    names += [f"*/ {number}" for number in range(len(graph.nodes) - len(names))]
+    nodes = [replace(node, name=name) for node, name in zip(graph.nodes, names, strict=True)]
+    ports = [replace(graph.inputs[0], name="class")], [replace(graph.outputs[0], name="*/ class")]
+    renamed = ir.Graph(tuple(ports[0]), tuple(ports[1]), graph.tensors, tuple(nodes), "random", name="*/\n#error")
+    built = check(of_graph(renamed.check(), BARE, ON_HOST))
+    assert "const int8_t *t_class;" in built.project.files["inference.h"].decode()
+
+
 @pytest.mark.parametrize("name", ["mobilenet_v2_block", "hard_swish_block", "attention_block"])
 @pytest.mark.parametrize("config", [SMALL, BARE], ids=["small", "bare"])
 def test_blocks(name: str, config: Config, check: Check) -> None:
@@ -111,16 +122,19 @@ def test_more_networks(name: str, config: Config, check: Check) -> None:
 # --- operators of the file ----------------------------------------------------------------------------------------
 
 
-def tflite_network(code: int, shapes: Sequence[tuple[int, ...]], options: Any, *constants: Any) -> bytes:
-    """A file of one operator on int8: shapes of operand and result, and int32 constants."""
+def tflite_network(
+    code: int, shapes: Sequence[tuple[int, ...]], options: Any, *constants: Any, unsigned: bool = False
+) -> bytes:
+    """A file of one operator on int8 or uint8: shapes of operand and result, and int32 constants."""
     model, graph, operator, opcode = schema.ModelT(), schema.SubGraphT(), schema.OperatorT(), schema.OperatorCodeT()
     graph.tensors, model.buffers = [], [schema.BufferT()]
     softmax = code == schema.BuiltinOperator.SOFTMAX
     for shape, quant in zip(shapes, ((0.07, 3), (1 / 256, -128) if softmax else (0.07, 3)), strict=True):
         tensor = schema.TensorT()
-        tensor.name, tensor.shape, tensor.type = f"t{len(graph.tensors)}", list(shape), schema.TensorType.INT8
+        tensor.name, tensor.shape = f"t{len(graph.tensors)}", list(shape)
+        tensor.type = schema.TensorType.UINT8 if unsigned else schema.TensorType.INT8
         tensor.quantization = schema.QuantizationParametersT()
-        tensor.quantization.scale, tensor.quantization.zeroPoint = [quant[0]], [quant[1]]
+        tensor.quantization.scale, tensor.quantization.zeroPoint = [quant[0]], [quant[1] + 128 * unsigned]
         graph.tensors.append(tensor)
     for value in constants:
         tensor, buffer = schema.TensorT(), schema.BufferT()
@@ -167,10 +181,26 @@ TFLITE: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("name", TFLITE)
-def test_operators_of_tflite_without_a_segment(name: str, check: Check, tmp_path: Path) -> None:
+def leaky() -> Any:
+    options = schema.LeakyReluOptionsT()
+    options.alpha = 0.3
+    return options
+
+
+UNSIGNED = {
+    "softmax": TFLITE["softmax"],
+    "leaky_relu": (schema.BuiltinOperator.LEAKY_RELU, [(1, 3, 5), (1, 3, 5)], leaky()),
+    "tile": TFLITE["tile"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "unsigned"), [*((name, False) for name in TFLITE), *((name, True) for name in UNSIGNED)]
+)
+def test_operators_of_tflite_without_a_segment(name: str, unsigned: bool, check: Check, tmp_path: Path) -> None:
     path = tmp_path / "op.tflite"
-    path.write_bytes(tflite_network(*TFLITE[name]))
+    code, *rest = (UNSIGNED if unsigned else TFLITE)[name]
+    path.write_bytes(tflite_network(code, *rest, unsigned=unsigned))
     compiled = compile_network(path, SMALL)
     assert not compiled.code.segments
     assert [node.op for step in compiled.code.steps for node in step.nodes] == [name]

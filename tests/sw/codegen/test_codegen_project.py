@@ -140,7 +140,7 @@ def test_the_project_builds_by_itself(compiled: CompiledNetwork, tmp_path: Path)
 
 def test_only_the_kernels_in_use(compiled: CompiledNetwork) -> None:
     files = set(project_of(compiled).files)
-    assert {"conversion.c", "float_normalisation.c", "float_elementwise.c", "walk.h"} <= files
+    assert {"conversion.c", "float_normalisation.c", "float_elementwise.c", "dovetail_walk.h"} <= files
     assert not {"convolution.c", "pooling.c", "movement.c", "softmax.c", "weights.c"} & files
     whole = project_of(compile_network("zoo:autoencoder", SMALL, effort=0))
     assert (whole.kernels, whole.scratch_bytes) == ((), 0)
