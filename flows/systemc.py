@@ -28,19 +28,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_input_options(parser)
     parser.add_argument("--layers", metavar="A..B", help="only these, from the model's state: 12, 12..14, or names")
     parser.add_argument("--output", metavar="DIR", type=Path, help="folder of sources and Makefile; made")
-    parser.add_argument("--run", action="store_true", help="build here, run the network, compare with the model")
+    parser.add_argument("--run", dest="here", action="store_true", help="build here, run the network, compare with the model")
     parser.add_argument("--systemc", metavar="DIR", type=Path, help="where SystemC is installed; looked for without")
 
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
-    if not args.output and not args.run:
+    if not args.output and not args.here:
         raise DovetailError("systemc takes --output DIR, --run, or both")
-    if not args.network and (args.run or args.layers):
+    if not args.network and (args.here or args.layers):
         raise DovetailError("--run and --layers take a NETWORK")
     config, programs = _programs(args)
     written = _write(args.output, config, programs) if args.output else Report({})
-    found = _verify(args, config, programs) if args.run else Report({})
+    found = _verify(args, config, programs) if args.here else Report({})
     data = {"config": config.to_dict(), "config_hash": f"{config.hash:016x}", **written.data, **found.data}
     return Report(data, [*written.text, *found.text], found.code)
 
