@@ -13,6 +13,8 @@
 #include <tlm_utils/simple_initiator_socket.h>
 #include <tlm_utils/simple_target_socket.h>
 
+#include "dovetail_config.h"
+
 namespace dovetail {
 
 constexpr unsigned RESET_CYCLES = 8;  // from the start of the simulation; no register answers before their end
@@ -20,7 +22,7 @@ constexpr unsigned ACCESS_CYCLES = 2;  // from the edge at which an access is ta
 
 class Accelerator : public sc_core::sc_module {
 public:
-    tlm_utils::simple_target_socket<Accelerator> registers;  // 32-bit words, offsets of dovetail_isa.h
+    tlm_utils::simple_target_socket<Accelerator> registers;  // 32-bit words at the offsets of dovetail_isa.h
     tlm_utils::simple_initiator_socket<Accelerator> memory;  // system memory, 32-bit addresses
     sc_core::sc_out<bool> irq;
 
@@ -53,12 +55,12 @@ private:
 
     void b_transport(tlm::tlm_generic_payload& transaction, sc_core::sc_time& delay) {
         const bool write = transaction.is_write();
-        Access request = {write, uint32_t(transaction.get_address()), 0, 15, false};
+        Access request = {write, uint32_t(transaction.get_address() % config::REGISTER_BYTES), 0, 15, false};
         if (!write && !transaction.is_read()) {
             transaction.set_response_status(tlm::TLM_COMMAND_ERROR_RESPONSE);
             return;
         }
-        if (transaction.get_data_length() != 4 || transaction.get_address() % 4 || transaction.get_streaming_width() < 4) {
+        if (transaction.get_data_length() != 4 || transaction.get_streaming_width() < 4 || request.offset % 4) {
             transaction.set_response_status(tlm::TLM_BURST_ERROR_RESPONSE);
             return;
         }

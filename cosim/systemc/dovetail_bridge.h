@@ -1,16 +1,16 @@
 // The subordinate side of the accelerator's AXI4 port: bursts become TLM transactions.
 //
-// A read is sent in the cycle that accepts its address, a write in the cycle that accepts its last beat. What the
-// target takes, waiting in b_transport or annotated, decides when data come: the last beat of a read in that many
-// cycles after its address, beats `beat_cycles` apart and in order; the response of a write in that many cycles after
-// its last beat. Up to BURSTS transactions are under way in each direction, so a target that waits holds up nobody else.
+// A read is sent at the end of the cycle that accepts its address, a write at the end of the cycle that accepts its
+// last beat. The delay that the target annotates decides when data come: the last beat of a read in that many cycles
+// after its address, beats `beat_cycles` apart and in order; the response of a write in that many cycles after its last
+// beat. A target may wait in b_transport as well: the beats of a read follow when it has returned. Up to BURSTS
+// transactions are under way in each direction, so it holds up none but its own.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
-#define SC_INCLUDE_DYNAMIC_PROCESSES
 #include "dovetail_burst.h"
 
 namespace dovetail {
@@ -156,8 +156,10 @@ private:
 
     // What a write burst is answered: as the last beat that was refused.
     static AxiResponse response(const Slot& slot) {
-        const auto found = std::find_if(slot.responses.rbegin(), slot.responses.rend(), [](AxiResponse r) { return r; });
-        return found == slot.responses.rend() ? AXI_OKAY : *found;
+        AxiResponse last = AXI_OKAY;
+        for (const AxiResponse response : slot.responses)
+            if (response != AXI_OKAY) last = response;
+        return last;
     }
 };
 

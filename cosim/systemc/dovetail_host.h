@@ -43,11 +43,13 @@ public:
 
     // Registers. Reports an error for one that is not there.
     void write_register(uint32_t offset, uint32_t value) {
-        if (!access_register(tlm::TLM_WRITE_COMMAND, offset, value, 15)) SC_REPORT_ERROR("dovetail.host", "no register");
+        if (!access_register(tlm::TLM_WRITE_COMMAND, offset, value, 15))
+            SC_REPORT_ERROR("dovetail.host", "there is no such register");
     }
     uint32_t read_register(uint32_t offset) {
         uint32_t value = 0;
-        if (!access_register(tlm::TLM_READ_COMMAND, offset, value, 15)) SC_REPORT_ERROR("dovetail.host", "no register");
+        if (!access_register(tlm::TLM_READ_COMMAND, offset, value, 15))
+            SC_REPORT_ERROR("dovetail.host", "there is no such register");
         return value;
     }
 
@@ -115,7 +117,8 @@ private:
             transport(memory, transaction);
             if (!transaction.is_response_ok())
                 SC_REPORT_ERROR("dovetail.host", transaction.get_response_string().c_str());
-            if (transaction.is_dmi_allowed() && !has_direct) has_direct = memory->get_direct_mem_ptr(transaction, direct);
+            if (transaction.is_dmi_allowed() && !has_direct)
+                has_direct = memory->get_direct_mem_ptr(transaction, direct);
         }
     }
 

@@ -1,8 +1,8 @@
 // System memory behind TLM-2.0: bytes, latency, parts that answer with errors, DMI.
 //
 // A read takes `read_latency` cycles to its first beat and `beat_cycles` for each further one. A write, whose data its
-// sender has paced, takes `write_latency`. All of it is annotated; no call waits. A transaction that is not wholly
-// inside does nothing and is refused: beyond the end with TLM_ADDRESS_ERROR_RESPONSE, in a broken part with
+// sender has paced, takes `write_latency`. That is annotated, or waited for if `waits`. A transaction that is not
+// wholly inside does nothing and is refused: beyond the end with TLM_ADDRESS_ERROR_RESPONSE, in a broken part with
 // TLM_GENERIC_ERROR_RESPONSE.
 #pragma once
 
@@ -19,6 +19,7 @@ namespace dovetail {
 struct MemoryTiming {
     sc_core::sc_time period;  // of the clock that the rest counts
     unsigned read_latency, write_latency, beat_cycles, bus_bytes;
+    bool waits;
 };
 
 class Memory : public sc_core::sc_module {
@@ -48,7 +49,9 @@ private:
     std::vector<unsigned char> data;
     std::vector<Part> broken;
 
-    bool outside(uint64_t address, uint64_t bytes) const { return address > data.size() || data.size() - address < bytes; }
+    bool outside(uint64_t address, uint64_t bytes) const {
+        return address > data.size() || data.size() - address < bytes;
+    }
 
     bool breaks(uint64_t address, uint64_t bytes) const {
         for (const Part& part : broken)
@@ -79,6 +82,10 @@ private:
         const unsigned cycles = transaction.is_read() ? timing.read_latency + (beats - 1) * timing.beat_cycles
                                                       : timing.write_latency;
         delay += timing.period * double(cycles);
+        if (timing.waits) {
+            wait(delay);
+            delay = sc_core::SC_ZERO_TIME;
+        }
         if (transaction.get_streaming_width() < size) {
             transaction.set_response_status(tlm::TLM_BURST_ERROR_RESPONSE);
         } else if (outside(address, size)) {

@@ -20,6 +20,11 @@ namespace dovetail {
 constexpr uint32_t SERVER_PAGE = 4096;   // bytes
 constexpr uint32_t SERVER_BLOCK = 64;    // bytes; one bit of a page's mask each
 
+struct __attribute__((packed)) Request {
+    uint64_t config;
+    uint32_t program, pages, base;
+};
+
 struct __attribute__((packed)) Outcome {
     uint64_t cycles;
     uint32_t cause, pc;
@@ -69,10 +74,10 @@ public:
     Server(const Server&) = delete;
     Server& operator=(const Server&) = delete;
 
-    // Runs a program on the model. Throws std::runtime_error.
-    Run run(uint32_t program, uint32_t pages, uint32_t base, const Reader& read) {
-        const uint32_t request[] = {program, pages, base};
-        put(request, sizeof request);
+    // Runs a program on the model of the configuration with this hash. Throws std::runtime_error.
+    Run run(uint64_t config, uint32_t program, uint32_t pages, uint32_t base, const Reader& read) {
+        const Request request = {config, program, pages, base};
+        put(&request, sizeof request);
         for (;;) {
             uint32_t ranges;
             get(&ranges, sizeof ranges);
@@ -96,7 +101,9 @@ private:
     pid_t process = -1;
     int end = -1;
 
-    [[noreturn]] static void fail(const char* what) { throw std::runtime_error(std::string("the model's process: ") + what); }
+    [[noreturn]] static void fail(const char* what) {
+        throw std::runtime_error(std::string("the model's process: ") + what);
+    }
 
     // Sends the pages of some ranges.
     void answer(uint32_t ranges, const Reader& read) {

@@ -1,9 +1,9 @@
 // The accelerator without RTL: registers, transfers and interrupt in the model's exact time, at the model's speed.
 //
 // At the start write the model (see dovetail_server.h) reads what the program touches of system memory, by
-// transport_dbg, and runs. The transfers are then replayed as bursts on the memory socket, ahead of the simulation's time
-// by at most the global quantum, spread evenly between a transfer's start and end; what is stored goes to memory then.
-// The interrupt comes in the model's cycle, or when the last transfer has been taken if that is later.
+// transport_dbg, and runs. The transfers are then replayed as bursts on the memory socket, ahead of the simulation's
+// time by at most the global quantum, spread evenly between a transfer's start and end; what is stored goes to memory
+// then. The interrupt comes in the model's cycle, or when the last transfer has been taken if that is later.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ private:
     const std::string command;
     std::unique_ptr<Server> server;
     Run run = {};
-    sc_core::sc_time begin, end;  // of the run: the first moment of cycle 0, the moment at which it is not busy any more
+    sc_core::sc_time begin, end;  // of the run: of its cycle 0, and of the first cycle in which it is not busy
     unsigned replaying = 0;
     bool busy = false, done = false, irq_enable = false;
     uint32_t program = 0, pages = 0, base = 0;
@@ -70,7 +70,8 @@ private:
     }
 
     static bool exists(uint32_t offset) {
-        return std::find(std::begin(config::REGISTERS), std::end(config::REGISTERS), offset) != std::end(config::REGISTERS);
+        const auto* const end = std::end(config::REGISTERS);
+        return std::find(std::begin(config::REGISTERS), end, offset) != end;
     }
 
     uint32_t read(uint32_t offset) const {
@@ -128,7 +129,8 @@ private:
     void start() {
         try {
             if (!server) server = std::make_unique<Server>(command);
-            run = server->run(program, pages, base, [this](uint32_t page, unsigned char* data) { return peek(page, data); });
+            run = server->run(config::HASH, program, pages, base,
+                              [this](uint32_t page, unsigned char* data) { return peek(page, data); });
         } catch (const std::runtime_error& error) {
             SC_REPORT_ERROR("dovetail.view", error.what());
         }
@@ -196,7 +198,8 @@ private:
         }
     }
 
-    void replay(const Transfer& transfer, const std::vector<unsigned char>& data, tlm_utils::tlm_quantumkeeper& keeper) {
+    void replay(const Transfer& transfer, const std::vector<unsigned char>& data,
+                tlm_utils::tlm_quantumkeeper& keeper) {
         size_t count = 0, sent = 0;
         for_each_burst(transfer, [&](uint32_t, uint32_t, size_t) { ++count; });
         for_each_burst(transfer, [&](uint32_t address, uint32_t bytes, size_t offset) {

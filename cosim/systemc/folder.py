@@ -10,7 +10,7 @@ from dovetail.hw.frontend import PAGES_BITS
 from dovetail.hw.verilog import to_verilog
 from dovetail.isa.cheader import cheader
 from dovetail.isa.config import Config
-from dovetail.isa.host import HOST_REGISTERS
+from dovetail.isa.host import ADDRESS_BITS, HOST_REGISTERS
 from dovetail.isa.timing.dma import MAX_BURST
 
 TOP = "dovetail"
@@ -56,10 +56,11 @@ def makefile() -> str:
 def config_header(config: Config) -> str:
     """What the sources must know of a configuration, as C++."""
     memory = config.memory
-    values = {
+    values: dict[str, dict[str, int | str]] = {
         "unsigned": {
             "BUS_BYTES": config.bus_bytes,
             "BURST_BYTES": MAX_BURST * config.bus_bytes,
+            "REGISTER_BYTES": 1 << ADDRESS_BITS,
             "PERIOD_NS": PERIOD_NS,
             "READ_LATENCY": memory.read_latency,
             "WRITE_LATENCY": memory.write_latency,

@@ -22,10 +22,11 @@ namespace {
 namespace config = dovetail::config;
 
 const char USAGE[] =
-    "platform [--view COMMAND] [--memory READ:WRITE:BEAT] [--quantum NS] [--poll] < SCRIPT\n"
+    "platform [--view COMMAND] [--memory READ:WRITE:BEAT] [--wait] [--quantum NS] [--poll] < SCRIPT\n"
     "\n"
     "--view     the timed view instead of RTL; the command of the model's process\n"
     "--memory   latencies of memory and cycles per beat\n"
+    "--wait     memory waits instead of annotating delays\n"
     "--quantum  how far the host may run ahead of the simulation's time; 1000 without\n"
     "--poll     run looks at the status instead of waiting for the interrupt\n"
     "\n"
@@ -41,7 +42,7 @@ const char USAGE[] =
 struct Options {
     std::string view;
     dovetail::MemoryTiming timing = {sc_core::sc_time(config::PERIOD_NS, sc_core::SC_NS), config::READ_LATENCY,
-                                     config::WRITE_LATENCY, config::BEAT_CYCLES, config::BUS_BYTES};
+                                     config::WRITE_LATENCY, config::BEAT_CYCLES, config::BUS_BYTES, false};
     uint64_t quantum = 1000;
     bool poll = false;
 };
@@ -71,6 +72,8 @@ Options parse(int count, char** words) {
         const bool last = n + 1 == count;
         if (word == "--poll") {
             options.poll = true;
+        } else if (word == "--wait") {
+            options.timing.waits = true;
         } else if (word == "--view" && !last) {
             options.view = words[++n];
         } else if (word == "--quantum" && !last) {
@@ -161,8 +164,8 @@ private:
         else host.wait_for_irq();
         const uint64_t ended = picoseconds(host.now());
         const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-        printf("{\"started_ps\": %" PRIu64 ", \"ended_ps\": %" PRIu64 ", \"polls\": %u, \"seconds\": %.6f, \"registers\": {",
-               started, ended, polls, seconds.count());
+        printf("{\"started_ps\": %" PRIu64 ", \"ended_ps\": %" PRIu64 ", \"polls\": %u, ", started, ended, polls);
+        printf("\"seconds\": %.6f, \"registers\": {", seconds.count());
         const char* separator = "";
         for (const uint32_t offset : config::REGISTERS) {
             printf("%s\"%u\": %u", separator, offset, host.read_register(offset));

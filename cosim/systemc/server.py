@@ -2,7 +2,7 @@
 
 It talks on stdin and stdout in little-endian numbers; each side sends and then waits for the other:
 
-    view: program, pages, base (u32 each)                                              start a run
+    view: the configuration's hash (u64), program, pages, base (u32 each)              start a run
     server: n (u32), n times first page, pages (u32 each)                              read system memory
     view: per range a mask per page (u64, a bit per 64 bytes that answer), the pages of 4096 bytes each
     ... as often as needed, then ...
@@ -22,19 +22,20 @@ from typing import IO
 import numpy as np
 
 from dovetail.isa.checks import View
-from dovetail.isa.config import Config
+from dovetail.isa.config import Config, ConfigError
 from dovetail.isa.instructions import PAGE_BYTES, Op, Unit
 from dovetail.isa.timing.dma import row_addresses
 from dovetail.isa.timing.engine import FETCH, Timeline, time_program
 from dovetail.isa.timing.rules import ADDRESS_SPACE, BROKEN_BYTES
 from dovetail.sw.engine import Bytes
+from dovetail.sw.errors import DovetailError
 from dovetail.sw.model import Model
 from dovetail.sw.model_units.base import Sram, SystemMemory
 from dovetail.sw.model_units.dma import StoreModel, Transfer
 
 PAGE = 4096
 BLOCKS = PAGE // BROKEN_BYTES
-REQUEST = struct.Struct("<3I")
+REQUEST = struct.Struct("<Q3I")
 OUTCOME = struct.Struct("<Q2I16II")
 TRANSFER = struct.Struct("<I2Q6I")
 CHUNK = 64
@@ -137,7 +138,11 @@ class ModelServer:
         while request := self._source.read(REQUEST.size):
             self._run(*REQUEST.unpack(request))
 
-    def _run(self, program: int, pages: int, base: int) -> None:
+    def _run(self, config_hash: int, program: int, pages: int, base: int) -> None:
+        if config_hash != self._config.hash:
+            raise DovetailError(
+                f"configuration must be the platform's ({config_hash:016x}), not {self._config.hash:016x}"
+            )
         memory = _SparseMemory(self._source, self._sink)
         words = self._program(memory, program, pages)
         memory.read(self._touched(words, program, base))
@@ -178,9 +183,7 @@ class ModelServer:
         return sorted(found)
 
     def _answer(self, timeline: Timeline, program: int, base: int) -> None:
-        counters = [
-            n for unit in Unit for c in (timeline.counters[unit],) for n in (c.busy, c.config, c.token, c.idle)
-        ]
+        counters = [n for unit in Unit for c in (timeline.counters[unit],) for n in (c.busy, c.config, c.token, c.idle)]
         counters = [count & 0xFFFF_FFFF for count in counters]
         fault = timeline.fault
         transfers = _transfers(timeline)
@@ -226,14 +229,20 @@ def _read(source: IO[bytes], size: int) -> bytes:
     return data
 
 
-def main(argv: Sequence[str]) -> None:
-    """Serve the configuration file that ``argv`` names on stdin and stdout; what libraries print goes to stderr."""
+def main(argv: Sequence[str]) -> int:
+    """Serve the configuration file that ``argv`` names on stdin and stdout; what libraries print goes to stderr. The
+    exit code: 0, or 2 for an error of the user's."""
     (path,) = argv
-    config = Config.load(Path(path))
-    with os.fdopen(os.dup(0), "rb") as source, os.fdopen(os.dup(1), "wb") as sink:
-        os.dup2(2, 1)
-        ModelServer(config, source, sink).serve()
+    try:
+        config = Config.load(Path(path))
+        with os.fdopen(os.dup(0), "rb") as source, os.fdopen(os.dup(1), "wb") as sink:
+            os.dup2(2, 1)
+            ModelServer(config, source, sink).serve()
+    except (ConfigError, DovetailError) as error:
+        print(f"dovetail: error: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

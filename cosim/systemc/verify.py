@@ -22,8 +22,8 @@ from dovetail.sw.network import CompiledNetwork
 
 @dataclass(frozen=True)
 class Form:
-    """One form of the accelerator, ``rtl`` or ``view``, on a program: the first difference to the model, and the seconds
-    from the start write to the interrupt."""
+    """One form of the accelerator, ``rtl`` or ``view``, on a program: the first difference to the model, and the
+    seconds from the start write to the interrupt."""
 
     name: str
     first_difference: str

@@ -60,14 +60,16 @@ def test_no_make(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("dovetail.cosim.systemc.build.sources_hash", lambda *_: "0")
     monkeypatch.setattr("dovetail.cosim.systemc.build.machine", str)
     monkeypatch.setattr("dovetail.cosim.systemc.build.platform_files", lambda _: {"Makefile": ""})
-    with pytest.raises(ToolError, match="^make is not on PATH"):
+    with pytest.raises(ToolError, match=r"^make is not on PATH"):
         build_platform(CONFIG, tmp_path, SystemC(None, "2.3.4"))
     assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]
 
 
 def test_a_build_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("dovetail.cosim.systemc.build.sources_hash", lambda *_: "0")
-    monkeypatch.setattr("dovetail.cosim.systemc.build.platform_files", lambda _: {"Makefile": "all:\n\t@echo no; false"})
+    monkeypatch.setattr(
+        "dovetail.cosim.systemc.build.platform_files", lambda _: {"Makefile": "all:\n\t@echo no; false"}
+    )
     with pytest.raises(ToolError, match=r"^make failed with exit code 2; log: .*\.log\nno\n"):
         build_platform(CONFIG, tmp_path, SystemC(None, "2.3.4"))
     assert {path.suffix for path in tmp_path.iterdir()} == {".lock", ".log"}
@@ -177,6 +179,31 @@ def test_random_programs(systemc: SystemC, build_cache: Path, options: tuple[str
                 assert passed == 1000 * PERIOD_NS * found[0][0][0]
 
 
+@pytest.mark.slow
+def test_a_memory_that_waits(systemc: SystemC, build_cache: Path) -> None:
+    """The RTL takes longer, for it gets a burst as a whole; the view ends when it has been served, if that is later.
+    All else is the same."""
+    engines = {
+        view: SystemCEngine(CONFIG, cache=build_cache, systemc=systemc, options=("--wait",), view=view)
+        for view in (False, True)
+    }
+    model = Model(CONFIG)
+    for seed in range(8):
+        p = random_case(CONFIG, seed).program
+        place = p.program, p.pages, p.base
+        wanted = model.run(p.memory.copy(), *place)
+        for view, engine in engines.items():
+            found = engine.run(p.memory.copy(), *place)
+            passed = (engine.latest["ended_ps"] - engine.latest["started_ps"]) // (1000 * PERIOD_NS)
+            assert found.fault == wanted.fault or not view
+            if wanted.fault is None:
+                assert found.fault is None and np.array_equal(found.memory, wanted.memory)
+                assert found.cycles == wanted.cycles if view else found.cycles > wanted.cycles
+                assert passed >= found.cycles
+    for engine in engines.values():
+        engine.close()
+
+
 def _facts(result: RunResult) -> tuple[Any, ...]:
     return result.cycles, result.counters, result.fault
 
@@ -245,7 +272,7 @@ def test_registers(engines: tuple[SystemCEngine, SystemCEngine]) -> None:
 def test_a_platform_that_fails(systemc: SystemC, build_cache: Path) -> None:
     program = random_example(CONFIG)[0]
     with SystemCEngine(CONFIG, cache=build_cache, systemc=systemc) as engine:
-        with pytest.raises(ToolError, match="the SystemC platform has ended: .*not understood: jump 1"):
+        with pytest.raises(ToolError, match=r"the SystemC platform has ended: .*not understood: jump 1"):
             engine.play("jump 1")
         engine.run(program.memory.copy(), program.program, program.pages, program.base)
     with SystemCEngine(CONFIG, cache=build_cache, systemc=systemc, options=("--view", "exit 3")) as engine:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from dovetail.cosim.fuzz import random_case
-from dovetail.cosim.systemc.server import OUTCOME, PAGE, TRANSFER, ModelServer
+from dovetail.cosim.systemc.server import OUTCOME, PAGE, REQUEST, TRANSFER, ModelServer
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import PAGE_BYTES, Cause, Op, to_bytes
 from dovetail.isa.timing.engine import Fault
@@ -91,7 +91,7 @@ class FakeView:
         answers = np.ones(len(memory) // BLOCK, bool)
         for start, size in broken:
             answers[start // BLOCK : (start + size) // BLOCK] = False
-        self._socket.sendall(struct.pack("<3I", program, pages, base))
+        self._socket.sendall(REQUEST.pack(CONFIG.hash, program, pages, base))
         read = 0
         while (ranges := self._numbers("<I")[0]) != 0:
             wanted = self._numbers(f"<{2 * ranges}I")
@@ -174,3 +174,7 @@ def test_the_process(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "dovetail.cosim.systemc.server", str(tmp_path / "config.toml")]
     done = subprocess.run(command, input=b"", capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    done = subprocess.run(command, input=REQUEST.pack(1, 0, 1, 0), capture_output=True)
+    assert (done.returncode, done.stdout) == (2, b"")
+    wanted = f"dovetail: error: configuration must be the platform's (0000000000000001), not {CONFIG.hash:016x}\n"
+    assert done.stderr.decode() == wanted
