@@ -275,21 +275,21 @@ class HostLink(wiring.Component):
 
 
 class _Parts:
-    """What the states of the link share."""
+    """What the states of the link share. The first of them sets what a request needs, so no register needs a reset."""
 
     def __init__(self, receiver: Receiver, transmitter: Transmitter, crc: Processor) -> None:
         self.receiver, self.transmitter, self.crc = receiver, transmitter, crc
-        self.header = Signal(8 * REQUEST_HEADER.size)
+        self.header = Signal(8 * REQUEST_HEADER.size, reset_less=True)
         self.opcode, self.tag = self.header[:4], self.header[4:8]
         self.address = self.header[8:40]
         self.length = self.header[40:]
         self.words = self.length[2 : BLOCK_BITS + 1]
         """Of the payload of a request or a response, still to come or to go."""
-        self.word = Signal(32)
-        self.index = Signal(range(REQUEST_HEADER.size + 2))
+        self.word = Signal(32, reset_less=True)
+        self.index = Signal(range(REQUEST_HEADER.size + 2), reset_less=True)
         """Bytes of the header, of the word or of the CRC so far; from 4 on in the payload of a response."""
-        self.status = Signal(Status)
-        self.timer = Signal(range(IDLE_BITS + 1))
+        self.status = Signal(Status, reset_less=True)
+        self.timer = Signal(range(IDLE_BITS + 1), reset_less=True)
         self.expired = self.timer[-1]
 
     def refuse(self, m: Module, status: Status, condition: Value) -> None:

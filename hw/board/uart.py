@@ -67,7 +67,7 @@ class Receiver(wiring.Component):
         m.d.sync += count.eq(Mux(bit, self.divisor - 1, count - 1))
 
         # The bits so far; the one before them reaches the lowest place when all are there.
-        shift = Signal(9)
+        shift = Signal(9, reset_less=True)
         m.d.comb += self.data.eq(shift[1:])
         with m.FSM():
             with m.State("IDLE"):
