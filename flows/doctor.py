@@ -18,6 +18,7 @@ from rich.table import Table
 
 from dovetail.cosim import formal
 from dovetail.cosim.build_cache import LIMIT, builds, trim
+from dovetail.cosim.systemc.library import find_systemc
 from dovetail.cosim.verilate import ToolError, default_cache, verilator_root
 from dovetail.flows.report import Report, si
 from dovetail.isa.config import ConfigError, parse_bytes
@@ -95,6 +96,7 @@ def examine() -> Iterator[Check]:
         yield tool(name)
     yield yosys()
     yield verilator()
+    yield systemc()
     yield provers()
     yield cache_folder(default_cache())
     yield simulators(default_cache())
@@ -166,6 +168,14 @@ def verilator(root: Callable[[], Path] = verilator_root) -> Check:
         return Check("Verilator runs", "missing", str(error), again)
     except (OSError, subprocess.SubprocessError) as error:
         return Check("Verilator runs", "missing", f"does not start: {error}", again)
+
+
+def systemc() -> Check:
+    """Headers and library of platforms around the accelerator."""
+    try:
+        return Check("SystemC", "ok", find_systemc().version)
+    except ToolError:
+        return Check("SystemC", "optional", "not installed", "apt install libsystemc-dev")
 
 
 def provers(find: Callable[[], dict[str, str]] = formal.tools) -> Check:

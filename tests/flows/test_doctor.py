@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dovetail.cosim.systemc.library import SystemC
 from dovetail.cosim.verilate import ToolError
 from dovetail.flows import doctor
 from dovetail.flows.cli import main
@@ -50,6 +51,14 @@ def test_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (tmp_path / "g++").write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / "g++").chmod(0o755)
         assert doctor.tool("g++").status == status
+
+
+def test_systemc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    missing = doctor.systemc()
+    assert (missing.status, missing.way_out) == ("optional", "apt install libsystemc-dev")
+    monkeypatch.setattr(doctor, "find_systemc", lambda: SystemC(None, "3.0.2"))
+    assert doctor.systemc() == doctor.Check("SystemC", "ok", "3.0.2")
 
 
 def test_yosys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
