@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> Report:
     ]
     if project.inexact:
         lines.append(
-            f"float        {', '.join(project.inexact)}: computed in double, where the runtime rounds every step to"
-            " float; an element in some hundred thousand may be one step off"
+            f"float        {', '.join(project.inexact)}: computed in double, where ONNX Runtime rounds every step"
+            " to float; an element in a million or so is one step off"
         )
     return Report(data, lines)

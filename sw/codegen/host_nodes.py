@@ -76,7 +76,7 @@ def _typed(writer: Writer, node: ir.Host, before: str, after: str) -> tuple[Poin
     tensors = [writer.graph.tensors[name] for name in (*node.inputs[:1], *node.outputs[:1])]
     if [tensor.dtype for tensor in tensors] != [before, after]:
         raise _refused(node, f"which must make {after} of {before}")
-    return writer.ends(node)
+    return writer.ends(node, in_place=True)
 
 
 def _write_moves(writer: Writer, node: ir.Host) -> None:
@@ -156,6 +156,9 @@ class _OnnxNode:
         wire = self.payload.outputs[0]
         result = self._ordered(wire.layout, self.node.outputs[0])
         operands = [self._operand(name) for name in self.proto.input if name]
+        for pointer, _ in operands:
+            if isinstance(pointer, Pointer):
+                writer.storage.may_replace(result, pointer)
         shape = operands[0][1]
         if kind in _FLOAT_PAIRS:
             (a, left), (b, right) = operands

@@ -78,6 +78,8 @@ def _elementwise(writer: Writer, node: ir.Elementwise) -> None:
     a, b = (writer.graph.tensors[name].shape for name in node.inputs)
     pairs = writer.constants.struct("dovetail_pairs", pairs_fields(a, b, node.name), f"{node.name}_pairs")
     operands = [writer.storage.pointer(name) for name in (*node.inputs, *node.outputs)]
+    for operand in operands[:2]:
+        writer.storage.may_replace(operands[2], operand)
     p = node.params
     if isinstance(p, ir.MulParams):
         mult, shift = np.array([p.mult], np.int32), np.array([min(p.shift, 0)], np.int32)
@@ -113,12 +115,12 @@ def _rescale(writer: Writer, node: ir.Rescale) -> None:
         "shift_below": shift,
     }
     rule = writer.constants.struct("dovetail_rescale", fields, node.name)
-    writer.call("dovetail_rescale", rule, writer.size(node.outputs[0]), *writer.ends(node))
+    writer.call("dovetail_rescale", rule, writer.size(node.outputs[0]), *writer.ends(node, in_place=True))
 
 
 def _table(writer: Writer, node: ir.Table) -> None:
     table = writer.constants.array(node.values.astype(np.int8), f"{node.name}_table")
-    writer.call("dovetail_look_up", table, writer.size(node.outputs[0]), *writer.ends(node))
+    writer.call("dovetail_look_up", table, writer.size(node.outputs[0]), *writer.ends(node, in_place=True))
 
 
 def _average(writer: Writer, node: ir.AvgPool) -> None:

@@ -52,6 +52,7 @@ class Storage:
             if isinstance(node, ir.Reshape):
                 self._roots[node.outputs[0]] = self.root(node.inputs[0])
         self._slots: dict[str, _Slot] = {}
+        self._pairs: list[tuple[str, str]] = []
         self._temporaries = 0
         self._step = 0
 
@@ -81,6 +82,11 @@ class Storage:
         self._temporaries += 1
         return self._scratch(f"/{self._temporaries}", size)
 
+    def may_replace(self, result: Pointer, operand: Pointer) -> None:
+        """A result in scratch memory may take the place of an operand, if that ends with this step."""
+        if result.slot and operand.slot:
+            self._pairs.append((result.slot, operand.slot))
+
     def bytes_of(self, tensor: str) -> int:
         """Bytes of a tensor."""
         info = self._graph.tensors[tensor]
@@ -93,8 +99,14 @@ class Storage:
 
     def lay_out(self) -> int:
         """Place all scratch memory, the largest pieces first; the bytes that it needs."""
+        for result, operand in self._pairs:
+            old, new = self._slots[operand], self._slots[result]
+            if old.last == new.first and old.size == new.size and old is not new:
+                old.last = new.last
+                self._slots[result] = old
         placed: list[_Slot] = []
-        for slot in sorted(self._slots.values(), key=lambda slot: (-slot.size, slot.first)):
+        slots = {id(slot): slot for slot in self._slots.values()}.values()
+        for slot in sorted(slots, key=lambda slot: (-slot.size, slot.first)):
             for other in sorted(placed, key=lambda other: other.offset):
                 meets = slot.first <= other.last and other.first <= slot.last
                 if meets and slot.offset < other.offset + other.size and other.offset < slot.offset + slot.size:

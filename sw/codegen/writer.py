@@ -67,9 +67,12 @@ class Writer:
         texts = (value if isinstance(value, str | Pointer) else number(value) for value in arguments)
         self.statements.append(Call(function, tuple(texts)))
 
-    def ends(self, node: ir.Node) -> tuple[Pointer, Pointer]:
-        """First operand and result."""
-        return self.storage.pointer(node.inputs[0]), self.storage.pointer(node.outputs[0])
+    def ends(self, node: ir.Node, *, in_place: bool = False) -> tuple[Pointer, Pointer]:
+        """First operand and result; ``in_place``: the kernel may put the latter where the former is."""
+        source, result = self.storage.pointer(node.inputs[0]), self.storage.pointer(node.outputs[0])
+        if in_place:
+            self.storage.may_replace(result, source)
+        return source, result
 
     def size(self, tensor: str) -> int:
         """Elements of a tensor."""

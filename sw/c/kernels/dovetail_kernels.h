@@ -2,7 +2,8 @@
  *
  * Tensors are dense, channels last, batch 1. Kernels on int8 tensors use integers only and give what the accelerator
  * gives for the same operator, byte for byte; their arithmetic is that of dovetail_arithmetic.h. Kernels on float
- * tensors are for operators that are float in the network's file. Results never overlap operands.
+ * tensors are for operators that are float in the network's file. Element-wise kernels, softmax and norms may write
+ * their result where an operand of its size lies; other results never overlap operands.
  */
 #ifndef DOVETAIL_KERNELS_H
 #define DOVETAIL_KERNELS_H
@@ -111,7 +112,7 @@ void dovetail_rescale(const struct dovetail_rescale *node, size_t count, const i
 /* table[x + 128] */
 void dovetail_look_up(const int8_t *table, size_t count, const int8_t *in, int8_t *out);
 
-/* Every byte 128 higher, modulo 256: int8 from uint8, or the other way. May work in place. */
+/* Every byte 128 higher, modulo 256: int8 from uint8, or the other way. */
 void dovetail_flip(size_t count, const void *in, void *out);
 
 /* --- movement --------------------------------------------------------------------------------------------------- */

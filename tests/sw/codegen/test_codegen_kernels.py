@@ -15,12 +15,14 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.isa import numerics
 from dovetail.isa.numerics import AddParams, Rounding, VectorOperation
 from dovetail.sw.codegen.movement import copy_of
 from dovetail.sw.codegen.softmax import exponentials
 from dovetail.sw.host import Dequantize, Quantize
+from dovetail.sw.onnx_session import open_session
 
 CORNERS = [0, 1, -1, 2**23, 2**24 - 1, 2**24 + 1, -(2**24) - 1, 2**24 + 3, 2**31 - 1, -(2**31) + 1, -(2**31)]
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wshadow", "-O1", "-fsanitize=undefined")
@@ -169,6 +171,39 @@ def litert_softmax(rows: NDArray[np.int8], scale: float, beta: float) -> NDArray
     interpreter.set_tensor(0, rows)
     interpreter.invoke()
     return np.asarray(interpreter.get_tensor(1))
+
+
+def onnx_rows(kind: str, rows: NDArray[np.float32], *constants: NDArray[np.float32]) -> NDArray[np.float32]:
+    """What ONNX Runtime makes of rows."""
+    names = [f"k{number}" for number in range(len(constants))]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, rows.shape) for name in ("x", "y")]
+    node = helper.make_node(kind, ["x", *names], ["y"], axis=-1)
+    tensors = [numpy_helper.from_array(value, name) for name, value in zip(names, constants, strict=True)]
+    graph = helper.make_graph([node], "rows", ends[:1], ends[1:], tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (result,) = open_session(model.SerializeToString()).run(None, {"x": rows})
+    return np.asarray(result)
+
+
+@pytest.mark.parametrize("columns", [2, 12, 197])
+@pytest.mark.parametrize("kind", ["Softmax", "LayerNormalization"])
+def test_float_kernels_are_one_step_off_at_most(library: Any, kind: str, columns: int) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.integers(-128, 128, (200_000 // columns, columns)).astype(np.float32) * np.float32(0.1)
+    found, sizes = np.empty_like(rows), list(map(ctypes.c_size_t, rows.shape))
+    if kind == "Softmax":
+        quantise = Quantize(np.float32(1 / 256), -128, ties_even=True)
+        wanted = onnx_rows(kind, rows)
+        library.dovetail_softmax_float(*sizes, ctypes.c_size_t(1), address(rows), address(found))
+    else:
+        quantise = Quantize(np.float32(8 / 255), 0, ties_even=True)
+        gain, offset = rng.normal(1, 0.1, (2, columns)).astype(np.float32)
+        wanted = onnx_rows(kind, rows, gain, offset)
+        epsilon = ctypes.c_float(1e-5)
+        library.dovetail_layer_norm(epsilon, address(gain), address(offset), *sizes, address(rows), address(found))
+    steps = np.abs(quantise.run([found])[0].astype(np.int32) - quantise.run([wanted])[0])
+    assert steps.max() <= 1
+    assert np.count_nonzero(steps) <= 5
 
 
 def test_a_list_of_places_is_a_strided_copy_where_there_is_one() -> None:
