@@ -15,7 +15,7 @@ DRIVER = (
     "dovetail_program.c",
 )
 """What every host needs, besides the two headers that are made."""
-EXAMPLES = ("network.h", "network.c", "main.c", "uio.c", "baremetal.c", "Makefile")
+EXAMPLES = ("barrier.h", "network.h", "network.c", "main.c", "uio.c", "baremetal.c", "Makefile")
 ISA_HEADER, CONFIG_HEADER = "dovetail_isa.h", "dovetail_config.h"
 
 

@@ -48,8 +48,8 @@ enum dovetail_status {
 #define DOVETAIL_FOREVER UINT64_MAX
 
 /* How to reach the accelerator. `context` is handed to every function. Only read and write are needed; the others may
- * be NULL. Accesses must be 32 bits wide, reach the device in the order in which they are made, and come after earlier
- * writes to memory (on Arm and RISC-V: a barrier in write()). */
+ * be NULL. Accesses must be 32 bits wide and in the order in which they are made, also among accesses to shared memory:
+ * on Arm and RISC-V that takes a barrier before a write and after a read (examples/barrier.h). */
 struct dovetail_platform {
     void *context;
     /* Read and write a host register, by its byte offset (DOVETAIL_HOST_...). */

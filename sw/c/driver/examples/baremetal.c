@@ -3,6 +3,7 @@
  * Change the five numbers, or give them to the compiler (-DREGISTERS=0x...). The network and a sample are linked in as
  * the files network.dvt, input.bin and expected.bin (see the Makefile), and `state` tells a debugger, or whoever goes on
  * from here, how it went. */
+#include "barrier.h"
 #include "dovetail_host.h"
 #include "network.h"
 
@@ -26,15 +27,16 @@
 
 static uint32_t read_register(void *context, uint32_t offset)
 {
+    const uint32_t value = *(volatile uint32_t *)((uintptr_t)REGISTERS + offset);
     (void)context;
-    return *(volatile uint32_t *)((uintptr_t)REGISTERS + offset);
+    barrier();
+    return value;
 }
 
-/* What was written to memory before must be there first. */
 static void write_register(void *context, uint32_t offset, uint32_t value)
 {
     (void)context;
-    __sync_synchronize();
+    barrier();
     *(volatile uint32_t *)((uintptr_t)REGISTERS + offset) = value;
 }
 
@@ -53,7 +55,7 @@ static void clean_and_forget(void *context, void *address, size_t bytes)
 #error "write here how this processor cleans and invalidates the cache line at `line`"
 #endif
     }
-    __sync_synchronize();
+    barrier();
 }
 #define CACHE_HOOK clean_and_forget
 #else

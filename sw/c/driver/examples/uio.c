@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "barrier.h"
 #include "dovetail_host.h"
 
 #ifndef DEVICES
@@ -41,13 +42,15 @@ static struct uio uio;
 static uint32_t read_register(void *context, uint32_t offset)
 {
     const struct uio *self = context;
-    return self->registers[offset / 4];
+    const uint32_t value = self->registers[offset / 4];
+    barrier();
+    return value;
 }
 
 static void write_register(void *context, uint32_t offset, uint32_t value)
 {
     const struct uio *self = context;
-    __sync_synchronize();
+    barrier();
     self->registers[offset / 4] = value;
 }
 
