@@ -15,7 +15,7 @@ from dovetail.cosim.blocks import Bench
 from dovetail.hw.board.spram import BLOCK_BITS, BLOCK_ROWS, SpramBlock
 
 
-class Both(wiring.Component):
+class Both(wiring.Component):  # type: ignore[misc]
     """Both forms, side by side."""
 
     def __init__(self) -> None:
