@@ -19,7 +19,7 @@ from dovetail.sw.driver_files import ISA_HEADER, driver_files
 from dovetail.sw.network import CompiledNetwork
 
 WEIGHTS = "weights.bin"
-DRIVER = ("dovetail.h", "dovetail.c", "dovetail_host.h", ISA_HEADER, "uio.c")
+DRIVER = ("dovetail.h", "dovetail.c", "dovetail_host.h", ISA_HEADER, "uio.c", "barrier.h")
 COMMON = (
     "dovetail_arithmetic.h",
     "dovetail_arithmetic.c",

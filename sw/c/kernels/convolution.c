@@ -1,7 +1,7 @@
 #include "dovetail_kernels.h"
 
 /* One output channel at one place. `weights`: of the output channel, `size` in each term. */
-static int32_t accumulate(const struct dovetail_convolution *node, const int8_t *weights, size_t size,
+static int32_t accumulate(const struct dovetail_convolution *node, const int8_t *weights, ptrdiff_t size,
                           const int8_t *in, int32_t bias, int32_t top, int32_t left)
 {
     const struct dovetail_window *window = &node->window;
@@ -15,9 +15,9 @@ static int32_t accumulate(const struct dovetail_convolution *node, const int8_t 
             int32_t x = left + kx * window->dilation_x;
             if (x < 0 || x >= window->width)
                 continue;
-            const int8_t *pixel = in + ((size_t)y * window->width + x) * window->channels;
+            const int8_t *pixel = in + ((ptrdiff_t)y * window->width + x) * window->channels;
             for (int32_t term = 0; term < node->terms; term++) {
-                const int8_t *tap = weights + term * size + ((size_t)ky * window->kernel_x + kx) * depth;
+                const int8_t *tap = weights + term * size + ((ptrdiff_t)ky * window->kernel_x + kx) * depth;
                 for (int32_t c = 0; c < depth; c++)
                     total += (uint32_t)((pixel[c] - node->requant.zero_in) * tap[c]);
             }
@@ -30,7 +30,7 @@ void dovetail_convolve(const struct dovetail_convolution *node, const int8_t *in
 {
     const struct dovetail_window *window = &node->window;
     int32_t depth = window->channels / node->groups, share = node->out_channels / node->groups;
-    size_t filter = (size_t)window->kernel_y * window->kernel_x * depth;
+    ptrdiff_t filter = (ptrdiff_t)window->kernel_y * window->kernel_x * depth;
     for (int32_t y = 0; y < window->out_height; y++)
         for (int32_t x = 0; x < window->out_width; x++)
             for (int32_t k = 0; k < node->out_channels; k++) {

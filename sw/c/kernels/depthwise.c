@@ -5,7 +5,7 @@ static int32_t accumulate(const struct dovetail_convolution *node, int32_t k, co
                           int32_t left)
 {
     const struct dovetail_window *window = &node->window;
-    size_t size = (size_t)window->kernel_y * window->kernel_x * node->out_channels;
+    ptrdiff_t size = (ptrdiff_t)window->kernel_y * window->kernel_x * node->out_channels;
     const int8_t *channel = in + k / (node->out_channels / window->channels);
     uint32_t total = (uint32_t)node->bias[k];
     for (int32_t ky = 0; ky < window->kernel_y; ky++) {
@@ -16,8 +16,8 @@ static int32_t accumulate(const struct dovetail_convolution *node, int32_t k, co
             int32_t x = left + kx * window->dilation_x;
             if (x < 0 || x >= window->width)
                 continue;
-            int32_t value = channel[((size_t)y * window->width + x) * window->channels] - node->requant.zero_in;
-            const int8_t *tap = node->weights + ((size_t)ky * window->kernel_x + kx) * node->out_channels + k;
+            int32_t value = channel[((ptrdiff_t)y * window->width + x) * window->channels] - node->requant.zero_in;
+            const int8_t *tap = node->weights + ((ptrdiff_t)ky * window->kernel_x + kx) * node->out_channels + k;
             for (int32_t term = 0; term < node->terms; term++)
                 total += (uint32_t)(value * tap[term * size]);
         }

@@ -23,10 +23,10 @@ void dovetail_gather(const uint32_t *places, size_t count, size_t item_bytes, co
 
 void dovetail_pad(const struct dovetail_window *window, int8_t fill, const int8_t *in, int8_t *out)
 {
-    size_t row = (size_t)window->width * window->channels;
-    memset(out, fill, (size_t)window->out_height * window->out_width * window->channels);
-    for (int32_t y = 0; y < window->height; y++) {
-        size_t place = (size_t)(y + window->top) * window->out_width + window->left;
-        memcpy(out + place * window->channels, in + y * row, row);
-    }
+    ptrdiff_t row = (ptrdiff_t)window->width * window->channels;
+    ptrdiff_t out_row = (ptrdiff_t)window->out_width * window->channels;
+    memset(out, fill, (size_t)(window->out_height * out_row));
+    out += window->top * out_row + (ptrdiff_t)window->left * window->channels;
+    for (int32_t y = 0; y < window->height; y++)
+        memcpy(out + y * out_row, in + y * row, (size_t)row);
 }

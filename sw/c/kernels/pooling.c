@@ -13,7 +13,7 @@ static struct taps look(const struct dovetail_window *window, const int8_t *in, 
     for (int32_t y = top; y < top + window->kernel_y; y++)
         for (int32_t x = left; x < left + window->kernel_x; x++)
             if (y >= 0 && y < window->height && x >= 0 && x < window->width) {
-                int32_t value = in[((size_t)y * window->width + x) * window->channels + c];
+                int32_t value = in[((ptrdiff_t)y * window->width + x) * window->channels + c];
                 taps.total += value;
                 taps.inside++;
                 taps.largest = value > taps.largest ? value : taps.largest;

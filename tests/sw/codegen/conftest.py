@@ -25,7 +25,7 @@ from dovetail.sw.model import Model
 from dovetail.sw.network import CompiledNetwork
 
 FLAGS = (
-    *("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wshadow", "-O1", "-fPIC"),
+    *("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wshadow", "-Wconversion", "-O1", "-fPIC"),
     *("-fsanitize=undefined", "-fno-sanitize-recover=all"),
 )
 BUS = 8192

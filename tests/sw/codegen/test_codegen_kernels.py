@@ -25,7 +25,17 @@ from dovetail.sw.host import Dequantize, Quantize
 from dovetail.sw.onnx_session import open_session
 
 CORNERS = [0, 1, -1, 2**23, 2**24 - 1, 2**24 + 1, -(2**24) - 1, 2**24 + 3, 2**31 - 1, -(2**31) + 1, -(2**31)]
-FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wshadow", "-O1", "-fsanitize=undefined")
+FLAGS = (
+    "-std=c99",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-pedantic",
+    "-Wshadow",
+    "-Wconversion",
+    "-O1",
+    "-fsanitize=undefined",
+)
 PAIRS = 3000
 
 pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc")
