@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dovetail.flows.fpga.boards import Board
+from dovetail.flows.fpga.boards import RESOURCES, Board
 from dovetail.flows.fpga.pll import Dividers
 from dovetail.flows.fpga.reports import Placed, log_utilisation, netlist_cells, netlist_resources, read_report
 from dovetail.flows.fpga.tools import BuildError, Tool, complaint, run
@@ -136,7 +136,7 @@ class Builder:
         if done.returncode:
             raise BuildError(f"yosys failed ({folder / 'yosys.log'}): {complaint(done)}")
         used = netlist_resources(netlist_cells(folder / STATISTICS), self.family)
-        self.say("synthesised: " + ", ".join(f"{count:,} {name.upper()}" for name, count in used.items()))
+        self.say("synthesised: " + ", ".join(f"{count:,} {RESOURCES[name]}" for name, count in used.items()))
         return Netlist(folder, design, used, commands)
 
     def place(self, netlist: Netlist) -> list[Run]:
@@ -172,12 +172,11 @@ class Builder:
             return max(able, key=lambda run: run.fmax)
         log = netlist.folder / f"seed-{runs[0].seed}.log"
         used = log_utilisation(log.read_text(), self.family) if log.exists() else {}
-        told = ", ".join(
-            f"{name.upper()} {count:,} of {self.target.board.part.total[name]:,}" for name, count in used.items()
-        )
+        total = self.target.board.part.total
+        told = ", ".join(f"{RESOURCES[name]} {count:,} of {total[name]:,}" for name, count in used.items())
         raise BuildError(
             f"nextpnr failed with {'every seed' if len(runs) > 1 else f'seed {runs[0].seed}'}, {runs[0].error}"
-            f" (takes {told}); --seeds N tries others, a smaller configuration leaves more room"
+            f"{f' (placed: {told})' if told else ''}; --seeds N tries others, a smaller configuration leaves more room"
         )
 
     def _command(self, words: Sequence[str], names: Mapping[str, str]) -> tuple[Tool, list[str]]:

@@ -16,8 +16,13 @@ FILTER_RANGES = (17, 26, 44, 66, 101)
 """MHz at an SB_PLL40's phase detector from which on FILTER_RANGE is one more than 1."""
 
 
+def pll_domain(platform: Any) -> ClockDomain:
+    """The domain that :class:`PllClock` drives; it belongs to a module above all that uses it."""
+    return ClockDomain("sync", reset_less=platform.family == "ecp5")
+
+
 class PllClock(Elaboratable):
-    """Makes the domain sync from the board's oscillator.
+    """Drives the domain sync from the board's oscillator; :func:`pll_domain` makes it.
 
     Parameters
     ----------
@@ -43,14 +48,12 @@ class PllClock(Elaboratable):
         if platform.family == "ecp5":
             m.submodules.oscillator = oscillator = io.Buffer("i", source)
             m.submodules.pll = ecp5_pll(self.dividers, oscillator.i, clock, locked)
-            m.domains += ClockDomain("sync", reset_less=True)
             first, second = (Signal(name=f"ready_{place}") for place in ("first", "second"))
             m.submodules.first = Instance("FD1S3AX", p_GSR="DISABLED", i_CK=clock, i_D=ready, o_Q=first)
             m.submodules.second = Instance("FD1S3AX", p_GSR="DISABLED", i_CK=clock, i_D=first, o_Q=second)
             m.submodules.reset = Instance("SGSR", i_CLK=clock, i_GSR=second)
         else:
             m.submodules.pll = ice40_pll(self.dividers, source.io, clock, locked)
-            m.domains += ClockDomain("sync")
             m.domains += ClockDomain("starting", local=True)
             m.d.comb += ClockSignal("starting").eq(clock)
             m.submodules.starting = ResetSynchronizer(~ready, domain="starting")
@@ -60,7 +63,6 @@ class PllClock(Elaboratable):
                 m.d.starting += left.eq(left - 1)
             m.submodules.reset = ResetSynchronizer(left != 0, domain="sync")
         m.d.comb += ClockSignal("sync").eq(clock)
-        platform.add_clock_constraint(clock, float(self.dividers.output))
         return m
 
 

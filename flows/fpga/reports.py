@@ -37,9 +37,11 @@ PRIMITIVE = re.compile(r"(?:^|_)(?:TRELLIS_|SB_|LUT4|PFUMX|L6MUX21|CCU2C|MULT18X
 
 @dataclass(frozen=True)
 class Step:
-    """A stretch of a path: what the design calls it (empty where the tools named nothing), ns in logic and in wires."""
+    """A stretch of a path: what the design calls it (empty where the tools named nothing), cells that it goes through,
+    ns in logic and in wires."""
 
     name: str
+    cells: int
     logic: float
     routing: float
 
@@ -157,8 +159,8 @@ def critical_path(path: Mapping[str, Any]) -> CriticalPath:
     steps = []
     for name, group in groupby(_named(hops), key=lambda hop: hop[0]):
         found = list(group)
-        logic, routing = (sum(delay for _, wire, delay in found if wire == wanted) for wanted in (False, True))
-        steps.append(Step(name, round(logic, 3), round(routing, 3)))
+        logic, routing = ([delay for _, wire, delay in found if wire == wanted] for wanted in (False, True))
+        steps.append(Step(name, len(logic), round(sum(logic), 3), round(sum(routing), 3)))
     return CriticalPath(clock_name(path["from"].rpartition(" ")[2]), tuple(steps))
 
 
@@ -189,5 +191,6 @@ def design_name(name: str) -> str:
 
 
 def clock_name(name: str) -> str:
-    """A clock without what nextpnr adds to the name of its net."""
-    return name.removeprefix("$glbnet$").partition("$SB_IO_IN")[0].removesuffix("_$glb_clk")
+    """A clock without what nextpnr adds to the name of its net; ``sync`` for the design's, which every block has."""
+    net = name.removeprefix("$glbnet$").partition("$SB_IO_IN")[0].removesuffix("_$glb_clk")
+    return "sync" if net.rpartition(".")[2] == "clk" else net

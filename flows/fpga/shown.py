@@ -73,12 +73,14 @@ def steps(path: CriticalPath) -> Table:
     total = path.logic + path.routing
     title = f"Critical path of {path.clock}: {total:.2f} ns, {path.logic:.2f} in logic, {path.routing:.2f} in wires"
     table = Table("through", title=title)
-    for name in ("logic ns", "wires ns", "after ns"):
+    for name in ("cells", "logic ns", "wires ns", "after ns"):
         table.add_column(name, justify="right")
     after = 0.0
     for step in path.steps:
         after += step.logic + step.routing
-        table.add_row(step.name or "(no name)", f"{step.logic:.2f}", f"{step.routing:.2f}", f"{after:.2f}")
+        table.add_row(
+            step.name or "(no name)", str(step.cells), f"{step.logic:.2f}", f"{step.routing:.2f}", f"{after:.2f}"
+        )
     return table
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from amaranth import Elaboratable, Module
 from amaranth.lib import io
 
-from dovetail.flows.fpga.clock import PllClock
+from dovetail.flows.fpga.clock import PllClock, pll_domain
 from dovetail.flows.fpga.pll import Dividers
 
 
@@ -27,6 +27,7 @@ class BoardTop(Elaboratable):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         if self.dividers:
+            m.domains += pll_domain(platform)
             m.submodules.clock = PllClock(self.dividers)
         m.submodules.board = design = self.design
         uart = platform.request("uart", dir=_bare(platform, "uart"))

@@ -70,8 +70,11 @@ class Port:
 
 
 def export(config: Config, folder: Path, *, part: str = PART, frequency: int = 100 * MHZ) -> list[Path]:
-    """Write everything into a folder, which is made. ``frequency``: Hz of the constraint. Returns the files."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write everything into a folder, which is made. ``frequency``: Hz of the constraint. Returns the files.
+
+    Raises BuildError for a part that is no name.
+    """
+    common = settings(config, part, frequency)
     source = files("dovetail.flows.fpga") / "tcl"
     core = Accelerator(config, simulation=False)
     texts = {
@@ -79,9 +82,10 @@ def export(config: Config, folder: Path, *, part: str = PART, frequency: int = 1
         **to_verilog(core, simulation=False, name=TOP),
         f"{TOP}_ooc.xdc": constraints(frequency),
         f"{TOP}.vlt": waivers(),
-        "settings.tcl": settings(config, part, frequency),
+        "settings.tcl": common,
         **{name: (source / name).read_text(encoding="utf-8") for name in ("project.tcl", "package_ip.tcl")},
     }
+    folder.mkdir(parents=True, exist_ok=True)
     for name in FILES:
         write_atomically(folder / name, texts[name])
     return [folder / name for name in FILES]
