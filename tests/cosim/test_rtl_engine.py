@@ -130,7 +130,7 @@ def test_registered_by_name() -> None:
     import dovetail.cosim
 
     dovetail.cosim.register()
-    with pytest.raises(Exception, match="engine must be one of model, rtl, not 'x'"):
+    with pytest.raises(Exception, match="engine must be one of model, board, rtl, not 'x'"):
         create("x", CONFIG)
 
 

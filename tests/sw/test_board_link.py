@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from dovetail.isa.config import Config
 from dovetail.isa.host import HOST_REGISTERS, STATUS_DONE
 from dovetail.isa.link import BLOCK, REQUEST_HEADER, SYNC, Board, Opcode, Status, response, with_crc
 from dovetail.sw.board import link as module
 from dovetail.sw.board.link import ATTEMPTS, Link, LinkError
+from dovetail.sw.engines import create
 
 MEMORY = 8192
 Line = Callable[[bytes], bytes]
@@ -242,3 +244,9 @@ def test_without_pyserial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "serial", absent)
     with pytest.raises(LinkError, match=r'engine board needs pyserial: pip install "dovetail\[board\]"'):
         Link("/dev/any")
+
+
+def test_the_engine_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ports", list)
+    with pytest.raises(LinkError, match="--port must name the board's serial port"):
+        create("board", Config())
