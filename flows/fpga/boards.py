@@ -114,7 +114,7 @@ BOARDS = {
             Part("iCE40UP5K", "ice40", {"lut": 5280, "ff": 5280, "dsp": 8, "bram": 30, "spram": 4}),
             12 * MHZ,
             12 * MHZ,
-            ("spram", 128 << 10),
+            ("spram", 64 << 10),
             ("-dsp", "-device", "u"),
         ),
     )

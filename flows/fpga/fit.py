@@ -10,6 +10,7 @@ from dovetail.flows.fpga.tools import BuildError
 from dovetail.flows.parameters import changed
 from dovetail.isa.config import FEATURES, Config, ConfigError, format_bytes
 from dovetail.sw.cost.area import Area, area_of
+from dovetail.sw.errors import DovetailError
 
 DOUBT = 0.5
 """How far too high an estimate may be of what is unlike all that was measured; a guess."""
@@ -31,9 +32,9 @@ def check_estimate(config: Config, part: Part, memory: Mapping[str, int]) -> Non
     ``memory``: what the memory beside the accelerator takes, by resource. LUTs and flip-flops count only beyond the
     estimate's largest error, or `DOUBT` outside of what was measured. There is an estimate for ECP5 only.
     """
-    if part.family != "ecp5":
+    area = _area(config)
+    if part.family != "ecp5" or area is None:
         return
-    area = area_of(config)
     least = {name: count + memory.get(name, 0) for name, count in _least(area).items()}
     if over := excess(least, part):
         told = {name: getattr(area, name) + memory.get(name, 0) for name in over}
@@ -41,6 +42,14 @@ def check_estimate(config: Config, part: Part, memory: Mapping[str, int]) -> Non
             f"does not fit {part.name}, says the estimate: {shortage(told, part)}; {advice(config, over)}"
             " (--force synthesises it all the same)"
         )
+
+
+def _area(config: Config) -> Area | None:
+    """The estimate, if there is one of the kind of engine."""
+    try:
+        return area_of(config)
+    except DovetailError:
+        return None
 
 
 def _least(area: Area) -> dict[str, int]:
@@ -81,13 +90,15 @@ def advice(config: Config, over: Mapping[str, int]) -> str:
 
 def savings(config: Config, resource: str) -> Iterator[tuple[str, int]]:
     """(change, how many of the resource the estimate falls by) of the single changes that are worth it."""
-    now = getattr(area_of(config), resource)
+    area = _area(config)
+    if area is None:
+        return
+    now = getattr(area, resource)
     for name, value in _changes(config):
         try:
-            smaller = changed(config, {name: value})
+            saved = now - getattr(area_of(changed(config, {name: value})), resource)
         except ConfigError:
             continue
-        saved = now - getattr(area_of(smaller), resource)
         if saved >= max(1, WORTH * now):
             yield _change(config, name, value), saved
 
