@@ -38,6 +38,8 @@ BLOCKS = PAGE // BROKEN_BYTES
 REQUEST = struct.Struct("<Q3I")
 OUTCOME = struct.Struct("<Q2I16II")
 TRANSFER = struct.Struct("<I2Q6I")
+PROGRAMS = 64
+"""Programs of which is remembered what they touch."""
 CHUNK = 64
 """Pages of memory that are read at a time in search of a program's end."""
 
@@ -132,6 +134,7 @@ class ModelServer:
         self._source, self._sink = source, sink
         self._store = _Store(config)
         self._model = Model(config, units={Unit.STORE: self._store})
+        self._known: dict[tuple[bytes, int, int], list[int]] = {}  # what programs touch
 
     def serve(self) -> None:
         """Answer until the other side ends."""
@@ -172,6 +175,9 @@ class ModelServer:
 
     def _touched(self, words: bytes, program: int, base: int) -> list[int]:
         """Pages of system memory that the program's transfers touch, if no part of memory is broken."""
+        known = self._known.get((words, program, base))
+        if known is not None:
+            return known
         timeline = time_program(self._config, words, address=program, base=base, memory_bytes=ADDRESS_SPACE)
         found: set[int] = set()
         for n in _transfers(timeline):
@@ -180,7 +186,10 @@ class ModelServer:
             transfer = self._store.transfer(_registers(timeline, n))
             for address in _rows(transfer, base):
                 found.update(_pages(address, transfer.length))
-        return sorted(found)
+        if len(self._known) == PROGRAMS:
+            self._known.clear()
+        self._known[words, program, base] = sorted(found)
+        return self._known[words, program, base]
 
     def _answer(self, timeline: Timeline, program: int, base: int) -> None:
         counters = [n for unit in Unit for c in (timeline.counters[unit],) for n in (c.busy, c.config, c.token, c.idle)]
