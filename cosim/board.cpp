@@ -8,6 +8,7 @@
 #include <memory>
 #include <poll.h>
 #include <unistd.h>
+#include <vector>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -70,6 +71,40 @@ struct Receiver {
     }
 };
 
+#if HAS_SDRAM
+// SDRAM of 4 banks, 8192 rows, 512 columns of 16 bits, bursts of one column. Keeps bytes and which rows are open; its
+// times are checked with the controller alone.
+struct Chip {
+    std::vector<uint16_t> cells = std::vector<uint16_t>(size_t(1) << 24);
+    int rows[4] = {-1, -1, -1, -1};
+    uint16_t coming[2] = {};  // what READs found; seen at the edge after the next one
+    const char* violation = nullptr;
+
+    uint16_t next(unsigned command, unsigned bank, unsigned a, unsigned mask, uint16_t data) {
+        enum { ACTIVATE = 1, READ = 2, PRECHARGE = 5, WRITE = 6 };
+        const uint16_t found = coming[1];
+        coming[1] = coming[0];
+        if (command == ACTIVATE) {
+            if (rows[bank] >= 0) violation = "ACTIVATE of a bank with an open row";
+            rows[bank] = int(a);
+        } else if (command == PRECHARGE) {
+            for (unsigned n = 0; n < 4; ++n)
+                if (a >> 10 & 1 || n == bank) rows[n] = -1;
+        } else if (command == READ || command == WRITE) {
+            if (rows[bank] < 0) {
+                violation = "a column of a bank without an open row";
+                return found;
+            }
+            uint16_t& cell = cells[size_t(rows[bank]) << 11 | bank << 9 | (a & 511)];
+            const uint16_t kept = uint16_t((mask & 1 ? 0xFF : 0) | (mask & 2 ? 0xFF00 : 0));
+            if (command == READ) coming[0] = cell;
+            else cell = uint16_t((cell & kept) | (data & ~kept));
+        }
+        return found;
+    }
+};
+#endif
+
 struct Board {
     VerilatedContext context;
     std::unique_ptr<Vdut> top;
@@ -79,6 +114,9 @@ struct Board {
     std::atomic<uint64_t> cycles{0};
     std::atomic<uint64_t> dropped{0};
     std::atomic<int> fault{0};
+#if HAS_SDRAM
+    Chip chip;
+#endif
 
     explicit Board(uint64_t divisor) : top(std::make_unique<Vdut>(&context, "top")), divisor(divisor) {
         top->rx = 1;
@@ -93,6 +131,12 @@ struct Board {
         t->eval();
         t->clk = 1;
         t->eval();
+#if HAS_SDRAM
+#define PIN(name) t->sdram___05F##name
+        const unsigned command = PIN(ras) | PIN(cas) << 1 | PIN(we) << 2;
+        PIN(dq_i) = chip.next(command, PIN(ba), PIN(a), PIN(dqm), PIN(dq_o));
+#undef PIN
+#endif
         t->clk = 0;
         ++now;
     }
@@ -152,6 +196,16 @@ EXPORT void board_run(Board* board, int serial, int stop) { board->run(serial, s
 
 // Clock cycles since the reset, as of the last look at the host.
 EXPORT uint64_t board_cycles(Board* board) { return board->cycles; }
+
+// What the memory was told that it cannot do; null if nothing.
+EXPORT const char* board_violation(Board* board) {
+#if HAS_SDRAM
+    return board->chip.violation;
+#else
+    (void)board;
+    return nullptr;
+#endif
+}
 
 // The lamp of that name.
 EXPORT int board_fault(Board* board) { return board->fault; }

@@ -12,7 +12,7 @@ from threading import Thread
 from types import TracebackType
 
 from dovetail.cosim.blocks import driver
-from dovetail.cosim.rtl import noted_library, sources_hash
+from dovetail.cosim.rtl import RtlError, noted_library, sources_hash
 from dovetail.cosim.verilate import Design
 from dovetail.hw.board.design import BoardDesign
 from dovetail.hw.board.memory import BoardMemory
@@ -49,6 +49,8 @@ class SimulatedBoard:
 
     Raises
     ------
+    RtlError
+        At the end, when the design told its SDRAM something that it cannot do.
     ToolError
         When Verilator or the C++ compiler is missing or fails.
     """
@@ -58,6 +60,7 @@ class SimulatedBoard:
         self.clock_hz = BAUD * divisor
         self._library = ctypes.CDLL(str(board_library(config, memory, divisor, Path(cache))))
         self._library.board_new.restype = ctypes.c_void_p
+        self._library.board_violation.restype = ctypes.c_char_p
         self._library.board_cycles.restype = ctypes.c_uint64
         self._library.board_dropped.restype = ctypes.c_uint64
         self._handle = ctypes.c_void_p(self._library.board_new(ctypes.c_uint64(divisor)))
@@ -94,9 +97,12 @@ class SimulatedBoard:
     ) -> None:
         os.write(self._stopper, b"\0")
         self._thread.join()
+        violation = self._library.board_violation(self._handle)
         self._library.board_delete(self._handle)
         for descriptor in (self._far, self._near, self._stop, self._stopper):
             os.close(descriptor)
+        if violation:
+            raise RtlError(f"SDRAM: {violation.decode()}")
 
 
 def board_library(config: Config, memory: BoardMemory, divisor: int, cache: Path) -> Path:
@@ -109,5 +115,8 @@ def board_design(config: Config, memory: BoardMemory, divisor: int) -> Design:
     """What is Verilated for a board."""
     top = BoardDesign(config, clock_hz=BAUD * divisor, baud=BAUD, memory=memory, simulation=True)
     return Design(
-        verilog=simulation_verilog(top, name=TOP), top=TOP, driver={"board.cpp": driver("board.cpp")}, trace=False
+        verilog=simulation_verilog(top, name=TOP),
+        top=TOP,
+        driver={"board.cpp": driver("board.cpp")},
+        defines=(f"HAS_SDRAM={int(memory.kind == 'sdram')}",),
     )

@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out
 from dovetail.hw.accelerator import HOST_PREFIX, MEMORY_PREFIX, Accelerator
 from dovetail.hw.board.link import HostLink
 from dovetail.hw.board.memory import BoardMemory
+from dovetail.hw.board.sdram import SdramPins
 from dovetail.hw.board.uart import divisor_of
 from dovetail.isa.config import Config
 from dovetail.isa.link import VERSION, Board
@@ -30,11 +31,12 @@ class BoardDesign(wiring.Component):
     rx, tx: the UART, seen from the board.
     busy: a request is being taken or answered, or a program that START began is running.
     fault: the last request was broken or refused.
+    sdram: pins of the chip, with that kind of memory; see :class:`~dovetail.hw.board.sdram.SdramPins`.
 
     Raises
     ------
     ValueError
-        When the bit rate cannot be had from the clock, or the memory not with the bus.
+        When the bit rate cannot be had from the clock, or the memory not with bus or clock.
     """
 
     def __init__(
@@ -48,8 +50,11 @@ class BoardDesign(wiring.Component):
         self._link = HostLink(
             Board(version=VERSION, memory_bytes=memory.bytes, clock_hz=clock_hz), divisor=divisor_of(clock_hz, baud)
         )
-        self._memory = memory.component(config, simulation=simulation)
-        super().__init__({"rx": In(1), "tx": Out(1), "busy": Out(1), "fault": Out(1)})
+        self._memory = memory.component(config, clock_hz=clock_hz, simulation=simulation)
+        members: dict[str, Any] = {"rx": In(1), "tx": Out(1), "busy": Out(1), "fault": Out(1)}
+        if memory.kind == "sdram":
+            members["sdram"] = Out(SdramPins())
+        super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -62,6 +67,8 @@ class BoardDesign(wiring.Component):
         _connect(m, accelerator, MEMORY_PREFIX, memory.port.read)
         _connect(m, accelerator, MEMORY_PREFIX, memory.port.write)
         wiring.connect(m, link.memory, memory.port.link)
+        if self.memory.kind == "sdram":
+            wiring.connect(m, memory.pins, wiring.flipped(self.sdram))
         m.d.comb += [
             link.rx.eq(self.rx),
             link.irq.eq(accelerator.irq),

@@ -3,19 +3,19 @@
 from dataclasses import dataclass
 from typing import Any
 
-from dovetail.hw.board import bram, spram
+from dovetail.hw.board import bram, sdram, spram
 from dovetail.hw.board.ports import check_size
 from dovetail.isa.config import Config, MemoryTiming
 
-KINDS = ("bram", "spram")
+KINDS = ("bram", "spram", "sdram")
 
 
 @dataclass(frozen=True)
 class BoardMemory:
     """System memory of a board: ``bytes`` from address 0 on.
 
-    ``kind``: ``"bram"``, block RAM; ``"spram"``, the single-port RAM of an iCE40 UP5K. Raises ValueError for what there
-    is not; what fits a bus is checked when the memory is made.
+    ``kind``: ``"bram"``, block RAM; ``"spram"``, the single-port RAM of an iCE40 UP5K; ``"sdram"``, a chip of SDRAM.
+    Raises ValueError for what there is not; what fits a bus and a clock is checked when the memory is made.
     """
 
     kind: str
@@ -27,13 +27,15 @@ class BoardMemory:
         check_size(self.bytes)
 
     @property
-    def timing(self) -> MemoryTiming:
-        """What a model needs to predict the board's cycles."""
-        return {"bram": bram.TIMING, "spram": spram.TIMING}[self.kind]
+    def timing(self) -> MemoryTiming | None:
+        """What a model needs to predict the board's cycles; None for SDRAM, of whose rows it does not know."""
+        return {"bram": bram.TIMING, "spram": spram.TIMING}.get(self.kind)
 
-    def component(self, config: Config, *, simulation: bool) -> Any:
-        """The memory for an accelerator, with a member ``port``."""
+    def component(self, config: Config, *, clock_hz: int, simulation: bool) -> Any:
+        """The memory for an accelerator, with a member ``port``; that of SDRAM has ``pins`` too."""
         sizes: Any = {"bus": config.bus, "memory_bytes": self.bytes, "outstanding": config.outstanding}
         if self.kind == "spram":
             return spram.SpramMemory(**sizes, simulation=simulation)
+        if self.kind == "sdram":
+            return sdram.SdramMemory(**sizes, clock_hz=clock_hz)
         return bram.BlockMemory(**sizes)

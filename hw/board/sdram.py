@@ -1,0 +1,324 @@
+"""System memory in single-data-rate SDRAM, 16 bits wide, such as the IS42S16160 of a ULX3S."""
+
+from dataclasses import dataclass
+from math import ceil
+
+from amaranth import Cat, ClockDomain, ClockSignal, Const, Module, Mux, Signal
+from amaranth.lib import data, enum, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from dovetail.hw.board.bursts import Beats
+from dovetail.hw.board.ports import DECERR, OKAY, SystemMemory
+
+LARGEST = 32 << 20
+"""Bytes of 4 banks of 8192 rows of 512 columns of 16 bits."""
+COLUMN_BITS, BANK_BITS, ROW_BITS = 9, 2, 13
+LATENCY = 2
+"""Clock edges of the chip from a READ to the one at which its data are taken."""
+MODE = LATENCY << 4
+"""Mode register: bursts of one column."""
+RETURN = LATENCY + 2
+"""Cycles from the one in which a READ is decided to the one in which its data are there: a register before the chip,
+and one for each edge behind it."""
+FASTEST = 100_000_000
+"""Hz of the fastest clock with that latency."""
+
+
+class Command(enum.Enum, shape=3):
+    """RAS, CAS and WE, from the lowest bit on, high when asserted."""
+
+    NOP = 0b000
+    ACTIVATE = 0b001
+    READ = 0b010
+    REFRESH = 0b011
+    WRITE = 0b110
+    PRECHARGE = 0b101
+    MODE = 0b111
+
+
+class SdramPins(wiring.Signature):
+    """Pins of the chip, seen from the controller; all high when asserted. The chip's clock is the inverse of ``sync``,
+    its CKE and CS are always asserted."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "ras": Out(1),
+                "cas": Out(1),
+                "we": Out(1),
+                "ba": Out(BANK_BITS),
+                "a": Out(ROW_BITS),
+                "dqm": Out(2),
+                "dq_o": Out(16),
+                "dq_oe": Out(1),
+                "dq_i": In(16),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class SdramTiming:
+    """Times of the chip in nanoseconds; by default no shorter than any grade of the IS42S16160 needs them to be."""
+
+    rcd: int = 20
+    rp: int = 20
+    ras: int = 50
+    rfc: int = 70
+    wr: int = 15
+    refresh_interval: int = 7800
+    power_up: int = 200_000
+
+    def cycles(self, name: str, clock_hz: int) -> int:
+        """A time in clock cycles, rounded up, at least 1."""
+        return max(1, ceil(getattr(self, name) * clock_hz / 1e9))
+
+
+class SdramMemory(wiring.Component):
+    """A controller with one row open at a time, and a column per cycle in it.
+
+    Directions take turns by bursts; the link and refresh come between beats.
+
+    Parameters
+    ----------
+    bus: data bits of AXI4.
+    memory_bytes: bytes, a multiple of 4096, at most 32 MiB.
+    outstanding: bursts taken per direction before the first is done.
+    clock_hz: frequency of ``sync``, at most 100 MHz.
+    timing: the chip's.
+
+    Members
+    -------
+    port: see :class:`~dovetail.hw.board.ports.SystemMemory`.
+    pins: the chip's.
+
+    Latency
+    -------
+    Depends on rows and refreshes; in an open row a read takes 8 cycles and ``bus / 16`` per beat. Nothing is done in
+    the first 200 microseconds (``power_up``).
+    """
+
+    def __init__(
+        self,
+        *,
+        bus: int,
+        memory_bytes: int,
+        outstanding: int,
+        clock_hz: int,
+        timing: SdramTiming = SdramTiming(),
+    ) -> None:
+        if memory_bytes > LARGEST:
+            raise ValueError(f"memory must be at most {LARGEST} bytes of SDRAM, not {memory_bytes}")
+        if clock_hz > FASTEST:
+            raise ValueError(f"clock must be at most {FASTEST} Hz with SDRAM, not {clock_hz}")
+        self.bus = bus
+        self.memory_bytes = memory_bytes
+        self.outstanding = outstanding
+        self.clock_hz = clock_hz
+        self.timing = timing
+        super().__init__({"port": In(SystemMemory(bus, memory_bytes)), "pins": Out(SdramPins())})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        access = _Access(self.bus)
+        self._choose(m, access)
+        self._command(m, access)
+        self._answer(m, access)
+        return m
+
+    def _beats(self) -> Beats:
+        return Beats(bus_bytes=self.bus // 8, memory_bytes=self.memory_bytes, outstanding=self.outstanding)
+
+    def _choose(self, m: Module, access: "_Access") -> None:
+        """Whose beat is next; it stays until its last column is ``taken``."""
+        read, write, link = self.port.read, self.port.write, self.port.link
+        m.submodules.reads = reads = self._beats()
+        m.submodules.writes = writes = self._beats()
+        lane_bits = exact_log2(self.bus // 16)
+        columns = self.bus // 16
+        writes_next = Signal()  # after a burst the other direction is preferred
+        write_ready = writes.o.valid & write.wvalid
+        m.d.comb += [
+            reads.i.valid.eq(read.arvalid),
+            reads.i.payload.address.eq(read.araddr),
+            reads.i.payload.length.eq(read.arlen),
+            read.arready.eq(reads.i.ready),
+            writes.i.valid.eq(write.awvalid),
+            writes.i.payload.address.eq(write.awaddr),
+            writes.i.payload.length.eq(write.awlen),
+            write.awready.eq(writes.i.ready),
+        ]
+        for_link, for_write = Signal(), Signal()
+        kept_link, kept_write = Signal(), Signal()
+        first = access.column == 0
+        m.d.comb += [
+            for_link.eq(Mux(first, link.valid, kept_link)),
+            for_write.eq(Mux(first, write_ready & (writes_next | ~reads.o.valid), kept_write)),
+        ]
+        m.d.sync += [kept_link.eq(for_link), kept_write.eq(for_write)]
+        done = access.taken & access.last_column
+        with m.If(for_link):
+            half = link.address << 1 | access.column
+            m.d.comb += [
+                access.valid.eq(1),
+                access.write.eq(link.write),
+                access.address.eq(half),
+                access.data.eq(link.data.word_select(access.column[0], 16)),
+                access.last_column.eq(access.column == 1),
+                link.ready.eq(done),
+                access.tag.link.eq(1),
+            ]
+        with m.Elif(for_write):
+            m.d.comb += [
+                access.valid.eq(1),
+                access.write.eq(1),
+                access.address.eq(Cat(access.column[:lane_bits], writes.o.payload.row)),
+                access.data.eq(write.wdata.word_select(access.column[:lane_bits], 16)),
+                access.mask.eq(
+                    Mux(writes.o.payload.inside, ~write.wstrb.word_select(access.column[:lane_bits], 2), 0b11)
+                ),
+                access.last_column.eq(access.column == columns - 1),
+                write.wready.eq(done),
+                writes.o.ready.eq(done),
+            ]
+        with m.Else():
+            m.d.comb += [
+                access.valid.eq(reads.o.valid),
+                access.address.eq(Cat(access.column[:lane_bits], reads.o.payload.row)),
+                access.last_column.eq(access.column == columns - 1),
+                reads.o.ready.eq(done),
+                access.tag.last.eq(reads.o.payload.last),
+                access.tag.inside.eq(reads.o.payload.inside),
+            ]
+        m.d.sync += write.bvalid.eq(0)
+        with m.If(access.taken):
+            m.d.sync += access.column.eq(Mux(access.last_column, 0, access.column + 1))
+        with m.If(done & ~for_link):
+            m.d.sync += [
+                writes_next.eq(for_write ^ Mux(for_write, writes.o.payload.last, reads.o.payload.last)),
+                write.bvalid.eq(for_write & writes.o.payload.last),
+                write.bresp.eq(Mux(writes.o.payload.inside, OKAY, DECERR)),
+            ]
+
+    def _command(self, m: Module, access: "_Access") -> None:
+        """Commands to the chip: power-up, then refreshes, rows and columns."""
+
+        def cycles(name: str) -> int:
+            return self.timing.cycles(name, self.clock_hz)
+
+        pins = self.pins
+        command = Signal(Command)
+        address = access.address
+        column, bank = address[:COLUMN_BITS], address[COLUMN_BITS : COLUMN_BITS + BANK_BITS]
+        row = address[COLUMN_BITS + BANK_BITS :]
+        all_banks = Const(1 << 10, ROW_BITS)
+        a = Signal(ROW_BITS)
+        m.d.sync += [
+            Cat(pins.ras, pins.cas, pins.we).eq(command),
+            pins.ba.eq(Mux(command == Command.MODE, 0, bank)),
+            pins.a.eq(a),
+            pins.dqm.eq(Mux(access.write, access.mask, 0)),
+            pins.dq_o.eq(access.data),
+            pins.dq_oe.eq(command == Command.WRITE),
+        ]
+        pause = Signal(range(cycles("power_up")), init=cycles("power_up") - 1)
+        held = Signal(range(max(cycles("ras"), cycles("wr") + 1)))  # the open row must stay open
+        until_refresh = Signal(range(cycles("refresh_interval")))
+        due = Signal()
+        is_open = Signal()
+        open_row = Signal(BANK_BITS + ROW_BITS)
+        bus_taken = Signal(RETURN)  # by data of a read
+        m.d.sync += bus_taken.eq(bus_taken << 1 | (command == Command.READ))
+        with m.If(held.any()):
+            m.d.sync += held.eq(held - 1)
+        m.d.sync += until_refresh.eq(Mux(until_refresh.any(), until_refresh - 1, cycles("refresh_interval") - 1))
+        with m.If(~until_refresh.any()):
+            m.d.sync += due.eq(1)
+
+        def issue(what: object, wait: str | int) -> None:
+            m.d.comb += command.eq(what)
+            m.d.sync += pause.eq((cycles(wait) if isinstance(wait, str) else wait) - 1)
+
+        left = Signal(4, init=8)  # refreshes of the power-up
+        with m.If(pause.any()):
+            m.d.sync += pause.eq(pause - 1)
+        with m.Else(), m.FSM():
+            with m.State("PRECHARGE"):
+                issue(Command.PRECHARGE, "rp")
+                m.d.comb += a.eq(all_banks)
+                m.next = "REFRESH"
+            with m.State("REFRESH"):
+                issue(Command.REFRESH, "rfc")
+                m.d.sync += left.eq(left - 1)
+                with m.If(left == 1):
+                    m.next = "MODE"
+            with m.State("MODE"):
+                issue(Command.MODE, 3)
+                m.d.comb += a.eq(MODE)
+                m.next = "RUN"
+            with m.State("RUN"):
+                refresh = due & (access.column == 0)
+                hit = is_open & (open_row == Cat(bank, row))
+                with m.If(is_open & (refresh | (access.valid & ~hit))), m.If(~held.any()):
+                    issue(Command.PRECHARGE, "rp")
+                    m.d.comb += a.eq(all_banks)
+                    m.d.sync += is_open.eq(0)
+                with m.Elif(refresh):
+                    issue(Command.REFRESH, "rfc")
+                    m.d.sync += due.eq(0)
+                with m.Elif(access.valid & ~is_open):
+                    issue(Command.ACTIVATE, "rcd")
+                    m.d.comb += a.eq(row)
+                    m.d.sync += [is_open.eq(1), open_row.eq(Cat(bank, row)), held.eq(cycles("ras") - 1)]
+                with m.Elif(access.valid & access.write & ~bus_taken.any()):
+                    m.d.comb += [command.eq(Command.WRITE), a.eq(column), access.taken.eq(1)]
+                    with m.If(held < cycles("wr")):
+                        m.d.sync += held.eq(cycles("wr"))
+                with m.Elif(access.valid & ~access.write):
+                    m.d.comb += [command.eq(Command.READ), a.eq(column), access.taken.eq(1)]
+
+    def _answer(self, m: Module, access: "_Access") -> None:
+        """Data of reads, as they come back."""
+        read, link = self.port.read, self.port.link
+        m.domains += ClockDomain("chip", local=True, reset_less=True, clk_edge="neg")
+        m.d.comb += ClockSignal("chip").eq(ClockSignal())
+        taken = Signal(16)
+        m.d.chip += taken.eq(self.pins.dq_i)
+        half = Signal(16)
+        m.d.sync += half.eq(taken)
+        m.d.comb += [
+            access.tag.valid.eq(access.taken & ~access.write),
+            access.tag.column_last.eq(access.last_column),
+        ]
+        tag = access.tag
+        for n in range(RETURN):
+            later = Signal(_TAG, name=f"tag{n}")
+            m.d.sync += later.eq(tag)
+            tag = later
+        word = Signal(self.bus)
+        with m.If(tag.valid):
+            m.d.sync += word.eq(Cat(word[16:], half))
+        ended = tag.valid & tag.column_last
+        m.d.sync += [
+            read.rvalid.eq(ended & ~tag.link),
+            read.rlast.eq(tag.last),
+            read.rresp.eq(Mux(tag.inside, OKAY, DECERR)),
+            link.answer.eq(ended & tag.link),
+        ]
+        m.d.comb += [read.rdata.eq(word), link.read_data.eq(word[-32:])]
+
+
+_TAG = data.StructLayout({"valid": 1, "link": 1, "column_last": 1, "last": 1, "inside": 1})
+
+
+class _Access:
+    """The column that is due, if ``valid``: ``address`` counts columns of all rows and banks. ``taken`` in the cycle in
+    which the chip is told."""
+
+    def __init__(self, bus: int) -> None:
+        self.valid, self.write, self.taken, self.last_column = Signal(), Signal(), Signal(), Signal()
+        self.address = Signal(COLUMN_BITS + BANK_BITS + ROW_BITS)
+        self.data, self.mask = Signal(16), Signal(2)
+        self.column = Signal(max(1, exact_log2(bus // 16)))
+        """Of the beat, or of the link's word."""
+        self.tag = Signal(_TAG)
