@@ -30,6 +30,7 @@ from dovetail.isa.host import CONTROL_START, HOST_REGISTERS, STALLS
 from dovetail.isa.instructions import PAGE_BYTES, PAGE_WORDS, Cause, Op, Unit, cfg, pack, to_bytes
 from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.engine import FETCH, Counters, Fault, Timeline
+from dovetail.isa.timing.serial import ARRAY_CHECKS
 from dovetail.sw.engine import Bytes, RunResult
 
 TOP = "accelerator"
@@ -312,6 +313,10 @@ class RtlEngine:
         codes = (words[np.where(fetch == 1, 0, np.minimum(pc, len(words) - 1))] & np.uint64(0xFF)).astype(np.int64)
         # An operation that fails its checks leaves the unit in that cycle; one that works takes longer.
         works = (end != start + CHECK) & (end >= 0)
+        if self._config.serial:
+            works = np.full(count, True)
+            if fault is not None and fault.cause in ARRAY_CHECKS:
+                works[pc == fault.pc] = False
         return Timeline(
             unit=unit,
             op=np.where(fetch == 1, FETCH, codes),

@@ -13,6 +13,8 @@ from dovetail.hw.control import Trace
 from dovetail.hw.engine import Engine
 from dovetail.hw.host import Host
 from dovetail.hw.load import LoadCore
+from dovetail.hw.serial.engine import SerialEngine
+from dovetail.hw.serial.host import SerialHost
 from dovetail.hw.sram import Sram
 from dovetail.hw.statistics import Statistics
 from dovetail.hw.store import StoreCore
@@ -70,9 +72,34 @@ class Accelerator(wiring.Component):
         """``block``, in simulation with a clock that stands still without ``enable``."""
         return gate_clock(m, block, enable=enable, domain=f"{name}_clock") if self.simulation else block
 
+    def _serial(self, m: Module) -> None:
+        """The serial engine in the place of units."""
+        m.submodules.host = host = SerialHost()
+        m.submodules.engine = engine = SerialEngine(self.config, simulation=self.simulation)
+        wiring.connect(m, host.memory, engine.host)
+        self._connect(m, HOST_PREFIX, host.bus)
+        self._connect(m, MEMORY_PREFIX, engine.read)
+        self._connect(m, MEMORY_PREFIX, engine.write)
+        m.d.comb += [
+            self.irq.eq(host.irq),
+            engine.start.eq(host.start),
+            host.busy.eq(engine.busy),
+            host.ended.eq(engine.ended),
+            host.faulted.eq(engine.faulted),
+        ]
+        if self.trace:
+            m.d.comb += self.trace_busy.eq(engine.busy)
+            for unit in Unit:
+                trace = engine.trace[unit]
+                for part in trace.signature.members:
+                    m.d.comb += getattr(self, f"trace_{unit.name.lower()}_{part}").eq(getattr(trace, part))
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self.config
+        if config.serial:
+            self._serial(m)
+            return m
         m.submodules.host = host = Host(config)
         m.submodules.statistics = statistics = Statistics()
         m.submodules.sram = sram = Sram(config, simulation=self.simulation)

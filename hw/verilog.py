@@ -7,6 +7,8 @@ from amaranth.lib import wiring
 
 from dovetail.hw.accelerator import Accelerator
 from dovetail.hw.clock_gate import gated_sources
+from dovetail.hw.serial.sram import MODULE as SERIAL_SRAM
+from dovetail.hw.serial.sram import serial_sram_verilog
 from dovetail.hw.sram import simulation_sources
 from dovetail.isa.config import Config
 
@@ -37,6 +39,8 @@ def simulation_verilog(top: Any, *, name: str) -> dict[str, str]:
     Its reset takes effect a cycle late."""
     inner = f"{name}_core"
     files = {f"{name}.v": _with_registered_reset(top, name, inner), f"{inner}.v": _convert(top, inner)}
+    if top.config.serial:
+        return files | {f"{SERIAL_SRAM}.v": serial_sram_verilog(top.config)}
     return files | simulation_sources(top.config) | gated_sources()
 
 

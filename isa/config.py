@@ -18,11 +18,14 @@ DATAFLOWS = ("input", "output", "mixed")
 DEPTHWISE = ("none", "emulated", "native")
 BUS_WIDTHS = (32, 64, 128, 256, 512)
 MIN_SRAM, MAX_SRAM = 32 << 10, 256 << 20
+MAX_SERIAL_SRAM = 64 << 10
 MAX_LANES = 128
 MAX_PE = 1024
 MAX_BANKS = 32
-FEATURES = ("matmul", "pooling", "elementwise", "activation")
+FEATURES = ("matmul", "pooling", "elementwise", "activation", "serial")
 """Parameters that say whether something is built."""
+SERIAL_WORD = 16
+"""Bytes of an SRAM word, and of a convolution's weight block, of the serial engine."""
 
 
 class ConfigError(ValueError):
@@ -117,6 +120,7 @@ class Config:
     per cycle, ``bus`` (AXI data width in bits), ``outstanding`` (bursts in flight per direction), ``memory``
     (simulation only). What is built besides convolution: ``matmul`` (products of two int8 tensors in the array),
     and in the vector unit ``pooling``, ``elementwise`` and ``activation``; without all three there is no vector unit.
+    ``serial`` takes the serial engine (``hw.serial``), the smallest one: one multiplier, one thing at a time.
     """
 
     pe: int | None = None
@@ -136,6 +140,7 @@ class Config:
     pooling: bool = True
     elementwise: bool = True
     activation: bool = True
+    serial: bool = False
     memory: MemoryTiming = MemoryTiming()
 
     def __post_init__(self) -> None:
@@ -201,6 +206,34 @@ class Config:
             raise ConfigError(
                 f"a bank must hold at least 4 words of {self.word_bytes} bytes, not {format_bytes(self.bank_bytes)};"
                 " use fewer banks or more sram"
+            )
+
+        if self.serial:
+            self._check_serial()
+
+    def _check_serial(self) -> None:
+        """What the serial engine can be."""
+        for name, value in (
+            ("stripe", 1),
+            ("requant_lanes", 1),
+            ("bus", 32),
+            ("outstanding", 1),
+            ("matmul", False),
+            ("pooling", False),
+            ("elementwise", False),
+            ("activation", False),
+        ):
+            if (given := getattr(self, name)) != value:
+                raise ConfigError(f"serial needs {name} = {json.dumps(value)}, not {json.dumps(given)}")
+        if self.macs_per_cycle != SERIAL_WORD or self.dw > SERIAL_WORD:
+            raise ConfigError(
+                f"serial needs ic_lanes * oc_lanes = {SERIAL_WORD} and depthwise_lanes up to {SERIAL_WORD},"
+                f" not {self.macs_per_cycle} and {self.dw}"
+            )
+        if not _power_of_two(self.sram_bytes) or self.sram_bytes > MAX_SERIAL_SRAM:
+            raise ConfigError(
+                f"serial needs sram of a power of two up to {format_bytes(MAX_SERIAL_SRAM)},"
+                f" not {format_bytes(self.sram_bytes)}"
             )
 
     def _range(self, name: str, low: int, high: int) -> None:
@@ -308,6 +341,8 @@ class Config:
         """Every hardware parameter and the memory timing, as TOML and the program header spell them."""
         data = {field.name: getattr(self, field.name) for field in fields(self)}
         del data["pe"], data["dataflow"]
+        if not self.serial:
+            del data["serial"]  # of configurations that are older than the parameter, the hash stays
         data["memory"] = asdict(self.memory)
         if self.depthwise != "native":
             del data["depthwise_lanes"]
@@ -389,6 +424,22 @@ def _presets() -> dict[str, Config]:
         "16x16": Config(ic_lanes=16, oc_lanes=16),
         "small": Config(ic_lanes=8, oc_lanes=8, sram="32 KiB", banks=4, depthwise_lanes=8, requant_lanes=2, stripe=16),
     }
+    presets["icebreaker"] = Config(
+        ic_lanes=4,
+        oc_lanes=4,
+        sram="64 KiB",
+        banks=4,
+        stripe=1,
+        requant_lanes=1,
+        depthwise_lanes=16,
+        bus=32,
+        outstanding=1,
+        matmul=False,
+        pooling=False,
+        elementwise=False,
+        activation=False,
+        serial=True,
+    )
     for pe in (64, 128):
         for sram in ("512KiB", "1MiB", "256MiB"):
             for dataflow in ("input", "output"):

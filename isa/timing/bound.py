@@ -6,7 +6,11 @@ from dovetail.isa.config import Config
 from dovetail.isa.instructions import INSTRUCTIONS, PAGE_WORDS, REGISTERS, Op, Unit
 from dovetail.isa.timing.engine_constants import END_TO_DONE, PAGE_READY
 from dovetail.isa.timing.predecode import Words, as_words, front_end_faults
-from dovetail.isa.timing.rules import rules_of
+from dovetail.isa.timing.rules import ADDRESS_SPACE, rules_of
+from dovetail.isa.timing.serial_engine import time_serial
+
+SERIAL_SLACK = 64
+"""Of the serial engine a fault of the bus may take the place of what follows: cycles that this takes at most."""
 
 
 def cycle_bound(config: Config, program: Words) -> int:
@@ -22,6 +26,8 @@ def cycle_bound(config: Config, program: Words) -> int:
     grows by as many cycles as all its answers together are late.
     """
     words = as_words(program)
+    if config.serial:
+        return time_serial(config, words, 0, 0, ADDRESS_SPACE, ()).cycles + SERIAL_SLACK
     rules = rules_of(config)
     stops = (front_end_faults(config, words) != 0) | (words & np.uint64(0xFF) == Op.END)
     stop = int(stops.argmax()) if stops.any() else len(words)

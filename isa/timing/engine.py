@@ -25,6 +25,7 @@ from dovetail.isa.timing.rules import (
     bus_error,
     rules_of,
 )
+from dovetail.isa.timing.serial_engine import time_serial
 from dovetail.isa.timing.timeline import FETCH, Counters, Fault, Timeline
 
 __all__ = ["FETCH", "Counters", "Fault", "Timeline", "time_program"]
@@ -307,8 +308,10 @@ def time_program(
     if any(number % BROKEN_BYTES for part in broken for number in part):
         raise ValueError(f"broken must be multiples of {BROKEN_BYTES} bytes, not {broken}")
     words = as_words(program)
-    if not len(words):
+    if not len(words) and not config.serial:
         return _timeline(_Trace(pops=([], [], [], [])), [], 0, _first_of_page(FIRST_ACTION - 1), Fault(Cause.NO_END, 0))
+    if config.serial:
+        return time_serial(config, words, address, base, memory_bytes, broken)
     rules = rules_of(config)
     trace = _trace(rules, words, address, base, memory_bytes, broken)
     first, fails = _verify(rules, trace)

@@ -9,6 +9,7 @@ from dovetail.isa.instructions import INSTRUCTIONS, PAGE_BYTES, Cause, Op, Unit
 from dovetail.isa.timing.array import NOTHING, Free, array_duration, array_durations, matrix_reads
 from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.dma import last_beat, read_duration, row_addresses, write_duration
+from dovetail.isa.timing.serial import serial_duration, verified
 from dovetail.isa.timing.vector import vector_duration
 
 ADDRESS_SPACE = 1 << 32
@@ -69,11 +70,11 @@ class Rules:
         view = View(unit, key[1])
         cause = check(self.config, op, view)
         if cause:
-            rule = Rule(CHECK, cause, 0, 0)
+            rule = Rule(self._failed(op, cause), cause, 0, 0)
         else:
             claims = claim(self.config, op, view)
             if claims.twice:
-                rule = Rule(CHECK, Cause.BANK_CONFLICT, 0, 0)
+                rule = Rule(self._failed(op, Cause.BANK_CONFLICT), Cause.BANK_CONFLICT, 0, 0)
             else:
                 top = memory_end(view) if unit in (Unit.LOAD, Unit.STORE) else -ADDRESS_SPACE
                 spaces = regions(op, view)
@@ -90,6 +91,10 @@ class Rules:
             self.known.clear()
         self.known[key] = rule
         return rule
+
+    def _failed(self, op: Op, cause: Cause) -> int:
+        """Duration of an operation that fails a check."""
+        return verified(op, cause) if self.config.serial else CHECK
 
     def remember(self, key: tuple[int, ...], cycles: int) -> int:
         """Keep a duration; gives it back."""
@@ -120,6 +125,8 @@ def forget() -> None:
 
 def duration(config: Config, op: Op, view: View, free: Free = NOTHING) -> int:
     """Cycles from start to end of an operation that passes its checks; ``free``: what takes the array no time."""
+    if config.serial:
+        return serial_duration(config, op, view)
     if op in (Op.DMA_READ, Op.DMA_WRITE):
         rule = read_duration if op == Op.DMA_READ else write_duration
         return rule(

@@ -1,0 +1,88 @@
+"""The serial engine's SRAM: one port of 32 bits, in two of the iCE40 UP5K's single-port RAMs."""
+
+from amaranth import Cat, ClockSignal, Const, Instance, Module, ResetSignal, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from dovetail.isa.config import Config
+
+MODULE = "dovetail_serial_sram"
+
+
+class SerialSram(wiring.Component):
+    """One access per cycle, read or write.
+
+    Parameters
+    ----------
+    config: its size.
+    simulation: take the Verilog module of :func:`serial_sram_verilog`, which a reset clears.
+
+    Members
+    -------
+    addr: of a 32-bit word. ``write``: bytes to write, of ``data``; with none it is read.
+    word: what was read in the cycle before.
+    """
+
+    def __init__(self, config: Config, *, simulation: bool) -> None:
+        self.config = config
+        self.simulation = simulation
+        super().__init__(
+            {
+                "addr": In((config.sram_bytes // 4 - 1).bit_length()),
+                "write": In(4),
+                "data": In(32),
+                "word": Out(32),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        if self.simulation:
+            m.submodules.memory = Instance(
+                MODULE,
+                i_clk=ClockSignal(),
+                i_rst=ResetSignal(),
+                i_addr=self.addr,
+                i_write=self.write,
+                i_data=self.data,
+                o_word=self.word,
+            )
+            return m
+        for half in range(2):
+            word = Signal(16, name=f"word{half}")
+            enable = self.write[2 * half : 2 * half + 2]
+            m.submodules[f"half{half}"] = Instance(
+                "SB_SPRAM256KA",
+                i_CLOCK=ClockSignal(),
+                i_ADDRESS=self.addr,
+                i_DATAIN=self.data[16 * half : 16 * half + 16],
+                i_MASKWREN=Cat(enable[0].replicate(2), enable[1].replicate(2)),
+                i_WREN=enable.any(),
+                i_CHIPSELECT=Const(1),
+                i_STANDBY=Const(0),
+                i_SLEEP=Const(0),
+                i_POWEROFF=Const(1),
+                o_DATAOUT=word,
+            )
+            m.d.comb += self.word[16 * half : 16 * half + 16].eq(word)
+        return m
+
+
+def serial_sram_verilog(config: Config) -> str:
+    """The simulation form: zero after a reset."""
+    depth = config.sram_bytes // 4
+    bits = (depth - 1).bit_length()
+    return f"""module {MODULE}(input clk, input rst, input [{bits - 1}:0] addr, input [3:0] write, input [31:0] data,
+    output reg [31:0] word);
+  reg [31:0] cells [0:{(1 << bits) - 1}];
+  reg was_reset = 0;
+  integer i;
+  initial for (i = 0; i < {1 << bits}; i = i + 1) cells[i] = 32'd0;
+  always @(posedge clk) begin
+    if (write == 0) word <= cells[addr];
+    for (i = 0; i < 4; i = i + 1) if (write[i]) cells[addr][8*i +: 8] <= data[8*i +: 8];
+    was_reset <= rst;
+    if (was_reset & ~rst) for (i = 0; i < {1 << bits}; i = i + 1) cells[i] = 32'd0;
+  end
+endmodule
+"""

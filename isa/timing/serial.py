@@ -1,0 +1,172 @@
+"""Timing of the serial engine: words one after the other, each a number of microinstructions (`hw.serial.microcode`).
+
+A microinstruction takes :data:`STEP` cycles; those that read SRAM, sum up products or wait for the bus take longer. The
+durations follow from an operation's registers, never from data.
+"""
+
+from collections.abc import Iterator
+
+from dovetail.isa.checks import View, has, lanes_of
+from dovetail.isa.config import Config
+from dovetail.isa.instructions import INSTRUCTIONS, REGISTERS, Cause, Op, Unit
+from dovetail.isa.timing.common import repeat
+
+STEP = 2
+"""Cycles of a microinstruction."""
+READ = 3
+"""Cycles of one that reads SRAM."""
+BURST = 1024
+"""Bytes: bursts end at multiples of it."""
+
+FINISH = 28
+"""Cycles from the last word, or the fault, to the end of the run."""
+AFTER = {Unit.LOAD: 5, Unit.ARRAY: 4, Unit.STORE: 5}
+"""Microinstructions from an operation's end to the next word."""
+FAILED = 5
+"""Microinstructions from the end of an operation that failed its checks to the end of the run; of one that the bus answered
+with an error, one more."""
+DECODED = 6
+"""Microinstructions from a fetched word to the first comparison with an operation's code; then one for each of the codes
+in the order of :func:`codes`, one for the reserved bits."""
+CFG, SYNC = 18, 17
+"""Microinstructions of these words, once fetched."""
+CFG_FAULTS = {Cause.RESERVED: 4, Cause.REGISTER: 9, Cause.UNIT_ABSENT: 12}
+CFG_OVERFLOW = 11
+"""Microinstructions to a fault of a CFG; to RESERVED where it is the value's."""
+SYNC_FAULTS = {Cause.RESERVED: 5, Cause.REGISTER: 9, Cause.UNIT_ABSENT: 11}
+"""Microinstructions to a fault of a SYNC, if it is the unit's; one more if it is that of the one waited for."""
+
+DMA_CHECKS = {Cause.ZERO_SIZE: 7, Cause.SRAM_RANGE: 10}
+ARRAY_CHECKS = {
+    Cause.ZERO_SIZE: 22,
+    Cause.TOO_LARGE: 25,
+    Cause.ALIGNMENT: 28,
+    Cause.SRAM_RANGE: 35,
+    Cause.BANK_CONFLICT: 63,
+}
+"""Microinstructions to a check's verdict."""
+VERDICT = 2
+"""Microinstructions from there to the end of an operation that fails."""
+SCALED = (44, 117)
+"""Microinstructions from an int8 value's sum to its write, by MODE.rounding."""
+PREFIX = {Op.CONV: 10, Op.CONV_RELU: 11, Op.DEPTH_CONV: 13}
+"""Microinstructions before the checks."""
+
+
+def start(config: Config) -> int:
+    """Cycles from the first one of a run to its first word: registers and counters are cleared."""
+    cleared = [len(REGISTERS[unit]) for unit in (Unit.LOAD, Unit.ARRAY, Unit.STORE)] + [16]
+    return STEP * (5 + sum(2 + 3 * count for count in cleared))
+
+
+def fetch(config: Config) -> int:
+    """Cycles that it takes to read a word: a burst of two beats."""
+    memory = config.memory
+    return 2 * STEP + max(STEP, memory.read_latency) + max(STEP, memory.beat_cycles)
+
+
+def codes(config: Config) -> list[Op]:
+    """Operations in the order in which a word is compared with them, END among them; those that are absent last."""
+    present = [Op.CONV, Op.CONV_RELU, Op.DEPTH_CONV, Op.DMA_READ, Op.DMA_WRITE, Op.END]
+    absent = [op for op in INSTRUCTIONS if not has(config, op)]
+    return [op for op in present if has(config, op)] + absent
+
+
+def fault_steps(config: Config, word: int, cause: Cause) -> int:
+    """Microinstructions from a fetched word that is refused to the end of the run."""
+    code, middle, upper = word & 0xFF, word >> 8 & 0xFF, word >> 16 & 0xFF
+    if code == Op.CFG:
+        overflow = cause == Cause.RESERVED and not word >> 16 & 0xFFFF
+        steps = CFG_OVERFLOW if overflow else CFG_FAULTS[cause]
+    elif code == Op.SYNC:
+        bad = {Cause.RESERVED: True, Cause.REGISTER: middle > 3, Cause.UNIT_ABSENT: middle == Unit.VECTOR}[cause]
+        steps = SYNC_FAULTS[cause] + (not bad)
+    else:
+        order = codes(config)
+        steps = DECODED + (order.index(Op(code)) if code in order else len(order)) + 1
+        if code in order:
+            steps += 1 + (cause == Cause.UNIT_ABSENT)
+    return steps + 2
+
+
+def steps_to(config: Config, op: Op) -> int:
+    """Microinstructions from a fetched word to the operation's first cycle, that one included; of END to the end."""
+    return DECODED + codes(config).index(op) + 3
+
+
+def bursts(address: int, length: int) -> Iterator[int]:
+    """Beats of each burst of a row."""
+    end = address + length
+    while address < end:
+        stop = min(end, (address // BURST + 1) * BURST)
+        yield -(-stop // 4) - address // 4
+        address = stop
+
+
+def _transfer(config: Config, op: Op, view: View) -> int:
+    memory = config.memory
+    if op == Op.DMA_READ:
+        first, beat, last = max(STEP, memory.read_latency), max(23 * STEP, memory.beat_cycles), 22 * STEP
+    else:
+        time = 18 * STEP + 4 * READ
+        first, beat, last = time, max(time, memory.beat_cycles), max(STEP, memory.write_latency)
+    planes, rows, length = view["COUNT", "planes"], view["COUNT", "rows"], view["LENGTH"]
+    row_step, plane_step = view["MEM_ROW_STEP"] % BURST, view["MEM_PLANE_STEP"] % BURST
+
+    def row(address: int) -> tuple[int, int]:
+        head = min(length, -address % BURST)
+        whole, tail = divmod(length - head, BURST)
+        cycles = whole * (first + (BURST // 4 - 1) * beat + last + 13 * STEP)
+        for part, start_ in ((head, address), (tail, 0)):
+            for beats in bursts(start_, part):
+                cycles += first + (beats - 1) * beat + last + 13 * STEP
+        return cycles + 6 * STEP, (address + row_step) % BURST
+
+    def plane(address: int) -> tuple[int, int]:
+        cycles, _ = repeat(row, address, rows)
+        return cycles + 6 * STEP, (address + plane_step) % BURST
+
+    cycles, _ = repeat(plane, view["MEM_ADDR"] % BURST, planes)
+    return cycles + STEP * (DMA_CHECKS[Cause.SRAM_RANGE] + 4)
+
+
+def value_cycles(*, rows: int, columns: int, lanes: int, onnx: bool, int32: bool, accumulate: bool) -> int:
+    """Cycles of one output channel of one pixel: taps of ``lanes`` bytes in ``rows`` of ``columns``."""
+    taps = rows * (7 * STEP + columns * (5 * STEP + 2 * lanes + 2))
+    result = 9 if int32 else SCALED[onnx]
+    return STEP * (28 + result) + 3 * READ + accumulate * (6 * STEP + 4 * READ) + taps
+
+
+def array_cycles(
+    op: Op, *, rows: int, columns: int, lanes: int, height: int, width: int, blocks: int, channels: int, onnx: bool,
+    int32: bool, accumulate: bool,
+) -> int:  # fmt: skip
+    """Cycles from start to end of a convolution: ``channels`` in ``blocks``."""
+    value = value_cycles(rows=rows, columns=columns, lanes=lanes, onnx=onnx, int32=int32, accumulate=accumulate)
+    steps = PREFIX[op] + ARRAY_CHECKS[Cause.BANK_CONFLICT] + 18 + blocks * (15 + height * (10 + width * 13))
+    return STEP * steps + channels * height * width * value
+
+
+def serial_duration(config: Config, op: Op, view: View) -> int:
+    """Cycles from start to end of an operation that passes its checks."""
+    if op in (Op.DMA_READ, Op.DMA_WRITE):
+        return _transfer(config, op, view)
+    return array_cycles(
+        op,
+        rows=view["GEOMETRY", "kh"],
+        columns=view["GEOMETRY", "kw"],
+        lanes=1 if op == Op.DEPTH_CONV else view["KC", "blocks"] * config.ic,
+        height=view["TILE", "height"],
+        width=view["TILE", "width"],
+        blocks=view["BLOCKS", "count"],
+        channels=(view["BLOCKS", "count"] - 1) * lanes_of(config, op, view) + view["BLOCKS", "last"],
+        onnx=bool(view["MODE", "rounding"]),
+        int32=bool(view["MODE", "int32"]),
+        accumulate=bool(view["MODE", "accumulate"]),
+    )
+
+
+def verified(op: Op, cause: Cause) -> int:
+    """Cycles from start to end of an operation that fails a check."""
+    checks = DMA_CHECKS if op in (Op.DMA_READ, Op.DMA_WRITE) else ARRAY_CHECKS
+    return STEP * (PREFIX.get(op, 0) + checks[cause] + VERDICT)
