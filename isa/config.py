@@ -18,7 +18,6 @@ DATAFLOWS = ("input", "output", "mixed")
 DEPTHWISE = ("none", "emulated", "native")
 BUS_WIDTHS = (32, 64, 128, 256, 512)
 MIN_SRAM, MAX_SRAM = 32 << 10, 256 << 20
-MAX_SERIAL_SRAM = 64 << 10
 MAX_LANES = 128
 MAX_PE = 1024
 MAX_BANKS = 32
@@ -230,11 +229,8 @@ class Config:
                 f"serial needs ic_lanes * oc_lanes = {SERIAL_WORD} and depthwise_lanes up to {SERIAL_WORD},"
                 f" not {self.macs_per_cycle} and {self.dw}"
             )
-        if not _power_of_two(self.sram_bytes) or self.sram_bytes > MAX_SERIAL_SRAM:
-            raise ConfigError(
-                f"serial needs sram of a power of two up to {format_bytes(MAX_SERIAL_SRAM)},"
-                f" not {format_bytes(self.sram_bytes)}"
-            )
+        if not _power_of_two(self.sram_bytes):
+            raise ConfigError(f"serial needs sram of a power of two, not {format_bytes(self.sram_bytes)}")
 
     def _range(self, name: str, low: int, high: int) -> None:
         value = getattr(self, name)

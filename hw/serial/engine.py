@@ -116,7 +116,7 @@ class SerialEngine(wiring.Component):
         # SRAM, its pointers, and sums of products.
         m.submodules.sram = sram = SerialSram(config, simulation=self.simulation)
         pointer = Signal(address_bits)
-        weights, weights_end = Signal(32), Signal(17)
+        weights, weights_end = Signal(32), Signal(address_bits + 1)
         offset, column = Signal(32), Signal(32)
         lanes = Signal(21)
         row, strides = Signal(), Signal()

@@ -7,6 +7,8 @@ from amaranth.lib.wiring import In, Out
 from dovetail.isa.config import Config
 
 MODULE = "dovetail_serial_sram"
+LARGEST = 64 << 10
+"""Bytes of two single-port RAMs."""
 
 
 class SerialSram(wiring.Component):
@@ -48,6 +50,8 @@ class SerialSram(wiring.Component):
                 o_word=self.word,
             )
             return m
+        if self.config.sram_bytes > LARGEST:
+            raise ValueError(f"sram must be at most {LARGEST} bytes in hardware, not {self.config.sram_bytes}")
         for half in range(2):
             word = Signal(16, name=f"word{half}")
             enable = self.write[2 * half : 2 * half + 2]
