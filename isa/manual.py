@@ -11,7 +11,7 @@ from typing import Any
 
 from dovetail.isa import assembler, config, host, latency, numerics, program
 from dovetail.isa import instructions as isa
-from dovetail.isa.timing import array, common, dma, engine_constants, vector
+from dovetail.isa.timing import array, common, dma, engine_constants, serial, vector
 
 HEADER = """\
 # The instruction set
@@ -49,6 +49,7 @@ TIMING: tuple[tuple[ModuleType, tuple[Callable[..., Any], ...]], ...] = (
     (vector, (vector.table_lanes, vector.vector_duration)),
     (dma, (dma.bursts, dma.row_addresses)),
     (latency, ()),
+    (serial, (serial.codes, serial.value_cycles, serial.array_cycles)),
 )
 """Timing modules with the functions that are quoted."""
 

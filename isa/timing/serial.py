@@ -28,15 +28,19 @@ with an error, one more."""
 DECODED = 6
 """Microinstructions from a fetched word to the first comparison with an operation's code; then one for each of the codes
 in the order of :func:`codes`, one for the reserved bits."""
-CFG, SYNC = 18, 17
-"""Microinstructions of these words, once fetched."""
+CFG = 18
+"""Microinstructions of a CFG, once fetched."""
+SYNC = 17
+"""Microinstructions of a SYNC, once fetched."""
 CFG_FAULTS = {Cause.RESERVED: 4, Cause.REGISTER: 9, Cause.UNIT_ABSENT: 12}
+"""Microinstructions to a fault of a CFG."""
 CFG_OVERFLOW = 11
-"""Microinstructions to a fault of a CFG; to RESERVED where it is the value's."""
+"""Microinstructions to RESERVED where it is the value's."""
 SYNC_FAULTS = {Cause.RESERVED: 5, Cause.REGISTER: 9, Cause.UNIT_ABSENT: 11}
 """Microinstructions to a fault of a SYNC, if it is the unit's; one more if it is that of the one waited for."""
 
 DMA_CHECKS = {Cause.ZERO_SIZE: 7, Cause.SRAM_RANGE: 10}
+"""Microinstructions to the verdict of a check of a transfer."""
 ARRAY_CHECKS = {
     Cause.ZERO_SIZE: 22,
     Cause.TOO_LARGE: 25,
@@ -44,7 +48,7 @@ ARRAY_CHECKS = {
     Cause.SRAM_RANGE: 35,
     Cause.BANK_CONFLICT: 63,
 }
-"""Microinstructions to a check's verdict."""
+"""Microinstructions to the verdict of a check of a convolution, from those of :data:`PREFIX` on."""
 VERDICT = 2
 """Microinstructions from there to the end of an operation that fails."""
 SCALED = (44, 117)

@@ -11,6 +11,7 @@ from typing import Any
 
 from dovetail.isa.config import Config, ceil_div
 from dovetail.sw.cost.area_terms import blocks, brams, dsps
+from dovetail.sw.errors import DovetailError
 
 MODEL = Path(__file__).parent / "tables" / "ecp5.json"
 """The fitted coefficients, what they were fitted to, and how far they are off; `benchmarks/area.py` writes it."""
@@ -48,7 +49,10 @@ def total(parts: Iterable[Resources]) -> Resources:
 
 
 def area_of(config: Config) -> Area:
-    """The estimated area of an accelerator; the memory timing does not matter."""
+    """The estimated area of an accelerator; the memory timing does not matter. Raises `DovetailError` for the serial
+    engine: the model is of the other one."""
+    if config.serial:
+        raise DovetailError("area is estimated for serial = false; what serial = true takes is in docs/up5k.md")
     model = _model()
     multipliers, memories = dsps(config), brams(config)
     parts = {}
