@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from typing import Any
 
 from amaranth import unsigned
 from amaranth.lib import data
@@ -45,11 +46,10 @@ class Action(IntEnum):
 
     NONE = 0
     HALT = 1
-    AR = 2
-    R = 3
-    AW = 4
-    W = 5
-    RESPONSE = 6
+    READ = 2
+    """A beat from address A."""
+    WRITE = 3
+    """B to address A, the bytes of the mask."""
     LOAD = 7
     LOAD_BYTE = 8
     STORE_BYTE = 9
@@ -106,8 +106,8 @@ class If(IntEnum):
 
 
 class Micro(data.Struct):
-    """A microinstruction. ``write``: the result goes to word ``d``. The condition decides whether ``target`` is next; with
-    ``mark`` it sets the flag instead."""
+    """A microinstruction. ``write``: the result goes to word ``d``. The condition decides whether ``target`` is next;
+    with ``mark`` it sets the flag instead."""
 
     a: unsigned(9)
     b: unsigned(9)
@@ -119,6 +119,10 @@ class Micro(data.Struct):
     when: unsigned(4)
     write: unsigned(1)
     mark: unsigned(1)
+
+
+Row = tuple[Any, ...]
+"""What an instruction is made of: ALU, target and operands."""
 
 
 class Assembler:
@@ -221,7 +225,7 @@ class Assembler:
         yield
         self(Alu.SUB, counter, counter, 1, when=If.NOT_ZERO, to=start)
 
-    def choose(self, alu: Alu, a: object, b: object, when: If, then: tuple, otherwise: tuple) -> None:
+    def choose(self, alu: Alu, a: object, b: object, when: If, then: Row, otherwise: Row) -> None:
         """``then`` if the condition holds, else ``otherwise``: (alu, d, a, b) each; two instructions either way."""
         yes, end = self.fresh("yes"), self.fresh("end")
         self(alu, None, a, b, when=when, to=yes)  # type: ignore[arg-type]

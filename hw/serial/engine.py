@@ -19,7 +19,9 @@ class HostAccess(wiring.Signature):
     every cycle; what is read comes in the next."""
 
     def __init__(self) -> None:
-        super().__init__({"rests": In(1), "address": Out(9), "read": Out(1), "write": Out(1), "value": Out(32), "word": In(32)})
+        super().__init__(
+            {"rests": In(1), "address": Out(9), "read": Out(1), "write": Out(1), "value": Out(32), "word": In(32)}
+        )
 
 
 class SerialEngine(wiring.Component):
@@ -40,8 +42,8 @@ class SerialEngine(wiring.Component):
 
     Latency
     -------
-    A microinstruction takes two cycles, one to read its operands and one for the rest; some take longer: SRAM reads 3, DOT
-    2 * lanes + 2, and what waits for the bus.
+    A microinstruction takes two cycles, one to read its operands and one for the rest; some take longer: SRAM reads 3,
+    DOT 2 * lanes + 2, and what waits for the bus.
     """
 
     def __init__(self, config: Config, *, simulation: bool) -> None:
@@ -68,9 +70,7 @@ class SerialEngine(wiring.Component):
 
         # Microprogram, and the two phases of a microinstruction.
         program = asm.program()
-        code = memory.Memory(
-            shape=Shape.cast(Micro).width, depth=CODE, init=program + [0] * (CODE - len(program))
-        )
+        code = memory.Memory(shape=Shape.cast(Micro).width, depth=CODE, init=program + [0] * (CODE - len(program)))
         m.submodules.code = code
         fetch = code.read_port()
         micro = data.View(Micro, fetch.data)
@@ -182,7 +182,7 @@ class SerialEngine(wiring.Component):
         m.d.comb += wide.eq(a * b)
         cycles = Signal(64)
         source = Signal(32)
-        m.d.comb += source.eq(Mux(micro.action == Action.R, self.read.rdata, sram.word))
+        m.d.comb += source.eq(Mux(micro.action == Action.READ, self.read.rdata, sram.word))
         with m.Switch(micro.alu):
             with m.Case(Alu.AND):
                 m.d.comb += result.eq(a & b)
@@ -239,30 +239,33 @@ class SerialEngine(wiring.Component):
         r, w = self.read, self.write
         m.d.comb += [
             r.araddr.eq(a),
-            r.arlen.eq(b),
+            r.arlen.eq(0),
             r.arsize.eq(2),
             r.arburst.eq(INCR),
+            r.rready.eq(1),
             w.awaddr.eq(a),
-            w.awlen.eq(b),
+            w.awlen.eq(0),
             w.awsize.eq(2),
             w.awburst.eq(INCR),
-            w.wdata.eq(a),
+            w.wdata.eq(b),
             w.wstrb.eq(mask),
-            w.wlast.eq(is_zero),
+            w.wlast.eq(1),
+            w.bready.eq(1),
+        ]
+        # Addresses and data that have been taken. Data follow their address a cycle later, taken or not.
+        asked, sent, follows = Signal(), Signal(), Signal()
+        m.d.sync += follows.eq(works & ~done)
+        m.d.sync += [
+            asked.eq(~done & (asked | r.arvalid & r.arready | w.awvalid & w.awready)),
+            sent.eq(~done & (sent | w.wvalid & w.wready)),
         ]
         with m.Switch(micro.action):
             with m.Case(Action.HALT):
                 m.d.comb += done.eq(works & self.start)
-            with m.Case(Action.AR):
-                m.d.comb += [r.arvalid.eq(works), done.eq(works & r.arready)]
-            with m.Case(Action.R):
-                m.d.comb += [r.rready.eq(works), done.eq(works & r.rvalid)]
-            with m.Case(Action.AW):
-                m.d.comb += [w.awvalid.eq(works), done.eq(works & w.awready)]
-            with m.Case(Action.W):
-                m.d.comb += [w.wvalid.eq(works), done.eq(works & w.wready)]
-            with m.Case(Action.RESPONSE):
-                m.d.comb += [w.bready.eq(works), done.eq(works & w.bvalid)]
+            with m.Case(Action.READ):
+                m.d.comb += [r.arvalid.eq(works & ~asked), done.eq(works & r.rvalid)]
+            with m.Case(Action.WRITE):
+                m.d.comb += [w.awvalid.eq(works & ~asked), w.wvalid.eq(follows & ~sent), done.eq(works & w.bvalid)]
             with m.Case(Action.LOAD, Action.LOAD_BYTE):
                 m.d.comb += done.eq(works & step[0])
                 with m.If(works):
@@ -271,7 +274,7 @@ class SerialEngine(wiring.Component):
                 m.d.comb += done.eq(works & step[1])
             with m.Default():
                 m.d.comb += done.eq(works)
-        with m.If(r.rready & r.rvalid & r.rresp[1] | w.bready & w.bvalid & w.bresp[1]):
+        with m.If(r.rvalid & r.rresp[1] | w.bvalid & w.bresp[1]):
             m.d.sync += bad.eq(1)
         with m.If(works & (micro.action == Action.STORE_BYTE) | done & (micro.action == Action.LOAD_BYTE)):
             m.d.sync += pointer.eq(pointer + 1)

@@ -27,8 +27,8 @@ PAGES_BITS = 23
 class SerialHost(wiring.Component):
     """Registers of :data:`dovetail.isa.host.HOST_REGISTERS`.
 
-    During a run only CONTROL and STATUS can be read or written: other reads answer SLVERR, other writes do nothing. A write
-    has to bring all four bytes, or it answers SLVERR and does nothing.
+    During a run only CONTROL and STATUS can be read or written: other reads answer SLVERR, other writes do nothing. A
+    write has to bring all four bytes, or it answers SLVERR and does nothing.
 
     Members
     -------

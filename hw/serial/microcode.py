@@ -13,8 +13,8 @@ from dovetail.hw.serial.assembler import TABLES, Action, Alu, Assembler, If, Spe
 from dovetail.isa.checks import has
 from dovetail.isa.config import Config
 from dovetail.isa.host import HOST_REGISTERS, ID, VERSION
-from dovetail.isa.numerics import ONNX_MULT_MASK
 from dovetail.isa.instructions import BY_NUMBER, INSTRUCTIONS, PAGE_WORDS, REGISTERS, Cause, Op, Unit
+from dovetail.isa.numerics import ONNX_MULT_MASK
 
 ADD, SUB, ADC, AND, OR, XOR = Alu.ADD, Alu.SUB, Alu.ADC, Alu.AND, Alu.OR, Alu.XOR
 SHL, SHR, SAR, READ = Alu.SHL, Alu.SHR, Alu.SAR, Alu.READ
@@ -24,8 +24,6 @@ HOST = 128
 """Word of the host register at offset 0; the unit that would have its registers there is absent."""
 RUN = ("CAUSE", "FAULT_PC")
 """Host registers that a run starts with at zero, beside the counters."""
-BURST = 1024
-"""Bytes: bursts end at multiples of it."""
 WORD = 16
 """Bytes of an SRAM word."""
 
@@ -100,10 +98,11 @@ def _decode(u: Assembler, config: Config, tables: Tables) -> None:
     """One word: fetched, decoded, checked."""
     u.label("next")
     u(SUB, None, "pc", "limit", when=NOT_BELOW, to="NO_END")
-    u(ADD, None, "word", 1, action=Action.AR, special=Special.CLEAR_FLAGS)
-    u(READ, "low", action=Action.R)
-    u(READ, "high", action=Action.R)
-    u(ADD, "word", "word", 8, when=If.BAD, to="BUS_FETCH")
+    u(ADD, special=Special.CLEAR_FLAGS)
+    u(READ, "low", "word", action=Action.READ)
+    u(ADD, "word", "word", 4)
+    u(READ, "high", "word", action=Action.READ)
+    u(ADD, "word", "word", 4, when=If.BAD, to="BUS_FETCH")
     u(AND, "code", "low", 0xFF)
     u(SUB, None, "code", int(Op.CFG), when=If.ZERO, to="cfg")
     u(SUB, None, "code", int(Op.SYNC), when=If.ZERO, to="sync")
@@ -216,24 +215,13 @@ def _dma(u: Assembler, config: Config, unit: Unit) -> None:
         with u.repeat("rows"):
             u(ADD, "address", "row")
             u(ADD, "off", "row_off")
-            u(ADD, "left", p + "LENGTH")
-            burst = u.fresh("burst")
-            u.label(burst)
-            u(AND, "n", "address", BURST - 1)
-            u(SUB, "n", BURST, "n")
-            u.choose(SUB, "n", "left", BELOW, (ADD, "bytes", "n"), (ADD, "bytes", "left"))
-            u(SUB, "left", "left", "bytes")
+            u(ADD, "bytes", p + "LENGTH")
             u(AND, "lane", "address", 3)
-            u(ADD, "n", "lane", "bytes")
-            u(ADD, "n", "n", 3)
-            u(SHR, "n", "n", 2)
-            u(SUB, "n", "n", 1)
-            u(AND, "at", "address", -4)
-            u(ADD, None, "at", "n", action=Action.AR if read else Action.AW)
             beat = u.fresh("beat")
             u.label(beat)
+            u(AND, "at", "address", -4)
             if read:
-                u(READ, "data", action=Action.R)
+                u(READ, "data", "at", action=Action.READ)
             u(SUB, "n", 4, "lane")
             u.choose(SUB, "n", "bytes", BELOW, (ADD, "size", "n"), (ADD, "size", "bytes"))
             u(SUB, "n", 4, "size")
@@ -251,18 +239,14 @@ def _dma(u: Assembler, config: Config, unit: Unit) -> None:
                 u(ADD, None, "mask", special=Special.MASK)
                 for _ in range(4):
                     u(SHR, "data", "data", 8, action=Action.STORE_BYTE)
-                _unflag(u)
-                u(SUB, "bytes", "bytes", "size", when=If.NOT_ZERO, to=beat)
             else:
                 for _ in range(4):
                     u(Alu.BYTE, "data", "data", action=Action.LOAD_BYTE)
                 u.choose(ADD, 0, 0, If.FLAG, (ADD, "data"), (ADD, "data", "data"))
                 u(ADD, None, "mask", special=Special.MASK)
-                _unflag(u)
-                u(SUB, "bytes", "bytes", "size")
-                u(Alu.B, None, "data", "bytes", action=Action.W, when=If.NOT_ZERO, to=beat)
-                u(ADD, action=Action.RESPONSE)
-            u(ADD, None, "left", when=If.NOT_ZERO, to=burst)
+                u(ADD, None, "at", "data", action=Action.WRITE)
+            _unflag(u)
+            u(SUB, "bytes", "bytes", "size", when=If.NOT_ZERO, to=beat)
             u(ADD, "row", "row", p + "MEM_ROW_STEP")
             u(ADD, "row_off", "row_off", p + "SRAM_ROW_STEP")
         u(ADD, "plane", "plane", p + "MEM_PLANE_STEP")
@@ -569,8 +553,8 @@ def _scale_tflite(u: Assembler, to: str) -> None:
 def _scale_onnx(u: Assembler) -> None:
     """``value`` scaled, as `isa.numerics.scale_onnx` does.
 
-    Of the magnitude the 24 upper bits are kept, then of the product: k * 2^-s. Less than 24 bits of zeros in front of the
-    point give what clamps, so k will do.
+    Of the magnitude the 24 upper bits are kept, then of the product: k * 2^-s. With s <= 0 the result clamps, and so does
+    k.
     """
     u(SHL, "shift", "shift", 26)
     u(SAR, "shift", "shift", 26)

@@ -4,10 +4,8 @@ A microinstruction takes :data:`STEP` cycles; those that read SRAM, sum up produ
 durations follow from an operation's registers, never from data.
 """
 
-from collections.abc import Iterator
-
 from dovetail.isa.checks import View, has, lanes_of
-from dovetail.isa.config import Config
+from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.instructions import INSTRUCTIONS, REGISTERS, Cause, Op, Unit
 from dovetail.isa.timing.common import repeat
 
@@ -15,19 +13,17 @@ STEP = 2
 """Cycles of a microinstruction."""
 READ = 3
 """Cycles of one that reads SRAM."""
-BURST = 1024
-"""Bytes: bursts end at multiples of it."""
 
 FINISH = 28
 """Cycles from the last word, or the fault, to the end of the run."""
 AFTER = {Unit.LOAD: 5, Unit.ARRAY: 4, Unit.STORE: 5}
 """Microinstructions from an operation's end to the next word."""
 FAILED = 5
-"""Microinstructions from the end of an operation that failed its checks to the end of the run; of one that the bus answered
-with an error, one more."""
+"""Microinstructions from the end of an operation that failed its checks to the end of the run; of one that the bus
+answered with an error, one more."""
 DECODED = 6
-"""Microinstructions from a fetched word to the first comparison with an operation's code; then one for each of the codes
-in the order of :func:`codes`, one for the reserved bits."""
+"""Microinstructions from a fetched word to the first comparison with an operation's code; then one for each of the
+codes in the order of :func:`codes`, one for the reserved bits."""
 CFG = 18
 """Microinstructions of a CFG, once fetched."""
 SYNC = 17
@@ -64,9 +60,10 @@ def start(config: Config) -> int:
 
 
 def fetch(config: Config) -> int:
-    """Cycles that it takes to read a word: a burst of two beats."""
+    """Cycles that it takes to read a word, in two beats."""
     memory = config.memory
-    return 2 * STEP + max(STEP, memory.read_latency) + max(STEP, memory.beat_cycles)
+    second = max(2 * STEP + memory.read_latency, memory.beat_cycles)
+    return 3 * STEP + memory.read_latency + second
 
 
 def codes(config: Config) -> list[Op]:
@@ -78,7 +75,7 @@ def codes(config: Config) -> list[Op]:
 
 def fault_steps(config: Config, word: int, cause: Cause) -> int:
     """Microinstructions from a fetched word that is refused to the end of the run."""
-    code, middle, upper = word & 0xFF, word >> 8 & 0xFF, word >> 16 & 0xFF
+    code, middle = word & 0xFF, word >> 8 & 0xFF
     if code == Op.CFG:
         overflow = cause == Cause.RESERVED and not word >> 16 & 0xFFFF
         steps = CFG_OVERFLOW if overflow else CFG_FAULTS[cause]
@@ -98,39 +95,21 @@ def steps_to(config: Config, op: Op) -> int:
     return DECODED + codes(config).index(op) + 3
 
 
-def bursts(address: int, length: int) -> Iterator[int]:
-    """Beats of each burst of a row."""
-    end = address + length
-    while address < end:
-        stop = min(end, (address // BURST + 1) * BURST)
-        yield -(-stop // 4) - address // 4
-        address = stop
-
-
 def _transfer(config: Config, op: Op, view: View) -> int:
+    read = op == Op.DMA_READ
     memory = config.memory
-    if op == Op.DMA_READ:
-        first, beat, last = max(STEP, memory.read_latency), max(23 * STEP, memory.beat_cycles), 22 * STEP
-    else:
-        time = 18 * STEP + 4 * READ
-        first, beat, last = time, max(time, memory.beat_cycles), max(STEP, memory.write_latency)
+    beat = 23 * STEP + 2 + memory.read_latency if read else 18 * STEP + 4 * READ + 3 + memory.write_latency
     planes, rows, length = view["COUNT", "planes"], view["COUNT", "rows"], view["LENGTH"]
-    row_step, plane_step = view["MEM_ROW_STEP"] % BURST, view["MEM_PLANE_STEP"] % BURST
+    row_step, plane_step = view["MEM_ROW_STEP"] % 4, view["MEM_PLANE_STEP"] % 4
 
-    def row(address: int) -> tuple[int, int]:
-        head = min(length, -address % BURST)
-        whole, tail = divmod(length - head, BURST)
-        cycles = whole * (first + (BURST // 4 - 1) * beat + last + 13 * STEP)
-        for part, start_ in ((head, address), (tail, 0)):
-            for beats in bursts(start_, part):
-                cycles += first + (beats - 1) * beat + last + 13 * STEP
-        return cycles + 6 * STEP, (address + row_step) % BURST
+    def row(lane: int) -> tuple[int, int]:
+        return beat * ceil_div(lane + length, 4) + 7 * STEP, (lane + row_step) % 4
 
-    def plane(address: int) -> tuple[int, int]:
-        cycles, _ = repeat(row, address, rows)
-        return cycles + 6 * STEP, (address + plane_step) % BURST
+    def plane(lane: int) -> tuple[int, int]:
+        cycles, _ = repeat(row, lane, rows)
+        return cycles + 6 * STEP, (lane + plane_step) % 4
 
-    cycles, _ = repeat(plane, view["MEM_ADDR"] % BURST, planes)
+    cycles, _ = repeat(plane, view["MEM_ADDR"] % 4, planes)
     return cycles + STEP * (DMA_CHECKS[Cause.SRAM_RANGE] + 4)
 
 
