@@ -553,8 +553,8 @@ def _scale_tflite(u: Assembler, to: str) -> None:
 def _scale_onnx(u: Assembler) -> None:
     """``value`` scaled, as `isa.numerics.scale_onnx` does.
 
-    Of the magnitude the 24 upper bits are kept, then of the product: k * 2^-s. With s <= 0 the result clamps, and so does
-    k.
+    Of the magnitude the 24 upper bits are kept, then of the product: k * 2^-s. With s <= 0 the result clamps, and so
+    does k.
     """
     u(SHL, "shift", "shift", 26)
     u(SAR, "shift", "shift", 26)

@@ -60,7 +60,7 @@ def test_keyword_spotting_on_a_board(build_cache: Path) -> None:
     model = network.run(sample)
     with (
         SimulatedBoard(config, memory=MEMORY, cache=build_cache, divisor=4) as board,
-        BoardEngine(config, board.port, board.baud) as engine,
+        BoardEngine(config, board.port, board.baud, patience=120) as engine,
     ):
         result = network.run(sample, engine=engine)
     assert result.cycles == model.cycles
