@@ -44,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how")
     how.add_argument("--frequency", metavar="MHZ", type=float, help="of the clock; default: "
                      + ", ".join(f"{b.frequency / MHZ:g} on {b.name}" for b in BOARDS.values()))  # fmt: skip
-    how.add_argument("--memory", metavar="KIND:SIZE", help="system memory beside the accelerator, such as bram:64KiB"
-                     " or spram:128KiB")  # fmt: skip
+    how.add_argument("--memory", metavar="KIND:SIZE", help="system memory beside the accelerator: bram, spram or"
+                     " sdram, such as bram:64KiB")  # fmt: skip
     how.add_argument("--baud", metavar="N", type=int, default=BAUD, help="of the host link; default: %(default)s")
     how.add_argument("--seeds", metavar="N", type=int, default=1, help="placements to try; default: %(default)s")
     how.add_argument("--jobs", metavar="N", type=int, default=1, help="of them at once; default: %(default)s")

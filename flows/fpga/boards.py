@@ -90,6 +90,7 @@ BOARDS = {
             _ecp5("LFE5U-85F", "85F", "6"),
             25 * MHZ,
             80 * MHZ,
+            ("sdram", 32 << 20),
         ),
         Board(
             "ulx3s-45f",
@@ -98,6 +99,7 @@ BOARDS = {
             _ecp5("LFE5U-45F", "45F", "6"),
             25 * MHZ,
             80 * MHZ,
+            ("sdram", 32 << 20),
         ),
         Board(
             "ecp5-evn",

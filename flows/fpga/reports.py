@@ -31,6 +31,9 @@ PLACED = {
 }
 """nextpnr's name of a resource. The flip-flops of an iCE40 are in its logic cells and counted in the netlist."""
 
+CLOCK = "sync"
+"""The design's clock."""
+
 PRIMITIVE = re.compile(r"(?:^|_)(?:TRELLIS_|SB_|LUT4|PFUMX|L6MUX21|CCU2C|MULT18X18D|DP16KD|PDPW16KD|EHXPLLL).*")
 """What Yosys appends to the name of the nearest net when it names a cell or what a cell drives."""
 
@@ -140,11 +143,24 @@ def read_report(path: Path, family: str, flip_flops: int) -> Placed:
     placed = {name: int(found["used"]) for name, found in report["utilization"].items()}
     used = {resource: placed.get(cell, 0) for resource, cell in PLACED[family].items()}
 
-    def clocks(what: str) -> dict[str, float]:
-        return {clock_name(name): round(float(clock[what]), 2) for name, clock in report["fmax"].items()}
+    names = {name: clock_name(name) for name in report["fmax"]}
+    if len(names) == 1:
+        names = dict.fromkeys(names, CLOCK)
 
-    paths = tuple(critical_path(path) for path in report["critical_paths"] if path["from"] == path["to"])
+    def clocks(what: str) -> dict[str, float]:
+        return {names[name]: round(float(clock[what]), 2) for name, clock in report["fmax"].items()}
+
+    paths = tuple(
+        critical_path(path, names[clock])
+        for path in report["critical_paths"]
+        if (clock := _clock_of(path["from"])) in names and clock == _clock_of(path["to"])
+    )
     return Placed({"lut": used.pop("lut"), "ff": flip_flops} | used, clocks("achieved"), clocks("constraint"), paths)
+
+
+def _clock_of(event: str) -> str:
+    """The clock of ``posedge NAME``."""
+    return event.rpartition(" ")[2]
 
 
 def log_utilisation(text: str, family: str) -> dict[str, int]:
@@ -153,7 +169,7 @@ def log_utilisation(text: str, family: str) -> dict[str, int]:
     return {resource: int(found[cell]) for resource, cell in PLACED[family].items() if cell in found}
 
 
-def critical_path(path: Mapping[str, Any]) -> CriticalPath:
+def critical_path(path: Mapping[str, Any], clock: str) -> CriticalPath:
     """A path of nextpnr's report; neighbours of one name are one step."""
     hops = [(_hop_name(hop), hop["type"] == "routing", float(hop["delay"])) for hop in path["path"]]
     steps = []
@@ -161,7 +177,7 @@ def critical_path(path: Mapping[str, Any]) -> CriticalPath:
         found = list(group)
         logic, routing = ([delay for _, wire, delay in found if wire == wanted] for wanted in (False, True))
         steps.append(Step(name, len(logic), round(sum(logic), 3), round(sum(routing), 3)))
-    return CriticalPath(clock_name(path["from"].rpartition(" ")[2]), tuple(steps))
+    return CriticalPath(clock, tuple(steps))
 
 
 def _named(hops: list[tuple[str, bool, float]]) -> list[tuple[str, bool, float]]:
@@ -191,6 +207,6 @@ def design_name(name: str) -> str:
 
 
 def clock_name(name: str) -> str:
-    """A clock without what nextpnr adds to the name of its net; ``sync`` for the design's, which every block has."""
+    """A clock without what nextpnr adds to the name of its net; that of the design has a name in every block."""
     net = name.removeprefix("$glbnet$").partition("$SB_IO_IN")[0].removesuffix("_$glb_clk")
-    return "sync" if net.rpartition(".")[2] == "clk" else net
+    return CLOCK if net.rpartition(".")[2] == "clk" else net

@@ -1,4 +1,4 @@
-"""The top of a board: clock, UART pins and lights around a board design."""
+"""The top of a board: clock, pins of UART and SDRAM, and lights around a board design."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ class BoardTop(Elaboratable):
 
     Parameters
     ----------
-    design: component with ``rx``, ``tx`` (the host link), ``busy`` and ``fault`` (shown on the first two lights).
+    design: component with ``rx``, ``tx`` (the host link), ``busy`` and ``fault`` (shown on the first two lights), and
+        ``sdram`` (see :class:`~dovetail.hw.board.sdram.SdramPins`) where it uses the board's chip.
     dividers: setting of the PLL; None: the oscillator is the clock.
     """
 
@@ -30,16 +31,32 @@ class BoardTop(Elaboratable):
             m.domains += pll_domain(platform)
             m.submodules.clock = PllClock(self.dividers)
         m.submodules.board = design = self.design
-        uart = platform.request("uart", dir=_bare(platform, "uart"))
+        uart = _pins(platform, "uart")
         m.submodules.rx = rx = io.Buffer("i", uart.rx)
         m.submodules.tx = tx = io.Buffer("o", uart.tx)
         m.d.comb += [design.rx.eq(rx.i), tx.o.eq(design.tx)]
         for number, light in enumerate((design.busy, design.fault)):
             m.submodules[f"light_{number}"] = pin = io.Buffer("o", platform.request("led", number, dir="-"))
             m.d.comb += pin.o.eq(light)
+        if "sdram" in design.signature.members:
+            self._sdram(m, _pins(platform, "sdram"))
         return m
 
+    def _sdram(self, m: Module, chip: Any) -> None:
+        """The chip's clock is the inverse of the design's, made at its pin."""
+        pins = self.design.sdram
+        for name in ("ras", "cas", "we", "ba", "a", "dqm"):
+            m.submodules[f"sdram_{name}"] = pin = io.Buffer("o", getattr(chip, name))
+            m.d.comb += pin.o.eq(getattr(pins, name))
+        for name in ("clk_en", "cs"):
+            m.submodules[f"sdram_{name}"] = pin = io.Buffer("o", getattr(chip, name))
+            m.d.comb += pin.o.eq(1)
+        m.submodules.sdram_dq = dq = io.Buffer("io", chip.dq)
+        m.d.comb += [dq.o.eq(pins.dq_o), dq.oe.eq(pins.dq_oe), pins.dq_i.eq(dq.i)]
+        m.submodules.sdram_clk = clock = io.DDRBuffer("o", chip.clk)
+        m.d.comb += [clock.o[0].eq(0), clock.o[1].eq(1)]
 
-def _bare(platform: Any, name: str) -> dict[str, str]:
-    """What asks for a resource's pins without buffers."""
-    return {part.name: "-" for part in platform.lookup(name).ios}
+
+def _pins(platform: Any, name: str) -> Any:
+    """A resource's pins without buffers."""
+    return platform.request(name, dir={part.name: "-" for part in platform.lookup(name).ios})

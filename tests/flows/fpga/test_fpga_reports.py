@@ -48,7 +48,8 @@ def test_neighbours_of_one_name_are_one_step() -> None:
                 hop("routing", "$abc$1$lut$2", 0.75, "b.sum_LUT4_Z_B[1]"),
                 hop("setup", "b.sum_TRELLIS_FF_Q", 0.125),
             ],
-        }
+        },
+        "sync",
     )
     assert [(step.name, step.cells, step.logic, step.routing) for step in path.steps] == [
         ("a.q", 2, 0.75, 1.0),
