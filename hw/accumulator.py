@@ -30,11 +30,11 @@ class Accumulator(wiring.Component):
 
     Latency
     -------
-    Row from memory, its register, addition and write.
+    Row from memory, its register and that of what to add, addition and write.
     """
 
-    TERM = 2
-    VISIBLE = TERM + 1
+    TERM = 1
+    VISIBLE = TERM + 2
 
     def __init__(self, config: Config, *, rows: int) -> None:
         self.config = config
@@ -55,14 +55,14 @@ class Accumulator(wiring.Component):
         width = SUM * self.config.acc_lanes
         m.submodules.cells = cells = memory.Memory(shape=width, depth=self.rows, init=[])
         write, read, drain = cells.write_port(), cells.read_port(), cells.read_port()
-        valid = delayed(m, "valid", self.valid, self.TERM)
-        row = delayed(m, "row", self.row, self.TERM)
+        valid = delayed(m, "valid", self.valid, 2)
+        row = delayed(m, "row", self.row, 2)
         first = delayed(m, "first", self.first, 1)
-        held = Signal(width, reset_less=True)
+        held, term = (Signal(width, name=name, reset_less=True) for name in ("held", "term"))
         m.d.comb += [read.addr.eq(self.row), read.en.eq(self.valid)]
         with m.If(valid[1]):
-            m.d.sync += held.eq(Mux(first[1], 0, read.data))
-        sums = ((word(held, n, SUM) + word(self.term, n, SUM))[:SUM] for n in range(self.config.acc_lanes))
+            m.d.sync += [held.eq(Mux(first[1], 0, read.data)), term.eq(self.term)]
+        sums = ((word(held, n, SUM) + word(term, n, SUM))[:SUM] for n in range(self.config.acc_lanes))
         m.d.comb += [
             write.en.eq(valid[2]),
             write.addr.eq(row[2]),

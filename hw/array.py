@@ -44,7 +44,7 @@ class MultiplierArray(wiring.Component):
     inputs
         Lanes of at most 9 bits, sign-extended to ``operand`` bits.
     weights
-        Operands of all multipliers, one cycle after ``inputs``.
+        Operands of all multipliers, ``OPERANDS`` cycles after ``inputs``.
     sums
         Per output lane, the sum over the input lanes, SUM bits, ``LATENCY`` cycles after ``inputs``.
     products
@@ -52,10 +52,11 @@ class MultiplierArray(wiring.Component):
 
     Latency
     -------
-    Register stages: inputs, products, one per level of the tree, RADIX values each.
+    Register stages: inputs twice, as they come and per multiplier; products; one per level of the tree, RADIX values each.
     """
 
-    PRODUCT = 2
+    OPERANDS = 2
+    PRODUCT = OPERANDS + 1
 
     def __init__(self, config: Config, *, operand: int = OPERAND) -> None:
         self.config = config
@@ -79,14 +80,15 @@ class MultiplierArray(wiring.Component):
         shared, own = (
             Signal(operand * n, name=name, reset_less=True) for n, name in ((config.ic, "shared"), (config.dw, "own"))
         )
-        m.d.sync += shared.eq(self.inputs[: len(shared)])
+        inputs = Signal(len(self.inputs), reset_less=True)
+        m.d.sync += [inputs.eq(self.inputs), shared.eq(inputs[: len(shared)])]
         if config.dw:
             with m.If(self.depthwise), m.Switch(self.extra):
                 for multiplier in range(1, config.dw + 1)[:MULTIPLIERS]:
                     with m.Case(multiplier - 1):
-                        m.d.sync += own.eq(self._spread(multiplier))
+                        m.d.sync += own.eq(self._spread(inputs, multiplier))
             with m.Else():
-                m.d.sync += own.eq(Cat(word(self.inputs, n // config.oc, operand) for n in range(config.dw)))
+                m.d.sync += own.eq(Cat(word(inputs, n // config.oc, operand) for n in range(config.dw)))
 
         values = Signal(SUM * config.macs_per_cycle, name="products_all", reset_less=True)
         products = []
@@ -112,11 +114,11 @@ class MultiplierArray(wiring.Component):
         m.d.comb += self.sums.eq(values)
         return m
 
-    def _spread(self, multiplier: int) -> Value:
+    def _spread(self, inputs: Value, multiplier: int) -> Value:
         """Input of each depthwise lane. Lanes that are left over take their own, which is there anyway."""
         used = self.config.dw - self.config.dw % multiplier
         lanes = [n // multiplier if n < used else n for n in range(self.config.dw)]
-        return Cat(word(self.inputs, n, self.operand) for n in lanes)
+        return Cat(word(inputs, n, self.operand) for n in lanes)
 
     def _sum(self, values: list[Value], terms: int) -> Value:
         """Sum of values, each a sum of ``terms`` products. On an FPGA only the bits that they have are worth adders and

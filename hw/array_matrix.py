@@ -44,10 +44,10 @@ class MatrixReads(wiring.Component):
     position
         SRAM address of a read, two cycles after its ``fetch``.
     mask
-        Bits of the bytes that count, ``LATENCY`` cycles after the ``fetch``, with the bytes.
+        Bits of the bytes that count, ``LATENCY`` cycles after the ``fetch``, a cycle after the bytes.
     """
 
-    LATENCY = WindowReads.LATENCY - 1
+    LATENCY = WindowReads.LATENCY
 
     def __init__(self, config: Config) -> None:
         self.config = config

@@ -134,7 +134,9 @@ class ArraySequencer(wiring.Component):
             rows = reads
         words = self._choose(*(ceil_div(INT32_BYTES * n, config.word_bytes) for n in (config.oc, config.dw or 1)))
 
-        # The step whose weights load: one ahead of the one whose pixels pass.
+        # The step whose weights load: one ahead of the one whose pixels pass. It goes on in the first cycle of a window,
+        # and all is known two cycles later.
+        assert ACCUMULATE >= 3
         advance = Signal()
         live = Signal()
         last_step, first_step, first_stripe = Signal(), Signal(), Signal()
@@ -155,7 +157,6 @@ class ArraySequencer(wiring.Component):
         pixels_last = Signal(6)
         old_off = Signal(32)
         m.d.sync += [
-            # Both change at the beginning of a window only, and are needed at its end.
             last_stripe.eq(left <= regs.STRIPE.pixels),
             pixels_last.eq(Mux(left <= regs.STRIPE.pixels, left, regs.STRIPE.pixels) - 1),
         ]
@@ -201,30 +202,39 @@ class ArraySequencer(wiring.Component):
         row, record = Signal(range(max(reads_at_most(config), 2))), Signal(range(max(config.acc_lanes, 2)))
         age = Signal(range(ACCUMULATE))
         waiting, unsettled = Signal(range(BUFFERS + 1)), Signal(range(BUFFERS + 1))
+        next_waiting, next_unsettled = Signal.like(waiting), Signal.like(unsettled)
 
-        # Registered, as the end of a window decides on much else in the same cycle.
-        row_last, record_last, pixel_at_last = Signal(), Signal(), Signal()
+        # Registered, as the end of a window decides on much else in the same cycle. `passed` and `read`, whether pixels
+        # and reads are at their last or through, come right a cycle after the window's first, `aged` no earlier.
+        row_last, record_last, pixel_at_last, aged = Signal(), Signal(), Signal(), Signal()
+        passed, read = Signal(), Signal()
+        m.d.sync += [
+            passed.eq(~busy | pixel_at_last | (pixel + 1 == pixel_last)),
+            read.eq(
+                Mux(
+                    loading,
+                    Mux(row_last, ~recording | record_last, ~recording & (row + 2 == rows)),
+                    ~recording | record_last | (record + 2 == lanes),
+                )
+            ),
+        ]
         next_word = Signal(5)
         m.d.comb += [
-            closes.eq(
-                open_
-                & (age == ACCUMULATE - 1)
-                & (~busy | pixel_at_last)
-                & Mux(loading, row_last & ~recording, ~recording | record_last)
-            ),
+            closes.eq(open_ & aged & passed & read),
             self.filled.eq(closes & passing & last & ~old),
             next_word.eq(Mux(old, word + 1, 0)),
         ]
         # A stripe begins with its first step, or with old values.
         begins_old, begins_step, begins_stripe, may_begin = Signal(), Signal(), Signal(), Signal()
+        to_old = Signal()
         m.d.comb += [
-            may_begin.eq(Mux(accumulate, unsettled == 0, waiting != BUFFERS)),
             begins_stripe.eq(opens & ~old & first_step),
-            begins_old.eq(opens & (old_more | (begins_stripe & accumulate))),
-            begins_step.eq(opens & ~begins_old),
+            to_old.eq(old_more | (~old & first_step & accumulate)),
+            begins_old.eq(opens & to_old),
+            begins_step.eq(opens & ~to_old),
             opens.eq((closes | ~open_) & live & (old | ~first_step | may_begin)),
-            advance.eq(begins_step),
         ]
+        m.d.sync += advance.eq(begins_step)
         more = Signal()  # there is a step after the one that begins to pass
         m.d.comb += more.eq(~(onward & last_block))
 
@@ -232,18 +242,23 @@ class ArraySequencer(wiring.Component):
         m.d.comb += [fetch.weights.eq(loading), fetch.record.eq(~loading & recording)]
         m.d.sync += fetch.begin.eq(opens | self.go)
         with m.If(self.load):
-            m.d.sync += [waiting.eq(0), unsettled.eq(0), turn.eq(1), passing.eq(0), live.eq(0)]
+            m.d.sync += [waiting.eq(0), unsettled.eq(0), may_begin.eq(1), turn.eq(1), passing.eq(0), live.eq(0)]
             m.d.sync += [old.eq(0), old_more.eq(0)]
             m.d.sync += [fetch.again.eq(0), fetch.onward.eq(0), fetch.enter.eq(0)]
         with m.Else():
+            m.d.comb += [
+                next_waiting.eq(waiting + begins_stripe - self.freed),
+                next_unsettled.eq(unsettled + begins_stripe - self.settled),
+            ]
             m.d.sync += [
-                waiting.eq(waiting + begins_stripe - self.freed),
-                unsettled.eq(unsettled + begins_stripe - self.settled),
+                waiting.eq(next_waiting),
+                unsettled.eq(next_unsettled),
+                may_begin.eq(Mux(accumulate, next_unsettled == 0, next_waiting != BUFFERS)),
             ]
         # Inside a window.
         with m.If(open_):
-            with m.If(age != ACCUMULATE - 1):
-                m.d.sync += age.eq(age + 1)
+            with m.If(~aged):
+                m.d.sync += [age.eq(age + 1), aged.eq(age == ACCUMULATE - 2)]
             with m.If(busy):
                 m.d.sync += [
                     pixel.eq(pixel + 1),
@@ -269,22 +284,24 @@ class ArraySequencer(wiring.Component):
                 passing.eq(1),
                 busy.eq(1),
                 pixel.eq(0),
-                pixel_at_last.eq(Mux(begins_stripe, pixels_last, pixel_last) == 0),
+                pixel_at_last.eq(Mux(begins_stripe, pixels_last == 0, pixel_last == 0)),
             ]
         with m.If(opens | self.go):
             m.d.sync += [
                 age.eq(0),
+                aged.eq(0),
                 row.eq(0),
                 row_last.eq(rows == 1),
                 record.eq(0),
                 record_last.eq(lanes == 1),
             ]
+        began_stripe = Signal()
+        m.d.sync += began_stripe.eq(begins_stripe)
         with m.If(begins_stripe):
-            info = self.stripes[~turn]
+            m.d.sync += [turn.eq(~turn), pixel_last.eq(pixels_last), at_end.eq(last_stripe)]
+        with m.If(began_stripe):
+            info = self.stripes[turn]
             m.d.sync += [
-                turn.eq(~turn),
-                pixel_last.eq(pixels_last),
-                at_end.eq(last_stripe),
                 info.pixels.eq(pixels_last),
                 info.channels.eq(Mux(last_block, regs.BLOCKS.last, self.channels)),
                 info.block.eq(odd_block),

@@ -26,9 +26,10 @@ class TapWalk(wiring.Component):
     load
         Pulse: go to the first step of the first block.
     advance
-        Pulse: go to the next step;
+        Pulse: go to the next step; at least 3 cycles after ``load`` and the last one.
     onward
-        with ``advance`` from the ``last`` one: of the next block of output channels.
+        From the ``last`` one ``advance`` goes to the next block of output channels. To be right from the cycle before
+        ``advance`` on.
     last
         The step is the last of its stripe.
     off, col, row
@@ -82,12 +83,13 @@ class TapWalk(wiring.Component):
             at_kx, at_ky, at_stripe = (
                 Signal(32, name=f"{part}_{loop}", reset_less=True) for loop in ("kx", "ky", "stripe")
             )
-            base, step, following = (Signal(32, name=f"{part}_{name}") for name in ("base", "step", "next"))
+            base, step = (Signal(32, name=f"{part}_{name}") for name in ("base", "step"))
+            following = Signal(32, name=f"{part}_next", reset_less=True)
             conditions = (~ends[0], ~ends[1], ~ends[2], 1)
             for condition, source, amount in zip(conditions, (here, at_kx, at_ky, at_stripe), steps[part], strict=True):
                 with m.If(condition) if source is here else m.Elif(condition):
                     m.d.comb += [base.eq(source), step.eq(amount)]
-            m.d.comb += following.eq(base + step)
+            m.d.sync += following.eq(base + step)
             with m.If(self.load):
                 m.d.sync += [target.eq(first[part]) for target in (here, at_kx, at_ky, at_stripe)]
             with m.Elif(self.advance):

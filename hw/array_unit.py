@@ -152,7 +152,7 @@ class ArrayCore(wiring.Component):
             Step(value) for value in delayed(m, "steps", step.as_value(), max(summed - accumulator.TERM, arrives + 1))
         ]
         m.d.comb += [
-            weights.swap.eq(steps[arrives].swap),
+            weights.swap.eq(steps[arrives + multipliers.OPERANDS - 1].swap),
             multipliers.depthwise.eq(depthwise),
             multipliers.extra.eq(regs.MODE.extra),
             multipliers.weights.eq(weights.operands),

@@ -72,8 +72,8 @@ class ArrayWeights(wiring.Component):
     A word's weights take part in a ``swap`` ``LATENCY`` cycles after its ``fetch``, or later.
     """
 
-    LATENCY = WindowReads.LATENCY
-    READ = LATENCY - SRAM_READ
+    READ = WindowReads.READ
+    LATENCY = READ + SRAM_READ + 1
 
     def __init__(self, config: Config, *, operand: int = OPERAND) -> None:
         self.config = config
@@ -178,13 +178,14 @@ class ArrayWeights(wiring.Component):
             with m.If(weights_3):
                 m.d.sync += [self.port.en.eq(1), self.port.addr.eq(reads.position)]
 
-        # 4 to 7: meanwhile, where it goes.
+        # Meanwhile, where it goes.
         flags = Cat(fetch.begin, fetch.enter, fetch.weights, fetch.record)
-        begins, enters, is_weights, is_record = delayed(m, "flags", flags, self.LATENCY - 1)[-1]
+        *_, coming, there = delayed(m, "flags", flags, self.LATENCY - 1)
+        begins, enters, _, is_record = there
         read = delayed(m, "read", self.port.en, SRAM_READ)[-1]
         value = Signal(8 * word)
-        m.d.comb += value.eq(Mux(read, self.port.data, 0))
-        self._store_weights(m, value, reads.mask if config.matmul else None, begins, is_weights)
+        m.d.sync += value.eq(Mux(read, self.port.data, 0))
+        self._store_weights(m, value, reads.mask if config.matmul else None, coming)
         self._store_records(m, value, begins, enters, is_record)
 
         fetches = Signal()
@@ -194,13 +195,20 @@ class ArrayWeights(wiring.Component):
         m.d.comb += self.awake.eq(self.restart | self.swap | fetches | on_its_way.any())
         return m
 
-    def _store_weights(self, m: Module, value: Value, mask: Value | None, begins: Value, is_weights: Value) -> None:
+    def _store_weights(self, m: Module, value: Value, mask: Value | None, coming: Value) -> None:
         """The words of a window fill ``shadow``; a swap puts it to use. Bytes of a matrix count where ``mask`` is set,
-        less their zero point."""
+        less their zero point. ``coming``: flags of the read whose word is ``value`` a cycle later."""
         config, held, word = self.config, self.held, self.config.word_bytes
         shadow = Signal(held * config.macs_per_cycle, reset_less=True)
-        row, at = (Signal(range(max(reads_at_most(config), 2)), name=name) for name in ("row", "at"))
-        m.d.comb += at.eq(Mux(begins, 0, row))
+        row, coming_at, at = (
+            Signal(range(max(reads_at_most(config), 2)), name=name) for name in ("row", "coming_at", "at")
+        )
+        is_weights = Signal()
+        begins, _, comes, _ = coming
+        m.d.comb += coming_at.eq(Mux(begins, 0, row))
+        m.d.sync += [at.eq(coming_at), is_weights.eq(comes)]
+        with m.If(comes):
+            m.d.sync += row.eq(coming_at + 1)
         zero = self.regs.B_FORM.zero_b
         stream = matrix = value
         if mask is not None and held == 8:
@@ -219,7 +227,6 @@ class ArrayWeights(wiring.Component):
             m.d.sync += shadow[held * weight :][: held * count].eq(source[held * lane :][: held * count])
 
         with m.If(is_weights):
-            m.d.sync += row.eq(at + 1)
             with m.If(~self.matrix), m.Switch(at):
                 for n in range(config.weight_rows):
                     with m.Case(n):

@@ -1,8 +1,9 @@
 """The drain: from accumulators through the requantiser to SRAM."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from dovetail.hw.array import SUM, word
 from dovetail.hw.array_registers import ARRAY_REGISTERS
@@ -17,6 +18,9 @@ from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.latency import REQUANTISE
 from dovetail.isa.numerics import INT8_MAX, INT8_MIN
 from dovetail.isa.timing.array import DRAIN, SETTLE
+
+PICK = 4
+"""Words that one stage of a multiplexer chooses from."""
 
 
 class Drain(wiring.Component):
@@ -40,7 +44,7 @@ class Drain(wiring.Component):
     row, accumulators
         Row of the accumulators (pixel, then buffer), and what is in it one cycle later.
     record_row, records
-        Likewise of the records.
+        Likewise of the records, two cycles after the accumulators'.
     port
         Write port.
     freed, settled
@@ -52,7 +56,7 @@ class Drain(wiring.Component):
 
     Latency
     -------
-    Four cycles and the requantiser's, from a row to its write; int32 values leave earlier.
+    Five cycles and the requantiser's, from a row to its write; int32 values leave earlier.
     """
 
     def __init__(self, config: Config) -> None:
@@ -83,26 +87,55 @@ class Drain(wiring.Component):
         config, regs = self.config, self.regs
         lanes = config.requant
         int32 = regs.MODE.int32
-        assert DRAIN == 3 + REQUANTISE and SETTLE == 1 + REQUANTISE
+        assert DRAIN == 4 + REQUANTISE and SETTLE == 2 + REQUANTISE
 
-        # 0: loops over pixels and groups.
+        # 0: loops over pixels and groups. What ends here is known a cycle before: it decides on much else.
         credits, turn = Signal(range(BUFFERS + 1)), Signal()
-        stripe = Signal(Stripe)
+        stripe, upcoming = Signal(Stripe), Signal(Stripe)  # of this group, and of the next one
         pixel = Signal(6)
         group = Signal(range(max(self.groups, 2)))
-        taken = Signal(range(config.acc_lanes + 1))  # channels of the pixel in earlier groups
-        left = Signal(range(config.acc_lanes + 1))
-        active, ends_pixel, ends_stripe = Signal(), Signal(), Signal()
-        channel_off, block_off = Signal(32, reset_less=True), Signal(32)
-        scale = Mux(int32, INT32_BYTES.bit_length() - 1, 0)
+        left = Signal(range(config.acc_lanes + 1))  # channels of the pixel from this group on
+        active, ends_pixel, ends_stripe, last_group, last_pixel = (
+            Signal(name=name) for name in ("active", "ends_pixel", "ends_stripe", "last_group", "last_pixel")
+        )
         m.d.comb += [
             stripe.eq(self.stripes[turn]),
+            upcoming.eq(self.stripes[turn ^ ends_stripe]),
             active.eq(credits != 0),
-            left.eq(stripe.channels - taken),
-            ends_pixel.eq(active & (left <= lanes)),
-            ends_stripe.eq(ends_pixel & (pixel == stripe.pixels)),
+            ends_pixel.eq(active & last_group),
+            ends_stripe.eq(active & last_group & last_pixel),
             self.freed.eq(ends_stripe),
             self.row.eq(Cat(pixel, turn)),
+        ]
+        with m.If(self.load):
+            m.d.sync += [credits.eq(0), turn.eq(0), pixel.eq(0), group.eq(0)]
+        with m.Else():
+            m.d.sync += [credits.eq(credits + self.filled - ends_stripe), turn.eq(turn ^ ends_stripe)]
+            with m.If(ends_pixel):
+                m.d.sync += [pixel.eq(Mux(last_pixel, 0, pixel + 1)), group.eq(0)]
+            with m.Elif(active):
+                m.d.sync += group.eq(group + 1)
+        # A stripe that waits is looked at until it may be drained.
+        with m.If(~active | ends_pixel):
+            m.d.sync += [left.eq(upcoming.channels), last_group.eq(upcoming.channels <= lanes)]
+        with m.Else():
+            m.d.sync += [left.eq(left - lanes), last_group.eq(left <= 2 * lanes)]
+        with m.If(~active | ends_stripe):
+            m.d.sync += last_pixel.eq(upcoming.pixels == 0)
+        with m.Elif(ends_pixel):
+            m.d.sync += last_pixel.eq(pixel + 1 == stripe.pixels)
+
+        # 1: where the pixel's channels go.
+        group_1, block_1 = Signal(len(group)), Signal()
+        valid_1, ends_pixel_1, ends_block_1 = (Signal(name=name) for name in ("valid_1", "ends_pixel_1", "ends_block_1"))
+        size_1 = Signal(len(self.port.size))
+        m.d.sync += [
+            group_1.eq(group),
+            block_1.eq(stripe.block),
+            valid_1.eq(active),
+            ends_pixel_1.eq(ends_pixel),
+            ends_block_1.eq(ends_stripe & stripe.ends_block),
+            size_1.eq(Mux(last_group, left, lanes)),
         ]
         m.submodules.walk = walk = PixelWalk(names=("off",))
         m.d.comb += [
@@ -110,51 +143,28 @@ class Drain(wiring.Component):
             walk.off_x_step.eq(regs.OUT_X_STEP),
             walk.off_y_step.eq(regs.OUT_Y_STEP),
             walk.restart.eq(self.load),
-            walk.step.eq(ends_pixel),
-            walk.home.eq(ends_stripe & stripe.ends_block),
+            walk.step.eq(ends_pixel_1),
+            walk.home.eq(ends_block_1),
         ]
-        next_block = Signal(32)
-        m.d.comb += next_block.eq(block_off + Mux(ends_stripe & stripe.ends_block, self.channels << scale, 0))
+        scale = Mux(int32, INT32_BYTES.bit_length() - 1, 0)
+        channel_off, block_off, next_block = Signal(32, reset_less=True), Signal(32), Signal(32)
+        m.d.comb += next_block.eq(block_off + Mux(ends_block_1, self.channels << scale, 0))
         with m.If(self.load):
-            m.d.sync += [credits.eq(0), turn.eq(0), channel_off.eq(0), block_off.eq(0)]
-            m.d.sync += [pixel.eq(0), group.eq(0), taken.eq(0)]
-        with m.Else():
-            m.d.sync += credits.eq(credits + self.filled - ends_stripe)
-            with m.If(ends_pixel):
-                m.d.sync += [
-                    pixel.eq(Mux(ends_stripe, 0, pixel + 1)),
-                    group.eq(0),
-                    taken.eq(0),
-                    channel_off.eq(next_block),
-                    block_off.eq(next_block),
-                ]
-                with m.If(ends_stripe):
-                    m.d.sync += turn.eq(~turn)
-            with m.Elif(active):
-                m.d.sync += [
-                    group.eq(group + 1),
-                    taken.eq(taken + lanes),
-                    channel_off.eq(channel_off + (lanes << scale)),
-                ]
+            m.d.sync += [channel_off.eq(0), block_off.eq(0)]
+        with m.Elif(ends_pixel_1):
+            m.d.sync += [channel_off.eq(next_block), block_off.eq(next_block)]
+        with m.Elif(valid_1):
+            m.d.sync += channel_off.eq(channel_off + (lanes << scale))
+        picked = self._pick(m, group_1)
 
-        # 1: one group of the row; offset.
-        group_1, block_1, valid_1, size_1 = Signal(len(group)), Signal(), Signal(), Signal(len(self.port.size))
+        # 2: the row of the records; offset.
+        valid_2 = Signal()
+        size_2 = Signal(len(self.port.size))
         off = Signal(32, reset_less=True)
-        m.d.sync += [
-            group_1.eq(group),
-            block_1.eq(stripe.block),
-            valid_1.eq(active),
-            size_1.eq(Mux(left <= lanes, left, lanes) << scale),
-            off.eq(walk.off + channel_off),
-        ]
-        m.d.comb += self.record_row.eq(Cat(block_1, group_1))
-        picked = Signal(SUM * lanes, reset_less=True)
-        with m.Switch(group_1):
-            for n in range(self.groups):
-                with m.Case(n):
-                    m.d.sync += picked.eq(self.accumulators[n * SUM * lanes :][: SUM * lanes])
+        m.d.sync += [valid_2.eq(valid_1), size_2.eq(size_1 << scale), off.eq(walk.off + channel_off)]
+        m.d.sync += self.record_row.eq(Cat(block_1, group_1))
 
-        # 2: bias; end of the write, address.
+        # 3: bias; end of the write, address.
         value, mult, shift = (
             Signal(n * lanes, name=name, reset_less=True) for n, name in ((SUM, "value"), (32, "mult"), (8, "shift"))
         )
@@ -166,19 +176,19 @@ class Drain(wiring.Component):
                 word(mult, n, 32).eq(record.mult),
                 word(shift, n, 8).eq(record.shift),
             ]
-        valid_2, size_2 = Signal(), Signal(len(self.port.size))
+        valid_3, size_3 = Signal(), Signal(len(self.port.size))
         end = Signal(33, reset_less=True)
         address = Signal(len(self.port.addr), reset_less=True)
         m.d.sync += [
-            valid_2.eq(valid_1),
-            size_2.eq(size_1),
-            end.eq(off + size_1),
+            valid_3.eq(valid_2),
+            size_3.eq(size_2),
+            end.eq(off + size_2),
             address.eq(regs.OUT_ADDR + off),
         ]
         write = Signal(data.StructLayout({"addr": len(self.port.addr), "size": len(self.port.size), "en": 1}))
-        m.d.sync += [write.en.eq(valid_2 & (end <= regs.OUT_BYTES)), write.addr.eq(address), write.size.eq(size_2)]
+        m.d.sync += [write.en.eq(valid_3 & (end <= regs.OUT_BYTES)), write.addr.eq(address), write.size.eq(size_3)]
 
-        # 3: requantisation, or nothing.
+        # 4: requantisation, or nothing.
         m.submodules.requantiser = requantiser = Requantiser(lanes=lanes)
         m.d.comb += [
             requantiser.acc.eq(value),
@@ -199,10 +209,31 @@ class Drain(wiring.Component):
             self.port.data.eq(Mux(int32, value, requantiser.result)),
         ]
 
-        ends = delayed(m, "ends", Cat(ends_stripe, ends_stripe & stripe.ends), REQUANTISE + 4)
-        m.d.comb += [self.settled.eq(ends[REQUANTISE][0]), self.done.eq(ends[-1][1])]
+        ends = delayed(m, "ends", Cat(ends_stripe, ends_stripe & stripe.ends), REQUANTISE + 5)
+        m.d.comb += [self.settled.eq(ends[REQUANTISE + 1][0]), self.done.eq(ends[-1][1])]
 
-        on_its_way = Signal(REQUANTISE + 5)
+        on_its_way = Signal(REQUANTISE + 6)
         m.d.sync += on_its_way.eq(Cat(active, on_its_way))
         m.d.comb += self.awake.eq(self.load | self.filled | active | on_its_way.any())
         return m
+
+    def _pick(self, m: Module, group: Value) -> Signal:
+        """The accumulators of ``group``, two cycles later: one of every PICK groups, then one of these."""
+        width = SUM * self.config.requant
+        few, high = exact_log2(PICK), Signal(max(len(group) - exact_log2(PICK), 1))
+        m.d.sync += high.eq(group[few:])
+        sets = [
+            Signal(width, name=f"picked_{n}", reset_less=True) for n in range(ceil_div(self.groups, PICK))
+        ]
+        with m.Switch(group[:few]):
+            for n in range(PICK):
+                with m.Case(n):
+                    m.d.sync += [
+                        chosen.eq(word(self.accumulators, PICK * at + n, width)) for at, chosen in enumerate(sets)
+                    ]
+        picked = Signal(width, reset_less=True)
+        with m.Switch(high):
+            for at, chosen in enumerate(sets):
+                with m.Case(at):
+                    m.d.sync += picked.eq(chosen)
+        return picked

@@ -50,20 +50,23 @@ class PixelWalk(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         left, kept_left, next_left = Signal(16, reset_less=True), Signal(16, reset_less=True), Signal(16)
-        wraps = Signal()
+        wraps, kept_wraps, next_wraps = (
+            Signal(name=name, reset_less=True) for name in ("wraps", "kept_wraps", "next_wraps")
+        )  # `left` is 1: kept, as it decides on all quantities
         begin, back = Signal(), Signal()
-        m.d.comb += [
-            begin.eq(self.restart | self.home),
-            back.eq(self.rewind & ~begin),
-            wraps.eq(left == 1),
-            next_left.eq(Mux(begin | (wraps & ~back), self.width, Mux(back, kept_left, left - 1))),
-        ]
+        m.d.comb += [begin.eq(self.restart | self.home), back.eq(self.rewind & ~begin)]
+        with m.If(back):
+            m.d.comb += [next_left.eq(kept_left), next_wraps.eq(kept_wraps)]
+        with m.Elif(begin | wraps):
+            m.d.comb += [next_left.eq(self.width), next_wraps.eq(self.width == 1)]
+        with m.Else():
+            m.d.comb += [next_left.eq(left - 1), next_wraps.eq(left == 2)]
         moves, keeps = Signal(), Signal()
         m.d.comb += [moves.eq(self.step | self.restart), keeps.eq(self.restart | (self.step & (self.keep | self.home)))]
         with m.If(moves):
-            m.d.sync += left.eq(next_left)
+            m.d.sync += [left.eq(next_left), wraps.eq(next_wraps)]
         with m.If(keeps):
-            m.d.sync += kept_left.eq(next_left)
+            m.d.sync += [kept_left.eq(next_left), kept_wraps.eq(next_wraps)]
         for name in self.names:
             x_step, y_step = self[f"{name}_x_step"], self[f"{name}_y_step"]
             here = self[name]

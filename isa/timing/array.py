@@ -21,10 +21,10 @@ ACCUMULATE = 3
 RADIX = 4
 """Values that one stage of an adder tree sums up."""
 
-SETTLE = 1 + REQUANTISE
+SETTLE = 2 + REQUANTISE
 """Cycles from the end of a stripe's drain to the first window whose reads see its results."""
 
-DRAIN = 3 + REQUANTISE
+DRAIN = 4 + REQUANTISE
 """Cycles from the end of the last drain to the end of the instruction."""
 
 
@@ -39,9 +39,9 @@ def tree_stages(config: Config) -> int:
 
 
 def to_accumulator(config: Config) -> int:
-    """Cycles from a step to the first in which its sum can be read: address (4), bytes, operand, product, adder tree,
-    sum, write."""
-    return 4 + SRAM_READ + 3 + tree_stages(config)
+    """Cycles from a step to the first in which its sum can be read: address (4), bytes, operand (2), product, adder tree,
+    term, sum, write."""
+    return 4 + SRAM_READ + 5 + tree_stages(config)
 
 
 class Machine(NamedTuple):
