@@ -1,6 +1,6 @@
 """Reads of the matrix of MAT_MUL: where they are, and which of their bytes count."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -44,7 +44,8 @@ class MatrixReads(wiring.Component):
     position
         SRAM address of a read, two cycles after its ``fetch``.
     mask
-        Bits of the bytes that count, ``LATENCY`` cycles after the ``fetch``, a cycle after the bytes.
+        Bits of the bytes that count, ``LATENCY`` cycles after the ``fetch``, a cycle after the bytes. All of them in
+        cycles that have no read to answer.
     """
 
     LATENCY = WindowReads.LATENCY
@@ -138,4 +139,6 @@ class MatrixReads(wiring.Component):
         counts = delayed(m, "counts", lanes.mask(), self.LATENCY - 4)[-1]
         with m.If(delayed(m, "valid", valid_2, self.LATENCY - 3)[-1]):
             m.d.sync += self.mask.eq(Cat(count.replicate(8) for count in counts))
+        with m.Else():
+            m.d.sync += self.mask.eq(~Const(0, len(self.mask)))
         return m

@@ -215,13 +215,10 @@ class ArrayWeights(wiring.Component):
             matrix = Signal.like(value)
             m.d.comb += matrix.eq(value & mask | zero.replicate(word) & ~mask)
         elif mask is not None:
-            offset, counts = Signal(8), Signal(word)
+            offset = Signal(8)
             stream = matrix = Signal(held * word)
-            m.d.comb += [
-                offset.eq(Mux(self.matrix, zero, 0)),
-                counts.eq(mask[::8] | (~self.matrix).replicate(word)),
-                matrix.eq(Cat(Mux(counts[n], less(value, n, offset, held), 0) for n in range(word))),
-            ]
+            m.d.sync += offset.eq(Mux(self.matrix, zero, 0))
+            m.d.comb += matrix.eq(Cat(Mux(mask[8 * n], less(value, n, offset, held), 0) for n in range(word)))
 
         def hold(weight: int, source: Value, lane: int, count: int = 1) -> None:
             m.d.sync += shadow[held * weight :][: held * count].eq(source[held * lane :][: held * count])
