@@ -243,7 +243,7 @@ class ArraySequencer(wiring.Component):
         m.d.sync += fetch.begin.eq(opens | self.go)
         with m.If(self.load):
             m.d.sync += [waiting.eq(0), unsettled.eq(0), may_begin.eq(1), turn.eq(1), passing.eq(0), live.eq(0)]
-            m.d.sync += [old.eq(0), old_more.eq(0)]
+            m.d.sync += [old.eq(0), old_more.eq(0), recording.eq(0), busy.eq(0)]
             m.d.sync += [fetch.again.eq(0), fetch.onward.eq(0), fetch.enter.eq(0)]
         with m.Else():
             m.d.comb += [
@@ -277,7 +277,7 @@ class ArraySequencer(wiring.Component):
         with m.If(closes):
             m.d.sync += [open_.eq(0), passing.eq(0)]
         with m.If(self.go):
-            m.d.sync += [live.eq(1), open_.eq(1), loading.eq(1), recording.eq(0), busy.eq(0)]
+            m.d.sync += [live.eq(1), open_.eq(1), loading.eq(1)]
         with m.If(opens):
             m.d.sync += [
                 open_.eq(1),
@@ -286,7 +286,9 @@ class ArraySequencer(wiring.Component):
                 pixel.eq(0),
                 pixel_at_last.eq(Mux(begins_stripe, pixels_last == 0, pixel_last == 0)),
             ]
-        with m.If(opens | self.go):
+        loaded = Signal()  # for the first window, before `go`, which comes late in its cycle
+        m.d.sync += loaded.eq(self.load)
+        with m.If(opens | loaded):
             m.d.sync += [
                 age.eq(0),
                 aged.eq(0),

@@ -28,12 +28,12 @@ class TapWalk(wiring.Component):
     advance
         Pulse: go to the next step; at least 3 cycles after ``load`` and the last one.
     onward
-        From the ``last`` one ``advance`` goes to the next block of output channels. To be right from the cycle before
+        From the ``last`` one ``advance`` goes to the next block of output channels. To be right from the cycle of
         ``advance`` on.
     last
         The step is the last of its stripe.
     off, col, row
-        Where the tap is, relative to an output pixel's place in the input.
+        Where the tap is, relative to an output pixel's place in the input. Two cycles after ``advance``.
     """
 
     def __init__(self, config: Config) -> None:
@@ -78,6 +78,13 @@ class TapWalk(wiring.Component):
             "row": (0, 0, regs.GEOMETRY.dilation_y, 0),
         }
         first = {"off": regs.ORIGIN, "col": -regs.PAD_LEFT, "row": -regs.PAD_TOP}
+        # Decided a cycle before they move.
+        loaded = Signal()
+        moves = Signal(4)
+        m.d.sync += [
+            loaded.eq(self.load),
+            moves.eq(self.load.replicate(4) | Cat(self.advance & Cat(ends[:n]).all() for n in range(4))),
+        ]
         for part in PARTS:
             here = getattr(self, part)
             at_kx, at_ky, at_stripe = (
@@ -90,14 +97,7 @@ class TapWalk(wiring.Component):
                 with m.If(condition) if source is here else m.Elif(condition):
                     m.d.comb += [base.eq(source), step.eq(amount)]
             m.d.sync += following.eq(base + step)
-            with m.If(self.load):
-                m.d.sync += [target.eq(first[part]) for target in (here, at_kx, at_ky, at_stripe)]
-            with m.Elif(self.advance):
-                m.d.sync += here.eq(following)
-                with m.If(ends[0]):
-                    m.d.sync += at_kx.eq(following)
-                    with m.If(ends[1]):
-                        m.d.sync += at_ky.eq(following)
-                        with m.If(ends[2]):
-                            m.d.sync += at_stripe.eq(following)
+            for n, target in enumerate((here, at_kx, at_ky, at_stripe)):
+                with m.If(moves[n]):
+                    m.d.sync += target.eq(Mux(loaded, first[part], following))
         return m

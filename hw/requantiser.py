@@ -13,7 +13,7 @@ from dovetail.hw.scaler import (
     multiplier_of,
     right_shift_of,
     rounding_to_24,
-    shift_left,
+    shift_loses,
 )
 from dovetail.isa.latency import REQUANTISE
 from dovetail.isa.numerics import Rounding
@@ -91,14 +91,18 @@ class Requantiser(wiring.Component):
             shared_3.eq(shared_2),
         ]
 
-        # 1: left shift; the multiplier in one encoding.
+        # 1: left shift, and whether it saturates; the multiplier in one encoding.
         shifted = Signal(32 * self.lanes, reset_less=True)
+        sign_1, saturates = (Signal(self.lanes, name=name, reset_less=True) for name in ("sign_1", "saturates"))
         mult_1 = Signal(32 * self.lanes, reset_less=True)
         right_1 = Signal(8 * self.lanes, reset_less=True)
         for i in range(self.lanes):
             shift = lane(self.shift, i, 8)[:6]
+            value, left = lane(self.acc, i, 32), left_shift_of(shift)
             m.d.sync += [
-                lane(shifted, i, 32).eq(shift_left(lane(self.acc, i, 32), left_shift_of(shift), onnx)),
+                lane(shifted, i, 32).eq(value << left),
+                sign_1[i].eq(value[31]),
+                saturates[i].eq(onnx & shift_loses(value, left)),
                 lane(mult_1, i, 32).eq(multiplier_of(lane(self.mult, i, 32), onnx)),
                 lane(right_1, i, 8).eq(right_shift_of(shift)),
             ]
@@ -110,10 +114,12 @@ class Requantiser(wiring.Component):
         right_2 = Signal(8 * self.lanes, reset_less=True)
         m.d.sync += [mult_2.eq(mult_1), right_2.eq(right_1)]
         for i in range(self.lanes):
-            value = lane(shifted, i, 32)
+            value, sign = lane(shifted, i, 32), sign_1[i]
+            absolute = ((value ^ value[31].replicate(32)) + value[31])[:32]
+            limit = Cat((~sign).replicate(31), sign)
             m.d.sync += [
-                negative_2[i].eq(value[31]),
-                lane(magnitude, i, 32).eq(((value ^ value[31].replicate(32)) + value[31])[:32]),
+                negative_2[i].eq(Mux(saturates[i], sign, value[31])),
+                lane(magnitude, i, 32).eq(Mux(saturates[i], limit, absolute)),
             ]
 
         # 3: ONNX, float32 of the accumulator.

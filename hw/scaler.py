@@ -51,9 +51,14 @@ def shift_left(value: Value, amount: Value, saturate: Value) -> Value:
     """``value << amount`` in 32 bits, signed; overflow saturates or wraps. ``amount`` has 5 bits."""
     sign = value[31]
     shifted = (value[:32].as_unsigned() << amount)[:32]
-    lost = (Const(0xFFFF_FFFF, 32) << ~amount)[:31] & (value[:31] ^ sign.replicate(31))
     limit = Cat((~sign).replicate(31), sign)
-    return Mux(saturate & lost.any(), limit, shifted)
+    return Mux(saturate & shift_loses(value, amount), limit, shifted)
+
+
+def shift_loses(value: Value, amount: Value) -> Value:
+    """Whether ``value << amount`` overflows 32 bits, signed. ``amount`` has 5 bits."""
+    sign = value[31]
+    return ((Const(0xFFFF_FFFF, 32) << ~amount)[:31] & (value[:31] ^ sign.replicate(31))).any()
 
 
 def rounding_to_24(magnitude: Value, enable: Value) -> tuple[Value, Value]:
