@@ -52,7 +52,7 @@ class MultiplierArray(wiring.Component):
 
     Latency
     -------
-    Register stages: inputs twice, as they come and per multiplier; products; one per level of the tree, RADIX values each.
+    Register stages: inputs as they come, inputs per multiplier, products, one per level of the tree, RADIX values each.
     """
 
     OPERANDS = 2

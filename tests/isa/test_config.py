@@ -169,6 +169,16 @@ def test_study_presets() -> None:
     assert (config.ic, config.oc, config.sram_bytes) == (128, 1, 256 << 20)
 
 
+@pytest.mark.parametrize(("name", "multipliers"), [("ulx3s", 73), ("ulx3s-8x16", 145)])
+def test_board_presets_have_few_multipliers(name: str, multipliers: int) -> None:
+    """At most 1.15 a PE: of the array, four a lane of requantisation, a vector lane's, and that which counts pixels."""
+    config = PRESETS[name]
+    assert config.depthwise == "native" and config.word_bytes == 16
+    lane = 8 if config.elementwise else 4
+    assert config.macs_per_cycle + 4 * config.requant + lane * config.vec + 1 == multipliers
+    assert multipliers <= 1.15 * config.macs_per_cycle
+
+
 def test_hash_is_stable() -> None:
     """Programs and hardware in the field carry it: it may change with the hardware parameters only."""
     assert Config().hash == DEFAULT_HASH
