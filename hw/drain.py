@@ -127,7 +127,9 @@ class Drain(wiring.Component):
 
         # 1: where the pixel's channels go.
         group_1, block_1 = Signal(len(group)), Signal()
-        valid_1, ends_pixel_1, ends_block_1 = (Signal(name=name) for name in ("valid_1", "ends_pixel_1", "ends_block_1"))
+        valid_1, ends_pixel_1, ends_block_1 = (
+            Signal(name=name) for name in ("valid_1", "ends_pixel_1", "ends_block_1")
+        )
         size_1 = Signal(len(self.port.size))
         m.d.sync += [
             group_1.eq(group),
@@ -222,9 +224,7 @@ class Drain(wiring.Component):
         width = SUM * self.config.requant
         few, high = exact_log2(PICK), Signal(max(len(group) - exact_log2(PICK), 1))
         m.d.sync += high.eq(group[few:])
-        sets = [
-            Signal(width, name=f"picked_{n}", reset_less=True) for n in range(ceil_div(self.groups, PICK))
-        ]
+        sets = [Signal(width, name=f"picked_{n}", reset_less=True) for n in range(ceil_div(self.groups, PICK))]
         with m.Switch(group[:few]):
             for n in range(PICK):
                 with m.Case(n):
