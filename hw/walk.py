@@ -1,6 +1,6 @@
 """Walks over the pixels of an output tile."""
 
-from amaranth import Module, Mux, Signal
+from amaranth import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 

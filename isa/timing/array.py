@@ -39,8 +39,8 @@ def tree_stages(config: Config) -> int:
 
 
 def to_accumulator(config: Config) -> int:
-    """Cycles from a step to the first in which its sum can be read: address (4), bytes, operand (2), product, adder tree,
-    term, sum, write."""
+    """Cycles from a step to the first in which its sum can be read: address (4), bytes, operand (2), product, adder
+    tree, term, sum, write."""
     return 4 + SRAM_READ + 5 + tree_stages(config)
 
 
