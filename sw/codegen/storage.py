@@ -17,14 +17,15 @@ ALIGN = 8
 class Pointer:
     """An address in the generated code.
 
-    ``text``: the expression; for scratch memory, whose layout comes last, None and ``slot`` the piece of it.
+    ``text``: the expression; None for scratch memory, whose layout comes last. ``slot``: the piece of that, by the name
+    of the tensor or by a number.
     """
 
     text: str | None
-    slot: str = ""
+    slot: str | int = ""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Slot:
     """A piece of scratch memory, needed from step ``first`` to step ``last``."""
 
@@ -51,8 +52,8 @@ class Storage:
         for node in graph.nodes:
             if isinstance(node, ir.Reshape):
                 self._roots[node.outputs[0]] = self.root(node.inputs[0])
-        self._slots: dict[str, _Slot] = {}
-        self._pairs: list[tuple[str, str]] = []
+        self._slots: dict[str | int, _Slot] = {}
+        self._pairs: list[tuple[Pointer, Pointer]] = []
         self._temporaries = 0
         self._step = 0
 
@@ -80,19 +81,19 @@ class Storage:
     def temporary(self, size: int) -> Pointer:
         """Bytes that are needed in this step only."""
         self._temporaries += 1
-        return self._scratch(f"/{self._temporaries}", size)
+        return self._scratch(self._temporaries, size)
 
     def may_replace(self, result: Pointer, operand: Pointer) -> None:
         """A result in scratch memory may take the place of an operand, if that ends with this step."""
-        if result.slot and operand.slot:
-            self._pairs.append((result.slot, operand.slot))
+        if result.text is operand.text is None:
+            self._pairs.append((result, operand))
 
     def bytes_of(self, tensor: str) -> int:
         """Bytes of a tensor."""
         info = self._graph.tensors[tensor]
         return info.size * ITEM_BYTES[info.dtype]
 
-    def _scratch(self, key: str, size: int) -> Pointer:
+    def _scratch(self, key: str | int, size: int) -> Pointer:
         slot = self._slots.setdefault(key, _Slot(size, self._step, self._step))
         slot.last = self._step
         return Pointer(None, key)
@@ -100,13 +101,12 @@ class Storage:
     def lay_out(self) -> int:
         """Place all scratch memory, the largest pieces first; the bytes that it needs."""
         for result, operand in self._pairs:
-            old, new = self._slots[operand], self._slots[result]
+            old, new = self._slots[operand.slot], self._slots[result.slot]
             if old.last == new.first and old.size == new.size and old is not new:
                 old.last = new.last
-                self._slots[result] = old
+                self._slots[result.slot] = old
         placed: list[_Slot] = []
-        slots = {id(slot): slot for slot in self._slots.values()}.values()
-        for slot in sorted(slots, key=lambda slot: (-slot.size, slot.first)):
+        for slot in sorted(dict.fromkeys(self._slots.values()), key=lambda slot: (-slot.size, slot.first)):
             for other in sorted(placed, key=lambda other: other.offset):
                 meets = slot.first <= other.last and other.first <= slot.last
                 if meets and slot.offset < other.offset + other.size and other.offset < slot.offset + slot.size:
