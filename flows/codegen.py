@@ -47,6 +47,6 @@ def run(args: argparse.Namespace) -> Report:
     if project.inexact:
         lines.append(
             f"float        {', '.join(project.inexact)}: computed in double, where ONNX Runtime rounds every step"
-            " to float; an element in a million or so is one step off"
+            " to float: quantised to int8, an element in a million or so is one step off"
         )
     return Report(data, lines)

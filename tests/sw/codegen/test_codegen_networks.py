@@ -282,6 +282,20 @@ def test_float_operators_of_onnx(name: str, check: Check, tmp_path: Path) -> Non
     assert built.project.inexact
 
 
+def test_float_inputs_and_outputs(check: Check, tmp_path: Path) -> None:
+    path = onnx_network(tmp_path, [helper.make_node("Mul", ["r", "two"], ["y"])], {"two": np.float32(2)}, IMAGE)
+    model = onnx.load(path)
+    model.graph.node.insert(0, helper.make_node("QuantizeLinear", ["real", "s", "z"], ["x"]))
+    model.graph.node.append(helper.make_node("DequantizeLinear", ["out", "s", "z"], ["result"]))
+    del model.graph.input[:], model.graph.output[:]
+    model.graph.input.append(helper.make_tensor_value_info("real", TensorProto.FLOAT, [1, 4, 5, 7]))
+    model.graph.output.append(helper.make_tensor_value_info("result", TensorProto.FLOAT, IMAGE))
+    path.write_bytes(model.SerializeToString())
+    built = check(compile_network(path, SMALL, effort=0))
+    assert "const float *real;" in built.project.files["inference.h"].decode()
+    assert not built.project.inexact
+
+
 def test_an_operator_without_a_kernel_is_refused(norm_network: bytes, tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(norm_network)

@@ -18,7 +18,7 @@ from dovetail.flows.cli import main
 from dovetail.isa.config import Config
 from dovetail.sw.codegen import project_of
 from dovetail.sw.codegen.weights import weights_file
-from dovetail.sw.network import CompiledNetwork, compile_network
+from dovetail.sw.network import CompiledNetwork, compile_network, load_program
 
 SMALL = Config.load("small")
 NETWORK = "zoo:attention_block"
@@ -149,6 +149,11 @@ def test_only_the_kernels_in_use(compiled: CompiledNetwork) -> None:
 
 def test_equal_networks_give_equal_projects(compiled: CompiledNetwork) -> None:
     assert project_of(compiled).files == project_of(compile_network(NETWORK, SMALL, effort=0)).files
+
+
+def test_a_saved_program_gives_the_same_project(compiled: CompiledNetwork, tmp_path: Path) -> None:
+    compiled.save(tmp_path / "network.dvt")
+    assert project_of(load_program(tmp_path / "network.dvt")).files == project_of(compiled).files
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
