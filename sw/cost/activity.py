@@ -8,6 +8,7 @@ from dovetail.isa.config import Config
 from dovetail.isa.instructions import INSTRUCTIONS, PAGE_WORDS, Op, Unit
 from dovetail.isa.timing.timeline import FETCH, Timeline
 from dovetail.sw.cost.operation import KEYS, Counts, Registers, counts_of
+from dovetail.sw.errors import DovetailError
 from dovetail.sw.network import CompiledNetwork
 
 EVENTS: Mapping[str, str] = {
@@ -55,7 +56,10 @@ def activity_of(compiled: CompiledNetwork) -> Mapping[str, int]:
 
 
 def events_of(config: Config, timelines: Iterable[Timeline]) -> dict[str, int]:
-    """The events of runs without faults; ``macs``, which only a network knows, is 0."""
+    """The events of runs without faults; ``macs``, which only a network knows, is 0. Raises `DovetailError` for the
+    serial engine, whose events are others."""
+    if config.serial:
+        raise DovetailError("energy is estimated for serial = false only")
     events = dict.fromkeys(EVENTS, 0)
     seen: dict[tuple[int, Registers], int] = {}
     samples: dict[tuple[int, Registers], Registers] = {}

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dovetail.isa.instructions import Unit
+from dovetail.sw.errors import DovetailError
 from dovetail.sw.explain.explanation import Explanation, LayerExplanation, WhatIf, bound_of, total_of
 from dovetail.sw.explain.program import ExplainedProgram, Spent
 from dovetail.sw.explain.resources import NOTHING_FREE, RESOURCES, Resource
@@ -21,9 +22,11 @@ RUNGS = 4
 def explain(compiled: CompiledNetwork) -> Explanation:
     """Where the cycles of an inference go, layer by layer, and what would be if something were free.
 
-    Raises RunError, which is a bug of the compiler.
+    Raises RunError, which is a bug of the compiler, and `DovetailError` for the serial engine, in which nothing waits.
     """
     config = compiled.config
+    if config.serial:
+        raise DovetailError("explain is for serial = false; with serial = true see the table of dovetail run --layers")
     programs = list(_programs(compiled))
     actual = _spent(programs, NOTHING_FREE)
     freed = {name: _spent(programs, resource) for name, resource in RESOURCES.items()}
