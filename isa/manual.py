@@ -49,7 +49,7 @@ TIMING: tuple[tuple[ModuleType, tuple[Callable[..., Any], ...]], ...] = (
     (vector, (vector.table_lanes, vector.vector_duration)),
     (dma, (dma.bursts, dma.row_addresses)),
     (latency, ()),
-    (serial, (serial.codes, serial.value_cycles, serial.array_cycles)),
+    (serial, (serial.codes, serial.sums_together, serial.sum_cycles, serial.value_cycles, serial.array_cycles)),
 )
 """Timing modules with the functions that are quoted."""
 

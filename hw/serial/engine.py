@@ -1,5 +1,7 @@
 """The serial engine's data path and its sequencing."""
 
+from itertools import pairwise
+
 from amaranth import Cat, Module, Mux, Shape, Signal, signed
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
@@ -12,6 +14,7 @@ from dovetail.hw.serial.microcode import build
 from dovetail.hw.serial.sram import SerialSram
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import Unit
+from dovetail.isa.timing.serial import SUMS
 
 
 class HostAccess(wiring.Signature):
@@ -120,7 +123,7 @@ class SerialEngine(wiring.Component):
         offset, column = Signal(32), Signal(32)
         lanes = Signal(21)
         row, strides = Signal(), Signal()
-        total = Signal(32)
+        totals = [Signal(32, name=f"total{n}") for n in range(SUMS)]
         zero, mask = Signal(8), Signal(4)
         step = Signal(2)  # of DOT: input, weight, last product; of a read: address, bytes
         lane_of = Signal(2)
@@ -140,8 +143,10 @@ class SerialEngine(wiring.Component):
             m.d.sync += mask.eq(mask >> 1)
 
         value, inside, counts, multiplies = Signal(8), Signal(), Signal(), Signal()
-        product = Signal(signed(16))
-        m.d.comb += product.eq(value.as_signed() * byte.as_signed())
+        products = [Signal(signed(16), name=f"product{n}") for n in range(SUMS)]
+        for n, product in enumerate(products):
+            factor = sram.word.word_select(n, 8) if n else byte
+            m.d.comb += product.eq(value.as_signed() * factor.as_signed())
         with m.If(dots):
             with m.If(step == 0):
                 m.d.sync += [inside.eq(row & (offset < a) & (column < b)), offset.eq(offset + 1), column.eq(column + 1)]
@@ -158,7 +163,9 @@ class SerialEngine(wiring.Component):
                 m.d.sync += step.eq(0)
         m.d.sync += multiplies.eq(dots & (step == 1))
         with m.If(multiplies & counts):
-            m.d.sync += total.eq(total + product)
+            m.d.sync += [total.eq(total + product) for total, product in zip(totals, products, strict=True)]
+        with m.If(done & (micro.alu == Alu.SUM)):
+            m.d.sync += [total.eq(after) for total, after in pairwise(totals)]
 
         # The result.
         carry, carried = Signal(), Signal()
@@ -205,7 +212,7 @@ class SerialEngine(wiring.Component):
             with m.Case(Alu.BYTE):
                 m.d.comb += result.eq(Cat(a[8:], byte))
             with m.Case(Alu.SUM):
-                m.d.comb += result.eq(total)
+                m.d.comb += result.eq(totals[0])
             with m.Case(Alu.CYCLE):
                 m.d.comb += result.eq(Mux(micro.action == Action.CYCLE_HIGH, cycles[32:], cycles[:32]))
             with m.Default():
@@ -306,7 +313,7 @@ class SerialEngine(wiring.Component):
                 with m.Case(Special.ROW):
                     m.d.sync += row.eq(taken)
                 with m.Case(Special.CLEAR_SUM):
-                    m.d.sync += total.eq(0)
+                    m.d.sync += [total.eq(0) for total in totals]
                 with m.Case(Special.CLEAR_FLAGS):
                     m.d.sync += [flag.eq(0), bad.eq(bad & micro.target[0])]
                 with m.Case(Special.FINISH):

@@ -15,6 +15,7 @@ from dovetail.isa.config import Config
 from dovetail.isa.host import HOST_REGISTERS, ID, VERSION
 from dovetail.isa.instructions import BY_NUMBER, INSTRUCTIONS, PAGE_WORDS, REGISTERS, Cause, Op, Unit
 from dovetail.isa.numerics import ONNX_MULT_MASK
+from dovetail.isa.timing.serial import sums_together
 
 ADD, SUB, ADC, AND, OR, XOR = Alu.ADD, Alu.SUB, Alu.ADC, Alu.AND, Alu.OR, Alu.XOR
 SHL, SHR, SAR, READ = Alu.SHL, Alu.SHR, Alu.SAR, Alu.READ
@@ -297,6 +298,7 @@ def _array(u: Assembler, config: Config, tables: Tables) -> None:
             u(ADD, "kc", 1)
             u(ADD, "lanes_read", 1)
             u(ADD, "records", WORD * config.dw)
+            u(ADD, "together", 1)
             u(ADD, None, 1, special=Special.STRIDE)
         else:
             u(ADD, "times")
@@ -306,6 +308,7 @@ def _array(u: Assembler, config: Config, tables: Tables) -> None:
             u(ADD, "n", config.ic)
             u(Alu.MULLO, "lanes_read", "kc", "n")
             u(ADD, "records", WORD * config.oc)
+            u(ADD, "together", sums_together(config, op))
             u(ADD, None, special=Special.STRIDE, to=None if op == ops[-1] else "array")
 
     u.label("array")
@@ -400,6 +403,7 @@ def _array_loops(u: Assembler, config: Config) -> None:
                 u(ADD, "record", "weights")
                 u(ADD, "stream", "weights", "records")
                 u(ADD, "phase")
+                u(ADD, "ready", 1)
                 with u.repeat("channel", "channels"):
                     _channel(u)
                     u(ADD, "out", "out", "item")
@@ -456,6 +460,10 @@ def _channel(u: Assembler) -> None:
     _unflag(u)
     u.label(summed)
 
+    # As many sums as there are at once, or the next of those.
+    known_sum = u.fresh("sum")
+    u(SUB, "ready", "ready", 1, when=If.NOT_ZERO, to=known_sum)
+    u(ADD, "ready", "together")
     u(ADD, None, "stream", special=Special.WEIGHTS)
     u(ADD, special=Special.CLEAR_SUM)
     u(ADD, "ky_row", "y_row")
@@ -474,6 +482,7 @@ def _channel(u: Assembler) -> None:
             u(ADD, None, "ARRAY.IN_BYTES", "ARRAY.ROW_BYTES", action=Action.DOT)
         u(ADD, "ky_row", "ky_row", "dilation")
         u(ADD, "ky_off", "ky_off", "ARRAY.KY_STEP")
+    u.label(known_sum)
     u(Alu.SUM, "value")
     u(ADD, "value", "value", "bias")
 

@@ -13,6 +13,8 @@ STEP = 2
 """Cycles of a microinstruction."""
 READ = 3
 """Cycles of one that reads SRAM."""
+SUMS = 4
+"""Sums of products at once: int8 weights in a read of SRAM."""
 
 FINISH = 28
 """Cycles from the last word, or the fault, to the end of the run."""
@@ -49,7 +51,7 @@ VERDICT = 2
 """Microinstructions from there to the end of an operation that fails."""
 SCALED = (44, 117)
 """Microinstructions from an int8 value's sum to its write, by MODE.rounding."""
-PREFIX = {Op.CONV: 10, Op.CONV_RELU: 11, Op.DEPTH_CONV: 13}
+PREFIX = {Op.CONV: 11, Op.CONV_RELU: 12, Op.DEPTH_CONV: 14}
 """Microinstructions before the checks."""
 
 
@@ -113,27 +115,40 @@ def _transfer(config: Config, op: Op, view: View) -> int:
     return cycles + STEP * (DMA_CHECKS[Cause.SRAM_RANGE] + 4)
 
 
-def value_cycles(*, rows: int, columns: int, lanes: int, onnx: bool, int32: bool, accumulate: bool) -> int:
-    """Cycles of one output channel of one pixel: taps of ``lanes`` bytes in ``rows`` of ``columns``."""
-    taps = rows * (7 * STEP + columns * (5 * STEP + 2 * lanes + 2))
+def sums_together(config: Config, op: Op) -> int:
+    """Output channels that are summed up at once: those whose weights for an input are one word."""
+    return SUMS if op != Op.DEPTH_CONV and config.oc % SUMS == 0 else 1
+
+
+def sum_cycles(*, rows: int, columns: int, lanes: int) -> int:
+    """Cycles to the sums of a pixel's channels that are summed up at once: taps of ``lanes`` bytes, ``rows`` of
+    ``columns``."""
+    return 6 * STEP + rows * (7 * STEP + columns * (5 * STEP + 2 * lanes + 2))
+
+
+def value_cycles(*, onnx: bool, int32: bool, accumulate: bool) -> int:
+    """Cycles of one output channel of one pixel, but for its sum."""
     result = 9 if int32 else SCALED[onnx]
-    return STEP * (28 + result) + 3 * READ + accumulate * (6 * STEP + 4 * READ) + taps
+    return STEP * (24 + result) + 3 * READ + accumulate * (6 * STEP + 4 * READ)
 
 
 def array_cycles(
-    op: Op, *, rows: int, columns: int, lanes: int, height: int, width: int, blocks: int, channels: int, onnx: bool,
-    int32: bool, accumulate: bool,
+    op: Op, *, rows: int, columns: int, lanes: int, height: int, width: int, blocks: int, channels: int, sums: int,
+    onnx: bool, int32: bool, accumulate: bool,
 ) -> int:  # fmt: skip
-    """Cycles from start to end of a convolution: ``channels`` in ``blocks``."""
-    value = value_cycles(rows=rows, columns=columns, lanes=lanes, onnx=onnx, int32=int32, accumulate=accumulate)
-    steps = PREFIX[op] + ARRAY_CHECKS[Cause.BANK_CONFLICT] + 18 + blocks * (15 + height * (10 + width * 13))
-    return STEP * steps + channels * height * width * value
+    """Cycles from start to end of a convolution: ``channels`` in ``blocks``, with ``sums`` times sums of a pixel."""
+    value = value_cycles(onnx=onnx, int32=int32, accumulate=accumulate)
+    pixel = channels * value + sums * sum_cycles(rows=rows, columns=columns, lanes=lanes)
+    steps = PREFIX[op] + ARRAY_CHECKS[Cause.BANK_CONFLICT] + 18 + blocks * (15 + height * (10 + width * 14))
+    return STEP * steps + height * width * pixel
 
 
 def serial_duration(config: Config, op: Op, view: View) -> int:
     """Cycles from start to end of an operation that passes its checks."""
     if op in (Op.DMA_READ, Op.DMA_WRITE):
         return _transfer(config, op, view)
+    blocks, last = view["BLOCKS", "count"], view["BLOCKS", "last"]
+    lanes, together = lanes_of(config, op, view), sums_together(config, op)
     return array_cycles(
         op,
         rows=view["GEOMETRY", "kh"],
@@ -141,8 +156,9 @@ def serial_duration(config: Config, op: Op, view: View) -> int:
         lanes=1 if op == Op.DEPTH_CONV else view["KC", "blocks"] * config.ic,
         height=view["TILE", "height"],
         width=view["TILE", "width"],
-        blocks=view["BLOCKS", "count"],
-        channels=(view["BLOCKS", "count"] - 1) * lanes_of(config, op, view) + view["BLOCKS", "last"],
+        blocks=blocks,
+        channels=(blocks - 1) * lanes + last,
+        sums=(blocks - 1) * ceil_div(lanes, together) + ceil_div(last, together),
         onnx=bool(view["MODE", "rounding"]),
         int32=bool(view["MODE", "int32"]),
         accumulate=bool(view["MODE", "accumulate"]),
