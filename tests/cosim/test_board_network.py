@@ -12,7 +12,7 @@ from dovetail.sw.board import BoardEngine
 from dovetail.sw.network import compile_network
 
 FOLDER = Path(__file__).parents[3] / "shared" / "models" / "mlperf_tiny" / "kws_dscnn"
-SAMPLES = 3
+SAMPLES = 2
 
 
 @pytest.mark.slow

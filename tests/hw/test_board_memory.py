@@ -161,7 +161,7 @@ class Bench:
         return (self.chip.run,) if self.chip else ()
 
     async def fill(self, ctx: Any) -> None:
-        """Random words in the first odd page and the last one."""
+        """Random words in the first odd page and the last one; between them there are zeros."""
         pages = range(self.size // PAGE)
         if self.chip:
             for address in range(PAGE, 2 * PAGE, 2):
@@ -169,7 +169,7 @@ class Bench:
                 self.image[address : address + 2] = value.to_bytes(2, "little")
             return
         for page in sorted({1, max(n for n in pages if n % 2)}):
-            for address in range(page * PAGE, (page + 1) * PAGE, 4):
+            for address in range(page * PAGE, (page + 1) * PAGE, 16):
                 value = self.rng.getrandbits(32)
                 await self.link(ctx, address, value)
                 self.image[address : address + 4] = value.to_bytes(4, "little")
@@ -302,7 +302,7 @@ def test_bytes_and_beats(kind: str, bus: int, size: int) -> None:
         await bench.traffic(ctx, 60 if bench.chip is None else 20)
         bench.check_bytes()
         bench.check_timing()
-        for address in range(0, PAGE, 4 if bench.chip is None else 64):
+        for address in range(0, PAGE, 16 if bench.chip is None else 64):
             assert await bench.link(ctx, address) == int.from_bytes(bench.image[address : address + 4], "little")
 
     simulate(bench.dut, host, background=bench.background)
