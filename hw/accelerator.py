@@ -156,6 +156,7 @@ class Accelerator(wiring.Component):
             sram.array_reads.eq(engine.reads[Unit.ARRAY]),
             sram.array_streams.eq(array.streams),
             sram.vector_reads.eq(engine.reads[Unit.VECTOR]),
-            sram.store_reads.eq(engine.reads[Unit.STORE]),
+            sram.array_writes.eq(engine.writes[Unit.ARRAY]),
+            sram.vector_writes.eq(engine.writes[Unit.VECTOR]),
         ]
         return m

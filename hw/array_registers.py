@@ -54,8 +54,8 @@ class ArrayRegisters(wiring.Component):
 
     Latency
     -------
-    ``cause`` and banks are valid CHECK = 3 cycles after ``start``, until the next one; ``sources`` and ``target``
-    are a cycle earlier.
+    ``cause`` and ``streams`` are valid CHECK = 3 cycles after ``start``, until the next one; ``reads``, ``writes``,
+    ``sources`` and ``target`` are a cycle earlier.
     """
 
     def __init__(self, config: Config) -> None:
@@ -181,9 +181,10 @@ class ArrayRegisters(wiring.Component):
         if config.matmul:
             with m.If(self.matrix):
                 m.d.comb += streams.eq(banks["W"] | banks["B"])
+        m.d.comb += [self.reads.eq(streams | others), self.writes.eq(output.banks)]
         twice = (streams & others).any()
         with m.If(decide):
-            m.d.sync += [self.reads.eq(streams | others), self.writes.eq(output.banks), self.streams.eq(streams)]
+            m.d.sync += self.streams.eq(streams)
             for failed, cause in (
                 (1, Cause.NONE),
                 (twice | overlaps, Cause.BANK_CONFLICT),

@@ -1,6 +1,6 @@
 """Walks over the rows of a DMA transfer: one walker yields its bursts, one its beats."""
 
-from amaranth import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -47,22 +47,33 @@ class Beat(data.StructLayout):
 
 
 class _Rows:
-    """Counts rows and planes; ``row_end`` and ``end`` tell that this row is the last of its plane, of all."""
+    """Counts rows and planes; ``row_end`` and ``end`` tell that this row is the last of its plane, of all. Registers
+    hold what the counts will be compared with: these are long before they are asked for."""
 
     def __init__(self, m: Module, transfer: Transfer) -> None:
-        self.m, self.transfer = m, transfer
+        self.transfer = transfer
         self.rows = Signal(16)
         self.planes = Signal(16)
-        self.row_end = self.rows == 1
-        self.end = self.row_end & (self.planes == 1)
+        self.row_end = Signal()
+        self.plane_end = Signal()
+        self.single = Signal()  # a plane has one row
+        self.end = self.row_end & self.plane_end
+        m.d.sync += self.single.eq(transfer.rows == 1)
 
     def begin(self) -> list[object]:
-        return [self.rows.eq(self.transfer.rows), self.planes.eq(self.transfer.planes)]
+        return [
+            self.rows.eq(self.transfer.rows),
+            self.planes.eq(self.transfer.planes),
+            self.row_end.eq(self.single),
+            self.plane_end.eq(self.transfer.planes == 1),
+        ]
 
     def next(self) -> list[object]:
         return [
             self.rows.eq(Mux(self.row_end, self.transfer.rows, self.rows - 1)),
             self.planes.eq(self.planes - self.row_end),
+            self.row_end.eq(Mux(self.row_end, self.single, self.rows == 2)),
+            self.plane_end.eq(Mux(self.row_end, self.planes == 2, self.plane_end)),
         ]
 
 
@@ -100,17 +111,26 @@ class BurstWalker(wiring.Component):
         beat = Signal(32 - lane_bits)  # first beat of the burst
         left = Signal(33 - lane_bits)  # beats - 1 from there to the row's end
         first = Signal()  # `left` must still be taken from the row
+        straddles = Signal()  # the row takes a beat more than its bytes would alone
         length = Signal(8)
         ends_row = Signal()
         full = Signal(32 - lane_bits)
         full_1 = Signal(33 - lane_bits)
+        full_far, full_1_far = Signal(), Signal()  # more than any burst
         m.d.comb += full.eq(t.span >> lane_bits)
-        m.d.sync += full_1.eq(full + 1)
+        m.d.sync += [full_1.eq(full + 1), full_far.eq(full[8:].any()), full_1_far.eq((full + 1)[8:].any())]
 
         left_now = Signal.like(left)
+        far = Signal()
         limit = Signal(8)
-        straddles = (row[:lane_bits] + t.span[:lane_bits])[lane_bits]
-        m.d.comb += left_now.eq(Mux(first, Mux(straddles, full_1, full), left))
+        m.d.comb += [
+            left_now.eq(Mux(first, Mux(straddles, full_1, full), left)),
+            far.eq(Mux(first, Mux(straddles, full_1_far, full_far), left[8:].any())),
+        ]
+
+        def beyond(address: Value) -> Value:
+            return (address[:lane_bits] + t.span[:lane_bits])[lane_bits]
+
         in_page = beat[: PAGE_BITS - lane_bits]
         if BOUNDARY >> lane_bits > MAX_BURST:
             to_boundary = (BOUNDARY >> lane_bits) - MAX_BURST
@@ -118,7 +138,7 @@ class BurstWalker(wiring.Component):
         else:
             m.d.comb += limit.eq((~in_page).as_unsigned())
         fits = Signal()
-        m.d.comb += fits.eq(left_now <= limit)
+        m.d.comb += fits.eq(~far & (left_now[:8] <= limit))
 
         next_row = Signal(32)
         next_plane = Signal(32)
@@ -129,25 +149,27 @@ class BurstWalker(wiring.Component):
             self.o.payload.length.eq(length),
         ]
         with m.If(self.begin):
+            m.d.sync += self.active.eq(1)
+        with m.If(~self.active):
             m.d.sync += [
-                self.active.eq(1),
                 row.eq(t.address),
                 plane.eq(t.address),
                 beat.eq(t.address >> lane_bits),
                 first.eq(1),
+                straddles.eq(beyond(t.address)),
                 *rows.begin(),
             ]
-        with m.Elif(self.active & ~self.o.valid):
+        with m.Elif(~self.o.valid):
             m.d.sync += [
                 self.o.valid.eq(1),
                 length.eq(Mux(fits, left_now[:8], limit)),
                 left.eq(left_now),
                 ends_row.eq(fits),
             ]
-        with m.Elif(self.active & self.o.ready):
+        with m.Elif(self.o.ready):
             m.d.sync += [
                 self.o.valid.eq(0),
-                left.eq(left - length - 1),
+                left.eq(left + ~Cat(length, Const(0, len(left) - 8))),  # less length + 1
                 beat.eq(beat + length + 1),
                 first.eq(ends_row),
             ]
@@ -156,6 +178,7 @@ class BurstWalker(wiring.Component):
                     self.active.eq(~rows.end),
                     row.eq(next_row),
                     beat.eq(next_row >> lane_bits),
+                    straddles.eq(beyond(next_row)),
                     *rows.next(),
                 ]
                 with m.If(rows.row_end):
@@ -203,19 +226,20 @@ class BeatWalker(wiring.Component):
         low = Signal(lane_bits)  # first lane of the row
         high = Signal(lane_bits)  # last lane of the row
         left = Signal(33 - lane_bits)
+        row_last = Signal()  # none is left
+        to_next = Signal(lane_bits + 1)  # bytes from this beat's first one to the next beat
         row_offset = Signal(32)
         plane_offset = Signal(32)
         offset = Signal(32)
         full = Signal(32 - lane_bits)
         full_1 = Signal(33 - lane_bits)
+        one_beat = Signal()  # a row that does not straddle has one beat
         m.d.comb += full.eq(t.span >> lane_bits)
-        m.d.sync += full_1.eq(full + 1)
+        m.d.sync += [full_1.eq(full + 1), one_beat.eq(full == 0)]
 
         b = self.beat
-        row_last = Signal()
         first_lane, last_lane = Signal(lane_bits), Signal(lane_bits)
         m.d.comb += [
-            row_last.eq(left == 0),
             first_lane.eq(Mux(first, low, 0)),
             last_lane.eq(Mux(row_last, high, self.bus_bytes - 1)),
             b.low.eq(first_lane),
@@ -238,6 +262,8 @@ class BeatWalker(wiring.Component):
                 low.eq(address[:lane_bits]),
                 high.eq(lanes[:lane_bits]),
                 left.eq(Mux(lanes[lane_bits], full_1, full)),
+                row_last.eq(one_beat & ~lanes[lane_bits]),
+                to_next.eq(self.bus_bytes - address[:lane_bits]),
             ]
 
         next_row, next_plane = Signal(PAGE_BITS), Signal(PAGE_BITS)
@@ -249,8 +275,9 @@ class BeatWalker(wiring.Component):
             next_row_offset.eq(Mux(rows.row_end, next_plane_offset, row_offset + t.region_row_step)),
         ]
         with m.If(self.begin):
+            m.d.sync += self.active.eq(1)
+        with m.If(~self.active):
             m.d.sync += [
-                self.active.eq(1),
                 plane.eq(t.address),
                 row_offset.eq(0),
                 plane_offset.eq(0),
@@ -258,7 +285,7 @@ class BeatWalker(wiring.Component):
                 *enter(t.address[:PAGE_BITS]),
                 *rows.begin(),
             ]
-        with m.Elif(self.active & self.advance):
+        with m.Elif(self.advance):
             with m.If(row_last):
                 m.d.sync += [
                     self.active.eq(~rows.end),
@@ -275,6 +302,8 @@ class BeatWalker(wiring.Component):
                     count.eq(Mux(b.burst_last, 0, count + 1)),
                     first.eq(0),
                     left.eq(left - 1),
-                    offset.eq(offset + b.size),
+                    row_last.eq(left == 1),
+                    to_next.eq(self.bus_bytes),
+                    offset.eq(offset + to_next),
                 ]
         return m

@@ -1,6 +1,6 @@
 """Control of a unit: takes entries from its queue, has them verified, starts its core."""
 
-from amaranth import Array, Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -48,7 +48,7 @@ class UnitControl(wiring.Component):
     halt: nothing is popped.
     idle: no operation or fetch is in the unit. ``awake``: the core has something to do.
     fetched: pulse in the end cycle of a fetch.
-    failed, fault: pulse with a fault in the cycle to which it belongs.
+    failed: pulse with a fault in the cycle to which it belongs. ``fault``: what it was, in the cycle after it.
     stirs: a register of this block is about to change.
     activity, trace: what the unit does.
 
@@ -92,12 +92,12 @@ class UnitControl(wiring.Component):
         cleared = Signal()
         m.d.sync += cleared.eq(self.clear)
 
-        ready, start, waits, satisfied = Signal(), Signal(), Signal(), Signal()
-        on = entry.code[:2]
+        ready, start, waits = Signal(), Signal(), Signal()
+        lacking = Signal(len(Unit))  # units that have not completed so many operations; counts are below 2^30
         m.d.comb += [
             ready.eq(self.entries.valid & ~busy & ~self.halt),
-            satisfied.eq(Array(self.completed[unit] for unit in Unit)[on] >= entry.value),
-            waits.eq((entry.kind == EntryKind.WAIT) & ~satisfied),
+            lacking.eq(Cat((count - entry.value)[31] for count in self.completed)),
+            waits.eq((entry.waits & lacking).any()),
             self.entries.ready.eq(~busy & ~self.halt & ~waits),
             start.eq(ready & ((entry.kind == EntryKind.OP) | (entry.kind == EntryKind.FETCH))),
             core.clear.eq(cleared),
@@ -114,7 +114,7 @@ class UnitControl(wiring.Component):
         m.d.sync += check.eq(check << 1 | start)
         m.d.comb += [
             verify.eq(check[-1]),
-            passes.eq(~core.cause.any() & ~claim.conflict & ~claim.race),
+            passes.eq(~core.cause.any() & ~claim.blocked),
             core.go.eq(verify & passes),
             claim.verify.eq(verify),
             claim.reads.eq(core.reads),
@@ -132,16 +132,17 @@ class UnitControl(wiring.Component):
             self.fault.pc.eq(pc),
         ]
         with m.If(verify & ~passes):
-            shared = Mux(claim.conflict, Cause.BANK_CONFLICT, Cause.RACE)
-            m.d.comb += [self.failed.eq(1), self.fault.cause.eq(Mux(core.cause.any(), core.cause, shared))]
+            m.d.comb += self.failed.eq(1)
         with m.Elif(core.done & core.error):
-            bus = BUS_CAUSE.get(self.unit, Cause.NONE)
-            m.d.comb += [self.failed.eq(1), self.fault.cause.eq(Mux(fetching, Cause.BUS_FETCH, bus))]
+            m.d.comb += self.failed.eq(1)
+        shared = Mux(claim.conflict, Cause.BANK_CONFLICT, Cause.RACE)
+        bus = Mux(fetching, Cause.BUS_FETCH, BUS_CAUSE.get(self.unit, Cause.NONE))
+        with m.If(verify | core.done):
+            m.d.sync += self.fault.cause.eq(Mux(verify, Mux(core.cause.any(), core.cause, shared), bus))
 
+        m.d.sync += busy.eq(start | busy & ~(core.done | (verify & ~passes)))
         with m.If(start):
-            m.d.sync += [busy.eq(1), pc.eq(entry.pc), fetching.eq(core.fetch)]
-        with m.Elif(core.done | (verify & ~passes)):
-            m.d.sync += busy.eq(0)
+            m.d.sync += [pc.eq(entry.pc), fetching.eq(core.fetch)]
         with m.If(self.clear):
             m.d.sync += self.done.eq(0)
         with m.Elif(core.done & ~fetching):

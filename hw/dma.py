@@ -1,6 +1,6 @@
 """What both DMA units keep: their registers, the checks of a transfer and the banks it claims."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
@@ -9,6 +9,12 @@ from dovetail.hw.burst import Transfer
 from dovetail.hw.ports import Span
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import PAGE_BYTES, REGISTERS, Cause, Unit
+
+
+def reaches(room: Value, size: Value) -> Value:
+    """Whether ``size`` bytes fit into ``room``, a difference of unsigned 32-bit numbers in 33 bits, signed."""
+    bits = len(size)
+    return ~room[32] & (room[bits:32].any() | (room[:bits] >= size))
 
 
 class DmaRegisters(wiring.Component):
@@ -29,7 +35,7 @@ class DmaRegisters(wiring.Component):
 
     Latency
     -------
-    Everything is valid CHECK = 3 cycles after ``start`` and until the next one.
+    Everything is valid CHECK = 3 cycles after ``start`` and until the next one, ``banks`` and ``span`` a cycle earlier.
     """
 
     def __init__(self, config: Config, *, unit: Unit) -> None:
@@ -92,7 +98,7 @@ class DmaRegisters(wiring.Component):
             t.planes.eq(Mux(self.fetching, 1, counts["planes"])),
         ]
 
-        # Three registered steps, always running: region's end and zeroes, first and last bank, mask.
+        # Registered steps, always running: region's end and zeroes, first and last bank, cause.
         bank_bits = exact_log2(config.bank_bytes)
         index_bits = ceil_log2(config.n_banks)
         zero = Signal()
@@ -105,8 +111,9 @@ class DmaRegisters(wiring.Component):
             range_later.eq(end > config.sram_bytes),
             first.eq(regs["SRAM_ADDR"] >> bank_bits),
             last.eq((end - 1)[bank_bits : bank_bits + index_bits]),
-            self.banks.eq(Mux(self.fetching, 0, Cat((first <= n) & (last >= n) for n in range(config.n_banks)))),
         ]
+        touched = Cat((first <= n) & (last >= n) for n in range(config.n_banks))
+        m.d.comb += self.banks.eq(Mux(self.fetching, 0, touched))
         with m.If(self.fetching):
             m.d.sync += self.cause.eq(0)
         with m.Elif(zero_later):

@@ -29,7 +29,7 @@ class Engine(wiring.Component):
     page: instruction pages from LOAD.
     cores: one per unit (VECTOR's is never used in a configuration without it).
     awake: per unit, the core has something to do: its clock must not rest.
-    reads: per unit, the banks whose read port it holds.
+    reads, writes: per unit, the banks whose read port and whose write port it holds.
     stirs: some register is about to change: this block's clock must not rest.
     clear, busy, ended, faulted, first: see :class:`~dovetail.hw.run.Run`.
     activity, trace: of each unit.
@@ -47,6 +47,7 @@ class Engine(wiring.Component):
                 "cores": Out(Core(config)).array(units),
                 "awake": Out(1).array(units),
                 "reads": Out(config.n_banks).array(units),
+                "writes": Out(config.n_banks).array(units),
                 "stirs": Out(1),
                 "clear": Out(1),
                 "busy": Out(1),
@@ -84,6 +85,7 @@ class Engine(wiring.Component):
                 run.fault[unit].eq(control.fault),
                 self.awake[unit].eq(control.awake),
                 self.reads[unit].eq(scoreboard.reads[unit]),
+                self.writes[unit].eq(scoreboard.writes[unit]),
             ]
         for control in controls.values():
             m.d.comb += [control.completed[unit].eq(other.done) for unit, other in controls.items()]
@@ -108,6 +110,7 @@ class Engine(wiring.Component):
                 self.start
                 | self.page.en
                 | run.ended
+                | run.stirs
                 | frontend.stirs
                 | Cat(control.stirs for control in controls.values()).any()
             ),

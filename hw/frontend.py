@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth import Array, Cat, Const, Module, Mux, Signal, Value
+from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -33,18 +33,20 @@ from dovetail.isa.timing.engine_constants import PAGE_READY
 PAGES_BITS = 23
 """Bits of a page count: enough for 4 GiB."""
 WORD_BITS = 64
+MANY = 1 << 30
+"""More operations than any program has: its words fit into 4 GiB."""
 
 
 class Decoded(data.Struct):
-    """A word, decoded. ``value`` of a WAIT is how many operations may still be pending. ``bad``: it has one of the five
+    """A word, decoded. ``value`` of a WAIT is how many operations may still be pending, at most :data:`MANY`. ``bad``: it has one of the five
     faults before it, see :func:`first_cause`; ``past``: there is no such word, the program is at its end."""
 
     kind: EntryKind
     unit: 2
     code: 8
+    waits: 4
     value: 32
     end: 1
-    first: 1
     past: 1
     opcode: 1
     reserved: 1
@@ -73,7 +75,7 @@ class Decoder(wiring.Component):
     Members
     -------
     word: the word.
-    decoded: what it is; ``first`` and ``past`` are left 0.
+    decoded: what it is; ``past`` is left 0.
     """
 
     def __init__(self, config: Config) -> None:
@@ -125,8 +127,8 @@ class Decoder(wiring.Component):
             m.d.comb += [
                 d.kind.eq(EntryKind.WAIT),
                 d.unit.eq(target),
-                d.code.eq(on),
-                d.value.eq(bits(SYNC_PENDING)),
+                d.waits.eq(1 << on[:2]),
+                d.value.eq(Mux(bits(SYNC_PENDING) >= MANY, MANY, bits(SYNC_PENDING))),
                 unknown.eq((target >= len(Unit)) | (on >= len(Unit))),
                 lacking.eq(is_absent(target) | is_absent(on)),
             ]
@@ -202,14 +204,20 @@ class Frontend(wiring.Component):
             write.en.eq(self.page.en << self.page.row[:parts]),
         ]
 
-        # Counts of pages: read into the pipeline, to be fetched, fetched.
+        # Counts of pages: read into the pipeline, to be fetched. What they are compared with is in registers: `reading`
+        # changes with the last word of a page, `to_fetch` with its first, and neither matters before the next page.
         active = Signal()
-        opening = Signal()
         reading = Signal(PAGES_BITS)
         index = Signal(word_bits)
+        index_last = Signal()
         to_fetch = Signal(PAGES_BITS)
-        here = Signal(PAGES_BITS)
-        past_end = Signal()
+        ahead = Signal(2)  # pages fetched and not yet read
+        past_end = Signal()  # `reading` is no page
+        at_last = Signal()  # nor is the next one
+        more = Signal()  # `to_fetch` is a page
+        address = Signal(32)  # of that page
+        turns = Signal()  # a page's last word is read
+        m.d.sync += [at_last.eq(reading + 1 == self.pages), more.eq(to_fetch != self.pages)]
 
         # Stage A: the word leaves the buffer; stage W: it waits for the decoder; stage B: decoded. A page's first read
         # is in the end cycle of its fetch.
@@ -223,6 +231,8 @@ class Frontend(wiring.Component):
         w = Signal(WORD_BITS)
         b_valid = Signal()
         b = Signal(Decoded)
+        to = Signal(len(Unit))  # where the word in B goes, if it goes anywhere
+        fetching = Signal()  # before it a page is fetched
         advance_a, advance_w, advance_b, taken = Signal(), Signal(), Signal(), Signal()
         available = Signal()
         m.submodules.decoder = decoder = Decoder(config)
@@ -230,8 +240,8 @@ class Frontend(wiring.Component):
             advance_b.eq(~b_valid | taken),
             advance_w.eq(~w_valid | advance_b),
             advance_a.eq(~a_valid | advance_w),
-            past_end.eq(reading == self.pages),
-            available.eq(active & (past_end | (here != reading) | self.fetched)),
+            available.eq(active & (past_end | ahead.any() | self.fetched)),
+            turns.eq(advance_a & available & ~past_end & index_last),
             read.en.eq(advance_a & available),
             read.addr.eq(Cat(index, reading[0] ^ self.program[page_bits]) >> len(select)),
             decoder.word.eq(w),
@@ -244,7 +254,10 @@ class Frontend(wiring.Component):
                 select.eq(index[: len(select)]),
             ]
             with m.If(available & ~past_end):
-                m.d.sync += Cat(index, reading).eq(Cat(index, reading) + 1)
+                m.d.sync += [index.eq(index + 1), index_last.eq(index == PAGE_WORDS - 2)]
+        with m.If(turns):
+            m.d.sync += [reading.eq(reading + 1), past_end.eq(at_last)]
+        m.d.sync += ahead.eq(ahead + self.fetched - turns)
         with m.If(advance_w):
             m.d.sync += [
                 w_valid.eq(a_valid),
@@ -253,88 +266,98 @@ class Frontend(wiring.Component):
                 w.eq(read.data.word_select(select, WORD_BITS)),
             ]
         with m.If(advance_b):
-            m.d.sync += [b_valid.eq(w_valid), b.eq(decoder.decoded), b.first.eq(w_first), b.past.eq(w_past)]
-            with m.If(w_past):
-                m.d.sync += b.bad.eq(1)
+            goes = w_valid & ~w_past & ~decoder.decoded.end & ~decoder.decoded.bad
+            m.d.sync += [
+                b_valid.eq(w_valid),
+                b.eq(decoder.decoded),
+                b.bad.eq(decoder.decoded.bad | w_past),
+                b.past.eq(w_past),
+                to.eq(Cat(goes & (decoder.decoded.unit == u) for u in Unit)),
+                fetching.eq(w_valid & w_first & more),
+            ]
 
         # Actions.
-        dispatched = Array(Signal(32, name=f"dispatched_{unit.name.lower()}") for unit in Unit)
+        dispatched = [Signal(32, name=f"dispatched_{unit.name.lower()}") for unit in Unit]
         pc = Signal(32)
-        pending = dispatched[b.code[:2]]
+        pending = Signal(32)  # of the unit that a WAIT names
+        for u in Unit:
+            with m.If(b.waits[u]):
+                m.d.comb += pending.eq(dispatched[u])
         entry = Signal(Entry)
-        valid, ready, fetching = Signal(), Signal(), Signal()
-        unit = Signal(2)
+        pushes, ready, going = Signal(len(Unit)), Signal(len(Unit)), Signal()
         m.d.comb += [
-            fetching.eq(opening & (self.pages != 0) | b_valid & b.first & (to_fetch != self.pages)),
-            unit.eq(b.unit),
+            going.eq(active & ~self.halt),
+            pushes.eq(Mux(fetching, 1 << Unit.LOAD, to) & going.replicate(len(Unit))),
             entry.kind.eq(b.kind),
             entry.code.eq(b.code),
+            entry.waits.eq(b.waits),
             entry.value.eq(b.value),
             entry.pc.eq(pc),
-            valid.eq(fetching | b_valid & ~b.end & ~b.bad),
         ]
         with m.If(fetching):
             m.d.comb += [
-                unit.eq(Unit.LOAD),
                 entry.kind.eq(EntryKind.FETCH),
                 entry.code.eq(0),
-                entry.value.eq(self.program + (to_fetch << page_bits)),
+                entry.waits.eq(0),
+                entry.value.eq(address),
                 entry.pc.eq(to_fetch),
             ]
         with m.Elif(b.kind == EntryKind.WAIT):
-            m.d.comb += entry.value.eq(Mux(pending > b.value, pending - b.value, 0))
-        with m.Switch(unit):
-            for u in Unit:
-                with m.Case(u):
-                    m.d.comb += [
-                        self.queues[u].valid.eq(valid & active & ~self.halt),
-                        ready.eq(self.queues[u].ready),
-                    ]
+            m.d.comb += entry.value.eq(pending - b.value)
         for u in Unit:
-            m.d.comb += self.queues[u].payload.eq(entry)
+            m.d.comb += [
+                self.queues[u].valid.eq(pushes[u]),
+                self.queues[u].payload.eq(entry),
+                ready[u].eq(self.queues[u].ready),
+            ]
 
-        with m.If(active & ~self.halt):
-            with m.If(fetching), m.If(ready):
-                m.d.sync += [to_fetch.eq(to_fetch + 1), b.first.eq(0)]
-            with m.Elif(b_valid):
-                with m.If(b.bad):
-                    m.d.comb += self.failed.eq(1)
-                with m.Elif(b.end):
-                    m.d.sync += [active.eq(0), self.stopped.eq(1)]
-                with m.Elif(ready):
-                    m.d.comb += taken.eq(1)
-                    m.d.sync += pc.eq(pc + 1)
-                    with m.If(b.kind == EntryKind.OP):
-                        m.d.sync += dispatched[b.unit].eq(dispatched[b.unit] + 1)
+        fetches = Signal()
+        m.d.comb += [
+            fetches.eq(fetching & going & ready[Unit.LOAD]),
+            taken.eq(~fetching & going & (to & ready).any()),
+        ]
+        with m.If(fetches):
+            m.d.sync += [to_fetch.eq(to_fetch + 1), address.eq(address + PAGE_BYTES), fetching.eq(0)]
+        with m.If(taken):
+            m.d.sync += pc.eq(pc + 1)
+        for u in Unit:
+            with m.If(taken & to[u] & (b.kind == EntryKind.OP)):
+                m.d.sync += dispatched[u].eq(dispatched[u] + 1)
+        with m.If(going & ~fetching & b_valid):
+            with m.If(b.bad):
+                m.d.comb += self.failed.eq(1)
+            with m.Elif(b.end):
+                m.d.sync += [active.eq(0), self.stopped.eq(1)]
         cause = Signal(4)
         with m.If(b.past):
             m.d.comb += cause.eq(Cause.NO_END)
         with m.Else():
             m.d.comb += cause.eq(first_cause(b))
-        blocked = Mux(fetching | ~(b.end | b.bad), ~ready, 0)
-        moves = available & advance_a | a_valid & advance_w | w_valid & advance_b | (opening | b_valid) & ~blocked
+        stops = b_valid & (b.end | b.bad)
+        moves = available & advance_a | a_valid & advance_w | w_valid & advance_b | fetches | taken | ~fetching & stops
         m.d.comb += [
             self.fault.cause.eq(cause),
             self.fault.pc.eq(pc),
-            self.stirs.eq(active & ~self.halt & moves | opening),
+            self.stirs.eq(going & moves),
         ]
 
-        m.d.sync += opening.eq(0)
-        with m.If(self.fetched):
-            m.d.sync += here.eq(here + 1)
         with m.If(self.start):
             m.d.sync += [
                 active.eq(1),
-                opening.eq(1),
                 self.stopped.eq(0),
                 a_valid.eq(self.pages == 0),  # nothing to wait for: NO_END
                 a_past.eq(self.pages == 0),
+                past_end.eq(self.pages == 0),
+                fetching.eq(self.pages != 0),
+                to.eq(0),
+                address.eq(self.program),
                 w_valid.eq(0),
                 b_valid.eq(0),
                 reading.eq(0),
                 index.eq(0),
+                index_last.eq(0),
                 to_fetch.eq(0),
-                here.eq(0),
+                ahead.eq(0),
                 pc.eq(0),
                 *(count.eq(0) for count in dispatched),
             ]

@@ -77,7 +77,6 @@ class Host(wiring.Component):
         def at(field: Field, value: Signal) -> Value:
             return value << field.low
 
-        idle = [self.cycles[:32] - s.busy - s.config - s.token for s in (self.stalls[u] for u in Unit)]
         values = {
             "ID": ID,
             "VERSION": VERSION,
@@ -94,14 +93,8 @@ class Host(wiring.Component):
             "CYCLES_HI": self.cycles[32:],
         }
         for unit in Unit:
-            stalls = self.stalls[unit]
-            for name, value in (
-                ("BUSY", stalls.busy),
-                ("CONFIG", stalls.config),
-                ("TOKEN", stalls.token),
-                ("IDLE", idle[unit]),
-            ):
-                values[f"{unit.name}_{name}"] = value
+            for name in Stalls().members:
+                values[f"{unit.name}_{name.upper()}"] = getattr(self.stalls[unit], name)
         assert set(values) == set(HOST_REGISTERS)
 
         def case(register: HostRegister) -> int:

@@ -7,7 +7,7 @@ from amaranth.utils import exact_log2
 
 from dovetail.hw.axi import INCR, AxiRead
 from dovetail.hw.burst import Beat, BeatWalker, BurstWalker
-from dovetail.hw.dma import DmaRegisters
+from dovetail.hw.dma import DmaRegisters, reaches
 from dovetail.hw.ports import Core, SramWrite
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import PAGE_BYTES, Unit
@@ -77,16 +77,16 @@ class LoadCore(wiring.Component):
         ]
 
         in_flight = Signal(range(config.outstanding + 1))
-        room = Signal()
+        free = Signal()
         issued, returned = Signal(), Signal()
         m.d.comb += [
-            room.eq(in_flight != config.outstanding),
+            free.eq(in_flight != config.outstanding),
             axi.araddr.eq(bursts.o.payload.address),
             axi.arlen.eq(bursts.o.payload.length),
             axi.arsize.eq(exact_log2(config.bus_bytes)),
             axi.arburst.eq(INCR),
-            axi.arvalid.eq(bursts.o.valid & room),
-            bursts.o.ready.eq(axi.arready & room),
+            axi.arvalid.eq(bursts.o.valid & free),
+            bursts.o.ready.eq(axi.arready & free),
             axi.rready.eq(1),
             issued.eq(axi.arvalid & axi.arready),
             returned.eq(axi.rvalid & axi.rlast),
@@ -105,6 +105,7 @@ class LoadCore(wiring.Component):
         # Second stage: which bytes it holds.
         arrived = Signal()
         beat = Signal(Beat(config.bus_bytes))
+        room = Signal(33)  # bytes from its first one to the end of the region
         word = Signal(config.bus)
         bad = Signal()  # an error answer came for this instruction
         m.d.comb += beats.advance.eq(came)
@@ -112,12 +113,17 @@ class LoadCore(wiring.Component):
         with m.If(core.go):
             m.d.sync += bad.eq(0)
         with m.If(came):
-            m.d.sync += [beat.eq(beats.beat), word.eq(came_word), bad.eq(bad | came_bad)]
+            m.d.sync += [
+                beat.eq(beats.beat),
+                room.eq(registers.sram_bytes - beats.beat.offset),
+                word.eq(came_word),
+                bad.eq(bad | came_bad),
+            ]
 
         # Third stage: address, region, alignment.
         address_bits = len(self.sram.addr)
         inside = Signal()
-        m.d.comb += inside.eq((beat.offset + beat.size <= registers.sram_bytes) & ~bad & ~registers.fetching)
+        m.d.comb += inside.eq(reaches(room, beat.size) & ~bad & ~registers.fetching)
         m.d.sync += self.sram.en.eq(arrived & inside)
         with m.If(arrived):
             m.d.sync += [

@@ -80,11 +80,12 @@ class EntryKind(enum.Enum, shape=2):
 
 
 class Entry(data.Struct):
-    """A queue entry. ``code``: register index, unit to wait for, or opcode; ``value``: register value, completion
-    count to reach, or the fetch's system memory address; ``pc``: word index in the program (page index for FETCH)."""
+    """A queue entry. ``code``: register index or opcode; ``waits``: unit to wait for, a bit each; ``value``: register value, completion
+    count to reach (signed: none if negative), or the fetch's system memory address; ``pc``: word index in the program (page index for FETCH)."""
 
     kind: EntryKind
     code: unsigned(8)
+    waits: unsigned(4)
     value: unsigned(32)
     pc: unsigned(32)
 
@@ -93,11 +94,11 @@ class Core(wiring.Signature):
     """Border between unit control (this side) and the core that does a unit's work.
 
     Control pulses ``start`` with ``op`` and ``fetch`` in the pop cycle t (``address`` holds the entry's value).
-    In cycle v = t + CHECK the core shows ``cause`` (static checks; 0 if none) and the bank masks it claims; control
-    answers in the same cycle with ``go`` when the instruction may work, from v + 1 on. Without ``go`` the core returns
-    to idle. The core pulses ``done`` in its end cycle, with ``error`` if the bus answered with an error. ``cfg_*``
-    writes a register and ``clear`` zeroes all. From cycle v - 1 to the end the core shows what it reads and writes
-    (``sources``, ``target``); of a region beyond the SRAM the low bits.
+    In cycle v = t + CHECK the core shows ``cause`` (static checks; 0 if none); control answers in the same cycle with
+    ``go`` when the instruction may work, from v + 1 on. Without ``go`` the core returns to idle. The core pulses
+    ``done`` in its end cycle, with ``error`` if the bus answered with an error. ``cfg_*`` writes a register and
+    ``clear`` zeroes all. From cycle v - 1 to the end the core shows the bank masks it claims (``reads``, ``writes``) and
+    what it reads and writes (``sources``, ``target``); of a region beyond the SRAM the low bits.
     """
 
     def __init__(self, config: Config) -> None:

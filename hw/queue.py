@@ -1,6 +1,6 @@
 """Instruction queue of a unit."""
 
-from amaranth import Module, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -39,22 +39,32 @@ class Queue(wiring.Component):
         write = entries.write_port()
         read = entries.read_port(domain="comb")
         head = Signal(bits + 1)  # the extra bit tells full from empty
+        behind = Signal(bits, init=1)  # the place after the oldest entry's
         tail = Signal(bits + 1)
         level = Signal(bits + 1)
+        push, pop = Signal(), Signal()
+        full = Signal()
         m.d.comb += [
             level.eq(tail - head),
-            self.i.ready.eq(~level[-1]),
-            self.o.valid.eq(head != tail),
+            push.eq(self.i.valid & self.i.ready),
+            pop.eq(self.o.valid & self.o.ready),
+            self.i.ready.eq(~full),
             write.addr.eq(tail[:bits]),
             write.data.eq(self.i.payload),
-            write.en.eq(self.i.valid & self.i.ready),
-            read.addr.eq(head[:bits]),
-            self.o.payload.eq(read.data),
+            write.en.eq(push),
+            read.addr.eq(behind),
         ]
-        with m.If(self.i.valid & self.i.ready):
+        # Registers hold the oldest entry and what the level allows: nobody waits for the memory or a comparison.
+        with m.If(pop | ~self.o.valid):
+            m.d.sync += self.o.payload.eq(Mux(level > 1, read.data, self.i.payload))
+        m.d.sync += [
+            full.eq(~pop & (level[-1] | push & (level == self.depth - 1))),
+            self.o.valid.eq(push | (level > 1) | (level == 1) & ~pop),
+        ]
+        with m.If(push):
             m.d.sync += tail.eq(tail + 1)
-        with m.If(self.o.valid & self.o.ready):
-            m.d.sync += head.eq(head + 1)
+        with m.If(pop):
+            m.d.sync += [head.eq(head + 1), behind.eq(behind + 1)]
         with m.If(self.clear):
-            m.d.sync += [head.eq(0), tail.eq(0)]
+            m.d.sync += [head.eq(0), behind.eq(1), tail.eq(0), full.eq(0), self.o.valid.eq(0)]
         return m

@@ -16,7 +16,6 @@ from dovetail.hw.scaler import (
     multiplier_of,
     right_shift_of,
     rounding_to_24,
-    shift_left,
     wide_registers,
 )
 from dovetail.isa.latency import VECTOR_LANE
@@ -74,7 +73,8 @@ class VectorLane(wiring.Component):
     sum
         int32 per lane: operand of AVERAGE, REQUANTISE, LEAKY and ABSOLUTE, which must not be -2^31.
     params
-        :data:`VECTOR_PARAMS`. Must not change while values are in the pipeline: it is not registered.
+        :data:`VECTOR_PARAMS`. Must be there ``PARAMS`` cycles before the first operands and not change while values are
+        in the pipeline.
     result
         int8 per lane.
 
@@ -90,6 +90,7 @@ class VectorLane(wiring.Component):
     """
 
     LATENCY = VECTOR_LANE
+    PARAMS = 1
 
     def __init__(self, *, lanes: int, operations: Collection[VectorOperation] = tuple(VectorOperation)) -> None:
         if lanes < 1:
@@ -111,7 +112,7 @@ class VectorLane(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.scaler = scaler = Scaler(lanes=self.lanes)
-        assert self.LATENCY == 8 + scaler.LATENCY
+        assert self.LATENCY == 11 + scaler.LATENCY
         params = self.params
         lanes = self.lanes
         two_operands = bool(self.operations & OF_TWO)
@@ -121,8 +122,7 @@ class VectorLane(wiring.Component):
             built = [op for op in operations if op in self.operations]
             return Cat(params.operation == op for op in built).any() if built else Const(0, 1)
 
-        # Decoded once. Registered, because multiplexers in front of a multiplier cost its speed: stage 2 is the first
-        # to use them, one cycle after the parameters came with stage 1's operands.
+        # Decoded once, in registers: what is constant takes no time.
         onnx = Signal()
         adds = Signal()
         adds_onnx = Signal()
@@ -134,6 +134,8 @@ class VectorLane(wiring.Component):
         chooses = Signal()
         chooses_greater = Signal()
         rounds_24 = Signal()
+        leaks = Signal()
+        passes = Signal()
         onnx_0 = params.rounding == Rounding.ONNX
         adds_0 = does(*ADDITIONS)
         of_sum_0 = does(*OF_SUM)
@@ -152,10 +154,30 @@ class VectorLane(wiring.Component):
             subtracts.eq(does(VectorOperation.SUBTRACT)),
             chooses.eq(does(VectorOperation.MINIMUM, VectorOperation.MAXIMUM)),
             chooses_greater.eq(does(VectorOperation.MAXIMUM)),
+            leaks.eq(leaks_0),
+            passes.eq(passes_0),
             rounds_24.eq(onnx_0 & (adds_0 | of_sum_0)),
         ]
         signs = Cat(lane(self.sum, i, 32)[31] for i in range(lanes))
-        below = delayed(m, "below", signs, 7 if leaky else 1, reset_less=True)
+        below = delayed(m, "below", signs, 10 if leaky else 2, reset_less=True)
+
+        # 0: an int32 shifted to the left, and whether that loses bits.
+        a_0 = Signal(8 * lanes, reset_less=True)
+        b_0 = Signal(8 * lanes, reset_less=True)
+        shifted_0 = Signal(32 * lanes, reset_less=True)
+        lost_0 = Signal(lanes, reset_less=True)
+        left_out = Signal(5)
+        left_b = Signal(5)
+        m.d.sync += [
+            a_0.eq(self.a),
+            b_0.eq(self.b),
+            left_out.eq(Mux(of_sum_0, left_shift_of(params.shift_out.as_unsigned()), 0)),
+            left_b.eq(left_shift_of(params.shift_b.as_unsigned())),
+        ]
+        for i in range(lanes):
+            left = Mux(leaks & signs[i], left_b, left_out)
+            shifted, lost = shift_left(lane(self.sum, i, 32), left)
+            m.d.sync += [lane(shifted_0, i, 32).eq(shifted), lost_0[i].eq(lost & onnx)]
 
         # 1: two operands, sign and magnitude of each less its zero point; else the operand of the final scaling. PASS
         # doubles its operand, which the product with 2**30 and the binary point at bit 31 make up for. What operand a
@@ -165,20 +187,17 @@ class VectorLane(wiring.Component):
         factor_1 = Signal(16 * lanes, reset_less=True)
         value_1 = Signal(32 * lanes, reset_less=True)
         low_a = params.mult_a[:16]
-        left_out = Mux(of_sum_0, left_shift_of(params.shift_out.as_unsigned()), 0)
-        left_b = left_shift_of(params.shift_b.as_unsigned())
         for i in range(lanes):
-            left = Mux(leaks_0 & signs[i], left_b, left_out)
-            total = shift_left(lane(self.sum, i, 32), left, onnx_0)
-            operand = lane(self.a, i, 8)
+            total = Mux(lost_0[i], saturated(below[1][i]), lane(shifted_0, i, 32))
+            operand = lane(a_0, i, 8)
             doubled = Cat(Const(0, 1), operand, operand[7].replicate(23))
-            m.d.sync += lane(value_1, i, 32).eq(Mux(passes_0, doubled, total))
+            m.d.sync += lane(value_1, i, 32).eq(Mux(passes, doubled, total))
             if two_operands:
-                b = _difference(lane(self.b, i, 8), params.zb)
+                b = _difference(lane(b_0, i, 8), params.zb)
                 m.d.sync += [
                     lane(a_1, i, 16).eq(_difference(operand, params.za)),
                     lane(b_1, i, 16).eq(b),
-                    lane(factor_1, i, 16).eq(Mux(multiplies_0, b[:8], low_a)),
+                    lane(factor_1, i, 16).eq(Mux(multiplies, b[:8], low_a)),
                 ]
 
         # 2: two operands, products with the low 16 and the high bits of the operands' multipliers; else the magnitude,
@@ -196,7 +215,7 @@ class VectorLane(wiring.Component):
         for i in range(lanes):
             value = lane(value_1, i, 32)
             magnitude = ((value ^ value[31].replicate(32)) + value[31])[:32]
-            wrapped = ((value[31] ^ below[1][i]) | magnitude[31]) & ~onnx
+            wrapped = ((value[31] ^ below[2][i]) | magnitude[31]) & ~onnx
             negative = Mux(absolute, wrapped, value[31])
             magnitude = Mux(averages, Cat(Const(0, 1), magnitude[:31]), magnitude)
             if two_operands:
@@ -213,14 +232,19 @@ class VectorLane(wiring.Component):
             m.d.sync += negative_a_2[i].eq(negative)
         sides = {"a": (a_2, negative_a_2)} | ({"b": (b_2, negative_b_2)} if two_operands else {})
 
-        # 3: the products. 4: the first rounding: in TFLITE to Q31 (operands times 2**20, hence 11 bits), in ONNX to 24
-        # bits, also that of an int32; AVERAGE adds its count. 5: the common binary point, bit 32 in TFLITE, 40 in ONNX;
-        # what is no addition is an integer at bit 32. 6: TFLITE, the second rounding, ties away from zero.
+        # 3: the products. 4: what the first rounding adds. 5: the first rounding: in TFLITE to Q31 (operands times 2**20,
+        # hence 11 bits), in ONNX to 24 bits, also that of an int32; AVERAGE adds its count. 6: the common binary point,
+        # bit 32 in TFLITE, 40 in ONNX; what is no addition is an integer at bit 32. 7: TFLITE, the second rounding, ties
+        # away from zero; the sign. A difference takes b's other sign, but only now: the first rounding depends on it.
         operands = {}
         for name, (word_2, negative_2) in sides.items():
             negative = delayed(m, f"negative_{name}", negative_2, 3, reset_less=True)
-            word_3, word_5, word_6 = (wide_registers(f"{name}_{stage}", lanes) for stage in (3, 5, 6))
-            word_4 = Signal(32 * lanes, name=f"{name}_4", reset_less=True)
+            word_3, word_4, word_6, word_7 = (wide_registers(f"{name}_{stage}", lanes) for stage in (3, 4, 6, 7))
+            adds_4 = Signal(16 * lanes, name=f"{name}_adds", reset_less=True)
+            mask_4 = Signal(8 * lanes, name=f"{name}_mask", reset_less=True)
+            word_5 = Signal(32 * lanes, name=f"{name}_5", reset_less=True)
+            sign = Signal(lanes, name=f"{name}_sign", reset_less=True)
+            m.d.sync += sign.eq(negative[3] ^ subtracts.replicate(lanes) if name == "b" else negative[3])
             right = Signal(6, name=f"right_{name}")
             m.d.sync += right.eq(Mux(adds_0, _alignment(params[f"shift_{name}"], onnx_0), 0))
             extra = Mux(averages, params.count, 0) if name == "a" else 0
@@ -231,43 +255,55 @@ class VectorLane(wiring.Component):
                 word = word_3[i]
                 addend, mask = rounding_to_24(word[:32], rounds_24)
                 q31 = _half_q31(negative[1][i], adds_tflite)
-                total = (word[:39] + (addend | q31 | extra))[:40]
-                m.d.sync += lane(word_4, i, 32).eq(Mux(adds_tflite, total[11:], Cat(total[:8] & ~mask, total[8:32])))
-
-                m.d.sync += word_5[i].eq(Cat(Const(0, 32), lane(word_4, i, 32)) >> right)
-
-                word = word_5[i]
-                integer = (word[32:] + word[31])[:32]
-                m.d.sync += word_6[i].eq(Mux(adds_onnx, word[:55], integer))
-            # A difference takes b's other sign, but only now: the first rounding depends on it.
-            last = Signal(lanes, name=f"negative_{name}_6", reset_less=True)
-            m.d.sync += last.eq(negative[3] ^ subtracts.replicate(lanes) if name == "b" else negative[3])
-            operands[name] = word_6, last
-
-        # 7: signed sum; or one of the two, a negative one less 1. 8: its sign and magnitude.
-        magnitude_8 = wide_registers("magnitude_8", lanes)
-        negative_8 = Signal(lanes, reset_less=True)
-        sum_7 = wide_registers("sum_7", lanes)
-        for i in range(lanes):
-            if not two_operands:
-                word, negative = operands["a"]
                 m.d.sync += [
-                    sum_7[i].eq(Cat(word[i][:56], negative[i])),
-                    magnitude_8[i].eq(sum_7[i][:56]),
-                    negative_8[i].eq(sum_7[i][56]),
+                    word_4[i].eq(word[:40]),
+                    lane(adds_4, i, 16).eq(addend | q31 | extra),
+                    lane(mask_4, i, 8).eq(mask),
+                ]
+
+                mask = lane(mask_4, i, 8)
+                total = (word_4[i][:39] + lane(adds_4, i, 16))[:40]
+                m.d.sync += lane(word_5, i, 32).eq(Mux(adds_tflite, total[11:], Cat(total[:8] & ~mask, total[8:32])))
+
+                m.d.sync += word_6[i].eq(Cat(Const(0, 32), lane(word_5, i, 32)) >> right)
+
+                word = word_6[i]
+                integer = (word[32:] + word[31])[:32]
+                unsigned = Mux(adds_onnx, word[:55], integer)[:55]
+                if two_operands:
+                    unsigned = unsigned ^ sign[i].replicate(55)
+                m.d.sync += word_7[i].eq(Cat(unsigned, sign[i]))
+            operands[name] = word_7
+
+        # 8: signed sum of the two operands, negative ones less 1; which is less. 9: the sum, or one of the two. 10: its
+        # sign and magnitude.
+        magnitude_10 = wide_registers("magnitude_10", lanes)
+        negative_10 = Signal(lanes, reset_less=True)
+        sum_8 = wide_registers("sum_8", lanes)
+        chosen_9 = wide_registers("chosen_9", lanes)
+        for i in range(lanes):
+            word = chosen_9[i][:57]
+            if not two_operands:
+                m.d.sync += [
+                    sum_8[i].eq(operands["a"][i][:56]),
+                    chosen_9[i].eq(sum_8[i][:56]),
+                    magnitude_10[i].eq(word[:55]),
+                    negative_10[i].eq(word[55]),
                 ]
                 continue
-            (a, sign_a), (b, sign_b) = (
-                (Cat(word[i][:55] ^ negative[i].replicate(55), negative[i]).as_signed(), negative[i])
-                for word, negative in operands.values()
-            )
-            carry = Cat(sign_a ^ sign_b, sign_a & sign_b)
-            chosen = Mux((a < b) == chooses_greater, b, a)
-            word = sum_7[i][:57]
+            a, b = (operands[name][i][:56].as_signed() for name in ("a", "b"))
+            a_8, b_8 = (Signal(64, name=f"{name}_8_{i}", reset_less=True) for name in ("a", "b"))
+            less = Signal(name=f"less_{i}", reset_less=True)
+            carry = Cat(a[55] ^ b[55], a[55] & b[55])
+            chosen = Mux(less == chooses_greater, b_8[:56].as_signed(), a_8[:56].as_signed())
             m.d.sync += [
-                sum_7[i].eq(Mux(chooses, chosen, (a + b) + carry)[:57]),
-                magnitude_8[i].eq(((word ^ word[56].replicate(57)) + (word[56] & ~chooses))[:57]),
-                negative_8[i].eq(word[56]),
+                sum_8[i].eq(((a + b) + carry)[:57]),
+                a_8.eq(a[:56].as_unsigned()),
+                b_8.eq(b[:56].as_unsigned()),
+                less.eq(a < b),
+                chosen_9[i].eq(Mux(chooses, chosen, sum_8[i][:57].as_signed())[:57]),
+                magnitude_10[i].eq(((word ^ word[56].replicate(57)) + (word[56] & ~chooses))[:57]),
+                negative_10[i].eq(word[56]),
             ]
 
         scales = of_sum_0 | multiplies_0
@@ -290,8 +326,8 @@ class VectorLane(wiring.Component):
         with m.Elif(passes_0):
             m.d.sync += [mult.eq(1 << 30), right.eq(0), shared.kind.eq(ScaleKind.FLOOR), shared.zero_point.eq(0)]
         m.d.comb += [
-            scaler.negative.eq(negative_8),
-            scaler.magnitude.eq(Cat(*magnitude_8)),
+            scaler.negative.eq(negative_10),
+            scaler.magnitude.eq(Cat(*magnitude_10)),
             scaler.shared.eq(shared),
             self.result.eq(scaler.result),
         ]
@@ -300,24 +336,34 @@ class VectorLane(wiring.Component):
             return m
 
         # LEAKY has two multipliers. Every lane keeps its own: a multiplexer would cost the multiplier its speed.
-        leaks = Signal()
         mult_below = Signal(32)
         right_below = Signal(8)
-        mult_8 = Signal(32 * lanes, reset_less=True)
-        right_8 = Signal(8 * lanes, reset_less=True)
+        mult_10 = Signal(32 * lanes, reset_less=True)
+        right_10 = Signal(8 * lanes, reset_less=True)
         m.d.sync += [
-            leaks.eq(leaks_0),
             mult_below.eq(multiplier_of(params.mult_b, onnx_0)),
             right_below.eq(right_shift_of(params.shift_b.as_unsigned())),
         ]
         for i in range(lanes):
-            negative = leaks & below[7][i]
+            negative = leaks & below[10][i]
             m.d.sync += [
-                lane(mult_8, i, 32).eq(Mux(negative, mult_below, mult)),
-                lane(right_8, i, 8).eq(Mux(negative, right_below, right)),
+                lane(mult_10, i, 32).eq(Mux(negative, mult_below, mult)),
+                lane(right_10, i, 8).eq(Mux(negative, right_below, right)),
             ]
-        m.d.comb += [scaler.mult.eq(mult_8), scaler.right.eq(right_8)]
+        m.d.comb += [scaler.mult.eq(mult_10), scaler.right.eq(right_10)]
         return m
+
+
+def shift_left(value: Value, amount: Value) -> tuple[Value, Value]:
+    """``value << amount`` in 32 bits, signed, and whether that overflows. ``amount`` has 5 bits."""
+    shifted = (value[:32].as_unsigned() << amount)[:32]
+    lost = (Const(0xFFFF_FFFF, 32) << ~amount)[:31] & (value[:31] ^ value[31].replicate(31))
+    return shifted, lost.any()
+
+
+def saturated(negative: Value) -> Value:
+    """The int32 that is furthest from 0."""
+    return Cat((~negative).replicate(31), negative)
 
 
 def _difference(value: Value, zero_point: Value) -> Value:

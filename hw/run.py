@@ -1,6 +1,6 @@
 """A run: from the host's start to the end or the first fault."""
 
-from amaranth import Const, Module
+from amaranth import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -17,14 +17,17 @@ class Run(wiring.Component):
     Members
     -------
     start: pulse; ignored while ``busy``. ``clear``: pulse in the same cycle if it is not.
-    failed, fault: faults in the order of precedence within a cycle: units, then front end.
+    failed: faults in the order of precedence within a cycle: units, then front end. ``fault``: what each was, a cycle
+        later.
     idle: every unit is idle. ``drained``: the front end has stopped and every queue is empty.
     busy: a run is under way. ``halt``: from the cycle after the first fault on.
+    stirs: a register is about to change for what is over.
     ended: pulse in the last cycle of ``busy``. ``faulted``, ``first``: whether there was a fault, and the first one.
 
     Latency
     -------
-    ``busy`` rises the cycle after ``start``; its last cycle is the one after the last event.
+    ``busy`` rises the cycle after ``start``; its last cycle is the one after the last event. ``first`` is there when
+    ``busy`` is over.
     """
 
     def __init__(self) -> None:
@@ -41,6 +44,7 @@ class Run(wiring.Component):
                 "ended": Out(1),
                 "faulted": Out(1),
                 "first": Out(Fault),
+                "stirs": Out(1),
             }
         )
 
@@ -55,8 +59,13 @@ class Run(wiring.Component):
             m.d.sync += [self.busy.eq(1), self.halt.eq(0), self.first.eq(0)]
         with m.If(self.ended):
             m.d.sync += self.busy.eq(0)
-        for source in range(SOURCES):
-            earlier = self.failed[:source].any() if source else Const(0)
-            with m.If(self.failed[source] & ~earlier & ~self.halt):
-                m.d.sync += [self.first.eq(self.fault[source]), self.halt.eq(1)]
+        with m.If(self.failed.any()):
+            m.d.sync += self.halt.eq(1)
+        # Who failed in the cycle before, if nobody had until then.
+        failed = Signal(SOURCES)
+        m.d.sync += failed.eq(Mux(self.halt, 0, self.failed))
+        m.d.comb += self.stirs.eq(failed.any())
+        for source in reversed(range(SOURCES)):
+            with m.If(failed[source]):
+                m.d.sync += self.first.eq(self.fault[source])
         return m

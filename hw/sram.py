@@ -4,7 +4,9 @@ Two forms that behave alike for what bank claims allow: FPGA (block RAM of ``lib
 bank) and simulation (one Verilog module behind an ``Instance``, see :func:`sram_verilog`).
 """
 
-from amaranth import Array, Cat, ClockSignal, Instance, Module, Mux, ResetSignal, Signal, Value
+from collections.abc import Sequence
+
+from amaranth import Cat, ClockSignal, Instance, Module, Mux, ResetSignal, Signal, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In
 from amaranth.utils import exact_log2
@@ -30,6 +32,15 @@ def rotate(m: Module, word: Value, count: Signal, *, left: bool) -> Signal:
     return stage
 
 
+def choose(words: Sequence[Value], index: Value) -> Value:
+    """``words[index]``; a multiplexer per bit of ``index``. What lies beyond the words is any of them."""
+    words = list(words)
+    for n in range(len(index)):
+        pairs = [words[k : k + 2] for k in range(0, len(words), 2)]
+        words = [Mux(index[n], pair[1], pair[0]) if len(pair) > 1 else pair[0] for pair in pairs]
+    return words[0]
+
+
 class Sram(wiring.Component):
     """The memory.
 
@@ -42,9 +53,10 @@ class Sram(wiring.Component):
     -------
     read_<reader>: read ports, see :data:`READERS`.
     write_<writer>: write ports, see :data:`WRITERS`.
-    array_reads, vector_reads, store_reads: banks whose read port the unit has claimed. A bank's read port follows its
-        owner, so a word that a reader merely straddles into never disturbs another unit.
+    array_reads, vector_reads: banks whose read port the unit has claimed; all others are STORE's. A bank's read port
+        follows its owner, so a word that a reader merely straddles into never disturbs another unit.
     array_streams: banks that ARRAY reads by its weights port; the others it reads by its input port.
+    array_writes, vector_writes: banks whose write port the unit has claimed; all others are LOAD's.
 
     Latency
     -------
@@ -61,7 +73,8 @@ class Sram(wiring.Component):
                 "array_reads": In(config.n_banks),
                 "array_streams": In(config.n_banks),
                 "vector_reads": In(config.n_banks),
-                "store_reads": In(config.n_banks),
+                "array_writes": In(config.n_banks),
+                "vector_writes": In(config.n_banks),
             }
         )
 
@@ -82,7 +95,7 @@ class Sram(wiring.Component):
 
     def _banks(self, m: Module, readers: list, writers: list) -> None:
         config = self.config
-        assert SRAM_READ == 3, "memory, bank selection and rotation take a register stage each"
+        assert SRAM_READ == 4, "memory, its output, bank selection and rotation take a register stage each"
         byte_bits = exact_log2(config.word_bytes)
         half_rows = config.bank_bytes // config.word_bytes // 2
         half_bits = exact_log2(half_rows)
@@ -98,30 +111,28 @@ class Sram(wiring.Component):
                 return row[1:]
             return (row[1:] + row[0])[: len(row) - 1]
 
-        # Writes: rotate, then one register, then the memory.
+        # Writes: rotate, then one register, then the memory. Bytes `offset` .. `end` - 1 of two words side by side.
         steps = []
         for name, port in zip(WRITERS, writers, strict=True):
             offset = Signal(byte_bits, name=f"{name}_offset")
-            mask = Signal(2 * config.word_bytes, name=f"{name}_mask")
-            keep = Signal(config.word_bytes, name=f"{name}_keep")
+            end = Signal(byte_bits + 2, name=f"{name}_end")
             rotated = Signal(width, name=f"{name}_rotated")
-            row = Signal(address_bits - byte_bits, name=f"{name}_row")
             m.d.comb += [
                 offset.eq(port.addr),
-                row.eq(port.addr >> byte_bits),
-                keep.eq(Cat(n < port.size for n in range(config.word_bytes))),
-                mask.eq(keep << offset),
+                end.eq(offset + port.size),
                 rotated.eq(rotate(m, port.data, offset, left=True)),
             ]
+            lower = Cat((offset <= n) & (end > n) for n in range(config.word_bytes))
+            upper = Cat(end > config.word_bytes + n for n in range(config.word_bytes))
             halves = []
             for half in range(2):
-                enable = Signal(config.word_bytes, name=f"{name}_enable{half}")
+                bytes_ = Signal(config.word_bytes, name=f"{name}_bytes{half}")
                 where = Signal(half_bits + bank_bits, name=f"{name}_pair{half}")
-                m.d.comb += enable.eq(
-                    Mux(port.en, Mux(row[0] == half, mask[: config.word_bytes], mask[config.word_bytes :]), 0)
-                )
-                m.d.comb += where.eq(pair(port.addr, half))
-                halves.append((enable, where))
+                m.d.comb += [
+                    bytes_.eq(Mux(port.addr[byte_bits] == half, lower, upper)),
+                    where.eq(pair(port.addr, half)),
+                ]
+                halves.append((bytes_, where))
             steps.append((halves, rotated))
 
         bank_data: list[list[Signal]] = [[], []]
@@ -138,47 +149,53 @@ class Sram(wiring.Component):
                         Mux(self.vector_reads[bank], pairs[2], pairs[3]),
                     )
                 )
-                bank_data[half].append(read.data)
+                word = Signal(width, name=f"word{bank}_{half}", reset_less=True)
+                m.d.sync += word.eq(read.data)
+                bank_data[half].append(word)
+
+                # The owner's address and bytes; whether it writes here.
                 write = cells.write_port(granularity=8)
-                enable = Signal(config.word_bytes)
-                hit = [
-                    (where[half_bits:] == bank) if bank_bits else enables.any()
-                    for ((enables, where),) in ((halves[half : half + 1]) for halves, _ in steps)
+                enables = []
+                for port, (halves, _) in zip(writers, steps, strict=True):
+                    bytes_, where = halves[half]
+                    here = port.en & (where[half_bits:] == bank) if bank_bits else port.en
+                    enables.append(bytes_ & here.replicate(config.word_bytes))
+                load, array, vector = (Cat(halves[half][1][:half_bits], rotated) for halves, rotated in steps)
+                m.d.sync += [
+                    write.en.eq(enables[0] | enables[1] | enables[2]),
+                    Cat(write.addr, write.data).eq(
+                        Mux(self.array_writes[bank], array, Mux(self.vector_writes[bank], vector, load))
+                    ),
                 ]
-                masks = [Mux(h, halves[half][0], 0) for h, (halves, _) in zip(hit, steps, strict=True)]
-                m.d.comb += enable.eq(masks[0] | masks[1] | masks[2])
-                m.d.sync += write.en.eq(enable)
-                takes = [mask.any() for mask in masks]
-                with m.If(takes[0]):
-                    m.d.sync += [write.addr.eq(steps[0][0][half][1]), write.data.eq(steps[0][1])]
-                with m.Elif(takes[1]):
-                    m.d.sync += [write.addr.eq(steps[1][0][half][1]), write.data.eq(steps[1][1])]
-                with m.Elif(takes[2]):
-                    m.d.sync += [write.addr.eq(steps[2][0][half][1]), write.data.eq(steps[2][1])]
 
         for name, port in zip(READERS, readers, strict=True):
-            # While the memory reads: which half and bank each byte lane comes from. Then selection; then rotation.
-            banks = [Signal(bank_bits, name=f"{name}_bank{half}") for half in range(2)]
-            offset = [Signal(byte_bits + 1, name=f"{name}_offset{n}") for n in range(2)]
-            lanes = Signal(width, name=f"{name}_lanes")
-            m.d.sync += [offset[0].eq(port.addr[: byte_bits + 1]), offset[1].eq(offset[0])]
-            m.d.sync += [banks[half].eq(pair(port.addr, half)[half_bits:]) for half in range(2)]
+            # While the memory reads and its output is registered: which half and bank each byte lane comes from. Then
+            # selection; then rotation.
+            banks = [Signal(2 * bank_bits, name=f"{name}_bank{half}") for half in range(2)]
+            offset = Signal(2 * byte_bits, name=f"{name}_offset")
+            row_odd = Signal(name=f"{name}_row_odd")
+            odd = Signal(config.word_bytes, name=f"{name}_odd")
+            begin = Signal(byte_bits, name=f"{name}_begin")
+            lanes = Signal(width, name=f"{name}_lanes", reset_less=True)
+            low = offset[:byte_bits]
+            m.d.sync += [
+                Cat(low, row_odd).eq(port.addr),
+                odd.eq(Cat(row_odd ^ (lane < low) for lane in range(config.word_bytes))),
+                Cat(offset[byte_bits:], begin).eq(offset),
+                *(banks[half].eq(Cat(pair(port.addr, half)[half_bits:], banks[half])) for half in range(2)),
+            ]
             for lane in range(config.word_bytes):
-                odd = Signal(name=f"{name}_odd{lane}")
-                m.d.comb += odd.eq(offset[0][-1] ^ (lane < offset[0][:-1]))
-                choice = [
-                    Array(words)[banks[half]] if bank_bits else words[0]
-                    for half, words in enumerate(
-                        [word.word_select(lane, 8) for word in bank_data[half]] for half in range(2)
-                    )
-                ]
-                m.d.sync += lanes.word_select(lane, 8).eq(Mux(odd, choice[1], choice[0]))
-            m.d.sync += port.data.eq(rotate(m, lanes, offset[1][:-1], left=False))
+                even_byte, odd_byte = (
+                    choose([word.word_select(lane, 8) for word in bank_data[half]], banks[half][bank_bits:])
+                    for half in range(2)
+                )
+                m.d.sync += lanes.word_select(lane, 8).eq(Mux(odd[lane], odd_byte, even_byte))
+            m.d.sync += port.data.eq(rotate(m, lanes, begin, left=False))
 
 
 def sram_verilog(config: Config) -> str:
     """The simulation form: one array of words, read and written whole, cleared when reset ends (when it begins a write
-    may be on its way)."""
+    may be on its way). What waits is an address, as long as that makes no difference: it is shorter than a word."""
     word = config.word_bytes
     width, byte_bits = 8 * word, exact_log2(word)
     address_bits = (config.sram_bytes - 1).bit_length()
@@ -189,11 +206,12 @@ def sram_verilog(config: Config) -> str:
     for n in range(len(READERS)):
         ports += [f"input r{n}_en", f"input [{address_bits - 1}:0] r{n}_addr", f"output reg [{width - 1}:0] r{n}_data"]
         body += [
-            f"  reg r{n}_en1 = 0, r{n}_en2 = 0;",
-            f"  reg [{width - 1}:0] r{n}_q1, r{n}_q2;",
-            f"  wire [{row_bits - 1}:0] r{n}_row = r{n}_addr[{address_bits - 1}:{byte_bits}];",
+            f"  reg r{n}_en1 = 0, r{n}_en2 = 0, r{n}_en3 = 0;",
+            f"  reg [{address_bits - 1}:0] r{n}_at;",
+            f"  reg [{width - 1}:0] r{n}_q2, r{n}_q3;",
+            f"  wire [{row_bits - 1}:0] r{n}_row = r{n}_at[{address_bits - 1}:{byte_bits}];",
             f"  wire [{row_bits - 1}:0] r{n}_next = r{n}_row + 1'd1;",
-            f"  wire [{byte_bits - 1}:0] r{n}_byte = r{n}_addr[{byte_bits - 1}:0];",
+            f"  wire [{byte_bits - 1}:0] r{n}_byte = r{n}_at[{byte_bits - 1}:0];",
         ]
     for n in range(len(WRITERS)):
         ports += [
@@ -218,14 +236,16 @@ def sram_verilog(config: Config) -> str:
     ]
     for n in range(len(READERS)):
         body += [
-            f"    if (r{n}_en2) r{n}_data <= r{n}_q2;",
-            f"    if (r{n}_en1) r{n}_q2 <= r{n}_q1;",
-            f"    if (r{n}_en) begin",
-            f"      if (r{n}_byte == 0) r{n}_q1 <= cells[r{n}_row];",
-            f"      else r{n}_q1 <= {{cells[r{n}_next], cells[r{n}_row]}} >> {{r{n}_byte, 3'd0}};",
+            f"    if (r{n}_en3) r{n}_data <= r{n}_q3;",
+            f"    if (r{n}_en2) r{n}_q3 <= r{n}_q2;",
+            f"    if (r{n}_en1) begin",
+            f"      if (r{n}_byte == 0) r{n}_q2 <= cells[r{n}_row];",
+            f"      else r{n}_q2 <= {{cells[r{n}_next], cells[r{n}_row]}} >> {{r{n}_byte, 3'd0}};",
             "    end",
+            f"    if (r{n}_en) r{n}_at <= r{n}_addr;",
             f"    r{n}_en1 <= r{n}_en;",
             f"    r{n}_en2 <= r{n}_en1;",
+            f"    r{n}_en3 <= r{n}_en2;",
         ]
     for n in range(len(WRITERS)):
         body += [

@@ -1,6 +1,6 @@
 """Counts the cycles of a run, and what the units do in them."""
 
-from amaranth import Module
+from amaranth import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -16,10 +16,10 @@ class Activity(wiring.Signature):
 
 
 class Stalls(wiring.Signature):
-    """Cycles of each activity, modulo 2^32; what is left of a run's cycles the unit was idle."""
+    """Cycles of each activity, and those left in which the unit was idle, modulo 2^32."""
 
     def __init__(self) -> None:
-        super().__init__({"busy": Out(32), "config": Out(32), "token": Out(32)})
+        super().__init__({"busy": Out(32), "config": Out(32), "token": Out(32), "idle": Out(32)})
 
 
 class Statistics(wiring.Component):
@@ -30,6 +30,10 @@ class Statistics(wiring.Component):
     clear: pulse: all to zero. ``running``: count this cycle.
     activity, stalls: one per unit.
     cycles: cycles counted.
+
+    Latency
+    -------
+    A cycle is counted in the one after it.
     """
 
     def __init__(self) -> None:
@@ -45,14 +49,20 @@ class Statistics(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        with m.If(self.running):
+        ran = Signal()
+        m.d.sync += ran.eq(self.running)
+        with m.If(ran):
             m.d.sync += self.cycles.eq(self.cycles + 1)
         with m.If(self.clear):
             m.d.sync += self.cycles.eq(0)
         for unit in Unit:
+            activity, stalls = self.activity[unit], self.stalls[unit]
+            idle = ~(activity.busy | activity.config | activity.token)
             for name in Stalls().members:
-                active, count = getattr(self.activity[unit], name), getattr(self.stalls[unit], name)
-                with m.If(self.running & active):
+                active = idle if name == "idle" else getattr(activity, name)
+                counts, count = Signal(name=f"{unit.name.lower()}_{name}"), getattr(stalls, name)
+                m.d.sync += counts.eq(self.running & active)
+                with m.If(counts):
                     m.d.sync += count.eq(count + 1)
                 with m.If(self.clear):
                     m.d.sync += count.eq(0)

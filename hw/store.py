@@ -7,14 +7,14 @@ from amaranth.utils import exact_log2
 
 from dovetail.hw.axi import INCR, AxiWrite
 from dovetail.hw.burst import Beat, BeatWalker, BurstWalker
-from dovetail.hw.dma import DmaRegisters
+from dovetail.hw.dma import DmaRegisters, reaches
 from dovetail.hw.ports import Core, SramRead
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import Unit
 from dovetail.isa.timing.common import SRAM_READ
 
 BUFFER = 16
-"""Write beats between the SRAM and the bus; the way through takes 7 cycles, so this keeps a beat per cycle."""
+"""Write beats between the SRAM and the bus; the way through takes 8 cycles, so this keeps a beat per cycle."""
 
 
 class StoreCore(wiring.Component):
@@ -70,15 +70,15 @@ class StoreCore(wiring.Component):
 
         # Addresses: at most `outstanding` bursts without an answer.
         in_flight = Signal(range(config.outstanding + 1))
-        room, issued, answered = Signal(), Signal(), Signal()
+        free, issued, answered = Signal(), Signal(), Signal()
         m.d.comb += [
-            room.eq(in_flight != config.outstanding),
+            free.eq(in_flight != config.outstanding),
             axi.awaddr.eq(bursts.o.payload.address),
             axi.awlen.eq(bursts.o.payload.length),
             axi.awsize.eq(exact_log2(config.bus_bytes)),
             axi.awburst.eq(INCR),
-            axi.awvalid.eq(bursts.o.valid & room),
-            bursts.o.ready.eq(axi.awready & room),
+            axi.awvalid.eq(bursts.o.valid & free),
+            bursts.o.ready.eq(axi.awready & free),
             axi.bready.eq(1),
             issued.eq(axi.awvalid & axi.awready),
             answered.eq(axi.bvalid),
@@ -89,20 +89,21 @@ class StoreCore(wiring.Component):
         # Beats: walk, SRAM address, SRAM read, alignment, buffer. `taken` counts beats between walk and bus.
         taken = Signal(range(BUFFER + 1))
         walk, sent = Signal(), Signal()
-        m.d.comb += [walk.eq(beats.active & (taken != BUFFER)), beats.advance.eq(walk)]
+        m.d.comb += [walk.eq(beats.active & ~taken[exact_log2(BUFFER)]), beats.advance.eq(walk)]
         with m.If(walk ^ sent):
             m.d.sync += taken.eq(taken + walk - sent)
 
         beat = Signal(Beat(config.bus_bytes))
+        room = Signal(33)  # bytes from its first one to the end of the region
         walked = Signal()
         m.d.sync += walked.eq(walk)
         with m.If(walk):
-            m.d.sync += beat.eq(beats.beat)
+            m.d.sync += [beat.eq(beats.beat), room.eq(registers.sram_bytes - beats.beat.offset)]
 
         inside = Signal()
         read = Signal(data.StructLayout({"low": len(beat.low), "size": len(beat.size), "last": 1, "inside": 1}))
         reading = Signal()
-        m.d.comb += inside.eq(beat.offset + beat.size <= registers.sram_bytes)
+        m.d.comb += inside.eq(reaches(room, beat.size))
         m.d.sync += [reading.eq(walked), self.sram.en.eq(walked & inside)]
         with m.If(walked):
             m.d.sync += [

@@ -65,18 +65,18 @@ class VectorDirect(wiring.Component):
         m = Module()
         lanes = self.config.vec
 
-        # 1: look-up. 2: the byte in the row.
+        # 1: look-up. 2: the byte in the row. 3: the result.
         values = Signal(8 * lanes, reset_less=True)
-        m.d.sync += values.eq(self.a)
+        found = Signal(8 * lanes, reset_less=True)
+        m.d.sync += [values.eq(self.a), found.eq(values)]
         rows = self._tables(m) if self.config.activation else []
         result = Signal(len(self.result), reset_less=True)
         m.d.comb += self.result.eq(result)
-        m.d.sync += result.eq(values)
+        m.d.sync += result.eq(found)
         for i, row in enumerate(rows):
             value = lane(values, i, 8)
-            found = row.word_select(value[: exact_log2(len(row) // 8)], 8)
             with m.If(self.kind.looks_up):
-                m.d.sync += lane(result, i, 8).eq(found)
+                m.d.sync += lane(found, i, 8).eq(row.word_select(value[: exact_log2(len(row) // 8)], 8))
         if self.config.elementwise:
             with m.If(self.kind.int32_output):
                 m.d.sync += result.eq(self._shifted(m))
@@ -105,7 +105,7 @@ class VectorDirect(wiring.Component):
         return rows
 
     def _shifted(self, m: Module) -> Value:
-        """What is to be registered in stage 2: the sums, shifted and rounded.
+        """What is to be registered in stage 3: the sums, shifted and rounded.
 
         Either direction is a rotation to the left in stage 1. By n: the bits from n up belong to a shift by n to the
         left, and those below n to one by 32 - n to the right, whose fraction is what is above them.
@@ -125,6 +125,8 @@ class VectorDirect(wiring.Component):
                 onnx.eq(regs.MODE.rounding == Rounding.ONNX),
             ]
         results = []
+        truncated = Signal(32 * self.config.vec, reset_less=True)
+        ups = Signal(self.config.vec, reset_less=True)
         rotated = Signal(32 * self.config.vec, reset_less=True)
         signs = Signal(self.config.vec, reset_less=True)
         for i in range(self.config.vec):
@@ -134,7 +136,8 @@ class VectorDirect(wiring.Component):
             quotient = word & low | sign.replicate(32) & ~low
             fraction = word & ~low
             up = fraction[31] & (fraction[:31].any() | Mux(onnx, quotient[0], ~sign))
-            results.append((Mux(right, quotient, fraction) + (right & up))[:32])
+            m.d.sync += [lane(truncated, i, 32).eq(Mux(right, quotient, fraction)), ups[i].eq(right & up)]
+            results.append((lane(truncated, i, 32) + ups[i])[:32])
         return Cat(results)
 
 

@@ -62,8 +62,8 @@ class VectorRegisters(wiring.Component):
 
     Latency
     -------
-    ``cause`` and the banks are valid CHECK = 3 cycles after ``start``, until the next one; ``sources`` and ``target``
-    are a cycle earlier.
+    ``cause`` is valid CHECK = 3 cycles after ``start``, until the next one; the banks, ``sources`` and ``target`` are a
+    cycle earlier.
     """
 
     def __init__(self, config: Config) -> None:
@@ -149,8 +149,9 @@ class VectorRegisters(wiring.Component):
         claimed: Value = Const(0, config.n_banks)
         for region, used in read.items():
             claimed = claimed | region.banks & used.replicate(config.n_banks)
+        m.d.comb += [self.reads.eq(claimed), self.writes.eq(target.banks)]
         with m.If(decide):
-            m.d.sync += [self.reads.eq(claimed), self.writes.eq(target.banks), self.cause.eq(Cause.NONE)]
+            m.d.sync += self.cause.eq(Cause.NONE)
             for failed, cause in (
                 (overlaps, Cause.BANK_CONFLICT),
                 (outside, Cause.SRAM_RANGE),

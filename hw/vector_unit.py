@@ -17,7 +17,7 @@ from dovetail.isa.config import Config
 from dovetail.isa.instructions import Op
 from dovetail.isa.numerics import VectorOperation
 from dovetail.isa.timing.common import CHECK, SRAM_READ
-from dovetail.isa.timing.vector import DIRECT_PIPELINE, PIPELINE, TAPS
+from dovetail.isa.timing.vector import DIRECT_PIPELINE, OUTPUT, PIPELINE, TAPS
 
 POOLING = (VectorOperation.PASS, VectorOperation.AVERAGE, VectorOperation.REQUANTISE)
 """Operations of POOL: maximum, average by division, average by requantisation."""
@@ -155,8 +155,8 @@ class VectorPipeline(wiring.Component):
         m.submodules.direct = direct = VectorDirect(config)
         m.submodules.writes = writes = VectorWrites(config)
         regs, kind = registers.regs, registers.kind
-        to_write = SRAM_READ + taps.LATENCY + scaling.LATENCY
-        to_direct_write = SRAM_READ + taps.LATENCY + direct.LATENCY
+        to_write = SRAM_READ + taps.LATENCY + scaling.LATENCY + OUTPUT
+        to_direct_write = SRAM_READ + taps.LATENCY + direct.LATENCY + OUTPUT
         if (reads.LATENCY + to_write, reads.LATENCY + to_direct_write) != (PIPELINE, DIRECT_PIPELINE):
             raise AssertionError(f"isa.timing.vector.PIPELINE must be {reads.LATENCY + to_write}, not {PIPELINE}")
 
@@ -185,8 +185,10 @@ class VectorPipeline(wiring.Component):
             self.output.en.eq(writes.en),
             self.output.addr.eq(writes.addr),
             self.output.size.eq(writes.size),
-            self.output.data.eq(Mux(kind.direct, direct.result, scaling.result)),
         ]
+        result = Signal(max(len(direct.result), len(scaling.result)), reset_less=True)
+        m.d.sync += result.eq(Mux(kind.direct, direct.result, scaling.result))
+        m.d.comb += self.output.data.eq(result)
 
         # What belongs to a step, until its data are there.
         step = Cat(reads.valid, reads.first, reads.second, reads.mask)

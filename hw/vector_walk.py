@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth import Const, Module, Mux, Signal, Value
+from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import enum, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -115,11 +115,12 @@ class VectorReads(wiring.Component):
         last_1 = Signal()
         second_1 = Signal()
         table_1 = Signal()
-        level = Signal(Level)
+        level_0, level = Signal(len(Level)), Signal(len(Level))  # one bit: a bit per loop is quicker than its number
+        m.d.comb += level_0.eq(Mux(filling, 1 << Level.TABLE.value, advance))
         m.d.sync += valid_1.eq(active)
         with m.If(active):
             m.d.sync += [
-                level.eq(Mux(filling, Value.cast(Level.TABLE), advance)),
+                level.eq(level_0),
                 first_1.eq(begins),
                 last_1.eq(ends[Level.KY] & ~filling),
                 second_1.eq(filling | kind.two_operands & ends[Level.KX]),
@@ -135,7 +136,8 @@ class VectorReads(wiring.Component):
         col_from, col_step, col_next = (Signal(32, name=f"col_{n}") for n in ("from", "step", "next"))
         row_from, row_step, row_next = (Signal(32, name=f"row_{n}") for n in ("from", "step", "next"))
         b_from, b_step, b_next = (Signal(32, name=f"b_{n}") for n in ("from", "step", "next"))
-        block = Mux(kind.int32_input, INT32_BYTES * lanes, lanes)
+        block = Signal(range(INT32_BYTES * lanes + 1))
+        m.d.sync += block.eq(Mux(kind.int32_input, INT32_BYTES * lanes, lanes))
         rows = {
             # loop: offset, column, row, B's offset: (from, step)
             Level.KX: ((off, regs.KX_STEP), (col, regs.KX_STEP), (row, 0), (b, 0)),
@@ -147,12 +149,12 @@ class VectorReads(wiring.Component):
         }
         if not looks_up:
             del rows[Level.TABLE]
-        with m.Switch(level):
-            for loop, terms in rows.items():
-                with m.Default() if loop == Level.Y else m.Case(loop):
-                    targets = (off_from, off_step), (col_from, col_step), (row_from, row_step), (b_from, b_step)
-                    for (source, amount), (base, term) in zip(targets, terms, strict=True):
-                        m.d.comb += [source.eq(base), amount.eq(term)]
+        targets = (off_from, off_step), (col_from, col_step), (row_from, row_step), (b_from, b_step)
+        for (source, amount), terms in zip(targets, zip(*rows.values(), strict=True), strict=True):
+            bases, steps = zip(*terms, strict=True)
+            m.d.comb += source.eq(selected(level, dict(zip(rows, bases, strict=True))))
+            with m.If(active):
+                m.d.sync += amount.eq(selected(level_0, dict(zip(rows, steps, strict=True))))
         m.d.comb += [
             off_next.eq(off_from + off_step),
             col_next.eq(col_from + col_step),
@@ -168,15 +170,15 @@ class VectorReads(wiring.Component):
             m.d.sync += [off.eq(off_next), col.eq(col_next), row.eq(row_next)]
             if two_operands or looks_up:
                 m.d.sync += b.eq(b_next)
-            with m.If(level != Level.KX):
+            with m.If(~level[Level.KX.value]):
                 m.d.sync += off_ky.eq(off_next)
-            with m.If((level != Level.KX) & (level != Level.KY)):
+            with m.If(~(level[Level.KX.value] | level[Level.KY.value])):
                 m.d.sync += [off_block.eq(off_next), col_block.eq(col_next)]
-            with m.If((level == Level.X) | (level == Level.Y)):
+            with m.If(level[Level.X.value] | level[Level.Y.value]):
                 m.d.sync += [off_x.eq(off_next), col_x.eq(col_next)]
                 if two_operands:
                     m.d.sync += b_x.eq(b_next)
-            with m.If(level == Level.Y):
+            with m.If(level[Level.Y.value]):
                 m.d.sync += [off_y.eq(off_next), row_y.eq(row_next)]
                 if two_operands:
                     m.d.sync += b_y.eq(b_next)
@@ -313,7 +315,7 @@ class VectorWrites(wiring.Component):
         valid_1 = Signal()
         done_1 = Signal()
         tail_1 = Signal()
-        level = Signal(Level)
+        level = Signal(len(Level))
         m.d.sync += [valid_1.eq(self.step), done_1.eq(finished)]
         with m.If(self.step):
             m.d.sync += [level.eq(advance), tail_1.eq(ends[Level.BLOCK])]
@@ -323,21 +325,20 @@ class VectorWrites(wiring.Component):
         source = Signal(32)
         step = Signal(32)
         following = Signal(32)
-        with m.Switch(level):
-            with m.Case(Level.BLOCK):
-                m.d.comb += [source.eq(out), step.eq(length(lanes))]
-            with m.Case(Level.X):
-                m.d.comb += [source.eq(out_x), step.eq(regs.OUT_X_STEP)]
-            with m.Default():
-                m.d.comb += [source.eq(out_y), step.eq(regs.OUT_Y_STEP)]
-        m.d.comb += following.eq(source + step)
+        m.d.comb += [
+            source.eq(selected(level, {Level.BLOCK: out, Level.X: out_x, Level.Y: out_y})),
+            step.eq(
+                selected(level, {Level.BLOCK: length(lanes), Level.X: regs.OUT_X_STEP, Level.Y: regs.OUT_Y_STEP}),
+            ),
+            following.eq(source + step),
+        ]
         with m.If(self.load):
             m.d.sync += [s.eq(0) for s in (out_y, out_x, out)]
         with m.Elif(valid_1):
             m.d.sync += out.eq(following)
-            with m.If(level != Level.BLOCK):
+            with m.If(~level[Level.BLOCK.value]):
                 m.d.sync += out_x.eq(following)
-            with m.If(level == Level.Y):
+            with m.If(level[Level.Y.value]):
                 m.d.sync += out_y.eq(following)
 
         # 2: address and end.
@@ -363,22 +364,34 @@ def odometer(m: Module, counts: dict[Any, Value], *, load: Value, step: Value) -
 
     Returns
     -------
-    The loop that advances after this step; per loop, whether it and all inside it end with this step; whether
-    this step is the last.
+    The loop that advances after this step, a bit per :class:`Level`; per loop, whether it and all inside it end with
+    this step; whether this step is the last.
     """
-    advance = Value.cast(Level.Y)
+    advance: dict[Any, Value] = {}
     ends: dict[Any, Value] = {}
     every: Value = Const(1, 1)
     for loop, count in counts.items():
         left = Signal(len(count), name=f"{loop.name.lower()}_left")
-        last = Signal(name=f"{loop.name.lower()}_last")
+        last = Signal(name=f"{loop.name.lower()}_last")  # `left` is 1
+        single = Signal(name=f"{loop.name.lower()}_single")  # so is the count
         end = Signal(name=f"{loop.name.lower()}_end")
-        m.d.comb += [last.eq(left == 1), end.eq(every & last)]
+        m.d.comb += end.eq(every & last)
+        m.d.sync += single.eq(count == 1)
         with m.If(load):
-            m.d.sync += left.eq(count)
+            m.d.sync += [left.eq(count), last.eq(count == 1)]
         with m.Elif(step & every):
-            m.d.sync += left.eq(Mux(last, count, left - 1))
+            m.d.sync += [left.eq(Mux(last, count, left - 1)), last.eq(Mux(last, single, left == 2))]
+        advance[loop] = every & ~last
         ends[loop] = every = end
-    for loop in reversed(counts):
-        advance = Mux(ends[loop], advance, loop.value)
-    return advance, ends, step & every
+    advance[Level.Y] = advance[Level.Y] | every
+    return Cat(advance.get(loop, 0) for loop in Level), ends, step & every
+
+
+def selected(level: Value, choices: dict[Any, Value | int]) -> Value:
+    """Of these the one whose loop's bit is set; 0 without one."""
+    result: Value = Const(0)
+    for loop, choice in choices.items():
+        if isinstance(choice, Value) or choice:
+            value = Value.cast(choice)
+            result = result | value & level[loop.value].replicate(len(value))
+    return result

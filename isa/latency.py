@@ -12,15 +12,15 @@ Left shift, magnitude, rounding to 24 bits, partial products, their inner sum, p
 rounding, zero point, clamp.
 """
 
-VECTOR_LANE = 15
+VECTOR_LANE = 18
 """Every operation of the pooling and element-wise pipeline (``hw.rescale.VectorLane``).
 
-Eight stages form the operand of the final scaling (for an addition: differences, partial products, products and
-rounding in two, alignment, rounding, sum, magnitude); then come the last seven of :data:`REQUANTISE`.
+Eleven stages form the operand of the final scaling (an int32's left shift; for an addition: differences, partial
+products, products, rounding in two, alignment, rounding, sum and comparison, choice, magnitude); then come the last seven of :data:`REQUANTISE`.
 """
 
-VECTOR_DIRECT = 2
+VECTOR_DIRECT = 3
 """Results of the vector unit that need no scaling: MOV, ACT_LUT, E32_ADD, E32_SHIFT.
 
-Look-up or shift, rounding.
+Look-up or shift, fraction, rounding.
 """

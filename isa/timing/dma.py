@@ -19,7 +19,7 @@ from math import gcd
 from typing import NamedTuple
 
 from dovetail.isa.config import Config
-from dovetail.isa.timing.common import CHECK, repeat
+from dovetail.isa.timing.common import CHECK, SRAM_READ, repeat
 
 MAX_BURST = 256
 """Beats of the longest burst."""
@@ -30,7 +30,7 @@ ADDRESS = 2
 """Cycles from an instruction's verification to its first burst's address, and the least between two addresses."""
 READ_END = 4
 """Cycles from the last beat of a read to the end of the instruction."""
-WRITE_FIRST = 7
+WRITE_FIRST = 4 + SRAM_READ
 """Cycles from an instruction's verification to the earliest first write beat."""
 WRITE_END = 2
 """Cycles from the last response to the end of the instruction."""

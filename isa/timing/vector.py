@@ -13,11 +13,13 @@ WALK = 4
 TAPS = 2
 """Cycles from the last bytes of an output to the operand of its final scaling: zero point, sum or maximum."""
 
-PIPELINE = WALK + SRAM_READ + TAPS + VECTOR_LANE
+OUTPUT = 1
+"""Cycles from a result to the write port."""
+
+PIPELINE = WALK + SRAM_READ + TAPS + VECTOR_LANE + OUTPUT
 """Cycles from the last step to the end of the instruction, in which its result is on the write port."""
 
-
-DIRECT_PIPELINE = WALK + SRAM_READ + TAPS + VECTOR_DIRECT
+DIRECT_PIPELINE = WALK + SRAM_READ + TAPS + VECTOR_DIRECT + OUTPUT
 """The same for the operations of :data:`DIRECT`."""
 
 DIRECT = frozenset({Op.MOV, Op.ACT_LUT, Op.E32_ADD, Op.E32_SHIFT})

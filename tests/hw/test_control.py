@@ -18,8 +18,8 @@ from dovetail.isa.timing.common import CHECK
 CONFIG = Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=4)
 
 
-def entry(kind: Any, code: int = 0, value: int = 0, pc: int = 0) -> dict[str, Any]:
-    return {"kind": kind, "code": code, "value": value, "pc": pc}
+def entry(kind: Any, code: int = 0, value: int = 0, pc: int = 0, waits: int = 0) -> dict[str, Any]:
+    return {"kind": kind, "code": code, "waits": waits, "value": value, "pc": pc}
 
 
 # --- queue -------------------------------------------------------------------------------------------------------
@@ -79,23 +79,26 @@ class Bench:
     async def watch(self, ctx: Any) -> None:
         c = self.control
         pending: list[int] = []
+        failed = 0  # in the cycle before
         while True:
             self.cycle += 1
             if self.entries:
                 ctx.set(c.entries.payload, self.entries[0])
             ctx.set(c.entries.valid, bool(self.entries))
-            ctx.set(c.halt, bool(self.faults))
+            ctx.set(c.halt, bool(self.faults or failed))
             ctx.set(c.core.cause, self.cause)
             ctx.set(c.claim.conflict, self.conflict)
             ctx.set(c.claim.race, self.race)
+            ctx.set(c.claim.blocked, self.conflict | self.race)
             ctx.set(c.core.error, self.error)
             ctx.set(c.core.done, bool(pending) and pending[0] == self.cycle)
             if ctx.get(c.core.go):
                 pending = [self.cycle + self.work]
             if ctx.get(c.trace.end):
                 self.ends.append(self.cycle)
-            if ctx.get(c.failed):
-                self.faults.append((self.cycle, Cause(ctx.get(c.fault.cause)), ctx.get(c.fault.pc)))
+            if failed:
+                self.faults.append((self.cycle - 1, Cause(ctx.get(c.fault.cause)), ctx.get(c.fault.pc)))
+            failed = ctx.get(c.failed)
             if ctx.get(c.entries.valid) and ctx.get(c.entries.ready):
                 self.popped.append(self.cycle)
                 self.entries.pop(0)
@@ -123,7 +126,10 @@ def test_pops_and_ends() -> None:
 
 def test_wait() -> None:
     bench = Bench()
-    bench.entries = [entry(EntryKind.WAIT, Unit.STORE, 2), entry(EntryKind.WAIT, Unit.ARRAY, 0)]
+    bench.entries = [
+        entry(EntryKind.WAIT, value=2, waits=1 << Unit.STORE),
+        entry(EntryKind.WAIT, value=-1 & 0xFFFF_FFFF, waits=1 << Unit.ARRAY),
+    ]
 
     async def run(ctx: Any) -> None:
         await ctx.tick().repeat(10)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.hw.frontend import Decoder, Frontend, first_cause
+from dovetail.hw.frontend import MANY, Decoder, Frontend, first_cause
 from dovetail.hw.ports import EntryKind
 from dovetail.hw.testing import simulate
 from dovetail.isa.config import Config
@@ -73,7 +73,12 @@ def test_decoder(name: str) -> None:
                     want.value,
                 )
             elif want.op == Op.SYNC:
-                assert (seen.kind, seen.unit, seen.code, seen.value) == (EntryKind.WAIT, want.unit, want.on, want.value)
+                assert (seen.kind, seen.unit, seen.waits, seen.value) == (
+                    EntryKind.WAIT,
+                    want.unit,
+                    1 << want.on,
+                    min(want.value, MANY),
+                )
             elif want.op != Op.END and want.op is not None:
                 assert (seen.kind, seen.unit, seen.code) == (EntryKind.OP, INSTRUCTIONS[want.op].unit, want.op)
 
@@ -184,7 +189,8 @@ def test_sync_targets_and_full_queue() -> None:
         await ctx.tick().repeat(10)
         first = end + PAGE_READY + 5
         assert [e[0] for e in bench.pushed[1:]] == list(range(first, first + 6))
-        assert [e[4] for e in bench.pushed[1:] if e[2] == EntryKind.WAIT] == [2, 0]
+        targets = [e[4] for e in bench.pushed[1:] if e[2] == EntryKind.WAIT]
+        assert targets == [2, (3 - 9) & 0xFFFF_FFFF], "none if negative"
         assert ctx.get(bench.front.stopped) and not bench.faults
 
     bench.simulate(run)

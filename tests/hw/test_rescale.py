@@ -54,6 +54,7 @@ class Bench:
         dut = self.dut
         for fields, a, b, total in self.batches:
             ctx.set(dut.params, fields)
+            await ctx.tick().repeat(dut.PARAMS)
             rows = len(a) // LANES
             out = b""
             for cycle in range(rows + dut.LATENCY):
@@ -130,7 +131,7 @@ def operands(rng: np.random.Generator, size: int) -> tuple[Ints, Ints, Ints]:
 
 
 def test_latency_is_the_contract() -> None:
-    assert VectorLane.LATENCY == latency.VECTOR_LANE == 8 + Scaler.LATENCY
+    assert VectorLane.LATENCY == latency.VECTOR_LANE == 11 + Scaler.LATENCY
 
 
 def test_lanes_must_be_positive() -> None:

@@ -15,7 +15,7 @@ from dovetail.isa.config import Config
 from dovetail.isa.timing.common import SRAM_READ
 
 PHASE = 40
-UNIT_OF = {"array_input": "array", "array_weights": "array", "vector": "vector", "store": "store"}
+UNIT_OF = {"array_input": "array", "array_weights": "array", "vector": "vector"}
 CONFIGS = {
     "4 banks": Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=4),
     "5 banks, wide words": Config(ic_lanes=4, oc_lanes=8, requant_lanes=8, sram=5 * 8192, banks=5),
@@ -38,7 +38,7 @@ class Traffic:
             for part in ("en", "addr", "size"):
                 self.inputs[f"write_{name}__{part}"] = np.zeros(cycles, zeros[part])
             self.inputs[f"write_{name}__data"] = np.random.default_rng(seed).integers(0, 256, (cycles, word), np.uint8)
-        for name in ("array_reads", "array_streams", "vector_reads", "store_reads"):
+        for name in ("array_reads", "array_streams", "vector_reads", "array_writes", "vector_writes"):
             self.inputs[name] = np.zeros(cycles, np.uint64)
         memory = np.zeros(size, np.uint8)
         written = np.full(size, -10)
@@ -50,10 +50,13 @@ class Traffic:
                 readers = [rng.choice([*READERS, None]) for _ in range(banks)]
                 writers = [rng.choice([*WRITERS, None]) for _ in range(banks)]
             for bank, reader in enumerate(readers):
-                if reader:
+                if reader and reader != "store":
                     self.inputs[f"{UNIT_OF[reader]}_reads"][cycle] |= np.uint64(1 << bank)
                 if reader == "array_weights" or (not reader and rng.random() < 0.5):
                     self.inputs["array_streams"][cycle] |= np.uint64(1 << bank)
+            for bank, writer in enumerate(writers):
+                if writer and writer != "load":
+                    self.inputs[f"{writer}_writes"][cycle] |= np.uint64(1 << bank)
             if cycle % PHASE > PHASE - 4:
                 continue
             owner_of = np.repeat(np.array([READERS.index(r) if r else -1 for r in readers]), config.bank_bytes)

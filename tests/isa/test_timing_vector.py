@@ -8,12 +8,21 @@ from dovetail.isa.instructions import INSTRUCTIONS, REGISTERS, Op, Unit, pack
 from dovetail.isa.latency import VECTOR_DIRECT, VECTOR_LANE
 from dovetail.isa.timing.common import CHECK, SRAM_READ
 from dovetail.isa.timing.rules import duration
-from dovetail.isa.timing.vector import DIRECT, DIRECT_PIPELINE, PIPELINE, TAPS, WALK, table_lanes, vector_duration
+from dovetail.isa.timing.vector import (
+    DIRECT,
+    DIRECT_PIPELINE,
+    OUTPUT,
+    PIPELINE,
+    TAPS,
+    WALK,
+    table_lanes,
+    vector_duration,
+)
 
 
 def test_pipeline_is_the_sum_of_its_parts() -> None:
-    assert PIPELINE == WALK + SRAM_READ + TAPS + VECTOR_LANE
-    assert DIRECT_PIPELINE == WALK + SRAM_READ + TAPS + VECTOR_DIRECT
+    assert PIPELINE == WALK + SRAM_READ + TAPS + VECTOR_LANE + OUTPUT
+    assert DIRECT_PIPELINE == WALK + SRAM_READ + TAPS + VECTOR_DIRECT + OUTPUT
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ async def entries(dut: Any) -> None:
     def taken(payload: int) -> None:
         entry = Entry.from_bits(payload)
         if EntryKind(entry.kind) == EntryKind.WAIT:
-            on = Unit(int(entry.code))
+            on = Unit(int(entry.waits).bit_length() - 1)
             assert completed[on] >= int(entry.value), (
                 f"waited for {int(entry.value)}, but {on.name} has {completed[on]}"
             )
@@ -92,21 +92,22 @@ async def entries(dut: Any) -> None:
         kind = numbers.choice([EntryKind.CFG, EntryKind.WAIT, EntryKind.OP, EntryKind.OP])
         if unit == Unit.LOAD and numbers.random() < 0.2:
             kind = EntryKind.FETCH
-        code, value = 0, 0
+        code, value, waits_for = 0, 0, 0
         if kind == EntryKind.CFG:
             code, value = numbers.choice(list(REGISTERS[unit].values())).index, numbers.getrandbits(32)
             board.expect(("cfg", code, value))
         elif kind == EntryKind.WAIT:
             on = numbers.choice(others)
             wait_for[on] += numbers.randint(0, 2)
-            code, value = int(on), wait_for[on]
+            waits_for, value = 1 << on, wait_for[on]
         elif kind == EntryKind.OP:
             code = int(numbers.choice(ops))
             board.expect(("operation", code, 0))
         else:
             value = numbers.getrandbits(22) << 10
             board.expect(("fetch", 0, value))
-        driver.send(Const.cast(Entry.const({"kind": kind, "code": code, "value": value, "pc": n})).value)
+        fields = {"kind": kind, "code": code, "waits": waits_for, "value": value, "pc": n}
+        driver.send(Const.cast(Entry.const(fields)).value)
 
     async def others_work() -> None:
         while True:

@@ -13,6 +13,7 @@ import numpy as np
 
 from dovetail.cosim.benches.bench import Scoreboard, config, cycles, options, pauses, rng, start, until
 from dovetail.cosim.benches.streams import StreamMonitor, StreamSink
+from dovetail.hw.frontend import MANY
 from dovetail.hw.ports import Entry, EntryKind
 from dovetail.isa.instructions import (
     CFG_REG,
@@ -50,7 +51,7 @@ def entries(words: list[int], program: int) -> Iterator[tuple[Unit, Item]]:
             register = CFG_REG.get(word)
             yield Unit(register >> 6), (EntryKind.CFG, register & 0x3F, CFG_VALUE.get(word), pc)
         elif op == Op.SYNC:
-            target = max(0, done[Unit(SYNC_ON.get(word))] - SYNC_PENDING.get(word))
+            target = (done[Unit(SYNC_ON.get(word))] - min(SYNC_PENDING.get(word), MANY)) & 0xFFFF_FFFF
             yield Unit(SYNC_UNIT.get(word)), (EntryKind.WAIT, SYNC_ON.get(word), target, pc)
         else:
             unit = INSTRUCTIONS[op].unit
