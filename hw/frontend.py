@@ -38,8 +38,9 @@ MANY = 1 << 30
 
 
 class Decoded(data.Struct):
-    """A word, decoded. ``value`` of a WAIT is how many operations may still be pending, at most :data:`MANY`. ``bad``: it has one of the five
-    faults before it, see :func:`first_cause`; ``past``: there is no such word, the program is at its end."""
+    """A word, decoded. ``value`` of a WAIT is how many operations may still be pending, at most :data:`MANY`. ``bad``:
+    it has one of the five faults before it, see :func:`first_cause`; ``past``: there is no such word, the program is at
+    its end."""
 
     kind: EntryKind
     unit: 2

@@ -80,8 +80,9 @@ class EntryKind(enum.Enum, shape=2):
 
 
 class Entry(data.Struct):
-    """A queue entry. ``code``: register index or opcode; ``waits``: unit to wait for, a bit each; ``value``: register value, completion
-    count to reach (signed: none if negative), or the fetch's system memory address; ``pc``: word index in the program (page index for FETCH)."""
+    """A queue entry. ``code``: register index or opcode; ``waits``: unit to wait for, a bit each; ``value``: register
+    value, completion count to reach (signed: none if negative), or the fetch's system memory address; ``pc``: word
+    index in the program (page index for FETCH)."""
 
     kind: EntryKind
     code: unsigned(8)
@@ -97,8 +98,8 @@ class Core(wiring.Signature):
     In cycle v = t + CHECK the core shows ``cause`` (static checks; 0 if none); control answers in the same cycle with
     ``go`` when the instruction may work, from v + 1 on. Without ``go`` the core returns to idle. The core pulses
     ``done`` in its end cycle, with ``error`` if the bus answered with an error. ``cfg_*`` writes a register and
-    ``clear`` zeroes all. From cycle v - 1 to the end the core shows the bank masks it claims (``reads``, ``writes``) and
-    what it reads and writes (``sources``, ``target``); of a region beyond the SRAM the low bits.
+    ``clear`` zeroes all. From cycle v - 1 to the end the core shows the bank masks it claims (``reads``, ``writes``)
+    and what it reads and writes (``sources``, ``target``); of a region beyond the SRAM the low bits.
     """
 
     def __init__(self, config: Config) -> None:

@@ -232,10 +232,10 @@ class VectorLane(wiring.Component):
             m.d.sync += negative_a_2[i].eq(negative)
         sides = {"a": (a_2, negative_a_2)} | ({"b": (b_2, negative_b_2)} if two_operands else {})
 
-        # 3: the products. 4: what the first rounding adds. 5: the first rounding: in TFLITE to Q31 (operands times 2**20,
-        # hence 11 bits), in ONNX to 24 bits, also that of an int32; AVERAGE adds its count. 6: the common binary point,
-        # bit 32 in TFLITE, 40 in ONNX; what is no addition is an integer at bit 32. 7: TFLITE, the second rounding, ties
-        # away from zero; the sign. A difference takes b's other sign, but only now: the first rounding depends on it.
+        # 3: the products. 4: what the first rounding adds. 5: the first rounding: in TFLITE to Q31 (operands times
+        # 2**20, hence 11 bits), in ONNX to 24 bits, also that of an int32; AVERAGE adds its count. 6: the common binary
+        # point, bit 32 in TFLITE, 40 in ONNX; what is no addition is an integer at bit 32. 7: TFLITE, the second
+        # rounding, ties away from zero; the sign. A difference takes b's other sign, but only now: the first rounding depends on it.
         operands = {}
         for name, (word_2, negative_2) in sides.items():
             negative = delayed(m, f"negative_{name}", negative_2, 3, reset_less=True)

@@ -15,8 +15,9 @@ from dovetail.isa.instructions import Unit
 class Claimant(wiring.Signature):
     """A unit's side: ``verify`` asks for the masks in one cycle; ``conflict`` (a bank port is taken) and ``race`` (what
     another unit's operation writes is read, or the other way round) answer in the same cycle, ``blocked`` if it is
-    either, and ``granted``, only with ``verify``, says whether the unit takes them. ``release`` in the unit's end cycle gives them back after it. ``reads``, ``writes``,
-    ``sources`` and ``target`` are there from the cycle before ``verify`` to the end cycle."""
+    either, and ``granted``, only with ``verify``, says whether the unit takes them. ``release`` in the unit's end cycle
+    gives them back after it. ``reads``, ``writes``, ``sources`` and ``target`` are there from the cycle before
+    ``verify`` to the end cycle."""
 
     def __init__(self, config: Config) -> None:
         self.config = config

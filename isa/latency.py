@@ -16,7 +16,8 @@ VECTOR_LANE = 18
 """Every operation of the pooling and element-wise pipeline (``hw.rescale.VectorLane``).
 
 Eleven stages form the operand of the final scaling (an int32's left shift; for an addition: differences, partial
-products, products, rounding in two, alignment, rounding, sum and comparison, choice, magnitude); then come the last seven of :data:`REQUANTISE`.
+products, products, rounding in two, alignment, rounding, sum and comparison, choice, magnitude); then come the last
+seven of :data:`REQUANTISE`.
 """
 
 VECTOR_DIRECT = 3

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In
 
 from dovetail.hw.control import UnitControl
 from dovetail.hw.formal.properties import Opened, before
+from dovetail.hw.formal.queue import oldest
 from dovetail.hw.ports import Entry, EntryKind
 from dovetail.hw.queue import Queue
 from dovetail.isa.config import Config
@@ -61,6 +62,7 @@ class ControlHarness(wiring.Component):
             control.halt.eq(self.halt),
             control.claim.conflict.eq(self.conflict),
             control.claim.race.eq(self.race),
+            control.claim.blocked.eq(self.conflict | self.race),
             core.cause.eq(self.cause),
             core.done.eq(self.core_done),
             core.error.eq(self.core_error),
@@ -76,6 +78,8 @@ class ControlHarness(wiring.Component):
         fails = verify & (self.cause.any() | self.conflict | self.race)
         shared = Mux(self.conflict, Cause.BANK_CONFLICT, Cause.RACE)
         bus = Mux(fetching, Cause.BUS_FETCH, Cause.BUS_READ)
+        failure = before(m, Mux(fails, Mux(self.cause.any(), self.cause, shared), bus))
+        failed = before(m, control.failed)
         with m.If(start):
             m.d.sync += [age.eq(1), fetching.eq(~operation)]
         with m.Elif(verify):
@@ -105,8 +109,8 @@ class ControlHarness(wiring.Component):
                 control.failed == (fails | self.core_done & self.core_error), "a fault for each failure, in its cycle"
             ),
             Assert(
-                ~control.failed | (control.fault.cause == Mux(fails, Mux(self.cause.any(), self.cause, shared), bus)),
-                "its cause: the failed check, else the bank or race, or at the end the bus",
+                ~failed | (control.fault.cause == failure),
+                "its cause, a cycle later: the failed check, else the bank or race, or at the end the bus",
             ),
             Assert(control.fetched == (self.core_done & fetching), "the front end hears of each fetch's end"),
             Assert(
@@ -116,14 +120,22 @@ class ControlHarness(wiring.Component):
             Cover(fails, "a check fails"),
         ]
 
-        # Waits. `entry.code` names a unit.
-        on = entry.code[:2]
+        # Waits.
         reached = Signal()
         waited = before(m, control.activity.token)
-        with m.Switch(on):
-            for unit in Unit:
-                with m.Case(unit):
-                    m.d.comb += reached.eq(self.completed[unit] >= entry.value)
+        for unit in Unit:
+            with m.If(entry.waits[unit]):
+                m.d.comb += reached.eq(self.completed[unit].as_signed() >= entry.value.as_signed())
+            m.d.comb += Assume(self.completed[unit] < 1 << 30, "a program has at most 2^30 words (proof frontend)")
+        pushes = self.i.payload
+        one = (pushes.waits != 0) & ((pushes.waits & (pushes.waits - 1)[: len(pushes.waits)]) == 0)
+        m.d.comb += [
+            Assume(Mux(pushes.kind == EntryKind.WAIT, one, pushes.waits == 0), "a wait is for one unit"),
+            Assume(
+                (pushes.kind != EntryKind.WAIT) | (pushes.value.as_signed() >= -(1 << 30)),
+                "and for no more operations than were dispatched, or few less than none (proof frontend)",
+            ),
+        ]
         with m.If(queue.o.valid & (entry.kind == EntryKind.WAIT) & control.idle & ~self.halt):
             m.d.comb += [
                 Assert(popped == reached, "a wait is released in exactly the first cycle in which done >= target"),
@@ -167,5 +179,17 @@ class ControlHarness(wiring.Component):
             Assert(control_inner["check"] == Cat(age == n + 1 for n in range(CHECK)), "invariant: way to verification"),
             Assert(control.idle | (control_inner["fetching"] == fetching), "invariant: fetching"),
             Assert(level <= self.depth, "invariant: level"),
+            *oldest(queue, inner, cells[0].data, level),
         ]
+        for n, cell in enumerate(cells):
+            waits = (cell.data.waits != 0) & ((cell.data.waits & (cell.data.waits - 1)[: len(cell.data.waits)]) == 0)
+            m.d.comb += Assert(
+                (n >= level)
+                | Mux(
+                    cell.data.kind == EntryKind.WAIT,
+                    waits & (cell.data.value.as_signed() >= -(1 << 30)),
+                    cell.data.waits == 0,
+                ),
+                "invariant: waits inside",
+            )
         return m

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In
 from amaranth.utils import exact_log2
 
 from dovetail.hw.formal.properties import Opened, before
-from dovetail.hw.frontend import PAGES_BITS, Decoded, Frontend
+from dovetail.hw.frontend import MANY, PAGES_BITS, Decoded, Frontend
 from dovetail.hw.load import PageWrite
 from dovetail.hw.ports import EntryKind
 from dovetail.isa.config import Config
@@ -99,17 +99,17 @@ class FrontendHarness(wiring.Component):
 
         b = data.View(Decoded, inner["b"])
         on = Signal(32)
-        with m.Switch(entry.code[:2]):
-            for unit in Unit:
-                with m.Case(unit):
-                    m.d.comb += on.eq(counts[unit])
+        for unit in Unit:
+            with m.If(entry.waits[unit]):
+                m.d.comb += on.eq(counts[unit])
         with m.If(valid.any() & (entry.kind == EntryKind.WAIT)):
             m.d.comb += [
-                Assert(entry.value <= on, "a wait's target is at most what has been dispatched: it will be released"),
                 Assert(
-                    entry.value == Mux(on > b.value, on - b.value, 0),
-                    "the target is dispatched - pending, and not below 0",
+                    entry.value.as_signed() <= on.as_signed(),
+                    "a wait's target is at most what has been dispatched: it will be released",
                 ),
+                Assert(entry.value == (on - b.value)[:32], "the target is dispatched - pending"),
+                Assert(entry.value.as_signed() >= -MANY, "and not far below 0"),
             ]
         with m.If(valid.any() & fetch):
             m.d.comb += [
@@ -135,28 +135,38 @@ class FrontendHarness(wiring.Component):
         ]
 
         # What the pipeline's registers hold.
-        opening = inner["opening"]
+        fetching = inner["fetching"]
         a, w = inner["a_valid"], inner["w_valid"]
         a_past, w_past = inner["a_past"], inner["w_past"]
         b_valid = inner["b_valid"]
+        opening = fetching & ~b_valid
         in_a, in_w, in_b = a & ~a_past, w & ~w_past, b_valid & ~b.past
         at = Cat(inner["index"], inner["reading"])
         at_w, at_a = words + in_b, words + in_b + in_w
         last = self.pages << word_bits
         none = self.pages == 0
         first = words[:word_bits] == 0
-        to_come = first & ~(in_b & ~b.first)  # the next page's fetch comes with the next word
+        to_come = first & ~(in_b & ~fetching)  # the next page's fetch comes with the next word
 
         def begins(where: Value) -> Value:
             return where[:word_bits] == 0
 
         m.d.comb += [
-            Assert((inner["to_fetch"] == fetches) & (inner["here"] == ended), "invariant: fetches"),
+            Assert(inner["to_fetch"] == fetches, "invariant: fetches"),
+            Assert(inner["ahead"] == (ended - inner["reading"])[:2], "invariant: pages to be read"),
+            Assert(inner["index_last"] == inner["index"].all(), "invariant: index_last"),
             Assert(inner["pc"] == words, "invariant: pc"),
             Assert(~b_valid | (b.kind != EntryKind.FETCH), "invariant: no word is a fetch"),
             Assert(~opening | active & (fetches == 0) & (words == 0) & ~b_valid & ~w & ~in_a, "invariant: opening"),
-            Assert(started == opening, "invariant: a run opens"),
+            Assert(opening == (started & ~none), "invariant: a run opens"),
+            Assert(
+                inner["to"] == Mux(b_valid & ~b.bad & ~b.end, 1 << b.unit, 0)[: len(Unit)], "invariant: where B goes"
+            ),
+            Assert((b.kind == EntryKind.WAIT) | (b.waits == 0), "invariant: only waits wait"),
+            Assert((b.kind != EntryKind.WAIT) | (b.value <= MANY), "invariant: pending"),
         ]
+        fetched_now = before(m, pushed & fetch)
+        stale = fetched_now | started  # `more` is what it was
         with m.If(active & ~self.start):
             m.d.comb += [
                 Assert(words <= self.pages << word_bits, "no more words than the pages have: no count overflows"),
@@ -165,9 +175,20 @@ class FrontendHarness(wiring.Component):
                 Assert(at <= ended << word_bits, "invariant: words of pages that are here"),
                 Assert(~in_a | (inner["a_first"] == begins(at_a)), "invariant: first word in A"),
                 Assert(~in_w | (inner["w_first"] == begins(at_w)), "invariant: first word in W"),
-                Assert(~(in_b & b.first) | begins(words), "invariant: first word in B"),
+                Assert(~fetching | opening | in_b & begins(words), "invariant: first word in B"),
+                Assert(~fetching | (fetches != self.pages), "invariant: a page to fetch"),
+                Assert(inner["address"] == (self.program + fetches * PAGE_BYTES)[:32], "invariant: its address"),
+                Assert(stale | (inner["more"] == (fetches != self.pages)), "invariant: more"),
+                Assert(~fetched_now | in_b & first | ~b_valid & ~w & (words == 0), "invariant: after a fetch"),
+                Assert(~started | ~b_valid & ~w, "invariant: after a start"),
+                Assert(inner["past_end"] == (inner["reading"] == self.pages), "invariant: past_end"),
                 Assert(
-                    ~(b_valid & b.past) | ~in_w & ~in_a & (words == last) & (~b.first | none) & b.bad,
+                    (inner["index"] == 0) | (inner["at_last"] == (inner["reading"] + 1 == self.pages)),
+                    "invariant: at_last",
+                ),
+                Assert(ended - inner["reading"] <= 2, "invariant: two buffers"),
+                Assert(
+                    ~(b_valid & b.past) | ~in_w & ~in_a & (words == last) & ~fetching & b.bad,
                     "invariant: past in B",
                 ),
                 Assert(~(w & w_past) | ~in_a & (at_w == last) & (~inner["w_first"] | none), "invariant: past in W"),

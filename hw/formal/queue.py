@@ -1,6 +1,8 @@
 """Proof of the instruction queue."""
 
-from amaranth import Module, Signal
+from typing import Any
+
+from amaranth import Module, Signal, Value
 from amaranth.hdl import Assert, Cover
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -8,6 +10,16 @@ from amaranth.lib.wiring import In, Out
 from dovetail.hw.formal.properties import Opened
 from dovetail.hw.ports import Entry
 from dovetail.hw.queue import Queue
+
+
+def oldest(queue: Queue, opened: Opened, cell: Any, level: Value) -> list[Any]:
+    """Invariants of a queue's registers; ``cell`` is the memory at ``head``."""
+    return [
+        Assert(queue.o.valid == (level != 0), "invariant: valid"),
+        Assert(queue.i.ready == (level != queue.depth), "invariant: full"),
+        Assert(opened["behind"] == (opened["head"] + 1)[: len(opened["behind"])], "invariant: behind"),
+        Assert(~queue.o.valid | (queue.o.payload.as_value() == cell.as_value()), "invariant: the oldest entry"),
+    ]
 
 
 class QueueHarness(wiring.Component):
@@ -32,6 +44,7 @@ class QueueHarness(wiring.Component):
         queue = Queue(depth=self.depth)
         m.submodules.queue = opened = Opened(queue)
         cell = opened.module.submodules.entries.read_port(domain="comb")
+        head = opened.module.submodules.entries.read_port(domain="comb")
         wiring.connect(m, wiring.flipped(self.i), queue.i)
         wiring.connect(m, queue.o, wiring.flipped(self.o))
         m.d.comb += queue.clear.eq(self.clear)
@@ -52,7 +65,11 @@ class QueueHarness(wiring.Component):
         ahead = Signal(range(self.depth))
         entry = Signal(Entry)
         most = Signal.like(ahead)  # `ahead` when it came
-        m.d.comb += cell.addr.eq(opened["head"] + ahead)
+        m.d.comb += [
+            cell.addr.eq(opened["head"] + ahead),
+            head.addr.eq(opened["head"]),
+            *oldest(queue, opened, head.data, count),
+        ]
         with m.If(inside):
             m.d.comb += [
                 Assert(ahead < count, "invariant: the marked entry is one of those inside"),

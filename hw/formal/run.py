@@ -1,12 +1,12 @@
 """Proof of the state of a run."""
 
-from amaranth import Module, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.hdl import Assert, Assume, Cover
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 from dovetail.hw.control import Fault
-from dovetail.hw.formal.properties import before
+from dovetail.hw.formal.properties import Opened, before
 from dovetail.hw.run import SOURCES, Run
 
 
@@ -26,7 +26,8 @@ class RunHarness(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.run = run = Run()
+        run = Run()
+        m.submodules.run = inner = Opened(run)
         m.d.comb += [
             run.start.eq(self.start),
             run.failed.eq(self.failed),
@@ -48,25 +49,33 @@ class RunHarness(wiring.Component):
             ),
         ]
 
-        seen = Signal()  # a fault came in this run, `first` with what
+        seen = Signal()  # a fault came in this run
+        known = Signal()  # and what it was, `first`
         first = Signal(Fault)
         lowest = Signal(Fault)
+        failed = before(m, Mux(seen, 0, self.failed))  # its `fault` comes now
         for n in reversed(range(SOURCES)):
-            with m.If(self.failed[n] & ~self.failed[:n].any()):
+            with m.If(failed[n] & ~failed[:n].any()):
                 m.d.comb += lowest.eq(self.fault[n])
         with m.If(run.clear):
-            m.d.sync += seen.eq(0)
-        with m.Elif(self.failed.any() & ~seen):
-            m.d.sync += [seen.eq(1), first.eq(lowest)]
-        was_seen = before(m, seen & ~run.clear)
+            m.d.sync += [seen.eq(0), known.eq(0)]
+        with m.Else():
+            with m.If(self.failed.any()):
+                m.d.sync += seen.eq(1)
+            with m.If(failed.any()):
+                m.d.sync += [known.eq(1), first.eq(lowest)]
         m.d.comb += [
             Assert(run.halt == seen, "halt from the cycle after the first fault until the next start"),
             Assert(run.faulted == seen, "faulted tells whether there was one"),
-            Cover(seen & was_seen & self.failed.any() & (lowest.as_value() != first.as_value()), "a second fault"),
+            Assert(known | ~seen | failed.any(), "a fault is known a cycle after it came"),
+            Assert(~failed.any() | seen & ~known & run.busy, "invariant: it comes in the run"),
+            Assert(inner["failed"] == failed, "invariant: who failed"),
+            Assert(run.stirs == failed.any(), "until then there is something to do"),
+            Cover(known & self.failed.any(), "a second fault"),
             Cover(run.ended & ~seen, "a run without a fault ends"),
             Cover(run.busy & self.start, "a start while busy"),
         ]
-        with m.If(seen):
+        with m.If(known):
             m.d.comb += Assert(
                 run.first.as_value() == first.as_value(),
                 "the first fault stays, of several at once the lowest source's",

@@ -68,7 +68,7 @@ class ScoreboardHarness(wiring.Component):
                 port.verify.eq(self.verify[unit]),
                 port.reads.eq(self.reads[unit]),
                 port.writes.eq(self.writes[unit]),
-                port.granted.eq(port.verify & ~port.conflict & ~port.race & self.take[unit]),
+                port.granted.eq(port.verify & ~port.blocked & self.take[unit]),
                 port.release.eq(self.release[unit]),
             ]
             granted.append(port.granted)
@@ -80,13 +80,17 @@ class ScoreboardHarness(wiring.Component):
                 Assume(~port.release | holds[unit], "a unit releases only what it holds (proof control)"),
                 Assume(~port.verify | ~holds[unit], "a unit asks only when it holds nothing (proof control)"),
             ]
-            shown = [span.as_value() for span in read_spans[unit] + write_spans[unit]]
+            shown = [span.as_value() for span in read_spans[unit] + write_spans[unit]] + [port.reads, port.writes]
             was = [before(m, span) for span in shown]
             for span in read_spans[unit] + write_spans[unit]:
                 m.d.comb += Assume(
                     ~(port.verify | holds[unit]) | ~span.valid | (span.start < span.end),
                     "no region is empty or wraps (ZERO_SIZE and SRAM_RANGE come before)",
                 )
+            m.d.comb += Assert(
+                ~holds[unit] | (reads[unit] == port.reads) & (writes[unit] == port.writes),
+                "invariant: what a unit holds is what it still shows",
+            )
             for now, old in zip(shown, was, strict=True):
                 m.d.comb += Assume(
                     ~(port.verify | holds[unit]) | known & (now == old),
@@ -138,14 +142,15 @@ class ScoreboardHarness(wiring.Component):
                         "conflict exactly if another unit holds a port, or a lower one is granted it now",
                     ),
                     Assert(port.race == _any(races), "race exactly if a running operation writes what is read"),
+                    Assert(port.blocked == (port.conflict | port.race), "blocked by either"),
                     Cover(port.race & ~port.conflict, "a race without a conflict"),
                 ]
             m.d.comb += [
                 Assert(
-                    scoreboard.reads[unit] == reads[unit], "the read ports shown are those held, released ones free"
+                    (scoreboard.reads[unit] == reads[unit]) & (scoreboard.writes[unit] == writes[unit]),
+                    "the ports shown are those held, released ones free",
                 ),
                 Assert(inner[f"{unit.name.lower()}_held"] == holds[unit], "invariant: held"),
-                Assert(inner[f"{unit.name.lower()}_writes"] == writes[unit], "invariant: writes"),
             ]
         return m
 

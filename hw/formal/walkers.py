@@ -173,6 +173,10 @@ class WalkersHarness(wiring.Component):
             m.d.comb += [
                 Assert(inner["full_1"] == span_beats + 1, "invariant: beats of a row that straddles"),
                 Assert(beat_inner["full_1"] == span_beats + 1, "invariant: the same in the beat walker"),
+                Assert(inner["full_far"] == (span_beats >= MAX_BURST), "invariant: more than a burst"),
+                Assert(inner["full_1_far"] == (span_beats + 1 >= MAX_BURST), "invariant: more than one if it straddles"),
+                Assert(beat_inner["one_beat"] == (span_beats == 0), "invariant: a beat if it does not straddle"),
+                *(Assert(opened["single"] == (t.rows == 1), "invariant: single") for opened in (inner, beat_inner)),
             ]
         with m.If(bursts.active):
             m.d.comb += [
@@ -181,6 +185,12 @@ class WalkersHarness(wiring.Component):
                 Assert(inner["rows"] == Mux(ahead, Mux(last_row, t.rows, rows - 1), rows), "invariant: rows"),
                 Assert(inner["planes"] == planes - (ahead & last_row), "invariant: planes"),
                 Assert(inner["beat"] == beat_ahead, "invariant: beat"),
+                Assert(inner["row_end"] == (inner["rows"] == 1), "invariant: row_end"),
+                Assert(inner["plane_end"] == (inner["planes"] == 1), "invariant: plane_end"),
+                Assert(
+                    ~inner["first"] | (inner["straddles"] == (beats_of(row_ahead) == span_beats + 2)),
+                    "invariant: straddles",
+                ),
                 Assert(inner["first"] | ~ahead, "invariant: a new row"),
                 Assert(todo_ahead != 0, "invariant: something to do"),
                 Assert(~inner["first"] | (todo_ahead == beats_of(row_ahead)), "invariant: all of the row"),
@@ -200,6 +210,12 @@ class WalkersHarness(wiring.Component):
                 Assert((rows != 0) & (planes != 0) & (rows <= t.rows), "invariant: a row to go"),
                 Assert(beat_inner["rows"] == rows, "invariant: rows of beats"),
                 Assert(beat_inner["planes"] == planes, "invariant: planes of beats"),
+                Assert(beat_inner["row_end"] == (rows == 1), "invariant: row_end of beats"),
+                Assert(beat_inner["plane_end"] == (planes == 1), "invariant: plane_end of beats"),
+                Assert(beat_inner["row_last"] == (beat_inner["left"] == 0), "invariant: row_last"),
+                Assert(
+                    beat_inner["to_next"] == self.bus_bytes - Mux(first, row[:lane_bits], 0), "invariant: to_next"
+                ),
                 Assert(beat_inner["row"] == row[:PAGE_BITS], "invariant: row of beats"),
                 Assert(beat_inner["plane"] == plane[:PAGE_BITS], "invariant: plane of beats"),
                 Assert(beat_inner["row_offset"] == offset, "invariant: row offset"),
