@@ -116,7 +116,8 @@ class BurstWalker(wiring.Component):
         ends_row = Signal()
         full = Signal(32 - lane_bits)
         full_1 = Signal(33 - lane_bits)
-        full_far, full_1_far = Signal(), Signal()  # more than any burst
+        full_far = Signal()  # more than any burst
+        full_1_far = Signal()
         m.d.comb += full.eq(t.span >> lane_bits)
         m.d.sync += [full_1.eq(full + 1), full_far.eq(full[8:].any()), full_1_far.eq((full + 1)[8:].any())]
 

@@ -235,7 +235,8 @@ class VectorLane(wiring.Component):
         # 3: the products. 4: what the first rounding adds. 5: the first rounding: in TFLITE to Q31 (operands times
         # 2**20, hence 11 bits), in ONNX to 24 bits, also that of an int32; AVERAGE adds its count. 6: the common binary
         # point, bit 32 in TFLITE, 40 in ONNX; what is no addition is an integer at bit 32. 7: TFLITE, the second
-        # rounding, ties away from zero; the sign. A difference takes b's other sign, but only now: the first rounding depends on it.
+        # rounding, ties away from zero; the sign. A difference takes the other sign of b, but only now: the first
+        # rounding depends on it.
         operands = {}
         for name, (word_2, negative_2) in sides.items():
             negative = delayed(m, f"negative_{name}", negative_2, 3, reset_less=True)

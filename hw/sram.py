@@ -11,6 +11,7 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In
 from amaranth.utils import exact_log2
 
+from dovetail.hw.pipeline import delayed
 from dovetail.hw.ports import SramRead, SramWrite
 from dovetail.isa.config import Config
 from dovetail.isa.timing.common import SRAM_READ
@@ -95,7 +96,7 @@ class Sram(wiring.Component):
 
     def _banks(self, m: Module, readers: list, writers: list) -> None:
         config = self.config
-        assert SRAM_READ == 4, "memory, its output, bank selection and rotation take a register stage each"
+        assert SRAM_READ == 5, "address, memory, its output, bank selection and rotation take a register stage each"
         byte_bits = exact_log2(config.word_bytes)
         half_rows = config.bank_bytes // config.word_bytes // 2
         half_bits = exact_log2(half_rows)
@@ -142,7 +143,9 @@ class Sram(wiring.Component):
                 m.submodules[f"bank{bank}_{'odd' if half else 'even'}"] = cells
                 read = cells.read_port()
                 pairs = [pair(port.addr, half)[:half_bits] for port in readers]
-                m.d.comb += read.addr.eq(
+                where = Signal(half_bits, name=f"where{bank}_{half}", reset_less=True)
+                m.d.comb += read.addr.eq(where)
+                m.d.sync += where.eq(
                     Mux(
                         self.array_reads[bank],
                         Mux(self.array_streams[bank], pairs[1], pairs[0]),
@@ -169,28 +172,20 @@ class Sram(wiring.Component):
                 ]
 
         for name, port in zip(READERS, readers, strict=True):
-            # While the memory reads and its output is registered: which half and bank each byte lane comes from. Then
-            # selection; then rotation.
-            banks = [Signal(2 * bank_bits, name=f"{name}_bank{half}") for half in range(2)]
-            offset = Signal(2 * byte_bits, name=f"{name}_offset")
-            row_odd = Signal(name=f"{name}_row_odd")
+            # While the address is registered, the memory reads and its output is registered: which half and bank each
+            # byte lane comes from. Then selection; then rotation.
+            banks = [delayed(m, f"{name}_bank{half}", pair(port.addr, half)[half_bits:], 3)[-1] for half in range(2)]
+            begin = delayed(m, f"{name}_begin", port.addr[: byte_bits + 1], 4)
             odd = Signal(config.word_bytes, name=f"{name}_odd")
-            begin = Signal(byte_bits, name=f"{name}_begin")
             lanes = Signal(width, name=f"{name}_lanes", reset_less=True)
-            low = offset[:byte_bits]
-            m.d.sync += [
-                Cat(low, row_odd).eq(port.addr),
-                odd.eq(Cat(row_odd ^ (lane < low) for lane in range(config.word_bytes))),
-                Cat(offset[byte_bits:], begin).eq(offset),
-                *(banks[half].eq(Cat(pair(port.addr, half)[half_bits:], banks[half])) for half in range(2)),
-            ]
+            low, row_odd = begin[2][:byte_bits], begin[2][byte_bits]
+            m.d.sync += odd.eq(Cat(row_odd ^ (lane < low) for lane in range(config.word_bytes)))
             for lane in range(config.word_bytes):
                 even_byte, odd_byte = (
-                    choose([word.word_select(lane, 8) for word in bank_data[half]], banks[half][bank_bits:])
-                    for half in range(2)
+                    choose([word.word_select(lane, 8) for word in bank_data[half]], banks[half]) for half in range(2)
                 )
                 m.d.sync += lanes.word_select(lane, 8).eq(Mux(odd[lane], odd_byte, even_byte))
-            m.d.sync += port.data.eq(rotate(m, lanes, begin, left=False))
+            m.d.sync += port.data.eq(rotate(m, lanes, begin[4][:byte_bits], left=False))
 
 
 def sram_verilog(config: Config) -> str:
@@ -206,9 +201,9 @@ def sram_verilog(config: Config) -> str:
     for n in range(len(READERS)):
         ports += [f"input r{n}_en", f"input [{address_bits - 1}:0] r{n}_addr", f"output reg [{width - 1}:0] r{n}_data"]
         body += [
-            f"  reg r{n}_en1 = 0, r{n}_en2 = 0, r{n}_en3 = 0;",
+            f"  reg r{n}_en1 = 0, r{n}_en2 = 0, r{n}_en3 = 0, r{n}_en4 = 0;",
             f"  reg [{address_bits - 1}:0] r{n}_at;",
-            f"  reg [{width - 1}:0] r{n}_q2, r{n}_q3;",
+            f"  reg [{width - 1}:0] r{n}_q2, r{n}_q3, r{n}_q4;",
             f"  wire [{row_bits - 1}:0] r{n}_row = r{n}_at[{address_bits - 1}:{byte_bits}];",
             f"  wire [{row_bits - 1}:0] r{n}_next = r{n}_row + 1'd1;",
             f"  wire [{byte_bits - 1}:0] r{n}_byte = r{n}_at[{byte_bits - 1}:0];",
@@ -236,7 +231,8 @@ def sram_verilog(config: Config) -> str:
     ]
     for n in range(len(READERS)):
         body += [
-            f"    if (r{n}_en3) r{n}_data <= r{n}_q3;",
+            f"    if (r{n}_en4) r{n}_data <= r{n}_q4;",
+            f"    if (r{n}_en3) r{n}_q4 <= r{n}_q3;",
             f"    if (r{n}_en2) r{n}_q3 <= r{n}_q2;",
             f"    if (r{n}_en1) begin",
             f"      if (r{n}_byte == 0) r{n}_q2 <= cells[r{n}_row];",
@@ -246,6 +242,7 @@ def sram_verilog(config: Config) -> str:
             f"    r{n}_en1 <= r{n}_en;",
             f"    r{n}_en2 <= r{n}_en1;",
             f"    r{n}_en3 <= r{n}_en2;",
+            f"    r{n}_en4 <= r{n}_en3;",
         ]
     for n in range(len(WRITERS)):
         body += [

@@ -14,7 +14,7 @@ from dovetail.isa.instructions import Unit
 from dovetail.isa.timing.common import SRAM_READ
 
 BUFFER = 16
-"""Write beats between the SRAM and the bus; the way through takes 8 cycles, so this keeps a beat per cycle."""
+"""Write beats between the SRAM and the bus; the way through takes 9 cycles, so this keeps a beat per cycle."""
 
 
 class StoreCore(wiring.Component):

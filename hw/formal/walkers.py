@@ -174,7 +174,7 @@ class WalkersHarness(wiring.Component):
                 Assert(inner["full_1"] == span_beats + 1, "invariant: beats of a row that straddles"),
                 Assert(beat_inner["full_1"] == span_beats + 1, "invariant: the same in the beat walker"),
                 Assert(inner["full_far"] == (span_beats >= MAX_BURST), "invariant: more than a burst"),
-                Assert(inner["full_1_far"] == (span_beats + 1 >= MAX_BURST), "invariant: more than one if it straddles"),
+                Assert(inner["full_1_far"] == (span_beats + 1 >= MAX_BURST), "invariant: likewise if it straddles"),
                 Assert(beat_inner["one_beat"] == (span_beats == 0), "invariant: a beat if it does not straddle"),
                 *(Assert(opened["single"] == (t.rows == 1), "invariant: single") for opened in (inner, beat_inner)),
             ]
@@ -213,9 +213,7 @@ class WalkersHarness(wiring.Component):
                 Assert(beat_inner["row_end"] == (rows == 1), "invariant: row_end of beats"),
                 Assert(beat_inner["plane_end"] == (planes == 1), "invariant: plane_end of beats"),
                 Assert(beat_inner["row_last"] == (beat_inner["left"] == 0), "invariant: row_last"),
-                Assert(
-                    beat_inner["to_next"] == self.bus_bytes - Mux(first, row[:lane_bits], 0), "invariant: to_next"
-                ),
+                Assert(beat_inner["to_next"] == self.bus_bytes - Mux(first, row[:lane_bits], 0), "invariant: to_next"),
                 Assert(beat_inner["row"] == row[:PAGE_BITS], "invariant: row of beats"),
                 Assert(beat_inner["plane"] == plane[:PAGE_BITS], "invariant: plane of beats"),
                 Assert(beat_inner["row_offset"] == offset, "invariant: row offset"),

@@ -7,7 +7,7 @@ CHECK = 3
 """Cycles from the pop of an instruction to the cycle in which its checks decide (fault, or claim its banks).
 It works from the next cycle on."""
 
-SRAM_READ = 4
+SRAM_READ = 5
 """Cycles from a read address on an SRAM port to its (rotated) bytes."""
 
 

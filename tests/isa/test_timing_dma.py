@@ -71,9 +71,9 @@ def test_by_hand() -> None:
     """One beat; then two bursts of which the second may only go out when the first has ended."""
     config = Config(bus=64, outstanding=1, memory=MemoryTiming(read_latency=10, write_latency=6, beat_cycles=1))
     assert read_duration(config, 0, 1, 1, 0, 0, 8) == 3 + 2 + 10 + 4
-    assert write_duration(config, 0, 1, 1, 0, 0, 8) == 3 + 7 + 6 + 2
+    assert write_duration(config, 0, 1, 1, 0, 0, 8) == 3 + 9 + 6 + 2
     assert read_duration(config, 0, 1, 1, 0, 0, 4096) == 3 + 2 + (10 + 255) + 1 + (10 + 255) + 4
-    assert write_duration(config, 0, 1, 1, 0, 0, 4096) == 3 + 7 + 255 + 6 + 1 + 1 + 255 + 6 + 2
+    assert write_duration(config, 0, 1, 1, 0, 0, 4096) == 3 + 9 + 255 + 6 + 1 + 1 + 255 + 6 + 2
 
 
 def test_bursts() -> None:
