@@ -12,7 +12,6 @@ from importlib.resources import files
 from pathlib import Path
 
 from dovetail.cosim.blocks import driver
-from dovetail.cosim.build_cache import LIBRARY
 from dovetail.cosim.rtl import accelerator_library
 from dovetail.cosim.verilate import LOG_LINES, ToolError
 from dovetail.isa.config import Config
@@ -42,7 +41,7 @@ def c_program(
     sources
         Text by file name, headers as well. They may include every file of the driver; one of them has ``main``.
     output
-        The executable to write. The simulator is put beside it, as ``dut.so``, so both can be moved together.
+        The executable to write. The simulator is put beside it, with ``.so`` behind its name; they move together.
     cache
         Folder of the RTL builds; the first use of a configuration compiles for some seconds.
     defines
@@ -60,7 +59,8 @@ def c_program(
         "BEAT_CYCLES": timing.beat_cycles,
         **(defines or {}),
     }
-    library = output.parent / LIBRARY
+    library = output.with_name(f"{output.name}.so")
+    library.unlink(missing_ok=True)  # a process may be using it
     shutil.copyfile(accelerator_library(config, cache), library)
     host = {name: driver(name) for name in ("c_host.c", "accelerator.h")}
     texts = {**driver_files(config), **host, **sources}
@@ -69,7 +69,7 @@ def c_program(
             (Path(folder) / name).write_text(text)
         command = [c_compiler(), *FLAGS, *(f"-D{name}={value}" for name, value in macros.items())]
         command += [name for name in sorted(texts) if name.endswith(".c")]
-        command += ["-o", str(output.resolve()), "-L", str(library.parent.resolve()), f"-l:{LIBRARY}", "-lm"]
+        command += ["-o", str(output.resolve()), "-L", str(library.parent.resolve()), f"-l:{library.name}", "-lm"]
         command += ["-Wl,-rpath,$ORIGIN"]
         done = subprocess.run(command, cwd=folder, text=True, errors="replace", capture_output=True)
     if done.returncode:
