@@ -119,7 +119,7 @@ class Config:
     per cycle, ``bus`` (AXI data width in bits), ``outstanding`` (bursts in flight per direction), ``memory``
     (simulation only). What is built besides convolution: ``matmul`` (products of two int8 tensors in the array),
     and in the vector unit ``pooling``, ``elementwise`` and ``activation``; without all three there is no vector unit.
-    ``serial`` takes the serial engine (``hw.serial``), the smallest one: one multiplier, one thing at a time.
+    ``serial`` takes the serial engine (``hw.serial``), the smallest one: one data path, one thing at a time.
     """
 
     pe: int | None = None

@@ -5,6 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.axi import AxiLite
+from dovetail.hw.frontend import PAGES_BITS
 from dovetail.hw.serial.engine import HostAccess
 from dovetail.hw.serial.microcode import HOST
 from dovetail.isa.host import (
@@ -20,8 +21,6 @@ from dovetail.isa.host import (
 )
 from dovetail.isa.instructions import PAGE_BYTES
 from dovetail.isa.timing.dma import BOUNDARY
-
-PAGES_BITS = 23
 
 
 class SerialHost(wiring.Component):

@@ -26,6 +26,8 @@ class SerialSram(wiring.Component):
     """
 
     def __init__(self, config: Config, *, simulation: bool) -> None:
+        if not simulation and config.sram_bytes > LARGEST:
+            raise ValueError(f"sram must be at most {LARGEST} bytes in hardware, not {config.sram_bytes}")
         self.config = config
         self.simulation = simulation
         super().__init__(
@@ -50,8 +52,6 @@ class SerialSram(wiring.Component):
                 o_word=self.word,
             )
             return m
-        if self.config.sram_bytes > LARGEST:
-            raise ValueError(f"sram must be at most {LARGEST} bytes in hardware, not {self.config.sram_bytes}")
         for half in range(2):
             word = Signal(16, name=f"word{half}")
             enable = self.write[2 * half : 2 * half + 2]
