@@ -18,6 +18,8 @@ PREFIX = "yowasp-"
 """What YoWASP's programs have before the name of the native one."""
 SECONDS = 120
 """Limit for a program that is asked for its version; the first start of a YoWASP one compiles it."""
+LEAST = {"yosys": (0, 50), "nextpnr-ecp5": (0, 8), "nextpnr-ice40": (0, 8)}
+"""Versions that a native program must have to come before YoWASP's; what distributions carry may be years old."""
 TOLD = 600
 """Characters of a program's message that an error repeats."""
 
@@ -37,14 +39,14 @@ class Tool:
 
 def find(names: Sequence[str], given: Mapping[str, str]) -> dict[str, Tool]:
     """The programs by name. ``given``: commands of the user's choice, by name. Raises BuildError naming all missing."""
-    commands = {name: _command(name, given.get(name, "")) for name in names}
-    if missing := [name for name, words in commands.items() if not words]:
+    found = {name: _tool(name, given.get(name, "")) for name in names}
+    if missing := [name for name, tool in found.items() if tool is None]:
         verb = "is" if len(missing) == 1 else "are"
         raise BuildError(
             f"{', '.join(missing)} {verb} not installed, neither on PATH nor as {PREFIX}{missing[0]}; the extra fpga"
             f" has what is needed: {EXTRA}"
         )
-    return {name: Tool(name, words, _version(name, words)) for name, words in commands.items()}
+    return {name: tool for name, tool in found.items() if tool is not None}
 
 
 def run(tool: Tool, arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -65,17 +67,25 @@ def complaint(done: subprocess.CompletedProcess[str]) -> str:
     return (" ".join(errors)[:TOLD] if errors else text[-TOLD:]) or f"ended with code {done.returncode}"
 
 
-def _command(name: str, given: str) -> tuple[str, ...]:
-    """The words that run a program, or none."""
+def _tool(name: str, given: str) -> Tool | None:
+    """The program that the user names; the native one if it is new enough; YoWASP's; the native one."""
     try:
         words = tuple(shlex.split(given))
     except ValueError as error:
         raise BuildError(f"{given}: must be a command that runs {name} ({error})") from None
     if words:
-        return words
+        return Tool(name, words, _version(name, words))
     beside = Path(executable).with_name(PREFIX + name)
-    found = which(name) or (str(beside) if beside.exists() else which(PREFIX + name))
-    return (found,) if found else ()
+    paths = (which(name), str(beside) if beside.exists() else which(PREFIX + name))
+    native, wheel = (Tool(name, (path,), _version(name, (path,))) if path else None for path in paths)
+    if native and (wheel is None or _numbers(native.version) >= LEAST.get(name, ())):
+        return native
+    return wheel
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The first two numbers of a version."""
+    return tuple(map(int, re.findall(r"\d+", version)[:2]))
 
 
 def _version(name: str, words: tuple[str, ...]) -> str:

