@@ -97,7 +97,13 @@ class MultiplierArray(wiring.Component):
             w = word(self.weights, n, operand)
             products.append((x * w if operand == SUM else x.as_signed() * w.as_signed())[:SUM])
         m.d.sync += values.eq(Cat(products))
-        m.d.comb += self.products.eq(values[: len(self.products)])
+        shown = values[: len(self.products)]
+        if operand != SUM:  # what is above a product's bits is its sign and needs no registers
+            bits = product_bits(config)
+            shown = Cat(
+                (word(values, n, SUM)[:bits].as_signed() + Const(0, signed(SUM)))[:SUM] for n in range(config.dw)
+            )
+        m.d.comb += self.products.eq(shown)
 
         rows, terms = config.ic, 1
         for stage in range(tree_stages(config)):
