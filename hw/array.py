@@ -100,9 +100,8 @@ class MultiplierArray(wiring.Component):
         shown = values[: len(self.products)]
         if operand != SUM:  # what is above a product's bits is its sign and needs no registers
             bits = product_bits(config)
-            shown = Cat(
-                (word(values, n, SUM)[:bits].as_signed() + Const(0, signed(SUM)))[:SUM] for n in range(config.dw)
-            )
+            products = (word(values, n, SUM)[:bits].as_signed() for n in range(config.dw))
+            shown = Cat((product + Const(0, signed(SUM)))[:SUM] for product in products)
         m.d.comb += self.products.eq(shown)
 
         rows, terms = config.ic, 1
