@@ -97,11 +97,11 @@ class MultiplierArray(wiring.Component):
             w = word(self.weights, n, operand)
             products.append((x * w if operand == SUM else x.as_signed() * w.as_signed())[:SUM])
         m.d.sync += values.eq(Cat(products))
-        shown = values[: len(self.products)]
+        shown: Value = values[: len(self.products)]
         if operand != SUM:  # what is above a product's bits is its sign and needs no registers
             bits = product_bits(config)
-            products = (word(values, n, SUM)[:bits].as_signed() for n in range(config.dw))
-            shown = Cat((product + Const(0, signed(SUM)))[:SUM] for product in products)
+            signs = (word(values, n, SUM)[:bits].as_signed() for n in range(config.dw))
+            shown = Cat((value + Const(0, signed(SUM)))[:SUM] for value in signs)
         m.d.comb += self.products.eq(shown)
 
         rows, terms = config.ic, 1
