@@ -98,16 +98,7 @@ def test_a_network_equals_the_model_in_bytes_cycles_and_counters(
     expected = network.run(inputs)
     (tmp_path / "expected.bin").write_bytes(expected.tensors[network.graph.outputs[0].tensor].tobytes())
     bound = network.graph.bind(inputs)[port.tensor].tobytes()
-    arguments: list[str | Path] = [
-        "-w",
-        host,
-        "-n",
-        "2",
-        "-e",
-        tmp_path / "expected.bin",
-        "-o",
-        tmp_path / "output.bin",
-    ]
+    files: list[str | Path] = ["-e", tmp_path / "expected.bin", "-o", tmp_path / "output.bin"]
     ran = run(application, tmp_path, network.program, bound, "-w", host, "-n", "2", *files)
     assert (ran.code, ran.err) == (0, "")
     assert ran.cycles == [expected.cycles] * 2
