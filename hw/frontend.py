@@ -281,9 +281,8 @@ class Frontend(wiring.Component):
         dispatched = [Signal(32, name=f"dispatched_{unit.name.lower()}") for unit in Unit]
         pc = Signal(32)
         pending = Signal(32)  # of the unit that a WAIT names
-        for u in Unit:
-            with m.If(b.waits[u]):
-                m.d.comb += pending.eq(dispatched[u])
+        named = [dispatched[u] & b.waits[u].replicate(32) for u in Unit]
+        m.d.comb += pending.eq((named[0] | named[1]) | (named[2] | named[3]))
         entry = Signal(Entry)
         pushes, ready, going = Signal(len(Unit)), Signal(len(Unit)), Signal()
         m.d.comb += [

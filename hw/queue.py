@@ -55,7 +55,7 @@ class Queue(wiring.Component):
             read.addr.eq(behind),
         ]
         # Registers hold the oldest entry and what the level allows: nobody waits for the memory or a comparison.
-        with m.If(pop | ~self.o.valid):
+        with m.If(self.o.ready | ~self.o.valid):
             m.d.sync += self.o.payload.eq(Mux(level > 1, read.data, self.i.payload))
         m.d.sync += [
             full.eq(~pop & (level[-1] | push & (level == self.depth - 1))),

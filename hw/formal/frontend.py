@@ -163,6 +163,7 @@ class FrontendHarness(wiring.Component):
                 inner["to"] == Mux(b_valid & ~b.bad & ~b.end, 1 << b.unit, 0)[: len(Unit)], "invariant: where B goes"
             ),
             Assert((b.kind == EntryKind.WAIT) | (b.waits == 0), "invariant: only waits wait"),
+            Assert((b.waits & (b.waits - 1)[: len(b.waits)]) == 0, "invariant: for one unit"),
             Assert((b.kind != EntryKind.WAIT) | (b.value <= MANY), "invariant: pending"),
         ]
         fetched_now = before(m, pushed & fetch)
