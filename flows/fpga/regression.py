@@ -28,14 +28,15 @@ BAUD = 1_000_000
 class Figures:
     """What a build gave, without dates and places.
 
-    ``design``: hash of the design, its constraints and options; ``tools``: versions by name; ``used``: by resource;
-    ``fmax``: MHz of the slowest clock with the best seed.
+    ``design``: hash of the design, its constraints and options; ``tools``: versions by name; ``seeds``: MHz of the
+    slowest clock by seed, 0 where it failed; ``seed``: the best, to which the rest belongs; ``used``: by resource.
     """
 
     config_hash: str
     part: str
     design: str
     tools: Mapping[str, str]
+    seeds: Mapping[str, float]
     seed: int
     used: Mapping[str, int]
     fmax: float
@@ -49,6 +50,7 @@ class Figures:
             build.target.board.part.name,
             build.design,
             build.tools,
+            {str(seed): fmax for seed, fmax in build.seeds.items()},
             build.seed,
             build.placed.used,
             build.fmax,
@@ -189,7 +191,7 @@ def judge(entry: Entry, folder: Path, given: Mapping[str, str], say: Callable[[s
     prepared = prepare(entry.request(jobs), folder, given, say)
     old = entry.figures
     tools = {name: tool.version for name, tool in prepared.builder.tools.items()}
-    if old is not None and (old.design, dict(old.tools)) == (prepared.design, tools):
+    if old is not None and (old.design, old.tools, len(old.seeds)) == (prepared.design, tools, entry.seeds):
         return Verdict(entry, (), "same design, same tools: not built again")
     try:
         record, _ = finish(prepared)
