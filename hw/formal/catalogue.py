@@ -26,7 +26,7 @@ _ALL = (
     ),
     Proof("scoreboard", "Scoreboard", "4 banks, all units", lambda: ScoreboardHarness(SMALL), "prove", 1, 6),
     Proof("load", "LoadCore", SMALL_TEXT, lambda: LoadHarness(SMALL), "prove", 5, 14),
-    Proof("store", "StoreCore", SMALL_TEXT, lambda: StoreHarness(SMALL), "prove", 5, 18, slow=True),
+    Proof("store", "StoreCore", SMALL_TEXT, lambda: StoreHarness(SMALL), "prove", 7, 20, slow=True),
     Proof(
         *("frontend", "Frontend", "bus 32 bits, programs of fewer than 16 pages"),
         lambda: FrontendHarness(SMALL, page_bits=4),

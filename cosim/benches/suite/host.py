@@ -40,7 +40,7 @@ class HostModel:
         self.set = dict.fromkeys(MASKS, 0)
         self.irq_enable = self.done = self.busy = self.faulted = False
         self.cause = self.pc = self.cycles = 0
-        self.stalls = dict.fromkeys(Unit, (0, 0, 0))
+        self.stalls = dict.fromkeys(Unit, (0,) * len(STALLS))
         self.starts = 0
         """Start pulses so far."""
 
@@ -50,8 +50,7 @@ class HostModel:
             return self.set[name]
         for unit in Unit:
             if name.startswith(f"{unit.name}_"):
-                counts = self.stalls[unit]
-                return dict(zip(STALLS, (*counts, (self.cycles - sum(counts)) & WORD), strict=True))[name.split("_")[1]]
+                return dict(zip(STALLS, self.stalls[unit], strict=True))[name.split("_")[1]]
         values: dict[str, int] = {
             "ID": ID,
             "VERSION": VERSION,
@@ -123,12 +122,12 @@ async def random_accesses(dut: Any) -> None:
                 numbers.getrandbits(32),
                 numbers.getrandbits(64),
             )
-            model.stalls = {unit: tuple(numbers.getrandbits(32) for _ in range(3)) for unit in Unit}  # type: ignore[misc]
+            model.stalls = {unit: tuple(numbers.getrandbits(32) for _ in STALLS) for unit in Unit}
             dut.busy.value, dut.faulted.value, dut.cycles.value = int(model.busy), int(model.faulted), model.cycles
             dut.first.value = model.cause | model.pc << 4
             for unit in Unit:
-                for part, value in zip(("busy", "config", "token"), model.stalls[unit], strict=True):
-                    getattr(dut, f"stalls__{int(unit)}__{part}").value = value
+                for part, value in zip(STALLS, model.stalls[unit], strict=True):
+                    getattr(dut, f"stalls__{int(unit)}__{part.lower()}").value = value
             await cycles(dut, 1)
         if numbers.random() < 0.1:
             await _ended(dut, model)
