@@ -29,6 +29,12 @@ class RunResult:
     fault: Fault | None
 
 
+def no_timeline(cycles: int, counters: dict[Unit, Counters], fault: Fault | None) -> Timeline:
+    """The timeline of an engine that does not see when operations run."""
+    none = np.zeros(0, np.int64)
+    return Timeline(none, none, none, none, none, np.zeros(0, np.bool_), (), cycles, counters, fault)
+
+
 class Engine(Protocol):
     """One accelerator with its system memory outside. SRAM keeps its contents from run to run."""
 

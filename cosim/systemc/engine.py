@@ -18,8 +18,8 @@ from dovetail.cosim.verilate import ToolError
 from dovetail.isa.config import Config
 from dovetail.isa.host import HOST_REGISTERS, STALLS
 from dovetail.isa.instructions import Cause, Unit
-from dovetail.isa.timing.engine import Counters, Fault, Timeline
-from dovetail.sw.engine import Bytes, RunResult
+from dovetail.isa.timing.engine import Counters, Fault
+from dovetail.sw.engine import Bytes, RunResult, no_timeline
 
 WORDS = 60
 """Of what a platform that fails has said, in the error."""
@@ -130,7 +130,7 @@ class SystemCEngine:
         counters = {unit: Counters(*(registers[f"{unit.name}_{stall}"] for stall in STALLS)) for unit in Unit}
         cause = Cause(registers["CAUSE"])
         fault = Fault(cause, registers["FAULT_PC"]) if cause else None
-        return RunResult(memory, cycles, _no_timeline(cycles, counters, fault), counters, fault)
+        return RunResult(memory, cycles, no_timeline(cycles, counters, fault), counters, fault)
 
     def play(self, line: str) -> dict[str, Any]:
         """A line of the platform's script, and its answer. Raises ToolError when the platform fails."""
@@ -157,9 +157,3 @@ class SystemCEngine:
         self._process = None
         process.wait()
         raise ToolError(f"the SystemC platform has ended: {' '.join(said[-WORDS:])}")
-
-
-def _no_timeline(cycles: int, counters: dict[Unit, Counters], fault: Fault | None) -> Timeline:
-    empty = np.zeros(0, np.int64)
-    works = np.zeros(0, np.bool_)
-    return Timeline(empty, empty, empty, empty, empty, works, (), cycles, counters, fault)
