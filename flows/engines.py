@@ -55,7 +55,8 @@ def engine_of(args: argparse.Namespace, config: Config, memory_bytes: int) -> It
 
 
 def _board(args: argparse.Namespace, config: Config, memory_bytes: int, stack: ExitStack) -> BoardEngine:
-    from dovetail.sw.board import BAUD, BoardEngine
+    from dovetail.isa.link import BAUD
+    from dovetail.sw.board import BoardEngine
 
     if args.port != SIMULATED:
         return stack.enter_context(BoardEngine(config, args.port, BAUD if args.baud is None else args.baud))

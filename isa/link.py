@@ -22,10 +22,14 @@ from struct import Struct
 
 VERSION = 1
 """Version of these frames."""
+BAUD = 1_000_000
+"""Bits per second, unless something else is said."""
 SYNC = 0xD7
 """First byte of every frame."""
 BLOCK = 1024
 """Bytes of the longest payload; no READ or WRITE crosses a multiple of it."""
+NOISE = 2 * BLOCK
+"""Bytes that the host passes over before a response at most: a device that sends without an end is no board."""
 WORD = 4
 """Addresses and lengths are multiples of this many bytes."""
 TAGS = 16
@@ -146,8 +150,8 @@ def read_response(read: Callable[[int], bytes]) -> Response:
             raise FrameError("the board does not answer, or not to the end")
         return data
 
-    while take(1) != bytes([SYNC]):
-        pass
+    if not any(take(1) == bytes([SYNC]) for _ in range(NOISE)):
+        raise FrameError(f"no response begins in {NOISE} bytes")
     header = take(RESPONSE_HEADER.size)
     code, length = RESPONSE_HEADER.unpack(header)
     if length > BLOCK:

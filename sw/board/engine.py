@@ -8,12 +8,12 @@ import numpy.typing as npt
 from dovetail.isa.config import PRESETS, Config, format_bytes
 from dovetail.isa.host import ID, STALLS, STATUS_BUSY, STATUS_DONE, VERSION
 from dovetail.isa.instructions import PAGE_BYTES, Cause, Op, Unit, cfg, pack, to_bytes
-from dovetail.isa.link import WORD
+from dovetail.isa.link import BAUD, WORD
 from dovetail.isa.timing.bound import cycle_bound
-from dovetail.isa.timing.engine import Counters, Fault, Timeline
-from dovetail.sw.board.link import BAUD, PATIENCE, Link, LinkError
+from dovetail.isa.timing.engine import Counters, Fault
+from dovetail.sw.board.link import PATIENCE, Link, LinkError
 from dovetail.sw.board.traffic import traffic
-from dovetail.sw.engine import Bytes, RunResult
+from dovetail.sw.engine import Bytes, RunResult, no_timeline
 
 PAGE = 4096
 """Memory comes in multiples of it."""
@@ -63,6 +63,8 @@ class BoardEngine:
         size = self.link.board.memory_bytes
         self._contents: Bytes = np.zeros(size, np.uint8)
         self._known: Mask = np.zeros(size, np.bool_)
+        self._doubtful = False
+        """Whether the last run may still be under way."""
 
     def __enter__(self) -> "BoardEngine":
         return self
@@ -161,6 +163,9 @@ class BoardEngine:
         moved = traffic(words, base, len(memory))
         needed = moved.taken.copy()
         needed[program : program + pages * PAGE_BYTES] = True
+        if self._doubtful:
+            self._check()
+        self._doubtful = True
         try:
             self._send(memory, needed)
             cycles, counters, fault = self._execute(program, pages, base, cycle_bound(self._config, words))
@@ -168,7 +173,8 @@ class BoardEngine:
         except BaseException:  # nobody knows how far it came
             self._known[:] = False
             raise
-        return RunResult(memory, cycles, _no_timeline(cycles, counters, fault), counters, fault)
+        self._doubtful = False
+        return RunResult(memory, cycles, no_timeline(cycles, counters, fault), counters, fault)
 
     def _send(self, memory: Bytes, needed: Mask) -> None:
         """Write what is needed and not there yet."""
@@ -217,9 +223,3 @@ def pieces(wanted: Mask) -> list[tuple[int, int]]:
     firsts = words[np.concatenate(([0], breaks + 1))]
     lasts = words[np.concatenate((breaks, [len(words) - 1]))]
     return [(first * WORD, (last + 1) * WORD) for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)]
-
-
-def _no_timeline(cycles: int, counters: dict[Unit, Counters], fault: Fault | None) -> Timeline:
-    """Nothing of when operations ran."""
-    none = np.zeros(0, np.int64)
-    return Timeline(none, none, none, none, none, np.zeros(0, np.bool_), (), cycles, counters, fault)

@@ -6,6 +6,7 @@ from typing import Any
 
 from dovetail.isa.host import HOST_REGISTERS, STATUS_BUSY, STATUS_DONE
 from dovetail.isa.link import (
+    BAUD,
     CHARACTER_BITS,
     IDLE_BITS,
     TAGS,
@@ -21,12 +22,12 @@ from dovetail.isa.link import (
 )
 from dovetail.sw.errors import DovetailError
 
-BAUD = 1_000_000
-"""Bits per second, unless something else is said."""
 PATIENCE = 1.0
 """Seconds that an answer may take longer than its bits and what it waits for."""
 ATTEMPTS = 5
 """Times that a request is sent before the link is given up."""
+SETTLING = 32
+"""Reads after which a line that does not become silent is given up."""
 FRAME_BYTES = 16
 """Bytes around a payload, at least those of both frames."""
 
@@ -177,8 +178,8 @@ class Link:
         """Let go by what still comes, until the board has given up any frame that it had begun to take."""
         try:
             self._serial.timeout = 2 * IDLE_BITS / self.baud
-            while self._serial.read(1 << 12):
-                pass
+            if all(self._serial.read(1 << 12) for _ in range(SETTLING)):
+                raise LinkError(f"{self.port}: must be silent between requests, not send without an end")
         except OSError as error:
             raise LinkError(f"{self.port}: the connection is lost: {error}") from None
 

@@ -7,11 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dovetail.isa.config import Config
-from dovetail.isa.host import HOST_REGISTERS, STATUS_DONE
+from dovetail.isa.host import HOST_REGISTERS, ID, STATUS_BUSY, STATUS_DONE, VERSION
+from dovetail.isa.instructions import Op, to_bytes
 from dovetail.isa.link import BLOCK, REQUEST_HEADER, SYNC, Board, Opcode, Status, response, with_crc
+from dovetail.sw.board import BoardEngine
 from dovetail.sw.board import link as module
 from dovetail.sw.board.link import ATTEMPTS, Link, LinkError
 from dovetail.sw.engines import create
@@ -180,6 +183,38 @@ def test_no_board_at_the_port(board: FakeBoard) -> None:
     ):
         Link("fake", 9600)
     assert board.closed
+
+
+def test_a_device_that_sends_without_an_end(board: FakeBoard, link: Link, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board, "read", lambda count: b"a" * count)
+    with pytest.raises(LinkError, match="fake: must be silent between requests, not send without an end"):
+        link.read_register("ID")
+    with pytest.raises(LinkError, match="fake: no board answers at 1000000 baud"):
+        Link("fake")
+
+
+def test_a_run_that_was_given_up_is_not_taken_for_the_next(board: FakeBoard) -> None:
+    config = Config()
+    found = {
+        "ID": ID,
+        "VERSION": VERSION,
+        "CONFIG_HASH_LO": config.hash & 0xFFFF_FFFF,
+        "CONFIG_HASH_HI": config.hash >> 32,
+    }
+    board.registers.update({HOST_REGISTERS[name].offset: value for name, value in found.items()})
+    program = np.zeros(4096, np.uint8)
+    program[:8] = np.frombuffer(to_bytes([int(Op.END)])[:8], np.uint8)
+    with BoardEngine(config, "fake") as engine:
+        assert engine.run(program.copy(), 0, 1).fault is None
+        board.back = lambda data: b""
+        with pytest.raises(LinkError, match="failed"):
+            engine.run(program.copy(), 0, 1)
+        board.back = lambda data: data
+        board.registers[HOST_REGISTERS["STATUS"].offset] = STATUS_BUSY.mask
+        with pytest.raises(LinkError, match="fake: the board must be idle, not in a run of before; reset it"):
+            engine.run(program.copy(), 0, 1)
+        board.registers[HOST_REGISTERS["STATUS"].offset] = 0
+        assert engine.run(program.copy(), 0, 1).fault is None
 
 
 def test_another_version_of_the_link(board: FakeBoard) -> None:
