@@ -14,8 +14,9 @@ from dovetail.flows.fpga.boards import BOARDS, Board, board_of
 from dovetail.flows.fpga.pll import MHZ
 from dovetail.flows.parameters import add_options, config_of
 from dovetail.flows.report import Report, to_json
-from dovetail.isa.config import Config, ConfigError, format_bytes, parse_bytes
+from dovetail.isa.config import Config, format_bytes
 from dovetail.isa.files import write_atomically
+from dovetail.isa.link import BAUD
 from dovetail.sw.errors import DovetailError
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ NAME = "build"
 HELP = "build a bitstream for a board, or a project for Vivado"
 
 OUTPUT = Path("build")
-BAUD = 1_000_000
 MOST_SEEDS = 1000
 EXPORTS = ("vivado",)
 
@@ -148,19 +148,10 @@ def frequency(args: argparse.Namespace, default: int) -> int:
 
 def memory(text: str | None, board: Board) -> "BoardMemory":
     """The system memory, as ``bram:64KiB``, or the board's own. Raises DovetailError."""
+    from dovetail.flows.fpga.flow import memory_of
     from dovetail.hw.board.memory import BoardMemory
 
-    kind, size = board.memory
-    if text:
-        kind, _, told = text.partition(":")
-        try:
-            size = parse_bytes(told)
-        except ConfigError:
-            raise DovetailError(f"memory must be KIND:SIZE such as bram:64KiB, not {text}") from None
-    try:
-        return BoardMemory(kind, size)
-    except ValueError as error:
-        raise DovetailError(str(error)) from None
+    return BoardMemory(*board.memory) if text is None else memory_of(text)
 
 
 def words(text: str) -> tuple[str, ...]:

@@ -15,10 +15,22 @@ from dovetail.flows.fpga.tools import BuildError, Tool, find
 from dovetail.flows.fpga.top import BoardTop
 from dovetail.hw.board.design import BoardDesign
 from dovetail.hw.board.memory import BoardMemory
-from dovetail.isa.config import Config, ceil_div, format_bytes
+from dovetail.isa.config import Config, ConfigError, ceil_div, format_bytes, parse_bytes
+from dovetail.sw.errors import DovetailError
 
 BRAM_BYTES = 2048
 """Bytes that a block RAM of an ECP5 holds in words of 8, 16 or 32 bits."""
+
+
+def memory_of(text: str) -> BoardMemory:
+    """A system memory, as ``bram:64KiB``. Raises DovetailError."""
+    kind, _, size = text.partition(":")
+    try:
+        return BoardMemory(kind, parse_bytes(size))
+    except ConfigError:
+        raise DovetailError(f"memory must be KIND:SIZE such as bram:64KiB, not {text}") from None
+    except ValueError as error:
+        raise DovetailError(str(error)) from None
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,17 @@ from typing import Any
 
 from dovetail.flows.fpga.boards import RESOURCES, board_of
 from dovetail.flows.fpga.builder import Options
-from dovetail.flows.fpga.flow import Request, finish, prepare
+from dovetail.flows.fpga.flow import Request, finish, memory_of, prepare
 from dovetail.flows.fpga.pll import MHZ
 from dovetail.flows.fpga.record import Build
 from dovetail.flows.report import Report
-from dovetail.hw.board.memory import BoardMemory
-from dovetail.isa.config import Config, parse_bytes
+from dovetail.isa.config import Config
 from dovetail.isa.files import write_atomically
+from dovetail.isa.link import BAUD
 from dovetail.sw.errors import DovetailError
 
 TOLERANCE = 0.05
 """Share by which a frequency may fall, or a resource grow."""
-BAUD = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -75,12 +74,11 @@ class Entry:
 
     def request(self, jobs: int) -> Request:
         """What to build. Raises DovetailError and ConfigError."""
-        kind, _, size = self.memory.partition(":")
         return Request(
             Config.load(self.config),
             board_of(self.board),
             round(self.frequency_mhz * MHZ),
-            BoardMemory(kind, parse_bytes(size)),
+            memory_of(self.memory),
             BAUD,
             Options(tuple(range(1, self.seeds + 1)), jobs, self.synthesis, self.placement),
             force=True,

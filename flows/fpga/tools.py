@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -74,6 +75,8 @@ def _tool(name: str, given: str) -> Tool | None:
     except ValueError as error:
         raise BuildError(f"{given}: must be a command that runs {name} ({error})") from None
     if words:
+        if os.sep in words[0]:  # it runs in another folder
+            words = (str(Path(words[0]).absolute()), *words[1:])
         return Tool(name, words, _version(name, words))
     beside = Path(executable).with_name(PREFIX + name)
     paths = (which(name), str(beside) if beside.exists() else which(PREFIX + name))

