@@ -43,11 +43,6 @@ class Constants:
         """All definitions."""
         return "\n".join(self._text)
 
-    @property
-    def is_empty(self) -> bool:
-        """There is none."""
-        return not self._text
-
 
 def int8(values: Any) -> NDArray[np.int8]:
     """An array of shifts, or of other small integers."""

@@ -209,7 +209,7 @@ def _main(compiled: CompiledNetwork, schedule: Schedule) -> str:
 
 def _data(compiled: CompiledNetwork, schedule: Schedule) -> str:
     title = comment(f"Constants of the host's part of {compiled.graph.name}, for inference.c alone.")
-    return f'{title}\n#include "dovetail_kernels.h"\n\n{schedule.constants}'
+    return f'{title}\n#include <math.h>\n\n#include "dovetail_kernels.h"\n\n{schedule.constants}'
 
 
 def _embedded(weights: bytes) -> str:

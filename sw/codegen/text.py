@@ -40,8 +40,11 @@ def identifier(name: str, taken: Collection[str] = ()) -> str:
 
 
 def number(value: Any) -> str:
-    """A constant expression; of a float32 as many digits as tell it from all others."""
+    """A constant expression; of a float32 as many digits as tell it from all others; what is not finite
+    has a name in math.h."""
     if isinstance(value, float | np.floating):
+        if not np.isfinite(np.float32(value)):
+            return "NAN" if np.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
         text = f"{np.float32(value):.9g}"
         return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
     return "INT32_MIN" if int(value) == -(1 << 31) else str(int(value))

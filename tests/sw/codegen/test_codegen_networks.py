@@ -261,6 +261,11 @@ ONNX: dict[str, tuple[list[Any], dict[str, Any], tuple[int, ...]]] = {
         {"k": ROW, "two": np.float32(1.7)},
         IMAGE,
     ),
+    "a mask": (
+        [helper.make_node("Add", ["r", "k"], ["m"]), helper.make_node("Softmax", ["m"], ["y"], axis=3)],
+        {"k": np.where(ROW < 1, ROW, -np.inf).astype(np.float32)},
+        IMAGE,
+    ),
     "movement": (
         [
             helper.make_node("Softmax", ["r"], ["p"], axis=1),
