@@ -4,6 +4,7 @@
  * parameter uio_pdrv_genirq.of_id=generic-uio); u-dma-buf (github.com/ikwzm/udmabuf) reserves memory below 4 GiB and
  * keeps it cached; flush and invalidate go through its files sync_for_device and sync_for_cpu. */
 #define _POSIX_C_SOURCE 200809L
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -65,6 +66,8 @@ static int wait_for_interrupt(void *context, uint64_t timeout)
     if (write(self->device, &value, sizeof value) != (ssize_t)sizeof value)
         return -1;
     ready = poll(&poller, 1, milliseconds < INT_MAX ? (int)milliseconds : INT_MAX);
+    if (ready < 0 && errno == EINTR)
+        return 1; /* a signal; the driver looks at the registers and comes back */
     if (ready > 0 && read(self->device, &value, sizeof value) != (ssize_t)sizeof value)
         return -1;
     return ready;
