@@ -49,32 +49,35 @@ class Mutation:
 
 
 MUTATIONS = (
-    Mutation("queue", Queue, "ready.eq(~level[-1])", "ready.eq(1)", 6),
-    Mutation("queue", Queue, "read.addr.eq(head[:bits])", "read.addr.eq(tail[:bits])", 6),
+    Mutation("queue", Queue, "ready.eq(~full)", "ready.eq(1)", 6),
+    Mutation("queue", Queue, "read.addr.eq(behind)", "read.addr.eq(tail[:bits])", 6),
+    Mutation("queue", Queue, "full.eq(~pop & (", "full.eq((", 8),
+    Mutation("queue", Queue, "(level == 1) & ~pop", "(level == 1)", 6),
+    Mutation("queue", Queue, "Mux(level > 1, read.data, self.i.payload)", "self.i.payload", 6),
     Mutation("run", Run, "self.start & ~self.busy", "self.start", 4),
-    Mutation("run", Run, "~earlier & ~self.halt", "~earlier", 6),
+    Mutation("run", Run, "Mux(self.halt, 0, self.failed)", "self.failed", 6),
     Mutation("host", Host, "bus.wvalid & ~bus.bvalid", "bus.wvalid", 5),
     Mutation("host", Host, "arready.eq(~bus.rvalid)", "arready.eq(1)", 5),
     Mutation("host", Host, "given(CONTROL_START) & ~self.busy", "given(CONTROL_START)", 5),
-    Mutation("control", UnitControl, ">= entry.value", "> entry.value", 5),
+    Mutation("control", UnitControl, "(count - entry.value)", "(count - entry.value - 1)", 5),
     Mutation("control", UnitControl, "~busy & ~self.halt & ~waits", "~busy & ~waits", 5),
     Mutation("control", UnitControl, "core.done & ~fetching", "core.done", 10, slow=True),
     Mutation("scoreboard", Scoreboard, "if other < unit:", "if other < 0:", 3),
-    Mutation("scoreboard", Scoreboard, "runs | rival.granted", "runs", 3),
-    Mutation("load", LoadCore, "o.ready.eq(axi.arready & room)", "o.ready.eq(room)", 10),
-    Mutation("load", LoadCore, "room.eq(in_flight != config.outstanding)", "room.eq(1)", 14, slow=True),
-    Mutation("store", StoreCore, "o.ready.eq(axi.awready & room)", "o.ready.eq(room)", 10),
+    Mutation("scoreboard", Scoreboard, "runs | self.units[other].granted", "runs", 3),
+    Mutation("load", LoadCore, "o.ready.eq(axi.arready & free)", "o.ready.eq(free)", 10),
+    Mutation("load", LoadCore, "free.eq(in_flight != config.outstanding)", "free.eq(1)", 14, slow=True),
+    Mutation("store", StoreCore, "o.ready.eq(axi.awready & free)", "o.ready.eq(free)", 10),
     Mutation("store", StoreCore, "filled.any() & open_bursts.any()", "filled.any()", 16, slow=True),
     Mutation("load", LoadCore, "error.eq(bad)", "error.eq(came_bad)", slow=True),
-    Mutation("load", LoadCore, "<= registers.sram_bytes) & ~bad", "!= 0) & ~bad", slow=True),
+    Mutation("load", LoadCore, "reaches(room, beat.size)", "~room[32]", slow=True),
     Mutation("load", LoadCore, "ending[-1]", "ending[0]", slow=True),
     Mutation("store", StoreCore, "& ~in_flight.any()", "", slow=True),
     Mutation("store", StoreCore, "last.eq(beat.burst_last)", "last.eq(beat.last)", slow=True),
-    Mutation("store", StoreCore, "beats.active & (taken != BUFFER)", "beats.active", slow=True),
-    Mutation("frontend", Frontend, "valid & active & ~self.halt", "valid & active", 6, slow=True),
+    Mutation("store", StoreCore, "beats.active & ~taken[exact_log2(BUFFER)]", "beats.active", slow=True),
+    Mutation("frontend", Frontend, "active & ~self.halt", "active", 6, slow=True),
     Mutation("walkers", BurstWalker, "in_page >= to_boundary", "in_page > to_boundary + 1", 6, slow=True),
     Mutation("walkers", BeatWalker, "left.eq(left - 1)", "left.eq(left - 2)", 6, slow=True),
-    Mutation("walkers_wide", BurstWalker, "left_now <= limit", "left_now < limit", 6),
+    Mutation("walkers_wide", BurstWalker, "left_now[:8] <= limit", "left_now[:8] < limit", 6),
 )
 
 
@@ -114,7 +117,7 @@ def test_every_proof_has_a_mutation() -> None:
 def test_a_property_that_does_not_hold_is_named_with_waves(
     build_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Run, "elaborate", mutated(Run, "~earlier & ~self.halt", "~earlier"))
+    monkeypatch.setattr(Run, "elaborate", mutated(Run, "Mux(self.halt, 0, self.failed)", "self.failed"))
     verdict = formal.prove(PROOFS["run"], build_cache, depth=6, waves=tmp_path)
     assert (verdict.result, verdict.depth) == ("failed", 6)
     assert verdict.waves == str(tmp_path / "run.vcd")
@@ -122,7 +125,7 @@ def test_a_property_that_does_not_hold_is_named_with_waves(
 
 
 def test_induction_that_does_not_succeed_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Run, "elaborate", mutated(Run, "~earlier & ~self.halt", "~earlier"))
+    monkeypatch.setattr(Run, "elaborate", mutated(Run, "Mux(self.halt, 0, self.failed)", "self.failed"))
     assert formal.prove(PROOFS["run"], tmp_path, depth=1).result == "unknown"
 
 
