@@ -20,7 +20,7 @@ queue.reset()
 print(queue)
 
 # %% [markdown]
-# Push an entry. The payload is a structure of 74 bits: an integer, or a mapping of its fields.
+# Push an entry. The payload is a structure of 78 bits: an integer, or a mapping of its fields.
 
 # %%
 queue.i__payload = {"kind": EntryKind.CFG, "code": 0x15, "value": 1000, "pc": 7}
@@ -36,14 +36,14 @@ for value in (2000, 3000, 4000):
     queue.i__payload = {"kind": EntryKind.CFG, "code": 0x15, "value": value, "pc": 8}
     queue.clock.tick()
 print(
-    "level", int(queue.level), "ready", int(queue.i__ready), "rows", [row >> 10 & 0xFFFF_FFFF for row in queue.entries]
+    "level", int(queue.level), "ready", int(queue.i__ready), "rows", [row >> 14 & 0xFFFF_FFFF for row in queue.entries]
 )
 
 # %% [markdown]
-# Internal registers can be written too: skip the two oldest entries by moving the head.
+# Internal registers can be written too: forget the two youngest entries by moving the tail.
 
 # %%
-queue.head = 2
+queue.tail = 2
 print("level", int(queue.level), "oldest", queue.fields("o__payload").value)
 
 # %% [markdown]

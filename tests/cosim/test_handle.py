@@ -95,11 +95,17 @@ def test_registers_and_memories(build_cache: Path) -> None:
         queue.clock.tick(6)
         assert (queue.level, queue.tail, queue.i__ready) == (4, 4, 0)
         assert list(queue.entries) == [int(queue.i__payload)] * len(queue.entries)
-        queue.entries[1] = 5 << 2
-        queue.head = 1
-        assert (queue.level, queue.i__ready, queue.fields("o__payload").code) == (3, 1, 5)
-        queue["tail"] = 1
-        assert queue.o__valid == 0
+        queue.i__valid = 0
+        queue.o__ready = 1
+        queue.entries[1] = 6 << 2
+        queue.tick()
+        assert (queue.level, queue.i__ready, queue.fields("o__payload").code) == (3, 1, 6)
+        queue.o__ready = 0
+        queue.head = 3
+        assert (queue.level, queue.o__valid) == (1, 1)
+        queue["tail"] = 3
+        queue.tick()
+        assert (queue.level, queue.o__valid) == (0, 0)
         with pytest.raises(IndexError, match="row must be below 4, not 4"):
             _ = queue.entries[4]
         with pytest.raises(ValueError, match="entries is not a signal; write one of its members or rows"):
@@ -205,13 +211,13 @@ def test_example_prints_what_it_says(build_cache: Path) -> None:
         "-> o__ready    1'h0",
         "-> clear       1'h0",
         "-> rst         1'h0",
-        "-> i__payload  74'h0",
+        "-> i__payload  78'h0",
         "<- i__ready    1'h1",
         "<- o__valid    1'h0",
-        "<- o__payload  74'h0",
+        "<- o__payload  78'h0",
         "level 3'h1 tail 3'h1 oldest 1000",
         "level 4 ready 0 rows [1000, 2000, 3000, 4000]",
-        "level 2 oldest 3000",
+        "level 2 oldest 1000",
         "'o_valid' is no signal; did you mean o__valid or i__valid?",
         "level 0 waves written",
     ]
