@@ -27,9 +27,10 @@ def agree(config: Config, cache: Path, seeds: range) -> None:
 
 
 def test_random_programs(build_cache: Path) -> None:
-    agree(CONFIG, build_cache, range(25))
+    agree(CONFIG, build_cache, range(6))
 
 
+@pytest.mark.slow
 def test_random_programs_with_another_memory(build_cache: Path) -> None:
     agree(CONFIG.replace(memory=MEMORY.timing), build_cache, range(25, 30))
     agree(CONFIG.replace(memory=MemoryTiming(read_latency=5, write_latency=7, beat_cycles=15)), build_cache, range(5))
@@ -38,7 +39,7 @@ def test_random_programs_with_another_memory(build_cache: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["icebreaker", *OTHERS])
 def test_many_random_programs(build_cache: Path, name: str) -> None:
-    agree(({"icebreaker": CONFIG} | OTHERS)[name], build_cache, range(30, 200))
+    agree(({"icebreaker": CONFIG} | OTHERS)[name], build_cache, range(6, 200))
 
 
 @pytest.mark.slow
