@@ -28,7 +28,7 @@ class TapWalk(wiring.Component):
     advance
         Pulse: go to the next step; at least 3 cycles after ``load`` and the last one.
     onward
-        From the ``last`` one ``advance`` goes to the next block of output channels. To be right from the cycle of
+        From the ``last`` one ``advance`` goes to the next block of output channels. To be right from the cycle before
         ``advance`` on.
     last
         The step is the last of its stripe.
@@ -78,7 +78,7 @@ class TapWalk(wiring.Component):
             "row": (0, 0, regs.GEOMETRY.dilation_y, 0),
         }
         first = {"off": regs.ORIGIN, "col": -regs.PAD_LEFT, "row": -regs.PAD_TOP}
-        # Decided a cycle before they move.
+        # Decided a cycle before they move. What they move to takes two cycles: a choice, a sum.
         loaded = Signal()
         moves = Signal(4)
         m.d.sync += [
@@ -90,12 +90,12 @@ class TapWalk(wiring.Component):
             at_kx, at_ky, at_stripe = (
                 Signal(32, name=f"{part}_{loop}", reset_less=True) for loop in ("kx", "ky", "stripe")
             )
-            base, step = (Signal(32, name=f"{part}_{name}") for name in ("base", "step"))
+            base, step = (Signal(32, name=f"{part}_{name}", reset_less=True) for name in ("base", "step"))
             following = Signal(32, name=f"{part}_next", reset_less=True)
             conditions = (~ends[0], ~ends[1], ~ends[2], 1)
             for condition, source, amount in zip(conditions, (here, at_kx, at_ky, at_stripe), steps[part], strict=True):
                 with m.If(condition) if source is here else m.Elif(condition):
-                    m.d.comb += [base.eq(source), step.eq(amount)]
+                    m.d.sync += [base.eq(source), step.eq(amount)]
             m.d.sync += following.eq(base + step)
             for n, target in enumerate((here, at_kx, at_ky, at_stripe)):
                 with m.If(moves[n]):

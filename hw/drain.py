@@ -3,7 +3,6 @@
 from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import exact_log2
 
 from dovetail.hw.array import SUM, word
 from dovetail.hw.array_registers import ARRAY_REGISTERS
@@ -18,9 +17,6 @@ from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.latency import REQUANTISE
 from dovetail.isa.numerics import INT8_MAX, INT8_MIN
 from dovetail.isa.timing.array import DRAIN, SETTLE
-
-PICK = 4
-"""Words that one stage of a multiplexer chooses from."""
 
 
 class Drain(wiring.Component):
@@ -220,20 +216,14 @@ class Drain(wiring.Component):
         return m
 
     def _pick(self, m: Module, group: Value) -> Signal:
-        """The accumulators of ``group``, two cycles later: one of every PICK groups, then one of these."""
+        """The accumulators of ``group``, two cycles later. Memory answers late in its cycle: nothing comes before the first
+        register."""
         width = SUM * self.config.requant
-        few, high = exact_log2(PICK), Signal(max(len(group) - exact_log2(PICK), 1))
-        m.d.sync += high.eq(group[few:])
-        sets = [Signal(width, name=f"picked_{n}", reset_less=True) for n in range(ceil_div(self.groups, PICK))]
-        with m.Switch(group[:few]):
-            for n in range(PICK):
-                with m.Case(n):
-                    m.d.sync += [
-                        chosen.eq(word(self.accumulators, PICK * at + n, width)) for at, chosen in enumerate(sets)
-                    ]
+        row, of = Signal(len(self.accumulators), reset_less=True), Signal(len(group))
         picked = Signal(width, reset_less=True)
-        with m.Switch(high):
-            for at, chosen in enumerate(sets):
-                with m.Case(at):
-                    m.d.sync += picked.eq(chosen)
+        m.d.sync += [row.eq(self.accumulators), of.eq(group)]
+        with m.Switch(of):
+            for n in range(self.groups):
+                with m.Case(n):
+                    m.d.sync += picked.eq(word(row, n, width))
         return picked

@@ -13,6 +13,7 @@ from amaranth.utils import exact_log2
 
 from dovetail.hw.pipeline import delayed
 from dovetail.hw.ports import SramRead, SramWrite
+from dovetail.hw.window import INT32_BYTES
 from dovetail.isa.config import Config
 from dovetail.isa.timing.common import SRAM_READ
 
@@ -21,11 +22,21 @@ WRITERS = ("load", "array", "vector")
 MODULE = "dovetail_sram"
 
 
-def rotate(m: Module, word: Value, count: Signal, *, left: bool) -> Signal:
-    """``word`` rotated by ``count`` bytes, towards the upper bytes if ``left``; a multiplexer per bit of ``count``."""
-    stage = Signal(len(word))
-    m.d.comb += stage.eq(word)
-    for n in range(len(count)):
+def write_bytes(config: Config, writer: str) -> int:
+    """Bytes that a writer's write has at most, rounded up to a power of two."""
+    most = {
+        "load": config.bus_bytes,
+        "array": INT32_BYTES * config.requant,
+        "vector": config.vec * (INT32_BYTES if config.elementwise else 1),
+    }[writer]
+    return 1 << (most - 1).bit_length()
+
+
+def rotate(m: Module, word: Value, count: Value, *, left: bool) -> Value:
+    """``word`` rotated by ``count`` bytes, towards the upper bytes if ``left``; a multiplexer per bit of ``count``. The
+    upper bits go first: of a result that is read in part, less is needed of the stages before."""
+    stage = word
+    for n in reversed(range(len(count))):
         step = 8 << n
         rotated = Signal(len(word))
         m.d.comb += rotated.eq(Mux(count[n], stage.rotate_left(step) if left else stage.rotate_right(step), stage))
@@ -112,19 +123,16 @@ class Sram(wiring.Component):
                 return row[1:]
             return (row[1:] + row[0])[: len(row) - 1]
 
-        # Writes: rotate, then one register, then the memory. Bytes `offset` .. `end` - 1 of two words side by side.
+        # Writes: rotate, then one register, then the memory. `reached` are bytes of two words side by side. A writer of
+        # few bytes has them in every group of as many.
         steps = []
         for name, port in zip(WRITERS, writers, strict=True):
             offset = Signal(byte_bits, name=f"{name}_offset")
-            end = Signal(byte_bits + 2, name=f"{name}_end")
-            rotated = Signal(width, name=f"{name}_rotated")
-            m.d.comb += [
-                offset.eq(port.addr),
-                end.eq(offset + port.size),
-                rotated.eq(rotate(m, port.data, offset, left=True)),
-            ]
-            lower = Cat((offset <= n) & (end > n) for n in range(config.word_bytes))
-            upper = Cat(end > config.word_bytes + n for n in range(config.word_bytes))
+            reached = Signal(2 * config.word_bytes, name=f"{name}_reached")
+            few = write_bytes(config, name)
+            rotated = rotate(m, port.data[: 8 * few], offset[: exact_log2(few)], left=True)
+            m.d.comb += [offset.eq(port.addr), reached.eq(Cat(port.size > n for n in range(few)) << offset)]
+            lower, upper = reached[: config.word_bytes], reached[config.word_bytes :]
             halves = []
             for half in range(2):
                 bytes_ = Signal(config.word_bytes, name=f"{name}_bytes{half}")
@@ -134,7 +142,7 @@ class Sram(wiring.Component):
                     where.eq(pair(port.addr, half)),
                 ]
                 halves.append((bytes_, where))
-            steps.append((halves, rotated))
+            steps.append((halves, rotated.replicate(config.word_bytes // few)))
 
         bank_data: list[list[Signal]] = [[], []]
         for bank in range(config.n_banks):

@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from math import ceil
 
-from amaranth import Cat, ClockDomain, ClockSignal, Const, Module, Mux, Signal
+from amaranth import Cat, ClockDomain, ClockSignal, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from dovetail.hw.board.bursts import Beats
 from dovetail.hw.board.ports import DECERR, OKAY, SystemMemory
+from dovetail.hw.pipeline import delayed
 
 LARGEST = 32 << 20
 """Bytes of 4 banks of 8192 rows of 512 columns of 16 bits."""
@@ -21,6 +23,8 @@ MODE = LATENCY << 4
 RETURN = LATENCY + 2
 """Cycles from the one in which a READ is decided to the one in which its data are there: a register before the chip,
 and one for each edge behind it."""
+QUEUE = 4
+"""Accesses that wait for the chip."""
 FASTEST = 100_000_000
 """Hz of the fastest clock with that latency."""
 
@@ -77,7 +81,8 @@ class SdramTiming:
 class SdramMemory(wiring.Component):
     """A controller with one row open at a time, and a column per cycle in it.
 
-    Directions take turns by bursts; the link and refresh come between beats.
+    Directions take turns by bursts; the link comes between beats. What is chosen waits for the chip in a queue, so the
+    bus does not hear from the chip in the same cycle.
 
     Parameters
     ----------
@@ -94,7 +99,7 @@ class SdramMemory(wiring.Component):
 
     Latency
     -------
-    Depends on rows and refreshes; in an open row a read takes 8 cycles and ``bus / 16`` per beat. Nothing is done in
+    Depends on rows and refreshes; in an open row a read takes 10 cycles and ``bus / 16`` per beat. Nothing is done in
     the first 200 microseconds (``power_up``).
     """
 
@@ -120,17 +125,22 @@ class SdramMemory(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        access = _Access(self.bus)
-        self._choose(m, access)
-        self._command(m, access)
-        self._answer(m, access)
+        m.submodules.queue = queue = SyncFIFOBuffered(width=_ACCESS.size, depth=QUEUE)
+        self._choose(m, queue)
+        access = data.View(_ACCESS, queue.r_data)
+        self._command(m, queue, access)
+        self._answer(m, queue.r_en & ~access.write, access.tag)
         return m
 
     def _beats(self) -> Beats:
         return Beats(bus_bytes=self.bus // 8, memory_bytes=self.memory_bytes, outstanding=self.outstanding)
 
-    def _choose(self, m: Module, access: "_Access") -> None:
-        """Whose beat is next; it stays until its last column is ``taken``."""
+    def _choose(self, m: Module, queue: SyncFIFOBuffered) -> None:
+        """Whose beat is next; it stays until its last column is in the queue."""
+        access = Signal(_ACCESS)
+        valid, last_column = Signal(), Signal()
+        column = Signal(max(1, exact_log2(self.bus // 16)))  # of the beat, or of the link's word
+        row = Signal(BANK_BITS + ROW_BITS)  # of the access before
         read, write, link = self.port.read, self.port.write, self.port.link
         m.submodules.reads = reads = self._beats()
         m.submodules.writes = writes = self._beats()
@@ -150,49 +160,54 @@ class SdramMemory(wiring.Component):
         ]
         for_link, for_write = Signal(), Signal()
         kept_link, kept_write = Signal(), Signal()
-        first = access.column == 0
+        first = column == 0
         m.d.comb += [
             for_link.eq(Mux(first, link.valid, kept_link)),
             for_write.eq(Mux(first, write_ready & (writes_next | ~reads.o.valid), kept_write)),
         ]
         m.d.sync += [kept_link.eq(for_link), kept_write.eq(for_write)]
-        done = access.taken & access.last_column
+        taken = valid & queue.w_rdy
+        done = taken & last_column
+        m.d.comb += [
+            queue.w_en.eq(valid),
+            queue.w_data.eq(access),
+            access.follows.eq(access.address[COLUMN_BITS:] == row),
+            access.tag.column_last.eq(last_column),
+        ]
         with m.If(for_link):
-            half = link.address << 1 | access.column
+            half = link.address << 1 | column
             m.d.comb += [
-                access.valid.eq(1),
+                valid.eq(1),
                 access.write.eq(link.write),
                 access.address.eq(half),
-                access.data.eq(link.data.word_select(access.column[0], 16)),
-                access.last_column.eq(access.column == 1),
+                access.data.eq(link.data.word_select(column[0], 16)),
+                last_column.eq(column == 1),
                 link.ready.eq(done),
                 access.tag.link.eq(1),
             ]
         with m.Elif(for_write):
             m.d.comb += [
-                access.valid.eq(1),
+                valid.eq(1),
                 access.write.eq(1),
-                access.address.eq(Cat(access.column[:lane_bits], writes.o.payload.row)),
-                access.data.eq(write.wdata.word_select(access.column[:lane_bits], 16)),
-                access.mask.eq(
-                    Mux(writes.o.payload.inside, ~write.wstrb.word_select(access.column[:lane_bits], 2), 0b11)
-                ),
-                access.last_column.eq(access.column == columns - 1),
+                access.address.eq(Cat(column[:lane_bits], writes.o.payload.row)),
+                access.data.eq(write.wdata.word_select(column[:lane_bits], 16)),
+                access.mask.eq(Mux(writes.o.payload.inside, ~write.wstrb.word_select(column[:lane_bits], 2), 0b11)),
+                last_column.eq(column == columns - 1),
                 write.wready.eq(done),
                 writes.o.ready.eq(done),
             ]
         with m.Else():
             m.d.comb += [
-                access.valid.eq(reads.o.valid),
-                access.address.eq(Cat(access.column[:lane_bits], reads.o.payload.row)),
-                access.last_column.eq(access.column == columns - 1),
+                valid.eq(reads.o.valid),
+                access.address.eq(Cat(column[:lane_bits], reads.o.payload.row)),
+                last_column.eq(column == columns - 1),
                 reads.o.ready.eq(done),
                 access.tag.last.eq(reads.o.payload.last),
                 access.tag.inside.eq(reads.o.payload.inside),
             ]
         m.d.sync += write.bvalid.eq(0)
-        with m.If(access.taken):
-            m.d.sync += access.column.eq(Mux(access.last_column, 0, access.column + 1))
+        with m.If(taken):
+            m.d.sync += [column.eq(Mux(last_column, 0, column + 1)), row.eq(access.address[COLUMN_BITS:])]
         with m.If(done & ~for_link):
             m.d.sync += [
                 writes_next.eq(for_write ^ Mux(for_write, writes.o.payload.last, reads.o.payload.last)),
@@ -200,7 +215,7 @@ class SdramMemory(wiring.Component):
                 write.bresp.eq(Mux(writes.o.payload.inside, OKAY, DECERR)),
             ]
 
-    def _command(self, m: Module, access: "_Access") -> None:
+    def _command(self, m: Module, queue: SyncFIFOBuffered, access: data.View) -> None:
         """Commands to the chip: power-up, then refreshes, rows and columns."""
 
         def cycles(name: str) -> int:
@@ -221,12 +236,11 @@ class SdramMemory(wiring.Component):
             pins.dq_o.eq(access.data),
             pins.dq_oe.eq(command == Command.WRITE),
         ]
-        pause = Signal(range(cycles("power_up")), init=cycles("power_up") - 1)
+        pause, pauses = Signal(range(cycles("power_up")), init=cycles("power_up") - 1), Signal(init=1)
         held = Signal(range(max(cycles("ras"), cycles("wr") + 1)))  # the open row must stay open
         until_refresh = Signal(range(cycles("refresh_interval")))
         due = Signal()
-        is_open = Signal()
-        open_row = Signal(BANK_BITS + ROW_BITS)
+        is_open, opened = Signal(), Signal()  # a row is; and just now, for the access that waits
         bus_taken = Signal(RETURN)  # by data of a read
         m.d.sync += bus_taken.eq(bus_taken << 1 | (command == Command.READ))
         with m.If(held.any()):
@@ -237,11 +251,12 @@ class SdramMemory(wiring.Component):
 
         def issue(what: object, wait: str | int) -> None:
             m.d.comb += command.eq(what)
-            m.d.sync += pause.eq((cycles(wait) if isinstance(wait, str) else wait) - 1)
+            last = (cycles(wait) if isinstance(wait, str) else wait) - 1
+            m.d.sync += [pause.eq(last), pauses.eq(last != 0)]
 
         left = Signal(4, init=8)  # refreshes of the power-up
-        with m.If(pause.any()):
-            m.d.sync += pause.eq(pause - 1)
+        with m.If(pauses):
+            m.d.sync += [pause.eq(pause - 1), pauses.eq(pause[1:].any())]
         with m.Else(), m.FSM():
             with m.State("PRECHARGE"):
                 issue(Command.PRECHARGE, "rp")
@@ -257,28 +272,29 @@ class SdramMemory(wiring.Component):
                 m.d.comb += a.eq(MODE)
                 m.next = "RUN"
             with m.State("RUN"):
-                refresh = due & (access.column == 0)
-                hit = is_open & (open_row == Cat(bank, row))
-                with m.If(is_open & (refresh | (access.valid & ~hit))), m.If(~held.any()):
+                hit = opened | access.follows
+                with m.If(is_open & (due | (queue.r_rdy & ~hit))), m.If(~held.any()):
                     issue(Command.PRECHARGE, "rp")
                     m.d.comb += a.eq(all_banks)
                     m.d.sync += is_open.eq(0)
-                with m.Elif(refresh):
+                with m.Elif(due):
                     issue(Command.REFRESH, "rfc")
                     m.d.sync += due.eq(0)
-                with m.Elif(access.valid & ~is_open):
+                with m.Elif(queue.r_rdy & ~is_open):
                     issue(Command.ACTIVATE, "rcd")
                     m.d.comb += a.eq(row)
-                    m.d.sync += [is_open.eq(1), open_row.eq(Cat(bank, row)), held.eq(cycles("ras") - 1)]
-                with m.Elif(access.valid & access.write & ~bus_taken.any()):
-                    m.d.comb += [command.eq(Command.WRITE), a.eq(column), access.taken.eq(1)]
+                    m.d.sync += [is_open.eq(1), opened.eq(1), held.eq(cycles("ras") - 1)]
+                with m.Elif(queue.r_rdy & access.write & ~bus_taken.any()):
+                    m.d.comb += [command.eq(Command.WRITE), a.eq(column), queue.r_en.eq(1)]
+                    m.d.sync += opened.eq(0)
                     with m.If(held < cycles("wr")):
                         m.d.sync += held.eq(cycles("wr"))
-                with m.Elif(access.valid & ~access.write):
-                    m.d.comb += [command.eq(Command.READ), a.eq(column), access.taken.eq(1)]
+                with m.Elif(queue.r_rdy & ~access.write):
+                    m.d.comb += [command.eq(Command.READ), a.eq(column), queue.r_en.eq(1)]
+                    m.d.sync += opened.eq(0)
 
-    def _answer(self, m: Module, access: "_Access") -> None:
-        """Data of reads, as they come back."""
+    def _answer(self, m: Module, reads: Value, asked: data.View) -> None:
+        """Data of reads, as they come back. ``reads``: the chip is told to read what has the tag ``asked``."""
         read, link = self.port.read, self.port.link
         m.domains += ClockDomain("chip", local=True, reset_less=True, clk_edge="neg")
         m.d.comb += ClockSignal("chip").eq(ClockSignal())
@@ -286,19 +302,12 @@ class SdramMemory(wiring.Component):
         m.d.chip += taken.eq(self.pins.dq_i)
         half = Signal(16)
         m.d.sync += half.eq(taken)
-        m.d.comb += [
-            access.tag.valid.eq(access.taken & ~access.write),
-            access.tag.column_last.eq(access.last_column),
-        ]
-        tag = access.tag
-        for n in range(RETURN):
-            later = Signal(_TAG, name=f"tag{n}")
-            m.d.sync += later.eq(tag)
-            tag = later
+        valid = delayed(m, "reads", reads, RETURN)[-1]
+        tag = data.View(_TAG, delayed(m, "tags", asked.as_value(), RETURN)[-1])
         word = Signal(self.bus)
-        with m.If(tag.valid):
+        with m.If(valid):
             m.d.sync += word.eq(Cat(word[16:], half))
-        ended = tag.valid & tag.column_last
+        ended = valid & tag.column_last
         m.d.sync += [
             read.rvalid.eq(ended & ~tag.link),
             read.rlast.eq(tag.last),
@@ -308,17 +317,15 @@ class SdramMemory(wiring.Component):
         m.d.comb += [read.rdata.eq(word), link.read_data.eq(word[-32:])]
 
 
-_TAG = data.StructLayout({"valid": 1, "link": 1, "column_last": 1, "last": 1, "inside": 1})
-
-
-class _Access:
-    """The column that is due, if ``valid``: ``address`` counts columns of all rows and banks. ``taken`` in the cycle in
-    which the chip is told."""
-
-    def __init__(self, bus: int) -> None:
-        self.valid, self.write, self.taken, self.last_column = Signal(), Signal(), Signal(), Signal()
-        self.address = Signal(COLUMN_BITS + BANK_BITS + ROW_BITS)
-        self.data, self.mask = Signal(16), Signal(2)
-        self.column = Signal(max(1, exact_log2(bus // 16)))
-        """Of the beat, or of the link's word."""
-        self.tag = Signal(_TAG)
+_TAG = data.StructLayout({"link": 1, "column_last": 1, "last": 1, "inside": 1})
+_ACCESS = data.StructLayout(
+    {
+        "address": COLUMN_BITS + BANK_BITS + ROW_BITS,
+        "follows": 1,
+        "write": 1,
+        "data": 16,
+        "mask": 2,
+        "tag": _TAG,
+    }
+)
+"""A column to read or write: ``address`` counts those of all rows and banks; it ``follows`` one of the same row."""

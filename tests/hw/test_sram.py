@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from dovetail.cosim.blocks import Bench
-from dovetail.hw.sram import READERS, WRITERS, Sram, simulation_sources
+from dovetail.hw.sram import READERS, WRITERS, Sram, simulation_sources, write_bytes
 from dovetail.hw.testing import simulate
 from dovetail.isa.config import Config
 from dovetail.isa.timing.common import SRAM_READ
@@ -82,7 +82,8 @@ class Traffic:
                 if not mine or rng.random() < 0.3:
                     continue
                 bank = rng.choice(mine)
-                length = rng.choice([word, rng.randint(1, word)])
+                most = write_bytes(config, name)
+                length = rng.choice([most, rng.randint(1, most)])
                 top = (bank + 1) * config.bank_bytes
                 if bank + 1 in mine:
                     top += word
