@@ -83,7 +83,10 @@ class MultiplierArray(wiring.Component):
         inputs = Signal(len(self.inputs), reset_less=True)
         m.d.sync += [inputs.eq(self.inputs), shared.eq(inputs[: len(shared)])]
         if config.dw:
-            with m.If(self.depthwise), m.Switch(self.extra):
+            # Known long before the inputs; here, it has a short way.
+            depthwise, extra = Signal(), Signal.like(self.extra)
+            m.d.sync += [depthwise.eq(self.depthwise), extra.eq(self.extra)]
+            with m.If(depthwise), m.Switch(extra):
                 for multiplier in range(1, config.dw + 1)[:MULTIPLIERS]:
                     with m.Case(multiplier - 1):
                         m.d.sync += own.eq(self._spread(inputs, multiplier))

@@ -149,7 +149,7 @@ class ArrayCore(wiring.Component):
         step = Step(Signal.like(sequencer.step.as_value(), name="step"))
         m.d.comb += step.eq(sequencer.step)
         steps = [
-            Step(value) for value in delayed(m, "steps", step.as_value(), max(summed - accumulator.TERM, arrives + 1))
+            Step(value) for value in delayed(m, "steps", step.as_value(), max(summed - accumulator.TERM - 1, arrives + 1))
         ]
         m.d.comb += [
             weights.swap.eq(steps[arrives + multipliers.OPERANDS - 1].swap),
@@ -191,17 +191,18 @@ class ArrayCore(wiring.Component):
             terms.append(total | Mux(mine, word(old, n % group, SUM), 0))
         m.d.comb += accumulator.term.eq(Cat(terms))
 
-        # Which accumulators: old values come first, then products, then sums.
+        # Which accumulators: old values come first, then products, then sums. Chosen a cycle before.
         tap = Step(Signal.like(step.as_value(), name="tap"))
-        at_old, at_product, at_sum = (n - accumulator.TERM for n in (arrives + 1, multiplied, summed))
-        m.d.comb += [
-            tap.eq(steps[at_sum]),
-            accumulator.valid.eq(tap.valid & ~tap.old),
-            accumulator.row.eq(Cat(tap.pixel, tap.turn)),
-            accumulator.first.eq(tap.first),
-        ]
+        adds = Signal()
+        at_old, at_product, at_sum = (n - accumulator.TERM - 1 for n in (arrives + 1, multiplied, summed))
+        m.d.comb += [tap.eq(steps[at_sum]), adds.eq(tap.valid & ~tap.old)]
         with m.If(depthwise):
             m.d.comb += tap.eq(steps[at_product])
         with m.If(steps[at_old].valid & steps[at_old].old):
-            m.d.comb += [tap.eq(steps[at_old]), accumulator.valid.eq(1)]
+            m.d.comb += [tap.eq(steps[at_old]), adds.eq(1)]
+        m.d.sync += [
+            accumulator.valid.eq(adds),
+            accumulator.row.eq(Cat(tap.pixel, tap.turn)),
+            accumulator.first.eq(tap.first),
+        ]
         return m

@@ -231,7 +231,9 @@ class Scaler(wiring.Component):
         unit = smear & ~(smear >> 1)
         distance = word[5:30] ^ (~half).replicate(25)
         exact = ~word[:5].any()
-        tie = (distance < unit) | (half & exact & (distance == unit))
+        # Below a power of two are those without a bit from it on: no carry chain.
+        below = smear[0] & ~(distance & ~(smear >> 1 | Const(0, 25))).any()
+        tie = below | (half & exact & (distance == unit))
         onnx = Mux(tie, odd, half)
         up = (kind == ScaleKind.TFLITE) & half | (kind == ScaleKind.ONNX) & onnx
         down = (kind == ScaleKind.FLOOR_EVEN) & odd & ~word[15:31].any()

@@ -159,12 +159,11 @@ class StoreCore(wiring.Component):
         # The end: WRITE_END cycles after the last answer.
         working = Signal()
         bad = Signal()
+        m.d.sync += core.done.eq(working & ~bursts.active & ~in_flight.any())
         with m.If(core.go):
             m.d.sync += [working.eq(1), bad.eq(0)]
-        with m.Elif(working & ~bursts.active & ~in_flight.any()):
-            m.d.sync += [working.eq(0), core.done.eq(1)]
-        with m.If(core.done):
-            m.d.sync += core.done.eq(0)
+        with m.Elif(~bursts.active & ~in_flight.any()):
+            m.d.sync += working.eq(0)
         with m.If(axi.bvalid):
             m.d.sync += bad.eq(bad | axi.bresp.any())
         m.d.comb += core.error.eq(bad)

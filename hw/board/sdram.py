@@ -23,6 +23,8 @@ MODE = LATENCY << 4
 RETURN = LATENCY + 2
 """Cycles from the one in which a READ is decided to the one in which its data are there: a register before the chip,
 and one for each edge behind it."""
+LINK_COLUMNS = 2
+"""Columns of a word of the link."""
 QUEUE = 4
 """Accesses that wait for the chip."""
 FASTEST = 100_000_000
@@ -125,29 +127,33 @@ class SdramMemory(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.queue = queue = SyncFIFOBuffered(width=_ACCESS.size, depth=QUEUE)
-        self._choose(m, queue)
-        access = data.View(_ACCESS, queue.r_data)
-        self._command(m, queue, access)
-        self._answer(m, queue.r_en & ~access.write, access.tag)
+        layout = _access(self.bus)
+        m.submodules.queue = queue = SyncFIFOBuffered(width=layout.size, depth=QUEUE)
+        access = data.View(layout, queue.r_data)
+        column = Signal(exact_log2(self.bus // 16))
+        last_column = column == Mux(access.tag.link, LINK_COLUMNS - 1, self.bus // 16 - 1)
+        taken = Signal()
+        m.d.comb += queue.r_en.eq(taken & last_column)
+        with m.If(taken):
+            m.d.sync += column.eq(Mux(last_column, 0, column + 1))
+        self._choose(m, queue, data.View(layout, queue.w_data))
+        self._command(m, queue.r_rdy, access, column, taken, last_column)
+        self._answer(m, taken & ~access.write, last_column, access.tag)
         return m
 
     def _beats(self) -> Beats:
         return Beats(bus_bytes=self.bus // 8, memory_bytes=self.memory_bytes, outstanding=self.outstanding)
 
-    def _choose(self, m: Module, queue: SyncFIFOBuffered) -> None:
-        """Whose beat is next; it stays until its last column is in the queue."""
-        access = Signal(_ACCESS)
-        valid, last_column = Signal(), Signal()
-        column = Signal(max(1, exact_log2(self.bus // 16)))  # of the beat, or of the link's word
-        row = Signal(BANK_BITS + ROW_BITS)  # of the access before
+    def _choose(self, m: Module, queue: SyncFIFOBuffered, access: data.View) -> None:
+        """Puts what is next into the queue: the link's word, or a beat."""
         read, write, link = self.port.read, self.port.write, self.port.link
         m.submodules.reads = reads = self._beats()
         m.submodules.writes = writes = self._beats()
         lane_bits = exact_log2(self.bus // 16)
-        columns = self.bus // 16
         writes_next = Signal()  # after a burst the other direction is preferred
-        write_ready = writes.o.valid & write.wvalid
+        asked = Signal()  # the link waits
+        for_write = Signal()
+        row = Signal(BANK_BITS + ROW_BITS)  # of the access before
         m.d.comb += [
             reads.i.valid.eq(read.arvalid),
             reads.i.payload.address.eq(read.araddr),
@@ -157,73 +163,61 @@ class SdramMemory(wiring.Component):
             writes.i.payload.address.eq(write.awaddr),
             writes.i.payload.length.eq(write.awlen),
             write.awready.eq(writes.i.ready),
-        ]
-        for_link, for_write = Signal(), Signal()
-        kept_link, kept_write = Signal(), Signal()
-        first = column == 0
-        m.d.comb += [
-            for_link.eq(Mux(first, link.valid, kept_link)),
-            for_write.eq(Mux(first, write_ready & (writes_next | ~reads.o.valid), kept_write)),
-        ]
-        m.d.sync += [kept_link.eq(for_link), kept_write.eq(for_write)]
-        taken = valid & queue.w_rdy
-        done = taken & last_column
-        m.d.comb += [
-            queue.w_en.eq(valid),
-            queue.w_data.eq(access),
+            for_write.eq(writes.o.valid & write.wvalid & (writes_next | ~reads.o.valid)),
             access.follows.eq(access.address[COLUMN_BITS:] == row),
-            access.tag.column_last.eq(last_column),
         ]
-        with m.If(for_link):
-            half = link.address << 1 | column
+        m.d.sync += [
+            asked.eq(link.valid & ~link.ready & ~(asked & queue.w_rdy)),
+            link.ready.eq(asked & queue.w_rdy),
+            write.bvalid.eq(0),
+        ]
+        with m.If(asked):
             m.d.comb += [
-                valid.eq(1),
+                queue.w_en.eq(1),
                 access.write.eq(link.write),
-                access.address.eq(half),
-                access.data.eq(link.data.word_select(column[0], 16)),
-                last_column.eq(column == 1),
-                link.ready.eq(done),
+                access.address.eq(link.address << exact_log2(LINK_COLUMNS)),
+                access.data.eq(link.data),
                 access.tag.link.eq(1),
             ]
         with m.Elif(for_write):
             m.d.comb += [
-                valid.eq(1),
+                queue.w_en.eq(1),
                 access.write.eq(1),
-                access.address.eq(Cat(column[:lane_bits], writes.o.payload.row)),
-                access.data.eq(write.wdata.word_select(column[:lane_bits], 16)),
-                access.mask.eq(Mux(writes.o.payload.inside, ~write.wstrb.word_select(column[:lane_bits], 2), 0b11)),
-                last_column.eq(column == columns - 1),
-                write.wready.eq(done),
-                writes.o.ready.eq(done),
+                access.address.eq(writes.o.payload.row << lane_bits),
+                access.data.eq(write.wdata),
+                access.mask.eq(~(write.wstrb & writes.o.payload.inside.replicate(len(write.wstrb)))),
+                write.wready.eq(queue.w_rdy),
+                writes.o.ready.eq(queue.w_rdy),
             ]
         with m.Else():
             m.d.comb += [
-                valid.eq(reads.o.valid),
-                access.address.eq(Cat(column[:lane_bits], reads.o.payload.row)),
-                last_column.eq(column == columns - 1),
-                reads.o.ready.eq(done),
+                queue.w_en.eq(reads.o.valid),
+                access.address.eq(reads.o.payload.row << lane_bits),
+                reads.o.ready.eq(queue.w_rdy),
                 access.tag.last.eq(reads.o.payload.last),
                 access.tag.inside.eq(reads.o.payload.inside),
             ]
-        m.d.sync += write.bvalid.eq(0)
-        with m.If(taken):
-            m.d.sync += [column.eq(Mux(last_column, 0, column + 1)), row.eq(access.address[COLUMN_BITS:])]
-        with m.If(done & ~for_link):
-            m.d.sync += [
-                writes_next.eq(for_write ^ Mux(for_write, writes.o.payload.last, reads.o.payload.last)),
-                write.bvalid.eq(for_write & writes.o.payload.last),
-                write.bresp.eq(Mux(writes.o.payload.inside, OKAY, DECERR)),
-            ]
+        with m.If(queue.w_en & queue.w_rdy):
+            m.d.sync += row.eq(access.address[COLUMN_BITS:])
+            with m.If(~asked):
+                m.d.sync += [
+                    writes_next.eq(for_write ^ Mux(for_write, writes.o.payload.last, reads.o.payload.last)),
+                    write.bvalid.eq(for_write & writes.o.payload.last),
+                    write.bresp.eq(Mux(writes.o.payload.inside, OKAY, DECERR)),
+                ]
 
-    def _command(self, m: Module, queue: SyncFIFOBuffered, access: data.View) -> None:
-        """Commands to the chip: power-up, then refreshes, rows and columns."""
+    def _command(
+        self, m: Module, waits: Value, access: data.View, part: Signal, taken: Signal, last_part: Value
+    ) -> None:
+        """Commands to the chip: power-up, then refreshes, rows and columns. If an access ``waits``, it is its column
+        number ``part`` that is due."""
 
         def cycles(name: str) -> int:
             return self.timing.cycles(name, self.clock_hz)
 
         pins = self.pins
         command = Signal(Command)
-        address = access.address
+        address = access.address | part
         column, bank = address[:COLUMN_BITS], address[COLUMN_BITS : COLUMN_BITS + BANK_BITS]
         row = address[COLUMN_BITS + BANK_BITS :]
         all_banks = Const(1 << 10, ROW_BITS)
@@ -232,8 +226,8 @@ class SdramMemory(wiring.Component):
             Cat(pins.ras, pins.cas, pins.we).eq(command),
             pins.ba.eq(Mux(command == Command.MODE, 0, bank)),
             pins.a.eq(a),
-            pins.dqm.eq(Mux(access.write, access.mask, 0)),
-            pins.dq_o.eq(access.data),
+            pins.dqm.eq(Mux(access.write, access.mask.word_select(part, 2), 0)),
+            pins.dq_o.eq(access.data.word_select(part, 16)),
             pins.dq_oe.eq(command == Command.WRITE),
         ]
         pause, pauses = Signal(range(cycles("power_up")), init=cycles("power_up") - 1), Signal(init=1)
@@ -273,28 +267,29 @@ class SdramMemory(wiring.Component):
                 m.next = "RUN"
             with m.State("RUN"):
                 hit = opened | access.follows
-                with m.If(is_open & (due | (queue.r_rdy & ~hit))), m.If(~held.any()):
+                with m.If(is_open & (due | (waits & ~hit))), m.If(~held.any()):
                     issue(Command.PRECHARGE, "rp")
                     m.d.comb += a.eq(all_banks)
                     m.d.sync += is_open.eq(0)
                 with m.Elif(due):
                     issue(Command.REFRESH, "rfc")
                     m.d.sync += due.eq(0)
-                with m.Elif(queue.r_rdy & ~is_open):
+                with m.Elif(waits & ~is_open):
                     issue(Command.ACTIVATE, "rcd")
                     m.d.comb += a.eq(row)
                     m.d.sync += [is_open.eq(1), opened.eq(1), held.eq(cycles("ras") - 1)]
-                with m.Elif(queue.r_rdy & access.write & ~bus_taken.any()):
-                    m.d.comb += [command.eq(Command.WRITE), a.eq(column), queue.r_en.eq(1)]
-                    m.d.sync += opened.eq(0)
+                with m.Elif(waits & access.write & ~bus_taken.any()):
+                    m.d.comb += [command.eq(Command.WRITE), a.eq(column), taken.eq(1)]
+                    m.d.sync += opened.eq(~last_part)
                     with m.If(held < cycles("wr")):
                         m.d.sync += held.eq(cycles("wr"))
-                with m.Elif(queue.r_rdy & ~access.write):
-                    m.d.comb += [command.eq(Command.READ), a.eq(column), queue.r_en.eq(1)]
-                    m.d.sync += opened.eq(0)
+                with m.Elif(waits & ~access.write):
+                    m.d.comb += [command.eq(Command.READ), a.eq(column), taken.eq(1)]
+                    m.d.sync += opened.eq(~last_part)
 
-    def _answer(self, m: Module, reads: Value, asked: data.View) -> None:
-        """Data of reads, as they come back. ``reads``: the chip is told to read what has the tag ``asked``."""
+    def _answer(self, m: Module, reads: Value, last_column: Value, asked: data.View) -> None:
+        """Data of reads, as they come back. ``reads``: the chip is told to read what has the tag ``asked``, its
+        ``last_column`` or another."""
         read, link = self.port.read, self.port.link
         m.domains += ClockDomain("chip", local=True, reset_less=True, clk_edge="neg")
         m.d.comb += ClockSignal("chip").eq(ClockSignal())
@@ -302,12 +297,12 @@ class SdramMemory(wiring.Component):
         m.d.chip += taken.eq(self.pins.dq_i)
         half = Signal(16)
         m.d.sync += half.eq(taken)
-        valid = delayed(m, "reads", reads, RETURN)[-1]
+        valid, last = delayed(m, "reads", Cat(reads, last_column), RETURN)[-1]
         tag = data.View(_TAG, delayed(m, "tags", asked.as_value(), RETURN)[-1])
         word = Signal(self.bus)
         with m.If(valid):
             m.d.sync += word.eq(Cat(word[16:], half))
-        ended = valid & tag.column_last
+        ended = valid & last
         m.d.sync += [
             read.rvalid.eq(ended & ~tag.link),
             read.rlast.eq(tag.last),
@@ -317,15 +312,19 @@ class SdramMemory(wiring.Component):
         m.d.comb += [read.rdata.eq(word), link.read_data.eq(word[-32:])]
 
 
-_TAG = data.StructLayout({"link": 1, "column_last": 1, "last": 1, "inside": 1})
-_ACCESS = data.StructLayout(
-    {
-        "address": COLUMN_BITS + BANK_BITS + ROW_BITS,
-        "follows": 1,
-        "write": 1,
-        "data": 16,
-        "mask": 2,
-        "tag": _TAG,
-    }
-)
-"""A column to read or write: ``address`` counts those of all rows and banks; it ``follows`` one of the same row."""
+_TAG = data.StructLayout({"link": 1, "last": 1, "inside": 1})
+
+
+def _access(bus: int) -> data.StructLayout:
+    """A beat, or a word of the link. ``address`` of its first column counts those of all rows and banks; it ``follows``
+    an access to the same row; ``mask`` has the bytes that are not written."""
+    return data.StructLayout(
+        {
+            "address": COLUMN_BITS + BANK_BITS + ROW_BITS,
+            "follows": 1,
+            "write": 1,
+            "data": bus,
+            "mask": bus // 8,
+            "tag": _TAG,
+        }
+    )
