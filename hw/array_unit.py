@@ -149,7 +149,8 @@ class ArrayCore(wiring.Component):
         step = Step(Signal.like(sequencer.step.as_value(), name="step"))
         m.d.comb += step.eq(sequencer.step)
         steps = [
-            Step(value) for value in delayed(m, "steps", step.as_value(), max(summed - accumulator.TERM - 1, arrives + 1))
+            Step(value)
+            for value in delayed(m, "steps", step.as_value(), max(summed - accumulator.TERM - 1, arrives + 1))
         ]
         m.d.comb += [
             weights.swap.eq(steps[arrives + multipliers.OPERANDS - 1].swap),

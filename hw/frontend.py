@@ -212,12 +212,12 @@ class Frontend(wiring.Component):
         index = Signal(word_bits)
         index_last = Signal()
         to_fetch = Signal(PAGES_BITS)
-        ahead = Signal(2)  # pages fetched and not yet read
+        ahead = Signal(2)  # pages fetched and not yet read, that of `turned` included
         past_end = Signal()  # `reading` is no page
         at_last = Signal()  # nor is the next one
         more = Signal()  # `to_fetch` is a page
         address = Signal(32)  # of that page
-        turns = Signal()  # a page's last word is read
+        turns, turned = Signal(), Signal()  # a page's last word is read; it was, in the cycle before
         m.d.sync += [at_last.eq(reading + 1 == self.pages), more.eq(to_fetch != self.pages)]
 
         # Stage A: the word leaves the buffer; stage W: it waits for the decoder; stage B: decoded. A page's first read
@@ -241,7 +241,7 @@ class Frontend(wiring.Component):
             advance_b.eq(~b_valid | taken),
             advance_w.eq(~w_valid | advance_b),
             advance_a.eq(~a_valid | advance_w),
-            available.eq(active & (past_end | ahead.any() | self.fetched)),
+            available.eq(active & (past_end | (ahead != turned) | self.fetched)),
             turns.eq(advance_a & available & ~past_end & index_last),
             read.en.eq(advance_a & available),
             read.addr.eq(Cat(index, reading[0] ^ self.program[page_bits]) >> len(select)),
@@ -258,7 +258,7 @@ class Frontend(wiring.Component):
                 m.d.sync += [index.eq(index + 1), index_last.eq(index == PAGE_WORDS - 2)]
         with m.If(turns):
             m.d.sync += [reading.eq(reading + 1), past_end.eq(at_last)]
-        m.d.sync += ahead.eq(ahead + self.fetched - turns)
+        m.d.sync += [turned.eq(turns), ahead.eq(ahead + self.fetched - turned)]
         with m.If(advance_w):
             m.d.sync += [
                 w_valid.eq(a_valid),
@@ -358,6 +358,7 @@ class Frontend(wiring.Component):
                 index_last.eq(0),
                 to_fetch.eq(0),
                 ahead.eq(0),
+                turned.eq(0),
                 pc.eq(0),
                 *(count.eq(0) for count in dispatched),
             ]

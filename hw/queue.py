@@ -42,10 +42,10 @@ class Queue(wiring.Component):
         behind = Signal(bits, init=1)  # the place after the oldest entry's
         tail = Signal(bits + 1)
         level = Signal(bits + 1)
+        many = Signal()  # more than one
         push, pop = Signal(), Signal()
         full = Signal()
         m.d.comb += [
-            level.eq(tail - head),
             push.eq(self.i.valid & self.i.ready),
             pop.eq(self.o.valid & self.o.ready),
             self.i.ready.eq(~full),
@@ -56,15 +56,18 @@ class Queue(wiring.Component):
         ]
         # Registers hold the oldest entry and what the level allows: nobody waits for the memory or a comparison.
         with m.If(self.o.ready | ~self.o.valid):
-            m.d.sync += self.o.payload.eq(Mux(level > 1, read.data, self.i.payload))
+            m.d.sync += self.o.payload.eq(Mux(many, read.data, self.i.payload))
         m.d.sync += [
+            level.eq(level + push - pop),
             full.eq(~pop & (level[-1] | push & (level == self.depth - 1))),
-            self.o.valid.eq(push | (level > 1) | (level == 1) & ~pop),
+            many.eq(Mux(pop, push & many | (level > 2), push & self.o.valid | many)),
+            self.o.valid.eq(push | many | self.o.valid & ~pop),
         ]
         with m.If(push):
             m.d.sync += tail.eq(tail + 1)
         with m.If(pop):
             m.d.sync += [head.eq(head + 1), behind.eq(behind + 1)]
         with m.If(self.clear):
-            m.d.sync += [head.eq(0), behind.eq(1), tail.eq(0), full.eq(0), self.o.valid.eq(0)]
+            m.d.sync += [head.eq(0), behind.eq(1), tail.eq(0), level.eq(0)]
+            m.d.sync += [full.eq(0), many.eq(0), self.o.valid.eq(0)]
         return m

@@ -204,9 +204,9 @@ class VectorPipeline(wiring.Component):
         # Outputs on their way; the walk over the writes needs its time before the result is there. What is written
         # directly goes no further.
         to_step = to_direct_write - writes.LATENCY
-        early = delayed(m, "outputs", reads.valid & reads.last, to_step)[-1]
+        early = delayed(m, "outputs", reads.valid & reads.last, to_step - 1)[-1]
         late = delayed(m, "scaled", early & ~kind.direct, to_write - to_direct_write)[-1]
-        m.d.comb += writes.step.eq(early & kind.direct | late)
+        m.d.sync += writes.step.eq(early & kind.direct | late)
 
         m.d.comb += [
             direct.regs.eq(regs),

@@ -5,7 +5,6 @@ from math import ceil
 
 from amaranth import Cat, ClockDomain, ClockSignal, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
@@ -25,8 +24,8 @@ RETURN = LATENCY + 2
 and one for each edge behind it."""
 LINK_COLUMNS = 2
 """Columns of a word of the link."""
-QUEUE = 4
-"""Accesses that wait for the chip."""
+PLACES = 2
+"""Beats, or words of the link, that wait for the chip."""
 FASTEST = 100_000_000
 """Hz of the fastest clock with that latency."""
 
@@ -83,8 +82,8 @@ class SdramTiming:
 class SdramMemory(wiring.Component):
     """A controller with one row open at a time, and a column per cycle in it.
 
-    Directions take turns by bursts; the link comes between beats. What is chosen waits for the chip in a queue, so the
-    bus does not hear from the chip in the same cycle.
+    Directions take turns by bursts; the link comes between beats. What is chosen waits for the chip in one of two
+    places, so the bus does not hear from the chip in the same cycle.
 
     Parameters
     ----------
@@ -101,7 +100,7 @@ class SdramMemory(wiring.Component):
 
     Latency
     -------
-    Depends on rows and refreshes; in an open row a read takes 10 cycles and ``bus / 16`` per beat. Nothing is done in
+    Depends on rows and refreshes; in an open row a read takes 9 cycles and ``bus / 16`` per beat. Nothing is done in
     the first 200 microseconds (``power_up``).
     """
 
@@ -127,25 +126,36 @@ class SdramMemory(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        layout = _access(self.bus)
-        m.submodules.queue = queue = SyncFIFOBuffered(width=layout.size, depth=QUEUE)
-        access = data.View(layout, queue.r_data)
+        # Two places take turns. That one is free is known a cycle later; a beat has no fewer columns.
+        offered, offers, room = Signal(_access(self.bus)), Signal(), Signal()
+        access, waits = Signal(_access(self.bus)), Signal()
         column = Signal(exact_log2(self.bus // 16))
         last_column = column == Mux(access.tag.link, LINK_COLUMNS - 1, self.bus // 16 - 1)
         taken = Signal()
-        m.d.comb += queue.r_en.eq(taken & last_column)
+        filled, fill, drain = Signal(PLACES), Signal(), Signal()
+        places = [Signal(_access(self.bus), name=f"place_{n}") for n in range(PLACES)]
+        m.d.comb += [room.eq(~filled.bit_select(fill, 1)), waits.eq(filled.bit_select(drain, 1))]
         with m.If(taken):
             m.d.sync += column.eq(Mux(last_column, 0, column + 1))
-        self._choose(m, queue, data.View(layout, queue.w_data))
-        self._command(m, queue.r_rdy, access, column, taken, last_column)
+        for n, place in enumerate(places):
+            with m.If(drain == n):
+                m.d.comb += access.eq(place)
+                with m.If(taken & last_column):
+                    m.d.sync += [filled[n].eq(0), drain.eq(~drain)]
+            with m.If((fill == n) & room):
+                m.d.sync += place.eq(offered)
+                with m.If(offers):
+                    m.d.sync += [filled[n].eq(1), fill.eq(~fill)]
+        self._choose(m, offered, offers, room)
+        self._command(m, waits, access, column, taken, last_column)
         self._answer(m, taken & ~access.write, last_column, access.tag)
         return m
 
     def _beats(self) -> Beats:
         return Beats(bus_bytes=self.bus // 8, memory_bytes=self.memory_bytes, outstanding=self.outstanding)
 
-    def _choose(self, m: Module, queue: SyncFIFOBuffered, access: data.View) -> None:
-        """Puts what is next into the queue: the link's word, or a beat."""
+    def _choose(self, m: Module, access: data.View, offers: Signal, room: Signal) -> None:
+        """Offers what is next, the link's word or a beat; it is taken if there is ``room``."""
         read, write, link = self.port.read, self.port.write, self.port.link
         m.submodules.reads = reads = self._beats()
         m.submodules.writes = writes = self._beats()
@@ -167,13 +177,13 @@ class SdramMemory(wiring.Component):
             access.follows.eq(access.address[COLUMN_BITS:] == row),
         ]
         m.d.sync += [
-            asked.eq(link.valid & ~link.ready & ~(asked & queue.w_rdy)),
-            link.ready.eq(asked & queue.w_rdy),
+            asked.eq(link.valid & ~link.ready & ~(asked & room)),
+            link.ready.eq(asked & room),
             write.bvalid.eq(0),
         ]
         with m.If(asked):
             m.d.comb += [
-                queue.w_en.eq(1),
+                offers.eq(1),
                 access.write.eq(link.write),
                 access.address.eq(link.address << exact_log2(LINK_COLUMNS)),
                 access.data.eq(link.data),
@@ -181,23 +191,23 @@ class SdramMemory(wiring.Component):
             ]
         with m.Elif(for_write):
             m.d.comb += [
-                queue.w_en.eq(1),
+                offers.eq(1),
                 access.write.eq(1),
                 access.address.eq(writes.o.payload.row << lane_bits),
                 access.data.eq(write.wdata),
                 access.mask.eq(~(write.wstrb & writes.o.payload.inside.replicate(len(write.wstrb)))),
-                write.wready.eq(queue.w_rdy),
-                writes.o.ready.eq(queue.w_rdy),
+                write.wready.eq(room),
+                writes.o.ready.eq(room),
             ]
         with m.Else():
             m.d.comb += [
-                queue.w_en.eq(reads.o.valid),
+                offers.eq(reads.o.valid),
                 access.address.eq(reads.o.payload.row << lane_bits),
-                reads.o.ready.eq(queue.w_rdy),
+                reads.o.ready.eq(room),
                 access.tag.last.eq(reads.o.payload.last),
                 access.tag.inside.eq(reads.o.payload.inside),
             ]
-        with m.If(queue.w_en & queue.w_rdy):
+        with m.If(offers & room):
             m.d.sync += row.eq(access.address[COLUMN_BITS:])
             with m.If(~asked):
                 m.d.sync += [

@@ -17,6 +17,8 @@ def oldest(queue: Queue, opened: Opened, cell: Any, level: Value) -> list[Any]:
     return [
         Assert(queue.o.valid == (level != 0), "invariant: valid"),
         Assert(queue.i.ready == (level != queue.depth), "invariant: full"),
+        Assert(opened["level"] == level, "invariant: level"),
+        Assert(opened["many"] == (level > 1), "invariant: more than one"),
         Assert(opened["behind"] == (opened["head"] + 1)[: len(opened["behind"])], "invariant: behind"),
         Assert(~queue.o.valid | (queue.o.payload.as_value() == cell.as_value()), "invariant: the oldest entry"),
     ]
