@@ -148,10 +148,8 @@ class ArrayCore(wiring.Component):
         assert settles == to_accumulator(config)
         step = Step(Signal.like(sequencer.step.as_value(), name="step"))
         m.d.comb += step.eq(sequencer.step)
-        steps = [
-            Step(value)
-            for value in delayed(m, "steps", step.as_value(), max(summed - accumulator.TERM - 1, arrives + 1))
-        ]
+        late = max(summed - accumulator.TERM - 1, arrives + 1)
+        steps = [Step(value) for value in delayed(m, "steps", step.as_value(), late)]
         m.d.comb += [
             weights.swap.eq(steps[arrives + multipliers.OPERANDS - 1].swap),
             multipliers.depthwise.eq(depthwise),

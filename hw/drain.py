@@ -216,8 +216,7 @@ class Drain(wiring.Component):
         return m
 
     def _pick(self, m: Module, group: Value) -> Signal:
-        """The accumulators of ``group``, two cycles later. Memory answers late in its cycle: nothing comes before the first
-        register."""
+        """The accumulators of ``group``, two cycles later. Memory answers late in its cycle: a register comes first."""
         width = SUM * self.config.requant
         row, of = Signal(len(self.accumulators), reset_less=True), Signal(len(group))
         picked = Signal(width, reset_less=True)
