@@ -153,7 +153,9 @@ class FrontendHarness(wiring.Component):
 
         m.d.comb += [
             Assert(inner["to_fetch"] == fetches, "invariant: fetches"),
-            Assert(inner["ahead"] == (ended - inner["reading"])[:2], "invariant: pages to be read"),
+            Assert(
+                (inner["ahead"] - inner["turned"])[:2] == (ended - inner["reading"])[:2], "invariant: pages to be read"
+            ),
             Assert(inner["index_last"] == inner["index"].all(), "invariant: index_last"),
             Assert(inner["pc"] == words, "invariant: pc"),
             Assert(~b_valid | (b.kind != EntryKind.FETCH), "invariant: no word is a fetch"),
