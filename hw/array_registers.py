@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from dovetail.hw.ports import heard, spans
+from dovetail.hw.ports import spans
 from dovetail.hw.regions import Region, register_layout
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import REGISTERS, Cause, Op, Unit
@@ -54,7 +54,7 @@ class ArrayRegisters(wiring.Component):
 
     Latency
     -------
-    ``cause`` and ``streams`` are valid CHECK = 4 cycles after ``start``, until the next one; ``reads``, ``writes``,
+    ``cause`` and ``streams`` are valid CHECK = 3 cycles after ``start``, until the next one; ``reads``, ``writes``,
     ``sources`` and ``target`` are a cycle earlier.
     """
 
@@ -89,30 +89,27 @@ class ArrayRegisters(wiring.Component):
         m = Module()
         config = self.config
         regs = self.regs
-        assert CHECK == 4, "hearing of it, sums, comparisons, decision: one cycle each"
-        told = heard(m, self, "clear", "cfg_en", "cfg_index", "cfg_value", "start", "op")
+        assert CHECK == 3, "sums, comparisons, decision: one cycle each"
 
         # One comparator per register: cheaper than a shifter over all of them, and quicker to simulate.
-        with m.If(told.clear):
+        with m.If(self.clear):
             m.d.sync += regs.as_value().eq(0)
-        with m.Elif(told.cfg_en), m.Switch(told.cfg_index):
+        with m.Elif(self.cfg_en), m.Switch(self.cfg_index):
             for register in REGISTERS[Unit.ARRAY].values():
                 with m.Case(register.index):
-                    m.d.sync += regs.as_value()[32 * register.index :][:32].eq(told.cfg_value)
+                    m.d.sync += regs.as_value()[32 * register.index :][:32].eq(self.cfg_value)
 
         depthwise, matrix = Signal(), Signal()
         compare, decide = Signal(), Signal()
         m.d.comb += [
-            depthwise.eq(told.op == Op.DEPTH_CONV if config.dw else 0),
-            matrix.eq(told.op == Op.MAT_MUL if config.matmul else 0),
+            depthwise.eq(self.op == Op.DEPTH_CONV if config.dw else 0),
+            matrix.eq(self.op == Op.MAT_MUL if config.matmul else 0),
         ]
         m.d.comb += [
             self.load.eq(compare),
-            self.awake.eq(
-                Cat(x for of in (self, told) for x in (of.clear, of.cfg_en, of.start)).any() | compare | decide
-            ),
+            self.awake.eq(self.clear | self.cfg_en | self.start | compare | decide),
         ]
-        m.d.sync += [compare.eq(told.start), decide.eq(compare)]
+        m.d.sync += [compare.eq(self.start), decide.eq(compare)]
 
         # Channels of a block: with a channel multiplier, whole input channels.
         channels, inputs = Signal.like(self.channels), Signal.like(self.inputs)
@@ -146,14 +143,14 @@ class ArrayRegisters(wiring.Component):
             regs.KC.blocks.any() | depthwise,
         ]
         low = exact_log2(config.word_bytes)
-        with m.If(told.start):
+        with m.If(self.start):
             m.d.sync += [
                 *(region.end.eq(region.sum()) for region in regions.values()),
                 self.depthwise.eq(depthwise),
                 self.matrix.eq(matrix),
                 self.channels.eq(channels),
                 self.inputs.eq(inputs),
-                self.clamps.eq(told.op != Op.CONV),
+                self.clamps.eq(self.op != Op.CONV),
                 self.pixels.eq(regs.TILE.height * regs.TILE.width),
                 zero.eq(~Cat(sizes).all()),
                 large.eq((regs.BLOCKS.last > channels) | (regs.STRIPE.pixels > config.stripe)),

@@ -149,7 +149,6 @@ class ArraySequencer(wiring.Component):
             taps.load.eq(self.load),
             taps.advance.eq(advance),
             taps.onward.eq(last_stripe),
-            last_step.eq(taps.last),
         ]
 
         left, blocks = Signal(32), Signal(16)
@@ -159,8 +158,9 @@ class ArraySequencer(wiring.Component):
         m.d.sync += [
             last_stripe.eq(left <= regs.STRIPE.pixels),
             pixels_last.eq(Mux(left <= regs.STRIPE.pixels, left, regs.STRIPE.pixels) - 1),
+            last_step.eq(taps.last),
+            last_block.eq(blocks == 1),
         ]
-        m.d.comb += last_block.eq(blocks == 1)
         again, onward = Signal(), Signal()
         m.d.comb += [
             again.eq(last_step & ~last_stripe),

@@ -6,10 +6,9 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
 
 from dovetail.hw.burst import Transfer
-from dovetail.hw.ports import Span, heard
+from dovetail.hw.ports import Span
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import PAGE_BYTES, REGISTERS, Cause, Unit
-from dovetail.isa.timing.common import CHECK
 
 
 def reaches(room: Value, size: Value) -> Value:
@@ -36,7 +35,7 @@ class DmaRegisters(wiring.Component):
 
     Latency
     -------
-    Everything is valid CHECK = 4 cycles after ``start`` and until the next one, ``banks`` and ``span`` a cycle earlier.
+    Everything is valid CHECK = 3 cycles after ``start`` and until the next one, ``banks`` and ``span`` a cycle earlier.
     """
 
     def __init__(self, config: Config, *, unit: Unit) -> None:
@@ -67,21 +66,19 @@ class DmaRegisters(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self.config
-        assert CHECK == 4, "hearing of it and the three registered steps below"
-        told = heard(m, self, "clear", "cfg_en", "cfg_index", "cfg_value", "start", "fetch", "address")
         table = REGISTERS[self.unit]
         regs = {name: Signal(32, name=name.lower()) for name in table}
-        with m.If(told.clear):
+        with m.If(self.clear):
             m.d.sync += [r.eq(0) for r in regs.values()]
-        with m.Elif(told.cfg_en), m.Switch(told.cfg_index):
+        with m.Elif(self.cfg_en), m.Switch(self.cfg_index):
             for name, register in table.items():
                 with m.Case(register.index):
-                    m.d.sync += regs[name].eq(told.cfg_value)
+                    m.d.sync += regs[name].eq(self.cfg_value)
         counts = {f.name: regs["COUNT"][f.low : f.low + f.width] for f in table["COUNT"].fields}
 
         page, end = Signal(32), Signal(33)
-        with m.If(told.start):
-            m.d.sync += [self.fetching.eq(told.fetch), page.eq(told.address)]
+        with m.If(self.start):
+            m.d.sync += [self.fetching.eq(self.fetch), page.eq(self.address)]
         t = self.transfer
         m.d.comb += [
             self.sram_addr.eq(regs["SRAM_ADDR"]),

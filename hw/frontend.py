@@ -291,19 +291,23 @@ class Frontend(wiring.Component):
             entry.kind.eq(b.kind),
             entry.code.eq(b.code),
             entry.waits.eq(b.waits),
-            entry.value.eq(b.value),
             entry.pc.eq(pc),
+        ]
+        # A value, the difference of a WAIT, or the address of a fetch: all by one adder.
+        base, amount, subtracts = Signal(32), Signal(32), Signal()
+        m.d.comb += [
+            subtracts.eq((b.kind == EntryKind.WAIT) & ~fetching),
+            base.eq(Mux(fetching, address, pending)),
+            amount.eq((b.value ^ subtracts.replicate(32)) & ~fetching.replicate(32)),
+            entry.value.eq((Cat(Const(1, 1), base) + Cat(subtracts, amount))[1:]),
         ]
         with m.If(fetching):
             m.d.comb += [
                 entry.kind.eq(EntryKind.FETCH),
                 entry.code.eq(0),
                 entry.waits.eq(0),
-                entry.value.eq(address),
                 entry.pc.eq(to_fetch),
             ]
-        with m.Elif(b.kind == EntryKind.WAIT):
-            m.d.comb += entry.value.eq(pending - b.value)
         for u in Unit:
             m.d.comb += [
                 self.queues[u].valid.eq(pushes[u]),

@@ -11,6 +11,7 @@ from dovetail.hw.dma import DmaRegisters, reaches
 from dovetail.hw.ports import Core, SramWrite
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import PAGE_BYTES, Unit
+from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.dma import READ_END
 
 
@@ -147,4 +148,5 @@ class LoadCore(wiring.Component):
         ending = Signal(READ_END - 1)
         m.d.sync += ending.eq(ending << 1 | (came & beats.active & beats.beat.last))
         m.d.comb += [core.done.eq(ending[-1]), core.error.eq(bad)]
+        assert CHECK == 3, "the register stages of DmaRegisters take CHECK cycles"
         return m

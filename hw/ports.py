@@ -1,8 +1,6 @@
 """Signatures that several hardware blocks share: SRAM ports and the border between a unit's control and its core."""
 
-from typing import Any
-
-from amaranth import Cat, Module, Signal, unsigned
+from amaranth import unsigned
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -125,12 +123,3 @@ class Core(wiring.Signature):
                 "error": In(1),
             }
         )
-
-
-def heard(m: Module, told: Any, *names: str) -> data.View:
-    """What control tells a core, the members ``names`` of it, a cycle later: they come from the head of a queue and go
-    far. One register holds them all."""
-    layout = data.StructLayout({name: told.signature.members[name].shape for name in names})
-    later = data.View(layout, Signal(layout.size, name="heard"))
-    m.d.sync += later.eq(data.View(layout, Cat(getattr(told, name) for name in names)))
-    return later

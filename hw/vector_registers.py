@@ -6,7 +6,7 @@ from amaranth import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.hw.ports import heard, spans
+from dovetail.hw.ports import spans
 from dovetail.hw.regions import Region, register_layout
 from dovetail.isa.checks import INT32_INPUT, INT32_OUTPUT, TWO_OPERANDS, has
 from dovetail.isa.config import Config
@@ -52,9 +52,9 @@ class VectorRegisters(wiring.Component):
     regs
         :data:`VECTOR_REGISTERS`.
     operation, kind
-        The opcode and its :data:`KIND`, from two cycles after ``start`` on.
+        The opcode and its :data:`KIND`, from the cycle after ``start`` on.
     load
-        Pulse two cycles after ``start``.
+        Pulse in the cycle after ``start``.
     cause, reads, writes
         Failed check and claimed banks.
     sources, target
@@ -62,7 +62,7 @@ class VectorRegisters(wiring.Component):
 
     Latency
     -------
-    ``cause`` is valid CHECK = 4 cycles after ``start``, until the next one; the banks, ``sources`` and ``target`` are a
+    ``cause`` is valid CHECK = 3 cycles after ``start``, until the next one; the banks, ``sources`` and ``target`` are a
     cycle earlier.
     """
 
@@ -91,30 +91,29 @@ class VectorRegisters(wiring.Component):
         m = Module()
         config = self.config
         regs, kind = self.regs, self.kind
-        assert CHECK == 4, "hearing of it, sums, comparisons, decision: one cycle each"
-        told = heard(m, self, "clear", "cfg_en", "cfg_index", "cfg_value", "start", "op")
+        assert CHECK == 3, "sums, comparisons, decision: one cycle each"
 
         # One comparator per register: cheaper than a shifter over all of them, and quicker to simulate.
-        with m.If(told.clear):
+        with m.If(self.clear):
             m.d.sync += regs.as_value().eq(0)
-        with m.Elif(told.cfg_en), m.Switch(told.cfg_index):
+        with m.Elif(self.cfg_en), m.Switch(self.cfg_index):
             for register in REGISTERS[Unit.VECTOR].values():
                 with m.Case(register.index):
-                    m.d.sync += regs.as_value()[32 * register.index :][:32].eq(told.cfg_value)
+                    m.d.sync += regs.as_value()[32 * register.index :][:32].eq(self.cfg_value)
 
         decide = Signal()
-        m.d.sync += [self.load.eq(told.start), decide.eq(self.load)]
+        m.d.sync += [self.load.eq(self.start), decide.eq(self.load)]
 
         # 1: ends of the regions; the kind of operation. Operand B and the table of ACT_LUT have one region.
         target = Region(config, regs, "OUT")
         read: dict[Region, Value] = {Region(config, regs, "IN"): Const(1, 1)}
         if any(has(config, op) for op in (*TWO_OPERANDS, Op.ACT_LUT)):
             read[Region(config, regs, "B")] = kind.two_operands | kind.looks_up
-        with m.If(told.start):
+        with m.If(self.start):
             m.d.sync += [
                 *(region.end.eq(region.sum()) for region in (*read, target)),
-                self.operation.eq(told.op),
-                *(kind[name].eq(one_of(config, told.op, operations)) for name, operations in KINDS.items()),
+                self.operation.eq(self.op),
+                *(kind[name].eq(one_of(config, self.op, operations)) for name, operations in KINDS.items()),
             ]
 
         # 2: comparisons and banks.

@@ -175,7 +175,6 @@ class ControlHarness(wiring.Component):
 
         # What the control's registers hold.
         m.d.comb += [
-            Assert(age <= CHECK, "invariant: no later than its verification"),
             Assert(~(age.any() & working), "invariant: one operation at a time"),
             Assert(control_inner["check"] == Cat(age == n + 1 for n in range(CHECK)), "invariant: way to verification"),
             Assert(control.idle | (control_inner["fetching"] == fetching), "invariant: fetching"),

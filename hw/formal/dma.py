@@ -41,7 +41,6 @@ class _Control:
             core.fetch.eq(harness.fetch & fetches),
             core.address.eq(harness.page * PAGE_BYTES),
             core.go.eq(verify & harness.granted & (core.cause == 0)),
-            Assert(age <= CHECK, "invariant: no later than its verification"),
             Assert((age == 0) | ~self.working, "invariant: one operation at a time"),
         ]
         with m.If(core.start):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable
 from typing import TypeVar
 
-CHECK = 4
+CHECK = 3
 """Cycles from the pop of an instruction to the cycle in which its checks decide (fault, or claim its banks).
 It works from the next cycle on."""
 
