@@ -77,7 +77,8 @@ private:
     uint32_t read(uint32_t offset) const {
         const Outcome& outcome = run.outcome;
         const bool fault = outcome.cause && !busy;
-        const uint64_t cycles = busy ? (sc_core::sc_time_stamp() - begin).value() / period.value() : outcome.cycles;
+        const uint64_t passed = (sc_core::sc_time_stamp() - begin).value() / period.value();
+        const uint64_t cycles = std::min(passed ? passed - 1 : 0, outcome.cycles);  // the counter is a cycle late
         switch (offset) {
         case DOVETAIL_HOST_ID: return DOVETAIL_HOST_ID_VALUE;
         case DOVETAIL_HOST_VERSION: return DOVETAIL_HOST_VERSION_VALUE;
