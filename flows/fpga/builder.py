@@ -115,7 +115,7 @@ class Builder:
             debug_verilog=True,
             synth_opts=[*self.target.board.synthesis, *self.options.synthesis],
             script_after_synth=f"tee -q -o {STATISTICS} stat -json",
-            nextpnr_opts=["--timing-allow-fail", *self.options.placement],
+            nextpnr_opts=["--timing-allow-fail", *self.target.board.placement, *self.options.placement],
         )
         commands = json.loads(plan.files[f"build_{NAME}.json"])["commands"]
         inputs = {name: plan.files[name] for name in (f"{NAME}.il", f"{NAME}.ys", CONSTRAINTS[self.family])}
