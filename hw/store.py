@@ -139,22 +139,26 @@ class StoreCore(wiring.Component):
             m.d.sync += tail.eq(tail + 1)
         with m.If(sent):
             m.d.sync += head.eq(head + 1)
+        any_filled = Signal()
         with m.If(write.en ^ sent):
             m.d.sync += filled.eq(filled + write.en - sent)
+        m.d.sync += any_filled.eq(write.en | (filled > 1) | any_filled & ~sent)
 
         # Write data goes out only behind its address.
         open_bursts = Signal(range(config.outstanding + 1))
+        any_open = Signal()
         closed = Signal()
         m.d.comb += [
             axi.wdata.eq(out.data.data),
             axi.wstrb.eq(out.data.strb),
             axi.wlast.eq(out.data.last),
-            axi.wvalid.eq(filled.any() & open_bursts.any()),
+            axi.wvalid.eq(any_filled & any_open),
             sent.eq(axi.wvalid & axi.wready),
             closed.eq(sent & out.data.last),
         ]
         with m.If(issued ^ closed):
             m.d.sync += open_bursts.eq(open_bursts + issued - closed)
+        m.d.sync += any_open.eq(issued | (open_bursts > 1) | any_open & ~closed)
 
         # The end: WRITE_END cycles after the last answer.
         working = Signal()

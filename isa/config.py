@@ -436,10 +436,12 @@ def _presets() -> dict[str, Config]:
         activation=False,
         serial=True,
     )
-    # For an ECP5-85F: few narrow banks keep the SRAM's multiplexers small, half of the block RAM is left for programs.
-    board: dict[str, Any] = {"ic_lanes": 8, "sram": "128 KiB", "banks": 4, "vector_lanes": 1, "bus": 32}
-    presets["ulx3s"] = Config(oc_lanes=8, depthwise_lanes=8, requant_lanes=1, elementwise=False, **board)
-    presets["ulx3s-8x16"] = Config(oc_lanes=16, depthwise_lanes=16, requant_lanes=2, **board)
+    # For an ECP5-85F, the faster the smaller: few narrow banks keep the SRAM's multiplexers small.
+    board: dict[str, Any] = {"ic_lanes": 8, "banks": 4, "vector_lanes": 1, "elementwise": False, "bus": 32}
+    small: dict[str, Any] = {"sram": "64 KiB", "matmul": False, **board}
+    presets["ulx3s"] = Config(oc_lanes=8, depthwise_lanes=8, requant_lanes=1, **small)
+    presets["ulx3s-8x16"] = Config(oc_lanes=16, depthwise_lanes=16, requant_lanes=2, **small)
+    presets["ecp5-evn"] = Config(oc_lanes=8, depthwise_lanes=8, requant_lanes=1, sram="128 KiB", **board)
     for pe in (64, 128):
         for sram in ("512KiB", "1MiB", "256MiB"):
             for dataflow in ("input", "output"):

@@ -285,6 +285,8 @@ class StoreHarness(wiring.Component):
                 (inner["tail"] - inner["head"])[: exact_log2(BUFFER)] == filled[: exact_log2(BUFFER)],
                 "invariant: level",
             ),
+            Assert(inner["any_filled"] == (filled != 0), "invariant: beats are there"),
+            Assert(inner["any_open"] == (inner["open_bursts"] != 0), "invariant: addresses have gone out"),
         ]
         inside = Signal()
         ahead = Signal(range(BUFFER))

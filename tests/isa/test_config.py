@@ -169,7 +169,7 @@ def test_study_presets() -> None:
     assert (config.ic, config.oc, config.sram_bytes) == (128, 1, 256 << 20)
 
 
-@pytest.mark.parametrize(("name", "multipliers"), [("ulx3s", 73), ("ulx3s-8x16", 145)])
+@pytest.mark.parametrize(("name", "multipliers"), [("ulx3s", 73), ("ulx3s-8x16", 141), ("ecp5-evn", 73)])
 def test_board_presets_have_few_multipliers(name: str, multipliers: int) -> None:
     """At most 1.15 a PE: of the array, four a lane of requantisation, a vector lane's, and that which counts pixels."""
     config = PRESETS[name]
