@@ -83,7 +83,7 @@ class Board:
 
 
 TIMING_FIRST = ("--placer-heap-timingweight", "100")
-"""By default (10) the placer goes for short wires. A netlist that it then placed at 49 MHz came to 78 with this weight."""
+"""By default (10) the placer goes for short wires: a netlist that it then placed at 49 MHz came to 78 with this."""
 
 BOARDS = {
     board.name: board
