@@ -1,9 +1,10 @@
 """The vector unit's loops: which bytes it reads, in which lanes they count, and where results go."""
 
+from enum import IntEnum
 from typing import Any
 
 from amaranth import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import enum, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.vector_registers import KIND, VECTOR_REGISTERS
@@ -12,7 +13,7 @@ from dovetail.isa.config import Config
 from dovetail.isa.timing.vector import TABLE_BYTES, WALK, table_lanes
 
 
-class Level(enum.Enum, shape=3):
+class Level(IntEnum):
     """The loop that advances between one step and the next; all loops inside it start again. TABLE comes first."""
 
     KX = 0

@@ -73,6 +73,7 @@ def test_decoder(name: str) -> None:
                     want.value,
                 )
             elif want.op == Op.SYNC:
+                assert want.on is not None
                 assert (seen.kind, seen.unit, seen.waits, seen.value) == (
                     EntryKind.WAIT,
                     want.unit,
