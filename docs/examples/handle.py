@@ -40,11 +40,11 @@ print(
 )
 
 # %% [markdown]
-# Internal registers can be written too: forget the two youngest entries by moving the tail.
+# Internal registers can be written too: say that there is room.
 
 # %%
-queue.tail = 2
-print("level", int(queue.level), "oldest", queue.fields("o__payload").value)
+queue.full = 0
+print("ready", int(queue.i__ready), "oldest", queue.fields("o__payload").value)
 
 # %% [markdown]
 # A wrong name says what it might have been.
@@ -64,7 +64,7 @@ with tempfile.TemporaryDirectory() as folder:
     queue.waves(path)
     queue.i__valid = 0
     queue.o__ready = 1
-    queue.clock.tick(3)
+    queue.clock.tick(4)
     queue.waves(None)
     print("level", int(queue.level), "waves", "written" if path.stat().st_size else "empty")
 queue.close()

@@ -16,6 +16,7 @@ from dovetail.sw.layout import Array
 from dovetail.sw.network import CompiledNetwork, compile_network
 
 MODELS = Path(__file__).parents[3] / "shared" / "models" / "mlperf_tiny"
+beside = pytest.mark.skipif(not MODELS.is_dir(), reason="the trained networks are not beside the project")
 CONFIG = Config.load("small")
 RUNS = 2
 
@@ -67,11 +68,13 @@ def test_host_operators_in_the_middle(build: Callable[[CompiledNetwork], Path], 
     check(compiled, build(compiled), tmp_path)
 
 
+@beside
 def test_keyword_spotting(build: Callable[[CompiledNetwork], Path], tmp_path: Path) -> None:
     compiled = compile_network(MODELS / "kws_dscnn" / "kws_int8.tflite", CONFIG)
     check(compiled, build(compiled), tmp_path)
 
 
+@beside
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
@@ -89,6 +92,7 @@ def test_mlperf_tiny(name: str, build: Callable[[CompiledNetwork], Path], tmp_pa
     check(compiled, build(compiled), tmp_path)
 
 
+@beside
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["kws_dscnn/kws_int8.tflite", "kws_dscnn/kws_int8_qdq.onnx"])
 def test_depthwise_convolutions_on_the_host(

@@ -101,11 +101,12 @@ def test_registers_and_memories(build_cache: Path) -> None:
         queue.tick()
         assert (queue.level, queue.i__ready, queue.fields("o__payload").code) == (3, 1, 6)
         queue.o__ready = 0
-        queue.head = 3
-        assert (queue.level, queue.o__valid) == (1, 1)
-        queue["tail"] = 3
+        queue.full = 1
+        assert (queue.full, queue.i__ready) == (1, 0)
+        queue["full"], queue.many, queue.o__ready = 0, 0, 1
+        assert (queue.i__ready, queue.o__valid) == (1, 1)
         queue.tick()
-        assert (queue.level, queue.o__valid) == (0, 0)
+        assert queue.o__valid == 0
         with pytest.raises(IndexError, match="row must be below 4, not 4"):
             _ = queue.entries[4]
         with pytest.raises(ValueError, match="entries is not a signal; write one of its members or rows"):
@@ -217,7 +218,7 @@ def test_example_prints_what_it_says(build_cache: Path) -> None:
         "<- o__payload  78'h0",
         "level 3'h1 tail 3'h1 oldest 1000",
         "level 4 ready 0 rows [1000, 2000, 3000, 4000]",
-        "level 2 oldest 1000",
+        "ready 1 oldest 1000",
         "'o_valid' is no signal; did you mean o__valid or i__valid?",
         "level 0 waves written",
     ]

@@ -25,6 +25,7 @@ from dovetail.sw.random_networks import RandomNet, random_movement, random_netwo
 
 Check = Callable[..., Any]
 MODELS = Path(__file__).parents[4] / "shared" / "models"
+beside = pytest.mark.skipif(not MODELS.is_dir(), reason="the trained networks are not beside the project")
 SMALL = Config.load("small")
 BARE = Config(
     ic_lanes=4, oc_lanes=4, depthwise="none", matmul=False, pooling=False, elementwise=False, activation=False
@@ -96,11 +97,13 @@ def test_zoo(name: str, config: Config, check: Check) -> None:
     check(compile_network(f"zoo:{name}", config, effort=0))
 
 
+@beside
 @pytest.mark.parametrize("name", ["kws_dscnn/kws_int8.tflite", "ic_resnet8/resnet8_int8_qdq.onnx"])
 def test_mlperf_tiny(name: str, check: Check) -> None:
     check(compile_network(MODELS / "mlperf_tiny" / name, SMALL, effort=0))
 
 
+@beside
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
