@@ -12,6 +12,7 @@ from dovetail.cosim.rtl_coverage import Point, read_points
 from dovetail.cosim.verilate import COVERAGE
 from dovetail.hw.sram import MODULE, READERS, WRITERS
 from dovetail.isa.config import Config
+from dovetail.isa.timing.common import SRAM_READ
 from dovetail.isa.timing.engine import time_program
 from dovetail.sw.cost.activity import events_of
 from dovetail.sw.random_programs import WHOLE, legal_program
@@ -32,7 +33,7 @@ def rtl_events(engine: RtlEngine, verilog: Mapping[str, list[str]]) -> dict[str,
     others = {  # event: module, line that is executed with each, and how many at once
         "accumulates": (r"\.accumulator$", r"if \(valid_line\[1\]\)$", config.acc_lanes),
         "vector_taps": (r"\.vector\.pipeline\.taps$", r"if \(valid\) begin$", config.vec),
-        "dram_write_beats": (r"\.store$", r"if \(coming2\[\d+\]\)$", 1),
+        "dram_write_beats": (r"\.store$", rf"if \(coming{SRAM_READ - 1}\[\d+\]\)$", 1),
     }
     first: dict[tuple[str, str], Point] = {}
     for point in read_points(engine.covered()):
@@ -43,7 +44,7 @@ def rtl_events(engine: RtlEngine, verilog: Mapping[str, list[str]]) -> dict[str,
         assert found, f"no line {line} in {module}"
         return found[0]
 
-    events = {READ_EVENTS[name]: count(MODULE, rf"if \(r{n}_en\) begin") for n, name in enumerate(READERS)}
+    events = {READ_EVENTS[name]: count(MODULE, rf"if \(r{n}_en\) r{n}_at") for n, name in enumerate(READERS)}
     events |= {f"sram_write_{name}": count(MODULE, rf"if \(w{n}_en\) begin") for n, name in enumerate(WRITERS)}
     return events | {name: count(module, line) * many for name, (module, line, many) in others.items()}
 
