@@ -80,6 +80,10 @@ class Accelerator(wiring.Component):
         self._connect(m, HOST_PREFIX, host.bus)
         self._connect(m, MEMORY_PREFIX, engine.read)
         self._connect(m, MEMORY_PREFIX, engine.write)
+        self._run(m, host, engine)
+
+    def _run(self, m: Module, host: Any, engine: Any) -> None:
+        """A run between host registers and engine of either kind, and what is shown of it."""
         m.d.comb += [
             self.irq.eq(host.irq),
             engine.start.eq(host.start),
@@ -117,22 +121,13 @@ class Accelerator(wiring.Component):
         for unit in Unit:
             wiring.connect(m, engine.activity[unit], statistics.activity[unit])
             wiring.connect(m, statistics.stalls[unit], host.stalls[unit])
-            if self.trace:
-                trace = engine.trace[unit]
-                for part in trace.signature.members:
-                    m.d.comb += getattr(self, f"trace_{unit.name.lower()}_{part}").eq(getattr(trace, part))
-
         self._connect(m, HOST_PREFIX, host.bus)
         self._connect(m, MEMORY_PREFIX, load.axi)
         self._connect(m, MEMORY_PREFIX, store.axi)
+        self._run(m, host, engine)
         m.d.comb += [
-            self.irq.eq(host.irq),
-            engine.start.eq(host.start),
             engine.program.eq(host.program),
             engine.pages.eq(host.pages),
-            host.busy.eq(engine.busy),
-            host.ended.eq(engine.ended),
-            host.faulted.eq(engine.faulted),
             host.first.eq(engine.first),
             host.cycles.eq(statistics.cycles),
             statistics.clear.eq(engine.clear),
@@ -140,9 +135,6 @@ class Accelerator(wiring.Component):
             load.base.eq(host.base),
             store.base.eq(host.base),
         ]
-        if self.trace:
-            m.d.comb += self.trace_busy.eq(engine.busy)
-
         wiring.connect(m, load.page, engine.page)
         wiring.connect(m, load.sram, sram.write_load)
         wiring.connect(m, array.input, sram.read_array_input)
