@@ -38,7 +38,7 @@ class Queue(wiring.Component):
         m.submodules.entries = entries = memory.Memory(shape=Entry, depth=self.depth, init=[])
         write = entries.write_port()
         read = entries.read_port(domain="comb")
-        head = Signal(bits + 1)  # the extra bit tells full from empty
+        head = Signal(bits + 1)  # like `tail` with a bit more than a place has: the proofs take the level from them
         behind = Signal(bits, init=1)  # the place after the oldest entry's
         tail = Signal(bits + 1)
         level = Signal(bits + 1)

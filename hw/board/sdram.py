@@ -24,8 +24,6 @@ RETURN = LATENCY + 2
 and one for each edge behind it."""
 LINK_COLUMNS = 2
 """Columns of a word of the link."""
-PLACES = 2
-"""Beats, or words of the link, that wait for the chip."""
 FASTEST = 100_000_000
 """Hz of the fastest clock with that latency."""
 
@@ -132,20 +130,21 @@ class SdramMemory(wiring.Component):
         column = Signal(exact_log2(self.bus // 16))
         last_column = column == Mux(access.tag.link, LINK_COLUMNS - 1, self.bus // 16 - 1)
         taken = Signal()
-        filled, fill, drain = Signal(PLACES), Signal(), Signal()
-        places = [Signal(_access(self.bus), name=f"place_{n}") for n in range(PLACES)]
-        m.d.comb += [room.eq(~filled.bit_select(fill, 1)), waits.eq(filled.bit_select(drain, 1))]
+        places = Signal(data.ArrayLayout(_access(self.bus), 2))
+        filled, fill, drain = Signal(2), Signal(), Signal()
+        m.d.comb += [
+            room.eq(~filled.bit_select(fill, 1)),
+            waits.eq(filled.bit_select(drain, 1)),
+            access.eq(places[drain]),
+        ]
+        with m.If(room):
+            m.d.sync += places[fill].eq(offered)
+            with m.If(offers):
+                m.d.sync += [filled.bit_select(fill, 1).eq(1), fill.eq(~fill)]
         with m.If(taken):
             m.d.sync += column.eq(Mux(last_column, 0, column + 1))
-        for n, place in enumerate(places):
-            with m.If(drain == n):
-                m.d.comb += access.eq(place)
-                with m.If(taken & last_column):
-                    m.d.sync += [filled[n].eq(0), drain.eq(~drain)]
-            with m.If((fill == n) & room):
-                m.d.sync += place.eq(offered)
-                with m.If(offers):
-                    m.d.sync += [filled[n].eq(1), fill.eq(~fill)]
+            with m.If(last_column):
+                m.d.sync += [filled.bit_select(drain, 1).eq(0), drain.eq(~drain)]
         self._choose(m, offered, offers, room)
         self._command(m, waits, access, column, taken, last_column)
         self._answer(m, taken & ~access.write, last_column, access.tag)
