@@ -46,7 +46,7 @@ class Reading(pyverilator.SignalValue):  # type: ignore[misc, name-defined]
 
 
 class Scope:
-    """Signals of a part of the hierarchy: ``scope.head``, ``scope["head"]``, ``scope.head = 3``, ``dir(scope)``."""
+    """Signals of a part of the hierarchy: ``scope.tail``, ``scope["tail"]``, ``scope.tail = 3``, ``dir(scope)``."""
 
     def __init__(self, handle: "Handle", path: str, tree: Tree) -> None:
         self.__dict__.update(_handle=handle, _path=path, _tree=tree)

@@ -136,8 +136,6 @@ class ArrayCore(wiring.Component):
             drain.accumulators.eq(accumulator.drained),
             accumulator.drain_row.eq(drain.row),
         ]
-        for place in (f"{of}_{part}" for of in ("pixel", "tap") for part in PARTS):
-            m.d.comb += getattr(window, place).eq(getattr(sequencer, place))
         wiring.connect(m, weights.port, wiring.flipped(self.weights))
         wiring.connect(m, drain.port, wiring.flipped(self.output))
 

@@ -38,9 +38,8 @@ class Queue(wiring.Component):
         m.submodules.entries = entries = memory.Memory(shape=Entry, depth=self.depth, init=[])
         write = entries.write_port()
         read = entries.read_port(domain="comb")
-        head = Signal(bits + 1)  # like `tail` with a bit more than a place has: the proofs take the level from them
         behind = Signal(bits, init=1)  # the place after the oldest entry's
-        tail = Signal(bits + 1)
+        tail = Signal(bits)
         level = Signal(bits + 1)
         many = Signal()  # more than one
         push, pop = Signal(), Signal()
@@ -49,7 +48,7 @@ class Queue(wiring.Component):
             push.eq(self.i.valid & self.i.ready),
             pop.eq(self.o.valid & self.o.ready),
             self.i.ready.eq(~full),
-            write.addr.eq(tail[:bits]),
+            write.addr.eq(tail),
             write.data.eq(self.i.payload),
             write.en.eq(push),
             read.addr.eq(behind),
@@ -66,8 +65,8 @@ class Queue(wiring.Component):
         with m.If(push):
             m.d.sync += tail.eq(tail + 1)
         with m.If(pop):
-            m.d.sync += [head.eq(head + 1), behind.eq(behind + 1)]
+            m.d.sync += behind.eq(behind + 1)
         with m.If(self.clear):
-            m.d.sync += [head.eq(0), behind.eq(1), tail.eq(0), level.eq(0)]
+            m.d.sync += [behind.eq(1), tail.eq(0), level.eq(0)]
             m.d.sync += [full.eq(0), many.eq(0), self.o.valid.eq(0)]
         return m

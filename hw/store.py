@@ -163,10 +163,12 @@ class StoreCore(wiring.Component):
         # The end: WRITE_END cycles after the last answer.
         working = Signal()
         bad = Signal()
-        m.d.sync += core.done.eq(working & ~bursts.active & ~in_flight.any())
+        answered = Signal()
+        m.d.comb += answered.eq(~bursts.active & ~in_flight.any())
+        m.d.sync += core.done.eq(working & answered)
         with m.If(core.go):
             m.d.sync += [working.eq(1), bad.eq(0)]
-        with m.Elif(~bursts.active & ~in_flight.any()):
+        with m.Elif(answered):
             m.d.sync += working.eq(0)
         with m.If(axi.bvalid):
             m.d.sync += bad.eq(bad | axi.bresp.any())

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In
 
 from dovetail.hw.control import UnitControl
 from dovetail.hw.formal.properties import Opened, before
-from dovetail.hw.formal.queue import oldest
+from dovetail.hw.formal.queue import first, oldest
 from dovetail.hw.ports import Entry, EntryKind
 from dovetail.hw.queue import Queue
 from dovetail.isa.config import Config
@@ -155,8 +155,8 @@ class ControlHarness(wiring.Component):
             m.d.sync += lost.eq(lost + (fails & ~fetching))
         queued = Signal(range(self.depth + 1))
         for n, cell in enumerate(cells):
-            m.d.comb += cell.addr.eq(inner["head"] + n)
-        level = (inner["tail"] - inner["head"])[: len(queued)]
+            m.d.comb += cell.addr.eq(first(inner) + n)
+        level = inner["level"]
         m.d.comb += queued.eq(sum((n < level) & (cell.data.kind == EntryKind.OP) for n, cell in enumerate(cells)))
         inside = (age.any() | working) & ~fetching
         m.d.comb += [

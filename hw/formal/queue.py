@@ -12,14 +12,19 @@ from dovetail.hw.ports import Entry
 from dovetail.hw.queue import Queue
 
 
+def first(opened: Opened) -> Value:
+    """The place of the oldest entry."""
+    return (opened["behind"] - 1)[: len(opened["behind"])]
+
+
 def oldest(queue: Queue, opened: Opened, cell: Any, level: Value) -> list[Any]:
-    """Invariants of a queue's registers; ``cell`` is the memory at ``head``."""
+    """Invariants of a queue's registers; ``cell`` is the memory at :func:`first`."""
     return [
         Assert(queue.o.valid == (level != 0), "invariant: valid"),
         Assert(queue.i.ready == (level != queue.depth), "invariant: full"),
         Assert(opened["level"] == level, "invariant: level"),
+        Assert(opened["tail"] == (first(opened) + level)[: len(opened["tail"])], "invariant: places"),
         Assert(opened["many"] == (level > 1), "invariant: more than one"),
-        Assert(opened["behind"] == (opened["head"] + 1)[: len(opened["behind"])], "invariant: behind"),
         Assert(~queue.o.valid | (queue.o.payload.as_value() == cell.as_value()), "invariant: the oldest entry"),
     ]
 
@@ -59,7 +64,6 @@ class QueueHarness(wiring.Component):
             Assert(count <= self.depth, "never more entries than places"),
             Assert(self.i.ready == (count != self.depth), "ready exactly while a place is free"),
             Assert(self.o.valid == (count != 0), "valid exactly while an entry is inside"),
-            Assert((opened["tail"] - opened["head"])[: len(count)] == count, "the level is pushes minus pops"),
             Cover((count == self.depth) & self.i.valid & pop, "full, and an entry leaves"),
         ]
 
@@ -68,8 +72,8 @@ class QueueHarness(wiring.Component):
         entry = Signal(Entry)
         most = Signal.like(ahead)  # `ahead` when it came
         m.d.comb += [
-            cell.addr.eq(opened["head"] + ahead),
-            head.addr.eq(opened["head"]),
+            cell.addr.eq(first(opened) + ahead),
+            head.addr.eq(first(opened)),
             *oldest(queue, opened, head.data, count),
         ]
         with m.If(inside):

@@ -171,6 +171,6 @@ def test_every_check_has_a_sentence(proof: Proof) -> None:
 def test_inner_signals_are_found_by_name() -> None:
     opened = Opened(Queue(depth=4))
     Fragment.get(opened, None)
-    assert opened["head"].name == "head"
+    assert opened["tail"].name == "tail"
     with pytest.raises(LookupError, match="nothing must name one signal, not 0"):
         opened["nothing"]

@@ -88,12 +88,12 @@ def test_registers_and_memories(build_cache: Path) -> None:
         assert queue.ports == (
             *("clk", "i__valid", "o__ready", "clear", "rst", "i__payload", "i__ready", "o__valid", "o__payload"),
         )
-        assert {"head", "tail", "entries", "i__payload.kind"} <= set(queue.names)
+        assert {"tail", "level", "entries", "i__payload.kind"} <= set(queue.names)
         assert not any("$" in name for name in dir(queue))
         queue.i__valid = 1
         queue.i__payload = {"kind": 2, "code": 5, "value": 77, "pc": 1}
         queue.clock.tick(6)
-        assert (queue.level, queue.tail, queue.i__ready) == (4, 4, 0)
+        assert (queue.level, queue.tail, queue.i__ready) == (4, 0, 0)
         assert list(queue.entries) == [int(queue.i__payload)] * len(queue.entries)
         queue.i__valid = 0
         queue.o__ready = 1
@@ -129,8 +129,8 @@ def test_wrong_names_get_the_nearest(build_cache: Path) -> None:
             _ = queue.o_valid
         with pytest.raises(AttributeError, match="'o_ready' is no signal; did you mean o__ready"):
             queue.o_ready = 1
-        with pytest.raises(KeyError, match=r"'fifo\.head' is no signal; did you mean head\?"):
-            queue["fifo.head"]
+        with pytest.raises(KeyError, match=r"'fifo\.tail' is no signal; did you mean tail\?"):
+            queue["fifo.tail"]
         with pytest.raises(KeyError, match=r"dir\(\) lists the names at the top"):
             queue["zzzzzzzz"]
 
@@ -216,7 +216,7 @@ def test_example_prints_what_it_says(build_cache: Path) -> None:
         "<- i__ready    1'h1",
         "<- o__valid    1'h0",
         "<- o__payload  78'h0",
-        "level 3'h1 tail 3'h1 oldest 1000",
+        "level 3'h1 tail 2'h1 oldest 1000",
         "level 4 ready 0 rows [1000, 2000, 3000, 4000]",
         "ready 1 oldest 1000",
         "'o_valid' is no signal; did you mean o__valid or i__valid?",

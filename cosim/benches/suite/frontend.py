@@ -32,7 +32,8 @@ from dovetail.sw.random_programs import legal_program
 
 LIMIT = 20_000
 Item = tuple[Any, int, int, int]
-"""Kind, code, value, pc; what a kind does not use is 0."""
+"""Kind, code, value, pc; the code of a WAIT is the unit it waits for; what a kind does not use is 0."""
+WAITED = {1 << unit: int(unit) for unit in Unit}
 
 
 def entries(words: list[int], program: int) -> Iterator[tuple[Unit, Item]]:
@@ -64,7 +65,7 @@ def item(payload: int) -> Item:
     """An entry that was taken."""
     entry = Entry.from_bits(payload)
     kind = EntryKind(entry.kind)
-    code = 0 if kind == EntryKind.FETCH else int(entry.code)
+    code = int(entry.code) if entry.waits == 0 else WAITED[entry.waits]
     return kind, code, 0 if kind == EntryKind.OP else int(entry.value), int(entry.pc)
 
 
