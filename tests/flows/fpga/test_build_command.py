@@ -16,6 +16,7 @@ from dovetail.flows.explore.store_schema import SCRIPTS
 from dovetail.flows.fpga import flow
 from dovetail.flows.fpga.boards import BOARDS
 from dovetail.flows.fpga.tools import find, run
+from dovetail.flows.synthesis import NO_ELEMENTS
 from dovetail.isa.config import Config
 from tests.flows.fpga.fpga_designs import CELLS, Wire, fakes
 
@@ -234,3 +235,8 @@ def test_the_real_tools(
     (path,) = [path for path in data["critical_paths"] if path["clock"] in data["fmax_mhz"]]
     assert path["from"].startswith(("board.", "clock.", "cd_sync."))
     assert data["tools"]["yosys"].startswith("0.")
+    script = (out / "dovetail_board.ys").read_text().splitlines()
+    read, removes = script.index("read_rtlil dovetail_board.il"), script.index(NO_ELEMENTS)
+    assert read < removes
+    checks = f"{script[read]}; select -assert-any */w:*]; {script[removes]}; select -assert-none */w:*]"
+    assert run(find(["yosys"], {})["yosys"], ["-q", "-p", checks], out).returncode == 0
