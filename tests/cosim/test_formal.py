@@ -71,7 +71,9 @@ MUTATIONS = (
     Mutation("load", LoadCore, "error.eq(bad)", "error.eq(came_bad)", slow=True),
     Mutation("load", LoadCore, "reaches(room, beat.size)", "~room[32]", slow=True),
     Mutation("load", LoadCore, "ending[-1]", "ending[0]", slow=True),
-    Mutation("store", StoreCore, "working & ~bursts.active & ~in_flight.any()", "working & ~bursts.active", slow=True),
+    Mutation(
+        "store", StoreCore, "answered.eq(~bursts.active & ~in_flight.any())", "answered.eq(~bursts.active)", slow=True
+    ),
     Mutation("store", StoreCore, "last.eq(beat.burst_last)", "last.eq(beat.last)", slow=True),
     Mutation("store", StoreCore, "beats.active & ~taken[exact_log2(BUFFER)]", "beats.active", slow=True),
     Mutation("frontend", Frontend, "active & ~self.halt", "active", 6, slow=True),
