@@ -1,10 +1,11 @@
 """The accumulators: one row per stripe pixel and buffer, one int32 per channel."""
 
 from amaranth import Cat, Module, Mux, Signal
-from amaranth.lib import memory, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.array import SUM, word
+from dovetail.hw.cells import block_ram, read_row
 from dovetail.hw.pipeline import delayed
 from dovetail.isa.config import Config
 
@@ -53,22 +54,20 @@ class Accumulator(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         width = SUM * self.config.acc_lanes
-        m.submodules.cells = cells = memory.Memory(shape=width, depth=self.rows, init=[])
-        write, read, drain = cells.write_port(), cells.read_port(), cells.read_port()
+        m.submodules.cells = cells = block_ram(width=width, depth=self.rows)
+        write = cells.write_port()
         valid = delayed(m, "valid", self.valid, 2)
         row = delayed(m, "row", self.row, 2)
         first = delayed(m, "first", self.first, 1)
         held, term = (Signal(width, name=name, reset_less=True) for name in ("held", "term"))
-        m.d.comb += [read.addr.eq(self.row), read.en.eq(self.valid)]
+        old = read_row(m, cells, name="old", addr=self.row, en=self.valid)
         with m.If(valid[1]):
-            m.d.sync += [held.eq(Mux(first[1], 0, read.data)), term.eq(self.term)]
+            m.d.sync += [held.eq(Mux(first[1], 0, old)), term.eq(self.term)]
         sums = ((word(held, n, SUM) + word(term, n, SUM))[:SUM] for n in range(self.config.acc_lanes))
         m.d.comb += [
             write.en.eq(valid[2]),
             write.addr.eq(row[2]),
             write.data.eq(Cat(sums)),
-            drain.addr.eq(self.drain_row),
-            drain.en.eq(1),
-            self.drained.eq(drain.data),
+            self.drained.eq(read_row(m, cells, name="drain", addr=self.drain_row)),
         ]
         return m

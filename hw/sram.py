@@ -7,10 +7,11 @@ bank) and simulation (one Verilog module behind an ``Instance``, see :func:`sram
 from collections.abc import Sequence
 
 from amaranth import Cat, ClockSignal, Instance, Module, Mux, ResetSignal, Signal, Value
-from amaranth.lib import memory, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 from amaranth.utils import exact_log2
 
+from dovetail.hw.cells import block_ram, read_row
 from dovetail.hw.pipeline import delayed
 from dovetail.hw.ports import SramRead, SramWrite
 from dovetail.hw.window import INT32_BYTES
@@ -147,12 +148,11 @@ class Sram(wiring.Component):
         bank_data: list[list[Signal]] = [[], []]
         for bank in range(config.n_banks):
             for half in range(2):
-                cells = memory.Memory(shape=width, depth=half_rows, init=[], attrs={"no_rw_check": True})
+                cells = block_ram(width=width, depth=half_rows)
+                write = cells.write_port(granularity=8)
                 m.submodules[f"bank{bank}_{'odd' if half else 'even'}"] = cells
-                read = cells.read_port()
                 pairs = [pair(port.addr, half)[:half_bits] for port in readers]
                 where = Signal(half_bits, name=f"where{bank}_{half}", reset_less=True)
-                m.d.comb += read.addr.eq(where)
                 m.d.sync += where.eq(
                     Mux(
                         self.array_reads[bank],
@@ -161,11 +161,10 @@ class Sram(wiring.Component):
                     )
                 )
                 word = Signal(width, name=f"word{bank}_{half}", reset_less=True)
-                m.d.sync += word.eq(read.data)
+                m.d.sync += word.eq(read_row(m, cells, name=f"row{bank}_{half}", addr=where))
                 bank_data[half].append(word)
 
                 # The owner's address and bytes; whether it writes here.
-                write = cells.write_port(granularity=8)
                 enables = []
                 for port, (halves, _) in zip(writers, steps, strict=True):
                     bytes_, where = halves[half]

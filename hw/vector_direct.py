@@ -1,10 +1,11 @@
 """Results of the vector unit that need no scaling: copies, look-ups, 32-bit sums and shifts."""
 
 from amaranth import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import memory, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from dovetail.hw.cells import block_ram, read_row
 from dovetail.hw.scaler import lane
 from dovetail.hw.vector_registers import KIND, VECTOR_REGISTERS
 from dovetail.hw.window import INT32_BYTES
@@ -91,17 +92,14 @@ class VectorDirect(wiring.Component):
             m.d.sync += place.eq(place + 1)
         rows = []
         for i in range(self.config.vec):
-            m.submodules[f"table_{i}"] = cells = memory.Memory(
-                shape=8 * width, depth=depth, init=[], attrs={"no_rw_check": True}
-            )
-            write, read = cells.write_port(), cells.read_port()
+            m.submodules[f"table_{i}"] = cells = block_ram(width=8 * width, depth=depth)
+            write = cells.write_port()
             m.d.comb += [
                 write.en.eq(self.fill),
                 write.addr.eq(place),
                 write.data.eq(self.a),
-                read.addr.eq(lane(self.a, i, 8) >> exact_log2(width)),
             ]
-            rows.append(read.data)
+            rows.append(read_row(m, cells, name=f"row_{i}", addr=lane(self.a, i, 8) >> exact_log2(width)))
         return rows
 
     def _shifted(self, m: Module) -> Value:
