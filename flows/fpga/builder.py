@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dovetail.flows.fpga.boards import RESOURCES, Board
+from dovetail.flows.fpga.boards import CROWDED, RESOURCES, Board
 from dovetail.flows.fpga.pll import Dividers
 from dovetail.flows.fpga.reports import Placed, log_utilisation, netlist_cells, netlist_resources, read_report
 from dovetail.flows.fpga.tools import BuildError, Tool, complaint, run
@@ -150,6 +150,7 @@ class Builder:
         log, report = netlist.folder / f"seed-{seed}.log", netlist.folder / f"seed-{seed}.json"
         names = {f"{NAME}.tim": log.name, PLACEMENT[self.family]: self._placement(seed)}
         nextpnr, arguments = self._command(netlist.commands[1], names)
+        arguments += self._crowded(netlist, arguments)
         done = run(nextpnr, [*arguments, "--seed", str(seed), "--report", report.name], netlist.folder)
         if done.returncode:
             self.say(f"seed {seed}: failed")
@@ -158,6 +159,13 @@ class Builder:
         found = Run(seed, placed)
         self.say(f"seed {seed}: {found.fmax:.2f} MHz")
         return found
+
+    def _crowded(self, netlist: Netlist, arguments: Sequence[str]) -> tuple[str, ...]:
+        """More options where hardly a multiplier is left, unless the user has chosen the placer."""
+        board = self.target.board
+        crowded = netlist.used.get("dsp", 0) > CROWDED * board.part.total["dsp"]
+        chosen = any(word.partition("=")[0] == "--placer" for word in arguments)
+        return board.crowded if crowded and not chosen else ()
 
     def pack(self, netlist: Netlist, best: Run) -> Path:
         """Make the bitstream of a run. Raises BuildError."""

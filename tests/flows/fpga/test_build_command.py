@@ -173,6 +173,18 @@ def test_netlist_does_not_fit(call: list[str], tmp_path: Path, capsys: Any) -> N
     assert "netlist must be free of latches, not have $_DLATCH_P_" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("multipliers", "chosen", "placers"),
+    [(117, [], []), (118, [], ["static"]), (118, ["--placement=--placer sa"], ["sa"])],
+)
+def test_crowded_parts_take_the_other_placer(
+    call: list[str], tmp_path: Path, multipliers: int, chosen: list[str], placers: list[str]
+) -> None:
+    assert main([*call, *fakes(tmp_path, cells=CELLS | {"MULT18X18D": multipliers}), *chosen]) == 0
+    words = (tmp_path / "out" / "ran-nextpnr").read_text().split()
+    assert [words[n + 1] for n, word in enumerate(words) if word == "--placer"] == placers
+
+
 def test_placement_fails(call: list[str], tmp_path: Path, capsys: Any) -> None:
     assert main([*call, *fakes(tmp_path, fail="ERROR: Unable to place cell 'x'."), "--seeds", "2"]) == 2
     err = capsys.readouterr().err
