@@ -121,7 +121,7 @@ class Builder:
         )
         commands = json.loads(plan.files[f"build_{NAME}.json"])["commands"]
         inputs = {name: plan.files[name] for name in (f"{NAME}.il", f"{NAME}.ys", CONSTRAINTS[self.family])}
-        digest = hashlib.sha256(json.dumps([inputs, commands], sort_keys=True).encode())
+        digest = hashlib.sha256(json.dumps([inputs, commands, self.target.board.crowded], sort_keys=True).encode())
         folder.mkdir(parents=True, exist_ok=True)
         for pattern in KEPT:
             for path in folder.glob(pattern):
