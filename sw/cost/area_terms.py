@@ -73,19 +73,27 @@ def _control(config: Config) -> tuple[Terms, Terms]:
 
 def _memory(config: Config) -> tuple[Terms, Terms]:
     """SRAM, LOAD and STORE."""
-    word, stages = config.word_bytes, (config.word_bytes - 1).bit_length()
+    word = config.word_bytes
     vector = config.vector * config.vec * (4 if config.elementwise else 1)
     read = 8 * (2 * word + vector + config.bus_bytes)  # ARRAY's two ports read whole words
     writers = 2 + config.vector
-    rows = 2 * config.n_banks * 8 * word  # an even and an odd one per bank
+    written = 1 << (max(config.bus_bytes, 4 * config.requant, vector) - 1).bit_length()  # bytes, by the widest of them
+    rows = 2 * config.n_banks  # an even and an odd one per bank
     lut = {
         "one": 1500,
         "bits read x banks": read * config.n_banks,
-        "bits rotated": (read + 8 * word * writers) * stages,
-        "bits of rows x writers": rows * writers,
-        "bits aligned": 2 * config.bus * (config.bus_bytes - 1).bit_length(),
+        "bytes of rows x writers": word * rows * writers,
+        "bits of the bus, rotated": 3 * config.bus * (config.bus_bytes - 1).bit_length(),
     }
-    return lut, {"one": 2000, "bits of rows": rows * 9 / 8, "bits read": 2 * read, "bus": 3 * config.bus}
+    ff = {
+        "one": 2000,
+        "bits of rows": 8 * word * rows,
+        "bits written x banks": 8 * written * config.n_banks,
+        "bytes of rows": word * rows,
+        "bits read": 2 * read,
+        "bus": 3 * config.bus,
+    }
+    return lut, ff
 
 
 def _array(config: Config) -> tuple[Terms, Terms]:
