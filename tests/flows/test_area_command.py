@@ -44,7 +44,8 @@ FAKE = """
 import json, os, sys
 from pathlib import Path
 script = sys.argv[sys.argv.index("-p") + 1]
-assert script.startswith("read_verilog dovetail.v; rename -hide */w:*]; synth_ecp5 -top dovetail;") and Path("dovetail.v").exists()
+assert script.startswith("read_verilog dovetail.v; rename -hide */w:*]; synth_ecp5 -top dovetail;")
+assert Path("dovetail.v").exists()
 cells = {cells}
 for command in script.split(";"):
     words = command.split()
