@@ -1,13 +1,17 @@
-"""Keeps built simulators below a size: the least recently used go first, and none that a process is using."""
+"""Keeps built simulators below a size: the least recently used go first, and none that a process is using.
+
+Each is a folder with one library, sealed (see `dovetail.cosim.sealed`): a damaged one is never loaded, but built again.
+"""
 
 import fcntl
 import os
 import re
-import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from dovetail.cosim.sealed import discard, is_sound, read_note, sweep
 
 LIMIT = 1 << 30
 """Bytes of builds that a cache keeps: more than a thousand accelerators."""
@@ -29,15 +33,26 @@ class Build:
     used: float
 
 
+def library_path(cache: Path, digest: str) -> Path:
+    """Where the library of a design with this hash is, or would be."""
+    return cache / digest / LIBRARY
+
+
+def noted(note: Path) -> Path | None:
+    """The library that a note names; None where there is no note, or one that is damaged."""
+    digest = read_note(note)
+    return library_path(note.parent, digest) if digest and _DIGEST.fullmatch(digest) else None
+
+
 def hold(library: Path) -> bool:
-    """Take a library into use until the process ends: nobody removes it. False if there is none."""
+    """Take a library into use until the process ends: nobody removes it. False if there is none, or a damaged one."""
     try:
         file = library.open("rb")
-    except FileNotFoundError:
+    except OSError:
         return False
     fcntl.flock(file, fcntl.LOCK_SH)
     found = os.fstat(file.fileno())
-    if not found.st_nlink:  # it was removed in between
+    if not found.st_nlink or not is_sound(library.parent):  # removed in between, or damaged
         file.close()
         return False
     with suppress(PermissionError):  # a cache of somebody else
@@ -61,7 +76,9 @@ def builds(cache: Path) -> list[Build]:
 
 
 def trim(cache: Path, limit: int = LIMIT) -> list[Build]:
-    """Remove builds until the rest is not larger than ``limit`` bytes; those that were removed."""
+    """Remove builds until the rest is not larger than ``limit`` bytes; those that were removed. What killed builds have
+    left goes as well."""
+    sweep(cache)
     kept = builds(cache)
     size = sum(build.bytes for build in kept)
     removed = []
@@ -81,7 +98,7 @@ def _remove(folder: Path) -> bool:
     try:
         with open(folder / LIBRARY, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder)
+            discard(folder)
     except BlockingIOError:
         return False
     except FileNotFoundError:
@@ -92,8 +109,6 @@ def _remove(folder: Path) -> bool:
 def _forget(cache: Path) -> None:
     """Remove the notes that name builds which are gone."""
     for note in cache.glob(_NOTES):
-        try:
-            if not (cache / note.read_text() / LIBRARY).exists():
-                note.unlink()
-        except FileNotFoundError:
-            continue
+        library = noted(note)
+        if library is None or not library.exists():
+            note.unlink(missing_ok=True)

@@ -11,12 +11,12 @@ import re
 import shutil
 import subprocess
 import sysconfig
-import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dovetail.cosim.verilate import LOG_LINES, ToolError, publish
+from dovetail.cosim.sealed import read_note, workplace, write_note
+from dovetail.cosim.verilate import LOG_LINES, ToolError
 from dovetail.hw.formal import Proof, Sentences
 from dovetail.hw.formal.proof import TOP
 
@@ -88,21 +88,20 @@ def prove(proof: Proof, cache: Path, *, depth: int | None = None, waves: Path | 
     versions = [importlib.metadata.version(name) for name in PACKAGES]
     digest = hashlib.sha256("\n".join([*versions, SOLVER, sby, text]).encode()).hexdigest()[:32]
     note = Path(cache) / f"proof-{digest}"
-    if note.exists():
-        known = json.loads(note.read_text())
+    if (kept_text := read_note(note)) is not None:
+        known = json.loads(kept_text)
         verdict = Verdict(**{**known, "sentences": tuple(known["sentences"])})
         if verdict.passed or waves is None:
             return verdict
     begun = time.monotonic()
-    note.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="proof-", dir=note.parent) as work:
-        result, sentences, trace = _run(text, sby, Path(work), found)
+    with workplace(note.parent) as work:
+        result, sentences, trace = _run(text, sby, work, found)
         kept = None
         if trace is not None and waves is not None:
             waves.mkdir(parents=True, exist_ok=True)
             kept = str(shutil.copy(trace, waves / f"{proof.name}.vcd"))
     verdict = Verdict(result, depth, round(time.monotonic() - begun, 1), sentences)
-    publish(json.dumps(asdict(verdict)), note)
+    write_note(note, json.dumps(asdict(verdict)))
     return Verdict(**{**asdict(verdict), "waves": kept})
 
 

@@ -13,17 +13,9 @@ import numpy as np
 from amaranth.back.verilog import YosysError
 
 from dovetail.cosim.blocks import driver
-from dovetail.cosim.build_cache import hold
-from dovetail.cosim.verilate import (
-    Design,
-    ToolError,
-    design_hash,
-    library_path,
-    machine,
-    publish,
-    trace_format,
-    verilate,
-)
+from dovetail.cosim.build_cache import hold, noted
+from dovetail.cosim.sealed import is_sound, write_note
+from dovetail.cosim.verilate import Design, ToolError, design_hash, machine, trace_format, verilate
 from dovetail.hw.verilog import to_verilog
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.host import CONTROL_START, HOST_REGISTERS, STALLS
@@ -80,20 +72,19 @@ def noted_library(cache: Path, name: str, make: Callable[[], Design]) -> Path:
     """The library of the design that ``make`` gives. The note ``name`` in the cache remembers which one that was, since
     writing Verilog takes seconds; the name must tell whatever decides the design (see :func:`sources_hash`)."""
     note = cache / name
-    if note.exists():
-        library = library_path(cache, note.read_text())
-        if hold(library):
-            return library
+    known = noted(note)
+    if known is not None and hold(known):
+        return known
     design = make()
     library = verilate(design, cache)
-    publish(design_hash(design), note)
+    write_note(note, design_hash(design))
     return library
 
 
 def is_built(config: Config, cache: Path) -> bool:
     """Whether the library for ``config`` is in the cache. Raises :class:`ToolError` without a C++ compiler."""
-    note = cache / f"accelerator-{_sources_hash(config, False, ())}"
-    return note.exists() and library_path(cache, note.read_text()).exists()
+    library = noted(cache / f"accelerator-{_sources_hash(config, False, ())}")
+    return library is not None and is_sound(library.parent)
 
 
 def _sources_hash(config: Config, trace: bool, coverage: Sequence[str]) -> str:

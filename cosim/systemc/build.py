@@ -4,14 +4,14 @@ import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
-from dovetail.cosim.build_cache import hold, trim
+from dovetail.cosim.build_cache import hold, library_path, noted, trim
 from dovetail.cosim.rtl import sources_hash
+from dovetail.cosim.sealed import locked, workplace, write_note
 from dovetail.cosim.systemc.folder import makefile, platform_files
 from dovetail.cosim.systemc.library import SystemC
-from dovetail.cosim.verilate import LOG_LINES, ToolError, library_path, locked, machine, publish, verilator_root
+from dovetail.cosim.verilate import LAYOUT, LOG_LINES, ToolError, machine, publish_library, verilator_root
 from dovetail.isa.config import Config, MemoryTiming
 
 FLAGS = ("FAST=-O3 -march=native", "SLOW=-O0")
@@ -34,26 +34,20 @@ def build_platform(config: Config, cache: Path, systemc: SystemC) -> Path:
     config = config.replace(memory=MemoryTiming())
     built = f"{systemc} {FLAGS}"
     note = cache / f"accelerator-{sources_hash(config, built, makefile())}"
-    if note.exists():
-        executable = library_path(cache, note.read_text())
-        if hold(executable):
-            return executable
+    known = noted(note)
+    if known is not None and hold(known):
+        return known
     texts = platform_files(config)
-    digest = _hash(built, machine(), *(part for name in sorted(texts) for part in (name, texts[name])))
+    digest = _hash(LAYOUT, built, machine(), *(part for name in sorted(texts) for part in (name, texts[name])))
     executable = library_path(cache, digest)
     with locked(executable.parent):
         if not hold(executable):
-            work = Path(tempfile.mkdtemp(prefix="build-", dir=cache))
-            try:
+            with workplace(cache) as work:
                 for name, text in texts.items():
                     (work / name).write_text(text)
                 _make(work, systemc, executable.parent.with_suffix(".log"))
-                hold(work / "platform")
-                executable.parent.mkdir(parents=True, exist_ok=True)
-                os.replace(work / "platform", executable)
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
-    publish(digest, note)
+                publish_library(work, "platform", executable.parent)
+    write_note(note, digest)
     trim(cache)
     return executable
 

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from dovetail.cosim.build_cache import LIBRARY, builds, hold, trim
+from dovetail.cosim.sealed import seal, write_note
 
 
 def build(cache: Path, number: int, size: int = 100) -> Path:
@@ -13,6 +14,7 @@ def build(cache: Path, number: int, size: int = 100) -> Path:
     folder.mkdir()
     library = folder / LIBRARY
     library.write_bytes(bytes(size))
+    seal(folder)
     os.utime(library, (number, number))
     return library
 
@@ -55,7 +57,7 @@ def test_what_another_process_uses_stays_until_it_ends(tmp_path: Path) -> None:
 def test_notes_of_what_is_gone_go_as_well(tmp_path: Path) -> None:
     gone, kept = build(tmp_path, 1), build(tmp_path, 2)
     for library in (gone, kept):
-        (tmp_path / f"accelerator-{library.parent.name}").write_text(library.parent.name)
+        write_note(tmp_path / f"accelerator-{library.parent.name}", library.parent.name)
     (tmp_path / "runtime-0").mkdir()
     trim(tmp_path, 100)
     assert {path.name for path in tmp_path.iterdir()} == {
