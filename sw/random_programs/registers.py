@@ -322,7 +322,22 @@ def random_multiplier(rng: random.Random, onnx: bool) -> tuple[int, int]:
     """(mult, shift), usually normalised and of a size that makes int8 of a sum."""
     if rng.random() < 0.1:
         return rng.getrandbits(31), rng.randint(-32, 31)
-    return rng.randrange(1 << 23, 1 << 24) if onnx else rng.randrange(1 << 30, 1 << 31), rng.randint(-12, -2)
+    least = 1 << (23 if onnx else 30)
+    mult, shift = rng.randrange(least, 2 * least), rng.randint(-12, -2)
+    # A quarter is at a corner: a power of two, which makes ties, and what is beside it. Which one the number drawn
+    # decides, as elsewhere where only values change: a seed then stays the program that it was.
+    corner = mult % 16
+    if corner < 4:
+        mult = (least, least, least + 1, 2 * least - 1)[corner]
+    return mult, shift
+
+
+def near_tie(drawn: int, shift: int) -> int:
+    """A sum that a power of two and ``shift`` bring to a half between two int8, or beside one; or ``drawn`` itself."""
+    if drawn % 2:
+        return drawn
+    drawn //= 2
+    return ((drawn >> 3) % 511 - 255 << max(0, -shift)) + (0, 0, 0, 0, 1, -1, 2, -2)[drawn % 8]
 
 
 def weight_stream(rng: random.Random, config: Config, op: Op, values: Registers) -> bytes:
@@ -339,11 +354,14 @@ def weight_stream(rng: random.Random, config: Config, op: Op, values: Registers)
         records = b""
         for _ in range(lanes):
             mult, shift = random_multiplier(rng, onnx)
-            bias = rng.choice((rng.randint(-20000, 20000), rng.randint(-(1 << 31), (1 << 31) - 1)))
+            small, any_size = rng.randint(-20000, 20000), rng.randint(-(1 << 31), (1 << 31) - 1)
+            bias = rng.choice((near_tie(small, shift), any_size))
             records += (bias & MASK).to_bytes(4, "little") + mult.to_bytes(4, "little")
             records += (shift & MASK).to_bytes(4, "little") + bytes(4)
         stream += records.ljust(config.param_rows(lanes) * config.word_bytes, b"\0")
-        stream += rng.randbytes(steps * config.word_bytes)
+        weights = rng.randbytes(steps * config.word_bytes)
+        # A quarter of the blocks scales biases alone.
+        stream += bytes(len(weights)) if weights and weights[0] < 64 else weights
     return stream
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from dovetail.isa import numerics
 from dovetail.isa.numerics import AddParams, Rounding, VectorOperation
+from tests.scaling import corner_arrays
 
 VECTORS = Path(__file__).resolve().parents[3] / "shared/models/requantisation/requant_vectors.npz"
 
@@ -208,6 +209,16 @@ def test_corner_accumulators(shift: int) -> None:
         clamped = [max(-128, min(127, float32_scale(a, mult, shift))) for a in INT32_CORNERS]
         exact = numerics.requantise_integer(np.array(INT32_CORNERS), mult, shift, Rounding.ONNX, 0, -128, 127)
         assert exact.tolist() == clamped
+
+
+@pytest.mark.parametrize("rounding", list(Rounding))
+def test_corners_of_scaling(rounding: Rounding) -> None:
+    acc, mult, shift, expected = corner_arrays(rounding)
+    assert np.array_equal(numerics.requantise_integer(acc, mult, shift, rounding, 0, -128, 127), expected)
+    for one in np.unique(mult):
+        same = mult == one
+        got = numerics.requantise(acc[same], one, shift[same], rounding)
+        assert np.array_equal(got, expected[same]), one
 
 
 def test_onnx_float32_path_is_the_integer_definition() -> None:
