@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 
 import dovetail
-from dovetail.cosim.verilate import ToolError
 from dovetail.flows import (
     area,
     build,
@@ -34,10 +33,7 @@ from dovetail.flows import (
 )
 from dovetail.flows import compile as compile_
 from dovetail.flows.report import Report, to_json
-from dovetail.isa.assembler import AssemblyError
-from dovetail.isa.config import ConfigError
-from dovetail.isa.program import ProgramError
-from dovetail.sw.errors import DovetailError
+from dovetail.flows.trouble import USER_ERRORS, message, out_of_memory, unforeseen
 
 COMMANDS = (
     inspect,
@@ -66,10 +62,8 @@ COMMANDS = (
 )
 """Modules with NAME, HELP, ``add_arguments(parser)`` and ``run(args) -> Report``."""
 
-USER_ERRORS = (DovetailError, ConfigError, ProgramError, AssemblyError, ToolError, OSError)
-"""What a user can act on; anything else is a bug and keeps its traceback."""
-
 EXIT_ERROR = 2
+EXIT_INTERNAL = 70
 EXIT_INTERRUPTED = 130
 
 
@@ -89,7 +83,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; the exit code is 0, 1 (a check did not pass), 2 (user error) or 130 (interrupted)."""
+    """Run the command; the exit code is 0, 1 (a check did not pass), 2 (user error), 70 (bug) or 130 (interrupted)."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a name that the terminal's encoding lacks is no reason to fail
+            stream.reconfigure(errors="backslashreplace")
     args = parser().parse_args(argv)
     out = sys.stdout
     try:
@@ -102,18 +99,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
         return 0
     except USER_ERRORS as error:
-        text = message(error)
-        print(f"dovetail: error: {text}", file=sys.stderr)
-        if args.json:
-            out.write(to_json({"error": text}))
-        return EXIT_ERROR
+        return _fail(message(error), EXIT_ERROR, args)
     except KeyboardInterrupt:
         print("dovetail: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+    except MemoryError:
+        return _fail(out_of_memory(), EXIT_ERROR, args)
+    except Exception as error:
+        return _fail(unforeseen(error, sys.argv[1:] if argv is None else argv), EXIT_INTERNAL, args)
 
 
-def message(error: BaseException) -> str:
-    """The text of a user error."""
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error) or type(error).__name__
+def _fail(text: str, code: int, args: argparse.Namespace) -> int:
+    """Say what is wrong, on stderr and as the JSON object."""
+    print(f"dovetail: error: {text}", file=sys.stderr)
+    if args.json:
+        sys.stdout.write(to_json({"error": text}))
+    return code

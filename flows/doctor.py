@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from dovetail.cosim import formal
 from dovetail.cosim.build_cache import LIMIT, builds, trim
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> Report:
     shown = Table("what", "", "found", "way out")
     colours = {"ok": "green", "missing": "red", "optional": "yellow"}
     for check in checks:
-        shown.add_row(check.name, f"[{colours[check.status]}]{check.status}[/]", check.found, check.way_out)
+        shown.add_row(check.name, Text(check.status, colours[check.status]), check.found, check.way_out)
     names = ", ".join(check.name for check in missing)
     verdict = f"missing: {names}" if missing else "everything that is needed is here"
     data: dict[str, Any] = {"ok": not missing, "checks": [asdict(c) for c in checks]}

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rich.table import Table
+from rich.text import Text
 
 from dovetail.cosim.formal import Verdict, prove
 from dovetail.cosim.verilate import default_cache
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> Report:
     colours = {"proved": "green", "failed": "red"}
     for proof in proofs:
         v = verdicts[proof.name]
-        verdict = f"[{colours.get(v.result, 'yellow')}]{v.result}[/]"
+        verdict = Text(v.result, colours.get(v.result, "yellow"))
         shown.add_row(proof.name, proof.mode, str(v.depth), verdict, f"{v.seconds:.1f}")
     troubles = [trouble(name, v) for name, v in verdicts.items() if not v.passed]
     last = "\n".join(troubles) if troubles else "everything is proved"

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from rich.console import Console, RenderableType
+from rich.text import Text
+
+from dovetail.flows.printable import printable
 
 PLAIN_WIDTH = 160
 """Columns of a table that does not go to a terminal."""
@@ -33,9 +36,18 @@ class Report:
             return
         for part in self.text:
             if isinstance(part, str):
-                out.write(part if part.endswith("\n") else part + "\n")
+                text = printable(part, keep="\n")
+                out.write(text if text.endswith("\n") else text + "\n")
             else:
-                Console(file=out, width=None if out.isatty() else PLAIN_WIDTH).print(part)
+                _Console(file=out, width=None if out.isatty() else PLAIN_WIDTH).print(part)
+
+
+class _Console(Console):
+    """Shows text in tables as it is: a name such as ``layer[0]/conv[/]`` is no markup, and ``:x:`` no picture."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Text of a cell or a title."""
+        return super().render_str(printable(text, keep="\n"), **{**options, "markup": False, "emoji": False})
 
 
 def to_json(data: Mapping[str, Any]) -> str:

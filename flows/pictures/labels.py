@@ -13,6 +13,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from dovetail.flows.pictures.style import INK, SMALL
+from dovetail.flows.printable import printable
 
 PLACES = ((1, 0.75), (1, -0.75), (-1, 0.75), (-1, -0.75), (1, 0), (-1, 0), (0, 1.2), (0, -1.2))
 """Where a label may stand, as seen from its point: signs, and distances in parts of ``DISTANCE``; the best first."""
@@ -57,9 +58,9 @@ def place_labels(
         away = DISTANCE + mark.radius
         for right, up in PLACES:
             label = plot.annotate(
-                mark.text, (mark.x, mark.y), (right * away, up * away), textcoords="offset points", fontsize=SMALL,
-                color=INK, ha="left" if right > 0 else "right" if right < 0 else "center",
-                va="bottom" if up > 0 else "top" if up < 0 else "center",
+                printable(mark.text), (mark.x, mark.y), (right * away, up * away), textcoords="offset points",
+                fontsize=SMALL, color=INK, ha="left" if right > 0 else "right" if right < 0 else "center",
+                va="bottom" if up > 0 else "top" if up < 0 else "center", parse_math=False,
             )  # fmt: skip
             box = label.get_window_extent().padded(1.5)
             if _is_free(box, inside, taken, dots, radii):

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 
 from dovetail.flows.pictures.style import RASTER, SMALL, colours_of, ink_on, lighter, short
+from dovetail.flows.printable import printable
 from dovetail.sw.history import Span
 
 SIZE = SMALL - 0.5
@@ -47,11 +48,12 @@ def write_inside(plot: Axes, box: Box, texts: Sequence[str], colour: str) -> Non
         label = plot.text(
             (left + right) / 2,
             (box[2] + box[3]) / 2,
-            text,
+            printable(text),
             fontsize=SIZE,
             color=ink_on(colour),
             ha="center",
             va="center",
+            parse_math=False,
         )
         if label.get_window_extent().width + 4 <= end - begin:
             return

@@ -10,7 +10,10 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+from dovetail.flows.printable import printable
 
 INK, SOFT, FAINT, GRID, ALARM = "#222222", "#555555", "#8A8A8A", "#E4E4E4", "#B00020"
 """Text and lines, from the strongest to the weakest; ``ALARM`` is for what failed."""
@@ -179,6 +182,9 @@ def figure_bytes(figure: Figure, fmt: str) -> bytes:
     """The file: the same bytes every time, without a date or random names. ``fmt``: "png" or "svg"."""
     if fmt not in FORMATS:
         raise ValueError(f"fmt must be {' or '.join(FORMATS)}, not {fmt!r}")
+    for shown in figure.findobj(Text):  # names of layers: no formula, and nothing that XML does not know
+        shown.set_text(printable(shown.get_text(), keep="\n"))
+        shown.set_parse_math(False)
     out = BytesIO()
     names = {"Software": "dovetail"} if fmt == "png" else {"Creator": "dovetail", "Date": None}
     with rc_context({"svg.hashsalt": "dovetail"}):

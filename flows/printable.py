@@ -1,0 +1,22 @@
+"""Names and messages made safe to show: what comes from files reaches a terminal or a picture as visible text only."""
+
+import unicodedata
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""The text with everything that cannot be seen written as an escape: ``"\x1b[2J"`` becomes ``"\\x1b[2J"``.
+
+    That is control characters, line breaks, marks that turn the direction of writing, parts of characters (surrogates)
+    and code points that are nobody's. ``keep``: of these, the ones to leave as they are.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if _is_visible(char) or char in keep else _escape(char) for char in text)
+
+
+def _is_visible(char: str) -> bool:
+    return char.isprintable() or unicodedata.category(char) == "Zs"  # spaces of all widths
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
