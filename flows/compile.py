@@ -5,7 +5,16 @@ from pathlib import Path
 
 from rich.console import RenderableType
 
-from dovetail.flows.network import add_network_options, compiled_of, describe, layer_table, memory_table, summary
+from dovetail.flows.network import (
+    add_clock_option,
+    add_network_options,
+    clock_of,
+    compiled_of,
+    describe,
+    layer_table,
+    memory_table,
+    summary,
+)
 from dovetail.flows.report import Report
 
 NAME = "compile"
@@ -15,14 +24,16 @@ HELP = "compile a network into a program file"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_network_options(parser, programs=False)
+    add_clock_option(parser)
     parser.add_argument("--output", metavar="FILE", type=Path, help="the program file (without: report only)")
     parser.add_argument("--memory", action="store_true", help="print where each tensor lies, too")
 
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
+    clock = clock_of(args)
     compiled = compiled_of(args)
-    data = describe(compiled)
+    data = describe(compiled, clock)
     program = compiled.program
     data["program"] = {
         "segments": len(program.segments),
@@ -31,7 +42,7 @@ def run(args: argparse.Namespace) -> Report:
         "memory_bytes": program.memory_bytes,
         "host_steps": sum(step.on_host and not step.payload for step in program.steps),
     }
-    text: list[RenderableType] = [layer_table(compiled.report()), summary(compiled)]
+    text: list[RenderableType] = [layer_table(compiled.report(), clock), summary(compiled, clock)]
     if args.memory:
         text.insert(1, memory_table(compiled))
     if args.output:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+from dovetail.sw.clock import clock_text, time_text
 from dovetail.sw.errors import DovetailError
 
 if TYPE_CHECKING:
@@ -71,6 +72,18 @@ def _board(args: argparse.Namespace, config: Config, memory_bytes: int, stack: E
     return stack.enter_context(BoardEngine(config, board.port, board.baud, patience=SIMULATION_PATIENCE))
 
 
+def board_clock(engine: Engine, clock: float | None) -> float | None:
+    """The clock that times are told by, in Hz; a board says its own. Raises DovetailError for another."""
+    from dovetail.sw.board import BoardEngine
+
+    if not isinstance(engine, BoardEngine):
+        return clock
+    own = float(engine.link.board.clock_hz)
+    if clock not in (None, own):
+        raise DovetailError(f"--clock must be left out with --engine board: the board's is {clock_text(own)}")
+    return own
+
+
 def describe_board(engine: Engine, cycles: int) -> str | None:
     """A line about the board behind an engine and the time that a run's cycles take there; None for other engines."""
     from dovetail.sw.board import BoardEngine
@@ -78,6 +91,5 @@ def describe_board(engine: Engine, cycles: int) -> str | None:
     if not isinstance(engine, BoardEngine):
         return None
     board = engine.link.board
-    milliseconds = 1e3 * cycles / board.clock_hz
-    text = f"{engine.link.port}, {board.memory_bytes:,} bytes of memory, {board.clock_hz / 1e6:g} MHz"
-    return f"board        {text}: {cycles:,} cycles, {milliseconds:.3f} ms"
+    text = f"{engine.link.port}, {board.memory_bytes:,} bytes of memory, {clock_text(board.clock_hz)}"
+    return f"board        {text}: {cycles:,} cycles, {time_text(cycles, board.clock_hz)}"

@@ -1,14 +1,16 @@
 """Explain where the cycles of a network go, layer by layer, and why another configuration is not faster."""
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
 from dovetail.flows import explain_tables as tables
-from dovetail.flows.network import add_network_options, compiled_of
+from dovetail.flows.network import add_clock_option, add_network_options, clock_of, compiled_of, times
 from dovetail.flows.parameters import SETTINGS, changed
 from dovetail.flows.report import Report
 from dovetail.isa.config import Config, ConfigError, format_bytes
@@ -17,6 +19,9 @@ from dovetail.sw.errors import DovetailError
 from dovetail.sw.explain import Explanation, compare, explain
 from dovetail.sw.explain.text import answer, summary
 
+if TYPE_CHECKING:
+    from dovetail.sw.network import CompiledNetwork
+
 NAME = "explain"
 HELP = "say where a network's cycles go and what would make it faster"
 
@@ -24,6 +29,7 @@ HELP = "say where a network's cycles go and what would make it faster"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_network_options(parser, programs=True)
+    add_clock_option(parser)
     parser.add_argument(
         "--against",
         metavar="CONFIG",
@@ -38,18 +44,20 @@ def run(args: argparse.Namespace) -> Report:
     """Run the command."""
     if args.pictures:
         _make(args.pictures)
+    clock = clock_of(args)
     compiled = compiled_of(args)
     first = explain(compiled)
-    data: dict[str, Any] = first.to_dict()
+    data: dict[str, Any] = first.to_dict() | _times(compiled, clock)
     explained = [first]
-    text: list[RenderableType] = ["\n".join(summary(first)), tables.causes(first), tables.what_ifs(first)]
+    text: list[RenderableType] = ["\n".join(summary(first, clock)), tables.causes(first), tables.what_ifs(first)]
     if args.against:
         other = second_config(args.against, compiled.config)
-        second = explain(compiled_of(args, config=other))
+        against = compiled_of(args, config=other)
+        second = explain(against)
         comparison = compare(first, second)
-        data = {"first": data, "second": second.to_dict(), "comparison": comparison.to_dict()}
+        data = {"first": data, "second": second.to_dict() | _times(against, clock), "comparison": comparison.to_dict()}
         explained.append(second)
-        text = ["\n".join(answer(comparison)), tables.losses(comparison, first, second)]
+        text = ["\n".join(answer(comparison, clock)), tables.losses(comparison, first, second)]
         if args.layers:
             text.append(tables.differences(comparison))
     if args.layers:
@@ -58,6 +66,10 @@ def run(args: argparse.Namespace) -> Report:
         data["pictures"] = [str(path) for path in _draw(args.pictures, explained)]
         text += [f"picture      {path}" for path in data["pictures"]]
     return Report(data, text)
+
+
+def _times(compiled: CompiledNetwork, clock: float | None) -> dict[str, float]:
+    return times(compiled.report(), clock) if clock else {}
 
 
 def second_config(text: str, base: Config) -> Config:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,6 @@ def add_history_options(parser: argparse.ArgumentParser) -> None:
         help="what each unit does when: a picture (.png, .svg), or all of it for ui.perfetto.dev (.json)",
     )
     group.add_argument("--window", metavar="A..B", type=_window, help="the cycles that the picture shows enlarged")
-    group.add_argument("--clock", metavar="MHZ", type=float, help="of the .json; without it a cycle is a microsecond")
     group.add_argument(
         "--occupancy", metavar="FILE", type=Path, help="picture of what SRAM holds over time (.png, .svg)"
     )
@@ -54,17 +52,15 @@ def check_history_options(args: argparse.Namespace) -> None:
             raise DovetailError(f"--{option}: {path.parent} must be a folder")
         if path is not None and args.engine == "board":
             raise DovetailError(f"--{option} must be left out with --engine board: a board does not tell when what ran")
-    for option, wanted in (("window", (".png", ".svg")), ("clock", (".json",))):
-        if getattr(args, option) is not None and (args.timeline is None or args.timeline.suffix not in wanted):
-            raise DovetailError(f"--{option} must come with --timeline FILE{' or '.join(wanted)}")
-    if args.clock is not None and not 0 < args.clock < inf:
-        raise DovetailError(f"--clock must be above 0 MHz, not {args.clock:g}")
+    if args.window is not None and (args.timeline is None or args.timeline.suffix not in (".png", ".svg")):
+        raise DovetailError("--window must come with --timeline FILE.png or .svg")
 
 
 def write_history(
-    args: argparse.Namespace, compiled: CompiledNetwork, timelines: Sequence[Timeline]
+    args: argparse.Namespace, compiled: CompiledNetwork, timelines: Sequence[Timeline], clock: float | None
 ) -> dict[str, Path]:
-    """Write what the command line asks for; option -> file. ``timelines``: of the run, one per segment."""
+    """Write what the command line asks for; option -> file. ``timelines``: of the run, one per segment; ``clock``: in
+    Hz, of the trace; without it a cycle is a microsecond there."""
     wanted: dict[str, Path] = {name: path for name in ENDINGS if (path := getattr(args, name)) is not None}
     if not wanted:
         return {}
@@ -80,7 +76,7 @@ def write_history(
     for name, path in wanted.items():
         kind = path.suffix[1:]
         if kind == "json":
-            text: str | bytes = chrome_trace(run, args.clock and args.clock * 1e6)
+            text: str | bytes = chrome_trace(run, clock)
         elif name == "timeline":
             text = timeline.draw(run, f"{run.network}: timeline", about, window=args.window, fmt=kind)
         else:

@@ -18,7 +18,16 @@ from dovetail.flows.schedules import add_schedule_options, use_schedules
 from dovetail.isa.config import Config, format_bytes
 from dovetail.isa.files import write_atomically
 from dovetail.isa.program import MAGIC, Program
-from dovetail.sw.compiler.host_cost import HostCost
+from dovetail.sw.clock import (
+    clock_text,
+    frequency_text,
+    hertz,
+    milliseconds,
+    per_second,
+    rate_text,
+    time_text,
+)
+from dovetail.sw.compiler.host_cost import HostCost, load_host_cost
 from dovetail.sw.compiler.options import TILINGS, Options
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.input_files import read_inputs
@@ -57,9 +66,29 @@ def add_network_options(parser: argparse.ArgumentParser, *, programs: bool, opti
         help=f"what a segment's start and end cost the host, by which small segments are left to it; default:"
         f" {HostCost().round_trip}, 0: none are",
     )
+    add_host_cost_option(parser)
     add_shape_option(parser)
     add_schedule_options(parser)
     add_options(parser)
+
+
+def add_host_cost_option(parser: argparse.ArgumentParser) -> None:
+    """Add the user's table of host costs."""
+    parser.add_argument(
+        "--host-cost", metavar="FILE", type=Path, help="what the host costs, a table in TOML (docs/host-cost.md)"
+    )
+
+
+def add_clock_option(parser: argparse.ArgumentParser) -> None:
+    """Add the accelerator's clock, for times beside cycles."""
+    parser.add_argument(
+        "--clock", metavar="MHZ", type=float, help="frequency of the accelerator, for times beside cycles"
+    )
+
+
+def clock_of(args: argparse.Namespace) -> float | None:
+    """The clock of a command line in Hz. Raises DovetailError."""
+    return None if args.clock is None else hertz(args.clock)
 
 
 def add_shape_option(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +117,9 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 def options_of(args: argparse.Namespace) -> Options:
     """The compiler's choices on a command line. Raises CompileError."""
-    host = HostCost() if args.round_trip is None else HostCost(args.round_trip)
+    host = HostCost() if args.host_cost is None else load_host_cost(args.host_cost)
+    if args.round_trip is not None:
+        host = replace(host, round_trip=args.round_trip)
     use_schedules(args)
     effort = Options().effort if args.effort is None else args.effort
     return Options(args.tiling or TILINGS[0], host=host, effort=effort)
@@ -132,6 +163,7 @@ def compiled_of(
     flags = {
         "--tiling": args.tiling,
         "--round-trip": args.round_trip,
+        "--host-cost": args.host_cost,
         "--effort": args.effort,
         "--shape": args.shape or None,
     }
@@ -222,8 +254,8 @@ def _random(port: Port, random: np.random.Generator) -> Array:
 # --- report -----------------------------------------------------------------------------------------------------
 
 
-def describe(compiled: CompiledNetwork) -> dict[str, Any]:
-    """The exact timing of one inference as JSON has it."""
+def describe(compiled: CompiledNetwork, clock: float | None = None) -> dict[str, Any]:
+    """The timing of one inference as JSON has it: exact cycles, the host's estimate, and times at a clock in Hz."""
     report = compiled.report()
     return {
         "network": compiled.graph.name,
@@ -231,6 +263,10 @@ def describe(compiled: CompiledNetwork) -> dict[str, Any]:
         "config_hash": f"{compiled.config.hash:016x}",
         "tiling": compiled.code.options.tiling,
         "cycles": report.cycles,
+        "host_cycles": report.host_work.at(clock),
+        "total_cycles": report.total(clock),
+        "host_estimate": report.host_work.to_dict(),
+        **(times(report, clock) if clock else {}),
         "macs": report.macs,
         "host_macs": report.host_macs,
         "utilisation": report.utilisation,
@@ -245,6 +281,18 @@ def describe(compiled: CompiledNetwork) -> dict[str, Any]:
         "layers": [asdict(layer) for layer in report.layers],
         "host_nodes": report.host,
         "counters": {unit.name.lower(): asdict(counters) for unit, counters in report.counters.items()},
+    }
+
+
+def times(report: Report, clock: float) -> dict[str, float]:
+    """Times of an inference at a clock in Hz, for JSON; bytes per second are those of the accelerator's cycles."""
+    return {
+        "clock_hz": clock,
+        "accelerator_ms": milliseconds(report.cycles, clock),
+        "host_ms": milliseconds(report.host_work.at(clock), clock),
+        "latency_ms": report.latency(clock),
+        "inferences_per_second": report.fps(clock),
+        "dram_bytes_per_second": report.moved_bytes * per_second(report.cycles, clock),
     }
 
 
@@ -280,13 +328,22 @@ def memory_table(compiled: CompiledNetwork) -> Table:
     return table
 
 
-def layer_table(report: Report) -> Table:
-    """A line per layer."""
+def layer_table(report: Report, clock: float | None = None) -> Table:
+    """A line per layer, with its time at a clock in Hz."""
     table = Table(title="Layers")
     table.add_column("#", justify="right")
     for name in ("layer", "kind"):
         table.add_column(name)
-    for name in ("MACs", "cycles", "share", "bound", "cycles / bound", "bytes moved", "bytes at least"):
+    for name in (
+        "MACs",
+        "cycles",
+        *(["time"] if clock else []),
+        "share",
+        "bound",
+        "cycles / bound",
+        "bytes moved",
+        "bytes at least",
+    ):
         table.add_column(name, justify="right")
     for number, layer in enumerate(report.layers):
         table.add_row(
@@ -295,6 +352,7 @@ def layer_table(report: Report) -> Table:
             layer.kind,
             f"{layer.macs:,}",
             f"{layer.cycles:,}",
+            *([time_text(layer.cycles, clock)] if clock else []),
             f"{layer.cycles / report.cycles:.1%}",
             f"{layer.bound:,}",
             f"{layer.cycles / layer.bound:.2f}" if layer.bound else "",
@@ -304,20 +362,38 @@ def layer_table(report: Report) -> Table:
     return table
 
 
-def summary(compiled: CompiledNetwork) -> str:
-    """Cycles, MACs, utilisation, roofline bound and what the host runs, as text."""
+def summary(compiled: CompiledNetwork, clock: float | None = None) -> str:
+    """Cycles, their times at a clock in Hz, MACs, utilisation, roofline bound and what the host runs, as text."""
     report, config = compiled.report(), compiled.config
     array = f"{config.ic} x {config.oc} multipliers, {format_bytes(config.sram_bytes)}, {config.bus}-bit bus"
+    rate = f", {rate_text(report.moved_bytes, report.cycles, clock)}" if clock and report.cycles else ""
     lines = [
         f"{compiled.graph.name} on {array}, depthwise {config.depthwise} ({config.hash:016x})",
-        f"cycles       {report.cycles:,} per inference",
+        *timing(report, clock),
         f"MACs         {report.macs:,}" + (f", and {report.host_macs:,} on the host" if report.host_macs else ""),
         f"utilisation  {report.utilisation:.1%} of {report.pe} multipliers",
         f"roofline     {report.bound:,} cycles; cycles / roofline {report.over_bound:.3f}",
-        f"traffic      {si(report.moved_bytes)}B moved, at least {si(report.least_bytes)}B",
+        f"traffic      {si(report.moved_bytes)}B moved, at least {si(report.least_bytes)}B{rate}",
         f"SRAM         {report.sram.top:,} bytes up to the highest in use, {report.sram.live:,} live at most",
         f"memory       {report.memory.total:,} bytes: constants {report.memory.constants:,}, tensors"
         f" {report.memory.tensors:,} (at least {report.memory.least_tensors:,}), program {report.memory.program:,}",
     ]
     lines += [f"host         {name}: {reason}" for name, reason in report.host.items()]
     return "\n".join(lines)
+
+
+def timing(report: Report, clock: float | None) -> list[str]:
+    """Lines of an inference's cycles: the accelerator's, the host's and all, with times at a clock in Hz."""
+    host, total = report.host_work.at(clock), report.total(clock)
+
+    def text(cycles: int) -> str:
+        return f"{cycles:,}" + (f" ({time_text(cycles, clock)})" if clock else "")
+
+    at = f" at {clock_text(clock)}" if clock else ""
+    rate = f", {frequency_text(total, clock)}" if clock else ""
+    share = f"; {host / total:.1%} of it the host's" if total else ""
+    return [
+        f"cycles       {text(report.cycles)} per inference on the accelerator{at}",
+        f"host cycles  {text(host)}, an estimate: {report.host_work.cost.basis}",
+        f"in all       {text(total)}{rate}{share}",
+    ]

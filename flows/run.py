@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from dovetail.flows.engines import add_engine_options, describe_board, engine_of
+from dovetail.flows.engines import add_engine_options, board_clock, describe_board, engine_of
 from dovetail.flows.history import add_history_options, check_history_options, write_history
 from dovetail.flows.network import (
+    add_clock_option,
     add_input_options,
     add_network_options,
     carried_sample,
+    clock_of,
     compiled_of,
     describe,
     layer_table,
@@ -29,6 +31,7 @@ HELP = "run a network on the model, on the RTL or on a board"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_network_options(parser, programs=True)
+    add_clock_option(parser)
     add_input_options(parser)
     add_engine_options(parser)
     parser.add_argument("--output", metavar="Y.npz", type=Path, help="write the outputs, by name")
@@ -47,6 +50,7 @@ def run(args: argparse.Namespace) -> Report:
     from dovetail.sw.dump import INDEX, write_dump
 
     check_history_options(args)
+    clock = clock_of(args)
     compiled = compiled_of(args, keep_tensors=args.dump_layers is not None)
     samples, batch = samples_of(args, compiled.graph)
     if args.dump_layers and len(samples) > 1:
@@ -55,20 +59,21 @@ def run(args: argparse.Namespace) -> Report:
         start = time.perf_counter()  # the RTL's build is no part of the time
         results = [compiled.run(sample, engine=engine) for sample in samples]
         seconds = time.perf_counter() - start
+        clock = board_clock(engine, clock)
     if args.dump_layers:
         write_dump(args.dump_layers, compiled, results[0])
     if args.output:
         save_outputs(args.output, [result.outputs for result in results], batch)
-    data = describe(compiled)
+    data = describe(compiled, clock)
     data |= {"engine": args.engine, "samples": len(samples), "cycles": results[0].cycles, "seconds": seconds}
     data["outputs"] = {
         name: {"shape": list(value.shape), "dtype": str(value.dtype)} for name, value in results[0].outputs.items()
     }
-    text = [layer_table(compiled.report())] if args.layers else []
+    text = [layer_table(compiled.report(), clock)] if args.layers else []
     rate = f"{len(samples)} in {seconds:.2f} s on engine {args.engine}"
     if args.engine == "rtl" and seconds:
         rate += f" ({sum(result.cycles for result in results) / seconds / 1e6:.2f} M cycles/s)"
-    lines = [summary(compiled), f"samples      {rate}"]
+    lines = [summary(compiled, clock), f"samples      {rate}"]
     if board := describe_board(engine, results[0].cycles):
         lines.append(board)
     code = 0
@@ -82,7 +87,7 @@ def run(args: argparse.Namespace) -> Report:
     if args.dump_layers:
         data["dump"] = str(args.dump_layers)
         lines.append(f"tensors      {args.dump_layers / INDEX}")
-    for name, path in write_history(args, compiled, results[0].timeline).items():
+    for name, path in write_history(args, compiled, results[0].timeline, clock).items():
         data[name] = str(path)
         lines.append(f"{name:<13}{path}")
     return Report(data, [*text, *lines], code)

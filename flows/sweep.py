@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dovetail.cosim.verilate import compiler, verilator_root
 from dovetail.flows.explore.space import METHODS, Space, Workload
-from dovetail.flows.network import NETWORK_HELP, add_shape_option, shapes_of
+from dovetail.flows.network import NETWORK_HELP, add_host_cost_option, add_shape_option, shapes_of
 from dovetail.flows.parameters import SETTINGS, add_options, base_of, given
 from dovetail.flows.report import Report
 from dovetail.flows.schedules import add_schedule_options, use_schedules
 from dovetail.flows.study import STUDY
+from dovetail.sw.compiler.host_cost import load_host_cost
 from dovetail.sw.compiler.options import TILINGS
 from dovetail.sw.cost.energy import DEFAULT_TABLE, load_table
 from dovetail.sw.errors import DovetailError
@@ -59,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--energy-table", metavar="FILE|NAME", help=f"energies of events (docs/energy.md); default: {DEFAULT_TABLE}"
     )
+    add_host_cost_option(parser)
     parser.add_argument("--search", choices=METHODS, help="how points are chosen; default: exhaustive")
     parser.add_argument("--points", metavar="N", type=int, help="how many the search may look at")
     parser.add_argument("--seed", metavar="N", type=int, help="of the search; default: 0")
@@ -161,6 +163,7 @@ def _searched(space: Space, args: argparse.Namespace) -> Space:
     if args.energy_table:
         load_table(args.energy_table)  # a bad one ends the sweep before it begins
     options = {"tiling": args.tiling, "effort": args.effort, "energy_table": args.energy_table}
+    options["host_cost"] = args.host_cost and load_host_cost(args.host_cost)
     changed = {name: value for name, value in options.items() if value is not None}
     search = replace(space.search, **{name: value for name, value in plan.items() if value is not None})
     for name in ("points", "seed"):
@@ -176,7 +179,7 @@ def _searched(space: Space, args: argparse.Namespace) -> Space:
 
 _SPACE = ("shape", "study", "objectives", "constraint", "clock", "config", *SETTINGS)
 """Options that make a space."""
-_CHANGES = ("tiling", "effort", "search", "points", "seed", "energy_table")
+_CHANGES = ("tiling", "effort", "search", "points", "seed", "energy_table", "host_cost")
 """Options that change one."""
 
 

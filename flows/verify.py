@@ -9,8 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.cosim.verilate import default_cache, trace_format
-from dovetail.flows.network import add_input_options, add_network_options, compiled_of, samples_of, summary
+from dovetail.flows.network import (
+    add_clock_option,
+    add_input_options,
+    add_network_options,
+    clock_of,
+    compiled_of,
+    samples_of,
+    summary,
+    times,
+)
 from dovetail.flows.report import Report
+from dovetail.sw.clock import clock_text, time_text
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.layout import Sample
 
@@ -24,6 +34,7 @@ HELP = "compare model and RTL on a network: bytes, cycles, timeline"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_network_options(parser, programs=True)
+    add_clock_option(parser)
     add_input_options(parser)
     parser.add_argument(
         "--layers",
@@ -39,10 +50,11 @@ def run(args: argparse.Namespace) -> Report:
 
     if args.waves:
         _check_waves(args.waves)
+    clock = clock_of(args)
     compiled = compiled_of(args)
     samples, _ = samples_of(args, compiled.graph)
     if args.layers:
-        return _windows(args, compiled, samples)
+        return _windows(args, compiled, samples, clock)
     start = time.perf_counter()
     verdicts = verify(compiled, samples, cache=default_cache(), trace=args.waves)
     seconds = time.perf_counter() - start
@@ -63,12 +75,13 @@ def run(args: argparse.Namespace) -> Report:
         "fault_equal": all(p.fault_equal for p in parts),
         "first_difference": first,
         "seconds": seconds,
+        **(times(compiled.report(), clock) if clock else {}),
     }
     checks = ", ".join(
         f"{name} {'equal' if data[f'{name}_equal'] else 'DIFFERENT'}" for name in ("bytes", "timeline", "counters")
     )
     lines = [
-        summary(compiled),
+        summary(compiled, clock),
         f"model        {data['cycles_model']:,} cycles",
         f"RTL          {data['cycles_rtl']:,} cycles",
         f"verdict      {'EQUAL' if not first else 'DIFFERENT'}: {checks}; {len(samples)} samples in {seconds:.1f} s",
@@ -78,8 +91,8 @@ def run(args: argparse.Namespace) -> Report:
     return Report(data, lines, 0 if not first else 1)
 
 
-def _windows(args: argparse.Namespace, compiled: CompiledNetwork, samples: list[Sample]) -> Report:
-    """Some layers only."""
+def _windows(args: argparse.Namespace, compiled: CompiledNetwork, samples: list[Sample], clock: float | None) -> Report:
+    """Some layers only; ``clock`` in Hz."""
     from dovetail.cosim.windows import layers_of, verify_windows
 
     layers = layers_of(compiled, args.layers)
@@ -115,6 +128,7 @@ def _windows(args: argparse.Namespace, compiled: CompiledNetwork, samples: list[
             + (f" (some of {', '.join(others)})" if others else "")
             + f": model {comparison.cycles_model:,}"
             f" cycles, RTL {comparison.cycles_rtl:,}"
+            + (f" ({time_text(comparison.cycles_rtl, clock)} at {clock_text(clock)})" if clock else "")
         )
     lines.append(
         f"verdict      {'EQUAL' if not first else 'DIFFERENT'}: from the model's state, to its state;"

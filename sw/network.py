@@ -19,7 +19,7 @@ from dovetail.isa.timing.engine import Counters, Timeline, time_program
 from dovetail.sw import frontend
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler import Code, Layer, Options, SegmentCode, generate
-from dovetail.sw.compiler.host_cost import HostCost
+from dovetail.sw.compiler.host_cost import HostCost, load_host_cost
 from dovetail.sw.compiler.partition import border_of, is_accelerated, steps_of
 from dovetail.sw.engine import Engine, RunResult
 from dovetail.sw.engines import create
@@ -27,6 +27,7 @@ from dovetail.sw.errors import DovetailError, NetworkError
 from dovetail.sw.frontend.external_data import self_contained
 from dovetail.sw.frontend.shapes import Shapes, with_shapes
 from dovetail.sw.host_step import HostUnit, units_of
+from dovetail.sw.host_work import host_work
 from dovetail.sw.layout import Array
 from dovetail.sw.network_report import LayerReport, MemoryUse, Report
 
@@ -121,6 +122,7 @@ class CompiledNetwork:
             counters=_add_counters([t.counters for t in timelines]),
             timeline=tuple(timelines),
             host=code.host_reasons,
+            host_work=host_work(code),
             memory=MemoryUse(
                 constants=code.constants_bytes,
                 tensors=code.stream_offset - code.constants_bytes,
@@ -348,7 +350,7 @@ def compile_network(
     shapes: Shapes | None = None,
     tiling: str = "free",
     keep_tensors: bool = False,
-    host: HostCost | None = None,
+    host: HostCost | str | Path | None = None,
     effort: int = Options().effort,
 ) -> CompiledNetwork:
     """Compile a network for a configuration.
@@ -361,15 +363,18 @@ def compile_network(
         The accelerator; the default configuration when left out.
     shapes
         Input name -> sizes, for axes that an ONNX file leaves open. The batch is 1 where nothing is said.
-    tiling, keep_tensors, host, effort
+    tiling, keep_tensors, effort
         See `dovetail.sw.compiler.Options`.
+    host
+        What the host costs, or the TOML file of a table (docs/host-cost.md).
 
     Raises
     ------
     NetworkError, CompileError
         One line that names the node or layer, the rule and the way out.
     """
-    options = Options(tiling, keep_tensors, host or HostCost(), effort)
+    cost = load_host_cost(host) if isinstance(host, str | Path) else host or HostCost()
+    options = Options(tiling, keep_tensors, cost, effort)
     if isinstance(network, ir.Graph):
         return CompiledNetwork(generate(network, config or Config(), options))
     name, data = frontend.read(network)

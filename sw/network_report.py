@@ -8,6 +8,8 @@ from functools import cached_property
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import Unit
 from dovetail.isa.timing.engine import Counters, Timeline
+from dovetail.sw.clock import milliseconds, per_second
+from dovetail.sw.host_work import HostWork
 from dovetail.sw.sram_use import SramUse, sram_use
 
 
@@ -50,6 +52,7 @@ class MemoryUse:
 class Report:
     """Timing and memory of one inference, without tensor data.
 
+    ``cycles``: of the accelerator, exact; ``host_work``: what the host takes beside them, an estimate; `total` is both.
     ``bound``: roofline of the whole network in cycles: max(macs / PEs, bytes / bus bytes * beat_cycles), where
     ``least_bytes`` counts the network's accelerator inputs and outputs and every weight once. ``host``: nodes on the
     host and why. ``memory``: the bytes of system memory that the program uses. ``config``: the accelerator.
@@ -65,6 +68,7 @@ class Report:
     counters: dict[Unit, Counters]
     timeline: tuple[Timeline, ...]
     host: dict[str, str]
+    host_work: HostWork
     memory: MemoryUse
     config: Config
 
@@ -87,6 +91,21 @@ class Report:
     def over_bound(self) -> float:
         """Cycles over the roofline bound."""
         return self.cycles / self.bound if self.bound else 0.0
+
+    def total(self, clock: float | None = None) -> int:
+        """Cycles of the accelerator and, by the estimate, of the host, one after the other.
+
+        ``clock``: of the accelerator in Hz; it matters only where host costs hold with a clock of their own.
+        """
+        return self.cycles + self.host_work.at(clock)
+
+    def latency(self, clock: float) -> float:
+        """Milliseconds of an inference at a clock in Hz; the host's part is an estimate."""
+        return milliseconds(self.total(clock), clock)
+
+    def fps(self, clock: float) -> float:
+        """Inferences per second at a clock in Hz, one after the other."""
+        return per_second(self.total(clock), clock)
 
     def by_kind(self) -> dict[str, int]:
         """Cycles per kind of layer."""

@@ -266,7 +266,7 @@ def difference_of(job: Job, check: Check) -> str:
     """The first difference of a check; empty if there is none."""
     file, space = job.networks[check.network], job.space
     graph = frontend.parse(file.data, file.name, None)
-    compiled = compile_network(graph, check.config, tiling=space.tiling, effort=space.effort)
+    compiled = compile_network(graph, check.config, tiling=space.tiling, effort=space.effort, host=space.host_cost)
     if not compiled.code.segments:
         return _cycles_difference(0, check)
     sample = random_sample(graph, np.random.default_rng(check.number))

@@ -11,10 +11,12 @@ from typing import Any
 class Cost:
     """Counts of one inference; integers only, so that a stored cost equals a fresh one.
 
-    ``kinds``: cycles per kind of layer, in the order of the network; they add up to ``cycles``. ``macs`` and
-    ``bound_cycles`` (the roofline) count the accelerator's layers; ``read_bytes`` and ``write_bytes``: what layers move
-    from and to system memory, without instructions; ``host`` are (name, kind, MACs) of the nodes that the host runs;
-    ``activity``: events by name, for the energy (see `dovetail.sw.cost.activity`).
+    ``cycles``: of the accelerator, exact; ``host_cycles``: what the host takes beside them by the space's host
+    costs, an estimate, None in stores that were made before it was counted. ``kinds``: cycles per kind of layer, in
+    the order of the network; they add up to ``cycles``. ``macs`` and ``bound_cycles`` (the roofline) count the
+    accelerator's layers; ``read_bytes`` and ``write_bytes``: what layers move from and to system memory, without
+    instructions; ``host`` are (name, kind, MACs) of the nodes that the host runs; ``activity``: events by name, for
+    the energy (see `dovetail.sw.cost.activity`).
     """
 
     cycles: int
@@ -25,10 +27,11 @@ class Cost:
     kinds: Mapping[str, int]
     host: tuple[tuple[str, str, int], ...] = ()
     activity: Mapping[str, int] = field(default_factory=dict)
+    host_cycles: int | None = None
 
     @property
     def host_macs(self) -> int:
-        """MACs that the host does; no cycle is counted for them."""
+        """MACs that the host does."""
         return sum(macs for _, _, macs in self.host)
 
     def to_dict(self) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def sweep(
     """
     search = search_of(space)
     named = {file.hash: file for file in files}
-    session = Session(uuid.uuid4().hex, named, space.tiling, space.effort, means.schedules, version())
+    session = Session(uuid.uuid4().hex, named, space.tiling, space.effort, means.schedules, version(), space.host_cost)
     with (
         closing(workers_of(session, means.jobs, means.scheduler)) as workers,
         Recorder(store, space, files, search.total, last) as recorder,

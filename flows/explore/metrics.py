@@ -8,12 +8,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dovetail.isa.config import Config
+from dovetail.sw.clock import milliseconds, per_second
 from dovetail.sw.cost.area import area_of
 from dovetail.sw.cost.energy import DEFAULT_TABLE, EnergyTable, energy_of, load_table
 
 if TYPE_CHECKING:
     from dovetail.flows.explore.cost import Cost
     from dovetail.flows.explore.space import Space
+    from dovetail.sw.compiler.host_cost import HostCost
 
 
 @dataclass(frozen=True)
@@ -30,16 +32,32 @@ class Metric:
 METRICS: dict[str, Metric] = {
     m.name: m
     for m in (
-        Metric("cycles", "cycles", "cycles", False, "cycles per inference, added up over the networks by weight"),
-        Metric("fps", "frames/s", "1/s", True, "units of work per second at the space's clock"),
+        Metric(
+            "cycles",
+            "cycles",
+            "cycles",
+            False,
+            "exact cycles of the accelerator per inference, added up over the networks by weight",
+        ),
+        Metric(
+            "host_cycles",
+            "host cycles",
+            "cycles",
+            False,
+            "cycles of the host beside these, an estimate whose error"
+            " is the table's (docs/host-cost.md); the default was not measured",
+        ),
+        Metric("total_cycles", "cycles in all", "cycles", False, "cycles and host_cycles, one after the other"),
+        Metric("latency", "latency", "ms", False, "time of a unit of work, host included, at the clock"),
+        Metric("fps", "frames/s", "1/s", True, "units of work per second, host included, at the clock"),
         Metric("utilisation", "utilisation", "", True, "MACs over what the multipliers could do in that time"),
         Metric("roofline", "cycles / roofline", "", False, "cycles over the roofline bound; 1 is the best there is"),
         Metric("dram_bytes", "DRAM traffic", "B", False, "bytes that layers move from and to system memory"),
-        Metric("host_macs", "host MACs", "MACs", False, "MACs left to the host, for which no cycle is counted"),
+        Metric("host_macs", "host MACs", "MACs", False, "MACs left to the host"),
         Metric("host_nodes", "layers on the host", "", False, "layers left to the host"),
         Metric("energy", "energy", "µJ", False, "energy per unit of work, by the energy table"),
-        Metric("power", "power", "mW", False, "energy over time at the space's clock"),
-        Metric("edp", "energy x delay", "nJ s", False, "energy times the time of a unit of work at the space's clock"),
+        Metric("power", "power", "mW", False, "energy of accelerator and memory over the latency"),
+        Metric("edp", "energy x delay", "nJ s", False, "energy times latency"),
         Metric("lut", "LUTs", "", False, "4-input LUTs of an ECP5, estimated"),
         Metric("ff", "flip-flops", "", False, "flip-flops of an ECP5, estimated"),
         Metric("dsp", "DSPs", "", False, "18 x 18 multipliers of an ECP5"),
@@ -54,11 +72,12 @@ AREA = ("lut", "ff", "dsp", "bram")
 """Metrics of the area model (docs/area.md); the configuration alone tells them."""
 
 
-def values_of(space: Space, config: Config, costs: Sequence[Cost]) -> Mapping[str, float]:
-    """The metrics of a configuration; ``costs`` of the space's workloads, in their order.
+def values_of(space: Space, config: Config, costs: Sequence[Cost], clock: float | None = None) -> Mapping[str, float]:
+    """The metrics of a configuration; ``costs`` of the space's workloads, in their order; ``clock`` in Hz, if it is not
+    the space's.
 
-    Those of energy are left out where a cost has no activity. Where nothing runs on the accelerator, cycles are 0, and
-    so are the rates. Raises EnergyError.
+    Those of energy are left out where a cost has no activity, those of time where it has no cycles of the host. Where
+    nothing runs, cycles are 0, and so are the rates. Raises EnergyError.
     """
     weights = [workload.weight for workload in space.workloads]
 
@@ -70,7 +89,6 @@ def values_of(space: Space, config: Config, costs: Sequence[Cost]) -> Mapping[st
     macs = total([cost.macs for cost in costs])
     values = {
         "cycles": cycles,
-        "fps": space.clock / cycles if cycles else 0.0,
         "utilisation": macs / (cycles * config.macs_per_cycle) if cycles else 0.0,
         "roofline": cycles / bound if bound else 0.0,
         "dram_bytes": total([cost.read_bytes + cost.write_bytes for cost in costs]),
@@ -79,17 +97,30 @@ def values_of(space: Space, config: Config, costs: Sequence[Cost]) -> Mapping[st
         "pe": config.macs_per_cycle,
         "sram": config.sram_bytes,
     }
+    host = [cost.host_cycles for cost in costs if cost.host_cycles is not None]
+    if len(host) == len(costs):
+        values |= times_of(space.host_cost, cycles, total(host), clock or space.clock)
     values |= area_values(config)
     if all(cost.activity for cost in costs):
         table = _table(space.energy_table or DEFAULT_TABLE)
         joules = 1e-12 * total([energy_of(config, cost.activity, cost.cycles, table).total for cost in costs])
-        seconds = cycles / space.clock
-        values |= {
-            "energy": 1e6 * joules,
-            "power": 1e3 * joules / seconds if seconds else 0.0,
-            "edp": 1e9 * joules * seconds,
-        }
+        values["energy"] = 1e6 * joules
+        if "latency" in values:
+            seconds = 1e-3 * values["latency"]
+            values |= {"power": 1e3 * joules / seconds if seconds else 0.0, "edp": 1e9 * joules * seconds}
     return values
+
+
+def times_of(cost: HostCost, cycles: float, host_cycles: float, clock: float) -> dict[str, float]:
+    """The metrics of time for cycles of the accelerator and of the host; ``cost``: of the host; ``clock`` in Hz."""
+    host = cost.at(host_cycles, clock)
+    total = cycles + host
+    return {
+        "host_cycles": host,
+        "total_cycles": total,
+        "latency": milliseconds(total, clock),
+        "fps": per_second(total, clock),
+    }
 
 
 @lru_cache(maxsize=1 << 14)

@@ -7,7 +7,7 @@ import hashlib
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -19,6 +19,7 @@ from dovetail.flows.explore.networks import NetworkFile
 from dovetail.isa.config import Config
 from dovetail.sw import frontend
 from dovetail.sw.compiler import schedule_cache
+from dovetail.sw.compiler.host_cost import HostCost
 from dovetail.sw.cost.activity import activity_of
 from dovetail.sw.errors import DovetailError, first_line
 from dovetail.sw.graph import Graph
@@ -41,12 +42,14 @@ def version() -> str:
     return digest.hexdigest()[:16]
 
 
-def price(graph: Graph, config: Config, tiling: str = "free", effort: int = 0) -> Cost:
-    """The exact cost of one inference: compiled, then timed.
+def price(
+    graph: Graph, config: Config, tiling: str = "free", effort: int = 0, host_cost: HostCost | None = None
+) -> Cost:
+    """The cost of one inference: compiled, then timed exactly; beside that what the host takes, an estimate.
 
     Raises CompileError where the network does not fit the configuration.
     """
-    compiled = compile_network(graph, config, tiling=tiling, effort=effort)
+    compiled = compile_network(graph, config, tiling=tiling, effort=effort, host=host_cost)
     report, activity = compiled.report(), activity_of(compiled)
     nodes = {node.name: node for node in graph.nodes}
     return Cost(
@@ -58,6 +61,7 @@ def price(graph: Graph, config: Config, tiling: str = "free", effort: int = 0) -
         kinds=report.by_kind(),
         host=tuple((name, nodes[name].op, graph.macs(nodes[name])) for name in report.host),
         activity=activity,
+        host_cycles=report.host_work.cycles,
     )
 
 
@@ -65,8 +69,9 @@ def price(graph: Graph, config: Config, tiling: str = "free", effort: int = 0) -
 class Session:
     """What a worker must know of a sweep. It is sent to each worker once.
 
-    ``networks`` by hash; ``tiling``, ``effort``: of the compiler; ``schedules``: folder of the schedule cache;
-    ``version``: of the Dovetail that started the sweep; ``name``: unique, as a cluster may work for several sweeps.
+    ``networks`` by hash; ``tiling``, ``effort``, ``host_cost``: of the compiler; ``schedules``: folder of the
+    schedule cache; ``version``: of the Dovetail that started the sweep; ``name``: unique, as a cluster may
+    work for several sweeps.
     """
 
     name: str
@@ -75,6 +80,7 @@ class Session:
     effort: int
     schedules: Path | None
     version: str
+    host_cost: HostCost = field(default_factory=HostCost)
 
 
 _sessions: dict[str, Session] = {}
@@ -111,7 +117,7 @@ def evaluate(name: str, network: str, config: Config) -> Outcome:
         start = time.thread_time()
         try:
             graph = _graph(session, network)
-            cost = price(graph, config, session.tiling, session.effort)
+            cost = price(graph, config, session.tiling, session.effort, session.host_cost)
         except Exception as error:  # a sweep goes on: one bad point must not cost the others
             lost = isinstance(error, MemoryError)
             return Outcome(None, first_line(error), lost, time.thread_time() - start)

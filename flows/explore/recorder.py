@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from dovetail.flows.explore import space_json
 from dovetail.flows.explore.cost import Outcome
@@ -17,6 +17,7 @@ from dovetail.flows.explore.pricing import version
 from dovetail.flows.explore.space import Point, Space
 from dovetail.flows.explore.store import Store, Sweep, now, outcome_of
 from dovetail.isa.config import Config
+from dovetail.sw.compiler.host_cost import HostCost
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Recorder:
         self, store: Store, space: Space, networks: Sequence[NetworkFile], total: int, resumed: Sweep | None = None
     ) -> None:
         self._file = store.database
-        self._options = json.dumps({"effort": space.effort, "tiling": space.tiling}, sort_keys=True)
+        self._options = options_of(space)
         self._lock = SweepLock(store.path)
         try:
             with self._file.transaction() as file:
@@ -121,6 +122,14 @@ class Recorder:
             elif any(not ours for ours, *_ in found):
                 others += 1
         return Known(outcomes, others > 0)
+
+
+def options_of(space: Space) -> str:
+    """JSON of what the compiler is told in a space, by which results are found again."""
+    options: dict[str, Any] = {"effort": space.effort, "tiling": space.tiling}
+    if space.host_cost != HostCost():
+        options["host_cost"] = asdict(space.host_cost)
+    return json.dumps(options, sort_keys=True)
 
 
 def _network_id(file: sqlite3.Connection, network: NetworkFile) -> int:

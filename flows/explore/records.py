@@ -48,6 +48,8 @@ def _record(results: Results, row: Row, networks: Sequence[str], kinds: Sequence
         before = f"{network}." if len(networks) > 1 else ""
         names = ("cycles", "macs", "bound_cycles", "read_bytes", "write_bytes")
         record |= {f"{before}{name}": getattr(cost, name) if cost else "" for name in names}
+        host = cost.host_cycles if cost else None
+        record[f"{before}host_cycles"] = "" if host is None else plain(space.host_cost.at(host, space.clock))
         record |= {f"{before}cycles_{kind}": cost.kinds.get(kind, 0) if cost else "" for kind in kinds[index]}
     verdicts = {"feasible": row.feasible, "front": row.front, "confirmed": row.confirmed, "error": row.error}
     return record | {name: int(v) if isinstance(v, bool) else v for name, v in verdicts.items()}

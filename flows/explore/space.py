@@ -14,6 +14,8 @@ from dovetail.flows.explore.expressions import Constraint, nearest
 from dovetail.flows.explore.metrics import METRICS, area_values
 from dovetail.flows.parameters import DERIVED, changed, check_shape, dataflow_of, flat
 from dovetail.isa.config import Config, ConfigError, lanes_of
+from dovetail.sw.clock import CLOCKS
+from dovetail.sw.compiler.host_cost import HostCost
 
 SHAPE = ("lanes", "pe", "ic_lanes", "oc_lanes", "dataflow")
 """Settings that say what shape the array has; the value of one follows from the others."""
@@ -36,8 +38,6 @@ MOST = (1 << 63) - 1
 """Combinations of a space."""
 WEIGHTS = (1e-9, 1e9)
 """Least and most of a workload's."""
-CLOCKS = (1.0, 1e12)
-"""Slowest and fastest, in Hz."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,7 @@ class Space:
     objectives: names of metrics.
     clock: Hz.
     tiling, effort: of the compiler.
+    host_cost: what the host costs, by which the compiler leaves it work and its cycles are counted, an estimate.
     energy_table: a file of energies, else the one that comes with the package.
     host: "least": only points that leave the least to the host compete for the front; "any": all do.
     search: how it is searched.
@@ -132,6 +133,7 @@ class Space:
     energy_table: str = ""
     host: str = "least"
     search: Plan = Plan()
+    host_cost: HostCost = field(default_factory=HostCost)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "axes", {name: tuple(values) for name, values in self.axes.items()})

@@ -14,13 +14,15 @@ from typing import Any
 from dovetail.flows.explore import toml_lines
 from dovetail.flows.explore.expressions import ExpressionError, nearest, parse
 from dovetail.flows.explore.metrics import METRICS
-from dovetail.flows.explore.space import CLOCKS, HOSTS, METHODS, SAMPLERS, WEIGHTS, Plan, Space, Workload
+from dovetail.flows.explore.space import HOSTS, METHODS, SAMPLERS, WEIGHTS, Plan, Space, Workload
 from dovetail.flows.parameters import INT, SETTINGS, SIZE, changed, values_between
 from dovetail.isa.config import PRESETS, Config, ConfigError
+from dovetail.sw.clock import CLOCKS
+from dovetail.sw.compiler.host_cost import HostCost, load_host_cost
 from dovetail.sw.compiler.options import EFFORTS, TILINGS
 from dovetail.sw.cost.energy import TABLES as ENERGY_TABLES
 from dovetail.sw.cost.energy import EnergyError, load_table
-from dovetail.sw.errors import DovetailError, NetworkError
+from dovetail.sw.errors import CompileError, DovetailError, NetworkError
 
 TABLES = ("network", "base", "axes", "goals", "compile", "search")
 ZOO = "zoo:"
@@ -90,7 +92,7 @@ class _Reader:
             ("goals",), goals, ("objectives", "constraints", "clock", "energy_table", "host"), "a key of [goals]"
         )
         compiler = self.table("compile")
-        self.known(("compile",), compiler, ("effort", "tiling"), "a key of [compile]")
+        self.known(("compile",), compiler, ("effort", "tiling", "host_cost"), "a key of [compile]")
         space = Space(
             workloads=self.workloads(),
             base=base,
@@ -103,12 +105,23 @@ class _Reader:
             energy_table=self.energy_table(goals),
             host=self.choice(("goals", "host"), goals.get("host", HOSTS[0]), HOSTS),
             search=plan,
+            host_cost=self.host_cost(compiler),
         )
         try:
             space.check()
         except ConfigError as error:
             raise self.error(("goals", "constraints"), str(error)) from None
         return space
+
+    def host_cost(self, compiler: Mapping[str, Any]) -> HostCost:
+        """The table that a file names, read here: what the store keeps is what it says."""
+        place = ("compile", "host_cost")
+        if "host_cost" not in compiler:
+            return HostCost()
+        try:
+            return load_host_cost(self.file(place, compiler["host_cost"]))
+        except CompileError as error:
+            raise self.error(place, str(error)) from None
 
     # --- values of any kind -------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from dovetail.flows.explore.space import Plan, Space, Workload
 from dovetail.isa.config import Config
+from dovetail.sw.compiler.host_cost import HostCost
 from dovetail.sw.cost.energy import TABLES
 from dovetail.sw.frontend import ZOO
 
@@ -30,7 +31,8 @@ def load(text: str) -> Space:
     data = {name: _frozen(value) for name, value in json.loads(text).items()}
     workloads = tuple(Workload(**workload) for workload in data["workloads"])
     base, plan = Config.from_dict(data["base"]), Plan(**data["search"])
-    return Space(**{**data, "workloads": workloads, "base": base, "search": plan})
+    host_cost = HostCost.from_dict(data.get("host_cost", {}))  # stores made before there was one have none
+    return Space(**{**data, "workloads": workloads, "base": base, "search": plan, "host_cost": host_cost})
 
 
 def _absolute(file: str) -> str:

@@ -28,7 +28,10 @@ def explain_point(space: Space, config: Config | None) -> list[dict[str, Any]]:
         for workload in space.workloads
     ]
     return [
-        explain(compile_network(graph, config, tiling=space.tiling, effort=space.effort)).to_dict() for graph in graphs
+        explain(
+            compile_network(graph, config, tiling=space.tiling, effort=space.effort, host=space.host_cost)
+        ).to_dict()
+        for graph in graphs
     ]
 
 

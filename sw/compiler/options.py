@@ -35,4 +35,4 @@ class Options:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Options:
         """The options that `dataclasses.asdict` wrote."""
-        return cls(**{**data, "host": HostCost(**data["host"])})
+        return cls(**{**data, "host": HostCost.from_dict(data["host"])})

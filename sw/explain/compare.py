@@ -31,6 +31,7 @@ def compare(first: Explanation, second: Explanation) -> Comparison:
         ratio=ratio,
         cycles=(first.cycles, second.cycles),
         host_macs=(first.host_macs, second.host_macs),
+        host_cycles=(first.host.cycles, second.host.cycles),
         configs=(_flat(first.config), _flat(second.config)),
         losses=_losses(first.shares, second.shares, ratio),
         layers=layers,

@@ -53,6 +53,7 @@ class Comparison:
     ratio: the ideal speed-up, the second amount over the first.
     cycles: of an inference on the first and on the second.
     host_macs: left to the host on the first and on the second.
+    host_cycles: what the host takes beside ``cycles`` on the first and on the second, estimated.
     configs: all parameters of the first and of the second, those of the memory by their own names.
     losses: cycles lost by cause; those of the layers add up to them, cause by cause, and all of them to ``lost``.
     layers: every layer of either, in the order of the network.
@@ -64,6 +65,7 @@ class Comparison:
     ratio: Fraction
     cycles: tuple[int, int]
     host_macs: tuple[int, int]
+    host_cycles: tuple[int, int]
     configs: tuple[Mapping[str, Any], Mapping[str, Any]]
     losses: Losses
     layers: tuple[LayerDifference, ...]
@@ -95,6 +97,7 @@ class Comparison:
             "speedup": self.speedup,
             "cycles": list(self.cycles),
             "host_macs": list(self.host_macs),
+            "host_cycles": list(self.host_cycles),
             "changes": {name: list(values) for name, values in self.changes.items()},
             "lost": float(self.lost),
             "losses": _floats(self.losses),

@@ -55,6 +55,7 @@ def explain(compiled: CompiledNetwork) -> Explanation:
         config=config.to_dict(),
         macs=sum(layer.macs for layer in layers),
         host_macs=compiled.report().host_macs,
+        host=compiled.report().host_work,
         cycles=sum(layer.cycles for layer in layers),
         read_bytes=sum(layer.read_bytes for layer in layers),
         write_bytes=sum(layer.write_bytes for layer in layers),

@@ -9,6 +9,7 @@ from math import ceil
 from typing import Any
 
 from dovetail.sw.explain.causes import BOUNDS, CAUSES
+from dovetail.sw.host_work import HostWork
 
 Shares = Mapping[str, int]
 """Cycles by the name of the cause, in the order of `CAUSES`; those with none are left out."""
@@ -158,13 +159,15 @@ class LayerExplanation(_Roofline):
 class Explanation(_Roofline):
     """Where the cycles of an inference go. Those of the layers add up to the network's, share by share.
 
-    ``host_macs``: left to the host, for which no cycle is counted; ``next``: the network with one resource free, the
+    ``host_macs``: left to the host; ``host``: what the host takes beside ``cycles``, an estimate that no share is part
+    of; ``next``: the network with one resource free, the
     fewest cycles first; ``ladder``: with what bounds it free, then with what bounds it then free as well, and so on.
     """
 
     network: str
     config: Mapping[str, Any]
     host_macs: int
+    host: HostWork
     layers: tuple[LayerExplanation, ...]
     next: tuple[WhatIf, ...]
     ladder: tuple[WhatIf, ...] = ()
@@ -177,6 +180,7 @@ class Explanation(_Roofline):
             "peak": self.peak,
             "bandwidth": float(self.bandwidth),
             "host_macs": self.host_macs,
+            "host": self.host.to_dict(),
             **self._place(),
             "next": [what.to_dict() for what in self.next],
             "ladder": [what.to_dict() for what in self.ladder],

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from dovetail.isa.config import format_bytes
+from dovetail.sw.clock import clock_text, frequency_text, time_text
 from dovetail.sw.explain.causes import BOUNDS, CAUSES
 from dovetail.sw.explain.comparison import Comparison
 from dovetail.sw.explain.explanation import Explanation
@@ -16,7 +17,7 @@ MOST = 5
 """Causes that are named, at most."""
 LEAST = 0.01
 """What part of the cycles a cause must have to be named."""
-HOST = "MACs left to the host, for which no cycle is counted"
+HOST = "cycles of the host, an estimate"
 LAYERS = 3
 """Layers that are named of each cause."""
 NAME = 32
@@ -27,12 +28,35 @@ _THINGS = ("array", "requantise", "vector", "frontend", "bus")
 """Resources that a sentence puts an article before."""
 
 
-def summary(explanation: Explanation) -> list[str]:
-    """What the cycles of a network go to, what its layers are bound by, and what would be next."""
+def summary(explanation: Explanation, clock: float | None = None) -> list[str]:
+    """What the cycles of a network go to, what its layers are bound by, and what would be next; with the times of an
+    inference at a clock in Hz."""
+    host = [*_host_of(explanation, clock), *_times(explanation, clock)]
     if not explanation.cycles:
-        return [f"{explanation.network}: no layer runs on the accelerator"]
-    host = [f"{HOST}: {explanation.host_macs:,}"] if explanation.host_macs else []
+        return [f"{explanation.network}: no layer runs on the accelerator", *host]
     return [_roofline(explanation), *host, _spent(explanation), _layers(explanation), *_next(explanation)]
+
+
+def _host_of(explanation: Explanation, clock: float | None) -> list[str]:
+    """What the host takes, where a layer runs there."""
+    host = explanation.host
+    if not host.nodes:
+        return []
+    cycles = host.at(clock)
+    share = cycles / (explanation.cycles + cycles)
+    macs = f" for {explanation.host_macs:,} MACs" if explanation.host_macs else ""
+    return [f"beside these {cycles:,} {HOST}{macs}: {share:.1%} of all ({host.cost.basis})"]
+
+
+def _times(explanation: Explanation, clock: float | None) -> list[str]:
+    if clock is None:
+        return []
+    host = explanation.host.at(clock)
+    total = explanation.cycles + host
+    return [
+        f"at {clock_text(clock)}: {time_text(explanation.cycles, clock)} on the accelerator, about"
+        f" {time_text(host, clock)} on the host, {time_text(total, clock)} in all, {frequency_text(total, clock)}"
+    ]
 
 
 def _roofline(explanation: Explanation) -> str:
@@ -82,9 +106,10 @@ def _next(explanation: Explanation) -> list[str]:
 # --- comparison ---------------------------------------------------------------------------------------------------
 
 
-def answer(comparison: Comparison) -> list[str]:
-    """Why the second configuration is as fast as it is."""
-    return [_speed(comparison), *_host(comparison), *_losses(comparison), *_others(comparison)]
+def answer(comparison: Comparison, clock: float | None = None) -> list[str]:
+    """Why the second configuration is as fast as it is; with both times at a clock in Hz."""
+    times = [f"at {clock_text(clock)}: {' -> '.join(time_text(c, clock) for c in comparison.cycles)}"] if clock else []
+    return [_speed(comparison), *times, *_host(comparison), *_losses(comparison), *_others(comparison)]
 
 
 def _speed(comparison: Comparison) -> str:
@@ -108,10 +133,10 @@ def _speed(comparison: Comparison) -> str:
 
 
 def _host(comparison: Comparison) -> list[str]:
-    first, second = comparison.host_macs
+    first, second = comparison.host_cycles
     if first == second:
         return []
-    return [f"{HOST}: {second:,} instead of {first:,}"]
+    return [f"beside these {second:,} instead of {first:,} {HOST}"]
 
 
 def _losses(comparison: Comparison) -> list[str]:

@@ -143,7 +143,7 @@ def test_an_island_that_pays_stays() -> None:
 def test_what_runs_wholly_on_the_accelerator_always_stays() -> None:
     net = RandomNet(3)
     graph = net.graph(net.table(net.input(1, 1, 1, 1)))
-    dear = Options(host=HostCost(round_trip=10**9, macs_per_cycle=1e9, bytes_per_cycle=1e9))
+    dear = Options(host=HostCost(round_trip=10**9, macs_per_cycle=1e9, values_per_cycle=1e9))
     assert host_reasons(CONFIG, dear, graph) == {}
     pooled = RandomNet(3)
     graph = pooled.graph(pooled.table(pooled.maximum(pooled.input(1, 4, 4, 2), (2, 2), NONE)))
@@ -153,9 +153,9 @@ def test_what_runs_wholly_on_the_accelerator_always_stays() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"round_trip": -1}, "round trip must be at least 0 cycles, not -1"),
-        ({"macs_per_cycle": 0.0}, "the host's macs_per_cycle must be above 0, not 0.0"),
-        ({"bytes_per_cycle": -1.0}, "the host's bytes_per_cycle must be above 0, not -1.0"),
+        ({"round_trip": -1}, "round trip must be 0 to 1000000000000 cycles, a whole number, not -1"),
+        ({"macs_per_cycle": 0.0}, "the host's macs_per_cycle must be a number above 0 .*, not 0.0"),
+        ({"values_per_cycle": -1.0}, "the host's values_per_cycle must be a number above 0 .*, not -1.0"),
     ],
 )
 def test_costs_must_make_sense(values: dict[str, float], message: str) -> None:

@@ -17,6 +17,7 @@ from dovetail.flows.explore.records import records_of
 from dovetail.flows.explore.results import Results, common, front_of, pareto, row_of
 from dovetail.flows.explore.space import Space, Workload
 from dovetail.isa.config import PRESETS, Config
+from dovetail.sw.compiler.host_cost import HostCost
 from dovetail.sw.cost.activity import EVENTS
 from dovetail.sw.cost.area import area_of
 from dovetail.sw.cost.energy import energy_of, load_table
@@ -34,15 +35,20 @@ def cost(cycles: int, *host: tuple[str, str, int], **changes: Any) -> Cost:
         "write_bytes": 4,
         "kinds": {"conv": cycles},
         "host": host,
+        "host_cycles": 0,
     }
     return Cost(cycles, **{**given, **changes})
 
 
 def test_metrics_add_networks_up_by_weight() -> None:
-    values = values_of(SPACE, PRESETS["8x8"], [cost(100), cost(200, ("a", "softmax", 6), ("b", "conv", 2), macs=1280)])
+    own = cost(200, ("a", "softmax", 6), ("b", "conv", 2), macs=1280, host_cycles=1200)
+    values = values_of(SPACE, PRESETS["8x8"], [cost(100), own])
     assert values == {
         "cycles": 400,
-        "fps": 5000,
+        "host_cycles": 600,
+        "total_cycles": 1000,
+        "latency": 0.5,
+        "fps": 2000,
         "utilisation": 2560 / (400 * 64),
         "roofline": 400 / 175,
         "dram_bytes": 38.5,
@@ -51,6 +57,21 @@ def test_metrics_add_networks_up_by_weight() -> None:
         "pe": 64,
         "sram": 512 << 10,
     } | {name: getattr(area_of(PRESETS["8x8"]), name) for name in ("lut", "ff", "dsp", "bram")}
+
+
+def test_times_are_left_out_where_the_host_was_not_counted() -> None:
+    values = values_of(SPACE, PRESETS["8x8"], [cost(100), cost(200, host_cycles=None)])
+    assert values["cycles"] == 400
+    assert not {"host_cycles", "total_cycles", "latency", "fps", "power", "edp"} & set(values)
+
+
+def test_a_host_with_a_clock_of_its_own() -> None:
+    """Its time stays when the accelerator gets faster."""
+    space = replace(SPACE, host_cost=HostCost(clock=1e6))
+    costs = [cost(100, host_cycles=10), cost(200, host_cycles=10)]
+    slow, fast = (values_of(space, PRESETS["8x8"], costs, clock) for clock in (1e6, 4e6))
+    assert (slow["host_cycles"], fast["host_cycles"]) == (35, 140)
+    assert (slow["latency"], fast["latency"]) == (0.435, 0.135)
 
 
 def test_energy() -> None:
@@ -155,7 +176,9 @@ def test_ranking_is_the_front_first() -> None:
     assert [row.number for row in results.ranked()] == [2, 3, 5, 0, 1]
     assert [row.number for row in results.ranked("sram")] == [5, 3, 2, 1, 0]
     assert [row.number for row in results.ranked("fps")] == [2, 3, 5, 0, 1]
-    with pytest.raises(DovetailError, match=re.escape('rank must be by a metric, not "speed"; known: cycles, fps, ')):
+    with pytest.raises(
+        DovetailError, match=re.escape('rank must be by a metric, not "speed"; known: cycles, host_cycles, ')
+    ):
         results.ranked("speed")
 
 

@@ -18,8 +18,10 @@ from dovetail.flows.pictures.labels import Mark, place_labels
 from dovetail.flows.pictures.layers import layer_colours
 from dovetail.flows.pictures.pareto import Axis, Spot
 from dovetail.isa import Config
+from dovetail.sw.compiler.host_cost import HostCost
 from dovetail.sw.explain import BOUNDS, CAUSES, Explanation, LayerExplanation
 from dovetail.sw.history import ROLES, History, Span, history
+from dovetail.sw.host_work import HostWork
 from dovetail.sw.network import compile_network
 
 CYCLES, AREA = Axis("cycles"), Axis("LUT")
@@ -44,6 +46,7 @@ def explanation(*layers: LayerExplanation, peak: int = 64) -> Explanation:
         network="net",
         config={},
         host_macs=0,
+        host=HostWork({}, 0, 1, HostCost()),
         layers=layers,
         next=(),
     )

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from dovetail.isa.config import Config, MemoryTiming
+from dovetail.sw.compiler.host_cost import HostCost
 from dovetail.sw.explain import CAUSES, Explanation, LayerExplanation, compare, explain
 from dovetail.sw.explain.text import answer, short, summary
+from dovetail.sw.host_work import HostWork
 from dovetail.sw.network import compile_network
 
 BASE = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
@@ -72,7 +74,7 @@ def test_what_the_ideal_is(changes: dict[str, Any], resource: str, ratio: Fracti
     assert {"memory", *comparison.changes} >= set(changes)
 
 
-def bare(config: Config, *layers: tuple[str, dict[str, int]], network: str = "net", host_macs: int = 0) -> Explanation:
+def bare(config: Config, *layers: tuple[str, dict[str, int]], network: str = "net", host: int = 0) -> Explanation:
     """An explanation of layers by hand: (name, shares)."""
     peak, bandwidth = config.macs_per_cycle, Fraction(config.bus_bytes, config.memory.beat_cycles)
     explained = tuple(
@@ -83,8 +85,9 @@ def bare(config: Config, *layers: tuple[str, dict[str, int]], network: str = "ne
         for name, shares in layers
     )  # fmt: skip
     shares = {name: sum(layer.shares.get(name, 0) for layer in explained) for name in CAUSES}
+    work = HostWork({"soft": host} if host else {}, 0, 0, HostCost())
     return Explanation(
-        network=network, config=config.to_dict(), macs=0, host_macs=host_macs, cycles=sum(shares.values()),
+        network=network, config=config.to_dict(), macs=0, host_macs=0, host=work, cycles=sum(shares.values()),
         read_bytes=0, write_bytes=0, peak=peak, bandwidth=bandwidth,
         shares={name: cycles for name, cycles in shares.items() if cycles}, layers=explained, next=(),
     )  # fmt: skip
@@ -93,7 +96,7 @@ def bare(config: Config, *layers: tuple[str, dict[str, int]], network: str = "ne
 def test_by_hand() -> None:
     """Layer a halves its steps but still waits for as many loads; b is new on the accelerator; c is gone from it."""
     double = BASE.replace(oc_lanes=16)
-    first = bare(BASE, ("a", {"multiply": 1000, "load": 301}), ("c", {"vector": 40}), host_macs=9)
+    first = bare(BASE, ("a", {"multiply": 1000, "load": 301}), ("c", {"vector": 40}), host=9)
     second = bare(double, ("a", {"multiply": 500, "load": 301}), ("b", {"store": 7}))
     comparison = compare(first, second)
     assert comparison.cycles == (1341, 808)
@@ -106,7 +109,7 @@ def test_by_hand() -> None:
     ]
     assert answer(comparison) == [
         "128 instead of 64 PEs: 1.66x as fast, not 2x: 808 cycles instead of 1,341, 138 above 1,341 / 2",
-        "MACs left to the host, for which no cycle is counted: 0 instead of 9",
+        "beside these 0 instead of 9 cycles of the host, an estimate",
         "lost: 158 cycles",
         "           150  96%  loads (bus 64 on both): a",
         "             7   4%  stores (bus 64 on both): b",
@@ -162,10 +165,10 @@ def test_networks_must_be_the_same() -> None:
 
 def test_nothing_on_the_accelerator() -> None:
     other = BASE.replace(stripe=16)
-    lines = answer(compare(bare(BASE, ("a", {"multiply": 64})), bare(other, host_macs=5)))
+    lines = answer(compare(bare(BASE, ("a", {"multiply": 64})), bare(other, host=5)))
     assert lines[:2] == [
         "0 cycles instead of 64: without a layer on the accelerator there is nothing to compare",
-        "MACs left to the host, for which no cycle is counted: 5 instead of 0",
+        "beside these 5 instead of 0 cycles of the host, an estimate",
     ]
 
 
@@ -178,8 +181,23 @@ def test_summary() -> None:
     assert lines[3].startswith(f"with the array free: {limit.cycles:,} cycles (-")
     assert lines[5].startswith("with the array, the requantiser and weight reads free: ")
     assert len(lines) - 3 - len(explanation.ladder) in (0, 1)
-    host = summary(replace(explanation, host_macs=1234))
-    assert host == [lines[0], "MACs left to the host, for which no cycle is counted: 1,234", *lines[1:]]
+    host = HostWork({"soft": explanation.cycles}, 1, 0, HostCost())
+    basis = host.cost.basis
+    assert summary(replace(explanation, host=host, host_macs=1234)) == [
+        lines[0],
+        f"beside these {explanation.cycles:,} cycles of the host, an estimate for 1,234 MACs: 50.0% of all ({basis})",
+        *lines[1:],
+    ]
+
+
+def test_times_at_a_clock() -> None:
+    slow = HostCost(clock=50e6)  # at 100 MHz it takes as long, so twice the cycles
+    explanation = bare(BASE, ("a", {"multiply": 1_000_000}))
+    explanation = replace(explanation, host=HostWork({"soft": 500_000}, 1, 0, slow))
+    lines = summary(explanation, 100e6)
+    assert lines[1].startswith("beside these 1,000,000 cycles of the host, an estimate: 50.0% of all (")
+    assert lines[2] == "at 100 MHz: 10 ms on the accelerator, about 10 ms on the host, 20 ms in all, 50 inferences/s"
+    assert answer(compare(explanation, explanation), 100e6)[1] == "at 100 MHz: 10 ms -> 10 ms"
 
 
 def test_summary_without_a_layer() -> None:

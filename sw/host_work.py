@@ -1,0 +1,59 @@
+"""What the host takes in one inference: an estimate beside the accelerator's exact cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dovetail.sw import graph as ir
+from dovetail.sw.compiler.host_cost import HostCost
+
+if TYPE_CHECKING:
+    from dovetail.sw.compiler import Code
+
+
+@dataclass(frozen=True)
+class HostWork:
+    """The host's share of one inference, by a `HostCost`.
+
+    Parameters
+    ----------
+    nodes: cycles by the name of the node that the host runs, in the order of the network.
+    steps: runs of nodes on the host, between the accelerator's programs.
+    starts: how often the host starts the accelerator; each costs a round trip.
+    cost: what the estimate rests on.
+    """
+
+    nodes: Mapping[str, int]
+    steps: int
+    starts: int
+    cost: HostCost
+
+    @property
+    def cycles(self) -> int:
+        """Of all nodes and starts."""
+        return sum(self.nodes.values()) + self.starts * self.cost.round_trip
+
+    def at(self, clock: float | None) -> int:
+        """`cycles` as those of an accelerator with this clock in Hz."""
+        return round(self.cost.at(self.cycles, clock))
+
+    def to_dict(self) -> dict[str, Any]:
+        """What JSON can express."""
+        return {
+            "cycles": self.cycles,
+            "steps": self.steps,
+            "starts": self.starts,
+            "nodes": dict(self.nodes),
+            "basis": self.cost.basis,
+            "error": self.cost.error,
+        }
+
+
+def host_work(code: Code) -> HostWork:
+    """What the host takes for compiled code."""
+    cost = code.options.host
+    steps = [step for step in code.steps if step.host]
+    work = [node for step in steps for node in step.nodes if not isinstance(node, ir.FREE)]
+    return HostWork({node.name: cost.cycles(code.graph, node) for node in work}, len(steps), len(code.segments), cost)
