@@ -2,6 +2,7 @@
 #
 #   make sweep   the reference study on MobileNetV1 224: out/sweep/results.csv, pictures, report.html
 #   make test    the default tests
+#   make slow    the slow tests, all or a share of them: SHARE=2/5
 #   make fuzz    random programs on model and RTL: more than 100,000 operations over 60 configurations (SEED=1)
 #   make lint    ruff: rules and format
 #   make types   mypy, strict
@@ -15,6 +16,7 @@ PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= dev,cocotb
 JOBS ?= 2
+SHARE ?=
 SEED ?= 1
 
 BIN := $(VENV)/bin
@@ -43,7 +45,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS)
 
 slow: $(STAMP)
-	$(BIN)/python -m pytest -m slow -n $(JOBS)
+	$(BIN)/python -m pytest -m slow -n $(JOBS) $(if $(SHARE),--share $(SHARE))
 
 fuzz: $(STAMP)
 	mkdir -p out

@@ -82,7 +82,8 @@ def verdict(estimate: Area) -> str:
         lines += [f"             {line}" for line in estimate.extrapolated]
     else:
         lines.append(
-            f"error        LUT and FF up to {estimate.error:.1%}, DSP and BRAM none, as far as measured (docs/area.md)"
+            f"error        LUT and FF up to {estimate.error:.1%}, DSP and BRAM none, as far as measured"
+            " (`dovetail docs area`)"
         )
     return "\n".join([*lines, f"part         {_fit(estimate)}"])
 

@@ -182,7 +182,8 @@ def run_export(args: argparse.Namespace) -> Report:
     complaints = vivado.lint(args.output)
     lines = [f"written      {path}" for path in written]
     lines.append(f"lint         {complaints or f'clean; {len(vivado.WAIVERS)} rules are waived, see dovetail.vlt'}")
-    lines.append(f"next         vivado -mode batch -source {args.output / 'package_ip.tcl'} (or project.tcl)")
+    if not complaints:
+        lines.append(f"next         vivado -mode batch -source {args.output / 'package_ip.tcl'} (or project.tcl)")
     data = {"output": str(args.output), "files": [path.name for path in written], "lint": complaints}
     return Report(data, lines, int(bool(complaints)))
 

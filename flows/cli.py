@@ -13,6 +13,7 @@ from dovetail.flows import (
     codegen,
     coverage,
     diff,
+    docs,
     doctor,
     driver,
     explain,
@@ -58,6 +59,7 @@ COMMANDS = (
     driver,
     systemc,
     isa,
+    docs,
     doctor,
 )
 """Modules with NAME, HELP, ``add_arguments(parser)`` and ``run(args) -> Report``."""

@@ -9,13 +9,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from dovetail.cosim import formal
 from dovetail.cosim.build_cache import LIMIT, builds, trim
@@ -28,16 +29,15 @@ NAME = "doctor"
 HELP = "check Python, packages, tools and the cache folder"
 
 DISTRIBUTION = "dovetail"
-REQUIREMENT = re.compile(
-    r"^([A-Za-z0-9._-]+)(\[[^]]*\])?\s*(?:>=\s*([0-9.]+))?[^;]*(?:;\s*extra\s*==\s*['\"](\w+)['\"])?"
-)
 TOOLS = {
-    "g++": ("the RTL engine compiles the simulator", "apt install g++"),
-    "make": ("the project's make targets", "apt install make"),
-    "perl": ("Verilator's scripts", "apt install perl"),
-    "git": ("development", "apt install git"),
+    "g++": ("missing", "the RTL engine compiles the simulator", "apt install g++"),
+    "make": ("missing", "the generated C projects", "apt install make"),
+    "perl": ("missing", "Verilator's scripts", "apt install perl"),
+    "git": ("optional", "development", "apt install git"),
 }
-"""Program -> (what needs it, how to get it on Debian)."""
+"""Program -> (its status if absent, what needs it, how to get it on Debian)."""
+WIDTH = 100
+"""Columns of a line; longer are only words that are longer themselves, such as paths."""
 SECONDS = 30
 """Limit for a tool that is asked for its version."""
 
@@ -74,19 +74,23 @@ def run(args: argparse.Namespace) -> Report:
     removed = [] if args.trim is None else trim(default_cache(), args.trim)
     checks = list(examine())
     missing = [check for check in checks if check.status == "missing"]
-    shown = Table("what", "", "found", "way out")
-    colours = {"ok": "green", "missing": "red", "optional": "yellow"}
-    for check in checks:
-        shown.add_row(check.name, Text(check.status, colours[check.status]), check.found, check.way_out)
     names = ", ".join(check.name for check in missing)
     verdict = f"missing: {names}" if missing else "everything that is needed is here"
     data: dict[str, Any] = {"ok": not missing, "checks": [asdict(c) for c in checks]}
-    text: list[Table | str] = [shown, verdict]
+    text = [*(line for check in checks for line in lines(check)), verdict]
     if args.trim is not None:
         freed = sum(build.bytes for build in removed)
         data["removed"] = {"simulators": len(removed), "bytes": freed}
-        text.insert(1, f"removed {len(removed)} simulators, {si(freed)}B")
+        text.insert(-1, f"removed {len(removed)} simulators, {si(freed)}B")
     return Report(data, text, int(bool(missing)))
+
+
+def lines(check: Check) -> list[str]:
+    """A finding to read, with the way out in a line of its own."""
+    start = f"{check.status:<10}{check.name:<20}"
+    wrapper = textwrap.TextWrapper(WIDTH, start, " " * len(start), break_long_words=False, break_on_hyphens=False)
+    shown = wrapper.wrap(check.found)
+    return [*shown, f"{'':<10}-> {check.way_out}"] if check.way_out else shown
 
 
 def examine() -> Iterator[Check]:
@@ -114,38 +118,70 @@ def python(version: tuple[int, ...] = sys.version_info[:3]) -> Check:
 def packages(
     requirements: list[str] | None = None, version_of: Callable[[str], str] = importlib.metadata.version
 ) -> Iterator[Check]:
-    """Every package that Dovetail's metadata names, those of the extras as optional."""
+    """Every package that Dovetail's metadata names for this machine, then every extra with its packages."""
     if requirements is None:
-        requirements = importlib.metadata.requires(DISTRIBUTION) or []
-    for requirement in requirements:
-        match = REQUIREMENT.match(requirement)
-        if match is None or match[1] == DISTRIBUTION:
+        requirements = installed_requirements()
+    extras: dict[str, dict[str, str]] = {}
+    for requirement in map(Requirement, requirements):
+        if canonicalize_name(requirement.name) == DISTRIBUTION:
             continue
-        name, least, extra = match[1], match[3] or "0", match[4]
-        status = "optional" if extra else "missing"
-        wanted = f'pip install "{DISTRIBUTION}[{extra}]"' if extra else f'pip install "{name}>={least}"'
-        label = f"{name} ({extra})" if extra else name
-        try:
-            found = version_of(name)
-        except importlib.metadata.PackageNotFoundError:
-            yield Check(label, status, "not installed", wanted)
-            continue
-        if _numbers(found) < _numbers(least):
-            yield Check(label, status, f"{found}, older than {least}", wanted)
+        for extra in _extras(requirement):
+            found, wrong = _installed(requirement, version_of)
+            if extra:
+                extras.setdefault(extra, {})[requirement.name] = f"{requirement.name} {found}" if wrong else ""
+            else:
+                way_out = f'pip install "{requirement.name}{requirement.specifier}"' if wrong else ""
+                yield Check(requirement.name, "missing" if wrong else "ok", found, way_out)
+    for extra, named in sorted(extras.items()):
+        lacking = [wrong for wrong in named.values() if wrong]
+        if lacking:
+            found, way_out = ", ".join(lacking), f'pip install "{DISTRIBUTION}[{extra}]"'
+            yield Check(f"extra {extra}", "optional", found, way_out)
         else:
-            yield Check(label, "ok", found)
+            yield Check(f"extra {extra}", "ok", ", ".join(named))
+
+
+def _installed(requirement: Requirement, version_of: Callable[[str], str]) -> tuple[str, bool]:
+    """What of it is here, and whether that will not do."""
+    try:
+        found = version_of(requirement.name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed", True
+    if requirement.specifier.contains(found, prereleases=True):
+        return found, False
+    return f"{found}, not {requirement.specifier}", True
+
+
+def installed_requirements() -> list[str]:
+    """What the installed package asks for; nothing where Dovetail runs without being installed."""
+    try:
+        return importlib.metadata.requires(DISTRIBUTION) or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+
+
+def _extras(requirement: Requirement) -> list[str]:
+    """The extras for which it is wanted on this machine; "" stands for none."""
+    marker = requirement.marker
+    if marker is None or marker.evaluate({"extra": ""}):
+        return [""]
+    return [
+        extra
+        for extra in re.findall(r"""extra == ["']([\w-]+)["']""", str(marker))
+        if marker.evaluate({"extra": extra})
+    ]
 
 
 def tool(name: str) -> Check:
     """A program on PATH."""
-    purpose, install = TOOLS[name]
+    status, purpose, install = TOOLS[name]
     path = shutil.which(name)
     if path is None:
-        return Check(name, "missing", f"not on PATH ({purpose})", install)
+        return Check(name, status, f"not on PATH ({purpose})", install)
     try:
         return Check(name, "ok", f"{_version([path, '--version'])} ({path})")
     except (OSError, subprocess.SubprocessError) as error:
-        return Check(name, "missing", f"does not start: {error}", install)
+        return Check(name, status, f"does not start: {error}", install)
 
 
 def yosys(version_of: Callable[[str], str] = importlib.metadata.version) -> Check:
@@ -215,8 +251,3 @@ def _version(command: list[str]) -> str:
         raise OSError(f"{command[0]} --version ended with {done.returncode}")
     match = re.search(r"\d+\.\d+(?:\.\d+)*", done.stdout)
     return match[0] if match else (done.stdout.strip().splitlines() or ["no version"])[0]
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    match = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(map(int, match[0].split("."))) if match else ()

@@ -22,7 +22,7 @@ ENDINGS = {"timeline": (".json", ".png", ".svg"), "occupancy": (".png", ".svg")}
 
 def add_history_options(parser: argparse.ArgumentParser) -> None:
     """Add where the pictures and the trace go."""
-    group = parser.add_argument_group("what the run looks like", "of the first sample; see docs/pictures.md")
+    group = parser.add_argument_group("what the run looks like", "of the first sample; see `dovetail docs pictures`")
     group.add_argument(
         "--timeline",
         metavar="FILE",

@@ -45,7 +45,10 @@ Count = int | Literal["all"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     parser.add_argument(
-        "network", metavar="NETWORK|SPACE.toml", nargs="?", help=f"{NETWORK_HELP}, or a space file (docs/spaces.md)"
+        "network",
+        metavar="NETWORK|SPACE.toml",
+        nargs="?",
+        help=f"{NETWORK_HELP}, or a space file (`dovetail docs spaces`)",
     )
     add_shape_option(parser)
     parser.add_argument(
@@ -58,7 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--clock", metavar="MHZ", type=float, help="frequency of the accelerator; default: 100")
     parser.add_argument(
-        "--energy-table", metavar="FILE|NAME", help=f"energies of events (docs/energy.md); default: {DEFAULT_TABLE}"
+        "--energy-table",
+        metavar="FILE|NAME",
+        help=f"energies of events (`dovetail docs energy`); default: {DEFAULT_TABLE}",
     )
     add_host_cost_option(parser)
     parser.add_argument("--search", choices=METHODS, help="how points are chosen; default: exhaustive")

@@ -14,7 +14,6 @@ Numbers are decimal, ``0x`` or ``0b``; negative ones wrap to the width of their 
 """
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from itertools import groupby
 
 from dovetail.isa.instructions import (
@@ -33,6 +32,7 @@ from dovetail.isa.instructions import (
     sync,
     unpack,
 )
+from dovetail.isa.suggestion import nearest
 
 WORD_BITS = 8 * WORD_BYTES
 PLAIN = {op.name.lower(): op for op, row in INSTRUCTIONS.items() if not row.fields}
@@ -187,7 +187,4 @@ def _number(text: str, what: str, low: int | None = None, high: int | None = Non
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
-    names = sorted(known)
-    close = get_close_matches(name, names, 1)
-    hint = f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(names)}"
-    return f"unknown {what} {name!r}{hint}"
+    return f"unknown {what} {name!r}{nearest(name, sorted(known))}"

@@ -9,6 +9,8 @@ from math import isqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from dovetail.isa.suggestion import nearest
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -385,7 +387,8 @@ class Config:
             return PRESETS[str(source)]
         path = Path(source)
         if not path.is_file():
-            raise ConfigError(f"{source} must be a TOML file or a preset ({', '.join(PRESETS)}); there is no such file")
+            near = nearest(str(source), PRESETS)
+            raise ConfigError(f"{source} must be a TOML file or a preset; there is no such file{near}")
         try:
             return cls.from_toml(path.read_text())
         except (ConfigError, UnicodeDecodeError) as error:

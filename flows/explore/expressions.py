@@ -11,13 +11,13 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from types import CodeType
 from typing import Any
 
 from dovetail.flows.explore.metrics import AREA, METRICS
 from dovetail.flows.parameters import INT, PARAMETERS, SIZE, SWITCH
+from dovetail.isa.suggestion import nearest
 from dovetail.sw.errors import DovetailError
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs, "sqrt": math.sqrt, "log2": math.log2}
@@ -110,12 +110,6 @@ def _margin(tree: ast.expr) -> CodeType | None:
     ):
         return _compiled(ast.copy_location(ast.Tuple([tree.left, tree.comparators[0]], ast.Load()), tree))
     return None
-
-
-def nearest(name: str, known: Mapping[str, Any] | tuple[str, ...]) -> str:
-    """``; did you mean "x"?``, or what is known, as the end of an error text."""
-    close = get_close_matches(name, list(known), 1, 0.6)
-    return f'; did you mean "{close[0]}"?' if close else f"; known: {', '.join(known)}"
 
 
 class _Checker:

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.flows.explore.cost import Cost
-from dovetail.flows.explore.expressions import nearest
 from dovetail.flows.explore.metrics import METRICS, values_of
 from dovetail.flows.explore.space import Point, Space
 from dovetail.flows.parameters import flat
 from dovetail.isa.config import Config
+from dovetail.isa.suggestion import nearest
 from dovetail.sw.errors import DovetailError
 
 

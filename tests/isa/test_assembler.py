@@ -91,10 +91,10 @@ def test_every_plain_mnemonic(op: Op) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("cnv", "unknown instruction 'cnv'; did you mean 'conv'?"),
+        ("cnv", "unknown instruction 'cnv'; did you mean \"conv\"?"),
         ("cfg foo.X 1", "unknown unit 'foo'; known: array, load, store, vector"),
         ("cfg array 1", "register must be unit.REGISTER, not 'array'"),
-        ("cfg array.TLE 1", "unknown register of array 'TLE'; did you mean 'TILE'?"),
+        ("cfg array.TLE 1", "unknown register of array 'TLE'; did you mean \"TILE\"?"),
         ("cfg array.TILE", "cfg must be given unit.REGISTER and a value or its fields"),
         ("cfg array.TILE height=1", "TILE must be given all its fields; missing: width"),
         ("cfg array.TILE height=1 height=2 width=1", "field height of TILE must be given once"),

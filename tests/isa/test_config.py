@@ -159,8 +159,10 @@ def test_load_names_the_file(tmp_path: Path) -> None:
     path.write_text("stripe = 65\n")
     with pytest.raises(ConfigError, match=f"^{re.escape(str(path))}: stripe must be 1..64, not 65$"):
         Config.load(path)
-    with pytest.raises(ConfigError, match=r"^nowhere must be a TOML file or a preset \(default, 8x8, .*no such file$"):
+    with pytest.raises(ConfigError, match=r"^nowhere must be a TOML file or a preset; there is no such file; known: d"):
         Config.load("nowhere")
+    with pytest.raises(ConfigError, match=r'^smal must be .*; there is no such file; did you mean "small"\?$'):
+        Config.load("smal")
 
 
 def test_study_presets() -> None:

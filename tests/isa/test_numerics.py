@@ -242,7 +242,7 @@ def test_requantise_blocks_and_channels(rounding: Rounding) -> None:
 
 def measured() -> dict[str, npt.NDArray[Any]]:
     if not VECTORS.exists():
-        pytest.skip(f"{VECTORS} is absent")
+        pytest.skip("the trained networks are not beside the project")
     with np.load(VECTORS) as file:
         return {name: file[name] for name in file.files}
 

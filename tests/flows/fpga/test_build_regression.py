@@ -87,7 +87,7 @@ def test_what_is_no_table(tmp_path: Path, capsys: Any) -> None:
     for text in ("[]", "x", '{"a": {"board": "ulx3s-85f"}}'):
         (tmp_path / "t.json").write_text(text)
         assert main(["build", "--check", str(tmp_path / "t.json")]) == 2
-        assert "t.json: must be a table of builds, see docs/build.md" in capsys.readouterr().err
+        assert "t.json: must be a table of builds, see `dovetail docs build`" in capsys.readouterr().err
 
 
 def test_a_table_with_memory_that_there_is_not(tmp_path: Path, capsys: Any) -> None:

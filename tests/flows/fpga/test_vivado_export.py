@@ -9,11 +9,11 @@ import pytest
 
 from dovetail.flows.cli import main
 from dovetail.flows.fpga import vivado
-from dovetail.isa.config import Config
+from dovetail.isa.config import PRESETS, Config
 
 CONFIG = Config(
     ic_lanes=2, oc_lanes=2, sram="32 KiB", banks=4, depthwise="none", requant_lanes=1, bus=32, outstanding=2,
-    matmul=False, pooling=False, elementwise=False, activation=False,
+    matmul=False, elementwise=False, activation=False,
 )  # fmt: skip
 READ = "ARADDR ARBURST ARCACHE ARLEN ARPROT ARREADY ARSIZE ARVALID RDATA RLAST RREADY RRESP RVALID"
 WRITE = "AWADDR AWBURST AWCACHE AWLEN AWPROT AWREADY AWSIZE AWVALID BREADY BRESP BVALID WDATA WLAST WREADY WSTRB WVALID"
@@ -79,6 +79,22 @@ def test_lint_is_clean_and_waives_only_what_it_must(folder: Path, tmp_path: Path
     assert "%Warning-WIDTHEXPAND" in vivado.lint(tmp_path)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_lint_clean_or_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    serial = Config.load(name).serial
+    assert main(["build", name, "--export", "vivado", "--output", str(tmp_path / "ip")]) == (2 if serial else 0)
+    assert ("next         vivado" in capsys.readouterr().out) != serial
+
+
+def test_an_sram_of_ice40_cells_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["build", "icebreaker", "--export", "vivado", "--output", str(tmp_path / "ip")]) == 2
+    assert "error: serial must be false for Vivado: with serial = true the SRAM is made of SB_SPRAM256KA" in (
+        capsys.readouterr().err
+    )
+    assert not (tmp_path / "ip").exists()
+
+
 def test_tcl_is_whole(folder: Path) -> None:
     tkinter = pytest.importorskip("tkinter")
     tcl = tkinter.Tcl()
@@ -109,6 +125,8 @@ def test_command(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(vivado, "to_verilog", to_verilog)
     monkeypatch.setattr(vivado, "lint", lambda folder: "%Warning-X")
     call = ["build", "small", "--export", "vivado", "--output", str(tmp_path)]
+    assert main(call) == 1
+    assert "next" not in capsys.readouterr().out
     call += ["--json", "--part", "xczu3eg-sbva484-1-e"]
     assert main(call) == 1
     data = json.loads(capsys.readouterr().out)
