@@ -75,7 +75,10 @@ def add_network_options(parser: argparse.ArgumentParser, *, programs: bool, opti
 def add_host_cost_option(parser: argparse.ArgumentParser) -> None:
     """Add the user's table of host costs."""
     parser.add_argument(
-        "--host-cost", metavar="FILE", type=Path, help="what the host costs, a table in TOML (docs/host-cost.md)"
+        "--host-cost",
+        metavar="FILE",
+        type=Path,
+        help="what the host costs, a table in TOML (`dovetail docs host-cost`)",
     )
 
 

@@ -17,6 +17,7 @@ def open_session(model: bytes, *, optimises: bool = True) -> Any:
     """
     import onnxruntime
 
+    onnxruntime.disable_telemetry_events()  # where a user's own code has imported it before
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     if not optimises:

@@ -45,7 +45,7 @@ METRICS: dict[str, Metric] = {
             "cycles",
             False,
             "cycles of the host beside these, an estimate whose error"
-            " is the table's (docs/host-cost.md); the default was not measured",
+            " is the table's (`dovetail docs host-cost`); the default was not measured",
         ),
         Metric("total_cycles", "cycles in all", "cycles", False, "cycles and host_cycles, one after the other"),
         Metric("latency", "latency", "ms", False, "time of a unit of work, host included, at the clock"),
