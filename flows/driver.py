@@ -50,7 +50,7 @@ def _example(args: argparse.Namespace) -> tuple[Config, dict[str, str | bytes]]:
     """The configuration of a saved program, and the files that the examples take, from the model."""
     import numpy as np
 
-    from dovetail.sw.network import load_program
+    from dovetail.sw.saved_program import load_program
 
     compiled = load_program(args.program)
     config = changed(compiled.config if args.config is None else Config.load(args.config), given(args))

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.isa.config import format_bytes
-from dovetail.isa.files import write_atomically
 from dovetail.isa.timing.engine import Timeline
 from dovetail.sw.errors import DovetailError
 
@@ -56,11 +55,11 @@ def check_history_options(args: argparse.Namespace) -> None:
         raise DovetailError("--window must come with --timeline FILE.png or .svg")
 
 
-def write_history(
+def draw_history(
     args: argparse.Namespace, compiled: CompiledNetwork, timelines: Sequence[Timeline], clock: float | None
-) -> dict[str, Path]:
-    """Write what the command line asks for; option -> file. ``timelines``: of the run, one per segment; ``clock``: in
-    Hz, of the trace; without it a cycle is a microsecond there."""
+) -> dict[str, bytes | str]:
+    """What the command line asks for; option -> content of its file. ``timelines``: of the run, one per segment;
+    ``clock``: in Hz, of the trace; without it a cycle is a microsecond there."""
     wanted: dict[str, Path] = {name: path for name in ENDINGS if (path := getattr(args, name)) is not None}
     if not wanted:
         return {}
@@ -73,13 +72,13 @@ def write_history(
         raise DovetailError(f"--window must begin before the run's end, cycle {run.cycles}, not {args.window[0]}")
     about = f"{run.cycles:,} cycles on {config.ic} x {config.oc} multipliers, {format_bytes(config.sram_bytes)} SRAM"
     about += f", {config.bus}-bit bus"
+    drawn: dict[str, bytes | str] = {}
     for name, path in wanted.items():
         kind = path.suffix[1:]
         if kind == "json":
-            text: str | bytes = chrome_trace(run, clock)
+            drawn[name] = chrome_trace(run, clock)
         elif name == "timeline":
-            text = timeline.draw(run, f"{run.network}: timeline", about, window=args.window, fmt=kind)
+            drawn[name] = timeline.draw(run, f"{run.network}: timeline", about, window=args.window, fmt=kind)
         else:
-            text = occupancy.draw(run, f"{run.network}: what SRAM holds", about, fmt=kind)
-        write_atomically(path, text)
-    return wanted
+            drawn[name] = occupancy.draw(run, f"{run.network}: what SRAM holds", about, fmt=kind)
+    return drawn

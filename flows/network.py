@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
 
 import numpy as np
 from rich.table import Table
@@ -16,7 +17,6 @@ from dovetail.flows.parameters import add_options, changed, config_of, given
 from dovetail.flows.report import si
 from dovetail.flows.schedules import add_schedule_options, use_schedules
 from dovetail.isa.config import Config, format_bytes
-from dovetail.isa.files import write_atomically
 from dovetail.isa.program import MAGIC, Program
 from dovetail.sw.clock import (
     clock_text,
@@ -148,7 +148,8 @@ def compiled_of(
 
     Raises NetworkError, CompileError, ProgramError, ConfigError or OSError.
     """
-    from dovetail.sw.network import CompiledNetwork, compile_network, load_program
+    from dovetail.sw.network import CompiledNetwork, compile_network
+    from dovetail.sw.saved_program import load_program
 
     if not _begins(args.network, MAGIC):
         options = options_of(args)
@@ -224,20 +225,24 @@ def random_sample(graph: Graph, random: np.random.Generator) -> Sample:
     return {port.name: _random(port, random) for port in graph.inputs}
 
 
-def save_outputs(path: Path, results: list[Mapping[str, Array]], batch: bool) -> None:
-    """Write an .npz of the outputs by name, or an .npy of the only one; a batch along the first axis.
+def check_output(path: Path | None, graph: Graph) -> None:
+    """Raise NetworkError before a run's time has passed: outputs go to an .npz, or the only one to an .npy."""
+    if path is not None and path.suffix != ".npz" and (path.suffix != ".npy" or len(graph.outputs) > 1):
+        raise NetworkError(f"output must be a .npz file (or .npy for a network with one output), not {path}")
 
-    Raises NetworkError or OSError.
-    """
+
+def outputs_file(path: Path, results: list[Mapping[str, Array]], batch: bool) -> bytes:
+    """The .npz of the outputs by name, or the .npy of the only one; a batch along the first axis."""
     stacked = {name: _join([result[name] for result in results], batch) for name in results[0]}
     buffer = BytesIO()
-    if path.suffix == ".npz":
-        np.savez(buffer, **stacked)  # type: ignore[arg-type]
-    elif path.suffix == ".npy" and len(stacked) == 1:
+    if path.suffix == ".npy":
         np.save(buffer, next(iter(stacked.values())))
     else:
-        raise NetworkError(f"output must be a .npz file (or .npy for a network with one output), not {path}")
-    write_atomically(path, buffer.getvalue())
+        with ZipFile(buffer, "w") as archive:  # np.savez has names of its own that no output may have
+            for name, value in stacked.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asanyarray(value), allow_pickle=False)
+    return buffer.getvalue()
 
 
 def _join(values: list[Array], batch: bool) -> Array:

@@ -7,21 +7,23 @@ from pathlib import Path
 import numpy as np
 
 from dovetail.flows.engines import add_engine_options, board_clock, describe_board, engine_of
-from dovetail.flows.history import add_history_options, check_history_options, write_history
+from dovetail.flows.history import add_history_options, check_history_options, draw_history
 from dovetail.flows.network import (
     add_clock_option,
     add_input_options,
     add_network_options,
     carried_sample,
+    check_output,
     clock_of,
     compiled_of,
     describe,
     layer_table,
+    outputs_file,
     samples_of,
-    save_outputs,
     summary,
 )
 from dovetail.flows.report import Report
+from dovetail.isa.files import write_together
 from dovetail.sw.errors import NetworkError
 
 NAME = "run"
@@ -52,6 +54,7 @@ def run(args: argparse.Namespace) -> Report:
     check_history_options(args)
     clock = clock_of(args)
     compiled = compiled_of(args, keep_tensors=args.dump_layers is not None)
+    check_output(args.output, compiled.graph)
     samples, batch = samples_of(args, compiled.graph)
     if args.dump_layers and len(samples) > 1:
         raise NetworkError(f"{args.input}: a dump must be of one sample, not {len(samples)}")
@@ -60,10 +63,6 @@ def run(args: argparse.Namespace) -> Report:
         results = [compiled.run(sample, engine=engine) for sample in samples]
         seconds = time.perf_counter() - start
         clock = board_clock(engine, clock)
-    if args.dump_layers:
-        write_dump(args.dump_layers, compiled, results[0])
-    if args.output:
-        save_outputs(args.output, [result.outputs for result in results], batch)
     data = describe(compiled, clock)
     data |= {"engine": args.engine, "samples": len(samples), "cycles": results[0].cycles, "seconds": seconds}
     data["outputs"] = {
@@ -78,16 +77,24 @@ def run(args: argparse.Namespace) -> Report:
         lines.append(board)
     code = 0
     if carried := carried_sample(args):
-        wrong = [name for name, value in carried.outputs.items() if not np.array_equal(results[0].outputs[name], value)]
+        wrong = [
+            name for name, value in carried.outputs.items() if not np.array_equal(results[0].outputs.get(name), value)
+        ]
         data["sample_equal"], code = not wrong, int(bool(wrong))
         lines.append(f"sample       {'DIFFERENT in ' + ', '.join(wrong) if wrong else 'EQUAL to the one in the file'}")
+    # Nothing is written before all that can fail has been done.
+    history = draw_history(args, compiled, results[0].timeline, clock)
+    files: dict[Path, bytes | str] = {getattr(args, name): content for name, content in history.items()}
     if args.output:
+        files[args.output] = outputs_file(args.output, [result.outputs for result in results], batch)
         data["output"] = str(args.output)
         lines.append(f"outputs      {args.output}: {', '.join(results[0].outputs)}")
     if args.dump_layers:
+        write_dump(args.dump_layers, compiled, results[0])
         data["dump"] = str(args.dump_layers)
         lines.append(f"tensors      {args.dump_layers / INDEX}")
-    for name, path in write_history(args, compiled, results[0].timeline, clock).items():
-        data[name] = str(path)
-        lines.append(f"{name:<13}{path}")
+    write_together(files)
+    for name in history:
+        data[name] = str(getattr(args, name))
+        lines.append(f"{name:<13}{data[name]}")
     return Report(data, [*text, *lines], code)

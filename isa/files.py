@@ -2,6 +2,7 @@
 
 import os
 import secrets
+from collections.abc import Mapping
 from contextlib import suppress
 from errno import EINVAL, EISDIR, ENOENT
 from pathlib import Path
@@ -14,26 +15,48 @@ def write_atomically(path: str | Path, data: bytes | str) -> None:
 
     Raises OSError with the place when the folder is missing or not writable, or the place is a folder, device or pipe.
     """
-    target = Path(path)
+    write_together({Path(path): data})
+
+
+def write_together(files: Mapping[Path, bytes | str]) -> None:
+    """Write several files as :func:`write_atomically` does; none takes its place before all are on the disk.
+
+    Raises OSError as that does.
+    """
+    written: list[tuple[Path, Path]] = []
+    try:
+        for path, data in files.items():
+            written.append(_prepared(path, data.encode() if isinstance(data, str) else data))
+        for temporary, target in written:
+            os.replace(temporary, target)
+    except BaseException:
+        for temporary, _ in written:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+        raise
+
+
+def _prepared(target: Path, data: bytes) -> tuple[Path, Path]:
+    """The temporary file that holds the data, and where it goes."""
     if not target.parent.is_dir():
-        raise FileNotFoundError(ENOENT, "its folder must exist before the file is written", str(path))
+        raise FileNotFoundError(ENOENT, "its folder must exist before the file is written", str(target))
     if target.is_dir():
-        raise IsADirectoryError(EISDIR, "must be a file to write, not a folder", str(path))
+        raise IsADirectoryError(EISDIR, "must be a file to write, not a folder", str(target))
     if target.exists() and not target.is_file():  # /dev/null itself would be replaced
-        raise OSError(EINVAL, "must be a regular file to write, not a device or pipe", str(path))
+        raise OSError(EINVAL, "must be a regular file to write, not a device or pipe", str(target))
     temporary = temporary_name(target)
     try:
         with open(temporary, "xb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, target)
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename == str(temporary):
-            error.filename = str(path)  # what the user named
+        if isinstance(error, OSError):
+            error.filename = str(target)  # what the user named
         raise
+    return temporary, target
 
 
 def temporary_name(target: Path) -> Path:

@@ -5,10 +5,12 @@ header, the instruction stream, the constant image, the payloads of the host ste
 """
 
 import json
+import math
 import struct
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,9 @@ ITEM_BYTES = {"bool": 1} | {
     for bits in widths
 }
 """Element types of tensors, by their NumPy names."""
+
+MOST_MEMORY = 1 << 32
+"""Bytes of system memory that addresses reach."""
 
 FORMAT_DOC = f"""\
 | bytes | content |
@@ -77,9 +82,14 @@ class TensorDescriptor:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
+        if not isinstance(self.name, str):
+            raise ProgramError(f"name of a tensor must be text, not {self.name!r}")
+        of = f"of tensor {self.name!r}"
+        object.__setattr__(self, "shape", tuple(_whole(f"axes {of}", n) for n in self.shape))
+        if self.offset is not None:
+            object.__setattr__(self, "offset", _whole(f"offset {of}", self.offset))
         if self.strides is not None:
-            object.__setattr__(self, "strides", tuple(int(n) for n in self.strides))
+            object.__setattr__(self, "strides", tuple(_whole(f"strides {of}", n) for n in self.strides))
             if len(self.strides) != len(self.shape):
                 raise ProgramError(
                     f"tensor {self.name!r} must have one stride for each of {len(self.shape)} axes,"
@@ -89,10 +99,14 @@ class TensorDescriptor:
                 raise ProgramError(f"strides of tensor {self.name!r} must not be negative, not {self.strides}")
         if min(self.shape, default=1) < 1:
             raise ProgramError(f"axes of tensor {self.name!r} must be at least 1, not {self.shape}")
-        if self.dtype not in ITEM_BYTES:
+        if not isinstance(self.dtype, str) or self.dtype not in ITEM_BYTES:
             raise ProgramError(f"dtype of tensor {self.name!r} must be like int8 or float32, not {self.dtype!r}")
         object.__setattr__(self, "scale", None if self.scale is None else float(self.scale))
-        object.__setattr__(self, "zero_point", int(self.zero_point))
+        if self.scale is not None and not 0 < self.scale < math.inf:
+            raise ProgramError(f"scale {of} must be a positive number, not {self.scale}")
+        object.__setattr__(self, "zero_point", _whole(f"zero_point {of}", self.zero_point))
+        if not isinstance(self.layout, str) or not isinstance(self.extra, Mapping):
+            raise ProgramError(f"layout and extra {of} must be text and an object, not {self.layout!r}, {self.extra!r}")
 
     @property
     def item_bytes(self) -> int:
@@ -128,6 +142,12 @@ class Segment:
     name: str = ""
     bound: int = 0
 
+    def __post_init__(self) -> None:
+        for name in ("address", "pages", "bound"):
+            _whole(f"{name} of a segment", getattr(self, name))
+        if not isinstance(self.name, str):
+            raise ProgramError(f"name of a segment must be text, not {self.name!r}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
@@ -141,6 +161,12 @@ class Step:
     payload: bytes = b""
     inputs: tuple[TensorDescriptor, ...] = ()
     outputs: tuple[TensorDescriptor, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.label, str):
+            raise ProgramError(f"label of a step must be text, not {self.label!r}")
+        if self.segment is not None:
+            _whole(f"segment of step {self.label!r}", self.segment)
 
     @property
     def on_host(self) -> bool:
@@ -181,6 +207,11 @@ class Program:
     def __post_init__(self) -> None:
         for name in ("segments", "inputs", "outputs", "steps"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name in ("stream_offset", "constants_offset", "memory_bytes"):
+            if _whole(name, getattr(self, name)) > MOST_MEMORY:
+                raise ProgramError(f"{name} must be at most {MOST_MEMORY}, what the host registers reach")
+        if not isinstance(self.metadata, Mapping):
+            raise ProgramError(f"metadata must be an object, not {type(self.metadata).__name__}")
         if len(self.stream) % PAGE_BYTES:
             raise ProgramError(f"stream must be whole pages of {PAGE_BYTES} bytes, not {len(self.stream)} bytes")
         if self.stream_offset % PAGE_BYTES:
@@ -241,11 +272,15 @@ class Program:
     def to_bytes(self) -> bytes:
         """The file's bytes; equal programs give equal bytes."""
         payloads = b"".join(step.payload for step in self.steps)
-        header = json.dumps(self._header(), sort_keys=True, allow_nan=False, default=_plain).encode()
+        header = self.header().encode()
         size = HEADER.size + len(header) + len(self.stream) + len(self.constants) + len(payloads) + CRC.size
         fixed = HEADER.pack(MAGIC, VERSION, len(header), self.config.hash, size)
         body = b"".join((fixed, header, self.stream, self.constants, payloads))
         return body + CRC.pack(zlib.crc32(body))
+
+    def header(self) -> str:
+        """The JSON header: all of a program but its stream, constants and payloads."""
+        return json.dumps(self._header(), sort_keys=True, allow_nan=False, default=_plain)
 
     def _header(self) -> dict[str, Any]:
         steps = [
@@ -280,7 +315,7 @@ class Program:
             raise
         except ConfigError as error:
             raise ProgramError(f"configuration in the header must be valid: {error}") from None
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise ProgramError(f"header must be complete and well-formed, not broken at {error}") from None
         if program.config.hash != config_hash:
             raise ProgramError(
@@ -296,7 +331,7 @@ class Program:
             header["constants"]["bytes"],
             *(s["bytes"] for s in header["steps"]),
         ]
-        if sum(sizes) != len(body) or min(sizes) < 0:
+        if sum(_whole("bytes of a section", size) for size in sizes) != len(body) or min(sizes) < 0:
             raise ProgramError(f"sections must fill {len(body)} bytes, not {sum(sizes)}")
         stream, constants, *payloads = _cut(body, sizes)
         steps = tuple(
@@ -355,12 +390,25 @@ def _open(data: bytes) -> tuple[dict[str, Any], int, bytes]:
     if expected != actual:
         raise ProgramError(f"CRC must be {expected:08x}, not {actual:08x}: the file is damaged")
     try:
-        header = json.loads(body[HEADER.size : HEADER.size + header_bytes])
+        header = json.loads(body[HEADER.size : HEADER.size + header_bytes], parse_constant=_no_number)
     except ValueError as error:
         raise ProgramError(f"header must be JSON: {error}") from None
+    except RecursionError:
+        raise ProgramError("header must be JSON without deep nesting") from None
     if not isinstance(header, dict):
         raise ProgramError(f"header must be a JSON object, not {type(header).__name__}")
     return header, config_hash, body[HEADER.size + header_bytes :]
+
+
+def _whole(what: str, value: Any) -> int:
+    """A whole number, NumPy's included; a file may hold anything."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ProgramError(f"{what} must be a whole number, not {value!r}")
+    return int(value)
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"numbers must be finite, not {text}")
 
 
 def _cut(body: bytes, sizes: Iterable[int]) -> list[bytes]:

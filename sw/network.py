@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.config import Config, ceil_div
-from dovetail.isa.instructions import PAGE_BYTES, WORD_BYTES, Unit, from_bytes, to_bytes
-from dovetail.isa.program import Program, ProgramError, Segment, TensorDescriptor
+from dovetail.isa.instructions import PAGE_BYTES, WORD_BYTES, Unit, to_bytes
+from dovetail.isa.program import Program, Segment, TensorDescriptor
 from dovetail.isa.program import Step as ProgramStep
 from dovetail.isa.timing.bound import cycle_bound
 from dovetail.isa.timing.engine import Counters, Timeline, time_program
 from dovetail.sw import frontend
 from dovetail.sw import graph as ir
-from dovetail.sw.compiler import Code, Layer, Options, SegmentCode, generate
+from dovetail.sw.compiler import Code, Options, generate
 from dovetail.sw.compiler.host_cost import HostCost, load_host_cost
-from dovetail.sw.compiler.partition import border_of, is_accelerated, steps_of
+from dovetail.sw.compiler.partition import border_of, is_accelerated
 from dovetail.sw.engine import Engine, RunResult
 from dovetail.sw.engines import create
 from dovetail.sw.errors import DovetailError, NetworkError
@@ -383,58 +383,6 @@ def compile_network(
     return CompiledNetwork(generate(graph, config or Config(), options), (name, data))
 
 
-def load_program(path: str | Path, config: Config | None = None) -> CompiledNetwork:
-    """Read a saved program and make it runnable.
-
-    ``config``: the accelerator it is meant to run on, when that is known; another one is refused.
-
-    Raises
-    ------
-    ProgramError
-        The file is damaged, of another version, or for another configuration.
-    """
-    program = Program.load(path)
-    if config is not None:
-        program.check_config(config)
-    carried = [step for step in program.steps if step.label.startswith(f"{NETWORK_STEP}: ")]
-    if not carried:
-        raise ProgramError(f"{path}: program must carry its network file; compile it from the file, not from a graph")
-    name = carried[0].label.removeprefix(f"{NETWORK_STEP}: ")
-    graph = frontend.parse(carried[0].payload, name, None)
-    try:
-        code = _code_of(program, graph)
-    except (KeyError, TypeError) as error:  # metadata is what this version of the compiler writes
-        raise ProgramError(f"{path}: program must be of this version of the compiler; compile it again") from error
-    return CompiledNetwork(code, (name, carried[0].payload))
-
-
-def _code_of(program: Program, graph: ir.Graph) -> Code:
-    """What the compiler made, from the container and the network in it."""
-    data, config = program.metadata, program.config
-    segments = []
-    for segment, operations in zip(program.segments, data["operations"], strict=True):
-        first = segment.address - program.stream_offset
-        words = list(from_bytes(program.stream[first : first + segment.pages * PAGE_BYTES]))
-        segments.append(SegmentCode(segment.address, words, dict(operations)))
-    constants = np.frombuffer(program.constants, np.uint8)
-    return Code(
-        config=config,
-        options=Options.from_dict(data["options"]),
-        graph=graph,
-        steps=tuple(steps_of(graph, data["host"])),
-        segments=tuple(segments),
-        layers=tuple(Layer(**layer) for layer in data["layers"]),
-        where=data["addresses"],
-        pitches=data["pitches"],
-        packers=((0, lambda: constants),),
-        constants_bytes=len(constants),
-        least_activations=data["least_activations"],
-        stream_offset=program.stream_offset,
-        memory_bytes=program.memory_bytes,
-        host_reasons=data["host"],
-    )
-
-
 __all__ = [
     "CompiledNetwork",
     "MemoryUse",
@@ -443,5 +391,4 @@ __all__ = [
     "Result",
     "RunError",
     "compile_network",
-    "load_program",
 ]

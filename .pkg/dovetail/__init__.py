@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dovetail.isa import Config, MemoryTiming
     from dovetail.sw.network import CompiledNetwork, Report, Result
     from dovetail.sw.network import compile_network as compile
-    from dovetail.sw.network import load_program as load
+    from dovetail.sw.saved_program import load_program as load
 
 __version__ = "0.1.0"
 __all__ = [
@@ -46,7 +46,7 @@ _HOME = {
     "Report": ("dovetail.sw.network", "Report"),
     "Result": ("dovetail.sw.network", "Result"),
     "compile": ("dovetail.sw.network", "compile_network"),
-    "load": ("dovetail.sw.network", "load_program"),
+    "load": ("dovetail.sw.saved_program", "load_program"),
     "Results": ("dovetail.flows.explore.results", "Results"),
     "Space": ("dovetail.flows.explore.space", "Space"),
     "Workload": ("dovetail.flows.explore.space", "Workload"),

@@ -137,7 +137,7 @@ def _outline_of(graph: ir.Graph, config: Config, options: Options) -> _Outline:
     reasons = host_reasons(config, options, graph)
     steps = tuple(steps_of(graph, reasons))
     parts = parts_of(config, graph, steps)
-    return _Outline(graph, config, options, reasons, steps, parts, _aliases(graph, parts))
+    return _Outline(graph, config, options, reasons, steps, parts, roots_of(graph, parts))
 
 
 class _Draft:
@@ -152,8 +152,8 @@ class _Draft:
         options = replace(outline.options, effort=effort)
         self.outline, self.effort = outline, effort
         self.segments = [
-            Segment(outline.config, options, graph, _executed(step, parts), roots, parts, wanted, resident=resident)
-            for step, wanted in zip(steps, _outside(graph, steps, roots), strict=True)
+            Segment(outline.config, options, graph, executed(step, parts), roots, parts, wanted, resident=resident)
+            for step, wanted in zip(steps, outside(graph, steps, roots), strict=True)
             if is_accelerated(step)
         ]
         self.price = sum(tiling.price for segment in self.segments for tiling in segment.tilings.values())
@@ -306,18 +306,18 @@ def _layers(segment: Segment, emitter: Emitter, number: int, first: int) -> Iter
             output=node.outputs[0],
             segment=number,
             macs=segment.graph.macs(node),
-            least_bytes=_least_bytes(segment.graph, node),
+            least_bytes=least_bytes(segment.graph, node),
             moved_bytes=emitter.moved.get(index, 0),
             tiles=str(segment.tilings.get(node.name, "")),
         )
 
 
-def _executed(step: Step, parts: Collection[str]) -> list[ir.Node]:
+def executed(step: Step, parts: Collection[str]) -> list[ir.Node]:
     """The nodes of a step that need instructions."""
     return [node for node in step.nodes if not isinstance(node, ir.FREE) and not _is_placed(node, parts)]
 
 
-def _outside(graph: ir.Graph, steps: Sequence[Step], roots: dict[str, str]) -> list[set[str]]:
+def outside(graph: ir.Graph, steps: Sequence[Step], roots: dict[str, str]) -> list[set[str]]:
     """Per step the roots that somebody else reads: other steps, and the network's user."""
     outputs = {roots[port.tensor] for port in graph.outputs}
     reads = [{roots[name] for node in step.nodes for name in node.inputs} for step in steps]
@@ -334,7 +334,7 @@ def _is_placed(node: ir.Node, parts: Collection[str]) -> bool:
     return isinstance(node, ir.Move) and (node.outputs[0] in parts or all(name in parts for name in node.inputs))
 
 
-def _aliases(graph: ir.Graph, parts: dict[str, Part]) -> dict[str, str]:
+def roots_of(graph: ir.Graph, parts: dict[str, Part]) -> dict[str, str]:
     """The tensor whose bytes each tensor shares: itself, what its reshapes lead back to, or what it is a part of."""
     roots = {name: parts[name].whole if name in parts else name for name in graph.tensors}
     for node in graph.nodes:
@@ -343,7 +343,7 @@ def _aliases(graph: ir.Graph, parts: dict[str, Part]) -> dict[str, str]:
     return roots
 
 
-def _least_bytes(graph: ir.Graph, node: ir.Node) -> int:
+def least_bytes(graph: ir.Graph, node: ir.Node) -> int:
     """Bytes of a layer's int8 operands, weights and int32 biases, each once."""
     size = sum(graph.tensors[name].size for name in (*node.inputs, *node.outputs))
     if isinstance(node, ir.Conv | ir.Depthwise):

@@ -136,8 +136,8 @@ def test_refused_files(change: Callable[[bytes], bytes], message: str) -> None:
         (lambda h: h.pop("segments"), "header must be complete and well-formed, not broken at 'segments'"),
         (lambda h: h.update(config={"pe": 1}), "configuration in the header must be valid: pe must be 8..1024, not 1"),
         (lambda h: h["stream"].update(bytes=1), "sections must fill 2061 bytes, not 14"),
-        (lambda h: h["stream"].update(bytes="x"), "header must be complete and well-formed, not broken at"),
-        (lambda h: h["inputs"][0].update(shape=["x"]), "header must be complete and well-formed, not broken at"),
+        (lambda h: h["stream"].update(bytes="x"), "bytes of a section must be a whole number, not 'x'"),
+        (lambda h: h["inputs"][0].update(shape=["x"]), "axes of tensor 'x' must be a whole number, not 'x'"),
         (lambda h: h["inputs"][0].update(colour=1), "header must be complete and well-formed, not broken at"),
     ],
 )

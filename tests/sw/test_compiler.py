@@ -19,7 +19,8 @@ from dovetail.sw.compiler import Options, generate, tiling
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.errors import CompileError
 from dovetail.sw.layout import Layout
-from dovetail.sw.network import CompiledNetwork, compile_network, load_program
+from dovetail.sw.network import CompiledNetwork, compile_network
+from dovetail.sw.saved_program import load_program
 
 SMALL = Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=16, stripe=16, requant_lanes=2)
 

@@ -14,7 +14,8 @@ from dovetail.sw.clock import frequency_text, rate_text, time_text
 from dovetail.sw.compiler.host_cost import HostCost, OperatorCost, load_host_cost
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.errors import CompileError
-from dovetail.sw.network import compile_network, load_program
+from dovetail.sw.network import compile_network
+from dovetail.sw.saved_program import load_program
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
 TABLE = """

@@ -16,9 +16,10 @@ from dovetail.isa.config import Config
 from dovetail.isa.program import ProgramError
 from dovetail.sw import frontend, zoo
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.network import compile_network, load_program
+from dovetail.sw.network import compile_network
 from dovetail.sw.packing import pack
 from dovetail.sw.portable import is_portable, load, unpack
+from dovetail.sw.saved_program import load_program
 
 NETWORK = "zoo:hard_swish_block"
 TFLITE = Path(__file__).parents[3] / "shared/models/mlperf_tiny/kws_dscnn/kws_int8.tflite"

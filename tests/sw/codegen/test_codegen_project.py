@@ -18,7 +18,8 @@ from dovetail.flows.cli import main
 from dovetail.isa.config import Config
 from dovetail.sw.codegen import project_of
 from dovetail.sw.codegen.weights import weights_file
-from dovetail.sw.network import CompiledNetwork, compile_network, load_program
+from dovetail.sw.network import CompiledNetwork, compile_network
+from dovetail.sw.saved_program import load_program
 
 SMALL = Config.load("small")
 NETWORK = "zoo:attention_block"
