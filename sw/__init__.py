@@ -1,7 +1,7 @@
-"""Front ends, passes, quantiser, compiler, model: the software of the accelerator.
+"""Front ends, passes, quantiser, compiler, model, zoo: the software of the accelerator.
 
-ONNX Runtime reports to its makers unless this variable is set before it is imported, which only modules below do: it would
-keep a device's number and a database in the user's cache folder. ``ORT_DISABLE_TELEMETRY=0`` in the environment allows it.
+ONNX Runtime reports to its makers, and keeps a device's number and a database in the user's cache folder, unless this
+variable is set before it is imported. Only modules below import it. ``ORT_DISABLE_TELEMETRY=0`` allows the reports.
 """
 
 import os
