@@ -8,6 +8,7 @@ compiled without reuse of memory, and differs in that from the one that `dovetai
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_network_options(parser, programs=False)
     add_input_options(parser)
-    parser.add_argument("--sample", metavar="N", type=int, default=0, help="of a batch; default: %(default)s")
+    parser.add_argument(
+        "--sample",
+        metavar="N",
+        type=int,
+        default=0,
+        help="of a batch; a network with variables runs those before it, too; default: %(default)s",
+    )
     add_engine_options(parser)
     parser.add_argument(
         "--reference",
@@ -64,8 +71,11 @@ def run(args: argparse.Namespace) -> Report:
     if not 0 <= args.sample < len(samples):
         raise DovetailError(f"sample must be 0..{len(samples) - 1}, not {args.sample}")
     sample = samples[args.sample]
-    reference = _reference(args, compiled, sample)
+    before = samples[: args.sample] if compiled.graph.states else []
+    reference = _reference(args, compiled, sample, before)
     with engine_of(args, compiled.config, compiled.code.memory_bytes) as engine:
+        for earlier in before:
+            compiled.run(earlier, engine=engine)
         result = compiled.run(sample, engine=engine)
     if args.dump:
         write_dump(args.dump, compiled, result)
@@ -93,13 +103,15 @@ def run(args: argparse.Namespace) -> Report:
     return Report(data, [*lines, verdict], int(first is not None))
 
 
-def _reference(args: argparse.Namespace, compiled: CompiledNetwork, sample: Sample) -> Reference:
+def _reference(
+    args: argparse.Namespace, compiled: CompiledNetwork, sample: Sample, before: Sequence[Sample]
+) -> Reference:
     from dovetail.sw import runtimes
     from dovetail.sw.dump import read_dump
 
     if args.reference is None:
         assert compiled.source is not None  # compiled from a file
-        return runtimes.run(compiled.graph, compiled.source, sample, Path(args.network).parent)
+        return runtimes.run(compiled.graph, compiled.source, sample, Path(args.network).parent, before)
     if args.reference.is_dir():
         return runtimes.Reference(str(args.reference), read_dump(args.reference))
     return runtimes.read(compiled.graph, args.reference)

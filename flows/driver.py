@@ -61,6 +61,11 @@ def _example(args: argparse.Namespace) -> tuple[Config, dict[str, str | bytes]]:
             " `dovetail codegen` makes C for the rest"
         )
     graph = compiled.graph
+    if graph.states:
+        raise DovetailError(
+            f"{args.program}: network must have no variables, not {graph.states[0].name!r}: the examples of the driver"
+            " keep nothing between runs"
+        )
     if args.input is None:
         sample = random_sample(graph, np.random.default_rng(args.seed))
     else:

@@ -288,6 +288,7 @@ def describe(compiled: CompiledNetwork, clock: float | None = None) -> dict[str,
         "cycles_by_kind": report.by_kind(),
         "layers": [asdict(layer) for layer in report.layers],
         "host_nodes": report.host,
+        "states": [{"name": state.name, **_tensor(compiled.graph, state.read)} for state in compiled.graph.states],
         "counters": {unit.name.lower(): asdict(counters) for unit, counters in report.counters.items()},
     }
 
@@ -302,6 +303,10 @@ def times(report: Report, clock: float) -> dict[str, float]:
         "inferences_per_second": report.fps(clock),
         "dram_bytes_per_second": report.moved_bytes * per_second(report.cycles, clock),
     }
+
+
+def _tensor(graph: Graph, name: str) -> dict[str, Any]:
+    return {"shape": list(graph.tensors[name].shape), "dtype": graph.tensors[name].dtype}
 
 
 def _places(compiled: CompiledNetwork) -> list[dict[str, Any]]:
@@ -385,6 +390,10 @@ def summary(compiled: CompiledNetwork, clock: float | None = None) -> str:
         f"SRAM         {report.sram.top:,} bytes up to the highest in use, {report.sram.live:,} live at most",
         f"memory       {report.memory.total:,} bytes: constants {report.memory.constants:,}, tensors"
         f" {report.memory.tensors:,} (at least {report.memory.least_tensors:,}), program {report.memory.program:,}",
+    ]
+    lines += [
+        f"state        {compiled.graph.tensors[state.read]}, kept on the host between runs"
+        for state in compiled.graph.states
     ]
     lines += [f"host         {name}: {reason}" for name, reason in report.host.items()]
     return "\n".join(lines)

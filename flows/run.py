@@ -44,6 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write every tensor of the run; for that the program reuses no memory, so its cycles may be others",
     )
     parser.add_argument("--layers", action="store_true", help="print a table of the layers too")
+    parser.add_argument(
+        "--reset",
+        action="store_true",
+        help="every sample finds a network's variables as they are at first; without, what the sample before it left",
+    )
     add_history_options(parser)
 
 
@@ -55,12 +60,18 @@ def run(args: argparse.Namespace) -> Report:
     clock = clock_of(args)
     compiled = compiled_of(args, keep_tensors=args.dump_layers is not None)
     check_output(args.output, compiled.graph)
+    if args.reset and not compiled.graph.states:
+        raise NetworkError(f"{args.network}: network must have variables for --reset, it has none; leave it out")
     samples, batch = samples_of(args, compiled.graph)
     if args.dump_layers and len(samples) > 1:
         raise NetworkError(f"{args.input}: a dump must be of one sample, not {len(samples)}")
     with engine_of(args, compiled.config, compiled.code.memory_bytes) as engine:
         start = time.perf_counter()  # the RTL's build is no part of the time
-        results = [compiled.run(sample, engine=engine) for sample in samples]
+        results = []
+        for sample in samples:
+            if args.reset:
+                compiled.reset()
+            results.append(compiled.run(sample, engine=engine))
         seconds = time.perf_counter() - start
         clock = board_clock(engine, clock)
     data = describe(compiled, clock)

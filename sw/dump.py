@@ -100,6 +100,7 @@ def read_dump(folder: Path) -> dict[str, Array]:
 def _entries(compiled: CompiledNetwork, tensors: Mapping[str, Array]) -> list[Entry]:
     graph = compiled.graph
     made = [(port.name, "input", "host", port.tensor) for port in graph.inputs]
+    made += [(state.name, "state", "host", state.read) for state in graph.states]
     for step in compiled.code.steps:
         on = "host" if step.host else "accelerator"
         made += [(node.name, node.op, on, name) for node in step.nodes for name in node.outputs]

@@ -63,6 +63,7 @@ __all__ = [
     "Requant",
     "Rescale",
     "Reshape",
+    "State",
     "Table",
     "Tensor",
     "int8_terms",
@@ -155,6 +156,25 @@ class Port:
         return _shift(self.layout.outside(value), self.offset).astype(self.dtype, copy=False)
 
 
+@dataclass(frozen=True, eq=False)
+class State:
+    """A variable of the network: what one run leaves in it, the next one finds.
+
+    Parameters
+    ----------
+    name: the file's name for it.
+    read: the tensor that holds it when a run begins.
+    written: the tensor that holds it when the run has ended, of the same element type and size; ``read`` itself if
+        nothing writes it.
+    initial: its value before the first run, in the shape of ``read``.
+    """
+
+    name: str
+    read: str
+    written: str
+    initial: Array
+
+
 def _shift(value: Array, offset: int) -> Array:
     """int8 <-> uint8 by adding `offset` (+-128); anything else unchanged."""
     if not offset:
@@ -177,6 +197,7 @@ class Graph:
     inputs, outputs: the file's inputs and outputs.
     tensors: every tensor by name; constants live in the nodes.
     nodes: topologically sorted.
+    states: the variables that live between runs.
     source: where it came from: "tflite", "onnx", ...
     name: file stem or zoo name.
     """
@@ -187,6 +208,27 @@ class Graph:
     nodes: tuple[Node, ...]
     source: str
     name: str = "network"
+    states: tuple[State, ...] = ()
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Tensors that are there before the first node: inputs, and states."""
+        return tuple(port.tensor for port in self.inputs) + tuple(state.read for state in self.states)
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """Tensors that must be there after the last node: outputs, and states for the next run."""
+        return tuple(port.tensor for port in self.outputs) + tuple(state.written for state in self.states)
+
+    def initial_state(self) -> dict[str, Array]:
+        """What the first run finds in the states, by tensor name; :meth:`next_state` gives what the others find."""
+        return {state.read: state.initial for state in self.states}
+
+    def next_state(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """What the next run finds in the states, from the tensors of this one, by tensor name."""
+        return {
+            state.read: tensors[state.written].reshape(self.tensors[state.read].shape).copy() for state in self.states
+        }
 
     def check(self) -> Graph:
         """Verify order, single definition and shapes; returns the graph itself.
@@ -195,7 +237,7 @@ class Graph:
         ------
         NetworkError: names the node and the rule it breaks.
         """
-        defined = {port.tensor for port in self.inputs}
+        defined = set(self.given)
         names: set[str] = set()
         for tensor_name, tensor in self.tensors.items():
             _require(tensor_name == tensor.name, tensor_name, f"table key must be its name, not {tensor.name!r}")
@@ -217,6 +259,15 @@ class Graph:
             self._check_node(node)
         for port in self.outputs:
             _require(port.tensor in defined, port.name, f"output tensor {port.tensor!r} must be computed by a node")
+        for state in self.states:
+            _require(state.written in defined, state.name, f"state tensor {state.written!r} must be computed by a node")
+            before, after = self.tensors[state.read], self.tensors[state.written]
+            fits = before.size == after.size and before.dtype == after.dtype
+            _require(fits, state.name, f"state must keep its size and element type, not go from {before} to {after}")
+            kept = state.initial.shape == before.shape and str(state.initial.dtype) == before.dtype
+            _require(
+                kept, state.name, f"initial state must be {before}, not {state.initial.dtype}{state.initial.shape}"
+            )
         return self
 
     def _check_node(self, node: Node) -> None:
@@ -357,6 +408,7 @@ class Graph:
     def __str__(self) -> str:
         lines = [f"{self.source} network {self.name}: {len(self.nodes)} nodes, {self.total_macs:,} MACs"]
         lines += [f"  input  {self.tensors[port.tensor]}" for port in self.inputs]
+        lines += [f"  state  {self.tensors[state.read]} <- {state.written}" for state in self.states]
         for node in self.nodes:
             outs = ", ".join(str(self.tensors[name]) for name in node.outputs)
             lines.append(f"  {node.name} = {node.op}({', '.join(node.inputs)}){_details(node)} -> {outs}")

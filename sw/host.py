@@ -168,9 +168,11 @@ class TfliteOp:
     Parameters
     ----------
     data: the whole file.
-    index: operator in its only subgraph.
+    index: operator in the subgraph.
     inputs, outputs: tensor indices of the activations.
     unsigned: uint8 activations of the file are int8 (value - 128) here.
+    variables: tensor indices of what the operator keeps between runs; operands after `inputs`, results after `outputs`.
+    subgraph: of the file.
     """
 
     data: bytes = field(repr=False)
@@ -178,17 +180,42 @@ class TfliteOp:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     unsigned: bool = False
+    variables: tuple[int, ...] = ()
+    subgraph: int = 0
     _interpreter: list[Any] = field(default_factory=list, repr=False, compare=False)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         interpreter = self._open()
+        details = interpreter.get_input_details()
+        states, results = self._states(interpreter), interpreter.get_output_details()
         try:
-            for detail, value in zip(interpreter.get_input_details(), inputs, strict=True):
+            for detail, value in zip([*details, *states], inputs, strict=True):
                 interpreter.set_tensor(detail["index"], self._outside(value).reshape(detail["shape"]))
             interpreter.invoke()
         except (ValueError, RuntimeError) as error:
             raise NetworkError(f"operator {self.index}: LiteRT must run it, not fail: {first_line(error)}") from error
-        return [self._inside(interpreter.get_tensor(detail["index"])) for detail in interpreter.get_output_details()]
+        return [self._inside(interpreter.get_tensor(detail["index"])) for detail in (*results, *states)]
+
+    def _states(self, interpreter: Any) -> list[Any]:
+        """The runtime's tensors of the variables."""
+        if not self.variables:
+            return []
+        details = {detail["index"]: detail for detail in interpreter.get_tensor_details()}
+        places = self._places()
+        return [details[places[index]] for index in self.variables]
+
+    def _places(self) -> dict[int, int]:
+        """Where the file's tensors are in the file of this operator alone."""
+        import tflite
+
+        raw = tflite.Model.GetRootAsModel(self.data, 0).Subgraphs(self.subgraph).Operators(self.index)
+        ends = ((raw.Inputs, raw.InputsLength), (raw.Outputs, raw.OutputsLength))
+        found = {
+            int(read(i))
+            for read, length in (*ends, (raw.Intermediates, raw.IntermediatesLength))
+            for i in range(length())
+        }
+        return {old: new for new, old in enumerate(sorted(index for index in found if index >= 0))}
 
     def _outside(self, value: Array) -> Array:
         """As the file has it."""
@@ -233,11 +260,11 @@ class TfliteOp:
         from ai_edge_litert import schema_py_generated as schema
 
         model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(self.data, 0))
-        graph = model.subgraphs[0]
+        graph = model.subgraphs[self.subgraph]
         operator = graph.operators[self.index]
-        keep = sorted({int(i) for i in [*operator.inputs, *operator.outputs] if i >= 0})
-        renamed = {old: new for new, old in enumerate(keep)} | {-1: -1}
-        tensors = [graph.tensors[i] for i in keep]
+        places = self._places()
+        renamed = places | {-1: -1}
+        tensors = [graph.tensors[i] for i in places]
         buffers = [model.buffers[0]]
         for tensor in tensors:
             buffers.append(model.buffers[tensor.buffer])
@@ -247,7 +274,9 @@ class TfliteOp:
         operator.opcodeIndex = 0
         operator.inputs = [renamed[int(i)] for i in operator.inputs]
         operator.outputs = [renamed[int(i)] for i in operator.outputs]
-        graph.tensors, graph.operators = tensors, [operator]
+        if operator.intermediates is not None:
+            operator.intermediates = [renamed[int(i)] for i in operator.intermediates]
+        graph.tensors, graph.operators, model.subgraphs = tensors, [operator], [graph]
         graph.inputs = [renamed[i] for i in self.inputs]
         graph.outputs = [renamed[i] for i in self.outputs]
         for i in (*graph.inputs, *graph.outputs) if shape else ():

@@ -69,6 +69,9 @@ class CompiledNetwork:
         What the compiler made.
     source
         Bytes and name of the network file, kept for `save`.
+
+    ``state`` holds what the next run finds in the network's variables, by the name of the tensor that reads it: at
+    first their initial values, then what the last run left; empty for networks without variables. It may be set.
     """
 
     def __init__(self, code: Code, source: tuple[str, bytes] | None = None) -> None:
@@ -76,6 +79,7 @@ class CompiledNetwork:
         self.config = code.config
         self.graph = code.graph
         self.source = source
+        self.state = self.graph.initial_state()
         self._engines: dict[str, Engine] = {}
 
     # --- timing ------------------------------------------------------------------------------------------------
@@ -146,7 +150,7 @@ class CompiledNetwork:
                     read.update(node.inputs)
                 else:
                     made.update(node.outputs)
-        wanted = read | {port.tensor for port in self.graph.outputs}
+        wanted = read.union(self.graph.wanted)
         outputs = sum(self.graph.tensors[name].size for name in made & wanted)
         used = {name for step in self.code.steps if not step.host for node in step.nodes for name in node.inputs}
         inputs = sum(self.graph.tensors[name].size for name in used - made)
@@ -179,7 +183,7 @@ class CompiledNetwork:
         return {index: units_of(step.nodes) for index, step in enumerate(self.code.steps) if step.host}
 
     def run(self, inputs: Mapping[str, Array] | Array, engine: str | Engine = "model") -> Result:
-        """One inference.
+        """One inference; a network with variables goes on from where the last one left them (see `reset`).
 
         Parameters
         ----------
@@ -197,7 +201,7 @@ class CompiledNetwork:
         """
         graph, code = self.graph, self.code
         accelerator = self._engine(engine) if isinstance(engine, str) else engine
-        values: dict[str, Array] = dict(graph.bind(inputs))
+        values: dict[str, Array] = self.state | graph.bind(inputs)
         memory = self._image.copy()
         runs: list[RunResult] = []
         number = 0
@@ -219,6 +223,7 @@ class CompiledNetwork:
                     if (value := self._read(memory, name, values, node)) is not None:
                         values[name] = value
         outputs = graph.unbind(values)
+        self.state = graph.next_state(values)
         return Result(
             outputs,
             sum(run.cycles for run in runs),
@@ -226,6 +231,10 @@ class CompiledNetwork:
             _add_counters([run.counters for run in runs]),
             values,
         )
+
+    def reset(self) -> None:
+        """Give the network's variables their initial values again."""
+        self.state = self.graph.initial_state()
 
     def _engine(self, name: str) -> Engine:
         if name not in self._engines:
@@ -308,6 +317,11 @@ class CompiledNetwork:
                 "layers": [asdict(layer) for layer in code.layers],
                 "operations": [sorted(segment.layers.items()) for segment in code.segments],
                 "host": code.host_reasons,
+                **(
+                    {"states": [[state.name, state.read, state.written] for state in graph.states]}
+                    if graph.states
+                    else {}
+                ),
             },
         )
 

@@ -156,6 +156,13 @@ channels only for which their array is not zero. Results of such layers are stor
 four bytes an element in SRAM. MEAN, ABS, LEAKY_RELU and BATCH_MATMUL of uint8 files run on the host.
 """
 
+STATE = """
+## Variables
+
+READ_VARIABLE, ASSIGN_VARIABLE, VAR_HANDLE and CALL_ONCE of TFLite files cost nothing. Operators with a state of their
+own (UNIDIRECTIONAL_SEQUENCE_LSTM, SVDF, RNN) run on the host. See [state](state.md).
+"""
+
 DIFFERENCES = """
 ## Where runtimes differ
 
@@ -189,6 +196,7 @@ def text() -> str:
         + CONFIGURATION
         + "".join(f"- {rule}\n" for rule in rules)
         + UNSIGNED
+        + STATE
         + DIFFERENCES
         + _float()
     )

@@ -56,6 +56,7 @@ def pack(network: str | Path, sample: Mapping[str, Array] | None = None, shapes:
         "quantisation": _quantisation(graph, data),
         "inputs": [_port(port) for port in graph.inputs],
         "outputs": [_port(port) for port in graph.outputs],
+        **({"states": [_state(graph, state) for state in graph.states]} if graph.states else {}),
         "macs": graph.total_macs,
         "operators": dict(sorted(Counter(node.op for node in graph.nodes).items())),
     }
@@ -90,6 +91,11 @@ def _port(port: ir.Port) -> dict[str, Any]:
     scale = None if port.scale is None else float(port.scale)
     shape = list(port.shape)
     return {"name": port.name, "dtype": port.dtype, "shape": shape, "scale": scale, "zero_point": port.zero_point}
+
+
+def _state(graph: ir.Graph, state: ir.State) -> dict[str, Any]:
+    tensor = graph.tensors[state.read]
+    return {"name": state.name, "dtype": tensor.dtype, "shape": list(tensor.shape)}
 
 
 def _put_sample(sample: Sample, members: dict[str, bytes]) -> dict[str, dict[str, str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from dovetail.isa.files import write_atomically
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler.partition import Step, border_of, is_accelerated
 from dovetail.sw.errors import NetworkError, first_line
-from dovetail.sw.host import OnnxOp, TfliteOp
+from dovetail.sw.host import OnnxOp, Permute, TfliteOp
 from dovetail.sw.host_step import can_join
 from dovetail.sw.layout import Array, Layout, as_signed, as_unsigned
 from dovetail.sw.network import CompiledNetwork
@@ -64,11 +65,12 @@ def export(compiled: CompiledNetwork, folder: Path) -> dict[str, Any]:
     Raises
     ------
     NetworkError
-        A node has no form in ONNX.
+        A node has no form in ONNX, or keeps a state of its own.
     OSError
         The folder cannot be written to.
     """
     graph = compiled.graph
+    _check_layers(graph)
     folder.mkdir(parents=True, exist_ok=True)
     pieces = _pieces(compiled)
     parts = [_write(compiled, piece, number, folder) for number, piece in enumerate(pieces)]
@@ -84,10 +86,48 @@ def export(compiled: CompiledNetwork, folder: Path) -> dict[str, Any]:
         "program": {"file": PROGRAM, "sha256": sha256((folder / PROGRAM).read_bytes())},
         "inputs": [_described(compiled, _of_port(port)) for port in graph.inputs],
         "outputs": [_described(compiled, _of_port(port)) for port in graph.outputs],
+        **({"states": _write_states(compiled, folder)} if graph.states else {}),
         "parts": parts,
     }
     write_atomically(folder / MANIFEST, yaml.safe_dump(manifest, sort_keys=False))
     return manifest
+
+
+def _check_layers(graph: ir.Graph) -> None:
+    """Raises NetworkError for a layer whose state no file of a part could take from, and give to, the others."""
+    held = {state.read for state in graph.states}
+    for node in graph.nodes:
+        if isinstance(node, ir.Host) and not isinstance(node.payload, OnnxOp | Permute) and held & {*node.inputs}:
+            raise NetworkError(
+                f"{node.name!r}: {node.op} must be a layer without a state of its own to be exported; `dovetail run`"
+                " and saved programs keep it"
+            )
+
+
+def _write_states(compiled: CompiledNetwork, folder: Path) -> list[dict[str, Any]]:
+    """The network's variables: what parts read in a run is what parts wrote in the one before."""
+    graph, found = compiled.graph, []
+    for number, state in enumerate(graph.states):
+        buffer = BytesIO()
+        np.save(buffer, state.initial, allow_pickle=False)
+        file = f"state_{number:02d}.npy"
+        write_atomically(folder / file, buffer.getvalue())
+        found.append(
+            {
+                "name": state.name,
+                "reads": _outer(graph, state.read).name,
+                "writes": _outer(graph, state.written).name,
+                "initial": file,
+                "sha256": sha256(buffer.getvalue()),
+            }
+        )
+    return found
+
+
+def _outer(graph: ir.Graph, tensor: str) -> _Border:
+    """A tensor between runs: the network's input, where that is what is kept."""
+    sources = {port.tensor: port for port in reversed(graph.inputs)}
+    return _of_port(sources[tensor]) if tensor in sources else _inner(graph, tensor)
 
 
 def _pieces(compiled: CompiledNetwork) -> list[_Piece]:
@@ -132,12 +172,10 @@ def _borders(graph: ir.Graph, piece: _Piece) -> tuple[list[_Border], list[_Borde
         everywhere = {name for node in graph.nodes if not isinstance(node, ir.Constant) for name in node.outputs}
         ports = [port for port in graph.outputs if port.tensor not in everywhere]
         read = tuple(dict.fromkeys(port.tensor for port in ports))
-    sources = {port.tensor: port for port in reversed(graph.inputs)}
-    inputs = [
-        _of_port(sources[name]) if name in sources else _inner(graph, name) for name in read if name not in constants
-    ]
+    inputs = [_outer(graph, name) for name in read if name not in constants]
     names = {node.name for node in piece.nodes}
     used = {name for node in graph.nodes if node.name not in names for name in node.inputs}
+    used |= {state.written for state in graph.states}
     outputs = [_inner(graph, name) for name in made if name in used]
     outputs += [border for border in map(_of_port, ports) if border.name not in {other.name for other in outputs}]
     return inputs, outputs
@@ -220,8 +258,11 @@ def _described(compiled: CompiledNetwork, border: _Border) -> dict[str, Any]:
 # --- running ----------------------------------------------------------------------------------------------------
 
 
-def run_parts(folder: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
+def run_parts(folder: Path, inputs: Mapping[str, Array], state: dict[str, Array] | None = None) -> dict[str, Array]:
     """The network's outputs by name, from its parts one after the other in ONNX Runtime and LiteRT.
+
+    ``state``: of a network with variables, by what reads it: what the run before left here, and where this one leaves
+    it for the next; empty at first.
 
     Raises
     ------
@@ -231,6 +272,8 @@ def run_parts(folder: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
     try:
         manifest = yaml.safe_load((folder / MANIFEST).read_bytes())
         values = {port["name"]: inputs[port["name"]] for port in manifest["inputs"]}
+        kept = manifest.get("states", [])
+        values |= {one["reads"]: np.load(folder / one["initial"], allow_pickle=False) for one in kept} | (state or {})
         for part in manifest["parts"]:
             data = (folder / part["file"]).read_bytes()
             if sha256(data) != part["sha256"]:
@@ -241,6 +284,8 @@ def run_parts(folder: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
             else:
                 results = _run_onnx(data, feed, part["optimisation"] == "all")
             values |= zip((port["name"] for port in part["outputs"]), results, strict=True)
+        if state is not None:
+            state |= {one["reads"]: values[one["writes"]].reshape(values[one["reads"]].shape) for one in kept}
         return {port["name"]: values[port["name"]] for port in manifest["outputs"]}
     except NetworkError:
         raise

@@ -24,11 +24,11 @@ _EXACT_FLOAT32 = 1 << 24
 
 
 def run(graph: ir.Graph, inputs: Any) -> dict[str, Array]:
-    """The network's outputs as its file declares them, for inputs as its file declares them.
+    """The network's outputs as its file declares them, for inputs as its file declares them, from the initial state.
 
     `inputs` is a mapping by input name, a sequence in input order, or one array.
     """
-    return graph.unbind(evaluate(graph, graph.bind(inputs), keep_all=True))
+    return graph.unbind(evaluate(graph, graph.initial_state() | graph.bind(inputs), keep_all=True))
 
 
 def evaluate(graph: ir.Graph, inputs: Mapping[str, Array], keep_all: bool = False) -> dict[str, Array]:
@@ -36,7 +36,7 @@ def evaluate(graph: ir.Graph, inputs: Mapping[str, Array], keep_all: bool = Fals
 
     Parameters
     ----------
-    inputs: by tensor name, in the graph's layout (`Graph.bind` makes them from the user's arrays).
+    inputs: inputs and states by tensor name, in the graph's layout (`Graph.bind` makes inputs from the user's arrays).
     keep_all: return every tensor, not only the network's outputs.
 
     Returns
@@ -44,10 +44,10 @@ def evaluate(graph: ir.Graph, inputs: Mapping[str, Array], keep_all: bool = Fals
     Tensors by tensor name.
     """
     values = dict(inputs)
-    for port in graph.inputs:
-        if port.tensor not in values:
-            raise NetworkError(f"input tensor {port.tensor!r} must be given, not missing")
-    wanted = {port.tensor for port in graph.outputs}
+    for name in graph.given:
+        if name not in values:
+            raise NetworkError(f"input tensor {name!r} must be given, not missing")
+    wanted = set(graph.wanted)
     last = {name: i for i, node in enumerate(graph.nodes) for name in node.inputs}
     for i, node in enumerate(graph.nodes):
         results = execute(graph, node, [values[name] for name in node.inputs])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -43,7 +43,9 @@ class Reference:
     notes: tuple[str, ...] = ()
 
 
-def run(graph: Graph, source: Source, sample: Sample, folder: Path | None = None) -> Reference:
+def run(
+    graph: Graph, source: Source, sample: Sample, folder: Path | None = None, before: Sequence[Sample] = ()
+) -> Reference:
     """A network file in the runtime that defines its numbers.
 
     Parameters
@@ -56,6 +58,8 @@ def run(graph: Graph, source: Source, sample: Sample, folder: Path | None = None
         Inputs by name, as the file declares them.
     folder
         Where an ONNX file's external data lies.
+    before
+        Samples that a network with variables has seen already, in order.
 
     Raises
     ------
@@ -63,7 +67,7 @@ def run(graph: Graph, source: Source, sample: Sample, folder: Path | None = None
         The runtime cannot run the file.
     """
     name, data = source
-    return _run_tflite(graph, data, sample) if is_tflite(data) else _run_onnx(name, data, sample, folder)
+    return _run_tflite(graph, data, [*before, sample]) if is_tflite(data) else _run_onnx(name, data, sample, folder)
 
 
 def read(graph: Graph, path: Path) -> Reference:
@@ -101,10 +105,10 @@ def _signed(value: Array) -> Array:
 # TFLite ----------------------------------------------------------------------------------------
 
 
-def _run_tflite(graph: Graph, data: bytes, sample: Sample) -> Reference:
+def _run_tflite(graph: Graph, data: bytes, samples: Sequence[Sample]) -> Reference:
     """TFLite Micro if it is installed and knows the network's operators, else LiteRT's reference kernels."""
     file = TfliteFile(data)
-    inputs = [sample[port.name] for port in graph.inputs]
+    inputs = [[sample[port.name] for port in graph.inputs] for sample in samples]
     wanted = [i for i, info in enumerate(file.infos) if info.value is None and info.tensor.name in graph.tensors]
     notes: tuple[str, ...] = ()
     with suppress(ImportError):
@@ -120,25 +124,30 @@ def _run_tflite(graph: Graph, data: bytes, sample: Sample) -> Reference:
 
 
 def _named(graph: Graph, file: TfliteFile, tensors: Mapping[int, Array]) -> dict[str, Array]:
-    """The file's tensors as the graph has them."""
-    found = {file.infos[i].tensor.name: value for i, value in tensors.items()}
+    """The file's tensors as the graph has them; what a run leaves in a variable is a tensor of its own there."""
+    after = {state.read: state.written for state in graph.states}
+    found = {}
+    for i, value in tensors.items():
+        name = file.infos[i].tensor.name
+        found[after[name] if file.infos[i].variable else name] = value
     return {name: _signed(value) if graph.tensors[name].dtype == "int8" else value for name, value in found.items()}
 
 
-def _micro(runtime: Any, file: TfliteFile, inputs: list[Array], wanted: list[int]) -> dict[int, Array]:
+def _micro(runtime: Any, file: TfliteFile, runs: list[list[Array]], wanted: list[int]) -> dict[int, Array]:
     room = sum(8 * info.tensor.size for info in file.infos if info.value is None)
     interpreter = runtime.Interpreter.from_bytes(
         file.data,
         arena_size=_TOTAL + len(file.data) + room,
         intrepreter_config=runtime.InterpreterConfig.kPreserveAllTensors,
     )
-    for index, value in enumerate(inputs):
-        interpreter.set_input(value, index)
-    interpreter.invoke()
+    for inputs in runs:
+        for index, value in enumerate(inputs):
+            interpreter.set_input(value, index)
+        interpreter.invoke()
     return {index: np.array(interpreter.GetTensor(index, 0)["tensor_data"]) for index in wanted}
 
 
-def _litert(data: bytes, inputs: list[Array], wanted: list[int]) -> dict[int, Array]:
+def _litert(data: bytes, runs: list[list[Array]], wanted: list[int]) -> dict[int, Array]:
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     try:
@@ -148,9 +157,10 @@ def _litert(data: bytes, inputs: list[Array], wanted: list[int]) -> dict[int, Ar
             experimental_preserve_all_tensors=True,
         )
         interpreter.allocate_tensors()
-        for detail, value in zip(interpreter.get_input_details(), inputs, strict=True):
-            interpreter.set_tensor(detail["index"], value)
-        interpreter.invoke()
+        for inputs in runs:
+            for detail, value in zip(interpreter.get_input_details(), inputs, strict=True):
+                interpreter.set_tensor(detail["index"], value)
+            interpreter.invoke()
     except (ValueError, RuntimeError) as error:
         raise NetworkError(f"LiteRT's reference kernels must run the network, not fail: {first_line(error)}") from error
     return {index: interpreter.get_tensor(index) for index in wanted}

@@ -16,6 +16,7 @@ from dovetail.sw.codegen.storage import ALIGN
 from dovetail.sw.codegen.text import comment, lines_of, number, printable
 from dovetail.sw.codegen.weights import crc_of, weights_file
 from dovetail.sw.driver_files import ISA_HEADER, driver_files
+from dovetail.sw.errors import NetworkError
 from dovetail.sw.network import CompiledNetwork
 
 WEIGHTS = "weights.bin"
@@ -88,6 +89,11 @@ def project_of(compiled: CompiledNetwork, *, embed: bool = False) -> Project:
     NetworkError
         A node of the host has no kernel; names the node, its operator and the way out.
     """
+    if compiled.graph.states:
+        raise NetworkError(
+            f"{compiled.graph.name}: network must have no variables, not {compiled.graph.states[0].name!r}: generated C"
+            " keeps nothing between runs; `dovetail run` and the Python library do"
+        )
     schedule = schedule_of(compiled)
     weights = weights_file(compiled.program)
     kernels = tuple(

@@ -319,7 +319,7 @@ def executed(step: Step, parts: Collection[str]) -> list[ir.Node]:
 
 def outside(graph: ir.Graph, steps: Sequence[Step], roots: dict[str, str]) -> list[set[str]]:
     """Per step the roots that somebody else reads: other steps, and the network's user."""
-    outputs = {roots[port.tensor] for port in graph.outputs}
+    outputs = {roots[name] for name in graph.wanted}
     reads = [{roots[name] for node in step.nodes for name in node.inputs} for step in steps]
     readers = Counter(name for names in reads for name in names)
     return [outputs | {name for name, count in readers.items() if count > (name in own)} for own in reads]

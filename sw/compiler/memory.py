@@ -93,10 +93,10 @@ def lifetimes(
 ) -> dict[str, Buffer]:
     """The buffers of tensors in system memory; steps are numbered node by node, -1 is the start.
 
-    Network inputs are there from the start, network outputs (with ``keep``: all) until the end; constants have a place
-    already.
+    Network inputs and states are there from the start, network outputs and new states (with ``keep``: all) until the
+    end; constants have a place already.
     """
-    first: dict[str, int] = {roots[port.tensor]: -1 for port in graph.inputs}
+    first: dict[str, int] = {roots[name]: -1 for name in graph.given}
     last: dict[str, int] = {}
     begins: dict[str, int] = {}
     number = 0
@@ -109,8 +109,8 @@ def lifetimes(
                 first[roots[name]] = min(first.get(roots[name], number), begins[node.name])
                 last[roots[name]] = max(last.get(roots[name], number), number)
             number += 1
-    for port in graph.outputs:
-        last[roots[port.tensor]] = number
+    for name in graph.wanted:
+        last[roots[name]] = number
     constants = {name for node in graph.nodes if isinstance(node, ir.Constant) for name in node.outputs}
     return {
         name: Buffer(graph.tensors[name].size, first[name], number if keep else last[name])

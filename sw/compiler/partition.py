@@ -26,11 +26,11 @@ def is_accelerated(step: Step) -> bool:
 
 
 def border_of(graph: ir.Graph, step: Step) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(tensors that a step reads from before it, tensors that it makes for others or for the user), each once."""
+    """(tensors that a step reads from before it, those that it makes for others, user or next run), each once."""
     names = {node.name for node in step.nodes}
     made = dict.fromkeys(name for node in step.nodes for name in node.outputs)
     read = dict.fromkeys(name for node in step.nodes for name in node.inputs if name not in made)
-    wanted = {port.tensor for port in graph.outputs}
+    wanted = set(graph.wanted)
     wanted |= {name for node in graph.nodes if node.name not in names for name in node.inputs}
     return tuple(read), tuple(name for name in made if name in wanted)
 
@@ -225,7 +225,7 @@ def _take_turns(graph: ir.Graph, host: Collection[str], turn: bool) -> list[Step
     """``turn``: whether the host begins. Constants lie in system memory before anything runs."""
     constants: tuple[ir.Node, ...] = tuple(node for node in graph.nodes if isinstance(node, ir.Constant))
     steps = [Step(False, constants)] if constants else []
-    ready = {port.tensor for port in graph.inputs} | {name for node in constants for name in node.outputs}
+    ready = set(graph.given) | {name for node in constants for name in node.outputs}
     waiting: list[ir.Node] = [node for node in graph.nodes if not isinstance(node, ir.Constant)]
     stuck = False
     while waiting:

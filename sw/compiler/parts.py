@@ -43,7 +43,7 @@ def parts_of(config: Config, graph: ir.Graph, steps: Sequence[Step]) -> dict[str
 def _stored(config: Config, graph: ir.Graph, steps: Sequence[Step], readers: Readers) -> dict[str, Part]:
     """Parts of concatenations that are made, copied and read in one segment, by nodes that can step from pixel to pixel
     and do not make another part of the same concatenation."""
-    ports = {port.tensor for port in graph.outputs}
+    ports = set(graph.wanted)
     found: dict[str, Part] = {}
     for step in steps:
         if step.host:
@@ -75,7 +75,7 @@ def _slices(
     config: Config, graph: ir.Graph, steps: Sequence[Step], readers: Readers, stored: dict[str, Part]
 ) -> dict[str, Part]:
     """Slices that are cut and read in one segment, by nodes that can step from pixel to pixel."""
-    ports = {port.tensor for port in graph.outputs}
+    ports = set(graph.wanted)
     viewed = {node.outputs[0]: node.inputs[0] for node in graph.nodes if isinstance(node, ir.Reshape)}
     found: dict[str, Part] = {}
     for step in steps:

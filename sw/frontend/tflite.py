@@ -17,11 +17,13 @@ from dovetail.sw.errors import NetworkError, not_quantised
 from dovetail.sw.frontend.tflite_elementwise import ELEMENTWISE, clamp_of, product_of_rows
 from dovetail.sw.frontend.tflite_file import Operator, TfliteFile, pads_of
 from dovetail.sw.frontend.tflite_movement import MOVEMENT
+from dovetail.sw.frontend.tflite_recurrent import integer_layer
 from dovetail.sw.frontend.tflite_unsigned import SIGNED_ONLY, is_unsigned, signed
+from dovetail.sw.frontend.tflite_variables import WALK, Variables
 from dovetail.sw.host import Quantize, TfliteOp
 from dovetail.sw.layout import Array, Layout, Shape
 
-_STATEFUL = {"IF", "WHILE", "CALL", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"}
+_CONTROL = {"IF", "WHILE", "CALL"}
 _CONVERSIONS = {"CAST", "QUANTIZE", "DEQUANTIZE"}
 _SPATIAL = {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"}
 _WAY_OUT = "convert the float network again with full-integer int8 quantisation"
@@ -61,6 +63,7 @@ class Reader:
         self.infos = [signed(info) for info in file.infos] if self.unsigned else file.infos
         self.nodes: list[ir.Node] = []
         self.tensors: dict[str, ir.Tensor] = {}
+        self.variables = Variables(self)
 
     def read(self, name: str) -> ir.Graph:
         for index in self.file.inputs:
@@ -74,6 +77,7 @@ class Reader:
             nodes=tuple(self.nodes),
             source="tflite",
             name=name,
+            states=self.variables.states(),
         )
 
     def _port(self, index: int) -> ir.Port:
@@ -99,8 +103,11 @@ class Reader:
         self.nodes.append(node)
 
     def _operator(self, op: Operator) -> None:
-        if op.kind in _STATEFUL or op.kind.startswith(("operator", "CUSTOM")):
-            raise NetworkError(f"{op.name}: operator must be a TFLite builtin without state, not {op.kind}")
+        if op.kind in _CONTROL or op.kind.startswith(("operator", "CUSTOM")):
+            raise NetworkError(f"{op.name}: operator must be a TFLite builtin without control flow, not {op.kind}")
+        if op.kind in WALK:
+            WALK[op.kind](self, op)
+            return
         build = None if self.unsigned and op.kind in SIGNED_ONLY else BUILDERS.get(op.kind)
         node = build(self, op) if build is not None else None
         self._emit(node if node is not None else self._host(op), op)
@@ -111,12 +118,16 @@ class Reader:
         if op.kind == "SOFTMAX":
             self._check_softmax(op)
         dynamic = tuple(i for i in op.inputs if i >= 0 and self.infos[i].value is None)
+        variables = tuple(i for i in dynamic if self.infos[i].variable)
+        plain = tuple(i for i in dynamic if i not in variables)
+        before = self.names(variables)
+        payload: Any = integer_layer(self, op) if variables else None
         return ir.Host(
             name=op.name,
-            inputs=self.names(dynamic),
-            outputs=self.names(op.outputs),
+            inputs=self.names(plain) + before,
+            outputs=self.names(op.outputs) + tuple(self.variables.write(i) for i in variables),
             label=op.kind.lower(),
-            payload=TfliteOp(self.file.data, op.index, dynamic, op.outputs, self.unsigned),
+            payload=payload or TfliteOp(self.file.data, op.index, plain, op.outputs, self.unsigned, variables),
         )
 
     def _check_types(self, op: Operator) -> None:
@@ -141,7 +152,8 @@ class Reader:
             )
 
     def names(self, indices: tuple[int, ...]) -> tuple[str, ...]:
-        return tuple(self.infos[i].tensor.name for i in indices)
+        """Of the tensors that hold the file's tensors now."""
+        return tuple(self.variables.read(i) if self.infos[i].variable else self.infos[i].tensor.name for i in indices)
 
     def ends(self, op: Operator) -> tuple[ir.Tensor, ir.Tensor]:
         return self.infos[op.inputs[0]].tensor, self.infos[op.outputs[0]].tensor

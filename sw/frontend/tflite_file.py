@@ -15,7 +15,19 @@ from dovetail.sw.frontend.tflite_sparse import expand
 from dovetail.sw.graph import Pads, Pair, Tensor
 from dovetail.sw.layout import Array
 
-_DTYPES = {0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 6: "bool", 7: "int16", 9: "int8"}
+RESOURCE = "resource"
+"""Element type of a handle to a variable, which has no elements."""
+_DTYPES = {
+    0: "float32",
+    1: "float16",
+    2: "int32",
+    3: "uint8",
+    4: "int64",
+    6: "bool",
+    7: "int16",
+    9: "int8",
+    13: RESOURCE,
+}
 _OP_NAMES = {
     value: name for name, value in vars(tflite.BuiltinOperator).items() if isinstance(value, int) and name.isupper()
 }
@@ -35,6 +47,7 @@ class Info:
     Parameters
     ----------
     scales, zero_points: as in the file: none, one, or one per entry of axis ``axis``.
+    variable: whether an operator that reads it leaves something in it for the next run.
     """
 
     tensor: Tensor
@@ -42,6 +55,7 @@ class Info:
     zero_points: NDArray[np.int64]
     axis: int
     value: Array | None
+    variable: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,25 +80,29 @@ class Operator:
 
 
 class TfliteFile:
-    """Tensors and operators, in order, of the only subgraph; inputs and outputs as tensor indices.
+    """Tensors and operators, in order, of a subgraph; inputs and outputs as tensor indices.
+
+    The network is subgraph 0; ``subgraphs`` says how many there are. Others are initialisation, branches or loops.
 
     Raises
     ------
-    NetworkError: several subgraphs, tables longer than the file, element types that are no numbers; a damaged file
+    NetworkError: no such subgraph, tables longer than the file, element types that are no numbers; a damaged file
         may raise anything else.
     """
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, subgraph: int = 0) -> None:
         self.data = data
+        self.subgraph = subgraph
         self._model = tflite.Model.GetRootAsModel(data, 0)
-        if self._model.SubgraphsLength() != 1:
-            raise NetworkError(f"the file must hold one subgraph, not {self._model.SubgraphsLength()}")
-        graph = self._graph = self._model.Subgraphs(0)
+        self.subgraphs = int(self._model.SubgraphsLength())
+        if not 0 <= subgraph < self.subgraphs:
+            raise NetworkError(f"the file must have a subgraph {subgraph}, not {self.subgraphs} in all")
+        graph = self._graph = self._model.Subgraphs(subgraph)
         self._bounded(graph.TensorsLength(), graph.OperatorsLength())
         self._used: set[str] = set()
         self.infos = [self._tensor(index) for index in range(graph.TensorsLength())]
-        self.inputs = [int(i) for i in graph.InputsAsNumpy()]
-        self.outputs = [int(i) for i in graph.OutputsAsNumpy()]
+        self.inputs = [int(graph.Inputs(i)) for i in range(graph.InputsLength())]
+        self.outputs = [int(graph.Outputs(i)) for i in range(graph.OutputsLength())]
         self.operators = [self._operator(index) for index in range(graph.OperatorsLength())]
 
     def _bounded(self, *lengths: int) -> None:
@@ -117,7 +135,7 @@ class TfliteFile:
             value = stored.reshape(shape) if raw.Sparsity() is None else self._whole(raw.Sparsity(), stored, shape)
         scale = scales[0] if scales.size == 1 else None
         zero = int(zeros[0]) if scales.size == 1 and zeros.size else 0
-        return Info(Tensor(name, shape, scale, zero, dtype), scales, zeros, axis, value)
+        return Info(Tensor(name, shape, scale, zero, dtype), scales, zeros, axis, value, bool(raw.IsVariable()))
 
     def _whole(self, sparsity: Any, stored: Array, shape: tuple[int, ...]) -> Array:
         if prod(shape) > _DENSEST * stored.size + _DENSEST:

@@ -17,6 +17,7 @@ from onnx import helper, numpy_helper
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.tflite_file import Info, Operator, TfliteFile
 from dovetail.sw.frontend.tflite_float_operators import OPERATORS
+from dovetail.sw.frontend.tflite_variables import WALK as STATEFUL
 from dovetail.sw.layout import Array
 from dovetail.sw.names import unused
 
@@ -64,6 +65,8 @@ class Writer:
     def write(self, name: str) -> onnx.ModelProto:
         """The whole network."""
         for op in self.file.operators:
+            if op.kind in STATEFUL or any(index >= 0 and self.info(index).variable for index in op.inputs):
+                raise NetworkError(f"{op.name}: a float network must have no variables to be quantised; {_WAY_OUT}")
             if op.kind not in OPERATORS:
                 raise NetworkError(f"{op.name}: operator must be one with a counterpart in ONNX, not this; {_WAY_OUT}")
             OPERATORS[op.kind](self, op)

@@ -7,8 +7,8 @@ from dovetail.sw.passes.rewrite import rebuilt
 
 
 def drop_dead(graph: ir.Graph) -> ir.Graph:
-    """Leave out nodes that no network output depends on."""
-    wanted = {port.tensor for port in graph.outputs}
+    """Leave out nodes that no network output and no state depends on."""
+    wanted = set(graph.wanted)
     nodes: list[ir.Node] = []
     for node in reversed(graph.nodes):
         if wanted.intersection(node.outputs):

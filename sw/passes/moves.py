@@ -32,10 +32,10 @@ def join_moves(graph: ir.Graph) -> ir.Graph:
 
 
 def _readers(graph: ir.Graph) -> Mapping[str, list[ir.Node | None]]:
-    """Who reads each tensor, also under another shape; None stands for an output of the network."""
+    """Who reads each tensor, also under another shape; None stands for an output of the network, or a state."""
     readers: dict[str, list[ir.Node | None]] = defaultdict(list)
-    for port in graph.outputs:
-        readers[port.tensor].append(None)
+    for name in graph.wanted:
+        readers[name].append(None)
     for node in reversed(graph.nodes):
         for name in node.inputs:
             readers[name] += readers[node.outputs[0]] if isinstance(node, ir.Reshape) else [node]

@@ -12,14 +12,14 @@ from dovetail.sw.names import unused
 
 
 def makers(graph: ir.Graph) -> dict[str, ir.Node]:
-    """The node that writes each tensor; network inputs have none."""
+    """The node that writes each tensor; network inputs and states have none."""
     return {name: node for node in graph.nodes for name in node.outputs}
 
 
 def private(graph: ir.Graph) -> set[str]:
     """Tensors that a node writes and one operand of one node reads: nobody else would notice other bytes in them."""
     reads = Counter(name for node in graph.nodes for name in node.inputs)
-    seen = {port.tensor for port in (*graph.inputs, *graph.outputs)}
+    seen = {*graph.given, *graph.wanted}
     return {name for name, count in reads.items() if count == 1 and name not in seen}
 
 
@@ -33,7 +33,7 @@ def rebuilt(
 
     Parameters
     ----------
-    renamed: tensor -> tensor that is read in its place, also by network outputs; chains are followed.
+    renamed: tensor -> tensor that is read in its place, also by network outputs and states; chains are followed.
     added: tensors that the graph does not have yet, or has in another form.
 
     Tensors that no node mentions any more are left out.
@@ -50,11 +50,13 @@ def rebuilt(
         for node in nodes
     )
     outputs = tuple(replace(port, tensor=now(port.tensor)) for port in graph.outputs)
-    used = {port.tensor for port in (*graph.inputs, *outputs)}
+    states = tuple(replace(state, written=now(state.written)) for state in graph.states)
+    graph = replace(graph, outputs=outputs, states=states)
+    used = {*graph.given, *graph.wanted}
     used.update(name for node in changed for name in (*node.inputs, *node.outputs))
     tensors = {**graph.tensors, **{tensor.name: tensor for tensor in added}}
     kept = {name: tensor for name, tensor in tensors.items() if name in used}
-    return replace(graph, nodes=changed, outputs=outputs, tensors=kept).check()
+    return replace(graph, nodes=changed, tensors=kept).check()
 
 
 class Names:

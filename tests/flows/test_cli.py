@@ -20,6 +20,7 @@ from dovetail.isa import Config, Program
 from dovetail.isa.cheader import cheader
 from dovetail.isa.manual import manual
 from dovetail.sw.zoo import NETWORKS
+from tests.sw.stateful_networks import streaming
 
 SMALL = ["--ic-lanes", "4", "--oc-lanes", "4", "--sram", "128KiB"]
 NETWORK = "zoo:autoencoder"
@@ -311,3 +312,22 @@ def test_interrupt(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("dovetail.flows.doctor.run", interrupted)
     assert run("doctor") == (130, "", "dovetail: interrupted\n")
+
+
+def test_samples_of_a_network_with_variables_are_steps_in_time(run: Any, tmp_path: Path) -> None:
+    path, target = tmp_path / "net.tflite", tmp_path / "y.npy"
+    path.write_bytes(streaming())
+    steps = np.repeat(np.random.default_rng(0).integers(-128, 128, (1, 1, 6, 4)).astype(np.int8), 3, axis=0)
+    np.save(tmp_path / "x.npy", steps)
+    code, out, _ = run("run", path, *SMALL, "--input", tmp_path / "x.npy", "--output", target)
+    assert code == 0
+    assert "state        before: int8[1x2x6x4] scale=0.05 zero=5, kept on the host between runs" in out
+    assert len(np.unique(np.load(target), axis=0)) > 1
+    code, _, _ = run("run", path, *SMALL, "--input", tmp_path / "x.npy", "--output", target, "--reset")
+    assert code == 0
+    assert len(np.unique(np.load(target), axis=0)) == 1
+    code, _, err = run("run", NETWORK, "--reset")
+    assert (code, err) == (
+        2,
+        f"dovetail: error: {NETWORK}: network must have variables for --reset, it has none; leave it out\n",
+    )

@@ -392,8 +392,8 @@ def test_dense_layer_with_computed_weights(tmp_path: Path, activation: int) -> N
     assert [node.op for node in graph.nodes] == ["reshape", "matmul", "reshape"]
 
 
-def test_stateful_operators_are_refused(tmp_path: Path) -> None:
+def test_a_network_that_initialises_itself_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "op.tflite"
     path.write_bytes(network(Operator.CALL_ONCE, [((1, 4), 0.05, 0)], ((1, 4), 0.05, 0), schema.CallOnceOptionsT()))
-    with pytest.raises(NetworkError, match="00_CALL_ONCE: operator must be a TFLite builtin without state"):
+    with pytest.raises(NetworkError, match="00_CALL_ONCE of subgraph 0: initialisation must be of constants"):
         load(path)
