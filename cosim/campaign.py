@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from dovetail.cosim.coverage import Counts, cover, executed_words
 from dovetail.cosim.fuzz import Case, random_case, random_timing, save, shrink
 from dovetail.cosim.lockstep import Lockstep
+from dovetail.cosim.rtl import FORMS
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import Cause, Op
 from dovetail.isa.timing.engine import Timeline
@@ -28,13 +29,15 @@ _STRIDE = 1_000_000
 
 @dataclass(frozen=True)
 class Share:
-    """A configuration's part of a campaign; ``number`` is its place, ``count`` the most operations of a program."""
+    """A configuration's part of a campaign; ``number`` is its place, ``count`` the most operations of a program,
+    ``form`` the RTL's."""
 
     number: int
     config: Config
     seed: int
     programs: int
     count: int
+    form: str = FORMS[0]
 
     def seeds(self) -> range:
         """A seed per program; no two shares of any campaigns have one in common."""
@@ -87,10 +90,10 @@ class Tally:
         return self
 
 
-def shares(configs: Sequence[Config], *, seed: int, programs: int, count: int) -> list[Share]:
+def shares(configs: Sequence[Config], *, seed: int, programs: int, count: int, form: str = FORMS[0]) -> list[Share]:
     """``programs`` shared out among ``configs``."""
     each, rest = divmod(programs, len(configs))
-    return [Share(n, config, seed, each + (n < rest), count) for n, config in enumerate(configs)]
+    return [Share(n, config, seed, each + (n < rest), count, form) for n, config in enumerate(configs)]
 
 
 def run_share(share: Share, cache: Path, folder: Path | None) -> Tally:
@@ -98,7 +101,7 @@ def run_share(share: Share, cache: Path, folder: Path | None) -> Tally:
     tally = Tally()
     if not share.programs:
         return tally
-    pair = Lockstep(share.config, cache=cache)
+    pair = Lockstep(share.config, cache=cache, form=share.form)
     for seed in share.seeds():
         case = random_case(share.config.replace(memory=random_timing(seed)), seed, count=share.count)
         text = difference(case, pair)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dovetail.cosim.fuzz import Case, random_timing
 from dovetail.cosim.lockstep import Lockstep, compare
-from dovetail.cosim.rtl import DEFAULT_LIMIT, RtlEngine, RtlError
+from dovetail.cosim.rtl import DEFAULT_LIMIT, FORMS, RtlEngine, RtlError
 from dovetail.cosim.setting import Setting
 from dovetail.isa.checks import View
 from dovetail.isa.config import Config
@@ -146,6 +146,7 @@ def reset(pair: Lockstep, setting: Setting, rng: random.Random) -> Outcome:
     for name in ("CONTROL", "STATUS", "CAUSE", "FAULT_PC", "PROGRAM", "PAGES", "BASE", "CYCLES_LO", "CYCLES_HI"):
         if value := pair.rtl.read_register(name):
             return Cause.NONE, f"{name} is {value:#x} after the reset"
+    _clear_block_ram(pair)
     if pair.rtl.read_sram().any():
         return Cause.NONE, "SRAM is not zero after the reset"
     return Cause.NONE, untouched(setting, memory, timeline)
@@ -178,10 +179,10 @@ KINDS: dict[str, Callable[[Lockstep, Setting, random.Random], Outcome]] = {
 """Faults of random programs. Each leaves model and RTL with equal SRAM."""
 
 
-def run_kind(config: Config, kind: str, seeds: range, cache: Path) -> Record:
+def run_kind(config: Config, kind: str, seeds: range, cache: Path, form: str = FORMS[0]) -> Record:
     """One kind of fault on the legal programs of ``seeds``, each followed by a good one."""
     record = Record()
-    pair = Lockstep(config, cache=cache)
+    pair = Lockstep(config, cache=cache, form=form)
     for seed in seeds:
         rng = random.Random(f"{kind} {seed}")
         pair.timing = random_timing(seed)
@@ -206,10 +207,10 @@ def sampled_bits(text: bytes, count: int, seed: int) -> list[int]:
     return sorted(random.Random(f"bits {seed}").sample(range(bits), min(count, bits)))
 
 
-def run_flips(config: Config, setting: Setting, bits: list[int], cache: Path) -> Record:
+def run_flips(config: Config, setting: Setting, bits: list[int], cache: Path, form: str = FORMS[0]) -> Record:
     """A program with one bit after the other flipped, each time followed by a good program."""
     record = Record()
-    pair = Lockstep(config, cache=cache)
+    pair = Lockstep(config, cache=cache, form=form)
     for bit in bits:
         corrupted = setting.flipped(bit)
         timeline = pair.model.time(corrupted.memory, corrupted.program, corrupted.pages, corrupted.base)
@@ -240,6 +241,7 @@ def _beginning(pair: Lockstep, setting: Setting, timeline: Timeline) -> str:
         text = f"timeline of the first {FOLLOWED} cycles: {sorted(ours ^ theirs)[0]}" if ours != theirs else ""
     pair.rtl.pulse_reset()
     pair.model.reset()
+    _clear_block_ram(pair)
     return text or untouched(setting, memory, timeline)
 
 
@@ -268,6 +270,12 @@ def _cause(timeline: Timeline) -> Cause:
 def _model_run(pair: Lockstep, setting: Setting) -> RunResult:
     pair.model.write_sram(setting.sram)
     return pair.model.run(setting.memory.copy(), setting.program, setting.pages, setting.base)
+
+
+def _clear_block_ram(pair: Lockstep) -> None:
+    """After a reset: block RAM keeps what it holds."""
+    if pair.rtl.form == "fpga":
+        pair.rtl.write_sram(pair.model.read_sram())
 
 
 def _broken_down(pair: Lockstep, error: RtlError) -> Outcome:

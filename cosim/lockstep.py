@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dovetail.cosim.rtl import DEFAULT_LIMIT, RtlEngine, RtlError
+from dovetail.cosim.rtl import DEFAULT_LIMIT, FORMS, RtlEngine, RtlError
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.instructions import PAGE_BYTES, Op, Unit
 from dovetail.isa.timing.bound import cycle_bound
@@ -76,6 +76,8 @@ class Lockstep:
         File for the RTL's waves.
     coverage
         Flags for counting what the RTL covers.
+    form
+        The RTL's, of :data:`~dovetail.cosim.rtl.FORMS`.
 
     Members
     -------
@@ -83,9 +85,17 @@ class Lockstep:
         The model's latest run.
     """
 
-    def __init__(self, config: Config, *, cache: Path, trace: Path | None = None, coverage: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        cache: Path,
+        trace: Path | None = None,
+        coverage: Sequence[str] = (),
+        form: str = FORMS[0],
+    ) -> None:
         self.model = Model(config)
-        self.rtl = RtlEngine(config, cache=cache, trace=trace, coverage=coverage)
+        self.rtl = RtlEngine(config, cache=cache, trace=trace, coverage=coverage, form=form)
         self.latest: RunResult | None = None
 
     @property

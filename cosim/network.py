@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.cosim.lockstep import Comparison, Lockstep
+from dovetail.cosim.rtl import FORMS
 from dovetail.isa.config import Config
 from dovetail.sw.engine import Bytes, RunResult
 from dovetail.sw.model import Model
@@ -45,11 +46,13 @@ class LockstepEngine:
         Folder of the RTL builds.
     trace
         File for the RTL's waves.
+    form
+        The RTL's, of :data:`~dovetail.cosim.rtl.FORMS`.
     """
 
-    def __init__(self, config: Config, *, cache: Path, trace: Path | None = None) -> None:
+    def __init__(self, config: Config, *, cache: Path, trace: Path | None = None, form: str = FORMS[0]) -> None:
         self._model = Model(config)
-        self._both = Lockstep(config, cache=cache, trace=trace)
+        self._both = Lockstep(config, cache=cache, trace=trace, form=form)
         self._comparisons: list[Comparison] = []
 
     @property
@@ -90,15 +93,16 @@ def verify(
     *,
     cache: Path,
     trace: Path | None = None,
+    form: str = FORMS[0],
 ) -> list[Verdict]:
-    """Run every sample on both engines and compare all that they leave behind.
+    """Run every sample on both engines, the RTL in ``form``, and compare all that they leave behind.
 
     Raises
     ------
     ToolError
         When Verilator or the C++ compiler is missing or fails.
     """
-    engine = LockstepEngine(compiled.config, cache=cache, trace=trace)
+    engine = LockstepEngine(compiled.config, cache=cache, trace=trace, form=form)
     verdicts = []
     for sample in samples:
         compiled.run(sample, engine=engine)

@@ -16,7 +16,9 @@ from dovetail.cosim.blocks import driver
 from dovetail.cosim.build_cache import hold, noted
 from dovetail.cosim.sealed import is_sound, write_note
 from dovetail.cosim.verilate import Design, ToolError, design_hash, machine, trace_format, verilate
-from dovetail.hw.verilog import to_verilog
+from dovetail.hw.accelerator import Accelerator
+from dovetail.hw.cells import LosingRam
+from dovetail.hw.verilog import simulation_verilog, to_verilog
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.host import CONTROL_START, HOST_REGISTERS, STALLS
 from dovetail.isa.instructions import PAGE_BYTES, PAGE_WORDS, Cause, Op, Unit, cfg, pack, to_bytes
@@ -26,6 +28,9 @@ from dovetail.isa.timing.serial import ARRAY_CHECKS
 from dovetail.sw.engine import Bytes, RunResult
 
 TOP = "accelerator"
+FORMS = ("simulation", "fpga")
+"""Forms of an accelerator: the one that is fast to simulate, and the one that is synthesised, on block RAM that loses
+what is read while it is written."""
 TIMEOUT = 1
 FAILURES = {TIMEOUT: "no end after {limit} cycles", 2: "the engine did not start", 3: "AXI protocol: {message}"}
 """What a status of the C++ loop other than 0 means."""
@@ -43,11 +48,18 @@ class RtlError(RuntimeError):
         self.timeline = timeline
 
 
-def accelerator_design(config: Config, *, trace: bool = False, coverage: Sequence[str] = ()) -> Design:
+def accelerator_design(
+    config: Config, *, trace: bool = False, coverage: Sequence[str] = (), form: str = FORMS[0]
+) -> Design:
     """What is Verilated for ``config``; the memory timing does not matter. ``coverage``: of the flags
-    :data:`~dovetail.cosim.verilate.COVERAGE`. Raises :class:`ToolError` without Yosys."""
+    :data:`~dovetail.cosim.verilate.COVERAGE`; ``form``: of :data:`FORMS`. Raises :class:`ToolError` without Yosys."""
+    check_form(config, form)
     try:
-        verilog = to_verilog(config, simulation=True, name=TOP)
+        if form == "fpga":
+            top = Accelerator(config, simulation=False, trace=True)
+            verilog = simulation_verilog(top, name=TOP, platform=LosingRam())
+        else:
+            verilog = to_verilog(config, simulation=True, name=TOP)
     except YosysError as error:
         raise ToolError(
             f'Amaranth needs Yosys to write Verilog: pip install "amaranth[builtin-yosys]" ({error})'
@@ -62,10 +74,23 @@ def accelerator_design(config: Config, *, trace: bool = False, coverage: Sequenc
     )
 
 
-def accelerator_library(config: Config, cache: Path, *, trace: bool = False, coverage: Sequence[str] = ()) -> Path:
-    """The Verilated library for ``config``."""
-    note = f"accelerator-{_sources_hash(config, trace, coverage)}"
-    return noted_library(cache, note, lambda: accelerator_design(config, trace=trace, coverage=coverage))
+def check_form(config: Config, form: str) -> None:
+    """Raise ValueError unless an accelerator can be simulated in a form."""
+    if form not in FORMS:
+        raise ValueError(f"form must be one of {', '.join(FORMS)}, not {form!r}")
+    if form == "fpga" and config.serial:
+        raise ValueError(
+            "form must be simulation for a microcoded accelerator, not 'fpga': its memory is iCE40's SB_SPRAM256KA"
+        )
+
+
+def accelerator_library(
+    config: Config, cache: Path, *, trace: bool = False, coverage: Sequence[str] = (), form: str = FORMS[0]
+) -> Path:
+    """The Verilated library for ``config``, in one of :data:`FORMS`."""
+    check_form(config, form)
+    note = f"accelerator-{_sources_hash(config, trace, coverage, form)}"
+    return noted_library(cache, note, lambda: accelerator_design(config, trace=trace, coverage=coverage, form=form))
 
 
 def noted_library(cache: Path, name: str, make: Callable[[], Design]) -> Path:
@@ -83,13 +108,13 @@ def noted_library(cache: Path, name: str, make: Callable[[], Design]) -> Path:
 
 def is_built(config: Config, cache: Path) -> bool:
     """Whether the library for ``config`` is in the cache. Raises :class:`ToolError` without a C++ compiler."""
-    library = noted(cache / f"accelerator-{_sources_hash(config, False, ())}")
+    library = noted(cache / f"accelerator-{_sources_hash(config, False, (), FORMS[0])}")
     return library is not None and is_sound(library.parent)
 
 
-def _sources_hash(config: Config, trace: bool, coverage: Sequence[str]) -> str:
+def _sources_hash(config: Config, trace: bool, coverage: Sequence[str], form: str) -> str:
     """Hash of everything from which :func:`accelerator_design` makes its texts, and of the machine."""
-    return sources_hash(config, trace_format() if trace else "", *coverage)
+    return sources_hash(config, trace_format() if trace else "", form, *coverage)
 
 
 def sources_hash(config: Config, *more: str) -> str:
@@ -120,6 +145,9 @@ class RtlEngine:
         Cycles after which a run raises :class:`RtlError`.
     coverage
         Flags for counting what is covered, see :meth:`covered`.
+    form
+        Of :data:`FORMS`. Block RAM keeps its contents in a reset: with ``fpga`` a :meth:`pulse_reset` does not clear
+        SRAM.
 
     Members
     -------
@@ -140,17 +168,19 @@ class RtlEngine:
         trace: Path | None = None,
         limit: int = DEFAULT_LIMIT,
         coverage: Sequence[str] = (),
+        form: str = FORMS[0],
     ) -> None:
         if trace is not None and trace.suffix != f".{trace_format()}":
             raise ValueError(f"trace must end in .{trace_format()} on this machine, not {trace.suffix!r}")
         self._config = config
         self.limit = limit
+        self.form = form
         self.broken: tuple[tuple[int, int], ...] = ()
         self._trace = trace
         self._coverage = tuple(coverage)
         self._covered: list[str] = []
         self._under_way: tuple[Bytes, np.ndarray] | None = None  # memory, and the program's words before the run
-        built = accelerator_library(config, Path(cache), trace=trace is not None, coverage=coverage)
+        built = accelerator_library(config, Path(cache), trace=trace is not None, coverage=coverage, form=form)
         library = ctypes.CDLL(str(built))
         library.acc_new.restype = ctypes.c_void_p
         library.acc_cycles.restype = ctypes.c_uint64

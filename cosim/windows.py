@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.cosim.lockstep import Comparison, Lockstep, bytes_difference
+from dovetail.cosim.rtl import FORMS
 from dovetail.cosim.setting import Setting, settings_of
 from dovetail.isa.instructions import BY_NUMBER, PAGE_BYTES, WORD_BYTES, Op, cfg, to_bytes
 from dovetail.sw.compiler import Code
@@ -137,8 +138,10 @@ def verify_windows(
     *,
     cache: Path,
     trace: Path | None = None,
+    form: str = FORMS[0],
 ) -> list[WindowVerdict]:
-    """Run the layers' windows on model and RTL; both must end in the state that the model has there in the network.
+    """Run the layers' windows on model and RTL, that one in ``form``; both must end in the state that the model has
+    there in the network.
 
     Raises
     ------
@@ -146,7 +149,7 @@ def verify_windows(
         When Verilator or the C++ compiler is missing or fails.
     """
     settings = settings_of(compiled, sample)
-    pair = Lockstep(compiled.config, cache=cache, trace=trace)
+    pair = Lockstep(compiled.config, cache=cache, trace=trace, form=form)
     verdicts = []
     for window in windows_of(compiled.code, layers):
         setting, words = settings[window.segment], compiled.code.segments[window.segment].words

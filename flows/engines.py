@@ -24,6 +24,27 @@ SIMULATION_LEAST = 128 << 10
 """Bytes of a simulated board's memory, at least; larger ones are powers of two, for few builds."""
 
 
+def add_form_option(parser: argparse.ArgumentParser) -> None:
+    """Add which form of the RTL is simulated."""
+    parser.add_argument(
+        "--form",
+        choices=("simulation", "fpga"),
+        default="simulation",
+        help="of the RTL: the fast one, or what is synthesised, on block RAM that loses what is read while it is"
+        " written (some times slower); default: %(default)s",
+    )
+
+
+def check_form(config: Config, form: str) -> None:
+    """Raise before minutes have passed, unless an accelerator can be simulated in a form."""
+    from dovetail.cosim.rtl import check_form as check
+
+    try:
+        check(config, form)
+    except ValueError as error:
+        raise DovetailError(f"--{error}") from None
+
+
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
     """Add which engine runs, and where a board is."""
     parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="default: %(default)s")

@@ -14,6 +14,7 @@ import numpy as np
 from rich.table import Table
 
 from dovetail.cosim.verilate import default_cache
+from dovetail.flows.engines import add_form_option, check_form
 from dovetail.flows.fuzz import label
 from dovetail.flows.report import Report
 from dovetail.isa.config import Config
@@ -46,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", metavar="FILE|PRESET", action="append", help="this configuration instead; may be repeated"
     )
+    add_form_option(parser)
     parser.add_argument("--jobs", type=int, default=2, metavar="J", help="processes; default: %(default)s")
 
 
@@ -62,11 +64,13 @@ def run(args: argparse.Namespace) -> Report:
         configs = [Config.load(name) for name in args.config]
     else:
         configs = configurations(args.config_seed, args.configs)
+    for config in configs:
+        check_form(config, args.form)
     seeds = range(args.seed * args.programs, (args.seed + 1) * args.programs)
-    parts = [(config, kind, seeds, default_cache()) for config in configs for kind in KINDS if args.programs]
+    parts = [(config, kind, seeds, default_cache(), args.form) for config in configs for kind in KINDS if args.programs]
     records: dict[str, Record] = {}
     lines, start = [], time.monotonic()
-    for (config, kind, _, _), record in zip(parts, in_processes(run_kind, parts, args.jobs), strict=True):
+    for (config, kind, *_), record in zip(parts, in_processes(run_kind, parts, args.jobs), strict=True):
         lines.append(f"{kind:12} {label(config)}: {_counts(record)}")
         lines += [f"    {text}" for text in record.wrong]
         print(f"{lines[-1 - len(record.wrong)]} [{time.monotonic() - start:.0f} s]", file=sys.stderr)
@@ -80,6 +84,7 @@ def run(args: argparse.Namespace) -> Report:
     runs = sum(record.runs for record in records.values())
     data = {
         "seed": args.seed,
+        "form": args.form,
         "runs": runs,
         "wrong": wrong,
         "kinds": {
@@ -92,7 +97,7 @@ def run(args: argparse.Namespace) -> Report:
             for kind, record in records.items()
         },
     }
-    head = f"seed {args.seed}, {len(configs)} configurations"
+    head = f"seed {args.seed}, {len(configs)} configurations, {args.form} form"
     verdict = f"verdict: {'EQUAL' if not wrong else 'DIFFERENT'}: {runs:,} runs, {wrong} differing"
     return Report(data, [head, *lines, _table(records), verdict], int(wrong > 0))
 
@@ -111,7 +116,7 @@ def _flips(args: argparse.Namespace, config: Config) -> tuple[str, Record]:
     setting = settings_of(compiled, random_sample(compiled.graph, np.random.default_rng(args.seed)))[0]
     bits = sampled_bits(setting.text, args.flips, args.seed)
     chunk = -(-len(bits) // (CHUNKS * args.jobs))
-    parts = [(config, setting, bits[n : n + chunk], default_cache()) for n in range(0, len(bits), chunk)]
+    parts = [(config, setting, bits[n : n + chunk], default_cache(), args.form) for n in range(0, len(bits), chunk)]
     total = Record()
     for record in in_processes(run_flips, parts, args.jobs):
         total += record

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from dovetail.cosim.coverage import Counts, as_json, markdown
 from dovetail.cosim.verilate import default_cache
+from dovetail.flows.engines import add_form_option, check_form
 from dovetail.flows.report import Report, to_json
 from dovetail.isa.config import FEATURES, Config, format_bytes
 from dovetail.isa.files import write_atomically
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", metavar="FILE|PRESET", action="append", help="this configuration instead; may be repeated"
     )
+    add_form_option(parser)
     parser.add_argument(
         "--count", type=int, default=40, metavar="OPS", help="most operations drawn per program; default: %(default)s"
     )
@@ -64,7 +66,7 @@ def run(args: argparse.Namespace) -> Report:
         if getattr(args, name) < least:
             raise DovetailError(f"--{name.replace('_', '-')} must be at least {least}, not {getattr(args, name)}")
     if args.replay:
-        return _replay(args.replay)
+        return _replay(args.replay, args.form)
     if args.coverage:
         check_report(args.coverage)
     from dovetail.cosim.campaign import Tally, run_campaign, shares
@@ -74,7 +76,9 @@ def run(args: argparse.Namespace) -> Report:
         configs = [Config.load(name) for name in args.config]
     else:
         configs = configurations(args.config_seed, args.configs)
-    parts = shares(configs, seed=args.seed, programs=args.programs, count=args.count)
+    for config in configs:
+        check_form(config, args.form)
+    parts = shares(configs, seed=args.seed, programs=args.programs, count=args.count, form=args.form)
     total, lines, rows = Tally(), [], []
     start = time.monotonic()
     for share, tally in run_campaign(parts, cache=default_cache(), folder=args.save, jobs=args.jobs):
@@ -85,13 +89,14 @@ def run(args: argparse.Namespace) -> Report:
         total += tally
         print(f"{line} [{time.monotonic() - start:.0f} s]", file=sys.stderr)
     where = f"{len(configs)} configurations" + ("" if args.config else f" of seed {args.config_seed}")
+    where += f", {args.form} form"
     head = f"seed {args.seed}, {args.programs} programs of up to {args.count} drawn operations, {where}"
     covered = as_json(total.coverage)
     bins = f"functional coverage: {covered['hit']} of {covered['bins']} bins"
     if args.coverage:
         write_coverage(args.coverage, total.coverage)
     verdict = f"verdict: {'EQUAL' if not total.differences else 'DIFFERENT'}: {_counts(total)}, {total.cycles:,} cycles"
-    data = {"seed": args.seed, "config_seed": args.config_seed, "count": args.count, **_data(total)}
+    data = {"seed": args.seed, "config_seed": args.config_seed, "count": args.count, "form": args.form, **_data(total)}
     data |= {"coverage": covered, "configs": rows}
     return Report(data, [head, *lines, _table(total), bins, verdict], 1 if total.differences else 0)
 
@@ -174,7 +179,7 @@ def _table(total: Tally) -> Table:
     return table
 
 
-def _replay(paths: list[Path]) -> Report:
+def _replay(paths: list[Path], form: str) -> Report:
     """Run saved cases."""
     from dovetail.cosim.campaign import difference
     from dovetail.cosim.fuzz import load
@@ -186,7 +191,8 @@ def _replay(paths: list[Path]) -> Report:
             case = load(path)
         except (ValueError, KeyError, TypeError) as error:
             raise DovetailError(f"{path}: must be a program that `dovetail fuzz` saved: {error}") from None
-        results[str(path)] = difference(case, Lockstep(case.program.config, cache=default_cache()))
+        check_form(case.program.config, form)
+        results[str(path)] = difference(case, Lockstep(case.program.config, cache=default_cache(), form=form))
     lines = [f"{path}: {text or 'equal'}" for path, text in results.items()]
     return Report(
         {"replayed": results, "differing": sum(map(bool, results.values()))}, lines, int(any(results.values()))

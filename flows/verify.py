@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.cosim.verilate import default_cache, trace_format
+from dovetail.flows.engines import add_form_option, check_form
 from dovetail.flows.network import (
     add_clock_option,
     add_input_options,
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A..B",
         help="only these on the RTL, from the model's state: 12, 12..14, 12.., ..3, or names",
     )
+    add_form_option(parser)
     parser.add_argument("--waves", metavar="FILE", type=Path, help="dump the RTL's waves (.fst or .vcd; slower)")
 
 
@@ -52,11 +54,12 @@ def run(args: argparse.Namespace) -> Report:
         _check_waves(args.waves)
     clock = clock_of(args)
     compiled = compiled_of(args)
+    check_form(compiled.config, args.form)
     samples, _ = samples_of(args, compiled.graph)
     if args.layers:
         return _windows(args, compiled, samples, clock)
     start = time.perf_counter()
-    verdicts = verify(compiled, samples, cache=default_cache(), trace=args.waves)
+    verdicts = verify(compiled, samples, cache=default_cache(), trace=args.waves, form=args.form)
     seconds = time.perf_counter() - start
     parts = [segment for verdict in verdicts for segment in verdict.segments]
     first = next((f"sample {n}, {v.first_difference}" for n, v in enumerate(verdicts) if not v.equal), "")
@@ -64,6 +67,7 @@ def run(args: argparse.Namespace) -> Report:
         "network": compiled.graph.name,
         "config": compiled.config.to_dict(),
         "config_hash": f"{compiled.config.hash:016x}",
+        "form": args.form,
         "samples": len(samples),
         "segments": len(compiled.code.segments),
         "equal": not first,
@@ -100,7 +104,7 @@ def _windows(args: argparse.Namespace, compiled: CompiledNetwork, samples: list[
     found = [
         (n, verdict)
         for n, sample in enumerate(samples)
-        for verdict in verify_windows(compiled, sample, layers, cache=default_cache(), trace=args.waves)
+        for verdict in verify_windows(compiled, sample, layers, cache=default_cache(), trace=args.waves, form=args.form)
     ]
     seconds = time.perf_counter() - start
     first = next(
@@ -140,6 +144,7 @@ def _windows(args: argparse.Namespace, compiled: CompiledNetwork, samples: list[
         "network": compiled.graph.name,
         "config": compiled.config.to_dict(),
         "config_hash": f"{compiled.config.hash:016x}",
+        "form": args.form,
         "samples": len(samples),
         "layers": [names[n] for n in layers],
         "windows": rows,

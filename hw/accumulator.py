@@ -60,7 +60,7 @@ class Accumulator(wiring.Component):
         row = delayed(m, "row", self.row, 2)
         first = delayed(m, "first", self.first, 1)
         held, term = (Signal(width, name=name, reset_less=True) for name in ("held", "term"))
-        old = read_row(m, cells, name="old", addr=self.row, en=self.valid)
+        old = read_row(m, cells, name="old", addr=self.row, en=self.valid, platform=platform)
         with m.If(valid[1]):
             m.d.sync += [held.eq(Mux(first[1], 0, old)), term.eq(self.term)]
         sums = ((word(held, n, SUM) + word(term, n, SUM))[:SUM] for n in range(self.config.acc_lanes))
@@ -68,6 +68,6 @@ class Accumulator(wiring.Component):
             write.en.eq(valid[2]),
             write.addr.eq(row[2]),
             write.data.eq(Cat(sums)),
-            self.drained.eq(read_row(m, cells, name="drain", addr=self.drain_row)),
+            self.drained.eq(read_row(m, cells, name="drain", addr=self.drain_row, platform=platform)),
         ]
         return m

@@ -1,6 +1,6 @@
 """Block RAM that spends nothing on a row that is read and written in the same cycle."""
 
-from amaranth import Module, Signal, ValueLike
+from amaranth import Cat, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import memory
 
 
@@ -9,7 +9,14 @@ def block_ram(*, width: int, depth: int) -> memory.Memory:
     return memory.Memory(shape=width, depth=depth, init=[], attrs={"no_rw_check": True})
 
 
-def read_row(m: Module, cells: memory.Memory, *, name: str, addr: ValueLike, en: ValueLike = 1) -> Signal:
+class LosingRam:
+    """A platform for simulation, to be elaborated with: bits that are written in the cycle of their read come inverted,
+    so whoever counts on them is found out."""
+
+
+def read_row(
+    m: Module, cells: memory.Memory, *, name: str, addr: ValueLike, en: ValueLike = 1, platform: object = None
+) -> Value:
     """The row at ``addr``, a cycle later; it stays where ``en`` is 0.
 
     Bits that are written in the cycle of their read are lost: nobody may count on them. A port of Amaranth's with a
@@ -22,4 +29,11 @@ def read_row(m: Module, cells: memory.Memory, *, name: str, addr: ValueLike, en:
     m.d.comb += read.addr.eq(addr)
     with m.If(en):
         m.d.sync += row.eq(read.data)
-    return row
+    if not isinstance(platform, LosingRam):
+        return row
+    (write,) = cells.write_ports
+    written = Cat(bit.replicate(len(row) // len(write.en)) for bit in write.en)
+    lost = Signal(len(row), name=f"{name}_lost")
+    with m.If(en):
+        m.d.sync += lost.eq(Mux(write.addr == addr, written, 0))
+    return row ^ lost

@@ -103,10 +103,10 @@ class Sram(wiring.Component):
                 ports |= {f"i_w{n}_{name}": getattr(port, name) for name in ("en", "addr", "size", "data")}
             m.submodules.memory = Instance(MODULE, **ports)
         else:
-            self._banks(m, readers, writers)
+            self._banks(m, readers, writers, platform)
         return m
 
-    def _banks(self, m: Module, readers: list, writers: list) -> None:
+    def _banks(self, m: Module, readers: list, writers: list, platform: object) -> None:
         config = self.config
         assert SRAM_READ == 5, "address, memory, its output, bank selection and rotation take a register stage each"
         byte_bits = exact_log2(config.word_bytes)
@@ -161,7 +161,8 @@ class Sram(wiring.Component):
                     )
                 )
                 word = Signal(width, name=f"word{bank}_{half}", reset_less=True)
-                m.d.sync += word.eq(read_row(m, cells, name=f"row{bank}_{half}", addr=where))
+                row = read_row(m, cells, name=f"row{bank}_{half}", addr=where, platform=platform)
+                m.d.sync += word.eq(row)
                 bank_data[half].append(word)
 
                 # The owner's address and bytes; whether it writes here.

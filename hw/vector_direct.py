@@ -70,7 +70,7 @@ class VectorDirect(wiring.Component):
         values = Signal(8 * lanes, reset_less=True)
         found = Signal(8 * lanes, reset_less=True)
         m.d.sync += [values.eq(self.a), found.eq(values)]
-        rows = self._tables(m) if self.config.activation else []
+        rows = self._tables(m, platform) if self.config.activation else []
         result = Signal(len(self.result), reset_less=True)
         m.d.comb += self.result.eq(result)
         m.d.sync += result.eq(found)
@@ -83,7 +83,7 @@ class VectorDirect(wiring.Component):
                 m.d.sync += result.eq(self._shifted(m))
         return m
 
-    def _tables(self, m: Module) -> list[Value]:
+    def _tables(self, m: Module, platform: object) -> list[Value]:
         """Per lane, the row of its table with the byte for ``a``, a cycle later."""
         width = table_lanes(self.config)
         depth = TABLE_BYTES // width
@@ -99,7 +99,8 @@ class VectorDirect(wiring.Component):
                 write.addr.eq(place),
                 write.data.eq(self.a),
             ]
-            rows.append(read_row(m, cells, name=f"row_{i}", addr=lane(self.a, i, 8) >> exact_log2(width)))
+            where = lane(self.a, i, 8) >> exact_log2(width)
+            rows.append(read_row(m, cells, name=f"row_{i}", addr=where, platform=platform))
         return rows
 
     def _shifted(self, m: Module) -> Value:

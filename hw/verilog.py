@@ -34,18 +34,18 @@ def to_verilog(
     return simulation_verilog(top, name=name) if simulation else {f"{name}.v": _convert(top, name)}
 
 
-def simulation_verilog(top: Any, *, name: str) -> dict[str, str]:
+def simulation_verilog(top: Any, *, name: str, platform: object = None) -> dict[str, str]:
     """Verilog files, by name, of the simulation form of a component that is or holds the accelerator of its ``config``.
-    Its reset takes effect a cycle late."""
+    Its reset takes effect a cycle late. ``platform`` is what it is elaborated with."""
     inner = f"{name}_core"
-    files = {f"{name}.v": _with_registered_reset(top, name, inner), f"{inner}.v": _convert(top, inner)}
+    files = {f"{name}.v": _with_registered_reset(top, name, inner), f"{inner}.v": _convert(top, inner, platform)}
     if top.config.serial:
         return files | {f"{SERIAL_SRAM}.v": serial_sram_verilog(top.config)}
     return files | simulation_sources(top.config) | gated_sources()
 
 
-def _convert(design: wiring.Component, name: str) -> str:
-    return verilog.convert(design, name=name, emit_src=False, strip_internal_attrs=True)
+def _convert(design: wiring.Component, name: str, platform: object = None) -> str:
+    return verilog.convert(design, name=name, platform=platform, emit_src=False, strip_internal_attrs=True)
 
 
 def _with_registered_reset(top: wiring.Component, name: str, inner: str) -> str:

@@ -1,48 +1,48 @@
-"""The form for FPGAs in lockstep with the model, on block RAM that loses what is read while it is written."""
+"""The form that is synthesised in lockstep with the model, on block RAM that loses what is read while it is written."""
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from amaranth import Cat, Module, Mux, Signal, Value
-from amaranth.lib import memory
 
-from dovetail.cosim import rtl
-from dovetail.cosim.verilate import verilate
-from dovetail.hw import accumulator, cells, sram, vector_direct
-from dovetail.hw.accelerator import Accelerator
-from dovetail.hw.verilog import simulation_verilog
+from dovetail.cosim.faults import KINDS, run_kind
+from dovetail.cosim.fuzz import fuzz
+from dovetail.cosim.lockstep import Lockstep
+from dovetail.cosim.rtl import RtlEngine
 from dovetail.isa.config import Config
-from tests.cosim.test_lockstep import SMALL, agree
+from tests.cosim.test_lockstep import SMALL
 
+SMALLEST = Config(ic_lanes=2, oc_lanes=2, sram="32 KiB", banks=4, bus=32, outstanding=2, depthwise_lanes=3)
+"""Everything there is, and few multipliers: the least to build."""
 CONFIGS = SMALL | {
+    "2x2": SMALLEST,
     "one stripe": Config(ic_lanes=2, oc_lanes=8, sram="32 KiB", stripe=1, depthwise_lanes=3, requant_lanes=8),
 }
-PROGRAMS = 60
 
 
-def losing_row(m: Module, rows: memory.Memory, *, name: str, addr: Any, en: Any = 1) -> Value:
-    """As :func:`cells.read_row`; bits that are written in the cycle of their read come inverted."""
-    (write,) = rows.write_ports
-    row = cells.read_row(m, rows, name=name, addr=addr, en=en)
-    written = Cat(bit.replicate(len(row) // len(write.en)) for bit in write.en)
-    lost = Signal(len(row), name=f"{name}_lost")
-    with m.If(en):
-        m.d.sync += lost.eq(Mux(write.addr == addr, written, 0))
-    return row ^ lost
+def agree(config: Config, cache: Path, seeds: range) -> None:
+    for failure in fuzz(Lockstep(config, cache=cache, form="fpga"), seeds):
+        pytest.fail(f"seed {failure.seed}: {failure.comparison.first_difference}")
 
 
-def library(config: Config, cache: Path, **_: Any) -> Path:
-    """The FPGA form for the driver of the simulation form."""
-    verilog = simulation_verilog(Accelerator(config, simulation=False, trace=True), name=rtl.TOP)
-    return verilate(replace(rtl.accelerator_design(config), verilog=verilog), cache)
+def test_random_programs(build_cache: Path) -> None:
+    agree(SMALLEST, build_cache, range(40))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_faults(build_cache: Path, kind: str) -> None:
+    assert run_kind(SMALLEST, kind, range(4), build_cache, "fpga").wrong == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
-def test_nothing_counts_on_a_row_that_is_written(name: str, build_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (accumulator, sram, vector_direct):
-        monkeypatch.setattr(module, "read_row", losing_row)
-    monkeypatch.setattr(rtl, "accelerator_library", library)
-    agree(CONFIGS[name], build_cache, range(PROGRAMS))
+def test_many_random_programs(build_cache: Path, name: str) -> None:
+    agree(CONFIGS[name], build_cache, range(40, 140))
+
+
+def test_forms_that_do_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^form must be one of simulation, fpga, not 'gates'$"):
+        RtlEngine(SMALLEST, cache=tmp_path, form="gates")
+    with pytest.raises(
+        ValueError, match=r"^form must be simulation for a microcoded accelerator, not 'fpga': its memory"
+    ):
+        RtlEngine(Config.load("icebreaker"), cache=tmp_path, form="fpga")

@@ -39,7 +39,7 @@ def test_log_follows_from_the_seed(
         logs.append(capsys.readouterr().out)
     assert logs[0] == logs[1]
     assert logs[0].startswith(
-        "seed 3, 8 programs of up to 4 drawn operations, 1 configurations\n  0  8x8, 64 KiB in 16"
+        "seed 3, 8 programs of up to 4 drawn operations, 1 configurations, simulation form\n  0  8x8, 64 KiB in 16"
     )
     assert "verdict: EQUAL: 8 programs, " in logs[0]
     assert not (tmp_path / "fuzz-failures").exists()
@@ -62,6 +62,12 @@ def test_user_errors(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert capsys.readouterr().err == "dovetail: error: --programs must be at least 1, not 0\n"
     assert main(["fuzz", "--seed", "-1"]) == 2
     assert capsys.readouterr().err == "dovetail: error: --seed must be at least 0, not -1\n"
+    for command in ("fuzz", "faults", "verify zoo:dscnn"):
+        assert main([*command.split(), "--config", "icebreaker", "--form", "fpga"]) == 2
+        assert capsys.readouterr().err == (
+            "dovetail: error: --form must be simulation for a microcoded accelerator, not 'fpga':"
+            " its memory is iCE40's SB_SPRAM256KA\n"
+        )
     assert main(["fuzz", "--coverage", "coverage.txt"]) == 2
     assert capsys.readouterr().err == "dovetail: error: a report must be a .md or .json file, not coverage.txt\n"
     assert main(["coverage", "--output", str(tmp_path / "none" / "coverage.md")]) == 2
