@@ -42,7 +42,7 @@ def test_all_kinds(command: list[str], capsys: pytest.CaptureFixture[str]) -> No
 def test_a_difference_fails(
     command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def differs(config: Any, kind: str, seeds: range, cache: Path) -> Record:
+    def differs(config: Any, kind: str, seeds: range, cache: Path, form: str) -> Record:
         return Record(len(seeds), Counter({Cause.BUS_READ: 2}), 0, ["seed 1: SRAM: x"] if kind == "reset" else [])
 
     monkeypatch.setattr("dovetail.cosim.faults.run_kind", differs)
