@@ -317,11 +317,6 @@ class CompiledNetwork:
                 "layers": [asdict(layer) for layer in code.layers],
                 "operations": [sorted(segment.layers.items()) for segment in code.segments],
                 "host": code.host_reasons,
-                **(
-                    {"states": [[state.name, state.read, state.written] for state in graph.states]}
-                    if graph.states
-                    else {}
-                ),
             },
         )
 

@@ -19,11 +19,12 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import parse
 from dovetail.sw.frontend.tflite_float import to_onnx
 from dovetail.sw.layout import Array
-from dovetail.sw.network import CompiledNetwork, compile_network, load_program
+from dovetail.sw.network import CompiledNetwork, compile_network
 from dovetail.sw.packing import pack
 from dovetail.sw.partition_export import export, run_parts
 from dovetail.sw.portable import unpack
 from dovetail.sw.runtimes import run as run_reference
+from dovetail.sw.saved_program import load_program
 from tests.sw.stateful_networks import lstm, streaming, svdf
 from tests.sw.tflite_writer import Operator, Writer, options
 
