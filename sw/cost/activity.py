@@ -58,8 +58,7 @@ def activity_of(compiled: CompiledNetwork) -> Mapping[str, int]:
 def events_of(config: Config, timelines: Iterable[Timeline]) -> dict[str, int]:
     """The events of runs without faults; ``macs``, which only a network knows, is 0. Raises `DovetailError` for the
     serial engine, whose events are others."""
-    if config.serial:
-        raise DovetailError("energy is estimated for serial = false only")
+    _refuse_serial(config)
     events = dict.fromkeys(EVENTS, 0)
     seen: dict[tuple[int, Registers], int] = {}
     samples: dict[tuple[int, Registers], Registers] = {}
@@ -87,6 +86,38 @@ def events_of(config: Config, timelines: Iterable[Timeline]) -> dict[str, int]:
         for name, count in counts.items():
             events[name] += times * count
     return events
+
+
+def layer_activity(compiled: CompiledNetwork) -> list[dict[str, int]]:
+    """The events of each layer of the report, in its order, those of units' busy cycles left out.
+
+    ``cycles`` are the layer's own, so those of the layers add up to the network's, as all events do but
+    ``fetched_words``: a page of instructions is nobody's. Raises `DovetailError` as `events_of` does.
+    """
+    config, report = compiled.config, compiled.report()
+    _refuse_serial(config)
+    layers = [
+        dict.fromkeys(EVENTS, 0) | {"cycles": layer.cycles, "macs": layer.macs} for layer in report.layers
+    ]  # fmt: skip
+    known = _counts_known(config)
+    for segment, timeline in zip(compiled.code.segments, report.timeline, strict=True):
+        rows = zip(timeline.op.tolist(), timeline.pc.tolist(), timeline.registers, strict=True)
+        for op, pc, registers in rows:
+            if op == FETCH:
+                continue
+            key = op, _KEYS[op](registers)
+            counts = known.get(key)
+            if counts is None:
+                counts = known[key] = counts_of(config, Op(op), registers)
+            events = layers[segment.layers[pc]]
+            for name, count in counts.items():
+                events[name] += count
+    return layers
+
+
+def _refuse_serial(config: Config) -> None:
+    if config.serial:
+        raise DovetailError("energy is estimated for serial = false only")
 
 
 def _counts_known(config: Config) -> dict[tuple[int, Registers], Counts]:
