@@ -10,6 +10,13 @@ from typing import TYPE_CHECKING, Any
 from rich.console import RenderableType
 
 from dovetail.flows import explain_tables as tables
+from dovetail.flows.energy import (
+    add_energy_option,
+    check_energy_option,
+    energy_for,
+    energy_table,
+    energy_text,
+)
 from dovetail.flows.network import add_clock_option, add_network_options, clock_of, compiled_of, times
 from dovetail.flows.parameters import SETTINGS, changed
 from dovetail.flows.report import Report
@@ -20,6 +27,7 @@ from dovetail.sw.explain import Explanation, compare, explain
 from dovetail.sw.explain.text import answer, summary
 
 if TYPE_CHECKING:
+    from dovetail.sw.cost.energy_report import EnergyReport
     from dovetail.sw.network import CompiledNetwork
 
 NAME = "explain"
@@ -30,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_network_options(parser, programs=True)
     add_clock_option(parser)
+    add_energy_option(parser)
     parser.add_argument(
         "--against",
         metavar="CONFIG",
@@ -44,32 +53,42 @@ def run(args: argparse.Namespace) -> Report:
     """Run the command."""
     if args.pictures:
         _make(args.pictures)
+    check_energy_option(args)
     clock = clock_of(args)
     compiled = compiled_of(args)
     first = explain(compiled)
-    data: dict[str, Any] = first.to_dict() | _times(compiled, clock)
+    energies = [energy_for(args, compiled)]
+    data: dict[str, Any] = first.to_dict() | _more(compiled, clock, energies[0])
     explained = [first]
     text: list[RenderableType] = ["\n".join(summary(first, clock)), tables.causes(first), tables.what_ifs(first)]
     if args.against:
         other = second_config(args.against, compiled.config)
         against = compiled_of(args, config=other)
         second = explain(against)
+        energies.append(energy_for(args, against))
         comparison = compare(first, second)
-        data = {"first": data, "second": second.to_dict() | _times(against, clock), "comparison": comparison.to_dict()}
+        data = {
+            "first": data,
+            "second": second.to_dict() | _more(against, clock, energies[1]),
+            "comparison": comparison.to_dict(),
+        }
         explained.append(second)
         text = ["\n".join(answer(comparison, clock)), tables.losses(comparison, first, second)]
         if args.layers:
             text.append(tables.differences(comparison))
+    text += map(energy_text, energies)
     if args.layers:
         text += [tables.layers(explanation) for explanation in explained]
+        text += [energy_table(energy) for energy in energies if energy]
     if args.pictures:
         data["pictures"] = [str(path) for path in _draw(args.pictures, explained)]
         text += [f"picture      {path}" for path in data["pictures"]]
     return Report(data, text)
 
 
-def _times(compiled: CompiledNetwork, clock: float | None) -> dict[str, float]:
-    return times(compiled.report(), clock) if clock else {}
+def _more(compiled: CompiledNetwork, clock: float | None, energy: EnergyReport | None) -> dict[str, Any]:
+    """What JSON has beside an explanation: times and energy."""
+    return {**(times(compiled.report(), clock) if clock else {}), "energy": energy and energy.to_dict()}
 
 
 def second_config(text: str, base: Config) -> Config:

@@ -6,6 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
+from dovetail.flows.energy import (
+    add_energy_option,
+    check_energy_option,
+    energy_for,
+    energy_table,
+    energy_text,
+)
 from dovetail.flows.engines import add_engine_options, board_clock, describe_board, engine_of
 from dovetail.flows.history import add_history_options, check_history_options, draw_history
 from dovetail.flows.network import (
@@ -34,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_network_options(parser, programs=True)
     add_clock_option(parser)
+    add_energy_option(parser)
     add_input_options(parser)
     add_engine_options(parser)
     parser.add_argument("--output", metavar="Y.npz", type=Path, help="write the outputs, by name")
@@ -57,6 +65,7 @@ def run(args: argparse.Namespace) -> Report:
     from dovetail.sw.dump import INDEX, write_dump
 
     check_history_options(args)
+    check_energy_option(args)
     clock = clock_of(args)
     compiled = compiled_of(args, keep_tensors=args.dump_layers is not None)
     check_output(args.output, compiled.graph)
@@ -74,7 +83,9 @@ def run(args: argparse.Namespace) -> Report:
             results.append(compiled.run(sample, engine=engine))
         seconds = time.perf_counter() - start
         clock = board_clock(engine, clock)
+    energy = energy_for(args, compiled)
     data = describe(compiled, clock)
+    data["energy"] = energy and energy.to_dict()
     data |= {"engine": args.engine, "samples": len(samples), "cycles": results[0].cycles, "seconds": seconds}
     data["outputs"] = {
         name: {"shape": list(value.shape), "dtype": str(value.dtype)} for name, value in results[0].outputs.items()
@@ -83,7 +94,9 @@ def run(args: argparse.Namespace) -> Report:
     rate = f"{len(samples)} in {seconds:.2f} s on engine {args.engine}"
     if args.engine == "rtl" and seconds:
         rate += f" ({sum(result.cycles for result in results) / seconds / 1e6:.2f} M cycles/s)"
-    lines = [summary(compiled, clock), f"samples      {rate}"]
+    if args.layers and energy:
+        text.append(energy_table(energy))
+    lines = [summary(compiled, clock), energy_text(energy), f"samples      {rate}"]
     if board := describe_board(engine, results[0].cycles):
         lines.append(board)
     code = 0

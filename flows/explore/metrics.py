@@ -101,14 +101,26 @@ def values_of(space: Space, config: Config, costs: Sequence[Cost], clock: float 
     if len(host) == len(costs):
         values |= times_of(space.host_cost, cycles, total(host), clock or space.clock)
     values |= area_values(config)
-    if all(cost.activity for cost in costs):
-        table = _table(space.energy_table or DEFAULT_TABLE)
-        joules = 1e-12 * total([energy_of(config, cost.activity, cost.cycles, table).total for cost in costs])
+    if parts := energy_parts(space, config, costs):
+        joules = 1e-6 * sum(parts.values())
         values["energy"] = 1e6 * joules
         if "latency" in values:
             seconds = 1e-3 * values["latency"]
             values |= {"power": 1e3 * joules / seconds if seconds else 0.0, "edp": 1e9 * joules * seconds}
     return values
+
+
+def energy_parts(space: Space, config: Config, costs: Sequence[Cost]) -> dict[str, float]:
+    """µJ of a unit of work by component (see `dovetail.sw.cost.energy_report.COMPONENTS`); nothing where a cost has no
+    activity. Raises EnergyError."""
+    if not all(cost.activity for cost in costs):
+        return {}
+    table = _table(space.energy_table or DEFAULT_TABLE)
+    total: dict[str, float] = {}
+    for workload, cost in zip(space.workloads, costs, strict=True):
+        for name, pj in energy_of(config, cost.activity, cost.cycles, table).parts.items():
+            total[name] = total.get(name, 0.0) + 1e-6 * workload.weight * pj
+    return total
 
 
 def times_of(cost: HostCost, cycles: float, host_cycles: float, clock: float) -> dict[str, float]:

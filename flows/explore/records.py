@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from io import StringIO
 from typing import Any
 
-from dovetail.flows.explore.metrics import METRICS
+from dovetail.flows.explore.metrics import METRICS, energy_parts
 from dovetail.flows.explore.results import Results, Row
 from dovetail.flows.parameters import PARAMETERS, flat
+from dovetail.sw.cost.energy_report import COMPONENTS
 
 Record = dict[str, Any]
 
@@ -43,6 +44,8 @@ def _record(results: Results, row: Row, networks: Sequence[str], kinds: Sequence
     record |= flat(row.config) if row.config else {name: row.axes.get(name, "") for name in PARAMETERS}
     record["config_hash"] = f"{row.config.hash:016x}" if row.config else ""
     record |= {name: plain(row.values.get(name, "")) for name in METRICS if name not in PARAMETERS}
+    parts = energy_parts(space, row.config, row.costs) if row.config and row.costs else {}
+    record |= {f"energy_{name}": plain(parts[name]) if parts else "" for name in COMPONENTS}
     for index, network in enumerate(networks):
         cost = row.costs[index] if row.costs else None
         before = f"{network}." if len(networks) > 1 else ""

@@ -10,6 +10,8 @@ from dovetail.flows.explore.results import Results, Row
 from dovetail.flows.explore.space import Space
 from dovetail.isa.config import Config
 from dovetail.sw import frontend
+from dovetail.sw.cost.energy import DEFAULT_TABLE, load_table
+from dovetail.sw.cost.energy_report import energy_report
 from dovetail.sw.errors import DovetailError, first_line
 from dovetail.sw.explain import explain
 from dovetail.sw.graph import Graph
@@ -27,12 +29,12 @@ def explain_point(space: Space, config: Config | None) -> list[dict[str, Any]]:
         _graph(workload.source, tuple((name, tuple(sizes)) for name, sizes in workload.shapes.items()))
         for workload in space.workloads
     ]
-    return [
-        explain(
-            compile_network(graph, config, tiling=space.tiling, effort=space.effort, host=space.host_cost)
-        ).to_dict()
+    compiled = [
+        compile_network(graph, config, tiling=space.tiling, effort=space.effort, host=space.host_cost)
         for graph in graphs
     ]
+    table = load_table(space.energy_table or DEFAULT_TABLE)
+    return [explain(each).to_dict() | {"energy": energy_report(each, table).to_dict()} for each in compiled]
 
 
 def explain_best(

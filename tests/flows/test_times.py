@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dovetail.flows.cli import main
+from dovetail.sw.cost.energy import FOLDER
 
 NETWORK = ("zoo:attention_block", "--ic-lanes", "8", "--oc-lanes", "8", "--sram", "64KiB", "--effort", "0")
 
@@ -42,6 +43,34 @@ def test_what_a_person_reads(capsys: pytest.CaptureFixture[str]) -> None:
     assert "inferences/s" in lines["in all"]
     assert "GB/s" in lines["traffic"] or "MB/s" in lines["traffic"]
     assert " time " in text
+
+
+@pytest.mark.parametrize("command", ["run", "compile", "explain"])
+def test_energy_by_component_and_layer(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    energy = said(capsys, command, *NETWORK)["energy"]
+    assert (energy["unit"], energy["table"]) == ("µJ", "45nm")
+    assert sum(energy["components"].values()) == pytest.approx(energy["total"])
+    layers = sum(layer["total"] for layer in energy["layers"])
+    assert layers + energy["instructions"] == pytest.approx(energy["total"])
+    assert "the host" in energy["not_counted"] and "not known" in energy["error"]
+    double = tmp_path / "double.toml"
+    text = (FOLDER / "45nm.toml").read_text(encoding="utf-8")
+    double.write_text(text.replace("dram_byte = 162.5", "dram_byte = 325"))
+    other = said(capsys, command, *NETWORK, "--energy-table", str(double))["energy"]
+    assert other["components"]["dram"] == pytest.approx(2 * energy["components"]["dram"])
+    assert main([command, *NETWORK, *(["--layers"] if command != "compile" else [])]) == 0
+    text = capsys.readouterr().out
+    assert "an estimate by the table 45nm (error not known, nothing was measured)" in text
+    assert ("Energy by layer, µJ, estimated" in text) == (command != "compile")
+    assert main([command, *NETWORK, "--energy-table", "5nm"]) == 2
+    assert "5nm: energy table must be a TOML file or one of 45nm" in capsys.readouterr().err
+
+
+def test_the_microcoded_engine_has_no_energy(capsys: pytest.CaptureFixture[str]) -> None:
+    small = ("run", "zoo:attention_block", "--config", "icebreaker", "--effort", "0")
+    assert said(capsys, *small)["energy"] is None
+    assert main([*small, "--energy-table", "45nm"]) == 2
+    assert "--energy-table must be left out with serial = true" in capsys.readouterr().err
 
 
 def test_explain_tells_times(capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,6 +106,9 @@ def test_sweeps_count_the_host(tmp_path: Path, capsys: pytest.CaptureFixture[str
     (record,) = said(capsys, *sweep, "--output", str(tmp_path))["records"]
     assert (record["host_cycles"], record["total_cycles"]) == (run["host_cycles"], run["total_cycles"])
     assert record["latency"] == pytest.approx(run["latency_ms"])
+    assert {name: record[f"energy_{name}"] for name in run["energy"]["components"]} == pytest.approx(
+        run["energy"]["components"]
+    )
     with (tmp_path / "results.csv").open(encoding="utf-8") as file:
         assert int(next(csv.DictReader(file))["host_cycles"]) == run["host_cycles"]
     table = tmp_path / "host.toml"
