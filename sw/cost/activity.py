@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import INSTRUCTIONS, PAGE_WORDS, Op, Unit
 from dovetail.isa.timing.timeline import FETCH, Timeline
 from dovetail.sw.cost.operation import KEYS, Counts, Registers, counts_of
 from dovetail.sw.errors import DovetailError
-from dovetail.sw.network import CompiledNetwork
+
+if TYPE_CHECKING:
+    from dovetail.sw.network import CompiledNetwork
 
 EVENTS: Mapping[str, str] = {
     "cycles": "cycles of all segments",

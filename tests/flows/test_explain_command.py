@@ -9,6 +9,7 @@ import pytest
 from dovetail.flows.cli import main
 from dovetail.flows.explain import _titles, second_config
 from dovetail.isa.config import Config, ConfigError, MemoryTiming
+from dovetail.sw.cost.energy_report import energy_report
 from dovetail.sw.explain import compare, explain
 from dovetail.sw.network import compile_network
 
@@ -31,7 +32,8 @@ def data_of(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, Any]:
 
 
 def test_json_is_the_explanation(capsys: pytest.CaptureFixture[str]) -> None:
-    expected = explain(compile_network(NETWORK, CONFIG)).to_dict()
+    compiled = compile_network(NETWORK, CONFIG)
+    expected = explain(compiled).to_dict() | {"energy": energy_report(compiled).to_dict()}
     assert data_of(capsys, NETWORK, *FLAGS) == json.loads(json.dumps(expected))
 
 

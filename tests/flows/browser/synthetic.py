@@ -38,7 +38,7 @@ def cost_of(config: Config, scale: float = 1.0) -> Cost:
     }
     host = (("dw1", "depthwise", 500),) if config.depthwise == "none" else ()
     macs = int(5.1e8 * scale)
-    return Cost(sum(kinds.values()), macs, macs // pe, 4_200_000, 1_200_000, kinds, host)
+    return Cost(sum(kinds.values()), macs, macs // pe, 4_200_000, 1_200_000, kinds, host, host_cycles=2000)
 
 
 def results_of(space: Space, failing: int = 37) -> Results:
