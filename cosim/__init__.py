@@ -1,13 +1,13 @@
 """The Verilated RTL: behind the engine interface, in lockstep with the model, as an interactive handle."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dovetail.isa.config import Config
-from dovetail.sw.engine import Engine
-from dovetail.sw.engines import register as _register
+if TYPE_CHECKING:
+    from dovetail.isa.config import Config
+    from dovetail.sw.engine import Engine
 
 
-def _rtl(config: Config) -> Engine:
+def _rtl(config: "Config") -> "Engine":
     # Imported when needed: Amaranth and Verilator are no matter of those who only use the model.
     from dovetail.cosim.rtl import RtlEngine
     from dovetail.cosim.verilate import default_cache
@@ -17,7 +17,9 @@ def _rtl(config: Config) -> Engine:
 
 def register() -> None:
     """Make the RTL known as engine ``rtl``; builds are kept in the default cache."""
-    _register("rtl", _rtl)
+    from dovetail.sw.engines import register as register_engine
+
+    register_engine("rtl", _rtl)
 
 
 def __getattr__(name: str) -> Any:

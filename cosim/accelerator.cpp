@@ -47,6 +47,8 @@ struct Accelerator {
     const char* message = "";
 #if VM_TRACE
     std::unique_ptr<Waves> waves;
+    bool windowed = false;        // only cycles `first` .. `past` - 1 of a run are dumped, from its cycle 0 on
+    uint64_t first = 0, past = 0;
 #endif
 
     Accelerator() {
@@ -69,9 +71,12 @@ struct Accelerator {
         cycle();
     }
 
+    // Ten units of time a cycle.
     void dump(uint64_t half) {
 #if VM_TRACE
-        if (waves) waves->dump(2 * now + half);
+        if (LIKELY(!waves)) return;
+        const uint64_t cycle = windowed ? now - origin : now;
+        if (!windowed || (running && cycle >= first && cycle < past)) waves->dump(10 * cycle + 5 * half);
 #else
         (void)half;
 #endif
@@ -90,10 +95,10 @@ struct Accelerator {
         t->m_axi_bvalid = bus.bvalid;
         t->m_axi_bresp = bus.bresp;
         t->eval();
-        dump(0);
         if (UNLIKELY(t->m_axi_arvalid | t->m_axi_awvalid | t->m_axi_wvalid | bus.rvalid | bus.bvalid)) master();
         if (t->trace_busy) timeline();
         else if (running) stop();
+        dump(0);
         t->clk = 1;
         t->eval();
         dump(1);
@@ -269,10 +274,26 @@ int acc_wait(Accelerator* a, uint64_t limit) {
 }
 int acc_irq(Accelerator* a) { return a->top->irq; }
 
+int acc_window(Accelerator* a, const char* path, uint64_t first, uint64_t past) {
+#if VM_TRACE
+    a->first = first;
+    a->past = past;
+#else
+    (void)first;
+    (void)past;
+#endif
+    const int built = acc_waves(a, path);
+#if VM_TRACE
+    a->windowed = true;
+#endif
+    return built;
+}
+
 int acc_waves(Accelerator* a, const char* path) {
 #if VM_TRACE
     if (a->waves) a->waves->close();
     a->waves.reset();
+    a->windowed = false;
     if (path) {
         a->waves = std::make_unique<Waves>();
         a->top->trace(a->waves.get(), 99);

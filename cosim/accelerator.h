@@ -57,8 +57,10 @@ const char* acc_violation(Accelerator* a);
 // Timeline of the last run: number of entries; `out` (may be null) receives unit, pc, fetch, start, end of each.
 uint64_t acc_entries(Accelerator* a, int64_t* out);
 
-// Starts a wave dump to a file, or ends it with nullptr. 0: the library was built without.
+// Starts a wave dump to a file, or ends it with nullptr; ten units of time are a cycle. 0: the library was built without.
 int acc_waves(Accelerator* a, const char* path);
+// The same for cycles `first` .. `past` - 1 of runs only, counted from the run's cycle 0.
+int acc_window(Accelerator* a, const char* path, uint64_t first, uint64_t past);
 
 // Writes what has been covered to a file. 0: the library was built without.
 int acc_coverage(Accelerator* a, const char* path);

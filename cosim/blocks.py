@@ -39,7 +39,7 @@ def driver(name: str) -> str:
     return files("dovetail.cosim").joinpath(name).read_text()
 
 
-def block_design(component: Any, *, trace: bool = False, extra: Mapping[str, str] | None = None) -> Design:
+def block_design(component: Any, *, trace: str = "", extra: Mapping[str, str] | None = None) -> Design:
     """The design of a component. ``extra``: Verilog files of modules that it instantiates."""
     text = verilog.convert(component, name=TOP, emit_src=False)
     names = [name for name, *_ in _signature_ports(component)]
@@ -77,16 +77,14 @@ class Bench:
     cache
         Folder of the builds.
     trace
-        Build with waves, see :meth:`waves`.
+        Format of :meth:`waves`, ``"vcd"`` or ``"fst"``; empty: build without them, for speed.
     extra
         Verilog files of modules that the component instantiates.
 
     Values are integers; a port wider than 64 bits is a row of little-endian bytes in :meth:`stream`.
     """
 
-    def __init__(
-        self, component: Any, *, cache: Path, trace: bool = False, extra: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, component: Any, *, cache: Path, trace: str = "", extra: Mapping[str, str] | None = None) -> None:
         design = block_design(component, trace=trace, extra=extra)
         self._library = ctypes.CDLL(str(verilate(design, cache)))
         self._library.block_new.restype = ctypes.c_void_p
@@ -153,7 +151,7 @@ class Bench:
     def waves(self, path: Path | None) -> None:
         """Dump waves to ``path`` from now on, or end the dump with ``None``."""
         if not self._library.block_waves(self._handle, None if path is None else str(path).encode()):
-            raise ValueError("trace must be true for waves")
+            raise ValueError("trace must be vcd or fst for waves, not empty")
 
     def stream(
         self, inputs: Mapping[str, npt.ArrayLike], outputs: Sequence[str], cycles: int | None = None

@@ -16,7 +16,7 @@ from amaranth.hdl import Const, ShapeCastable
 from amaranth.lib import wiring
 
 from dovetail.cosim.pyverilator_compat import Memory, Simulation, pyverilator
-from dovetail.cosim.verilate import ToolError, default_cache, trace_format
+from dovetail.cosim.verilate import ToolError, default_cache
 from dovetail.hw.verilog import to_verilog
 from dovetail.isa.config import Config
 
@@ -31,7 +31,7 @@ Tree = dict[str, Any]
 """Signals and memories of a level of the hierarchy, and the trees below it, by name."""
 
 
-class Reading(pyverilator.SignalValue):  # type: ignore[misc, name-defined]
+class Reading(pyverilator.SignalValue):  # type: ignore[misc]
     """An integer that was read from a signal; prints as ``8'hff``."""
 
     @property
@@ -159,7 +159,7 @@ class Handle:
             self._late = int(isinstance(design, Config))
             if not isinstance(design, Config):
                 self._shapes = _structures(design)
-        self.simulation = Simulation.build({**verilog, **(extra or {})}, top, cache or default_cache(), flags)
+        self.simulation = Simulation.of({**verilog, **(extra or {})}, top, cache or default_cache(), flags)
         """The PyVerilator object."""
         items = self.simulation.all_signals | self.simulation.memories
         self._signals: dict[str, Any] = {".".join(path): item for path, item in items.items()}
@@ -168,8 +168,7 @@ class Handle:
         """Names of the ports."""
         self._clock = self._input(clock, CLOCKS)
         self._reset = self._input(reset, RESETS)
-        if self._clock is not None:
-            self.simulation.clock = pyverilator.Clock(self._signals[self._clock])
+        self.simulation.clock = None if self._clock is None else pyverilator.Clock(self._signals[self._clock])
         self.clock = Clock(self)
         if self._reset is not None and self._reset.endswith(ACTIVE_LOW):
             self[self._reset] = 1
@@ -283,15 +282,14 @@ class Handle:
         return bool(self.simulation.finished)
 
     def waves(self, path: str | Path | None) -> None:
-        """Dump waves to a file from now on, or end the dump with ``None``. The file's name ends in ``.vcd``, or in
-        ``.fst`` where Verilator's FST writer can be compiled (:func:`~dovetail.cosim.verilate.trace_format`)."""
+        """Dump waves to a file from now on, or end the dump with ``None``. The file's name ends in ``.vcd``."""
         if self.simulation.vcd_trace is not None:
             self.simulation.stop_vcd_trace()
         if path is None:
             return
         path = Path(path)
-        if path.suffix != f".{trace_format()}":
-            raise ValueError(f"path must end in .{trace_format()} on this machine, not {path.suffix!r}")
+        if path.suffix != ".vcd":
+            raise ValueError(f"path must end in .vcd, not {path.suffix!r}")
         if not path.parent.is_dir():
             raise FileNotFoundError(f"there is no folder {path.parent}")
         if not str(path).isascii():

@@ -1,64 +1,49 @@
-"""PyVerilator on Python 3.11+ and Verilator 5.
+"""PyVerilator on Python 3.11+ and Verilator 5: its README works as it stands, and the interactive handle stands on it.
 
-PyVerilator 0.7.0 cannot be imported where tkinter has no ``split`` any more (through its dependency tclwrapper, which
-only its GTKWave remote control needs), does not understand the headers that Verilator 5 writes, and knows internal
-signals only of Verilator 3. What it does well stays in use: the C++ around a model, which carries its own table of
-signals, and the Python objects made from it. What is replaced here: the import, the build (through
-:mod:`dovetail.cosim.verilate`), and where internal signals are found.
+PyVerilator 0.7.0 does not understand the headers that Verilator 5 writes, and knows internal signals only of Verilator
+3. What it does well stays in use: the C++ around a model, which carries its own table of signals, the Python objects
+made from it, and the remote control of GTKWave. What is replaced here: the build (through
+:mod:`dovetail.cosim.verilate`), and where internal signals are found. :mod:`dovetail.cosim.pyverilator_import` makes
+the package importable, and sees to it that ``pyverilator.PyVerilator`` is :class:`Simulation`.
 """
 
 import ctypes
 import importlib
 import json
+import os
 import re
 import shutil
 import string
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from dovetail.cosim.verilate import Design, trace_format, verilate
+from dovetail.cosim.verilate import Design, ToolError, default_cache, verilate, verilator_root
 
 PREFIX = "dut"
 """PyVerilator puts a V before it: the name of the class that :func:`~dovetail.cosim.verilate.verilate` makes."""
-VERSION = "1"
+SUFFIXES = (".v", ".sv")
+VERSION = "2"
 """Counts up whenever :func:`wrapper` writes something else."""
+MEMORIES = "_dovetail_memories"
+"""Name of the table of arrays in a library."""
 
 
-def _import() -> ModuleType:
-    """PyVerilator, with a stand-in for tclwrapper."""
-    stand_in = ModuleType("tclwrapper")
-
-    def unavailable(*_: object) -> None:
-        raise NotImplementedError("GTKWave cannot be controlled from here; dump waves to a file and open that")
-
-    stand_in.__dict__["TCLWrapper"] = unavailable
-    present = sys.modules.get("tclwrapper")
-    sys.modules["tclwrapper"] = stand_in
-    try:
-        module = importlib.import_module("pyverilator.pyverilator")
-    finally:
-        del sys.modules["tclwrapper"]
-        if present is not None:
-            sys.modules["tclwrapper"] = present
-    plain_name = module.verilator_name_to_standard_modular_name
-
-    def standard_name(name: str) -> tuple[str, ...]:
-        """With ``[n]`` of a generate block as an ordinary part of its name."""
-        path: tuple[str, ...] = plain_name(name.replace("__BRA__", "__05b").replace("__KET__", "__05d"))
-        return path
-
-    module.__dict__["verilator_name_to_standard_modular_name"] = standard_name
-    return module
-
-
-pyverilator = _import()
+pyverilator: Any = importlib.import_module("pyverilator.pyverilator")
 _template = importlib.import_module("pyverilator.verilatorcpp")
+_plain_name = pyverilator.verilator_name_to_standard_modular_name
+
+
+def standard_name(name: str) -> tuple[str, ...]:
+    """The path of a signal, with ``[n]`` of a generate block as an ordinary part of its name."""
+    path: tuple[str, ...] = _plain_name(name.replace("__BRA__", "__05b").replace("__KET__", "__05d"))
+    return path
 
 
 def public_signals() -> str:
@@ -112,40 +97,43 @@ def _internals(header: str) -> tuple[Signals, list[MemoryRow]]:
     return signals, memories
 
 
-def _accesses(inputs: Signals, internals: Signals, memories: Sequence[MemoryRow]) -> Iterator[str]:
+def _accesses(prefix: str, inputs: Signals, internals: Signals, memories: Sequence[MemoryRow]) -> Iterator[str]:
     """C++ functions that PyVerilator's template lacks: writing internal signals, memories, many ticks."""
-    for line in _template.function_definitions_cpp(PREFIX, internals, [], [], None).splitlines():
+    for line in _template.function_definitions_cpp(prefix, internals, [], [], None).splitlines():
         if line.startswith("int set_"):
             yield line
     for memory in memories:
-        yield f"void* row_{memory.name}(V{PREFIX}* top, uint32_t row) {{ return &top->{memory.name}[row]; }}"
+        yield f"void* row_{memory.name}(V{prefix}* top, uint32_t row) {{ return &top->{memory.name}[row]; }}"
     for name, width in inputs:
         if width == 1:
             yield (
-                f"void ticks_{name}(V{PREFIX}* top, uint64_t cycles) {{"
+                f"void ticks_{name}(V{prefix}* top, uint64_t cycles) {{"
                 " for (uint64_t n = 0; n < cycles && !Verilated::gotFinish(); ++n) {"
                 f" top->{name} = 0; eval(top); top->{name} = 1; eval(top); }} }}"
             )
 
 
-def wrapper(folder: Path) -> Mapping[str, str]:
-    """PyVerilator's C++ for what Verilator left in ``folder``, as a driver source."""
-    inputs, outputs = _ports((folder / f"V{PREFIX}.h").read_text())
-    internals, memories = _internals((folder / f"V{PREFIX}___024root.h").read_text())
-    payload = {"memories": [[m.name, m.width, m.depth, m.bytes] for m in memories]}
-    text = _template.template_cpp(PREFIX, inputs, outputs, internals, json.dumps(json.dumps(payload)))
-    text += '\nextern "C" {\n' + "\n".join(_accesses(inputs, internals, memories)) + "\n}\n"
+def wrapper(folder: Path, *, top: str, json_data: Any = None, prefix: str = PREFIX) -> Mapping[str, str]:
+    """PyVerilator's C++ for what Verilator left in ``folder``, as a driver source. ``top``: the top module, if that is
+    not seen from the signals; ``json_data``: what a user wants kept with the model."""
+    inputs, outputs = _ports((folder / f"V{prefix}.h").read_text())
+    internals, memories = _internals((folder / f"V{prefix}___024root.h").read_text())
+    names = [name for name, _ in internals] + [memory.name for memory in memories]
+    module = names[0].partition("__DOT__")[0] if names else top
+    text = _template.template_cpp(prefix, inputs, outputs, internals, json.dumps(json.dumps(json_data)))
+    text = text.replace(f'_pyverilator_module_name = "{prefix}"', f'_pyverilator_module_name = "{module}"')
+    rows = json.dumps(json.dumps([[m.name, m.width, m.depth, m.bytes] for m in memories]))
+    text += f'\nextern "C" {{\nextern const char* {MEMORIES};\nconst char* {MEMORIES} = {rows};\n'
+    text += "\n".join(_accesses(prefix, inputs, internals, memories)) + "\n}\n"
     text = re.sub(r"\btop->(\w+__DOT__)", r"top->rootp->\1", text)
-    if trace_format() == "fst":
-        text = text.replace("verilated_vcd_c.h", "verilated_fst_c.h").replace("VerilatedVcdC", "VerilatedFstC")
     # Everything is compiled with hidden symbols; the headers come first, or they would not be hidden.
-    head = f'#include "V{PREFIX}.h"\n#include "V{PREFIX}___024root.h"\n#include "verilated_{trace_format()}_c.h"\n'
+    head = f'#include "V{prefix}.h"\n#include "V{prefix}___024root.h"\n#include "verilated_vcd_c.h"\n'
     return {
         "pyverilator.cpp": f"{head}#pragma GCC visibility push(default)\n{text}\n#pragma GCC visibility pop\n",
     }
 
 
-class InternalSignal(pyverilator.Input):  # type: ignore[misc, name-defined]
+class InternalSignal(pyverilator.InternalSignal, pyverilator.Input):  # type: ignore[misc]
     """A signal below the ports. What is written to a register stays until the design writes it."""
 
 
@@ -154,7 +142,7 @@ class Memory:
 
     def __init__(self, simulation: "Simulation", row: MemoryRow) -> None:
         self.simulation = simulation
-        self.modular_name: tuple[str, ...] = pyverilator.verilator_name_to_standard_modular_name(row.name)
+        self.modular_name = standard_name(row.name)
         self.width, self.depth, self._bytes, self._name = row.width, row.depth, row.bytes, row.name
 
     def __len__(self) -> int:
@@ -178,8 +166,16 @@ class Memory:
     def __iter__(self) -> Iterator[int]:
         return (self[n] for n in range(self.depth))
 
+    @property
+    def status(self) -> str:
+        """What it is, for PyVerilator's tables."""
+        return f"{self.depth} rows of {self.width} bits"
+
+    def send_to_gtkwave(self) -> None:
+        """Nothing: GTKWave is given no rows."""
+
     def __repr__(self) -> str:
-        return f"<memory of {self.depth} rows of {self.width} bits>"
+        return f"<memory of {self.status}>"
 
 
 class _Closed:
@@ -189,8 +185,22 @@ class _Closed:
         raise ValueError("the handle is closed")
 
 
-class Simulation(pyverilator.PyVerilator):  # type: ignore[misc, name-defined]
-    """A PyVerilator object; its signals are in ``all_signals`` and ``memories``, by their path."""
+class BuildError(ToolError, subprocess.CalledProcessError):
+    """Verilator refused a design; as PyVerilator promises, a ``CalledProcessError``."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        subprocess.CalledProcessError.__init__(self, done.returncode, done.args, done.stdout, done.stderr)
+
+    def __str__(self) -> str:
+        return f"Verilator refused the design\n{self.stderr.strip()}"
+
+
+class Simulation(pyverilator.PyVerilator):  # type: ignore[misc]
+    """A PyVerilator object: ``io``, ``internals``, ``clock``, ``sim["name"]``, waves and GTKWave as its README says.
+
+    More than that: arrays of the design are in ``internals`` too, and internal registers can be written; all signals
+    and arrays are in ``all_signals`` and ``memories``, by their path.
+    """
 
     lib: Any
     model: Any
@@ -198,23 +208,74 @@ class Simulation(pyverilator.PyVerilator):  # type: ignore[misc, name-defined]
     vcd_trace: Any
 
     @classmethod
-    def build(cls, verilog: Mapping[str, str], top: str, cache: Path, flags: Sequence[str] = ()) -> "Simulation":
-        """The model of Verilog files by name. Raises :class:`~dovetail.cosim.verilate.ToolError`."""
-        design = Design(
-            verilog={"0_public.vlt": public_signals(), **verilog},
-            top=top,
-            driver={},
-            trace=True,
-            flags=("--flatten", *flags),
-            wrapper=wrapper,
-            wrapper_version=f"{VERSION} {version('PyVerilator')}",
-        )
-        return cls(verilate(design, cache))
+    def build(
+        cls,
+        top_verilog_file: str | os.PathLike[str],
+        verilog_path: Sequence[str | os.PathLike[str]] = (),
+        build_dir: str | os.PathLike[str] = "obj_dir",
+        json_data: Any = None,
+        gen_only: bool = False,
+        quiet: bool = False,
+        command_args: Sequence[str] = (),
+        verilog_defines: Sequence[str] = (),
+    ) -> "Simulation | None":
+        """The model of a Verilog file; modules that it lacks are looked for in ``verilog_path`` and the working folder.
 
-    def __init__(self, library: Path) -> None:
+        Parameters
+        ----------
+        build_dir
+            Where the library is copied, as ``V<name of the file>``; it is built in Dovetail's cache, where a second
+            build of the same texts finds it.
+        json_data
+            Kept in the library, and read as ``sim.json_data``.
+        gen_only
+            Leave Verilator's C++ and the wrapper in ``build_dir``, and return nothing.
+        quiet
+            Do not print Verilator's warnings.
+        command_args
+            Arguments of the simulation, for ``$test$plusargs``.
+        verilog_defines
+            ``NAME`` or ``NAME=value``.
+
+        Raises
+        ------
+        BuildError
+            When Verilator refuses the design.
+        ToolError
+            When a tool is missing.
+        """
+        for name, given in (("verilog_defines", verilog_defines), ("command_args", command_args)):
+            if isinstance(given, str):
+                raise TypeError(f"{name} must be a list of strings, not a string")
+        file, target = Path(top_verilog_file), Path(build_dir)
+        if file.suffix not in SUFFIXES:
+            raise ValueError(f"top_verilog_file must end in {' or '.join(SUFFIXES)}, not {str(file)!r}")
+        text = file.read_text()
+        flags = [f"+define+{define}" for define in verilog_defines]
+        for folder in (*verilog_path, "."):
+            flags += ["-y", str(Path(folder).resolve())]
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            read = _elaborate(file, flags, Path(folder), quiet=quiet)
+        if gen_only:
+            _elaborate(file, [*flags, "--exe", "pyverilator_wrapper.cpp"], target, quiet=True)
+            source = wrapper(target, top=file.stem, json_data=json_data, prefix=file.stem)["pyverilator.cpp"]
+            (target / "pyverilator_wrapper.cpp").write_text(source)
+            return None
+        library = _library({file.name: text}, "", file.stem, default_cache(), flags, json_data, read)
+        return cls(shutil.copyfile(library, target / f"V{file.stem}"), command_args=command_args)
+
+    @classmethod
+    def of(cls, verilog: Mapping[str, str], top: str, cache: Path, flags: Sequence[str] = ()) -> "Simulation":
+        """The model of Verilog texts by file name. Raises :class:`~dovetail.cosim.verilate.ToolError`."""
+        return cls(_library(verilog, top, top, cache, flags))
+
+    def __init__(
+        self, so_file: str | os.PathLike[str], auto_eval: bool = True, command_args: Sequence[str] = ()
+    ) -> None:
         # PyVerilator keeps time, context and callbacks in variables of the library: each simulation has its own copy.
         with tempfile.TemporaryDirectory() as folder:
-            super().__init__(shutil.copy(library, folder))
+            super().__init__(shutil.copy(so_file, folder), auto_eval, command_args)
         self.lib.get_finished.restype = ctypes.c_bool
         self.lib.set_finished.argtypes = [ctypes.c_bool]
         self.finished = False
@@ -225,16 +286,31 @@ class Simulation(pyverilator.PyVerilator):  # type: ignore[misc, name-defined]
         self.finished = True
 
     def _populate_signal_collections(self) -> None:
-        """PyVerilator's table of signals; the trees that users see are the handle's."""
-        signals = [pyverilator.Input(self, *signal) for signal in self.inputs]
-        signals += [pyverilator.Output(self, *signal) for signal in self.outputs]
-        self.io: dict[str, Any] = {}  # where PyVerilator would look for a clock
-        ports = {signal.modular_name for signal in signals}
+        """PyVerilator's table of signals, as it shows them and as the handle needs them."""
+        ports = [pyverilator.Input(self, *signal) for signal in self.inputs]
+        ports += [pyverilator.Output(self, *signal) for signal in self.outputs]
+        names = {signal.modular_name for signal in ports}
         inside = [InternalSignal(self, *signal) for signal in self.internal_signals]
-        signals += [signal for signal in inside if signal.modular_name not in ports]
-        self.all_signals = {signal.modular_name: signal for signal in signals}
-        rows = (MemoryRow(*row) for row in self.json_data["memories"])
-        self.memories = {memory.modular_name: memory for memory in (Memory(self, row) for row in rows)}
+        inside = [signal for signal in inside if signal.modular_name not in names]
+        self.all_signals = {signal.modular_name: signal for signal in (*ports, *inside)}
+        self.memories = {memory.modular_name: memory for memory in self._arrays()}
+        internals = {signal.modular_name: signal for signal in inside} | self.memories
+        self.io = pyverilator.Collection({signal.short_name: signal for signal in ports})
+        self.internals = pyverilator.Collection.build_nested_collection(internals, pyverilator.Submodule)
+
+    def _arrays(self) -> Iterator[Memory]:
+        try:
+            table = ctypes.c_char_p.in_dll(self.lib, MEMORIES).value or b"[]"
+        except ValueError:  # a library that PyVerilator itself has built
+            return
+        for row in json.loads(table):
+            yield Memory(self, MemoryRow(*row))
+
+    def start_gtkwave(self) -> None:
+        """As PyVerilator does it. Raises :class:`~dovetail.cosim.verilate.ToolError` where there is no GTKWave."""
+        if shutil.which("gtkwave") is None:
+            raise ToolError("gtkwave is not on PATH (Debian: apt install gtkwave); start_vcd_trace needs nothing")
+        super().start_gtkwave()
 
     def ticks(self, cycles: int) -> None:
         """Cycles of the clock; in C++ unless waves are dumped."""
@@ -248,11 +324,63 @@ class Simulation(pyverilator.PyVerilator):  # type: ignore[misc, name-defined]
         function(self.model, cycles)
 
     def close(self) -> None:
-        """End waves and free the model. Further use raises ValueError."""
+        """End GTKWave and waves, and free the model. Further use raises ValueError."""
         if self.model is None:
             return
+        if self.gtkwave_active:
+            self.stop_gtkwave()
         if self.vcd_trace is not None:
             self.stop_vcd_trace()
         self.lib.destruct.argtypes = [ctypes.c_void_p]
         self.lib.destruct(self.model)
         self.model, self.lib = None, _Closed()
+
+
+def _library(
+    verilog: Mapping[str, str],
+    top: str,
+    name: str,
+    cache: Path,
+    flags: Sequence[str],
+    json_data: Any = None,
+    read: Mapping[str, str] | None = None,
+) -> Path:
+    """The library of Verilog texts; ``read``: files that Verilator finds by ``flags``, which decide it as well."""
+    design = Design(
+        verilog={"0_public.vlt": public_signals(), **verilog},
+        top=top,
+        driver={},
+        trace="vcd",
+        flags=("--flatten", *flags),
+        wrapper=partial(wrapper, top=name, json_data=json_data),
+        wrapper_version=json.dumps([VERSION, version("PyVerilator"), name, json_data, sorted((read or {}).items())]),
+    )
+    return verilate(design, cache)
+
+
+def _elaborate(file: Path, flags: Sequence[str], folder: Path, *, quiet: bool) -> dict[str, str]:
+    """Let Verilator write its C++ for a file to ``folder``: the texts of all files that it read, by path. Raises
+    BuildError."""
+    root = verilator_root()
+    (folder / "public.vlt").write_text(public_signals())
+    command = [str(root / "bin" / "verilator_bin"), "--cc", "--trace-vcd", "--flatten", "-Wno-fatal"]
+    command += ["--prefix", f"V{file.stem}", "--Mdir", str(folder), *flags, str(folder / "public.vlt"), str(file)]
+    done = subprocess.run(
+        command, text=True, errors="replace", capture_output=True, env={**os.environ, "VERILATOR_ROOT": str(root)}
+    )
+    if done.returncode:
+        raise BuildError(done)
+    if done.stderr and not quiet:
+        print(done.stderr, end="", file=sys.stderr)
+    listed = re.findall(r'^S .*"(.*)"$', (folder / f"V{file.stem}__verFiles.dat").read_text(), re.M)
+    paths = (Path(path) for path in listed)
+    return {
+        str(path.resolve()): path.read_text(errors="replace")
+        for path in paths
+        if not path.resolve().is_relative_to(root) and folder not in path.parents
+    }
+
+
+# Here, so that the package is complete whoever imports it first.
+pyverilator.verilator_name_to_standard_modular_name = standard_name
+pyverilator.PyVerilator = importlib.import_module("pyverilator").__dict__["PyVerilator"] = Simulation

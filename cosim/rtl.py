@@ -15,7 +15,7 @@ from amaranth.back.verilog import YosysError
 from dovetail.cosim.blocks import driver
 from dovetail.cosim.build_cache import hold, noted
 from dovetail.cosim.sealed import is_sound, write_note
-from dovetail.cosim.verilate import Design, ToolError, design_hash, machine, trace_format, verilate
+from dovetail.cosim.verilate import Design, ToolError, design_hash, machine, verilate, wave_format
 from dovetail.hw.accelerator import Accelerator
 from dovetail.hw.cells import LosingRam
 from dovetail.hw.verilog import simulation_verilog, to_verilog
@@ -49,10 +49,11 @@ class RtlError(RuntimeError):
 
 
 def accelerator_design(
-    config: Config, *, trace: bool = False, coverage: Sequence[str] = (), form: str = FORMS[0]
+    config: Config, *, trace: str = "", coverage: Sequence[str] = (), form: str = FORMS[0]
 ) -> Design:
-    """What is Verilated for ``config``; the memory timing does not matter. ``coverage``: of the flags
-    :data:`~dovetail.cosim.verilate.COVERAGE`; ``form``: of :data:`FORMS`. Raises :class:`ToolError` without Yosys."""
+    """What is Verilated for ``config``; the memory timing does not matter. ``trace``: of
+    :data:`~dovetail.cosim.verilate.WAVES`; ``coverage``: of the flags :data:`~dovetail.cosim.verilate.COVERAGE`;
+    ``form``: of :data:`FORMS`. Raises :class:`ToolError` without Yosys."""
     check_form(config, form)
     try:
         if form == "fpga":
@@ -85,7 +86,7 @@ def check_form(config: Config, form: str) -> None:
 
 
 def accelerator_library(
-    config: Config, cache: Path, *, trace: bool = False, coverage: Sequence[str] = (), form: str = FORMS[0]
+    config: Config, cache: Path, *, trace: str = "", coverage: Sequence[str] = (), form: str = FORMS[0]
 ) -> Path:
     """The Verilated library for ``config``, in one of :data:`FORMS`."""
     check_form(config, form)
@@ -108,13 +109,13 @@ def noted_library(cache: Path, name: str, make: Callable[[], Design]) -> Path:
 
 def is_built(config: Config, cache: Path) -> bool:
     """Whether the library for ``config`` is in the cache. Raises :class:`ToolError` without a C++ compiler."""
-    library = noted(cache / f"accelerator-{_sources_hash(config, False, (), FORMS[0])}")
+    library = noted(cache / f"accelerator-{_sources_hash(config, "", (), FORMS[0])}")
     return library is not None and is_sound(library.parent)
 
 
-def _sources_hash(config: Config, trace: bool, coverage: Sequence[str], form: str) -> str:
+def _sources_hash(config: Config, trace: str, coverage: Sequence[str], form: str) -> str:
     """Hash of everything from which :func:`accelerator_design` makes its texts, and of the machine."""
-    return sources_hash(config, trace_format() if trace else "", form, *coverage)
+    return sources_hash(config, trace, form, *coverage)
 
 
 def sources_hash(config: Config, *more: str) -> str:
@@ -140,7 +141,9 @@ class RtlEngine:
     cache
         Folder of the builds; the first use of a configuration compiles for some seconds.
     trace
-        File for the waves of all runs; ``.fst`` or ``.vcd``, see :func:`~dovetail.cosim.verilate.trace_format`.
+        File for the waves of all runs, ``.fst`` or ``.vcd``; ten units of time are a cycle.
+    window
+        Only these cycles of the latest :meth:`run`, which begins with cycle 0.
     limit
         Cycles after which a run raises :class:`RtlError`.
     coverage
@@ -166,21 +169,22 @@ class RtlEngine:
         *,
         cache: Path,
         trace: Path | None = None,
+        window: range | None = None,
         limit: int = DEFAULT_LIMIT,
         coverage: Sequence[str] = (),
         form: str = FORMS[0],
     ) -> None:
-        if trace is not None and trace.suffix != f".{trace_format()}":
-            raise ValueError(f"trace must end in .{trace_format()} on this machine, not {trace.suffix!r}")
+        waves = wave_format(trace) if trace is not None else ""
         self._config = config
         self.limit = limit
         self.form = form
         self.broken: tuple[tuple[int, int], ...] = ()
         self._trace = trace
+        self._window = window
         self._coverage = tuple(coverage)
         self._covered: list[str] = []
         self._under_way: tuple[Bytes, np.ndarray] | None = None  # memory, and the program's words before the run
-        built = accelerator_library(config, Path(cache), trace=trace is not None, coverage=coverage, form=form)
+        built = accelerator_library(config, Path(cache), trace=waves, coverage=coverage, form=form)
         library = ctypes.CDLL(str(built))
         library.acc_new.restype = ctypes.c_void_p
         library.acc_cycles.restype = ctypes.c_uint64
@@ -221,7 +225,7 @@ class RtlEngine:
             self._covered.append(self._coverage_text())
         self.close()
         self._handle = ctypes.c_void_p(self._library.acc_new())
-        if self._trace is not None:
+        if self._trace is not None and self._window is None:
             self._library.acc_waves(self._handle, str(self._trace).encode())
 
     def read_register(self, name: str) -> int:
@@ -265,6 +269,16 @@ class RtlEngine:
 
     def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
         """Run a program; see :class:`dovetail.sw.engine.Engine`. Raises :class:`RtlError`."""
+        if self._trace is not None and self._window is not None:
+            first, past = (ctypes.c_uint64(cycle) for cycle in (self._window.start, self._window.stop))
+            self._library.acc_window(self._handle, str(self._trace).encode(), first, past)
+        try:
+            return self._run(memory, program, pages, base)
+        finally:
+            if self._window is not None:
+                self._library.acc_waves(self._handle, None)
+
+    def _run(self, memory: Bytes, program: int, pages: int, base: int) -> RunResult:
         self.start(memory, program, pages, base)
         return self.finish()
 
@@ -366,7 +380,7 @@ class RtlEngine:
         memory, at = sram_program(self._config, unit, contents)
         timing, self.timing = self.timing, FASTEST
         broken, self.broken = self.broken, ()
-        result = self.run(memory, 0, 1)
+        result = self._run(memory, 0, 1, 0)
         self.timing, self.broken = timing, broken
         if result.fault:
             raise RtlError(f"the copy of SRAM failed: {result.fault}")

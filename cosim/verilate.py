@@ -25,6 +25,8 @@ from dovetail.cosim.sealed import is_sound, locked, publish, seal, workplace
 
 VERILATOR_FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "--no-timing", "-Wno-fatal")
 """For speed; the designs are two-valued, so what X becomes does not matter."""
+WAVES = ("fst", "vcd")
+"""Formats of waves."""
 COVERAGE = ("--coverage-line", "--coverage-toggle")
 """Flags that count which lines are executed and which bits toggle (slower)."""
 SPLIT = 10000
@@ -57,8 +59,8 @@ class Design:
     top: str
     driver: Mapping[str, str]
     """C++ files; those that end in ``.cpp`` are compiled, headers are found by ``#include "name"``."""
-    trace: bool = False
-    """Build the wave dump in (slower): FST when its libraries are installed, else VCD."""
+    trace: str = ""
+    """Of :data:`WAVES`: build the dump of such waves in (slower)."""
     defines: tuple[str, ...] = ()
     """``NAME=value`` for the driver."""
     flags: tuple[str, ...] = ()
@@ -94,12 +96,12 @@ def compiler() -> str:
     return path
 
 
-@lru_cache(maxsize=1)
-def trace_format() -> str:
-    """``"fst"`` when zlib's and lz4's headers are installed, else ``"vcd"``."""
-    source = "#include <zlib.h>\n#include <lz4.h>\n"
-    done = subprocess.run([compiler(), "-E", "-x", "c++", "-"], input=source, text=True, capture_output=True)
-    return "fst" if done.returncode == 0 else "vcd"
+def wave_format(path: Path) -> str:
+    """The format of a file of waves, by its name. Raises ValueError."""
+    kind = path.suffix.removeprefix(".")
+    if kind not in WAVES:
+        raise ValueError(f"waves must be a {' or '.join(f'.{name}' for name in WAVES)} file, not {path}")
+    return kind
 
 
 @lru_cache(maxsize=1)
@@ -113,7 +115,7 @@ def machine() -> str:
 def design_hash(design: Design) -> str:
     """Hash of everything that decides the library's bytes."""
     digest = hashlib.sha256()
-    parts = [LAYOUT, machine(), design.top, trace_format() if design.trace else "", str(SPLIT), str(GROUP_BYTES)]
+    parts = [LAYOUT, machine(), design.top, design.trace, str(SPLIT), str(GROUP_BYTES)]
     parts += [*VERILATOR_FLAGS, *COMMON, *FAST, *SLOW, *design.defines, *design.flags, design.wrapper_version]
     for files in (design.verilog, design.driver):
         for name in sorted(files):
@@ -140,7 +142,7 @@ def verilate(design: Design, cache: Path) -> Path:
     with locked(folder):
         if hold(library):
             return library
-        runtime = _runtime(cache, root, _trace_kind(design), _flags(root, design))
+        runtime = _runtime(cache, root, design.trace, _flags(root, design))
         with workplace(cache) as work:
             _build(design, work, root, runtime, folder.with_suffix(".log"))
             publish_library(work, LIBRARY, folder)
@@ -165,13 +167,9 @@ def _ready(work: Path, files: Mapping[str, str]) -> Path:
     return ready
 
 
-def _trace_kind(design: Design) -> str:
-    return trace_format() if design.trace else ""
-
-
 def _flags(root: Path, design: Design) -> list[str]:
     """Preprocessor and code flags that all files share."""
-    trace = _trace_kind(design)
+    trace = design.trace
     return [
         *(["-DVL_USER_FINISH"] if design.wrapper else []),
         *COMMON,
@@ -197,7 +195,9 @@ def _runtime(cache: Path, root: Path, trace: str, flags: Sequence[str]) -> list[
         names.append(f"verilated_{trace}_c")
     if "-DVM_COVERAGE=1" in flags:
         names.append("verilated_cov")
-    key = hashlib.sha256("\n".join([LAYOUT, machine(), *flags, *FAST, *names]).encode()).hexdigest()[:32]
+    # Headers in the place of zlib's and LZ4's: what Verilator's FST writer wants of them.
+    headers = [path.read_text() for path in sorted((Path(__file__).parent / "fst").glob("*.h"))]
+    key = hashlib.sha256("\n".join([LAYOUT, machine(), *flags, *FAST, *names, *headers]).encode()).hexdigest()[:32]
     folder = cache / f"runtime-{key}"
     objects = [folder / f"{name}.o" for name in names]
     if is_sound(folder):
@@ -205,10 +205,8 @@ def _runtime(cache: Path, root: Path, trace: str, flags: Sequence[str]) -> list[
     with locked(folder):
         if not is_sound(folder):
             with workplace(cache) as work:
-                commands = [
-                    _compile(root / "include" / f"{name}.cpp", f"{name}.o", [*flags, "-O2", "-march=native"])
-                    for name in names
-                ]
+                more = [f"-I{Path(__file__).parent / 'fst'}", "-O2", "-march=native"]
+                commands = [_compile(root / "include" / f"{name}.cpp", f"{name}.o", [*flags, *more]) for name in names]
                 _run_all(commands, work, folder.with_suffix(".log"))
                 publish(_ready(work, {path.name: path.name for path in objects}), folder)
     return objects
@@ -220,7 +218,7 @@ def _compile(source: Path, target: str, flags: Sequence[str]) -> list[str]:
 
 def _build(design: Design, work: Path, root: Path, runtime: list[Path], log: Path) -> None:
     """Leave the library in ``work``."""
-    trace, flags = _trace_kind(design), _flags(root, design)
+    trace, flags = design.trace, _flags(root, design)
     for files in (design.verilog, design.driver):
         for name, text in files.items():
             (work / name).write_text(text)
@@ -249,7 +247,6 @@ def _build(design: Design, work: Path, root: Path, runtime: list[Path], log: Pat
     _run_all(commands, work, log)
 
     link = [compiler(), "-shared", "-Wl,-Bsymbolic", "-o", LIBRARY, *objects, *map(str, runtime), "-lpthread"]
-    link += ["-llz4", "-lz"] if trace == "fst" else []
     _run_all([link], work, log)
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.cosim.verilate import default_cache, trace_format
+from dovetail.cosim.verilate import default_cache, wave_format
 from dovetail.flows.engines import add_form_option, check_form
 from dovetail.flows.network import (
     add_clock_option,
@@ -157,7 +157,9 @@ def _windows(args: argparse.Namespace, compiled: CompiledNetwork, samples: list[
 
 def _check_waves(path: Path) -> None:
     """Raise before minutes have passed."""
-    if path.suffix != f".{trace_format()}":
-        raise DovetailError(f"waves must be a .{trace_format()} file on this machine, not {path}")
+    try:
+        wave_format(path)
+    except ValueError as error:
+        raise DovetailError(str(error)) from None
     if not path.parent.is_dir():
         raise DovetailError(f"{path.parent}: No such directory")

@@ -14,6 +14,8 @@ Two lines deploy a network::
 
 from typing import TYPE_CHECKING, Any
 
+from dovetail.cosim.pyverilator_import import install as _install
+
 if TYPE_CHECKING:
     from dovetail.flows.explore.driver import explore
     from dovetail.flows.explore.results import Results
@@ -52,6 +54,8 @@ _HOME = {
     "Workload": ("dovetail.flows.explore.space", "Workload"),
     "explore": ("dovetail.flows.explore.driver", "explore"),
 }
+
+_install()  # `import pyverilator`, from here on
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,6 @@ import tempfile
 from pathlib import Path
 
 from dovetail.cosim.handle import Handle
-from dovetail.cosim.verilate import trace_format
 from dovetail.hw.ports import EntryKind
 from dovetail.hw.queue import Queue
 
@@ -60,7 +59,7 @@ except AttributeError as error:
 
 # %%
 with tempfile.TemporaryDirectory() as folder:
-    path = Path(folder) / f"queue.{trace_format()}"
+    path = Path(folder) / "queue.vcd"
     queue.waves(path)
     queue.i__valid = 0
     queue.o__ready = 1

@@ -134,17 +134,6 @@ def test_registered_by_name() -> None:
         create("x", CONFIG)
 
 
-@pytest.mark.slow
-def test_waves(build_cache: Path, tmp_path: Path) -> None:
-    path = tmp_path / f"run.{verilate.trace_format()}"
-    engine = RtlEngine(CONFIG, cache=build_cache, trace=path)
-    engine.run(image([int(Op.END)]), 0, 1)
-    engine.close()
-    assert path.stat().st_size > 10_000
-    with pytest.raises(ValueError, match=r"trace must end in \.(fst|vcd) on this machine, not '\.x'"):
-        RtlEngine(CONFIG, cache=build_cache, trace=Path("a.x"))
-
-
 def test_lockstep_from_reset_and_from_given_sram(build_cache: Path) -> None:
     pair = Lockstep(CONFIG, cache=build_cache)
     program = legal_program(random.Random(3), CONFIG, count=4)

@@ -75,8 +75,8 @@ def test_instances_are_independent(build_cache: Path) -> None:
 
 
 def test_waves(build_cache: Path, tmp_path: Path) -> None:
-    with Bench(Mac(), cache=build_cache, trace=True) as bench:
-        path = tmp_path / f"mac.{v.trace_format()}"
+    with Bench(Mac(), cache=build_cache, trace="vcd") as bench:
+        path = tmp_path / "mac.vcd"
         bench.waves(path)
         bench.poke("pair__a", 1)
         bench.tick(5)
@@ -84,7 +84,7 @@ def test_waves(build_cache: Path, tmp_path: Path) -> None:
         assert path.stat().st_size > 100
     with (
         Bench(Mac(), cache=build_cache) as bench,
-        pytest.raises(ValueError, match="trace must be true for waves"),
+        pytest.raises(ValueError, match="trace must be vcd or fst for waves, not empty"),
     ):
         bench.waves(tmp_path / "none")
 
@@ -95,7 +95,7 @@ def test_hash_depends_on_every_input() -> None:
         v.Design({"a.v": "module dut;  endmodule"}, "dut", {"a.cpp": ""}),
         v.Design({"a.v": "module dut; endmodule"}, "dut", {"a.cpp": " "}),
         v.Design({"b.v": "module dut; endmodule"}, "dut", {"a.cpp": ""}),
-        v.Design({"a.v": "module dut; endmodule"}, "dut", {"a.cpp": ""}, trace=True),
+        v.Design({"a.v": "module dut; endmodule"}, "dut", {"a.cpp": ""}, trace="fst"),
         v.Design({"a.v": "module dut; endmodule"}, "dut", {"a.cpp": ""}, defines=("A=1",)),
     ]
     assert len({v.design_hash(d) for d in [design, *others]}) == 6
