@@ -12,9 +12,8 @@ Two lines deploy a network::
 `results.rows` have a configuration, its exact costs and metrics each. What is here is imported when first used.
 """
 
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
-
-from dovetail.cosim.pyverilator_import import install as _install
 
 if TYPE_CHECKING:
     from dovetail.flows.explore.driver import explore
@@ -55,15 +54,14 @@ _HOME = {
     "explore": ("dovetail.flows.explore.driver", "explore"),
 }
 
-_install()  # `import pyverilator`, from here on
+# By name, since every layer imports this package: `import pyverilator` works from here on.
+_import_module("dovetail.cosim.pyverilator_import").install()
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'dovetail' has no attribute {name!r}")
-    from importlib import import_module
-
     module, attribute = _HOME[name]
     if module == "dovetail.sw.network":
-        import_module("dovetail.cosim").register()
-    return getattr(import_module(module), attribute)
+        _import_module("dovetail.cosim").register()
+    return getattr(_import_module(module), attribute)
