@@ -109,7 +109,7 @@ def noted_library(cache: Path, name: str, make: Callable[[], Design]) -> Path:
 
 def is_built(config: Config, cache: Path) -> bool:
     """Whether the library for ``config`` is in the cache. Raises :class:`ToolError` without a C++ compiler."""
-    library = noted(cache / f"accelerator-{_sources_hash(config, "", (), FORMS[0])}")
+    library = noted(cache / f"accelerator-{_sources_hash(config, '', (), FORMS[0])}")
     return library is not None and is_sound(library.parent)
 
 
