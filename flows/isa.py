@@ -1,4 +1,4 @@
-"""Show the instruction set; make its manual or C header; assemble and disassemble."""
+"""Show the instruction set; make its manual, C header or register maps; assemble and disassemble."""
 
 import argparse
 import sys
@@ -14,7 +14,7 @@ from dovetail.isa.files import write_atomically
 from dovetail.isa.program import MAGIC, Program, ProgramError
 
 NAME = "isa"
-HELP = "the instruction set: manual, C header, assembler, disassembler"
+HELP = "the instruction set: manual, C header, register maps, assembler, disassembler"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--manual", action="store_true", help="the manual, Markdown")
     what.add_argument("--c-header", action="store_true", help="a C99 header: opcodes, registers, fields, causes")
+    what.add_argument("--systemrdl", action="store_true", help="the host registers in SystemRDL 2.0")
+    what.add_argument("--svd", action="store_true", help="the host registers in CMSIS-SVD 1.3")
     what.add_argument("--assemble", metavar="FILE", help="assembly text to words; - is stdin")
     what.add_argument("--disassemble", metavar="FILE", help="a program file, or raw words, to assembly text")
     parser.add_argument("--output", metavar="FILE", type=Path, help="write there (words as little-endian bytes)")
@@ -37,6 +39,14 @@ def run(args: argparse.Namespace) -> Report:
         from dovetail.isa.cheader import cheader
 
         return _text("c_header", cheader(), args.output)
+    if args.systemrdl:
+        from dovetail.isa.systemrdl import systemrdl
+
+        return _text("systemrdl", systemrdl(), args.output)
+    if args.svd:
+        from dovetail.isa.svd import svd
+
+        return _text("svd", svd(), args.output)
     if args.assemble:
         return _assemble(args.assemble, args.output)
     if args.disassemble:

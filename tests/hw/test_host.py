@@ -56,6 +56,7 @@ def test_read_only_registers(host: Host) -> None:
 def test_addresses_and_byte_strobes(host: Host) -> None:
     async def bench(ctx: Any) -> None:
         for name, mask in (("PROGRAM", 0xFFFF_FC00), ("PAGES", 0x007F_FFFF), ("BASE", 0xFFFF_F000)):
+            assert [part.mask for part in HOST_REGISTERS[name].parts] == [mask]
             assert await host_write(ctx, host.bus, name, 0xFFFF_FFFF) == OKAY
             assert await host_read(ctx, host.bus, name) == (mask, OKAY)
             await host_write(ctx, host.bus, name, 0x1122_3344, strobe=0b0100)
