@@ -14,6 +14,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_network_options(parser, programs=True)
     parser.add_argument("--output", metavar="DIR", type=Path, required=True, help="folder of the C project; made")
+    parser.add_argument(
+        "--prefix",
+        metavar="NAME",
+        default="inference",
+        help="begins the names of files, functions and macros, which must differ between the networks of one program;"
+        " default: %(default)s",
+    )
     parser.add_argument("--embed", action="store_true", help="the weights as a C array too, for hosts without files")
 
 
@@ -22,7 +29,7 @@ def run(args: argparse.Namespace) -> Report:
     from dovetail.sw.codegen import project_of
 
     compiled = compiled_of(args)
-    project = project_of(compiled, embed=args.embed)
+    project = project_of(compiled, embed=args.embed, prefix=args.prefix)
     project.write(args.output)
     nodes = [node.op for step in compiled.code.steps if step.host for node in step.nodes]
     data = {

@@ -27,7 +27,7 @@ def build(build_cache: Path, tmp_path: Path) -> Callable[[CompiledNetwork], Path
 
     def built(compiled: CompiledNetwork) -> Path:
         project = project_of(compiled)
-        (tmp_path / "weights.bin").write_bytes(project.files["weights.bin"])
+        (tmp_path / "weights.bin").write_bytes(project.files["inference_weights.bin"])
         return c_program(compiled.config, sources_of(project), tmp_path / "inference", cache=build_cache)
 
     return built

@@ -4,17 +4,17 @@
 #include <stdlib.h>
 
 #include "dovetail_host.h"
-#include "inference.h"
+#include "@@{prefix}.h"
 
 static const char USAGE[] =
-    "usage: inference WEIGHTS INPUT OUTPUT [WHERE]\n"
-    "  WEIGHTS  weights.bin, or - where the weights are linked in\n"
+    "usage: @@prefix WEIGHTS INPUT OUTPUT [WHERE]\n"
+    "  WEIGHTS  @@{prefix}_weights.bin, or - where the weights are linked in\n"
     "  INPUT    the inputs of an inference, one behind the other; then perhaps those of more inferences\n"
     "  OUTPUT   file for the outputs, likewise\n"
     "  WHERE    the accelerator, as this host names it\n";
 
 @@arrays
-static uint64_t scratch[INFERENCE_SCRATCH_BYTES / 8 + 1];
+static uint64_t scratch[@@{macro}_SCRATCH_BYTES / 8 + 1];
 
 static int fail(const char *what, const char *why)
 {
@@ -27,27 +27,27 @@ static int read_inputs(FILE *file)
 {
     size_t bytes = 0;
 @@reads
-    return bytes == INFERENCE_INPUT_BYTES ? 1 : bytes ? -1 : 0;
+    return bytes == @@{macro}_INPUT_BYTES ? 1 : bytes ? -1 : 0;
 }
 
 static int write_outputs(FILE *file)
 {
     size_t bytes = 0;
 @@writes
-    return bytes == INFERENCE_OUTPUT_BYTES;
+    return bytes == @@{macro}_OUTPUT_BYTES;
 }
 
-static int run_all(struct inference *inference, FILE *input, FILE *output)
+static int run_all(struct @@{prefix} *inference, FILE *input, FILE *output)
 {
-    const struct inference_inputs inputs = {@@input_names};
-    const struct inference_outputs outputs = {@@output_names};
+    const struct @@{prefix}_inputs inputs = {@@input_names};
+    const struct @@{prefix}_outputs outputs = {@@output_names};
     int more;
     while ((more = read_inputs(input)) > 0) {
-        const int status = inference_run(inference, &inputs, &outputs);
+        const int status = @@{prefix}_run(inference, &inputs, &outputs);
         if (status == DOVETAIL_ERROR_FAULT)
             return fail("accelerator", dovetail_cause_text(inference->result.cause));
         if (status)
-            return fail("inference", inference_status_text(status));
+            return fail("inference", @@{prefix}_status_text(status));
         if (!write_outputs(output))
             return fail("output", "must be written, not fail");
         printf("cycles %" PRIu64 "\n", inference->cycles);
@@ -57,13 +57,13 @@ static int run_all(struct inference *inference, FILE *input, FILE *output)
 
 static int run_files(const struct dovetail_host *host, const void *weights, size_t bytes, char **names)
 {
-    static struct inference inference;
+    static struct @@{prefix} inference;
     FILE *input, *output;
-    int code = inference_init(&inference, &host->platform, &host->memory, scratch, sizeof scratch, weights, bytes);
+    int code = @@{prefix}_init(&inference, &host->platform, &host->memory, scratch, sizeof scratch, weights, bytes);
     if (code)
-        return fail("inference", inference_status_text(code));
+        return fail("inference", @@{prefix}_status_text(code));
     if (host->clock_hz)
-        inference.timeout = dovetail_microseconds(INFERENCE_SEGMENT_CYCLES, host->clock_hz);
+        inference.timeout = dovetail_microseconds(@@{macro}_SEGMENT_CYCLES, host->clock_hz);
     input = fopen(names[0], "rb");
     output = fopen(names[1], "wb");
     if (!input || !output)
@@ -79,7 +79,7 @@ static int run_files(const struct dovetail_host *host, const void *weights, size
 
 int main(int argc, char **argv)
 {
-    static uint8_t file[INFERENCE_WEIGHTS_BYTES + 1];
+    static uint8_t file[@@{macro}_WEIGHTS_BYTES + 1];
     const void *weights = file;
     size_t bytes = 0;
     struct dovetail_host host;
@@ -89,9 +89,9 @@ int main(int argc, char **argv)
         fputs(USAGE, stderr);
         return 2;
     }
-#ifdef INFERENCE_EMBEDDED
-    weights = inference_weights;
-    bytes = sizeof inference_weights;
+#ifdef @@{macro}_EMBEDDED
+    weights = @@{prefix}_weights;
+    bytes = sizeof @@{prefix}_weights;
 #endif
     stream = bytes ? NULL : fopen(argv[1], "rb");
     if (stream) {
@@ -99,7 +99,7 @@ int main(int argc, char **argv)
         fclose(stream);
     } else if (!bytes)
         return fail(argv[1], "must be a file that can be opened");
-    if (dovetail_host_open(&host, argc > 4 ? argv[4] : NULL, INFERENCE_MEMORY_BYTES))
+    if (dovetail_host_open(&host, argc > 4 ? argv[4] : NULL, @@{macro}_MEMORY_BYTES))
         return 1;
     code = run_files(&host, weights, bytes, argv + 2);
     return dovetail_host_close(&host) ? 1 : code;

@@ -1,5 +1,5 @@
 
-static int run_segment(struct inference *inference, uint32_t program, uint32_t pages)
+static int run_segment(struct @@{prefix} *inference, uint32_t program, uint32_t pages)
 {
     int status = dovetail_start(&inference->device, &inference->memory, program, pages);
     if (!status)

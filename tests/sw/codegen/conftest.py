@@ -115,7 +115,7 @@ class Built:
         self, weights: bytes | None = None, memory_bytes: int | None = None, scratch_bytes: int | None = None
     ) -> int:
         """inference_init()"""
-        weights = self.project.files["weights.bin"] if weights is None else weights
+        weights = self.project.files["inference_weights.bin"] if weights is None else weights
         memory_bytes = self.project.memory_bytes if memory_bytes is None else memory_bytes
         scratch_bytes = self.scratch.nbytes if scratch_bytes is None else scratch_bytes
         memory = Memory(self.shared.ctypes.data + BUS, BUS, memory_bytes)

@@ -42,7 +42,7 @@ def sealed(data: bytes) -> bytes:
 
 def test_weights_files_that_are_refused(compiled: CompiledNetwork, build: Build) -> None:
     built = build(compiled)
-    weights = built.project.files["weights.bin"]
+    weights = built.project.files["inference_weights.bin"]
     damaged = bytearray(weights)
     damaged[len(weights) // 2] ^= 1
     other = weights_file(compile_network(f"{NETWORK}?seed=77", SMALL, effort=0).program)
@@ -139,10 +139,60 @@ def test_the_project_builds_by_itself(compiled: CompiledNetwork, tmp_path: Path)
     assert (lost.returncode, lost.stderr) == (1, "/dev/none: No such file or directory\n")
 
 
+TWO = """
+#include <stdio.h>
+#include "one.h"
+#include "Two_2.h"
+int main(void)
+{
+    static struct one first;
+    static struct Two_2 second;
+    struct dovetail_memory none = {0};
+    puts(one_status_text(one_init(&first, NULL, &none, NULL, 0, one_weights, ONE_WEIGHTS_BYTES)));
+    puts(Two_2_status_text(Two_2_init(&second, NULL, &none, NULL, 0, Two_2_weights, TWO_2_WEIGHTS_BYTES)));
+    return 0;
+}
+"""
+
+
+@pytest.mark.skipif(not shutil.which("make") or not shutil.which("gcc"), reason="no make or gcc")
+def test_two_networks_in_one_program(compiled: CompiledNetwork, tmp_path: Path) -> None:
+    networks = {"one": compiled, "Two_2": compile_network("zoo:autoencoder", SMALL, effort=0)}
+    for prefix, network in networks.items():
+        project = project_of(network, embed=True, prefix=prefix)
+        project.write(tmp_path / prefix)
+        assert project.weights == f"{prefix}_weights.bin" and not any("inference" in name for name in project.files)
+        subprocess.run(["make", "-s", "CFLAGS=-O0", f"lib{prefix}.a"], cwd=tmp_path / prefix, check=True, timeout=300)
+    (tmp_path / "main.c").write_text(TWO)
+    command = ["gcc", "-std=c99", "-Wall", "-Werror", "main.c", "-Ione", "-ITwo_2", "one/libone.a", "Two_2/libTwo_2.a"]
+    subprocess.run([*command, "-lm", "-o", "both"], cwd=tmp_path, check=True, timeout=300)
+    told = subprocess.run([tmp_path / "both"], capture_output=True, text=True, check=True).stdout
+    assert told == "".join(f"shared memory must have {name}_MEMORY_BYTES\n" for name in ("ONE", "TWO_2"))
+
+
+@pytest.mark.parametrize(
+    ("prefix", "rule"),
+    [
+        ("2nd", "must be a C name of up to 32 letters, digits and underscores, not '2nd'"),
+        ("a-b", "must be a C name of up to 32 letters, digits and underscores, not 'a-b'"),
+        ("switch", "must be a C name of up to 32 letters, digits and underscores, not 'switch'"),
+        ("x" * 33, "must be a C name of up to 32"),
+        ("main", "must differ from the names of the driver and the kernels, unlike 'main'"),
+        ("pooling", "must differ from the names of the driver and the kernels, unlike 'pooling'"),
+        ("dovetail_x", "must differ from the names of the driver and the kernels, unlike 'dovetail_x'"),
+    ],
+)
+def test_prefixes_that_are_refused(prefix: str, rule: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    call = ["codegen", NETWORK, "--config", "small", "--effort", "0", "--output", str(tmp_path / "c")]
+    assert main([*call, "--prefix", prefix]) == 2
+    assert f"dovetail: error: prefix {rule}" in capsys.readouterr().err
+    assert not (tmp_path / "c").exists()
+
+
 def test_only_the_kernels_in_use(compiled: CompiledNetwork) -> None:
     files = set(project_of(compiled).files)
     assert {"conversion.c", "float_normalisation.c", "float_elementwise.c", "dovetail_walk.h"} <= files
-    assert not {"convolution.c", "pooling.c", "movement.c", "softmax.c", "weights.c"} & files
+    assert not {"convolution.c", "pooling.c", "movement.c", "softmax.c", "inference_weights.c"} & files
     whole = project_of(compile_network("zoo:autoencoder", SMALL, effort=0))
     assert (whole.kernels, whole.scratch_bytes) == ((), 0)
     assert "inference_data.h" not in whole.files
@@ -163,7 +213,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     data = json.loads(capsys.readouterr().out)
     assert data["files"] == {path.name: path.stat().st_size for path in folder.iterdir()}
     assert (data["segments"], data["host_nodes"], data["inexact"]) == (2, 4, ["softmax"])
-    assert data["weights_bytes"] == data["files"]["weights.bin"]
+    assert data["weights_bytes"] == data["files"]["inference_weights.bin"]
 
 
 def test_the_command_refuses_in_one_line(
