@@ -14,6 +14,7 @@ from dovetail.flows.parameters import PARAMETERS, flat
 from dovetail.flows.pictures.shares import cause_colours
 from dovetail.flows.pictures.style import BOUNDS, KINDS, SERIES, SPARE
 from dovetail.isa.config import Config
+from dovetail.sw.cost.energy_report import COMPONENTS
 from dovetail.sw.explain import CAUSES
 from dovetail.sw.explain.resources import RESOURCES
 
@@ -57,6 +58,10 @@ def header_of(space: Space, version: str) -> dict[str, Any]:
             c.name: {"title": c.title, "bound": c.bound, "doc": c.doc, "colour": shades[c.name]}
             for c in CAUSES.values()
         },
+        "energy": {
+            name: {"doc": doc, "colour": colour} for (name, doc), colour in zip(COMPONENTS.items(), SERIES, strict=True)
+        },
+        "host": space.host_cost.basis,
         "resources": {r.name: {"title": r.title, "doc": r.doc} for r in RESOURCES.values()},
         "colours": {"kinds": KINDS, "spare": SPARE, "series": SERIES, "bounds": BOUNDS},
     }
@@ -131,7 +136,7 @@ def _parameters(row: Row) -> list[Any]:
 
 
 def _cost(cost: Cost) -> list[Any]:
-    return [cost.cycles, cost.bound_cycles, cost.host_macs, dict(cost.kinds)]
+    return [cost.cycles, cost.bound_cycles, cost.host_macs, dict(cost.kinds), cost.host_cycles]
 
 
 def _number(value: float | None) -> float | None:

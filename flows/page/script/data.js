@@ -21,7 +21,7 @@ function addRows(encoded) {
       number,
       error,
       seconds,
-      costs: costs.map(([cycles, bound, hostMacs, kinds]) => ({ cycles, bound, hostMacs, kinds })),
+      costs: costs.map(([cycles, bound, hostMacs, kinds, hostCycles]) => ({ cycles, bound, hostMacs, kinds, hostCycles })),
       values: {},
       front: false,
       competes: true,

@@ -41,6 +41,7 @@ function drawLayers() {
   const found = explained();
   const parts = [kindBars(rows), ...notes(rows)];
   if (found.length) parts.push(causeBars(found));
+  if (found.some(({ explanation }) => explanation.energy)) parts.push(energyBars(found));
   const halves = (...boxes) => make("div", { class: "halves" }, boxes);
   const next = found.length ? nextTables(found) : null;
   const right = [rows.length > 1 ? difference() : null, found.length ? roofline(found) : null];
@@ -65,13 +66,18 @@ function networkChoice() {
 /** What must be known of the selected points to read the rest. */
 function notes(rows) {
   const note = (number, kind, ...text) => make("p", { class: `note ${kind}` }, badge(number), make("span", {}, text));
-  return rows.flatMap(({ number, costs }) => {
-    const { cycles, hostMacs } = costs[layers.network];
+  return rows.flatMap((row) => {
+    const { number, costs } = row;
+    const { cycles, hostMacs, hostCycles } = costs[layers.network];
     const known = data.explanations.get(number);
     const now = known?.[layers.network]?.cycles;
-    const found = hostMacs
-      ? [note(number, "soft", `leaves ${whole(hostMacs)} MACs to the host, for which no cycle is counted`)]
-      : [];
+    const clock = clockOf(row);
+    const left = hostMacs ? `, with ${whole(hostMacs)} MACs left to it` : "";
+    const beside = isNumber(hostCycles)
+      ? `; beside these the host takes about ${whole(hostCycles)} cycles${left} (an estimate: ${data.header.host})`
+      : "; no cycle of the host was counted";
+    const spent = `${whole(cycles)} cycles on the accelerator, ${timeOf(cycles, clock)} at ${short(clock / 1e6)} MHz`;
+    const found = [note(number, "soft host-note", `${spent}${beside}`)];
     if (known === "pending")
       found.push(note(number, "", make("i", { class: "spinner" }), " compiling and explaining this point\u2026"));
     else if (known?.error) found.push(note(number, "reason", known.error));
@@ -122,6 +128,42 @@ function causeBars(found) {
     lines,
   );
 }
+
+/** Energy by component. */
+function energyBars(found) {
+  const known = found.filter(({ explanation }) => explanation.energy);
+  const most = Math.max(...known.map(({ explanation }) => explanation.energy.total));
+  const components = Object.entries(data.header.energy).filter(([name]) =>
+    known.some(({ explanation }) => explanation.energy.components[name]),
+  );
+  const lines = known.map(({ number, explanation: { energy } }) => {
+    const parts = components.map(([name, { colour }]) => ({
+      name,
+      value: energy.components[name],
+      colour,
+      more: `${joules(energy.components[name])}, ${percent(energy.components[name] / energy.total)}`,
+    }));
+    return make(
+      "div",
+      { class: "barline" },
+      badge(number),
+      stack(parts, most),
+      make("span", { class: "number" }, joules(energy.total)),
+    );
+  });
+  const { table, error, not_counted } = known[0].explanation.energy;
+  return make(
+    "div",
+    { class: "bars", id: "energy-bars" },
+    make("h3", {}, "Where the energy goes"),
+    legendOf(components.map(([name, { doc, colour }]) => [name, colour, doc])),
+    lines,
+    make("p", { class: "soft" }, `An estimate by the table ${table}; ${error}. Not counted: ${not_counted.join(", ")}.`),
+  );
+}
+
+/** The clock of a point in Hz. */
+const clockOf = ({ values }) => values.clock || data.header.clock;
 
 const resourceOf = (name) => data.header.resources[name] ?? { title: name, doc: "" };
 
@@ -199,11 +241,18 @@ function layerTable(found) {
     layers.order = value;
     drawLayers();
   });
+  const clocks = found.map(({ number }) => clockOf(data.byNumber.get(number)));
+  const withEnergy = found.every(({ explanation }) => explanation.energy);
+  const energies = found.map(
+    ({ explanation }) => new Map(explanation.energy?.layers.map(({ name, total }) => [name, total])),
+  );
+  const energyOf = (n, name) => short(energies[n].get(name) ?? 0);
   const heads = [
     head("layer"),
     head("kind"),
     figureHead("MACs"),
     found.map(({ number }) => figureHead(badge(number), " cycles, bound")),
+    withEnergy ? found.map(({ number }) => figureHead(badge(number), " \u00b5J")) : "",
     differs ? figureHead(`${letterOf(pair.to)} \u2212 ${letterOf(pair.from)}`) : "",
     make("th", { scope: "col", class: "wideb" }, "what the cycles are spent on"),
   ];
@@ -212,7 +261,8 @@ function layerTable(found) {
       rowHead(line.layer.name, make("span", { class: "name" }, line.layer.name)),
       td(make("i", { class: "swatch square", css: { background: colourOfKind(line.layer.kind) } }), line.layer.kind),
       figure(whole(line.layer.macs)),
-      line.of.map((layer) => figure(layer ? cyclesAndBound(layer) : "host")),
+      line.of.map((layer, n) => figure(layer ? cyclesAndBound(layer, clocks[n]) : "host")),
+      withEnergy ? line.of.map((layer, n) => figure(layer ? energyOf(n, line.layer.name) : "")) : "",
       differs ? make("td", { class: `number ${gain(line) < 0 ? "less" : "more"}` }, signed(gain(line))) : "",
       make(
         "td",
@@ -230,8 +280,8 @@ function layerTable(found) {
   );
 }
 
-function cyclesAndBound({ cycles, bound, bounds }) {
+function cyclesAndBound({ cycles, bound, bounds }, clock) {
   const swatch = make("i", { class: "swatch square", css: { background: colourOfBound(bound) } });
   const text = bound && make("small", {}, swatch, `${bound} ${percent(bounds[bound] / cycles)}`);
-  return [make("span", { class: "cycles" }, whole(cycles)), text];
+  return [make("span", { class: "cycles", title: timeOf(cycles, clock) }, whole(cycles)), text];
 }

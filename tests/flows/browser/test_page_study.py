@@ -131,8 +131,13 @@ def test_selected_points_stand_side_by_side(page: Any, study: Results) -> None:
     page.row(20)
     page.row(18)
     assert len(page.texts("#selected thead th")) == 2
-    left = [text for text in page.texts("#layers .note") if "host" in text]
-    assert left == ["Bleaves 500 MACs to the host, for which no cycle is counted"]
+    first, second = page.texts("#layers .host-note")
+    for number, text in ((35, first), (18, second)):
+        cycles = study.rows[number].costs[0].cycles
+        assert text[1:].startswith(f"{cycles:,} cycles on the accelerator, {cycles / 1e5:.4g} ms at 100 MHz; ")
+        assert text.endswith("error not measured)")
+    assert "the host takes about 2,000 cycles (an estimate: " in first
+    assert "the host takes about 2,000 cycles, with 500 MACs left to it (an estimate: " in second
 
 
 def test_without_explanations_the_difference_is_that_of_the_kinds_of_layers(page: Any, study: Results) -> None:

@@ -49,6 +49,12 @@ def test_the_best_points_are_explained_exactly(
         map(str, told["explained"][:2])
     )
     assert page.texts("#cause-bars .barline > .number") == [f"{cycles[n]:,}" for n in told["explained"][:2]]
+    energies = [explanation["energy"] for _, (explanation,) in data["explanations"]]
+    assert page.texts("#energy-bars .barline > .number") == [f"{energy['total']:.4g} µJ" for energy in energies[:2]]
+    assert energies[0]["error"] in page.text("#energy-bars p")
+    assert [cells[5] for cells in page.cells("#layer-table tbody tr")] == [
+        f"{layer['total']:.3g}" for layer in energies[0]["layers"]
+    ]
     assert page.requests() == []
 
 
