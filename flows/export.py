@@ -39,6 +39,8 @@ def run(args: argparse.Namespace) -> Report:
         lines.append(f"part         {part['file']}: {len(part['nodes'])} node(s): {kinds}")
     if inexact := [part["file"] for part in manifest["parts"] if not part["exact"]]:
         lines.append(f"rounding     ONNX Runtime differs by one step here and there in {', '.join(inexact)}")
+    if rest := manifest.get("rest"):
+        lines.append(f"rest         {rest['file']}: {', '.join(rest['operators'])}: {rest['reason']}")
     code = 0
     if args.check:
         rng, state = np.random.default_rng(args.seed), dict[str, Array]()

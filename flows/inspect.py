@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from dovetail.flows.network import add_network_options, options_of, shapes_of
+from dovetail.flows.network import add_network_options, left_lines, options_of, shapes_of
 from dovetail.flows.parameters import config_of
 from dovetail.flows.report import Report
 
@@ -54,11 +54,13 @@ def run(args: argparse.Namespace) -> Report:
         "round_trips": outcome.round_trips,
         "nodes": [asdict(node) for node in outcome.nodes],
         "gone": outcome.gone,
+        "left": outcome.left,
     }
     rules = list(dict.fromkeys(node.rule for node in outcome.nodes if node.rule))
     lines = [f"rule {number:<8}{rule}" for number, rule in enumerate(rules, 1)]
     lines += [f"{outcome.name} on {config.ic} x {config.oc} multipliers ({config.hash:016x})", *_totals(outcome)]
     lines += [f"host         {node.name}: {node.reason}" for node in hosted]
+    lines += left_lines(outcome.left, outcome.why_left)
     if outcome.is_float:
         data["quantise"] = f"dovetail quantise {args.network} --calibration X.npz --output Q.onnx"
         lines.append(f"float        this is what holds once it is quantised: {data['quantise']}")
@@ -80,6 +82,8 @@ def _totals(outcome: Preflight) -> list[str]:
 def _verdict(outcome: Preflight, hosted: int) -> str:
     if outcome.is_complete:
         return "everything runs on the accelerator"
+    if not hosted and outcome.left:
+        return "everything before what is left to you runs on the accelerator"
     if not hosted:
         return "everything could run on the accelerator"
     return f"{hosted} of {len(outcome.nodes)} nodes run on the host"

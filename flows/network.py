@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from io import BytesIO
 from pathlib import Path
@@ -288,6 +288,7 @@ def describe(compiled: CompiledNetwork, clock: float | None = None) -> dict[str,
         "cycles_by_kind": report.by_kind(),
         "layers": [asdict(layer) for layer in report.layers],
         "host_nodes": report.host,
+        "left": list(compiled.graph.left),
         "states": [{"name": state.name, **_tensor(compiled.graph, state.read)} for state in compiled.graph.states],
         "counters": {unit.name.lower(): asdict(counters) for unit, counters in report.counters.items()},
     }
@@ -303,6 +304,14 @@ def times(report: Report, clock: float) -> dict[str, float]:
         "inferences_per_second": report.fps(clock),
         "dram_bytes_per_second": report.moved_bytes * per_second(report.cycles, clock),
     }
+
+
+def left_lines(left: Sequence[str], why: str) -> list[str]:
+    """What is behind Dovetail's part of a network, for people."""
+    if not left:
+        return []
+    count = f" and {len(left) - 1} behind it" if len(left) > 1 else ""
+    return [f"left to you  {left[0]}{count}: {why}; `dovetail export` writes it as a file, outputs here are its inputs"]
 
 
 def _tensor(graph: Graph, name: str) -> dict[str, Any]:
@@ -396,6 +405,7 @@ def summary(compiled: CompiledNetwork, clock: float | None = None) -> str:
         for state in compiled.graph.states
     ]
     lines += [f"host         {name}: {reason}" for name, reason in report.host.items()]
+    lines += left_lines(compiled.graph.left, compiled.graph.why_left)
     return "\n".join(lines)
 
 

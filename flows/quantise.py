@@ -16,6 +16,7 @@ from dovetail.isa.files import write_atomically
 from dovetail.sw.errors import NetworkError
 
 if TYPE_CHECKING:
+    from dovetail.sw.frontend.remainder import Remainder
     from dovetail.sw.layout import Array, Sample
     from dovetail.sw.quantise import Calibration, FloatGraph, Quality, Scheme, Search
     from dovetail.sw.quantise.automatic import Trial
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> Report:
     # Imported late: other commands do not need ONNX Runtime's quantiser.
     from dovetail.sw.quantise import Calibration, FloatGraph, Goal, search
     from dovetail.sw.quantise.comparison import Comparison
-    from dovetail.sw.quantise.network import read_float
+    from dovetail.sw.quantise.network import read_float, read_rest
     from dovetail.sw.quantise.quantiser import apply
 
     scheme, goal = _scheme(args), Goal.parse(args.auto) if args.auto else None
@@ -82,21 +83,22 @@ def run(args: argparse.Namespace) -> Report:
         raise NetworkError("--write-best must come with --auto, the search for the best scheme")
     if args.output and not args.output.resolve().parent.is_dir():
         raise NetworkError(f"{args.output}: must be in a folder that exists")
-    graph = FloatGraph(read_float(args.network, shapes_of(args)))
+    model = read_float(args.network, shapes_of(args))
+    graph, rest = FloatGraph(model), read_rest(args.network, model)
     samples = _samples(args, graph)
     labels = _labels(args.labels) if args.labels else None
     calibration = Calibration(graph, samples)
     compared = _evaluation(args, graph, samples)
     if goal:
         found = search(calibration, goal, compared, labels, scheme.keep_float, _tell)
-        return _searched(args, calibration, found, str(goal))
+        return _with_rest(_searched(args, calibration, found, str(goal)), args, rest)
     quantised = apply(calibration, scheme)
     quality = Comparison(graph).quality(quantised.model, compared, labels, layers=args.per_layer)
     data, text = _outcome(args, calibration, scheme, quantised, quality)
     if args.output:
         text.append(_write(args.output, quantised))
         data["output"] = str(args.output)
-    return Report(data, text)
+    return _with_rest(Report(data, text), args, rest)
 
 
 # --- what the user asked for --------------------------------------------------------------------------------------
@@ -128,6 +130,23 @@ def _labels(text: str) -> "Array":
 
     path, _, key = text.rpartition(":")
     return labels_of(Path(path), key) if path and not Path(text).exists() else labels_of(Path(text))
+
+
+def _with_rest(report: Report, args: argparse.Namespace, rest: "tuple[Remainder, bytes] | None") -> Report:
+    """Say, and write beside the output, what stays as it is: operators that nothing here knows, and those behind."""
+    from dovetail.sw.frontend.tflite_file import is_tflite
+
+    if rest is None:
+        return report
+    remainder, content = rest
+    data: dict[str, Any] = {"left": list(remainder.left)}
+    lines = [f"left to you  {remainder.text}"]
+    if "output" in report.data:
+        path = args.output.with_suffix(".rest.tflite" if is_tflite(content) else ".rest.onnx")
+        write_atomically(path, content)
+        data["rest"] = str(path)
+        lines.append(f"rest         {path}: as it was; its inputs are outputs of {args.output}")
+    return replace(report, data={**report.data, **data}, text=[*report.text, *lines])
 
 
 def _write(path: Path, quantised: "Quantised") -> str:

@@ -198,6 +198,7 @@ class Graph:
     tensors: every tensor by name; constants live in the nodes.
     nodes: topologically sorted.
     states: the variables that live between runs.
+    left: operators of the file behind what Dovetail does, which are the user's to run, and why.
     source: where it came from: "tflite", "onnx", ...
     name: file stem or zoo name.
     """
@@ -209,6 +210,8 @@ class Graph:
     source: str
     name: str = "network"
     states: tuple[State, ...] = ()
+    left: tuple[str, ...] = ()
+    why_left: str = ""
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -413,6 +416,7 @@ class Graph:
             outs = ", ".join(str(self.tensors[name]) for name in node.outputs)
             lines.append(f"  {node.name} = {node.op}({', '.join(node.inputs)}){_details(node)} -> {outs}")
         lines += [f"  output {self.tensors[port.tensor]}" for port in self.outputs]
+        lines += [f"  left   {left}" for left in self.left]
         return "\n".join(lines)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.layout import Array, Layout, Shape, as_signed, as_unsigned
+from dovetail.sw.tflite_extract import Extract, extract
 
 
 class Payload(Protocol):
@@ -185,9 +186,8 @@ class TfliteOp:
     _interpreter: list[Any] = field(default_factory=list, repr=False, compare=False)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        interpreter = self._open()
-        details = interpreter.get_input_details()
-        states, results = self._states(interpreter), interpreter.get_output_details()
+        interpreter, states = self._open()
+        details, results = interpreter.get_input_details(), interpreter.get_output_details()
         try:
             for detail, value in zip([*details, *states], inputs, strict=True):
                 interpreter.set_tensor(detail["index"], self._outside(value).reshape(detail["shape"]))
@@ -195,27 +195,6 @@ class TfliteOp:
         except (ValueError, RuntimeError) as error:
             raise NetworkError(f"operator {self.index}: LiteRT must run it, not fail: {first_line(error)}") from error
         return [self._inside(interpreter.get_tensor(detail["index"])) for detail in (*results, *states)]
-
-    def _states(self, interpreter: Any) -> list[Any]:
-        """The runtime's tensors of the variables."""
-        if not self.variables:
-            return []
-        details = {detail["index"]: detail for detail in interpreter.get_tensor_details()}
-        places = self._places()
-        return [details[places[index]] for index in self.variables]
-
-    def _places(self) -> dict[int, int]:
-        """Where the file's tensors are in the file of this operator alone."""
-        import tflite
-
-        raw = tflite.Model.GetRootAsModel(self.data, 0).Subgraphs(self.subgraph).Operators(self.index)
-        ends = ((raw.Inputs, raw.InputsLength), (raw.Outputs, raw.OutputsLength))
-        found = {
-            int(read(i))
-            for read, length in (*ends, (raw.Intermediates, raw.IntermediatesLength))
-            for i in range(length())
-        }
-        return {old: new for new, old in enumerate(sorted(index for index in found if index >= 0))}
 
     def _outside(self, value: Array) -> Array:
         """As the file has it."""
@@ -226,20 +205,35 @@ class TfliteOp:
 
     def table(self) -> Array:
         """Results int8 [256] of an element-wise operator on one int8 tensor, for -128 up to 127."""
-        interpreter = self._interpret(self.single((1, 256)))
+        interpreter = self._interpret(self._extract((1, 256)).data)
         (source,), (result,) = interpreter.get_input_details(), interpreter.get_output_details()
         interpreter.set_tensor(source["index"], self._outside(np.arange(-128, 128).astype(np.int8))[None])
         interpreter.invoke()
         return np.asarray(self._inside(interpreter.get_tensor(result["index"])[0]))
 
-    def _open(self) -> Any:
+    def shapes(self) -> list[Shape]:
+        """Of the results, as the runtime finds them for operands of the file's shapes.
+
+        Raises
+        ------
+        NetworkError: LiteRT does not know the operator, or cannot run it on zeros.
+        """
+        interpreter, states = self._open()
+        zeros = [np.zeros(detail["shape"], detail["dtype"]) for detail in (*interpreter.get_input_details(), *states)]
+        return [value.shape for value in self.run(zeros)][: len(self.outputs)]
+
+    def _open(self) -> tuple[Any, list[Any]]:
+        """The interpreter, and its tensors of the variables."""
         if not self._interpreter:
             try:
-                model = self.single()
+                alone = self._extract()
             except Exception as error:  # a damaged file fails anywhere in the generated classes
                 raise NetworkError(f"operator {self.index}: must be well formed, not damaged") from error
-            self._interpreter.append(self._interpret(model))
-        return self._interpreter[0]
+            interpreter = self._interpret(alone.data)
+            details = {detail["index"]: detail for detail in interpreter.get_tensor_details()}
+            self._interpreter.append((interpreter, [details[alone.places[index]] for index in self.variables]))
+        interpreter, states = self._interpreter[0]
+        return interpreter, states
 
     def _interpret(self, model: bytes) -> Any:
         from ai_edge_litert.interpreter import Interpreter, OpResolverType
@@ -254,33 +248,11 @@ class TfliteOp:
                 text = first_line(error)
         raise NetworkError(f"operator {self.index}: must be an operator that LiteRT knows: {text}")
 
-    def single(self, shape: tuple[int, ...] = ()) -> bytes:
-        """A flatbuffer that holds this operator alone, its activations in another `shape` if one is given."""
-        import flatbuffers
-        from ai_edge_litert import schema_py_generated as schema
+    def single(self) -> bytes:
+        """A flatbuffer that holds this operator alone."""
+        return self._extract().data
 
-        model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(self.data, 0))
-        graph = model.subgraphs[self.subgraph]
-        operator = graph.operators[self.index]
-        places = self._places()
-        renamed = places | {-1: -1}
-        tensors = [graph.tensors[i] for i in places]
-        buffers = [model.buffers[0]]
-        for tensor in tensors:
-            buffers.append(model.buffers[tensor.buffer])
-            tensor.buffer = len(buffers) - 1
-        model.operatorCodes = [model.operatorCodes[operator.opcodeIndex]]
-        model.buffers, model.metadata, model.metadataBuffer, model.signatureDefs = buffers, [], [], []
-        operator.opcodeIndex = 0
-        operator.inputs = [renamed[int(i)] for i in operator.inputs]
-        operator.outputs = [renamed[int(i)] for i in operator.outputs]
-        if operator.intermediates is not None:
-            operator.intermediates = [renamed[int(i)] for i in operator.intermediates]
-        graph.tensors, graph.operators, model.subgraphs = tensors, [operator], [graph]
-        graph.inputs = [renamed[i] for i in self.inputs]
-        graph.outputs = [renamed[i] for i in self.outputs]
-        for i in (*graph.inputs, *graph.outputs) if shape else ():
-            tensors[i].shape, tensors[i].shapeSignature = list(shape), None
-        builder = flatbuffers.Builder(1024)
-        builder.Finish(model.Pack(builder), b"TFL3")
-        return bytes(builder.Output())
+    def _extract(self, shape: tuple[int, ...] = ()) -> Extract:
+        """The operator alone, its activations in another `shape` if one is given."""
+        ends = self.inputs, self.outputs
+        return extract(self.data, [self.index], *ends, subgraph=self.subgraph, shape=shape)

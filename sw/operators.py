@@ -163,6 +163,14 @@ READ_VARIABLE, ASSIGN_VARIABLE, VAR_HANDLE and CALL_ONCE of TFLite files cost no
 own (UNIDIRECTIONAL_SEQUENCE_LSTM, SVDF, RNN) run on the host. See [state](state.md).
 """
 
+UNKNOWN = """
+## Operators that nobody knows
+
+TFLite's custom operators that LiteRT has (`TFLite_Detection_PostProcess` in float and uint8) run on the host. Others,
+control flow, and ONNX nodes of domains other than ONNX's and ONNX Runtime's end the part that Dovetail does: what
+depends on none of them is computed, `dovetail export` writes the rest as a file. See [exported parts](export.md).
+"""
+
 DIFFERENCES = """
 ## Where runtimes differ
 
@@ -197,6 +205,7 @@ def text() -> str:
         + "".join(f"- {rule}\n" for rule in rules)
         + UNSIGNED
         + STATE
+        + UNKNOWN
         + DIFFERENCES
         + _float()
     )

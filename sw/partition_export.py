@@ -20,6 +20,7 @@ from dovetail.isa.files import write_atomically
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler.partition import Step, border_of, is_accelerated
 from dovetail.sw.errors import NetworkError, first_line
+from dovetail.sw.frontend.remainder import rest_of
 from dovetail.sw.host import OnnxOp, Permute, TfliteOp
 from dovetail.sw.host_step import can_join
 from dovetail.sw.layout import Array, Layout, as_signed, as_unsigned
@@ -88,6 +89,7 @@ def export(compiled: CompiledNetwork, folder: Path) -> dict[str, Any]:
         "outputs": [_described(compiled, _of_port(port)) for port in graph.outputs],
         **({"states": _write_states(compiled, folder)} if graph.states else {}),
         "parts": parts,
+        **({"rest": _write_rest(compiled, folder)} if graph.left and compiled.source else {}),
     }
     write_atomically(folder / MANIFEST, yaml.safe_dump(manifest, sort_keys=False))
     return manifest
@@ -122,6 +124,17 @@ def _write_states(compiled: CompiledNetwork, folder: Path) -> list[dict[str, Any
             }
         )
     return found
+
+
+def _write_rest(compiled: CompiledNetwork, folder: Path) -> dict[str, Any]:
+    """What is behind the network's last part, as the file has it."""
+    graph = compiled.graph
+    assert compiled.source is not None
+    forms = {port.name: (port.dtype, port.shape) for port in graph.outputs}
+    data = rest_of(compiled.source[1], forms)
+    file = f"rest.{graph.source}"
+    write_atomically(folder / file, data)
+    return {"file": file, "sha256": sha256(data), "operators": list(graph.left), "reason": graph.why_left}
 
 
 def _outer(graph: ir.Graph, tensor: str) -> _Border:

@@ -17,11 +17,12 @@ from dovetail.sw import frontend
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler import Code, Options, generate
 from dovetail.sw.compiler.partition import broken_rule, is_accelerated, pays_for_its_round_trip
+from dovetail.sw.errors import NetworkError
 from dovetail.sw.file_nodes import FileNode, destinations, nodes_of, nodes_of_model
 from dovetail.sw.frontend.onnx_file import is_quantised
+from dovetail.sw.frontend.remainder import Remainder, remainder_of
 from dovetail.sw.frontend.shapes import with_shapes
-from dovetail.sw.frontend.tflite import is_float
-from dovetail.sw.frontend.tflite_file import TfliteFile, is_tflite
+from dovetail.sw.frontend.tflite_file import TfliteFile, is_float, is_tflite
 from dovetail.sw.frontend.tflite_float import to_onnx
 from dovetail.sw.operators import ROWS
 
@@ -66,6 +67,7 @@ class Preflight:
     nodes: in execution order.
     gone: the file's nodes that left nothing behind, as "operator name".
     segments, host_steps: runs of nodes on the accelerator and on the host.
+    left: operators behind what Dovetail does, which are the user's to run, and why.
     """
 
     name: str
@@ -74,6 +76,8 @@ class Preflight:
     gone: tuple[str, ...]
     segments: int
     host_steps: int
+    left: tuple[str, ...] = ()
+    why_left: str = ""
 
     def macs(self, place: str | None = None) -> int:
         """Multiply-accumulates of all nodes, or of those in a place."""
@@ -92,7 +96,7 @@ class Preflight:
     @property
     def is_complete(self) -> bool:
         """Whether everything runs on the accelerator as the file is."""
-        return not self.is_float and all(node.place != HOST for node in self.nodes)
+        return not self.is_float and not self.left and all(node.place != HOST for node in self.nodes)
 
 
 def inspect(
@@ -109,6 +113,8 @@ def inspect(
         The network cannot be read at all, or not compiled.
     """
     name, data = frontend.read(network)
+    remainder = _remainder(data)
+    data = data if remainder is None else remainder.head
     float_network = _is_float(data)
     if float_network:
         quantised = _quantised(network, shapes)
@@ -140,7 +146,19 @@ def inspect(
         gone=tuple(map(str, held.get("", []))),
         segments=sum(map(is_accelerated, code.steps)),
         host_steps=sum(step.host for step in code.steps),
+        left=() if remainder is None else remainder.left,
+        why_left="" if remainder is None else remainder.reason,
     )
+
+
+def _remainder(data: bytes) -> Remainder | None:
+    """What is damaged is left to the front ends."""
+    try:
+        return remainder_of(data)
+    except NetworkError:
+        raise
+    except Exception:  # readers of damaged files raise anything
+        return None
 
 
 def _graph_nodes(graph: ir.Graph) -> list[FileNode]:

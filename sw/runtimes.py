@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dovetail.sw.errors import NetworkError, first_line
+from dovetail.sw.frontend.remainder import known_part
 from dovetail.sw.frontend.tflite_file import TfliteFile, is_tflite
 from dovetail.sw.graph import Graph
 from dovetail.sw.input_files import read_arrays
@@ -66,7 +67,7 @@ def run(
     NetworkError
         The runtime cannot run the file.
     """
-    name, data = source
+    name, data = source[0], known_part(source[1])
     return _run_tflite(graph, data, [*before, sample]) if is_tflite(data) else _run_onnx(name, data, sample, folder)
 
 

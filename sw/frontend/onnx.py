@@ -21,6 +21,7 @@ from dovetail.sw.frontend.onnx_elementwise import BINARY, COMBINATIONS, FUNCTION
 from dovetail.sw.frontend.onnx_file import OnnxFile, OnnxInput, OnnxNode, is_quantised
 from dovetail.sw.frontend.onnx_integer import FULL, Clamp, IntegerOps
 from dovetail.sw.frontend.onnx_qoperator import QOPERATORS
+from dovetail.sw.frontend.onnx_remainder import split
 from dovetail.sw.frontend.onnx_values import Constant, Quant, Source, Value
 from dovetail.sw.layout import Array, Layout
 
@@ -42,7 +43,11 @@ def load_onnx(data: bytes, name: str, folder: Path | None = None) -> ir.Graph:
     NetworkError: the file is malformed or not quantised, or a node is outside what Dovetail runs.
     """
     try:
-        return Importer(OnnxFile(data, name, folder)).read().check()
+        remainder = split(data)
+        if remainder is None:
+            return Importer(OnnxFile(data, name, folder)).read().check()
+        graph = Importer(OnnxFile(remainder.head, name, folder)).read().check()
+        return replace(graph, left=remainder.left, why_left=remainder.reason)
     except NetworkError:
         raise
     except RecursionError as error:

@@ -15,15 +15,15 @@ from dovetail.isa.numerics import Rounding
 from dovetail.sw import graph as ir
 from dovetail.sw.errors import NetworkError, not_quantised
 from dovetail.sw.frontend.tflite_elementwise import ELEMENTWISE, clamp_of, product_of_rows
-from dovetail.sw.frontend.tflite_file import Operator, TfliteFile, pads_of
+from dovetail.sw.frontend.tflite_file import Operator, TfliteFile, is_float, pads_of
 from dovetail.sw.frontend.tflite_movement import MOVEMENT
 from dovetail.sw.frontend.tflite_recurrent import integer_layer
+from dovetail.sw.frontend.tflite_remainder import custom_op, split
 from dovetail.sw.frontend.tflite_unsigned import SIGNED_ONLY, is_unsigned, signed
 from dovetail.sw.frontend.tflite_variables import WALK, Variables
 from dovetail.sw.host import Quantize, TfliteOp
 from dovetail.sw.layout import Array, Layout, Shape
 
-_CONTROL = {"IF", "WHILE", "CALL"}
 _CONVERSIONS = {"CAST", "QUANTIZE", "DEQUANTIZE"}
 _SPATIAL = {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"}
 _WAY_OUT = "convert the float network again with full-integer int8 quantisation"
@@ -38,9 +38,14 @@ def load_tflite(data: bytes, name: str) -> ir.Graph:
     """
     try:
         file = TfliteFile(data)
+        remainder = split(file)
+        if remainder is not None:
+            file = TfliteFile(remainder.head)
         if is_float(file):
             raise not_quantised(name)
         graph = Reader(file).read(name)
+        if remainder is not None:
+            graph = replace(graph, left=remainder.left, why_left=remainder.reason)
     except NetworkError:
         raise
     except Exception as error:  # a malformed flatbuffer fails anywhere in the generated accessors
@@ -50,17 +55,11 @@ def load_tflite(data: bytes, name: str) -> ir.Graph:
     return graph.check()
 
 
-def is_float(file: TfliteFile) -> bool:
-    """Whether no activation is of integers, and some are float; weights may be anything."""
-    dtypes = {info.tensor.dtype for info in file.infos if info.value is None}
-    return "float32" in dtypes and not dtypes & {"int8", "uint8", "int16"}
-
-
 class Reader:
     def __init__(self, file: TfliteFile) -> None:
         self.file = file
         self.unsigned = is_unsigned(file)
-        self.infos = [signed(info) for info in file.infos] if self.unsigned else file.infos
+        self.infos = [signed(info) for info in file.infos] if self.unsigned else list(file.infos)
         self.nodes: list[ir.Node] = []
         self.tensors: dict[str, ir.Tensor] = {}
         self.variables = Variables(self)
@@ -81,7 +80,7 @@ class Reader:
         )
 
     def _port(self, index: int) -> ir.Port:
-        tensor = self.file.infos[index].tensor
+        tensor = replace(self.file.infos[index].tensor, shape=self.infos[index].tensor.shape)
         return ir.Port(
             name=tensor.name,
             tensor=tensor.name,
@@ -103,8 +102,9 @@ class Reader:
         self.nodes.append(node)
 
     def _operator(self, op: Operator) -> None:
-        if op.kind in _CONTROL or op.kind.startswith(("operator", "CUSTOM")):
-            raise NetworkError(f"{op.name}: operator must be a TFLite builtin without control flow, not {op.kind}")
+        if op.kind.startswith("CUSTOM "):
+            self._emit(self._custom(op), op)
+            return
         if op.kind in WALK:
             WALK[op.kind](self, op)
             return
@@ -129,6 +129,16 @@ class Reader:
             label=op.kind.lower(),
             payload=payload or TfliteOp(self.file.data, op.index, plain, op.outputs, self.unsigned, variables),
         )
+
+    def _custom(self, op: Operator) -> ir.Host:
+        """Leave a custom operator to LiteRT, which also knows what the file may not say: the shapes of its results."""
+        payload = custom_op(self.file, op)
+        for index, shape in zip(op.outputs, payload.shapes(), strict=True):
+            info = self.infos[index]
+            self.infos[index] = replace(info, tensor=replace(info.tensor, shape=shape))
+        wires = {"inputs": self.names(payload.inputs), "outputs": self.names(op.outputs)}
+        payload = replace(payload, unsigned=self.unsigned)
+        return ir.Host(name=op.name, **wires, label=op.kind.removeprefix("CUSTOM "), payload=payload)
 
     def _check_types(self, op: Operator) -> None:
         """LiteRT's kernels take for granted that integers have scales, and that types go together."""

@@ -155,6 +155,12 @@ class TfliteFile:
         return Operator(index, kind, f"{index:02d}_{label}", ins, outs, raw)
 
 
+def is_float(file: TfliteFile) -> bool:
+    """Whether no activation is of integers, and some are float; weights may be anything."""
+    dtypes = {info.tensor.dtype for info in file.infos if info.value is None}
+    return "float32" in dtypes and not dtypes & {"int8", "uint8", "int16"}
+
+
 def pads_of(source: Tensor, out: Tensor, kernel: Pair, stride: Pair, dilation: Pair, padding: int) -> Pads:
     """TFLite's padding: SAME puts the smaller half before."""
     if padding == tflite.Padding.VALID:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from onnx import helper, numpy_helper
 
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.remainder import known_part
 from dovetail.sw.frontend.tflite_file import Info, Operator, TfliteFile
 from dovetail.sw.frontend.tflite_float_operators import OPERATORS
 from dovetail.sw.frontend.tflite_variables import WALK as STATEFUL
@@ -38,7 +39,7 @@ def to_onnx(data: bytes, name: str) -> onnx.ModelProto:
         counterpart in ONNX; the text names it.
     """
     try:
-        model = Writer(TfliteFile(data)).write(name)
+        model = Writer(TfliteFile(known_part(data))).write(name)
         onnx.checker.check_model(model, full_check=True)
     except NetworkError:
         raise

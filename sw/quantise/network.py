@@ -6,13 +6,31 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import onnx
-from onnx import external_data_helper
+from onnx import external_data_helper, helper
 
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.frontend import read
+from dovetail.sw.frontend.onnx_remainder import split_model
+from dovetail.sw.frontend.remainder import Remainder, remainder_of, rest_of
 from dovetail.sw.frontend.tflite_file import is_tflite
 from dovetail.sw.frontend.tflite_float import to_onnx
 from dovetail.sw.onnx_passes import normalise
+
+
+def read_rest(path: str | Path, model: onnx.ModelProto) -> tuple[Remainder, bytes] | None:
+    """What of a float network's file is behind ``model``, which `read_float` gave; None if nothing is."""
+    _, data = read(path)
+    found = remainder_of(data)
+    if found is None:
+        return None
+    forms = {
+        value.name: (
+            str(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)),
+            tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim),
+        )
+        for value in onnx.shape_inference.infer_shapes(model).graph.output
+    }
+    return found, rest_of(data, forms)
 
 
 def read_float(path: str | Path, shapes: Mapping[str, Sequence[int]] | None = None) -> onnx.ModelProto:
@@ -37,6 +55,7 @@ def read_float(path: str | Path, shapes: Mapping[str, Sequence[int]] | None = No
         reason = first_line(error)
         raise NetworkError(f"{path}: must be a complete float ONNX or TFLite file, not: {reason}") from error
     try:
-        return normalise(model, shapes=shapes)
+        found = split_model(model)
+        return normalise(model if found is None else found[0], shapes=shapes)
     except NetworkError as error:
         raise NetworkError(f"{path}: {error}") from error

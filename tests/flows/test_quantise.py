@@ -142,3 +142,18 @@ def test_files_that_are_no_float_network(run: Any, network: Path) -> None:
     code, _, err = run(q, "--random", "1")
     assert (code, err.count("\n")) == (2, 1)
     assert "q.onnx: must be a complete float ONNX or TFLite file" in err
+
+
+def test_what_nothing_here_knows_is_left_as_it_was(run: Any, network: Path) -> None:
+    model = onnx.load(network)
+    model.graph.node[-1].output[0] = "z"
+    model.graph.node.append(helper.make_node("Secret", ["z"], ["y"], "end", domain="my.domain"))
+    model.opset_import.append(helper.make_opsetid("my.domain", 1))
+    onnx.save(model, network)
+    out = network.with_name("q.onnx")
+    code, text, _ = run(network, "--random", "2", "--output", out)
+    assert code == 0
+    assert "left to you  end (my.domain.Secret): an operator that ONNX and ONNX Runtime do not have" in text
+    assert [port.name for port in load(out).outputs] == ["z"]
+    rest = onnx.load(network.with_name("q.rest.onnx"))
+    assert ([node.op_type for node in rest.graph.node], rest.graph.input[0].name) == (["Secret"], "z")
