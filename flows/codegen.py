@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from dovetail.flows.network import add_network_options, compiled_of
+from dovetail.flows.network import add_network_options, compiled_of, left_lines
 from dovetail.flows.report import Report
 
 NAME = "codegen"
@@ -51,6 +51,7 @@ def run(args: argparse.Namespace) -> Report:
         f"weights      {project.weights_bytes:,} bytes",
         f"memory       {project.memory_bytes:,} bytes shared, {project.scratch_bytes:,} bytes of the host's own",
     ]
+    lines += left_lines(compiled.graph.left, compiled.graph.why_left)
     if project.inexact:
         lines.append(
             f"float        {', '.join(project.inexact)}: computed in double, where ONNX Runtime rounds every step"

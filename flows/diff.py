@@ -17,7 +17,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from dovetail.flows.engines import add_engine_options, engine_of
-from dovetail.flows.network import add_input_options, add_network_options, compiled_of, samples_of
+from dovetail.flows.network import add_input_options, add_network_options, compiled_of, left_lines, samples_of
 from dovetail.flows.report import Report
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.layout import Sample
@@ -100,6 +100,7 @@ def run(args: argparse.Namespace) -> Report:
     lines += [f"note         {note}" for note in reference.notes]
     if difference.missing:
         lines.append(f"not compared {', '.join(difference.missing)}: not in the reference")
+    lines += left_lines(compiled.graph.left, compiled.graph.why_left)
     return Report(data, [*lines, verdict], int(first is not None))
 
 
