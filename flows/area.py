@@ -11,17 +11,11 @@ from rich.table import Table
 from dovetail.flows.parameters import add_options, config_of
 from dovetail.flows.report import Report
 from dovetail.flows.synthesis import YOSYS, SynthesisError, netlist_resources, synthesise
-from dovetail.sw.cost.area import Area, Resources, area_of, total
+from dovetail.sw.cost.area import PARTS, Area, Resources, area_of, beyond, smallest_part, total
 
 NAME = "area"
 HELP = "estimate, or measure, what an accelerator takes of an FPGA"
 
-PARTS = {
-    "ECP5-25F": Resources(24_288, 24_288, 28, 56),
-    "ECP5-45F": Resources(43_848, 43_848, 72, 108),
-    "ECP5-85F": Resources(83_640, 83_640, 156, 208),
-}
-"""What the parts of the family have."""
 TITLES = {"lut": "LUT", "ff": "FF", "dsp": "DSP", "bram": "BRAM"}
 
 
@@ -64,16 +58,6 @@ def run(args: argparse.Namespace) -> Report:
     return Report(data, [table(estimate, measured), verdict(estimate), last])
 
 
-def smallest_part(area: Resources) -> str:
-    """The smallest part of the family that has as much, or nothing."""
-    return next((name for name, part in PARTS.items() if not _beyond(area, part)), "")
-
-
-def _beyond(area: Resources, part: Resources) -> list[str]:
-    """The resources of which a part has too few, by name."""
-    return [name for name in TITLES if getattr(area, name) > getattr(part, name)]
-
-
 def verdict(estimate: Area) -> str:
     """What the resources are, how far off the estimate may be, and what it fits into."""
     lines = ["units        LUT of 4 inputs, DSP of 18 x 18 bits, BRAM of 16 Kibit"]
@@ -93,7 +77,7 @@ def _fit(area: Resources) -> str:
     name = smallest_part(area)
     if not name:
         last, largest = list(PARTS.items())[-1]
-        has = (f"{getattr(largest, resource):,} {TITLES[resource]}" for resource in _beyond(area, largest))
+        has = (f"{getattr(largest, resource):,} {TITLES[resource]}" for resource in beyond(area, largest))
         return f"none: {last} has only {', '.join(has)}"
     used = (f"{getattr(area, r) / getattr(PARTS[name], r):.0%} of its {title}" for r, title in TITLES.items())
     return f"{name}: {', '.join(used)}, before place and route"

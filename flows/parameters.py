@@ -1,12 +1,14 @@
 """The configuration's parameters as users write them: on the command line and in space files."""
 
 import argparse
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from dovetail.isa.config import DATAFLOWS, DEPTHWISE, Config, ConfigError, format_bytes, parse_bytes
+from dovetail.isa.config import DATAFLOWS, DEPTHWISE, PRESETS, Config, ConfigError, format_bytes, parse_bytes
+from dovetail.sw.clock import CLOCKS
 
 DERIVED = ("requant_lanes", "vector_lanes", "depthwise_lanes", "banks")
 """Parameters that follow from others unless they are given."""
@@ -70,6 +72,27 @@ def _integers(text: str) -> Any:
     return [int(part) for part in parts] if all(part.strip().isdigit() for part in parts) else text
 
 
+def _frequency(value: Any) -> float:
+    """Hz, of a number or of a text with a unit."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(Hz|kHz|MHz|GHz)\s*", value) if isinstance(value, str) else None
+    hertz = float(found[1]) * HERTZ[found[2]] if found else value
+    if isinstance(hertz, bool) or not isinstance(hertz, int | float) or not CLOCKS[0] <= hertz <= CLOCKS[1]:
+        raise ValueError(
+            f'must be a frequency such as "100 MHz", or Hz as a number, {CLOCKS[0]:g} to {CLOCKS[1]:g}, not {value!r}'
+        )
+    return float(hertz)
+
+
+def _megahertz(text: str) -> Any:
+    """A frequency on the command line: without a unit it is in MHz."""
+    try:
+        return float(text) * HERTZ["MHz"]
+    except ValueError:
+        return text
+
+
+HERTZ = {"Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9}
+FREQUENCY = Kind("frequency", _frequency, _megahertz, lambda value: f"{value / HERTZ['MHz']:g} MHz")
 INT = Kind("integer", _int, _integer)
 SIZE = Kind("size", _size, str.strip, format_bytes)
 SWITCH = Kind("boolean", _switch, lambda text: {"true": True, "false": False}.get(text, text), lambda v: str(v).lower())
@@ -136,13 +159,17 @@ LANES_PAIR = Parameter("lanes", "--lanes", LANES, "input and output channels per
 """Shorthand for ic_lanes and oc_lanes together."""
 SETTINGS: dict[str, Parameter] = {LANES_PAIR.name: LANES_PAIR, **PARAMETERS}
 """What a user may set: the shorthand and every parameter."""
+CLOCK = Parameter("clock", "--clock", FREQUENCY, "frequency of the accelerator", title="clock")
+"""Of a point of a sweep: cycles do not depend on it, times and rates do."""
+AXES: dict[str, Parameter] = {**SETTINGS, CLOCK.name: CLOCK}
+"""What an axis of a sweep may be."""
 LONGEST = 10_000
 """The most values of a range."""
 
 
 def label(axes: Mapping[str, Any]) -> str:
     """Values of settings in a line."""
-    named = (f"{SETTINGS[name].title or name} {SETTINGS[name].show(value)}" for name, value in axes.items())
+    named = (f"{AXES[name].title or name} {AXES[name].show(value)}" for name, value in axes.items())
     return ", ".join(named) or "as configured"
 
 
@@ -240,6 +267,8 @@ def changed(base: Config, changes: Mapping[str, Any]) -> Config:
         data.pop("ic_lanes")
         data.pop("oc_lanes")
         hardware = {"pe": base.macs_per_cycle, **hardware}
+    if "sram" in hardware and (base.sram, base.banks) == (PRESETS["default"].sram, PRESETS["default"].banks):
+        data.pop("banks", None)  # these are as many as its SRAM has room for in an ECP5-85F
     if hardware.get("depthwise", "native") != "native":
         data.pop("depthwise_lanes", None)
     return Config.from_dict({**data, **hardware, "memory": memory})

@@ -11,13 +11,14 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from dovetail.cosim.verilate import compiler, verilator_root
 from dovetail.flows.explore.space import METHODS, Space, Workload
+from dovetail.flows.goals import add_goals, has_goals, with_goals
 from dovetail.flows.network import NETWORK_HELP, add_host_cost_option, add_shape_option, shapes_of
 from dovetail.flows.parameters import SETTINGS, add_options, base_of, given
 from dovetail.flows.report import Report
@@ -25,7 +26,6 @@ from dovetail.flows.schedules import add_schedule_options, use_schedules
 from dovetail.flows.study import STUDY
 from dovetail.sw.compiler.host_cost import load_host_cost
 from dovetail.sw.compiler.options import TILINGS
-from dovetail.sw.cost.energy import DEFAULT_TABLE, load_table
 from dovetail.sw.errors import DovetailError
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 NAME = "sweep"
 HELP = "price networks on many configurations"
 STORE_NAME = "results.sqlite"
-MEGA = 1e6
 Count = int | Literal["all"]
 """How many points; ``"all"`` of them."""
 
@@ -55,16 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--study", action="store_true", help="the reference study's 36 configurations, tiled as it did (--tiling)"
     )
     parser.add_argument("--tiling", choices=TILINGS, help="default: free, with --study channels")
-    parser.add_argument("--objectives", metavar="LIST", help="metrics that the front is made of, separated by commas")
-    parser.add_argument(
-        "--constraint", metavar="RULE", action="append", default=[], help='such as "ic_lanes * oc_lanes <= 256"'
-    )
-    parser.add_argument("--clock", metavar="MHZ", type=float, help="frequency of the accelerator; default: 100")
-    parser.add_argument(
-        "--energy-table",
-        metavar="FILE|NAME",
-        help=f"energies of events (`dovetail docs energy`); default: {DEFAULT_TABLE}",
-    )
+    add_goals(parser)
     add_host_cost_option(parser)
     parser.add_argument("--search", choices=METHODS, help="how points are chosen; default: exhaustive")
     parser.add_argument("--points", metavar="N", type=int, help="how many the search may look at")
@@ -93,8 +83,12 @@ def run(args: argparse.Namespace) -> Report:
     if args.jobs < 1:
         raise DovetailError(f"jobs must be at least 1, not {args.jobs}")
     if args.resume:
-        _refuse(args, ("network", *_SPACE, *_CHANGES), "--resume takes all of the space from the store")
-        return _swept(args, None)
+        _refuse(args, ("network", *_SPACE, *_CHANGES), "--resume takes the space from the store")
+        if not has_goals(args):
+            return _swept(args, None)
+        with _store_of(args) as store:
+            space = with_goals(store.sweep().space, args)
+        return _swept(args, space)  # another sweep of the same points: the store has what they cost
     return _swept(args, space_of(args))
 
 
@@ -142,32 +136,26 @@ def space_of(args: argparse.Namespace) -> Space:
         from dovetail.flows.explore.space_file import load
 
         _refuse(args, _SPACE, "a space file says that itself")
-        return _searched(load(args.network), args)
-    return _searched(_space_of_flags(args), args)
+        return _searched(with_goals(load(args.network), args), args)
+    return _searched(with_goals(_space_of_flags(args), args), args)
 
 
 def _space_of_flags(args: argparse.Namespace) -> Space:
     lists = {**(STUDY if args.study else {}), **given(args)}
     axes = {name: tuple(lists[name]) for name in SETTINGS if name in lists}
-    space = Space((Workload(args.network, shapes=shapes_of(args)),), base_of(args), axes, tuple(args.constraint))
-    space.check()
-    space = replace(space, tiling="channels" if args.study else "free")
-    if args.objectives is not None:
-        space = replace(space, objectives=tuple(name.strip() for name in args.objectives.split(",")))
-    return space if args.clock is None else replace(space, clock=args.clock * MEGA)
+    tiling = "channels" if args.study else "free"
+    return Space((Workload(args.network, shapes=shapes_of(args)),), base_of(args), axes, tiling=tiling)
 
 
 def _searched(space: Space, args: argparse.Namespace) -> Space:
-    """The space with what a command line may change of any: search, energies, and how hard the compiler tries.
+    """The space with what a command line may change of any: search, and how hard the compiler tries.
 
     Raises DovetailError.
     """
     from dovetail.flows.explore.space_file import NEEDS
 
     plan = {"method": args.search, "points": args.points, "seed": args.seed}
-    if args.energy_table:
-        load_table(args.energy_table)  # a bad one ends the sweep before it begins
-    options = {"tiling": args.tiling, "effort": args.effort, "energy_table": args.energy_table}
+    options = {"tiling": args.tiling, "effort": args.effort}
     options["host_cost"] = args.host_cost and load_host_cost(args.host_cost)
     changed = {name: value for name, value in options.items() if value is not None}
     search = replace(space.search, **{name: value for name, value in plan.items() if value is not None})
@@ -182,9 +170,9 @@ def _searched(space: Space, args: argparse.Namespace) -> Space:
     return replace(space, search=search, **changed)
 
 
-_SPACE = ("shape", "study", "objectives", "constraint", "clock", "config", *SETTINGS)
+_SPACE = ("shape", "study", "config", *SETTINGS)
 """Options that make a space."""
-_CHANGES = ("tiling", "effort", "search", "points", "seed", "energy_table", "host_cost")
+_CHANGES = ("tiling", "effort", "search", "points", "seed", "host_cost")
 """Options that change one."""
 
 
@@ -239,8 +227,9 @@ def _drop_empty(path: Path) -> None:
 
 def _report(args: argparse.Namespace, store: Store, progress: Progress, confirmed: Confirmed | None) -> Report:
     """The outcome as data, table and files."""
+    from dovetail.flows.explore.goals import fates_of, nearest_miss
     from dovetail.flows.explore.records import records_of
-    from dovetail.flows.explore.table import Fitted, failures_of
+    from dovetail.flows.explore.table import Fitted, failures_of, goals_table, notes_of
     from dovetail.flows.sweep_files import write_files
 
     sweep = store.sweep()
@@ -248,6 +237,7 @@ def _report(args: argparse.Namespace, store: Store, progress: Progress, confirme
     networks = [network.name for network in store.networks(sweep)]
     records = records_of(results, networks)
     failed = sum(bool(row.error) for row in results.rows)
+    fates, miss = fates_of(results), nearest_miss(results)
     data: dict[str, Any] = {
         "network": " + ".join(networks),
         "tiling": results.space.tiling,
@@ -256,9 +246,16 @@ def _report(args: argparse.Namespace, store: Store, progress: Progress, confirme
         "reused": progress.reused,
         "outdated": progress.outdated,
         "seconds": round(progress.seconds, 3),
+        "objectives": list(results.space.objectives),
+        "constraints": [asdict(fate) for fate in fates],
+        "nearest_miss": asdict(miss) if miss else None,
+        "notes": notes_of(results, list(results.space.known)),
         "records": records,
     }
-    text: list[Any] = [Fitted(results), *failures_of(results.rows), _standing(results.rows), summary(progress)]
+    text: list[Any] = [Fitted(results), *failures_of(results.rows)]
+    text += [goals_table(fates)] if fates else []
+    text += [f"nothing is feasible; nearest: {miss.text}"] if miss else []
+    text += [_standing(results.choices), summary(progress)]
     if args.output:
         files = write_files(args.output, results, networks, records, sweep.version)
         data |= {name: str(path) for name, path in files.items()}

@@ -114,6 +114,8 @@ class MemoryTiming:
 class Config:
     """One accelerator. Every parameter not given is derived; all are checked.
 
+    ``Config()`` is the preset ``8x8``, with more SRAM than the command's preset ``default``, which fits an ECP5-85F.
+
     ``pe``/``dataflow`` (shorthand) or ``ic_lanes``/``oc_lanes``; ``sram`` takes bytes or text with a unit.
     Members after construction: ``ic_lanes``, ``oc_lanes`` (multipliers per cycle = their product), ``sram`` in
     bytes, ``banks``, ``stripe`` (output pixels that share a weight load), ``requant_lanes`` and ``vector_lanes``
@@ -418,7 +420,7 @@ class Config:
 
 def _presets() -> dict[str, Config]:
     presets = {
-        "default": Config(),
+        "default": Config(ic_lanes=8, oc_lanes=8, sram="256 KiB", banks=8),  # as much SRAM as fits an ECP5-85F
         "8x8": Config(ic_lanes=8, oc_lanes=8),
         "16x16": Config(ic_lanes=16, oc_lanes=16),
         "small": Config(ic_lanes=8, oc_lanes=8, sram="32 KiB", banks=4, depthwise_lanes=8, requant_lanes=2, stripe=16),

@@ -150,8 +150,8 @@ def _configuration() -> str:
     return (
         "## Configuration\n\n"
         + _prose(doc)
-        + "\n\nThe default, as TOML:\n\n```toml\n"
-        + config.Config().to_toml()
+        + "\n\nThe preset `default`, as TOML:\n\n```toml\n"
+        + config.PRESETS["default"].to_toml()
         + "```\n\nPresets: "
         + ", ".join(f"`{name}`" for name in config.PRESETS)
         + ".\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.config import PRESETS, Config, ceil_div
 from dovetail.isa.instructions import PAGE_BYTES, WORD_BYTES, Unit, to_bytes
 from dovetail.isa.program import Program, Segment, TensorDescriptor
 from dovetail.isa.program import Step as ProgramStep
@@ -385,11 +385,11 @@ def compile_network(
     cost = load_host_cost(host) if isinstance(host, str | Path) else host or HostCost()
     options = Options(tiling, keep_tensors, cost, effort)
     if isinstance(network, ir.Graph):
-        return CompiledNetwork(generate(network, config or Config(), options))
+        return CompiledNetwork(generate(network, config or PRESETS["default"], options))
     name, data = frontend.read(network)
     data = with_shapes(self_contained(data, name, Path(network).parent), name, shapes)
     graph = frontend.parse(data, name, None)
-    return CompiledNetwork(generate(graph, config or Config(), options), (name, data))
+    return CompiledNetwork(generate(graph, config or PRESETS["default"], options), (name, data))
 
 
 __all__ = [

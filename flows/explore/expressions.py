@@ -1,7 +1,8 @@
-"""Constraints of a space: one comparison over parameters and metrics, checked when it is read.
+"""Constraints and metrics of one's own: expressions over parameters and metrics, checked when they are read.
 
 The syntax is a part of Python's: numbers, texts in quotes, names, ``+ - * / // %``, comparisons, ``in``, ``and``,
-``or``, ``not``, ``a if b else c`` and the calls of :data:`FUNCTIONS`; sizes may be written ``512 KiB``.
+``or``, ``not``, ``a if b else c`` and the calls of :data:`FUNCTIONS`. Quantities may have a unit of :data:`UNITS`, as
+``512 KiB`` or ``20 ms``; ``resnet8.latency`` is a metric of one network.
 """
 
 from __future__ import annotations
@@ -15,15 +16,40 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from dovetail.flows.explore.metrics import AREA, METRICS
-from dovetail.flows.parameters import INT, PARAMETERS, SIZE, SWITCH
+from dovetail.flows.explore.metrics import AREA, METRICS, PER_NETWORK
+from dovetail.flows.parameters import CLOCK, INT, PARAMETERS, SIZE, SWITCH
 from dovetail.isa.suggestion import nearest
 from dovetail.sw.errors import DovetailError
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs, "sqrt": math.sqrt, "log2": math.log2}
 """What a constraint may call."""
 
-SIZES = re.compile(r"(?<![\w.])(\d+)\s*(?:([KMG])i)?B\b")
+UNITS: dict[str, float] = {
+    "B": 1,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+    "ns": 1e-6,
+    "us": 1e-3,
+    "µs": 1e-3,
+    "ms": 1,
+    "s": 1e3,
+    "Hz": 1,
+    "kHz": 1e3,
+    "MHz": 1e6,
+    "GHz": 1e9,
+    "nJ": 1e-3,
+    "uJ": 1,
+    "µJ": 1,
+    "mJ": 1e3,
+    "J": 1e6,
+    "uW": 1e-3,
+    "µW": 1e-3,
+    "mW": 1,
+    "W": 1e3,
+}
+"""What a unit is worth in that of the metrics: bytes, ms, Hz, µJ and mW."""
+QUANTITIES = re.compile(rf"(?<![\w.])(\d+(?:\.\d+)?)\s*({'|'.join(UNITS)})(?!\w)")
 STRINGS = re.compile(r"""("[^"]*"|'[^']*')""")
 
 TOUCHING = 1e-9
@@ -37,33 +63,79 @@ class ExpressionError(DovetailError):
 
 
 @dataclass(frozen=True)
-class Constraint:
-    """An expression that must be true. ``names``: the parameters and metrics that it reads."""
+class Scope:
+    """What names mean in a space, besides parameters and metrics.
+
+    ``networks``: whose metrics are written ``name.metric``; ``own``: (name, expression) of the user's own metrics, each
+    over those before it.
+    """
+
+    networks: tuple[str, ...] = ()
+    own: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A number for each configuration. ``names``: the parameters and metrics that it reads."""
 
     text: str
     names: frozenset[str]
     code: CodeType
-    margin: CodeType | None
+
+    def value(self, values: Mapping[str, Any]) -> float | None:
+        """What it amounts to; None where that does not exist (a division by zero, a metric nobody knows)."""
+        found = _evaluate(self.code, values, None)
+        return float(found) if found is not None and math.isfinite(found) else None
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """An expression that must be true. ``names``: the parameters and metrics that it reads.
+
+    ``sides``: code that gives (what must not be larger, what must not be smaller, the limit) of each comparison of
+    sizes that it is made of; empty where it is made of anything else. A comparison without a constant side has no
+    limit of its own, but the larger side.
+    """
+
+    text: str
+    names: frozenset[str]
+    code: CodeType
+    sides: tuple[CodeType, ...]
 
     @property
     def needs_cost(self) -> bool:
         """Whether the configuration alone does not tell it."""
-        return not self.names <= {*PARAMETERS, *AREA}
+        return not self.names <= {*PARAMETERS, CLOCK.name, *AREA}
 
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Whether it is true; where a value does not exist (a division by zero, a metric nobody knows) it is not."""
         return bool(_evaluate(self.code, values, False))
 
     def violation(self, values: Mapping[str, Any]) -> float:
-        """0 if it is true, else above: how far from it, as a share of the larger side; 1 where that has no meaning."""
+        """0 if it is true, else above: how far from it, as a share of the larger side of each comparison that is
+        broken, added up; 1 where that has no meaning."""
         if self.holds(values):
             return 0.0
-        left, right = _evaluate(self.margin, values, (0, 0)) if self.margin else (0, 0)
-        try:
-            share = abs(left - right) / max(abs(left), abs(right))
-        except ArithmeticError:  # both are 0, or too large
-            return 1.0
-        return float(share or TOUCHING) if math.isfinite(share) else 1.0
+        share = 0.0
+        for code in self.sides:
+            low, high, _ = _evaluate(code, values, (0, 0, 0))
+            try:
+                share += max(low - high, 0) / max(abs(low), abs(high)) or (TOUCHING if low == high else 0)
+            except ArithmeticError:  # both are 0, or too large
+                return 1.0
+        return float(share or 1.0) if math.isfinite(share) else 1.0
+
+    def slack(self, values: Mapping[str, Any]) -> float | None:
+        """How much room there is, as a share of the limit: below 0 where it is broken, None where that has no meaning.
+        Of several comparisons the one with the least room counts."""
+        shares = []
+        for code in self.sides:
+            low, high, limit = _evaluate(code, values, (0, 0, 0))
+            size = abs(limit) or max(abs(low), abs(high))
+            if not size or not math.isfinite(size) or not math.isfinite(high - low):
+                return None
+            shares.append((high - low) / size)
+        return min(shares, default=None)
 
 
 def _evaluate(code: CodeType, values: Mapping[str, Any], otherwise: Any) -> Any:
@@ -74,49 +146,92 @@ def _evaluate(code: CodeType, values: Mapping[str, Any], otherwise: Any) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def parse(text: str) -> Constraint:
+def parse(text: str, scope: Scope = Scope()) -> Constraint:
     """The constraint of a text. Raises :class:`ExpressionError`."""
     try:
-        return _parsed(text)
+        tree, names, kind = _read(text, scope)
+        if kind != TRUTH:
+            raise ExpressionError(f'`{text}` must be a comparison such as "lut <= 60000", not {kind}')
+        return Constraint(text, names, _compiled(tree), tuple(map(_compiled, _sides(tree))))
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # of what is too long or too deep as well
         raise ExpressionError(f'`{text}` must be a comparison such as "pe <= 256" or "sram / pe >= 1 KiB"') from None
 
 
-def _parsed(text: str) -> Constraint:
+@lru_cache(maxsize=1024)
+def parse_number(text: str, scope: Scope = Scope()) -> Expression:
+    """The metric of a text. Raises :class:`ExpressionError`."""
+    try:
+        tree, names, kind = _read(text, scope)
+        if kind != NUMBER:
+            raise ExpressionError(f'`{text}` must be a number such as "energy * latency", not {kind}')
+        return Expression(text, names, _compiled(tree))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ExpressionError(f'`{text}` must be an expression such as "energy * latency"') from None
+
+
+def _read(text: str, scope: Scope) -> tuple[ast.expr, frozenset[str], str]:
+    """The tree of a text, the names that it reads, and what kind of value it has."""
     parts = STRINGS.split(text)
-    parts[::2] = [
-        SIZES.sub(lambda match: str(int(match[1]) << 10 * " KMG".index(match[2] or " ")), part) for part in parts[::2]
-    ]
+    parts[::2] = [QUANTITIES.sub(_in_units_of_metrics, part) for part in parts[::2]]
     tree = ast.parse("".join(parts).strip(), mode="eval").body
-    kind = _Checker(text).kind(tree)
-    if kind != TRUTH:
-        raise ExpressionError(f'`{text}` must be a comparison such as "lut <= 60000", not {kind}')
+    kind = _Checker(text, scope).kind(tree)
+    tree = _Plain(scope).visit(tree)
     names = frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name)) - set(FUNCTIONS)
     if not names:
         raise ExpressionError(f"`{text}` must name a parameter or a metric; it is the same for every configuration")
-    return Constraint(text, names, _compiled(tree), _margin(tree))
+    return tree, names, kind
+
+
+def _in_units_of_metrics(found: re.Match[str]) -> str:
+    value = float(found[1]) * UNITS[found[2]] if "." in found[1] else int(found[1]) * UNITS[found[2]]
+    return repr(int(value) if value == int(value) else value)
+
+
+class _Plain(ast.NodeTransformer):
+    """Writes metrics of one's own out, and those of a network as one name, which no user can write."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.own = {name: (text, Scope(scope.networks, scope.own[:n])) for n, (name, text) in enumerate(scope.own)}
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:  # the visitor's own way of naming methods
+        assert isinstance(node.value, ast.Name)
+        return ast.copy_location(ast.Name(f"{node.value.id}.{node.attr}", ast.Load()), node)
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return _read(*self.own[node.id])[0] if node.id in self.own else node
 
 
 def _compiled(tree: ast.expr) -> CodeType:
     return compile(ast.fix_missing_locations(ast.Expression(tree)), "constraint", "eval")
 
 
-def _margin(tree: ast.expr) -> CodeType | None:
-    """Both sides of a single comparison of sizes."""
-    if (
-        isinstance(tree, ast.Compare)
-        and len(tree.ops) == 1
-        and isinstance(tree.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE)
-    ):
-        return _compiled(ast.copy_location(ast.Tuple([tree.left, tree.comparators[0]], ast.Load()), tree))
-    return None
+def _sides(tree: ast.expr) -> list[ast.expr]:
+    """(lower side, upper side, limit) of each comparison; nothing where one is not of sizes."""
+    if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And):
+        parts = [_sides(value) for value in tree.values]
+        return [side for part in parts for side in part] if all(parts) else []
+    if not isinstance(tree, ast.Compare):
+        return []
+    found: list[ast.expr] = []
+    sides = [tree.left, *tree.comparators]
+    for left, op, right in zip(sides, tree.ops, sides[1:], strict=False):
+        if not isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE):
+            return []
+        low, high = (left, right) if isinstance(op, ast.Lt | ast.LtE) else (right, left)
+        limit = next((side for side in (low, high) if _is_constant(side)), ast.Constant(0))
+        found.append(ast.copy_location(ast.Tuple([low, high, limit], ast.Load()), tree))
+    return found
+
+
+def _is_constant(tree: ast.expr) -> bool:
+    return not any(isinstance(node, ast.Name) and node.id not in FUNCTIONS for node in ast.walk(tree))
 
 
 class _Checker:
     """Finds what kind of value each part of an expression has, and refuses everything that is not in the language."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, text: str, scope: Scope) -> None:
+        self.text, self.scope = text, scope
 
     def error(self, text: str) -> ExpressionError:
         return ExpressionError(f"`{self.text}`: {text}")
@@ -126,7 +241,7 @@ class _Checker:
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         if method is None:
             raise self.error(
-                "a constraint may hold numbers, texts, names, arithmetic, comparisons, and, or, not, if/else and calls"
+                "an expression may hold numbers, texts, names, arithmetic, comparisons, and, or, not, if/else and calls"
                 f" of {', '.join(FUNCTIONS)}, not `{ast.unparse(node)}`"
             )
         return str(method(node))
@@ -148,12 +263,22 @@ class _Checker:
         if node.id in PARAMETERS:
             kind = PARAMETERS[node.id].kind
             return NUMBER if kind in (INT, SIZE) else TRUTH if kind is SWITCH else TEXT
-        if node.id in METRICS:
+        if node.id in METRICS or node.id == CLOCK.name or node.id in dict(self.scope.own):
             return NUMBER
         if any(node.id in p.kind.choices for p in PARAMETERS.values()):
             raise self.error(f'the text {node.id} must be in quotes: "{node.id}"')
-        known = (*PARAMETERS, *METRICS)
+        known = (*PARAMETERS, CLOCK.name, *METRICS, *dict(self.scope.own))
         raise self.error(f'"{node.id}" must be a parameter or a metric{nearest(node.id, known)}')
+
+    def _attribute(self, node: ast.Attribute) -> str:
+        written = ast.unparse(node)
+        if not isinstance(node.value, ast.Name):
+            raise self.error(f"a point stands between a network and a metric, as in resnet8.latency, not `{written}`")
+        if node.value.id not in self.scope.networks:
+            raise self.error(f'"{node.value.id}" must be a network{nearest(node.value.id, self.scope.networks)}')
+        if node.attr not in PER_NETWORK:
+            raise self.error(f'"{written}" must be a metric of a network{nearest(node.attr, PER_NETWORK)}')
+        return NUMBER
 
     def _all(self, wanted: str, nodes: list[ast.expr], what: str) -> str:
         for node in nodes:

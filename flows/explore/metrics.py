@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from dovetail.flows.parameters import flat
 from dovetail.isa.config import Config
 from dovetail.sw.clock import milliseconds, per_second
-from dovetail.sw.cost.area import area_of
+from dovetail.sw.cost.area import area_of, smallest_part
 from dovetail.sw.cost.energy import DEFAULT_TABLE, EnergyTable, energy_of, load_table
 
 if TYPE_CHECKING:
@@ -55,9 +57,9 @@ METRICS: dict[str, Metric] = {
         Metric("dram_bytes", "DRAM traffic", "B", False, "bytes that layers move from and to system memory"),
         Metric("host_macs", "host MACs", "MACs", False, "MACs left to the host"),
         Metric("host_nodes", "layers on the host", "", False, "layers left to the host"),
-        Metric("energy", "energy", "µJ", False, "energy per unit of work, by the energy table"),
-        Metric("power", "power", "mW", False, "energy of accelerator and memory over the latency"),
-        Metric("edp", "energy x delay", "nJ s", False, "energy times latency"),
+        Metric("energy", "energy", "µJ", False, "energy per unit of work, estimated by the energy table"),
+        Metric("power", "power", "mW", False, "energy of accelerator and memory over the latency, estimated"),
+        Metric("edp", "energy x delay", "nJ s", False, "energy times latency, estimated"),
         Metric("lut", "LUTs", "", False, "4-input LUTs of an ECP5, estimated"),
         Metric("ff", "flip-flops", "", False, "flip-flops of an ECP5, estimated"),
         Metric("dsp", "DSPs", "", False, "18 x 18 multipliers of an ECP5"),
@@ -68,8 +70,36 @@ METRICS: dict[str, Metric] = {
 }
 """Every metric, in the order of tables."""
 
+PER_NETWORK = (
+    *(
+        "cycles",
+        "host_cycles",
+        "total_cycles",
+        "latency",
+        "fps",
+        "utilisation",
+        "roofline",
+        "dram_bytes",
+        "host_macs",
+        "host_nodes",
+    ),
+    *("energy", "power", "edp"),
+)
+"""Metrics that each network has too, of one inference: ``resnet8.latency``."""
 AREA = ("lut", "ff", "dsp", "bram")
 """Metrics of the area model (docs/area.md); the configuration alone tells them."""
+
+
+def own_metric(name: str, text: str) -> Metric:
+    """A user's metric: an expression, of which less is better unless ``max`` stands before it."""
+    more, expression = direction_of(text)
+    return Metric(name, name if name != text else expression, "", more, f"{expression}, by the space")
+
+
+def direction_of(text: str) -> tuple[bool, str]:
+    """Whether more is better, and the expression, of ``max EXPRESSION``, ``min EXPRESSION`` or an expression."""
+    found = re.match(r"\s*(max|min)\s+(?!\()", text)
+    return (found[1] == "max", text[found.end() :].strip()) if found else (False, text.strip())
 
 
 def values_of(space: Space, config: Config, costs: Sequence[Cost], clock: float | None = None) -> Mapping[str, float]:
@@ -77,9 +107,27 @@ def values_of(space: Space, config: Config, costs: Sequence[Cost], clock: float 
     the space's.
 
     Those of energy are left out where a cost has no activity, those of time where it has no cycles of the host. Where
-    nothing runs, cycles are 0, and so are the rates. Raises EnergyError.
+    nothing runs, cycles are 0, and so are the rates. Those of networks and the space's own are in it too, as
+    `Space.known` has them. Raises EnergyError.
     """
+    hertz = clock or space.clock
     weights = [workload.weight for workload in space.workloads]
+    values = _of_work(space, config, costs, weights, hertz)
+    values |= {"pe": config.macs_per_cycle, "sram": config.sram_bytes, **area_values(config)}
+    for index in sorted({index for index, _ in space.of_networks.values()}):
+        alone = _of_work(space, config, costs[index : index + 1], [1.0], hertz)
+        values |= {name: alone[m] for name, (n, m) in space.of_networks.items() if n == index and m in alone}
+    if space.own:
+        known = {**flat(config), "clock": hertz, **values}
+        own = {name: expression.value(known) for name, expression in space.own.items()}
+        values |= {name: value for name, value in own.items() if value is not None}
+    return values
+
+
+def _of_work(
+    space: Space, config: Config, costs: Sequence[Cost], weights: Sequence[float], hertz: float
+) -> dict[str, float]:
+    """What follows from counts of some networks, added up by weight."""
 
     def total(counts: Sequence[float]) -> float:
         return sum(weight * count for weight, count in zip(weights, counts, strict=True))
@@ -94,14 +142,11 @@ def values_of(space: Space, config: Config, costs: Sequence[Cost], clock: float 
         "dram_bytes": total([cost.read_bytes + cost.write_bytes for cost in costs]),
         "host_macs": total([cost.host_macs for cost in costs]),
         "host_nodes": sum(len(cost.host) for cost in costs),
-        "pe": config.macs_per_cycle,
-        "sram": config.sram_bytes,
     }
     host = [cost.host_cycles for cost in costs if cost.host_cycles is not None]
     if len(host) == len(costs):
-        values |= times_of(space.host_cost, cycles, total(host), clock or space.clock)
-    values |= area_values(config)
-    if parts := energy_parts(space, config, costs):
+        values |= times_of(space.host_cost, cycles, total(host), hertz)
+    if parts := energy_parts(space, config, costs, weights):
         joules = 1e-6 * sum(parts.values())
         values["energy"] = 1e6 * joules
         if "latency" in values:
@@ -110,16 +155,18 @@ def values_of(space: Space, config: Config, costs: Sequence[Cost], clock: float 
     return values
 
 
-def energy_parts(space: Space, config: Config, costs: Sequence[Cost]) -> dict[str, float]:
+def energy_parts(
+    space: Space, config: Config, costs: Sequence[Cost], weights: Sequence[float] = ()
+) -> dict[str, float]:
     """µJ of a unit of work by component (see `dovetail.sw.cost.energy_report.COMPONENTS`); nothing where a cost has no
-    activity. Raises EnergyError."""
+    activity. ``weights`` of the costs, if they are not those of the workloads. Raises EnergyError."""
     if not all(cost.activity for cost in costs):
         return {}
     table = _table(space.energy_table or DEFAULT_TABLE)
     total: dict[str, float] = {}
-    for workload, cost in zip(space.workloads, costs, strict=True):
+    for weight, cost in zip(weights or [workload.weight for workload in space.workloads], costs, strict=True):
         for name, pj in energy_of(config, cost.activity, cost.cycles, table).parts.items():
-            total[name] = total.get(name, 0.0) + 1e-6 * workload.weight * pj
+            total[name] = total.get(name, 0.0) + 1e-6 * weight * pj
     return total
 
 
@@ -133,6 +180,27 @@ def times_of(cost: HostCost, cycles: float, host_cycles: float, clock: float) ->
         "latency": milliseconds(total, clock),
         "fps": per_second(total, clock),
     }
+
+
+@dataclass(frozen=True)
+class AreaDoubt:
+    """How good the estimated area of a configuration is.
+
+    ``error``: of LUTs and flip-flops, as a share, as far as measured; None where it is not known, as the configuration
+    lies ``outside`` of what was measured, in these quantities. ``part``: the smallest supported part that has room, or
+    empty.
+    """
+
+    error: float | None
+    outside: tuple[str, ...]
+    part: str
+
+
+@lru_cache(maxsize=1 << 14)
+def area_doubt(config: Config) -> AreaDoubt:
+    """How good the estimate behind :func:`area_values` is. Raises DovetailError where there is none."""
+    area = area_of(config)
+    return AreaDoubt(None if area.extrapolated else area.error, area.extrapolated, smallest_part(area))
 
 
 @lru_cache(maxsize=1 << 14)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from io import StringIO
 from typing import Any
 
-from dovetail.flows.explore.metrics import METRICS, energy_parts
-from dovetail.flows.explore.results import Results, Row
+from dovetail.flows.explore.metrics import METRICS, area_doubt, energy_parts
+from dovetail.flows.explore.results import Results, Row, known_of
 from dovetail.flows.parameters import PARAMETERS, flat
 from dovetail.sw.cost.energy_report import COMPONENTS
 
@@ -43,19 +43,46 @@ def _record(results: Results, row: Row, networks: Sequence[str], kinds: Sequence
     record["effort"] = space.effort
     record |= flat(row.config) if row.config else {name: row.axes.get(name, "") for name in PARAMETERS}
     record["config_hash"] = f"{row.config.hash:016x}" if row.config else ""
+    record["clock"] = plain(row.clock)
     record |= {name: plain(row.values.get(name, "")) for name in METRICS if name not in PARAMETERS}
     parts = energy_parts(space, row.config, row.costs) if row.config and row.costs else {}
     record |= {f"energy_{name}": plain(parts[name]) if parts else "" for name in COMPONENTS}
+    record |= _doubts(row)
+    record |= {name: plain(row.values.get(name, "")) for name in space.known if name not in METRICS}
     for index, network in enumerate(networks):
         cost = row.costs[index] if row.costs else None
         before = f"{network}." if len(networks) > 1 else ""
         names = ("cycles", "macs", "bound_cycles", "read_bytes", "write_bytes")
         record |= {f"{before}{name}": getattr(cost, name) if cost else "" for name in names}
         host = cost.host_cycles if cost else None
-        record[f"{before}host_cycles"] = "" if host is None else plain(space.host_cost.at(host, space.clock))
+        record[f"{before}host_cycles"] = "" if host is None else plain(space.host_cost.at(host, row.clock))
         record |= {f"{before}cycles_{kind}": cost.kinds.get(kind, 0) if cost else "" for kind in kinds[index]}
+    record |= _slacks(results, row)
     verdicts = {"feasible": row.feasible, "front": row.front, "confirmed": row.confirmed, "error": row.error}
     return record | {name: int(v) if isinstance(v, bool) else v for name, v in verdicts.items()}
+
+
+def _doubts(row: Row) -> Record:
+    """How good the estimated area is: its error as a share, "unknown" outside of what was measured, and where that is;
+    the smallest part that has room, or "none"."""
+    if not row.values or row.config is None:
+        return dict.fromkeys(("area_error", "area_outside", "part"), "")
+    doubt = area_doubt(row.config)
+    error = "unknown" if doubt.error is None else doubt.error
+    return {"area_error": error, "area_outside": "; ".join(doubt.outside), "part": doubt.part or "none"}
+
+
+def _slacks(results: Results, row: Row) -> Record:
+    """Room of each constraint, as a share of its limit."""
+    slacks: Record = {}
+    for rule in results.space.all_constraints:
+        slack = (
+            rule.slack(known_of(results.space, row.number, row.config, row.values))
+            if row.values and row.config
+            else None
+        )
+        slacks[f"slack of {rule.text}"] = "" if slack is None else plain(float(slack))
+    return slacks
 
 
 def plain(value: Any) -> Any:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.flows.explore.cost import Cost
-from dovetail.flows.explore.metrics import METRICS, values_of
+from dovetail.flows.explore.metrics import values_of
 from dovetail.flows.explore.space import Point, Space
-from dovetail.flows.parameters import flat
+from dovetail.flows.parameters import CLOCK, flat
 from dovetail.isa.config import Config
 from dovetail.isa.suggestion import nearest
 from dovetail.sw.errors import DovetailError
@@ -35,6 +37,8 @@ class Row:
     front: whether it is on the Pareto front of the space's objectives, among the feasible rows.
     confirmed: "equal" or "differs" where the RTL was asked, else empty.
     seconds: CPU time of pricing it.
+    clock: Hz.
+    scenarios: how many it stands for (see `dovetail.flows.explore.scenarios`).
     """
 
     number: int
@@ -48,42 +52,73 @@ class Row:
     front: bool = False
     confirmed: str = ""
     seconds: float = 0.0
+    clock: float = 100e6
+    scenarios: int = 1
 
 
 @dataclass(frozen=True)
 class Results:
-    """A space and its rows so far; ``total``: the points that the search will look at, 0 if nobody knows."""
+    """A space and its rows so far.
+
+    ``total``: the points that the search will look at, 0 if nobody knows; ``merged``: there is one row for all
+    scenarios of a choice (:meth:`apart`).
+    """
 
     space: Space
     rows: tuple[Row, ...]
     total: int = 0
+    merged: bool = False
+
+    @cached_property
+    def choices(self) -> tuple[Row, ...]:
+        """What competes: the rows, or where the space has scenarios a row for each choice, in the order of numbers."""
+        from dovetail.flows.explore.scenarios import merged
+
+        if self.merged or not self.space.scenario_axes:
+            return self.rows
+        return tuple(row for row, _ in merged(self.space, self.rows))
+
+    def apart(self) -> Results:
+        """The same with a row for each choice (:attr:`choices`), for tables and pictures of what competes."""
+        if not self.space.scenario_axes:
+            return self
+        scenarios = prod(len(self.space.axes[name]) for name in self.space.scenario_axes)
+        return replace(self, rows=self.choices, total=self.total // scenarios, merged=True)
 
     def marked(self) -> Results:
-        """The same, every row knowing whether it is on the Pareto front."""
-        front = set(front_of(self.space, self.rows))
-        rows = (replace(row, front=index in front) for index, row in enumerate(self.rows))
-        return replace(self, rows=tuple(rows))
+        """The same, every row knowing whether it, or the choice that it is a scenario of, is on the Pareto front."""
+        from dovetail.flows.explore.scenarios import merged
+
+        if not self.space.scenario_axes or self.merged:
+            front = {self.rows[index].number for index in front_of(self.space, self.rows)}
+        else:
+            groups = merged(self.space, self.rows)
+            best = front_of(self.space, [row for row, _ in groups])
+            front = {member.number for index in best for member in groups[index][1]}
+        return replace(self, rows=tuple(replace(row, front=row.number in front) for row in self.rows))
 
     def ranked(self, by: str = "") -> list[Row]:
-        """The rows that compete, best first: the front, then the others; in each by metric ``by``, ties by number.
+        """The choices that compete, best first: the front, then the others; in each by metric ``by``, ties by number.
 
         Without ``by`` it is the first objective. Raises DovetailError for a name that is not a metric.
         """
-        name = by or self.space.objectives[0]
-        if name not in METRICS:
-            raise DovetailError(f'rank must be by a metric, not "{name}"{nearest(name, METRICS)}')
-        front = set(front_of(self.space, self.rows))
-        sign = -1 if METRICS[name].more else 1
-        rows = [(index not in front, self.rows[index]) for index in competing(self.space, self.rows, (name,))]
-        return [row for _, row in sorted(rows, key=lambda r: (r[0], sign * r[1].values[name], r[1].number))]
+        name, known, rows = by or self.space.objectives[0], self.space.known, self.choices
+        if name not in known:
+            raise DovetailError(f'rank must be by a metric, not "{name}"{nearest(name, known)}')
+        front = set(front_of(self.space, rows))
+        sign = -1 if known[name].more else 1
+        able = [(index not in front, rows[index]) for index in competing(self.space, rows, (name,))]
+        return [row for _, row in sorted(able, key=lambda r: (r[0], sign * r[1].values[name], r[1].number))]
 
 
 def row_of(space: Space, point: Point, costs: Sequence[Cost], error: str = "", seconds: float = 0.0) -> Row:
     """The row of a point that was priced, or that failed for the reason ``error``."""
     error = point.error or error
     if error or point.config is None:
-        return Row(point.number, point.axes, point.config, error=error, feasible=False, seconds=seconds)
-    values = values_of(space, point.config, costs)
+        return Row(
+            point.number, point.axes, point.config, error=error, feasible=False, seconds=seconds, clock=point.clock
+        )
+    values = values_of(space, point.config, costs, point.clock)
     violation = sum(violations(space, point.number, point.config, values).values())
     return Row(
         point.number,
@@ -94,13 +129,19 @@ def row_of(space: Space, point: Point, costs: Sequence[Cost], error: str = "", s
         feasible=not violation,
         violation=violation,
         seconds=seconds,
+        clock=point.clock,
     )
 
 
 def violations(space: Space, number: int, config: Config, values: Mapping[str, float]) -> dict[str, float]:
     """How far a point is from keeping each constraint on metrics, by its text; 0 where it is kept."""
-    known = {**flat(config), **space.values(number), **values}
+    known = known_of(space, number, config, values)
     return {constraint.text: constraint.violation(known) for constraint in space.metric_constraints}
+
+
+def known_of(space: Space, number: int, config: Config, values: Mapping[str, float]) -> dict[str, Any]:
+    """Everything that an expression may name, of a point with these metrics."""
+    return {CLOCK.name: space.clock, **flat(config), **space.values(number), **values}
 
 
 def competing(space: Space, rows: Sequence[Row], metrics: Sequence[str]) -> list[int]:
@@ -128,13 +169,13 @@ def front_of(space: Space, rows: Sequence[Row]) -> list[int]:
     able = competing(space, rows, space.objectives)
     if not able:
         return []
-    return [able[i] for i in np.flatnonzero(pareto(oriented(space.objectives, [rows[i] for i in able])))]
+    return [able[i] for i in np.flatnonzero(pareto(oriented(space, [rows[i] for i in able])))]
 
 
-def oriented(objectives: Sequence[str], rows: Sequence[Row]) -> NDArray[np.float64]:
+def oriented(space: Space, rows: Sequence[Row]) -> NDArray[np.float64]:
     """(rows, objectives) of what is to be made small: metrics of which more is better change their sign."""
-    signs = [-1.0 if METRICS[name].more else 1.0 for name in objectives]
-    return np.array([[row.values[name] for name in objectives] for row in rows], dtype=np.float64) * signs
+    signs = [-1.0 if space.known[name].more else 1.0 for name in space.objectives]
+    return np.array([[row.values[name] for name in space.objectives] for row in rows], dtype=np.float64) * signs
 
 
 def pareto(costs: NDArray[np.float64]) -> NDArray[np.bool_]:

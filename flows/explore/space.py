@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import islice
 from math import prod
+from pathlib import PurePath
 from typing import Any
 
 from dovetail.flows.explore import expressions
-from dovetail.flows.explore.expressions import Constraint
-from dovetail.flows.explore.metrics import METRICS, area_values
-from dovetail.flows.parameters import DERIVED, changed, check_shape, dataflow_of, flat
+from dovetail.flows.explore.expressions import FUNCTIONS, Constraint, Expression, Scope
+from dovetail.flows.explore.metrics import METRICS, PER_NETWORK, Metric, area_values, direction_of, own_metric
+from dovetail.flows.parameters import AXES, CLOCK, DERIVED, changed, check_shape, dataflow_of, flat
 from dovetail.isa.config import Config, ConfigError, lanes_of
 from dovetail.isa.suggestion import nearest
 from dovetail.sw.clock import CLOCKS
 from dovetail.sw.compiler.host_cost import HostCost
+from dovetail.sw.cost.area import PARTS
 
 SHAPE = ("lanes", "pe", "ic_lanes", "oc_lanes", "dataflow")
 """Settings that say what shape the array has; the value of one follows from the others."""
@@ -24,7 +27,7 @@ SHAPE = ("lanes", "pe", "ic_lanes", "oc_lanes", "dataflow")
 SLOWEST_FIRST = (
     *SHAPE,
     "depthwise", "depthwise_lanes", "matmul", "pooling", "elementwise", "activation", "requant_lanes", "vector_lanes",
-    "stripe", "outstanding", "bus", "banks", "sram", "read_latency", "write_latency", "beat_cycles",
+    "stripe", "outstanding", "bus", "banks", "sram", "read_latency", "write_latency", "beat_cycles", CLOCK.name,
 )  # fmt: skip
 """The order in which points are handed out: neighbours differ in what the compiler can keep most of."""
 
@@ -39,6 +42,9 @@ MOST = (1 << 63) - 1
 """Combinations of a space."""
 WEIGHTS = (1e-9, 1e9)
 """Least and most of a workload's."""
+SCENARIOS = ("worst", "mean")
+"""What of its scenarios counts for a configuration, unless one of them is chosen."""
+PART_NAMES = tuple(name.lower() for name in PARTS)
 
 
 @dataclass(frozen=True)
@@ -46,16 +52,20 @@ class Workload:
     """A network of the exploration.
 
     ``source``: a file or a ``zoo:`` name; ``weight``: inferences of it per unit of work, by which cycles, energy and
-    traffic are added up; ``shapes``: sizes of inputs that the file leaves open. Raises ConfigError.
+    traffic are added up; ``shapes``: sizes of inputs that the file leaves open; ``name``: in expressions, such as
+    ``resnet8.latency``; left out, the file's. Raises ConfigError.
     """
 
     source: str
     weight: float = 1.0
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    name: str = ""
 
     def __post_init__(self) -> None:
         if not WEIGHTS[0] <= self.weight <= WEIGHTS[1]:
             raise ConfigError(f"weight must be {WEIGHTS[0]:g} to {WEIGHTS[1]:g}, not {self.weight}")
+        if self.name and not self.name.isidentifier():
+            raise ConfigError(f"name must be a word of letters, digits and _, not {self.name!r}")
 
 
 @dataclass(frozen=True)
@@ -85,13 +95,14 @@ class Plan:
 class Point:
     """A configuration of a space. ``axes``: the values of what varies, by parameter name, outermost first.
 
-    ``config`` is None, and ``error`` says why, where the combination breaks a rule of the configuration.
+    ``config`` is None, and ``error`` says why, where the combination breaks a rule of the configuration. ``clock``: Hz.
     """
 
     number: int
     axes: Mapping[str, Any]
     config: Config | None
     error: str = ""
+    clock: float = 100e6
 
 
 @dataclass(frozen=True)
@@ -105,16 +116,21 @@ class Space:
     ----------
     workloads: at least one network.
     base: what the axes change.
-    axes: setting (of `dovetail.flows.parameters.SETTINGS`) -> its values, outermost first.
+    axes: setting (of `dovetail.flows.parameters.AXES`) -> its values, outermost first. Those of the memory's timing
+        are properties of the world: their combinations are scenarios, which do not compete with each other.
     constraints: expressions over parameters and metrics; those that the configuration alone tells
         (``"ic_lanes * oc_lanes <= 256"``, ``"lut <= 60000"``) rule points out, the others make them infeasible.
-    objectives: names of metrics.
-    clock: Hz.
+    objectives: names of metrics, or expressions over them; of these less is better unless ``max`` stands before them.
+    clock: Hz, of points without a clock of their own.
     tiling, effort: of the compiler.
     host_cost: what the host costs, by which the compiler leaves it work and its cycles are counted, an estimate.
     energy_table: a file of energies, else the one that comes with the package.
     host: "least": only points that leave the least to the host compete for the front; "any": all do.
     search: how it is searched.
+    metrics: metrics of one's own: name -> expression, each over those before it; ``max`` before one: more is better.
+    part: the FPGA that the estimated area must fit, of :data:`PART_NAMES`; empty: any.
+    scenario: "worst" or "mean": what of its scenarios counts for a configuration; or the one that counts, as values of
+        axes of the memory's timing.
 
     Raises
     ------
@@ -135,6 +151,9 @@ class Space:
     host: str = "least"
     search: Plan = Plan()
     host_cost: HostCost = field(default_factory=HostCost)
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    part: str = ""
+    scenario: str | Mapping[str, Any] = SCENARIOS[0]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "axes", {name: tuple(values) for name, values in self.axes.items()})
@@ -144,15 +163,46 @@ class Space:
         check_shape(self.axes)
         if prod(map(len, self.axes.values())) > MOST:
             raise ConfigError("axes must have fewer than 2^63 combinations; leave some out, or values of some")
-        for name in self.objectives:
-            if name not in METRICS:
-                raise ConfigError(f'objectives must be metrics, not "{name}"{nearest(name, METRICS)}')
-        if len(set(self.objectives)) != len(self.objectives) or not self.objectives:
-            raise ConfigError(f"objectives must be one metric or more, each once, not {', '.join(self.objectives)!r}")
         if not CLOCKS[0] <= self.clock <= CLOCKS[1]:
             raise ConfigError(f"clock must be {CLOCKS[0]:g} to {CLOCKS[1]:g} Hz, not {self.clock}")
+        if self.part and self.part not in PART_NAMES:
+            raise ConfigError(f"part must be one of {', '.join(PART_NAMES)}, not {self.part!r}")
+        self._check_metrics()
+        self._check_scenario()
         for text in self.constraints:
-            expressions.parse(text)
+            expressions.parse(text, self.scope)
+
+    def _check_metrics(self) -> None:
+        """Those of one's own, and what is aimed at."""
+        for n, (name, text) in enumerate(self.metrics.items()):
+            if not name.isidentifier() or name in {*AXES, *METRICS, *FUNCTIONS}:
+                raise ConfigError(f"metrics must have names of their own, of letters, digits and _, not {name!r}")
+            before = replace(self.scope, own=self.scope.own[:n])
+            expressions.parse_number(direction_of(text)[1], before)
+        for text in self.objectives:
+            if not text.strip() or (_is_name(text) and text not in self.known):
+                word = text.rpartition(".")[2] if "." in text else text
+                raise ConfigError(f'objectives must be metrics, not "{text}"{nearest(word, tuple(self.known))}')
+            if text not in self.known:
+                expressions.parse_number(direction_of(text)[1], self.scope)
+        if len(set(self.objectives)) != len(self.objectives) or not self.objectives:
+            raise ConfigError(f"objectives must be one metric or more, each once, not {', '.join(self.objectives)!r}")
+
+    def _check_scenario(self) -> None:
+        """That what counts is one of the scenarios."""
+        if isinstance(self.scenario, str):
+            if self.scenario not in SCENARIOS:
+                raise ConfigError(
+                    f"scenario must be {' or '.join(SCENARIOS)}, or one such as read_latency=40, not {self.scenario!r}"
+                )
+            return
+        for name, value in self.scenario.items():
+            if name not in self.scenario_axes:
+                of = ", ".join(self.scenario_axes) or "none here"
+                raise ConfigError(f"scenario must be of axes of the memory's timing ({of}), not {name}")
+            if value not in self.axes[name]:
+                values = ", ".join(map(str, self.axes[name]))
+                raise ConfigError(f"scenario must have a value of the axis {name} ({values}), not {value}")
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # without what is kept of constraints
@@ -168,7 +218,11 @@ class Space:
     def check(self) -> None:
         """Raise ConfigError if constraints rule every point out."""
         if next(self.numbers(), None) is None:
-            raise ConfigError("constraints rule every combination of the axes out; loosen them or add values")
+            from dovetail.flows.explore.goals import nearest_before
+
+            miss = nearest_before(self)
+            least = f"; nearest: {miss.text}" if miss else ""
+            raise ConfigError(f"constraints rule every combination of the axes out; loosen them or add values{least}")
 
     def indices(self, number: int) -> tuple[int, ...]:
         """Which value each axis has at a point."""
@@ -188,10 +242,11 @@ class Space:
         """The point of a number, ruled out or not. Raises IndexError."""
         values = self.values(number)
         axes = {name: value for name, value in values.items() if len(self.axes[name]) > 1}
+        clock = values.pop(CLOCK.name, self.clock)
         try:
-            return Point(number, axes, changed(self.base, values))
+            return Point(number, axes, changed(self.base, values), clock=clock)
         except ConfigError as error:
-            return Point(number, axes, None, str(error))
+            return Point(number, axes, None, str(error), clock)
 
     def admits(self, number: int) -> bool:
         """Whether the point keeps the constraints that need no cost."""
@@ -215,11 +270,67 @@ class Space:
             return sum(1 for _ in islice(self.numbers(), most or None))
         return self._count(0, self._fixed, {})
 
+    # --- what names mean ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def scope(self) -> Scope:
+        """What expressions may name besides parameters and metrics."""
+        own = tuple((name, direction_of(text)[1]) for name, text in self.metrics.items())
+        names = [workload.name or _word(workload.source) for workload in self.workloads]
+        told = [name if names.count(name) == 1 else f"{name}_{place}" for place, name in enumerate(names, 1)]
+        return Scope(tuple(told), own)
+
+    @cached_property
+    def of_networks(self) -> Mapping[str, tuple[int, str]]:
+        """Metrics of one network: name -> (index of the workload, metric). Of a single network only those asked for."""
+        every = {f"{n}.{m}": (index, m) for index, n in enumerate(self.scope.networks) for m in PER_NETWORK}
+        if len(self.workloads) > 1:
+            return every
+        texts = " ".join([*self.constraints, *self.objectives, *self.metrics.values()])
+        return {name: place for name, place in every.items() if name in texts}
+
+    @cached_property
+    def known(self) -> Mapping[str, Metric]:
+        """Every metric of this space by name: the built-in ones, those of each network, the user's own, and objectives
+        that are expressions."""
+        known = dict(METRICS)
+        for name, (index, metric) in self.of_networks.items():
+            network, of = self.scope.networks[index], METRICS[metric]
+            known[name] = replace(of, name=name, title=f"{network} {of.title}", doc=f"{of.doc}; of {network} alone")
+        known |= {name: own_metric(name, text) for name, text in self.metrics.items()}
+        return known | {
+            text: own_metric(text, text) for text in self.objectives if text not in known and not _is_name(text)
+        }
+
+    @cached_property
+    def own(self) -> Mapping[str, Expression]:
+        """The metrics that are expressions, by name."""
+        built_in = {*METRICS, *self.of_networks}
+        return {
+            name: expressions.parse_number(name if name in self.metrics else direction_of(name)[1], self.scope)
+            for name in self.known
+            if name not in built_in
+        }
+
+    @cached_property
+    def all_constraints(self) -> tuple[Constraint, ...]:
+        """The constraints, and the part as one."""
+        parsed = [expressions.parse(text, self.scope) for text in self.constraints]
+        if self.part:
+            has = next(resources for name, resources in PARTS.items() if name.lower() == self.part)
+            fits = " and ".join(f"{name} <= {amount}" for name, amount in vars(has).items())
+            parsed.append(replace(expressions.parse(fits), text=f'part = "{self.part}"'))
+        return tuple(parsed)
+
     @cached_property
     def metric_constraints(self) -> tuple[Constraint, ...]:
         """What costs are needed for."""
-        parsed = map(expressions.parse, self.constraints)
-        return tuple(constraint for constraint in parsed if constraint.needs_cost)
+        return tuple(constraint for constraint in self.all_constraints if constraint.needs_cost)
+
+    @cached_property
+    def scenario_axes(self) -> tuple[str, ...]:
+        """The axes that are properties of the world: the memory's timing, where it has several values."""
+        return tuple(name for name, values in self.axes.items() if AXES[name].memory and len(values) > 1)
 
     # --- constraints without costs: checked as soon as the axes that they need have values ----------------------
 
@@ -240,7 +351,8 @@ class Space:
     def _fixed(self) -> dict[str, Any]:
         """The parameters that no axis has an influence on."""
         varies = {*self.axes, *DERIVED, *(SHAPE if set(SHAPE) & set(self.axes) else ())}
-        return {name: value for name, value in flat(self.base).items() if name not in varies}
+        known = {**flat(self.base), CLOCK.name: self.clock}
+        return {name: value for name, value in known.items() if name not in varies}
 
     @cached_property
     def _rules(self) -> list[list[Constraint]]:
@@ -250,7 +362,7 @@ class Space:
         depths = dict.fromkeys(self._fixed, 0)
         depths |= {name: shape[-1] for name in SHAPE if shape}
         depths |= {name: depth for depth, name in enumerate(self._order)}
-        for constraint in map(expressions.parse, self.constraints):
+        for constraint in self.all_constraints:
             if constraint.names <= depths.keys() and rules:
                 rules[max(depths[name] for name in constraint.names)].append(constraint)
         return rules
@@ -259,8 +371,7 @@ class Space:
     def _late(self) -> list[Constraint]:
         """The constraints that only a finished configuration tells."""
         early = [rule for rules in self._rules for rule in rules]
-        parsed = map(expressions.parse, self.constraints)
-        return [constraint for constraint in parsed if not constraint.needs_cost and constraint not in early]
+        return [c for c in self.all_constraints if not c.needs_cost and c not in early]
 
     def _admits_late(self, number: int) -> bool:
         if not self._late:
@@ -268,7 +379,7 @@ class Space:
         point = self.point(number)
         if point.config is None:  # as where a value does not exist
             return False
-        values = {**flat(point.config), **area_values(point.config), **self.values(number)}
+        values = {**flat(point.config), **area_values(point.config), CLOCK.name: point.clock, **self.values(number)}
         return all(constraint.holds(values) for constraint in self._late)
 
     def _shape(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -307,3 +418,14 @@ class Space:
         if not any(self._rules[depth:]):
             return prod(len(self.axes[name]) for name in self._order[depth:])
         return sum(self._count(depth + 1, inner, mine) for _, inner, mine in self._steps(depth, known, own))
+
+
+def _is_name(text: str) -> bool:
+    """Whether it is a word, or a network's; else it is an expression."""
+    return not text.strip() or text.replace(".", "_").isidentifier()
+
+
+def _word(source: str) -> str:
+    """A network's name as expressions can write it."""
+    word = re.sub(r"\W", "_", PurePath(source.removeprefix("zoo:").partition("?")[0]).stem)
+    return word if word.isidentifier() else f"_{word}"

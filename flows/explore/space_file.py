@@ -7,27 +7,35 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from dovetail.flows.explore import toml_lines
 from dovetail.flows.explore.expressions import ExpressionError, parse
-from dovetail.flows.explore.metrics import METRICS
-from dovetail.flows.explore.space import HOSTS, METHODS, SAMPLERS, WEIGHTS, Plan, Space, Workload
-from dovetail.flows.parameters import INT, SETTINGS, SIZE, changed, values_between
+from dovetail.flows.explore.space import (
+    HOSTS,
+    METHODS,
+    PART_NAMES,
+    SAMPLERS,
+    SCENARIOS,
+    WEIGHTS,
+    Plan,
+    Space,
+    Workload,
+)
+from dovetail.flows.parameters import AXES, CLOCK, INT, SETTINGS, SIZE, changed, values_between
 from dovetail.isa.config import PRESETS, Config, ConfigError
 from dovetail.isa.suggestion import nearest
-from dovetail.sw.clock import CLOCKS
 from dovetail.sw.compiler.host_cost import HostCost, load_host_cost
 from dovetail.sw.compiler.options import EFFORTS, TILINGS
 from dovetail.sw.cost.energy import TABLES as ENERGY_TABLES
 from dovetail.sw.cost.energy import EnergyError, load_table
 from dovetail.sw.errors import CompileError, DovetailError, NetworkError
 
-TABLES = ("network", "base", "axes", "goals", "compile", "search")
+TABLES = ("network", "base", "axes", "metrics", "goals", "compile", "search")
+GOALS = ("objectives", "constraints", "part", "scenario", "clock", "energy_table", "host")
 ZOO = "zoo:"
-HERTZ = {"Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9}
 NEEDS = {
     "points": ("random", "optuna", "narrow"),
     "seed": ("random", "optuna"),
@@ -89,25 +97,32 @@ class _Reader:
         """The whole file."""
         self.known((), self.data, TABLES, "a table")
         base, axes, goals, plan = self.base(), self.axes(), self.table("goals"), self.plan()
-        self.known(
-            ("goals",), goals, ("objectives", "constraints", "clock", "energy_table", "host"), "a key of [goals]"
-        )
+        self.known(("goals",), goals, GOALS, "a key of [goals]")
+        if "clock" in goals and "clock" in axes:
+            raise self.error(("goals", "clock"), "clock must be an axis or a goal, not both; leave one out")
         compiler = self.table("compile")
         self.known(("compile",), compiler, ("effort", "tiling", "host_cost"), "a key of [compile]")
-        space = Space(
-            workloads=self.workloads(),
-            base=base,
-            axes=axes,
-            constraints=self.constraints(goals),
-            objectives=self.objectives(goals),
-            clock=self.clock(goals),
-            tiling=self.choice(("compile", "tiling"), compiler.get("tiling", TILINGS[0]), TILINGS),
-            effort=self.choice(("compile", "effort"), compiler.get("effort", EFFORTS[0]), EFFORTS),
-            energy_table=self.energy_table(goals),
-            host=self.choice(("goals", "host"), goals.get("host", HOSTS[0]), HOSTS),
-            search=plan,
-            host_cost=self.host_cost(compiler),
+        space = self.with_metrics(
+            Space(
+                workloads=self.workloads(),
+                base=base,
+                axes=axes,
+                clock=self.clock(goals),
+                tiling=self.choice(("compile", "tiling"), compiler.get("tiling", TILINGS[0]), TILINGS),
+                effort=self.choice(("compile", "effort"), compiler.get("effort", EFFORTS[0]), EFFORTS),
+                energy_table=self.energy_table(goals),
+                host=self.choice(("goals", "host"), goals.get("host", HOSTS[0]), HOSTS),
+                search=plan,
+                host_cost=self.host_cost(compiler),
+                part=self.choice(("goals", "part"), goals["part"], PART_NAMES) if "part" in goals else "",
+            )
         )
+        if "objectives" in goals:
+            space = self.with_objectives(space, goals["objectives"])
+        if "constraints" in goals:
+            space = replace(space, constraints=self.constraints(space, goals["constraints"]))
+        if "scenario" in goals:
+            space = self.with_scenario(space, goals["scenario"])
         try:
             space.check()
         except ConfigError as error:
@@ -196,7 +211,7 @@ class _Reader:
     def workload(self, place: Place, entry: Any) -> Workload:
         if not isinstance(entry, dict):
             raise self.error(place, f"network must be written [[network]], not {_shown(entry)}")
-        self.known(place, entry, ("source", "weight", "shape"), "a key of [[network]]")
+        self.known(place, entry, ("source", "weight", "shape", "name"), "a key of [[network]]")
         if "source" not in entry:
             raise self.error(place, 'network must have a source = "FILE", or "zoo:NAME"')
         weight = self.number((*place, "weight"), entry.get("weight", 1.0), WEIGHTS, "a number")
@@ -206,7 +221,11 @@ class _Reader:
                 (*place, "shape"), f"shape must be a table such as {{ input = [1, 3, 8, 8] }}, not {_shown(shapes)}"
             )
         sizes = {name: self.sizes((*place, "shape", name), value) for name, value in shapes.items()}
-        return Workload(self.source((*place, "source"), entry["source"]), weight, sizes)
+        name = self.text((*place, "name"), entry["name"]) if "name" in entry else ""
+        try:
+            return Workload(self.source((*place, "source"), entry["source"]), weight, sizes, name)
+        except ConfigError as error:
+            raise self.error((*place, "name"), str(error)) from None
 
     def source(self, place: Place, value: Any) -> str:
         if not self.text(place, value).startswith(ZOO):
@@ -256,7 +275,7 @@ class _Reader:
     def axes(self) -> dict[str, tuple[Any, ...]]:
         """What varies."""
         table = self.table("axes")
-        self.known(("axes",), table, tuple(SETTINGS), "a configuration parameter")
+        self.known(("axes",), table, tuple(AXES), "a configuration parameter")
         axes = {name: self.axis(("axes", name), name, value) for name, value in table.items()}
         try:
             Space((), PRESETS["default"], axes)
@@ -278,7 +297,7 @@ class _Reader:
 
     def range(self, place: Place, name: str, table: Mapping[str, Any]) -> tuple[int, ...]:
         """``{ from = 8, to = 64, step = 8 }``, or with a factor."""
-        kind = SETTINGS[name].kind
+        kind = AXES[name].kind
         if kind not in (INT, SIZE):
             raise self.error(place, f"{name} must be a list of values, not a range")
         self.known(place, table, ("from", "to", "step", "factor"), "a key of a range")
@@ -301,14 +320,14 @@ class _Reader:
     def value(self, place: Place, name: str, value: Any) -> Any:
         """A value of a configuration parameter."""
         try:
-            return SETTINGS[name].kind.read(value)
+            return AXES[name].kind.read(value)
         except ValueError as error:  # of sizes it is a ConfigError that names what it is about
             text = str(error)
             raise self.error(place, f"{name}: {text}" if text.startswith("size ") else f"{name} {text}") from None
 
     def possible(self, place: Place, name: str, value: Any) -> None:
         """Refuse what no configuration can have; what some can have is a matter of each point."""
-        if name in DEPENDENT:
+        if name in (*DEPENDENT, CLOCK.name):
             return
         try:
             changed(PRESETS["default"], {name: value})
@@ -316,37 +335,58 @@ class _Reader:
             if str(error).startswith(f"{name} must be"):
                 raise self.error(place, str(error)) from None
 
-    def objectives(self, goals: Mapping[str, Any]) -> tuple[str, ...]:
-        place = ("goals", "objectives")
-        if "objectives" not in goals:
-            return Space.objectives
-        names = self.list(place, goals["objectives"], '["cycles", "sram"]')
-        for index, name in enumerate(names):
-            if self.text((*place, index), name) not in METRICS:
-                raise self.error((*place, index), f'objective "{name}" must be a metric{nearest(name, tuple(METRICS))}')
-        return tuple(names)
+    def with_metrics(self, space: Space) -> Space:
+        """The space with metrics of one's own."""
+        for name, text in self.table("metrics").items():
+            place = "metrics", name
+            try:
+                space = replace(space, metrics={**space.metrics, name: self.text(place, text)})
+            except (ConfigError, ExpressionError) as error:
+                raise self.error(place, f"metric {name}: {error}") from None
+        return space
 
-    def constraints(self, goals: Mapping[str, Any]) -> tuple[str, ...]:
+    def with_objectives(self, space: Space, value: Any) -> Space:
+        """The space with its goals, of which each is looked at alone, for the line."""
+        place = ("goals", "objectives")
+        names = self.list(place, value, '["cycles", "sram"]')
+        for index, name in enumerate(names):
+            try:
+                replace(space, objectives=(self.text((*place, index), name),))
+            except ExpressionError as error:
+                raise self.error((*place, index), f"objective {error}") from None
+            except ConfigError as error:
+                told = str(error).removeprefix(f'objectives must be metrics, not "{name}"')
+                raise self.error((*place, index), f'objective "{name}" must be a metric{told}') from None
+        return replace(space, objectives=tuple(names))
+
+    def constraints(self, space: Space, value: Any) -> tuple[str, ...]:
         place = ("goals", "constraints")
-        if "constraints" not in goals:
-            return ()
-        texts = self.list(place, goals["constraints"], '["ic_lanes * oc_lanes <= 256"]')
+        texts = self.list(place, value, '["ic_lanes * oc_lanes <= 256"]')
         for index, text in enumerate(texts):
             if not isinstance(text, str):
                 raise self.error(
                     (*place, index), f'a constraint must be a text such as "pe <= 256", not {_shown(text)}'
                 )
             try:
-                parse(text)
+                parse(text, space.scope)
             except ExpressionError as error:
                 raise self.error((*place, index), f"constraint {error}") from None
         return tuple(texts)
 
+    def with_scenario(self, space: Space, value: Any) -> Space:
+        """The space with what counts of its scenarios."""
+        place = ("goals", "scenario")
+        if isinstance(value, dict):
+            value = {name: self.value((*place, name), name, v) if name in SETTINGS else v for name, v in value.items()}
+        else:
+            value = self.choice(place, value, SCENARIOS)
+        try:
+            return replace(space, scenario=value)
+        except ConfigError as error:
+            raise self.error(place, str(error)) from None
+
     def clock(self, goals: Mapping[str, Any]) -> float:
-        value = goals.get("clock", Space.clock)
-        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(Hz|kHz|MHz|GHz)\s*", value) if isinstance(value, str) else None
-        clock = float(found[1]) * HERTZ[found[2]] if found else value
-        return self.number(("goals", "clock"), clock, CLOCKS, 'a frequency such as "100 MHz", or Hz as a number')
+        return float(self.value(("goals", "clock"), CLOCK.name, goals.get("clock", Space.clock)))
 
     def energy_table(self, goals: Mapping[str, Any]) -> str:
         """The name of a table that comes with Dovetail, or a file; none where it is left out."""

@@ -13,10 +13,11 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from dovetail.flows.explore.metrics import METRICS, Metric
+from dovetail.flows.explore.goals import Fate
+from dovetail.flows.explore.metrics import METRICS, Metric, area_doubt
 from dovetail.flows.explore.results import Results, Row
 from dovetail.flows.explore.space import Space
-from dovetail.flows.parameters import SETTINGS, label
+from dovetail.flows.parameters import AXES, label
 
 ALL = 64
 """More rows than this are not shown one by one."""
@@ -24,20 +25,29 @@ BEST = 20
 """Then these, the best of them."""
 REASONS = 10
 """Reasons of failures that are shown."""
-ALWAYS = ("cycles", "utilisation", "roofline", "dram_bytes", "host_nodes")
+ALWAYS = ("cycles", "latency", "utilisation", "roofline", "dram_bytes", "host_nodes")
 """Metrics of every table; the space's objectives follow."""
-SPARE = ("dram_bytes", "roofline", "utilisation", "host_nodes")
+ESTIMATED = ("lut", "ff", "dsp", "bram", "energy", "power", "edp")
+"""Metrics that are estimates, or made of one."""
+DOUBTED = ("lut", "ff", "dsp", "bram")
+"""Those whose error is not known outside of what was measured."""
+TIMES = ("host_cycles", "total_cycles", "latency", "fps", "power", "edp")
+"""Those that count what the host takes, an estimate."""
+UNSURE, NOWHERE = "?", "!"
+"""Behind an estimate whose error is not known; behind the front's mark of a point that fits no supported part."""
+SPARE = ("dram_bytes", "roofline", "utilisation", "host_nodes", "latency")
 """Those that are left out where a line is short, in this order."""
 WIDEST = 10_000
 """Characters of a line that nothing exceeds."""
 
 
 def table_of(results: Results, width: int | None = None) -> Table:
-    """All rows in their order, or the best, if there are many.
+    """All rows, the front first, or the best, if there are many.
 
     ``width``: characters of a line; columns that matter least are left out until the table fits, and the caption says
     which. Without it all are there.
     """
+    results = results.apart()
     axes = list(results.rows[0].axes) if results.rows else []
     goals = [name for name in results.space.objectives if name not in axes]
     known = {name for row in results.rows for name in row.values}
@@ -53,7 +63,67 @@ def table_of(results: Results, width: int | None = None) -> Table:
             table = _table(results, axes, metrics)
     if width is not None and _width(table) > width:
         table.box, table.padding = box.SIMPLE_HEAD, (0, 0, 0, 0)
-    table.caption = f"left out, as the line is short: {', '.join(left_out)}" if left_out else None
+    notes = [f"left out, as the line is short: {', '.join(left_out)}"] if left_out else []
+    table.caption = "\n".join([*notes, *notes_of(results, metrics)]) or None
+    table.caption_justify = "left"
+    return table
+
+
+def notes_of(results: Results, metrics: Sequence[str]) -> list[str]:
+    """What a reader must know of the estimates among some metrics, and of scenarios; a line each."""
+    space, rows = results.space, [row for row in results.choices if row.values and row.config]
+    doubts = [area_doubt(row.config) for row in rows if row.config]
+    read = {each for name in metrics for each in _made_of(space, name)}
+    notes = []
+    if read & {*DOUBTED}:
+        errors = [doubt.error for doubt in doubts if doubt.error is not None]
+        told = f"LUT and FF up to {max(errors):.1%} off, DSP and BRAM none, as far as measured" if errors else ""
+        unsure = sum(doubt.error is None for doubt in doubts)
+        other = f"{UNSURE} of {unsure:,}: outside of what was measured, error not known" if unsure else ""
+        notes.append(f"area is an estimate (docs/area.md): {'; '.join(filter(None, [told, other]))}")
+    if read & {*ESTIMATED} - {*DOUBTED}:
+        notes.append("energy is an estimate, of which ratios mean more than figures (docs/energy.md)")
+    if read & {*TIMES} and any(row.values.get("host_cycles") for row in rows):
+        notes.append(f"times include an estimate of the host: {space.host_cost.basis}")
+    nowhere = sum(not doubt.part for doubt in doubts)
+    if nowhere:
+        notes.append(f"{NOWHERE} {nowhere:,} of {len(rows):,} fit no supported part, by the estimate")
+    if space.scenario_axes:
+        notes.append(scenarios_in_words(space))
+    return notes
+
+
+def _made_of(space: Space, name: str) -> set[str]:
+    """The built-in metrics that one is made of."""
+    names = space.own[name].names if name in space.own else {name}
+    return {each.rpartition(".")[2] for each in names}
+
+
+def is_unsure(space: Space, row: Row, name: str) -> bool:
+    """Whether a metric of a row rests on an estimate whose error is not known."""
+    return row.config is not None and bool({*DOUBTED} & _made_of(space, name)) and area_doubt(row.config).error is None
+
+
+def scenarios_in_words(space: Space) -> str:
+    """Which scenarios there are, and what of them counts."""
+    axes = "; ".join(
+        f"{AXES[name].title} {', '.join(map(AXES[name].show, space.axes[name]))}" for name in space.scenario_axes
+    )
+    counts = f"the {space.scenario} counts" if isinstance(space.scenario, str) else f"{label(space.scenario)} counts"
+    return f"scenarios: {axes}: {counts}"
+
+
+def goals_table(fates: Sequence[Fate]) -> Table:
+    """A line per constraint: what it rules out before and after pricing, and its room at the best point."""
+    table = Table(title="Constraints")
+    table.add_column("constraint")
+    for name in ("ruled out\nbefore pricing", "broken,\nof those priced", "slack of\nthe best"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for fate in fates:
+        about = "" if fate.exact else "about "
+        before = "" if fate.before is None else f"{about}{fate.before:,} of {fate.combinations:,}"
+        slack = "" if fate.slack is None else f"{fate.slack:+.1%}"
+        table.add_row(Text(fate.text), before, f"{fate.broken:,} of {fate.priced:,}", slack)
     return table
 
 
@@ -70,19 +140,27 @@ class Fitted:
 
 def _table(results: Results, axes: Sequence[str], metrics: Sequence[str]) -> Table:
     few = len(results.rows) <= ALL
-    rows = list(results.rows) if few else results.ranked()[:BEST]
+    best = results.ranked()
+    front = {row.number for row in best if row.front}
+    ahead = [row for row in best if row.front]
+    rows = [*ahead, *(row for row in results.rows if row.number not in front)] if few else best[:BEST]
     title = _unit_of_work(results.space) if few else f"The best {len(rows)} of {len(results.rows):,}, front first"
     table = Table(title=title)
     for name in axes:
-        table.add_column(_lines(SETTINGS[name].title or name), no_wrap=True)
+        table.add_column(_lines(AXES[name].title or name), no_wrap=True)
     for name in metrics:
-        table.add_column(_lines(_heading(METRICS[name])), justify="right", no_wrap=True)
+        table.add_column(_lines(_heading(results.space.known[name])), justify="right", no_wrap=True)
     table.add_column("front", no_wrap=True)
     for before, row in zip([None, *rows], rows, strict=False):
-        if few and before and len(axes) > 1 and before.axes[axes[0]] != row.axes[axes[0]]:
+        if few and before and (before.front > row.front or _parts(before, row, axes)):
             table.add_section()
-        table.add_row(*_cells(row, axes, metrics))
+        table.add_row(*_cells(results.space, row, axes, metrics))
     return table
+
+
+def _parts(before: Row, row: Row, axes: Sequence[str]) -> bool:
+    """Whether a line stands between two rows that are not on the front: the outermost axis changes."""
+    return not before.front and len(axes) > 1 and bool(before.axes[axes[0]] != row.axes[axes[0]])
 
 
 def _width(table: Table) -> int:
@@ -119,17 +197,22 @@ def failures_of(rows: Sequence[Row]) -> list[str]:
     return lines + ([f"{rest:,} failed for {len(reasons) - REASONS} other reasons, see the records"] if rest else [])
 
 
-def _cells(row: Row, axes: Sequence[str], metrics: Sequence[str]) -> list[str | Text]:
-    cells: list[str | Text] = [SETTINGS[name].show(row.axes[name]) for name in axes]
+def _cells(space: Space, row: Row, axes: Sequence[str], metrics: Sequence[str]) -> list[str | Text]:
+    cells: list[str | Text] = [AXES[name].show(row.axes[name]) for name in axes]
     if row.error:
         return [*cells, *([""] * len(metrics)), Text("fails", "red")]
+    doubt = area_doubt(row.config) if row.config else None
     state = "yes" if row.front else "" if row.feasible else "infeasible"
-    return [*cells, *(_number(name, row.values.get(name)) for name in metrics), state]
+    nowhere = NOWHERE if doubt and not doubt.part else ""
+    numbers = [
+        _number(name, row.values.get(name)) + (UNSURE if is_unsure(space, row, name) else "") for name in metrics
+    ]
+    return [*cells, *numbers, f"{state}{nowhere and ' '}{nowhere}".strip()]
 
 
 def _number(name: str, value: float | None) -> str:
     if value is None:
         return ""
-    if name == "utilisation":
+    if name.rpartition(".")[2] == "utilisation":
         return f"{value:.1%}"
     return f"{value:,.0f}" if value >= 1000 or float(value).is_integer() else f"{value:#.4g}"

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from dovetail.flows.area import PARTS, TITLES
+from dovetail.flows.area import TITLES
 from dovetail.flows.fpga import pll
 from dovetail.flows.fpga.pll import MHZ, Dividers
+from dovetail.sw.cost.area import PARTS
 from dovetail.sw.errors import DovetailError
 
 EXTRA = 'pip install "dovetail[fpga]"'

@@ -13,7 +13,7 @@ from dovetail.flows.explore.space import Space
 from dovetail.flows.parameters import PARAMETERS, flat
 from dovetail.flows.pictures.shares import cause_colours
 from dovetail.flows.pictures.style import BOUNDS, KINDS, SERIES, SPARE
-from dovetail.isa.config import Config
+from dovetail.isa.config import PRESETS
 from dovetail.sw.cost.energy_report import COMPONENTS
 from dovetail.sw.explain import CAUSES
 from dovetail.sw.explain.resources import RESOURCES
@@ -24,7 +24,7 @@ _LANES = {"lanes": ("ic_lanes", "oc_lanes")}
 
 def header_of(space: Space, version: str) -> dict[str, Any]:
     """What holds for every point: networks, ``version`` of the compiler, and what the numbers of a row mean."""
-    default = flat(Config())
+    default = flat(PRESETS["default"])
     shades = cause_colours()
     return {
         "title": " + ".join(_short(workload.source) for workload in space.workloads) or "no network",

@@ -19,7 +19,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from dovetail.flows.explore.metrics import METRICS
 from dovetail.flows.explore.results import Results, Row, competing
-from dovetail.flows.parameters import SETTINGS
+from dovetail.flows.parameters import AXES
 from dovetail.flows.pictures.labels import Mark, place_labels
 from dovetail.flows.pictures.style import (
     GRID,
@@ -214,12 +214,12 @@ def _label(text: str) -> str:
 
 
 def _title(name: str) -> str:
-    return SETTINGS[name].title or name
+    return AXES[name].title or name
 
 
 def _shown(name: str, value: Any) -> str:
     """A value in one piece."""
-    return SETTINGS[name].show(value).replace(" ", "\N{NO-BREAK SPACE}")
+    return AXES[name].show(value).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _dots(plot: Axes, spots: Sequence[Spot], **style: Any) -> None:

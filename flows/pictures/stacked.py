@@ -13,7 +13,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from dovetail.flows.explore.cost import Cost
 from dovetail.flows.explore.results import Row
-from dovetail.flows.parameters import SETTINGS
+from dovetail.flows.parameters import AXES
 from dovetail.flows.pictures.style import (
     ALARM,
     FAINT,
@@ -150,7 +150,7 @@ def _label_rows(bars: Sequence[Bar], axes: Sequence[str], slot: float) -> list[L
     """One row per axis, the innermost (closest to the bars) first; its text is turned where ``slot`` is narrow."""
     rows: list[LabelRow] = []
     for level in reversed(range(len(axes))):
-        parameter = SETTINGS[axes[level]]
+        parameter = AXES[axes[level]]
         keys = [tuple(bar.axes[a] for a in axes[: level + 1]) for bar in bars]
         groups = [
             (list(members), parameter.show(key[-1])) for key, members in groupby(range(len(keys)), key=keys.__getitem__)

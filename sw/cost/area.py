@@ -28,6 +28,14 @@ class Resources:
     bram: int
 
 
+PARTS = {
+    "ECP5-25F": Resources(24_288, 24_288, 28, 56),
+    "ECP5-45F": Resources(43_848, 43_848, 72, 108),
+    "ECP5-85F": Resources(83_640, 83_640, 156, 208),
+}
+"""What the parts of the family have, the smallest first."""
+
+
 @dataclass(frozen=True)
 class Area(Resources):
     """The estimate for a whole accelerator.
@@ -40,6 +48,16 @@ class Area(Resources):
     error: float
     blocks: Mapping[str, Resources]
     extrapolated: tuple[str, ...] = ()
+
+
+def beyond(area: Resources, part: Resources) -> list[str]:
+    """The resources of which a part has too few, by name."""
+    return [field.name for field in fields(Resources) if getattr(area, field.name) > getattr(part, field.name)]
+
+
+def smallest_part(area: Resources) -> str:
+    """The smallest part of the family that has as much, or nothing."""
+    return next((name for name, part in PARTS.items() if not beyond(area, part)), "")
 
 
 def total(parts: Iterable[Resources]) -> Resources:

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from dovetail.flows import synthesis
-from dovetail.flows.area import PARTS, smallest_part
 from dovetail.flows.cli import main
 from dovetail.flows.synthesis import SynthesisError, block_of, netlist_resources, synthesise
 from dovetail.isa.config import Config
-from dovetail.sw.cost.area import Resources, area_of, total
+from dovetail.sw.cost.area import PARTS, Resources, area_of, smallest_part, total
 
 BARE = Config(
     ic_lanes=4,

@@ -28,6 +28,12 @@ class Search(Protocol):
 
 def search_of(space: Space) -> Search:
     """The search of the space's plan. Raises DovetailError."""
+    from dovetail.flows.explore.search.scenarios import Scenarios
+
+    return Scenarios(space, _search_of) if space.scenario_axes else _search_of(space)
+
+
+def _search_of(space: Space) -> Search:
     from dovetail.flows.explore.search.listed import exhaustive, random
     from dovetail.flows.explore.search.narrow import Narrowing
     from dovetail.flows.explore.search.sampled import Sampled

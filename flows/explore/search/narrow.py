@@ -11,7 +11,7 @@ from typing import Any
 from dovetail.flows.explore.results import Row, front_of
 from dovetail.flows.explore.search.listed import shuffled
 from dovetail.flows.explore.space import Point, Space
-from dovetail.flows.parameters import INT, LANES, SETTINGS, SIZE
+from dovetail.flows.parameters import AXES, FREQUENCY, INT, LANES, SIZE
 
 GRID = 64
 """The most points of the first generation, drawn from the coarse grid; measured: more of them find the front later."""
@@ -132,7 +132,7 @@ def _with(indices: Sequence[int], changes: Mapping[int, int]) -> list[int]:
 
 def _order(name: str, values: Sequence[Any]) -> list[int]:
     """The indices of an axis's values from small to large; empty if they have no order. Lanes go by multipliers."""
-    kind = SETTINGS[name].kind
+    kind = AXES[name].kind
     if kind is LANES:
         return sorted(range(len(values)), key=lambda index: (values[index][0] * values[index][1], values[index]))
-    return sorted(range(len(values)), key=values.__getitem__) if kind in (INT, SIZE) else []
+    return sorted(range(len(values)), key=values.__getitem__) if kind in (INT, SIZE, FREQUENCY) else []

@@ -13,11 +13,10 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from dovetail.flows.explore import space_json
-from dovetail.flows.explore.metrics import METRICS
 from dovetail.flows.explore.results import Row, violations
 from dovetail.flows.explore.search.listed import shuffled
 from dovetail.flows.explore.space import Plan, Point, Space
-from dovetail.flows.parameters import INT, SETTINGS, SIZE, label
+from dovetail.flows.parameters import AXES, FREQUENCY, INT, SIZE, label
 from dovetail.sw.errors import DovetailError, first_line
 
 if TYPE_CHECKING:
@@ -88,7 +87,9 @@ class Sampled:
             study: optuna.Study = self._optuna.create_study(
                 storage=self._storage(),
                 study_name=plan.study or f"dovetail-{digest}-{plan.sampler}-{plan.seed}",
-                directions=["maximize" if METRICS[name].more else "minimize" for name in self.space.objectives],
+                directions=[
+                    "maximize" if self.space.known[name].more else "minimize" for name in self.space.objectives
+                ],
                 load_if_exists=True,
             )
         except Exception as error:  # of any database driver
@@ -231,7 +232,7 @@ class Sampled:
 
 
 def _ordered(name: str) -> bool:
-    return SETTINGS[name].kind in (INT, SIZE)
+    return AXES[name].kind in (INT, SIZE, FREQUENCY)
 
 
 def _sorted(values: Any) -> list[int]:

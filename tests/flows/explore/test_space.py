@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dovetail.flows import parameters
 from dovetail.flows.explore.expressions import parse
 from dovetail.flows.explore.space import SLOWEST_FIRST, Space, Workload
-from dovetail.flows.parameters import SETTINGS, changed, flat, label
+from dovetail.flows.parameters import changed, flat, label
 from dovetail.isa.config import PRESETS, Config, ConfigError, MemoryTiming
 from dovetail.sw.cost.area import area_of
 
@@ -49,7 +50,7 @@ def test_points_say_what_varies() -> None:
 
 
 def test_every_setting_can_be_an_axis() -> None:
-    assert sorted(SLOWEST_FIRST) == sorted(SETTINGS)
+    assert sorted(SLOWEST_FIRST) == sorted(parameters.AXES)
     timing = space({"read_latency": [10, 20], "write_latency": [30], "beat_cycles": [1, 2]}).point(3).config
     assert timing is not None and timing.memory == MemoryTiming(read_latency=20, write_latency=30, beat_cycles=2)
 
