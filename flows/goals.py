@@ -58,7 +58,7 @@ def with_goals(space: Space, args: argparse.Namespace) -> Space:
     if args.objectives is not None:
         changes["objectives"] = tuple(_split(args.objectives))
     if args.constraint:
-        changes["constraints"] = () if args.constraint == [NONE] else tuple(args.constraint)
+        changes["constraints"] = tuple(rule for rule in args.constraint if rule != NONE)
     if args.part:
         changes["part"] = "" if args.part == NONE else args.part
     if args.scenario:

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> Report:
     use_schedules(args)
     with Store(args.store) as store:
         sweep = store.sweep(args.sweep)
-        results = store.results(sweep.id)
+        results = store.results(sweep.id).apart()
     bar = partial(
         track, description="explaining", console=Console(stderr=True), disable=args.json or not args.top, transient=True
     )

@@ -38,7 +38,7 @@ def write_files(
     for fmt in ("png", "svg"):
         if (picture := pareto.of_results(results, fmt=fmt)) is not None:
             files[f"pareto_{fmt}"] = f"pareto.{fmt}", picture
-    explanations, _ = explain_best(results, EXPLAINED)
+    explanations, _ = explain_best(results.apart(), EXPLAINED)
     files["page"] = "report.html", render(results, explanations, version=version)
     for name, data in files.values():
         write_atomically(folder / name, data)

@@ -22,6 +22,7 @@ from dovetail.flows.explore.space import Point, Space
 from dovetail.flows.explore.space_file import load
 from dovetail.flows.explore.store import Store, Sweep, row_from
 from dovetail.flows.explore.workers import Task, Workers, workers_of
+from dovetail.isa.config import Config
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,7 @@ class _Loop:
         self.progress = Progress(search.total)
         self._space, self._search, self._recorder, self._hashes, self._notify = space, search, recorder, hashes, notify
         self._pending: dict[int, tuple[Point, dict[str, Outcome]]] = {}
+        self._asked: dict[tuple[str, Config], list[int]] = {}  # points that wait for a result: clocks share one
         self._start = 0.0
 
     def run(self, workers: Workers) -> None:
@@ -156,11 +158,12 @@ class _Loop:
                 return
             for task, outcome in workers.wait():
                 self._recorder.put(task.network, task.config, outcome)
-                point, outcomes = self._pending[task.number]
-                outcomes[task.network] = outcome
-                if outcomes.keys() >= set(self._hashes):
-                    del self._pending[task.number]
-                    self._finish(point, outcomes, priced=True)
+                for number in self._asked.pop((task.network, task.config)):
+                    point, outcomes = self._pending[number]
+                    outcomes[task.network] = outcome
+                    if outcomes.keys() >= set(self._hashes):
+                        del self._pending[number]
+                        self._finish(point, outcomes, priced=number == task.number, reused=number != task.number)
 
     def _look(self, workers: Workers) -> None:
         """Ask for points until the workers have enough to do."""
@@ -181,7 +184,10 @@ class _Loop:
         self._start = self._start or time.monotonic()
         self._pending[point.number] = point, dict(known.outcomes)
         for name in missing:
-            workers.submit(Task(point.number, name, point.config))
+            waiting = self._asked.setdefault((name, point.config), [])
+            waiting.append(point.number)
+            if len(waiting) == 1:
+                workers.submit(Task(point.number, name, point.config))
 
     def _finish(
         self, point: Point, outcomes: Mapping[str, Outcome], *, priced: bool = False, reused: bool = False

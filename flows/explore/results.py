@@ -82,8 +82,10 @@ class Results:
         """The same with a row for each choice (:attr:`choices`), for tables and pictures of what competes."""
         if not self.space.scenario_axes:
             return self
-        scenarios = prod(len(self.space.axes[name]) for name in self.space.scenario_axes)
-        return replace(self, rows=self.choices, total=self.total // scenarios, merged=True)
+        mode = self.space.scenario
+        fixed = () if isinstance(mode, str) else mode
+        each = prod(len(self.space.axes[name]) for name in self.space.scenario_axes if name not in fixed)
+        return replace(self, rows=self.choices, total=self.total // each, merged=True)
 
     def marked(self) -> Results:
         """The same, every row knowing whether it, or the choice that it is a scenario of, is on the Pareto front."""

@@ -183,7 +183,7 @@ class Space:
             if not text.strip() or (_is_name(text) and text not in self.known):
                 word = text.rpartition(".")[2] if "." in text else text
                 raise ConfigError(f'objectives must be metrics, not "{text}"{nearest(word, tuple(self.known))}')
-            if text not in self.known:
+            if not _is_name(text):
                 expressions.parse_number(direction_of(text)[1], self.scope)
         if len(set(self.objectives)) != len(self.objectives) or not self.objectives:
             raise ConfigError(f"objectives must be one metric or more, each once, not {', '.join(self.objectives)!r}")

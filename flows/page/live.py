@@ -50,7 +50,7 @@ class Live:
         self._fresh_until = 0.0
         self._seen: tuple[Any, ...] = ()
         self._arrived: list[int] = []  # numbers of points as they came; again where a lost one was priced after all
-        self._priced: dict[int, bool] = {}  # whether the points that came have a cost
+        self._priced: dict[int, int] = {}  # scenarios of the points that came, 0 without a cost
         self._explaining = Lock()
         self._places = BoundedSemaphore(WAITING)
         self._explanations: OrderedDict[tuple[int, int], list[dict[str, Any]]] = OrderedDict()
@@ -77,7 +77,9 @@ class Live:
                 "total": self._results.total,
                 "finished": bool(self._sweep.finished),
                 "quiet": _quiet(self._store.path),
-                "rows": rows_of(by_number[number] for number in dict.fromkeys(self._arrived[after:])),
+                "rows": rows_of(
+                    self._results.space, (by_number[number] for number in dict.fromkeys(self._arrived[after:]))
+                ),
                 "states": self._states,
             }
             if session != ours:
@@ -118,9 +120,11 @@ class Live:
             sweep = self._store.sweep(self._wanted)
             if not self._seen or sweep.id != self._sweep.id:
                 self._arrived, self._priced = [], {}
-            self._sweep, self._results = sweep, self._store.results(sweep.id)
+            self._sweep, self._results = sweep, self._store.results(sweep.id).apart()
             self._states = states_of(self._results)
-            priced = {row.number: bool(row.costs) for row in self._results.rows}
+            priced = {row.number: row.scenarios * bool(row.costs) for row in self._results.rows}
+            if not self._priced.keys() <= priced.keys():  # another scenario is the worst: the page begins anew
+                self._token, self._arrived, self._priced = token_hex(8), [], {}
             self._arrived += [number for number, cost in priced.items() if self._priced.get(number) != cost]
             self._priced = priced
             self._seen = seen

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from dovetail.flows.explore.cost import Cost
-from dovetail.flows.explore.metrics import METRICS
+from dovetail.flows.explore.goals import fates_of, nearest_miss
+from dovetail.flows.explore.metrics import area_doubt
 from dovetail.flows.explore.results import Results, Row, competing
 from dovetail.flows.explore.space import Space
-from dovetail.flows.parameters import PARAMETERS, flat
+from dovetail.flows.explore.table import is_unsure, notes_of, scenarios_in_words
+from dovetail.flows.parameters import CLOCK, PARAMETERS, flat
+from dovetail.flows.pictures.pareto import telling_axis
 from dovetail.flows.pictures.shares import cause_colours
-from dovetail.flows.pictures.style import BOUNDS, KINDS, SERIES, SPARE
+from dovetail.flows.pictures.style import BOUNDS, KINDS, RAMP, SERIES, SPARE
 from dovetail.isa.config import PRESETS
 from dovetail.sw.cost.energy_report import COMPONENTS
 from dovetail.sw.explain import CAUSES
@@ -24,7 +28,7 @@ _LANES = {"lanes": ("ic_lanes", "oc_lanes")}
 
 def header_of(space: Space, version: str) -> dict[str, Any]:
     """What holds for every point: networks, ``version`` of the compiler, and what the numbers of a row mean."""
-    default = flat(PRESETS["default"])
+    default = {**flat(PRESETS["default"]), CLOCK.name: Space.clock}
     shades = cause_colours()
     return {
         "title": " + ".join(_short(workload.source) for workload in space.workloads) or "no network",
@@ -37,7 +41,8 @@ def header_of(space: Space, version: str) -> dict[str, Any]:
         "tiling": space.tiling,
         "effort": space.effort,
         "objectives": list(space.objectives),
-        "constraints": list(space.constraints),
+        "constraints": [rule.text for rule in space.all_constraints],
+        "scenarios": scenarios_in_words(space) if space.scenario_axes else "",
         "axes": [name for axis in space.axes for name in _LANES.get(axis, (axis,))],
         "parameters": [
             {
@@ -49,10 +54,11 @@ def header_of(space: Space, version: str) -> dict[str, Any]:
                 "size": p.name == "sram",
                 "default": default[p.name],
             }
-            for p in PARAMETERS.values()
+            for p in (*PARAMETERS.values(), CLOCK)
         ],
         "metrics": [
-            {"name": m.name, "title": m.title, "unit": m.unit, "more": m.more, "doc": m.doc} for m in METRICS.values()
+            {"name": m.name, "title": m.title, "unit": m.unit, "more": m.more, "doc": m.doc}
+            for m in space.known.values()
         ],
         "causes": {
             c.name: {"title": c.title, "bound": c.bound, "doc": c.doc, "colour": shades[c.name]}
@@ -63,12 +69,13 @@ def header_of(space: Space, version: str) -> dict[str, Any]:
         },
         "host": space.host_cost.basis,
         "resources": {r.name: {"title": r.title, "doc": r.doc} for r in RESOURCES.values()},
-        "colours": {"kinds": KINDS, "spare": SPARE, "series": SERIES, "bounds": BOUNDS},
+        "colours": {"kinds": KINDS, "spare": SPARE, "series": SERIES, "bounds": BOUNDS, "ramp": RAMP},
     }
 
 
-def rows_of(rows: Iterable[Row]) -> list[list[Any]]:
-    """``[number, error, seconds, parameters, metrics or None, costs]`` per row, in the order of :func:`header_of`.
+def rows_of(space: Space, rows: Iterable[Row]) -> list[list[Any]]:
+    """``[number, error, seconds, parameters, metrics or None, costs, doubts]`` per row, in the order of
+    :func:`header_of`; ``doubts``: metrics whose error is not known and why, the error of the area, the smallest part.
 
     What changes after a point is priced is not among them: see :func:`states_of`.
     """
@@ -78,8 +85,9 @@ def rows_of(rows: Iterable[Row]) -> list[list[Any]]:
             row.error,
             round(row.seconds, 3),
             _parameters(row),
-            [_number(row.values.get(name)) for name in METRICS] if row.costs else None,
+            [_number(row.values.get(name)) for name in space.known] if row.costs else None,
             [_cost(cost) for cost in row.costs],
+            _doubts(space, row),
         ]
         for row in rows
     ]
@@ -93,23 +101,32 @@ def states_of(results: Results) -> dict[str, Any]:
     """
     space, rows = results.space, results.rows
     competitors = set(competing(space, rows, ()))
+    priced = [row for row in rows if space.objectives[0] in row.values]
     return {
         "infeasible": [row.number for row in rows if row.costs and not row.feasible],
         "aside": [row.number for i, row in enumerate(rows) if row.costs and row.feasible and i not in competitors],
         "front": [row.number for row in rows if row.front],
         "confirmed": {str(row.number): row.confirmed for row in rows if row.confirmed},
+        "notes": notes_of(results, list(space.known)),
+        "constraints": [asdict(fate) for fate in fates_of(results)],
+        "miss": miss.text if (miss := nearest_miss(results)) else "",
+        "colour": telling_axis(priced, space.objectives[0]) or "" if priced else "",
     }
 
 
 def payload_of(
     results: Results, explanations: Mapping[int, Sequence[Mapping[str, Any]]], version: str
 ) -> dict[str, Any]:
-    """All that a page which stands alone shows; ``explanations`` of a row: one per network of the space."""
+    """All that a page which stands alone shows; ``explanations`` of a row: one per network of the space.
+
+    Where the space has scenarios, there is one row for all of a choice.
+    """
+    results = results.apart()
     return {
         "live": False,
         "header": header_of(results.space, version),
         "total": results.total,
-        "rows": rows_of(results.rows),
+        "rows": rows_of(results.space, results.rows),
         "states": states_of(results),
         "explanations": [[number, list(each)] for number, each in explanations.items()],
     }
@@ -132,7 +149,15 @@ def _parameters(row: Row) -> list[Any]:
     else:
         pair = dict(zip(_LANES["lanes"], row.axes.get("lanes", ()), strict=False))
         values = {**row.axes, **pair}
-    return [values.get(name) for name in PARAMETERS]
+    return [{**values, CLOCK.name: row.clock}.get(name) for name in (*PARAMETERS, CLOCK.name)]
+
+
+def _doubts(space: Space, row: Row) -> list[Any]:
+    if not row.costs or row.config is None:
+        return []
+    doubt = area_doubt(row.config)
+    unsure = [name for name in space.known if is_unsure(space, row, name)]
+    return [unsure, "; ".join(doubt.outside), doubt.error, doubt.part or "none"]
 
 
 def _cost(cost: Cost) -> list[Any]:

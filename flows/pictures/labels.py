@@ -57,8 +57,9 @@ def place_labels(
             return
         away = DISTANCE + mark.radius
         for right, up in PLACES:
+            text = printable(mark.text, keep="\n")
             label = plot.annotate(
-                printable(mark.text), (mark.x, mark.y), (right * away, up * away), textcoords="offset points",
+                text, (mark.x, mark.y), (right * away, up * away), textcoords="offset points",
                 fontsize=SMALL, color=INK, ha="left" if right > 0 else "right" if right < 0 else "center",
                 va="bottom" if up > 0 else "top" if up < 0 else "center", parse_math=False,
             )  # fmt: skip

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import log
+from math import isfinite, log
 from pathlib import PurePath
 from statistics import fmean
 from textwrap import fill
 from typing import Any
 
-from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
-from dovetail.flows.explore.metrics import METRICS
 from dovetail.flows.explore.results import Results, Row, competing
+from dovetail.flows.explore.table import is_unsure, scenarios_in_words
 from dovetail.flows.parameters import AXES
 from dovetail.flows.pictures.labels import Mark, place_labels
 from dovetail.flows.pictures.style import (
@@ -32,13 +30,19 @@ from dovetail.flows.pictures.style import (
     label_axes,
     log_axis,
     new_figure,
+    ramp_colour,
     write_legend,
     write_title,
 )
 from dovetail.isa.config import format_bytes
 
-WIDTH, HEIGHT = 9.0, 5.6
-"""Inches."""
+WIDTH, HEIGHT, MORE = 9.0, 5.6, 4.0
+"""Inches: of a picture with one panel, and what each further one adds."""
+GAP, BOTTOM, TOP = 0.75, 0.6, 0.95
+"""Inches between panels, below them, and what is above them at least."""
+PANELS = 3
+MARKERS = {False: "o", True: "s"}
+"""Of points, by whether their estimates are unsure."""
 LEFT = 0.85
 WIDE = 12
 """Ratio of the largest to the smallest value from which an axis is logarithmic."""
@@ -72,7 +76,9 @@ class Axis:
 class Spot:
     """A configuration: both metrics, the group that colours it, its label.
 
-    ``competes``: it may be on the front; if not, ``feasible`` says whether it keeps all constraints at least.
+    ``competes``: it may be on the front; if not, ``feasible`` says whether it keeps all constraints at least. ``best``:
+    it is on the front of all objectives, also those that are not drawn here. ``unsure``: one of both metrics is an
+    estimate whose error is not known.
     """
 
     x: float
@@ -81,39 +87,65 @@ class Spot:
     label: str = ""
     competes: bool = True
     feasible: bool = True
+    best: bool = False
+    unsure: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Two metrics of the spots."""
+
+    spots: Sequence[Spot]
+    x: Axis
+    y: Axis
 
 
 def draw(
-    spots: Sequence[Spot],
-    x: Axis,
-    y: Axis,
+    panels: Sequence[Panel],
     title: str,
     subtitle: str = "",
     *,
     groups: Sequence[str] = (),
     heading: str = "",
     ordered: bool = False,
+    objectives: Sequence[str] = (),
     fmt: str = "png",
 ) -> bytes:
     """The picture.
 
     Parameters
     ----------
-    spots: those that do not compete are hollow, those that are infeasible faint.
+    panels: one below another, of the same configurations; those that do not compete are hollow, those that are
+        infeasible faint, those with an estimate of unknown error squares.
     groups: those of the spots, in the order of the legend.
     heading: what the groups are values of.
     ordered: the groups are in an order, which their colours show.
+    objectives: titles of what the front is made of, where that is more than a panel shows.
     """
-    figure = new_figure(WIDTH, HEIGHT)
-    plot = add_plot(figure, LEFT, 0.6, 0.25)
+    colours = _colours(groups, ordered)
+    handles, rows = _handles(panels, colours, objectives), 0
+    height = HEIGHT + (len(panels) - 1) * MORE
+    for _ in range(2):  # once to see how many lines the titles and the legend take
+        figure = new_figure(WIDTH, height + rows)
+        top = write_title(figure, title, subtitle, LEFT)
+        top = write_legend(figure, handles, LEFT, top, heading=heading)
+        rows = max(top - TOP, 0.0)
+    each = (height + rows - top - GAP * (len(panels) - 1) - BOTTOM) / len(panels)
+    for number, panel in enumerate(panels):
+        above = top + number * (each + GAP)
+        _draw_panel(add_plot(figure, LEFT, height + rows - above - each, 0.25, above), panel, colours, number == 0)
+    return figure_bytes(figure, fmt)
+
+
+def _draw_panel(plot: Axes, panel: Panel, colours: Mapping[str, str], labelled: bool) -> None:
+    spots = panel.spots
     kept = [spot for spot in spots if spot.competes]
     aside = [spot for spot in spots if spot.feasible and not spot.competes]
     infeasible = [spot for spot in spots if not spot.feasible]
-    best = front(kept, x, y)
+    best = front(kept, panel.x, panel.y)
     line = _corners(best)
-    for which, axis in (("x", x), ("y", y)):
+    for which, axis in (("x", panel.x), ("y", panel.y)):
         _scale(plot, which, [getattr(spot, which) for spot in spots], axis.unit == "B")
-    colours = _colours(groups, ordered)
 
     def shades(some: Sequence[Spot]) -> list[str]:
         return [colours.get(spot.group, SERIES[0]) for spot in some]
@@ -122,24 +154,45 @@ def draw(
     size = 14 if len(spots) > 600 else 26
     plot.grid(color=GRID, linewidth=0.6)
     hollow = {"facecolors": "none", "linewidths": 0.7, "rasterized": many}
-    _dots(plot, infeasible, s=size * 0.6, edgecolors=WEAK, **hollow)
-    _dots(plot, aside, s=size * 0.8, edgecolors=shades(aside), **hollow)
-    _dots(plot, kept, s=size, c=shades(kept), alpha=0.75, linewidths=0, rasterized=many)
+    for unsure, marker in MARKERS.items():
+
+        def those(some: Sequence[Spot], unsure: bool = unsure) -> list[Spot]:
+            return [spot for spot in some if spot.unsure is unsure]
+
+        beside, left = those(infeasible), those(aside)
+        _dots(plot, beside, s=size * 0.6, edgecolors=WEAK, marker=marker, **hollow)
+        _dots(plot, left, s=size * 0.8, edgecolors=shades(left), marker=marker, **hollow)
+        inner = those(kept)
+        _dots(plot, inner, s=size, c=shades(inner), alpha=0.75, linewidths=0, rasterized=many, marker=marker)
+        ringed = those([spot for spot in kept if spot.best])
+        _dots(plot, ringed, s=44, c=shades(ringed), edgecolors=INK, linewidths=1.0, zorder=4, marker=marker)
     plot.plot([x for x, _ in line], [y for _, y in line], color=INK, linewidth=1.1, zorder=3)
-    _dots(plot, best, s=44, c=shades(best), edgecolors=INK, linewidths=1.0, zorder=4)
-    label_axes(plot, x.text, y.text)
-    wanted = [Mark(s.x, s.y, s.label) for s in _telling(best) if s.label]
-    place_labels(plot, wanted, [Mark(s.x, s.y) for s in spots], [line])
-    write_title(figure, title, subtitle, LEFT)
+    label_axes(plot, panel.x.text, panel.y.text)
+    if labelled:
+        wanted = [Mark(s.x, s.y, s.label) for s in _telling(best) if s.label]
+        place_labels(plot, wanted, [Mark(s.x, s.y) for s in spots], [line])
+
+
+def _handles(panels: Sequence[Panel], colours: Mapping[str, str], objectives: Sequence[str]) -> list[Line2D]:
+    """What stands in the legend."""
+    spots = [spot for panel in panels for spot in panel.spots]
     style: dict[str, Any] = {"linestyle": "none", "marker": "o"}
     handles = [Line2D([], [], color=colour, markersize=6, label=name, **style) for name, colour in colours.items()]
-    found = f"Pareto front, {len(best)} point{'s' * (len(best) != 1)}"
-    handles.append(Line2D([], [], color=INK, linewidth=1.1, label=found))
-    for some, colour, name in ((aside, INK, "leaves more to the host"), (infeasible, WEAK, "infeasible")):
-        if some:
+    found = sum(spot.best for spot in panels[0].spots)
+    of = f" of {', '.join(objectives)}" if objectives else ""
+    points = f"{found} point{'s' * (found != 1)}"
+    ring = {"color": "none", "markeredgecolor": INK, "markerfacecolor": "none", "markersize": 7}
+    handles.append(Line2D([], [], label=f"Pareto front{of}, {points}", **style, **ring))
+    handles.append(Line2D([], [], color=INK, linewidth=1.1, label="best of the two shown"))
+    aside = any(spot.feasible and not spot.competes for spot in spots)
+    infeasible = any(not spot.feasible for spot in spots)
+    for there, colour, name in ((aside, INK, "leaves more to the host"), (infeasible, WEAK, "infeasible")):
+        if there:
             handles.append(Line2D([], [], color=colour, markersize=5, markerfacecolor="none", label=name, **style))
-    write_legend(figure, handles, LEFT, heading=heading)
-    return figure_bytes(figure, fmt)
+    if any(spot.unsure for spot in spots):
+        text = "estimate outside of what was measured, error not known"
+        handles.append(Line2D([], [], color=INK, linestyle="none", marker=MARKERS[True], markersize=6, label=text))
+    return handles
 
 
 def front(spots: Sequence[Spot], x: Axis, y: Axis) -> list[Spot]:
@@ -155,40 +208,53 @@ def front(spots: Sequence[Spot], x: Axis, y: Axis) -> list[Spot]:
 def of_results(
     results: Results, x: str | None = None, y: str | None = None, colour: str | None = None, *, fmt: str = "png"
 ) -> bytes | None:
-    """The picture of a sweep: ``x`` and ``y`` are names of metrics, by default the space's first two objectives;
-    ``colour`` is a parameter that varies, by default the one that explains most of ``y``. None if no row has both
-    metrics."""
-    names = [name for name in results.space.objectives if name in METRICS]
+    """The picture of a sweep: ``x`` and ``y`` are names of metrics; without them the first objective over each of the
+    others, a panel each, up to :data:`PANELS`. ``colour`` is a parameter that varies, by default the one that explains
+    most of ``y``. Scenarios of a choice are one point. None if no row has all metrics."""
+    results, known = results.apart(), results.space.known
+    names = list(results.space.objectives)
     y = y or next((name for name in names if name != x), "cycles")
-    x = x or next((name for name in names if name != y), "pe")
-    rows = [row for row in results.rows if x in row.values and y in row.values]
+    across = [x] if x else [name for name in names if name != y][:PANELS] or [next(n for n in ("pe", "lut") if n != y)]
+    rows = [row for row in results.rows if all(name in row.values for name in (*across, y))]
     if not rows:
         return None
     colour = colour or telling_axis(rows, y)
     values = {_shown(colour, row.axes[colour]): row.axes[colour] for row in rows} if colour else {}
     ordered = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values.values())
     groups = sorted(values, key=values.__getitem__) if ordered else list(values)
-    able = {rows[index].number for index in competing(results.space, rows, (x, y))}
-    spots = [
-        Spot(
-            row.values[x],
-            row.values[y],
-            _shown(colour, row.axes[colour]) if colour else "",
-            _label(", ".join(_shown(name, value) for name, value in row.axes.items())),
-            row.number in able,
-            row.feasible,
-        )
-        for row in rows
-    ]
+    front = {row.number for row in results.marked().rows if row.front}
+    shown = {y, *across}
+    panels = []
+    for name in across:
+        able = {rows[index].number for index in competing(results.space, rows, (name, y))}
+        spots = [
+            Spot(
+                row.values[name],
+                row.values[y],
+                _shown(colour, row.axes[colour]) if colour else "",
+                _label(", ".join(_shown(axis, value) for axis, value in row.axes.items())),
+                row.number in able,
+                row.feasible,
+                row.number in front,
+                any(is_unsure(results.space, row, each) for each in (name, y)),
+            )
+            for row in rows
+        ]
+        panels.append(Panel(spots, *(Axis(known[n].title, known[n].unit, known[n].more) for n in (name, y))))
     networks = " + ".join(PurePath(workload.source).name for workload in results.space.workloads)
-    across, up = (Axis(METRICS[name].title, METRICS[name].unit, METRICS[name].more) for name in (x, y))
     failed = sum(not row.values for row in results.rows)
     subtitle = f"{len(rows):,} configurations" + (f", {failed:,} more are not possible" if failed else "")
     if rows[0].axes:
         subtitle += f"; labels: {', '.join(_title(name) for name in rows[0].axes)}"
+    if results.space.scenario_axes:
+        subtitle += f"; {scenarios_in_words(results.space)}"
+    if unseen := [known[name].title for name in names if name not in shown]:
+        subtitle += f"; objectives that are not drawn: {', '.join(unseen)}"
+    over = " and ".join(panel.x.title for panel in panels)
     return draw(
-        spots, across, up, f"{networks}: {up.title} over {across.title}", subtitle,
-        groups=groups, heading=_title(colour) if colour else "", ordered=ordered, fmt=fmt,
+        panels, f"{networks}: {panels[0].y.title} over {over}", subtitle, groups=groups,
+        heading=_title(colour) if colour else "", ordered=ordered, fmt=fmt,
+        objectives=[known[name].title for name in names] if len(names) > 2 or set(names) - shown else (),
     )  # fmt: skip
 
 
@@ -248,6 +314,7 @@ def _telling(best: Sequence[Spot]) -> list[Spot]:
 
 def _scale(plot: Axes, which: str, values: Sequence[float], in_bytes: bool) -> None:
     """Limits and figures of an axis; where few values occur, they are the figures."""
+    values = [value for value in values if isfinite(value)]
     low, high = min(values, default=0.0), max(values, default=1.0)
     wide = low > 0 and high / low >= WIDE
     if wide:
@@ -268,7 +335,7 @@ def _scale(plot: Axes, which: str, values: Sequence[float], in_bytes: bool) -> N
 
 
 def _colours(groups: Sequence[str], ordered: bool) -> dict[str, str]:
+    """As the page has them."""
     if ordered and len(groups) > 2:
-        scale = colormaps["viridis"]
-        return {name: to_hex(scale(0.92 * n / (len(groups) - 1))) for n, name in enumerate(groups)}
+        return {name: ramp_colour(n / (len(groups) - 1)) for n, name in enumerate(groups)}
     return {name: SERIES[n % len(SERIES)] for n, name in enumerate(groups)}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from io import BytesIO
+from textwrap import wrap
+from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
@@ -35,6 +37,9 @@ SPARE = ("#882255", "#999933", "#DDCC77", "#DDDDDD")
 
 SERIES = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#BBBBBB", "#332288")
 """Colours of groups that are in no order, in the order of their use."""
+
+RAMP = ("#5a4bb5", "#4a66ba", "#3b80b3", "#2b97a2", "#2fae8a", "#5bc268", "#8fd146", "#c0da2c")
+"""Colours of groups that are in an order, from blue over green to yellow: seen on white and on black."""
 
 BOUNDS = {
     "array": "#228833",
@@ -118,24 +123,46 @@ def log_axis(plot: Axes, which: str, low: float, high: float) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: count(float(f"{value:.3g}"))))
 
 
-def write_title(figure: Figure, title: str, subtitle: str = "", left: float = 0.2) -> None:
-    """Title and subtitle from ``left`` inches on, at the top."""
+def write_title(figure: Figure, title: str, subtitle: str = "", left: float = 0.2) -> float:
+    """Title and subtitle from ``left`` inches on, at the top, in as many lines as they need; where they end, in inches
+    from the top."""
+    top = 0.12
+    for text, size, weight, colour, step, after in (
+        (title, HEADING, "bold", INK, 0.22, 0.03),
+        (subtitle, TEXT, "normal", SOFT, 0.16, 0.09),
+    ):
+        for line in _lines(figure, printable(text), size, weight, left):
+            _write(figure, left, top, line, fontsize=size, fontweight=weight, color=colour)
+            top += step
+        top += after
+    return max(top, 0.62)
+
+
+def _lines(figure: Figure, text: str, size: float, weight: str, left: float) -> list[str]:
+    """The text in lines that fit the figure; words that are too long are broken."""
+    room = (figure.get_size_inches()[0] - left - 0.1) * figure.dpi
+    shown = _write(figure, left, 0, text, fontsize=size, fontweight=weight)
+    wide = shown.get_window_extent().width
+    shown.remove()
+    if wide <= room or not text:
+        return [text]
+    return wrap(text, max(8, int(len(text) * room / wide * 0.96)))
+
+
+def _write(figure: Figure, left: float, top: float, text: str, **style: Any) -> Text:
+    """A text, ``left`` and ``top`` inches from the corner."""
     width, height = figure.get_size_inches()
-    figure.text(
-        left / width, 1 - 0.12 / height, title, fontsize=HEADING, fontweight="bold", color=INK, ha="left", va="top"
-    )
-    figure.text(left / width, 1 - 0.37 / height, subtitle, fontsize=TEXT, color=SOFT, ha="left", va="top")
+    return figure.text(left / width, 1 - top / height, text, ha="left", va="top", **style)
 
 
 def write_legend(
     figure: Figure, handles: Sequence[Artist], left: float = 0.2, top: float = 0.62, heading: str = ""
-) -> None:
-    """The legend below the titles, ``left`` and ``top`` inches from the corner: one row, or more if it is too wide."""
+) -> float:
+    """The legend below the titles, ``left`` and ``top`` inches from the corner: one row, or more if it is too wide;
+    where it ends and a plot may begin, in inches from the top."""
     width, height = figure.get_size_inches()
     if heading:
-        shown = figure.text(
-            left / width, 1 - top / height, heading, fontsize=TEXT, style="italic", color=FAINT, ha="left", va="top"
-        )
+        shown = _write(figure, left, top, heading, fontsize=TEXT, style="italic", color=FAINT)
         left += shown.get_window_extent().width / figure.dpi + 0.12
     for columns in range(len(handles), 0, -1):
         legend = figure.legend(
@@ -143,9 +170,11 @@ def write_legend(
             bbox_transform=figure.transFigure, ncols=columns, frameon=False, fontsize=TEXT, handlelength=1.4,
             columnspacing=1.4, borderaxespad=0, borderpad=0, labelspacing=0.3,
         )  # fmt: skip
-        if columns == 1 or legend.get_window_extent().x1 <= (width - 0.1) * figure.dpi:
-            return
+        extent = legend.get_window_extent()
+        if columns == 1 or extent.x1 <= (width - 0.1) * figure.dpi:
+            return float(top + extent.height / figure.dpi + 0.15)
         legend.remove()
+    return top
 
 
 def colours_of(kinds: Sequence[str]) -> dict[str, str]:
@@ -157,6 +186,14 @@ def colours_of(kinds: Sequence[str]) -> dict[str, str]:
 def stack_order(kinds: Sequence[str]) -> list[str]:
     """Kinds in the order of a stack, those outside the table last."""
     return [kind for kind in KINDS if kind in kinds] + [kind for kind in dict.fromkeys(kinds) if kind not in KINDS]
+
+
+def ramp_colour(part: float) -> str:
+    """The colour of a part, 0 to 1, of the ramp; as the page has it."""
+    place = min(max(part, 0.0), 1.0) * (len(RAMP) - 1)
+    below = min(int(place), len(RAMP) - 2)
+    low, high = to_rgb(RAMP[below]), to_rgb(RAMP[below + 1])
+    return to_hex([a + (b - a) * (place - below) for a, b in zip(low, high, strict=True)])
 
 
 def lighter(colour: str, share: float) -> str:

@@ -22,7 +22,7 @@ def parse(*argv: str, lists: bool = False) -> argparse.Namespace:
 
 
 def test_no_flags_is_the_default() -> None:
-    assert parameters.config_of(parse()) == Config()
+    assert parameters.config_of(parse()) == PRESETS["default"]
 
 
 def test_every_parameter_of_the_configuration_has_a_flag() -> None:
@@ -54,7 +54,16 @@ def test_every_parameter_of_the_configuration_has_a_flag() -> None:
     ],
 )  # fmt: skip
 def test_flags(argv: list[str], expected: Config) -> None:
+    """Without a size of SRAM it is that of the preset ``default``, with its banks."""
+    if not {"--config", "--sram"} & set(argv):
+        expected = expected.replace(sram="256 KiB", banks=8)
     assert parameters.config_of(parse(*argv)) == expected
+
+
+def test_the_default_s_banks_are_for_its_sram() -> None:
+    assert parameters.config_of(parse("--sram", "384KiB", "--bus", "128")) == Config(sram="384 KiB", bus=128)
+    assert parameters.config_of(parse("--sram", "1MiB", "--banks", "8")) == Config(sram="1 MiB", banks=8)
+    assert parameters.config_of(parse("--config", "small", "--sram", "64KiB")).banks == SMALL.banks
 
 
 def test_flags_change_a_file(tmp_path: Path) -> None:

@@ -74,6 +74,10 @@ def test_the_command_line_changes_how_a_space_file_is_searched(run: Command, fil
     ("argv", "message"),
     [
         ((), "sweep must have a network or a space file, or --resume with a store"),
+        (
+            (NETWORK, "--clock", "0"),
+            'clock must be a frequency such as "100 MHz", or Hz as a number, 1 to 1e+12, not 0.0',
+        ),
         (("{file}", "--bus", "32"), "a space file says that itself; leave out --bus"),
         (("{file}", "--study"), "a space file says that itself; leave out --study"),
         (("--resume",), "resume must have the store of the sweep; give --store, or the --output that it had"),
@@ -81,15 +85,28 @@ def test_the_command_line_changes_how_a_space_file_is_searched(run: Command, fil
         (("--resume", "--store", "{file}"), "{file}: store must be a result store, not another kind of file"),
         (
             (NETWORK, "--resume", "--store", "{file}"),
-            "--resume takes all of the space from the store; leave out network",
+            "--resume takes the space from the store; leave out network",
         ),
         (
             ("--resume", "--effort", "1", "--store", "s"),
-            "--resume takes all of the space from the store; leave out --eff",
+            "--resume takes the space from the store; leave out --eff",
         ),
         ((NETWORK, "--objectives", "cycels"), 'objectives must be metrics, not "cycels"; did you mean "cycles"?'),
         ((NETWORK, "--objectives", ""), 'objectives must be metrics, not ""; known: cycles, '),
-        ((NETWORK, "--clock", "0"), "clock must be 1 to 1e+12 Hz, not 0.0"),
+        (
+            (NETWORK, "--metric", "score"),
+            "metric must be NAME=EXPRESSION such as \"score=energy * latency\", not 'score'",
+        ),
+        ((NETWORK, "--metric", "lut=pe"), "metrics must have names of their own, of letters, digits and _, not 'lut'"),
+        ((NETWORK, "--objectives", "energy *"), '`energy *` must be an expression such as "energy * latency"'),
+        ((NETWORK, "--objectives", "resnet8.latency"), 'objectives must be metrics, not "resnet8.latency"; did you'),
+        (
+            (NETWORK, "--constraint", "resnet8.latency < 1 ms"),
+            '`resnet8.latency < 1 ms`: "resnet8" must be a network; ',
+        ),
+        ((NETWORK, "--scenario", "best"), "scenario must be worst or mean, or one such as read_latency=40, not 'best'"),
+        ((NETWORK, "--scenario", "bus=32"), "scenario must be of the memory's timing, such as read_latency=40, not 'b"),
+        ((NETWORK, "--scenario", "read_latency=9"), "scenario must be of axes of the memory's timing (none here), not"),
         ((NETWORK, "--points", "-1"), "points must be at least 1, or 0 for as many as the search wants, not -1"),
         ((NETWORK, "--points", "5"), "--points must be left out of the search exhaustive; random, optuna"),
         (("{file}", "--search", "narrow", "--seed", "5"), "--seed must be left out of the search narrow; random, op"),
@@ -155,6 +172,9 @@ def test_many_points_are_a_table_of_the_best(capsys: pytest.CaptureFixture[str])
         "PEs",
         "front",
     ]
-    assert narrow.caption == "left out, as the line is short: DRAM traffic, cycles / roofline, utilisation"
+    assert str(narrow.caption).splitlines() == [
+        "left out, as the line is short: DRAM traffic, cycles / roofline, utilisation",
+        "! 61 of 61 fit no supported part, by the estimate",
+    ]
     assert failures_of(results_of(64, 1).rows) == ["stripe 1: reason 0"]
     assert failures_of(results_of(65, 3).rows) == ["2 failed: reason 0", "1 failed: reason 1"]

@@ -9,7 +9,7 @@ import pytest
 
 from dovetail.flows.synthesis import netlist_resources
 from dovetail.isa.config import PRESETS, Config
-from dovetail.sw.cost.area import MODEL, Resources, area_of, measured_quantities, total
+from dovetail.sw.cost.area import MODEL, Resources, area_of, measured_quantities, smallest_part, total
 from dovetail.sw.errors import DovetailError
 
 ROOT = Path(__file__).parents[2]
@@ -113,3 +113,12 @@ def test_outside_of_what_was_measured() -> None:
             Config(sram="256 MiB", banks=8, requant_lanes=1, vector_lanes=1, depthwise_lanes=8)
         ).extrapolated
     )
+
+
+SIMULATED = ("8x8", "16x16", *(name for name in PRESETS if name.startswith("study-")))
+"""Presets that are larger than any supported part: for simulation and sweeps only (docs/area.md says so)."""
+
+
+@pytest.mark.parametrize("name", [name for name, config in PRESETS.items() if not config.serial])
+def test_every_preset_fits_a_part_or_is_for_simulation(name: str) -> None:
+    assert bool(smallest_part(area_of(PRESETS[name]))) == (name not in SIMULATED)

@@ -13,14 +13,26 @@ from dovetail.flows.explore.scenarios import merged
 from dovetail.flows.explore.search import Search
 from dovetail.flows.explore.space import Point, Space
 from dovetail.flows.parameters import changed
+from dovetail.sw.errors import DovetailError
+
+MOST = 1000
+"""Scenarios of a choice."""
 
 
 class Scenarios:
-    """Asks another search for choices, hands out their scenarios, and tells it the one row that they amount to."""
+    """Asks another search for choices, hands out their scenarios, and tells it the one row that they amount to. Where
+    one scenario is chosen, only that is looked at. Raises DovetailError: there are too many."""
 
     def __init__(self, space: Space, search_of: Callable[[Space], Search]) -> None:
         self._space = space
         self._axes = space.scenario_axes
+        self._values = {name: self._counting(name) for name in self._axes}
+        self._each = prod(map(len, self._values.values()))
+        if self._each > MOST:
+            raise DovetailError(
+                f"scenarios must be {MOST:,} or fewer for each choice, not {self._each:,}: give fewer values of"
+                f" {', '.join(self._axes)}, or choose one by scenario"
+            )
         first = {name: space.axes[name][0] for name in self._axes}
         left = {name: values for name, values in space.axes.items() if name not in self._axes}
         self._inner_space = replace(space, base=changed(space.base, first), axes=left, scenario="worst")
@@ -33,7 +45,7 @@ class Scenarios:
     @property
     def total(self) -> int:
         """The points that it will look at; 0 if nobody knows."""
-        return self._inner.total * prod(len(self._space.axes[name]) for name in self._axes)
+        return self._inner.total * self._each
 
     def ask(self, most: int) -> list[Point]:
         """The next scenarios; none while the search waits for rows."""
@@ -66,9 +78,16 @@ class Scenarios:
         error = "constraints rule the scenarios that count out"
         return Row(choice, self._inner_space.point(choice).axes, None, error=error, feasible=False)
 
+    def _counting(self, name: str) -> list[int]:
+        """The places of an axis's values that count."""
+        values = self._space.axes[name]
+        if isinstance(self._space.scenario, str) or name not in self._space.scenario:
+            return list(range(len(values)))
+        return [values.index(self._space.scenario[name])]
+
     def _scenarios(self, choice: int) -> Iterator[int]:
         """The numbers of all scenarios of a choice."""
         fixed = dict(zip(self._inner_space.axes, self._inner_space.indices(choice), strict=True))
-        for indices in product(*(range(len(self._space.axes[name])) for name in self._axes)):
+        for indices in product(*self._values.values()):
             place = {**fixed, **dict(zip(self._axes, indices, strict=True))}
             yield self._space.number([place[name] for name in self._space.axes])

@@ -14,7 +14,8 @@ function chooseAxes() {
   scatter.y = usable(chosen.y) ? chosen.y : (wanted.find((key) => key !== scatter.x) ?? scatter.x);
   const taken = [scatter.x, scatter.y];
   const axes = data.columns.filter((column) => column.axis && !column.same && !taken.includes(column.key));
-  const axis = axes.find((column) => column.distinct.length <= 8) ?? axes[0];
+  const axis =
+    axes.find(({ key }) => key === data.telling) ?? axes.find((column) => column.distinct.length <= 8) ?? axes[0];
   scatter.colour = data.byKey.has(chosen.colour) ? chosen.colour : (axis?.key ?? "state");
 }
 

@@ -8,6 +8,10 @@ const data = {
   byKey: new Map(),
   kinds: [],
   total: 0,
+  notes: [], // of estimates
+  fates: [], // of constraints
+  miss: "", // what is nearest to being feasible, if nothing is
+  telling: "", // the axis that tells most by its colour
   explanations: new Map(), // number -> one per network, {error} or "pending"
 };
 
@@ -16,7 +20,7 @@ const STATES = ["front", "feasible", "on host", "infeasible", "failed"];
 /** Adds rows; one of a number that is there already takes its place. */
 function addRows(encoded) {
   const { parameters, metrics, networks } = data.header;
-  for (const [number, error, seconds, given, measured, costs] of encoded) {
+  for (const [number, error, seconds, given, measured, costs, doubts] of encoded) {
     const row = {
       number,
       error,
@@ -26,7 +30,11 @@ function addRows(encoded) {
       front: false,
       competes: true,
       confirmed: "",
+      unsure: new Set(doubts[0]), // metrics that are estimates whose error nobody knows
+      outside: doubts[1] ?? "",
     };
+    row.values.area_error = doubts.length ? (doubts[2] ?? "not known") : null;
+    row.values.part = doubts[3] ?? null;
     row.values.number = number;
     row.values.error = error;
     row.values.seconds = costs.length ? seconds : null;
@@ -46,7 +54,8 @@ function addRows(encoded) {
 }
 
 /** What may have changed since: the front, feasibility, verdicts of the RTL. */
-function setStates({ infeasible, aside, front, confirmed }) {
+function setStates({ infeasible, aside, front, confirmed, notes, constraints, miss, colour }) {
+  Object.assign(data, { notes, fates: constraints, miss, telling: colour });
   const [fails, leaves, leads] = [infeasible, aside, front].map((numbers) => new Set(numbers));
   const stateOf = ({ number, costs }) => {
     if (!costs.length) return "failed";
@@ -80,7 +89,7 @@ function setColumns() {
       key: name,
       title,
       doc,
-      unit: size ? "B" : "",
+      unit: size ? "B" : name === "clock" ? "Hz" : "",
       group: "parameters",
       axis: axes.includes(name),
       exact: true,
@@ -94,6 +103,18 @@ function setColumns() {
     if (parameter) Object.assign(parameter, facts);
     else columns.push({ key: name, title, unit, doc, group: "metrics", ...facts });
   }
+  columns.push({
+    key: "part",
+    title: "part",
+    group: "estimates",
+    doc: "the smallest supported FPGA that the estimated area fits, or none",
+  });
+  columns.push({
+    key: "area_error",
+    title: "area error",
+    group: "estimates",
+    doc: "largest error of LUTs and flip-flops as far as measured, as a share; not known outside of that",
+  });
   for (const kind of data.kinds) {
     columns.push({
       key: `kind ${kind}`,
@@ -124,7 +145,7 @@ function setColumns() {
   data.byKey = new Map(columns.map((column) => [column.key, column]));
 }
 
-const SAID = ["", "B", "s", "cycles", "1/s", "MACs"]; // units that a title or a value says by itself
+const SAID = ["", "B", "Hz", "s", "cycles", "1/s", "MACs"]; // units that a title or a value says by itself
 
 /** What the rows say about a column: its values, and whether they are numbers. */
 function describe(column) {
@@ -157,14 +178,22 @@ function shown(column, value) {
   if (value === null || value === undefined || value === "") return "";
   if (typeof value !== "number") return String(value);
   if (column.unit === "B") return bytes(value);
-  if (column.key === "utilisation") return percent(value);
+  if (column.unit === "Hz") return `${value / 1e6} MHz`;
+  if (column.key.endsWith("utilisation") || column.key === "area_error") return percent(value);
   return Number.isInteger(value) || Math.abs(value) >= 1000 ? whole(value) : value.toPrecision(4);
 }
+
+const UNSURE = "?"; // behind an estimate whose error is not known
+
+/** A row's value as the table shows it, an estimate of unknown error marked. */
+const told = (column, row) =>
+  `${shown(column, row.values[column.key])}${row.unsure.has(column.key) && isNumber(row.values[column.key]) ? UNSURE : ""}`;
 
 /** A value as an axis shows it. */
 function tickOf(column, value) {
   if (column.unit === "B") return bytes(value);
-  if (column.key === "utilisation") return `${short(100 * value)} %`;
+  if (column.unit === "Hz") return `${short(value / 1e6)} MHz`;
+  if (column.key.endsWith("utilisation") || column.key === "area_error") return `${short(100 * value)} %`;
   return short(value);
 }
 
@@ -204,7 +233,7 @@ const exactSize = (value) =>
   value % 1048576 === 0 ? `${value / 1048576} MiB` : value % 1024 === 0 ? `${value / 1024} KiB` : `${value} B`;
 
 function isGiven(row, name) {
-  if (name === "pe" || name === "dataflow" || row.values[name] === null) return false;
+  if (name === "pe" || name === "dataflow" || name === "clock" || row.values[name] === null) return false;
   return name !== "depthwise_lanes" || row.values.depthwise === "native";
 }
 

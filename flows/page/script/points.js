@@ -39,7 +39,9 @@ const hintToSelect = () =>
 function sideBySide(rows) {
   const known = ({ key }) => rows.some(({ values }) => (values[key] ?? "") !== "");
   const columns = data.columns.filter(
-    (column) => ((column.axis && !column.same) || column.metric || column.key === "confirmed") && known(column),
+    (column) =>
+      ((column.axis && !column.same) || column.metric || ["confirmed", "part", "area_error"].includes(column.key)) &&
+      known(column),
   );
   const heads = rows.map((row) =>
     make(
@@ -65,7 +67,7 @@ function sideBySide(rows) {
         make(
           "td",
           { class: `number${value === best && best !== null ? " best" : ""}` },
-          exactly(column, value),
+          exactly(column, rows[n], value),
           n && column.metric && isNumber(value) && values[0] && value !== values[0]
             ? make("small", {}, change(value, values[0]))
             : "",
@@ -111,8 +113,8 @@ const copied = (name, text) =>
     ),
   );
 
-const exactly = (column, value) =>
-  (column.unit === "B" && isNumber(value) && column.group === "metrics" ? `${whole(value)} B` : shown(column, value)) ||
+const exactly = (column, row, value) =>
+  (column.unit === "B" && isNumber(value) && column.group === "metrics" ? `${whole(value)} B` : told(column, row)) ||
   "\u2013";
 
 /** Stacked bars of cycles per kind of layer: one per point and network, and weighted together. */

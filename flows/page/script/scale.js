@@ -48,17 +48,15 @@ function doublings(low, high, count) {
   return ticks;
 }
 
-// From blue over green to yellow: told apart by colour-blind readers too, and seen on white and on black.
-const RAMP = ["#5a4bb5", "#4a66ba", "#3b80b3", "#2b97a2", "#2fae8a", "#5bc268", "#8fd146", "#c0da2c"].map(channels);
-
 function channels(hex) {
   return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 }
 
 /** The colour of a part, 0 to 1, of the ramp. */
 function rampColour(part) {
-  const place = Math.max(0, Math.min(1, part)) * (RAMP.length - 1);
-  const below = Math.min(Math.floor(place), RAMP.length - 2);
-  const mixed = RAMP[below].map((value, n) => Math.round(value + (RAMP[below + 1][n] - value) * (place - below)));
+  const ramp = data.header.colours.ramp.map(channels);
+  const place = Math.max(0, Math.min(1, part)) * (ramp.length - 1);
+  const below = Math.min(Math.floor(place), ramp.length - 2);
+  const mixed = ramp[below].map((value, n) => Math.round(value + (ramp[below + 1][n] - value) * (place - below)));
   return `rgb(${mixed.join(",")})`;
 }

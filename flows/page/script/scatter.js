@@ -128,9 +128,11 @@ function drawPoints(pen, ink, all) {
   const radius = places.length > 3000 ? 2.2 : places.length > 400 ? 3.2 : 5;
   const shade = shades();
   const passing = places.filter(({ row }) => state.passing.has(row.number));
+  const unsure = ({ unsure }) => unsure.has(scatter.x) || unsure.has(scatter.y);
   const dot = (place, size) => {
     pen.beginPath();
-    pen.arc(place.x, place.y, size, 0, 2 * Math.PI);
+    if (unsure(place.row)) pen.rect(place.x - 0.9 * size, place.y - 0.9 * size, 1.8 * size, 1.8 * size);
+    else pen.arc(place.x, place.y, size, 0, 2 * Math.PI);
   };
   pen.fillStyle = ink.grid;
   for (const place of places) {
@@ -210,7 +212,7 @@ function shades() {
       const at = distinct.indexOf(value);
       return (
         named[value] ??
-        (numeric ? rampColour(distinct.length > 1 ? at / (distinct.length - 1) : 0.5) : series[at % series.length])
+        (numeric && distinct.length > 2 ? rampColour(at / (distinct.length - 1)) : series[at % series.length])
       );
     };
     return {
@@ -260,6 +262,8 @@ function drawLegend(shade, passing, line, missing) {
       ),
     );
   if (line) marks.push(make("span", {}, make("i", { class: "swatch line" }), "best of these two"));
+  if (passing.some(({ row }) => row.unsure.has(scatter.x) || row.unsure.has(scatter.y)))
+    marks.push(make("span", {}, make("i", { class: "swatch box" }), "estimate outside of what was measured"));
   if (passing.some(({ row }) => !row.competes))
     marks.push(make("span", {}, make("i", { class: "swatch hollow" }), "infeasible, or more left to the host"));
   if (missing) marks.push(make("span", {}, `${plural(missing, "point")} without a place on these axes`));

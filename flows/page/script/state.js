@@ -3,7 +3,7 @@
 const state = {
   filters: new Map(), // column key -> text
   brush: null, // {x, y: column keys, low, high: [x, y]}
-  sort: { key: "number", descending: false },
+  sort: { key: "state", descending: false }, // the front on top
   columns: null, // chosen keys, null: the usual ones
   selected: [], // numbers, at most MOST_SELECTED
   hovered: null,
@@ -39,10 +39,17 @@ function refresh() {
     const [left, right] = [rank(a), rank(b)];
     const order = inOrder(left, right);
     const missing = [left, right].some((value) => value === null || value === undefined || value === "");
-    return (descending && !missing ? -order : order) || a.number - b.number;
+    return (descending && !missing ? -order : order) || (key === "state" ? byGoal(a, b) : 0) || a.number - b.number;
   });
   state.passing = new Set(state.visible.map((row) => row.number));
   tell("rows");
+}
+
+/** The better in the first objective first. */
+function byGoal(a, b) {
+  const [goal] = data.header.objectives;
+  const order = inOrder(a.values[goal], b.values[goal]);
+  return data.byKey.get(goal)?.more && isNumber(a.values[goal]) && isNumber(b.values[goal]) ? -order : order;
 }
 
 function inBrush({ x, y, low, high }) {

@@ -5,7 +5,7 @@ function buildHeader() {
 }
 
 function drawHeader() {
-  const { networks, compiler, clock, tiling, effort, objectives, constraints } = data.header;
+  const { networks, compiler, clock, tiling, effort, objectives, scenarios } = data.header;
   const each = networks.map(({ source, weight, shapes }) => {
     const sizes = Object.entries(shapes).map(([input, dims]) => `${input} ${dims.join("\u00d7")}`);
     return `${weight === 1 ? "" : `${short(weight)} \u00d7 `}${source}${sizes.length ? ` (${sizes.join(", ")})` : ""}`;
@@ -13,11 +13,11 @@ function drawHeader() {
   const facts = [
     ["networks", each.join(" + ")],
     ["compiler", compiler],
-    ["clock", `${clock / 1e6} MHz`],
+    ["clock", data.header.axes.includes("clock") ? "" : `${clock / 1e6} MHz`],
     ["tiling", tiling],
     ["effort", String(effort)],
     ["objectives", objectives.map(titleOf).join(", ")],
-    ["constraints", constraints.join("; ")],
+    ["scenarios", scenarios.replace(/^scenarios: /, "")],
   ].filter(([, text]) => text);
   const same =
     data.rows.length > 1
@@ -45,6 +45,32 @@ function drawHeader() {
         )
       : "",
     make("div", { class: "tiles" }, tiles()),
+    constraintTable(),
+    data.miss ? make("p", { class: "reason", id: "miss" }, `Nothing is feasible. Nearest: ${data.miss}.`) : "",
+  );
+}
+
+/** What each constraint rules out, before and after pricing, and its room at the best point. */
+function constraintTable() {
+  if (!data.fates.length) return "";
+  const before = ({ before, combinations, exact }) =>
+    before === null ? "\u2013" : `${exact ? "" : "about "}${whole(before)} of ${whole(combinations)}`;
+  return plainTable(
+    { id: "constraints" },
+    [
+      head("constraint"),
+      figureHead("ruled out before pricing"),
+      figureHead("broken, of those priced"),
+      figureHead("slack of the best"),
+    ],
+    data.fates.map((fate) =>
+      tr(
+        td(fate.text),
+        figure(before(fate)),
+        figure(`${whole(fate.broken)} of ${whole(fate.priced)}`),
+        figure(fate.slack === null ? "\u2013" : signed(100 * fate.slack, (part) => `${part.toFixed(1)} %`)),
+      ),
+    ),
   );
 }
 

@@ -30,7 +30,9 @@ function buildTable() {
     for (const line of table.body.rows) line.classList.toggle("hovered", line.dataset.number === String(state.hovered));
   });
   new ResizeObserver(perFrame(drawBody)).observe(table.box);
-  return make("section", { class: "card", "aria-labelledby": "points-title" }, tableTools(), table.box);
+  const notes = make("div", { class: "soft note", id: "notes" });
+  on("states", () => notes.replaceChildren(...data.notes.map((text) => make("p", {}, text))));
+  return make("section", { class: "card", "aria-labelledby": "points-title" }, tableTools(), table.box, notes);
 }
 
 const numberAt = (target) => {
@@ -90,6 +92,8 @@ function columnsShown() {
     if (column.key === "confirmed") return data.rows.some((row) => row.confirmed);
     if (column.objective) return true;
     if (column.group === "parameters") return (column.axis || column.metric) && !column.same;
+    if (column.group === "estimates") return column.key === "part" && !column.same;
+    if (column.key.includes(".")) return false; // of one network: those that are objectives stand there
     return column.group === "metrics" && !column.same && column.distinct.length > 0;
   });
 }
@@ -202,8 +206,15 @@ function cellOf(row, column) {
   if (column.key === "confirmed") return make("td", { class: `verdict ${value}` }, value);
   return make(
     "td",
-    { class: column.numeric ? "number" : null, title: typeof value === "number" ? String(value) : null },
-    shown(column, value),
+    {
+      class: column.numeric ? "number" : null,
+      title: row.unsure.has(column.key)
+        ? `${value}: error not known: ${row.outside}`
+        : typeof value === "number"
+          ? String(value)
+          : null,
+    },
+    told(column, row),
   );
 }
 

@@ -16,7 +16,7 @@ from dovetail.flows.explore.space import Space, Workload
 from dovetail.flows.pictures import occupancy, pareto, roofline, shares, style, timeline
 from dovetail.flows.pictures.labels import Mark, place_labels
 from dovetail.flows.pictures.layers import layer_colours
-from dovetail.flows.pictures.pareto import Axis, Spot
+from dovetail.flows.pictures.pareto import Axis, Panel, Spot
 from dovetail.isa import Config
 from dovetail.sw.compiler.host_cost import HostCost
 from dovetail.sw.explain import BOUNDS, CAUSES, Explanation, LayerExplanation
@@ -132,8 +132,8 @@ def test_the_front_is_what_nothing_beats() -> None:
 def test_what_leaves_more_to_the_host_is_no_part_of_the_front(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Spot] = []
 
-    def draw(spots: list[Spot], *arguments: object, **options: object) -> bytes:
-        drawn.extend(spots)
+    def draw(panels: list[Panel], *arguments: object, **options: object) -> bytes:
+        drawn.extend(panels[0].spots)
         return b""
 
     monkeypatch.setattr(pareto, "draw", draw)
