@@ -181,7 +181,7 @@ def _handles(panels: Sequence[Panel], colours: Mapping[str, str], objectives: Se
     found = sum(spot.best for spot in panels[0].spots)
     of = f" of {', '.join(objectives)}" if objectives else ""
     points = f"{found} point{'s' * (found != 1)}"
-    ring = {"color": "none", "markeredgecolor": INK, "markerfacecolor": "none", "markersize": 7}
+    ring: dict[str, Any] = {"color": "none", "markeredgecolor": INK, "markerfacecolor": "none", "markersize": 7}
     handles.append(Line2D([], [], label=f"Pareto front{of}, {points}", **style, **ring))
     handles.append(Line2D([], [], color=INK, linewidth=1.1, label="best of the two shown"))
     aside = any(spot.feasible and not spot.competes for spot in spots)

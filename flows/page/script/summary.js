@@ -55,8 +55,8 @@ function constraintTable() {
   if (!data.fates.length) return "";
   const before = ({ before, combinations, exact }) =>
     before === null ? "\u2013" : `${exact ? "" : "about "}${whole(before)} of ${whole(combinations)}`;
-  return plainTable(
-    { id: "constraints" },
+  const lines = plainTable(
+    { id: "constraints", class: "plain" },
     [
       head("constraint"),
       figureHead("ruled out before pricing"),
@@ -72,6 +72,7 @@ function constraintTable() {
       ),
     ),
   );
+  return make("div", { class: "wide" }, lines);
 }
 
 function tiles() {

@@ -46,7 +46,8 @@ def results(space: Space = SPACE) -> Results:
 def test_metrics_of_a_network_of_one_s_own_and_by_clock() -> None:
     slow, fast = results().rows[0].values, results(replace(SPACE, constraints=())).rows[1].values
     assert (slow["latency"], slow["dscnn.latency"], slow["my_net.latency"]) == (8, 2, 3)
-    assert (fast["latency"], fast["my_net.fps"], fast["cycles"]) == (4, pytest.approx(1e8 / 150_000), slow["cycles"])
+    assert (fast["latency"], fast["cycles"]) == (4, slow["cycles"])
+    assert fast["my_net.fps"] == pytest.approx(1e8 / 150_000)
     assert slow["energy * latency"] == pytest.approx(slow["energy"] * 8)
     assert slow["twice"] == 2 * slow["each"] == 2 * slow["lut"] / 64
     assert SPACE.known["max my_net.fps"].more and not SPACE.known["energy * latency"].more

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def priced(space: Space, point: Point, cycles: int) -> Row:
     return row_of(space, point, [Cost(cycles, 640, 50, 7, 4, {"conv": cycles}, host_cycles=0)])
 
 
-def results(cycles: Sequence[int] = (100, 110, 180, 130, 140, 150), **changes: object) -> Results:
+def results(cycles: Sequence[int] = (100, 110, 180, 130, 140, 150), **changes: Any) -> Results:
     space = replace(SPACE, **changes)
     rows = [priced(space, point, count) for point, count in zip(space, cycles, strict=True)]
     return Results(space, tuple(rows), len(rows)).marked()
