@@ -101,9 +101,8 @@ def run(args: argparse.Namespace) -> Report:
         lines.append(board)
     code = 0
     if carried := carried_sample(args):
-        wrong = [
-            name for name, value in carried.outputs.items() if not np.array_equal(results[0].outputs.get(name), value)
-        ]
+        made, held = results[0].outputs, carried.outputs.items()
+        wrong = [name for name, value in held if name not in made or not np.array_equal(made[name], value)]
         data["sample_equal"], code = not wrong, int(bool(wrong))
         lines.append(f"sample       {'DIFFERENT in ' + ', '.join(wrong) if wrong else 'EQUAL to the one in the file'}")
     # Nothing is written before all that can fail has been done.

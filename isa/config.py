@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dovetail.isa.suggestion import nearest
+from dovetail.isa.toml import parse_toml
 
 if TYPE_CHECKING:
     import numpy as np
@@ -378,7 +379,7 @@ class Config:
     def from_toml(cls, text: str) -> "Config":
         """Parse TOML text. Raises :class:`ConfigError` with the parameter and the rule."""
         try:
-            return cls.from_dict(tomllib.loads(text))
+            return cls.from_dict(parse_toml(text))
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"configuration is not TOML: {error}") from None
 
@@ -392,7 +393,7 @@ class Config:
             near = nearest(str(source), PRESETS)
             raise ConfigError(f"{source} must be a TOML file or a preset; there is no such file{near}")
         try:
-            return cls.from_toml(path.read_text())
+            return cls.from_toml(path.read_text(encoding="utf-8"))
         except (ConfigError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: {error}") from None
 

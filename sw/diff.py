@@ -80,6 +80,12 @@ def compare(
 
 
 def _compared(node: ir.Node, tensor: ir.Tensor, ours: Array, reference: Array, tolerance: int) -> Comparison:
+    kinds = "biu" if tensor.dtype == "int8" else "biuf"
+    if reference.dtype.kind not in kinds or reference.size != tensor.size:
+        raise NetworkError(
+            f"tensor {tensor.name!r} of the reference must be {tensor.size} numbers like {tensor.dtype}, not"
+            f" {reference.size} of {reference.dtype}"
+        )
     wanted = np.asarray(reference).reshape(tensor.shape)
     wide = np.int64 if tensor.dtype == "int8" else np.float64
     apart = np.abs(ours.reshape(tensor.shape).astype(wide) - wanted.astype(wide))

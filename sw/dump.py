@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.isa.files import temporary_name
+from dovetail.sw.array_files import parse_array
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.layout import Array, Shape
 from dovetail.sw.network import CompiledNetwork, Result
@@ -92,9 +93,16 @@ def read_dump(folder: Path) -> dict[str, Array]:
     """The tensors of a dump by name. Raises NetworkError or OSError."""
     try:
         index: dict[str, Any] = json.loads((folder / INDEX).read_text())
-        return {entry["tensor"]: np.load(folder / entry["file"]) for entry in index["tensors"]}
-    except (ValueError, KeyError, TypeError) as error:
+        return {entry["tensor"]: parse_array(_file(folder, entry["file"]).read_bytes()) for entry in index["tensors"]}
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise NetworkError(f"{folder}: must be a dump with its index, not damaged ({type(error).__name__})") from error
+
+
+def _file(folder: Path, name: str) -> Path:
+    """A file of the dump's own folder."""
+    if Path(name).name != name:
+        raise ValueError("files of a dump must lie in its folder")
+    return folder / name
 
 
 def _entries(compiled: CompiledNetwork, tensors: Mapping[str, Array]) -> list[Entry]:

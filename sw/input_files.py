@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
+from dovetail.sw.array_files import open_arrays
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.layout import Array, Shape
 
@@ -27,17 +26,9 @@ def read_arrays(path: Path) -> dict[str, Array]:
 
     Raises NetworkError or OSError.
     """
-    wrong = f"{path}: must be an .npy or .npz file of plain arrays"
-    try:
-        content = np.load(path, allow_pickle=False, mmap_mode="r")
-        arrays = {"": content} if isinstance(content, np.ndarray) else {name: content[name] for name in content}
-    except OSError:
-        raise
-    except Exception:  # a damaged file fails anywhere; what NumPy says is advice to load it unsafely
-        raise NetworkError(f"{wrong}, not damaged or of another kind") from None
-    if not arrays:
-        raise NetworkError(f"{wrong}, not an empty one")
-    return arrays
+    with open_arrays(path) as file:
+        file.check_together(file.forms)
+        return {name: file.load(name) for name in file.forms}
 
 
 def read_inputs(path: Path, inputs: Sequence[Input]) -> tuple[dict[str, Array], bool]:
@@ -51,34 +42,38 @@ def read_inputs(path: Path, inputs: Sequence[Input]) -> tuple[dict[str, Array], 
     NetworkError: names or shapes do not fit.
     OSError: the file cannot be read.
     """
-    arrays = _named(path, read_arrays(path), [value.name for value in inputs])
-    batches = {value.name: _batch(path, arrays[value.name], value) for value in inputs}
+    with open_arrays(path) as file:
+        names = _named(path, file.forms, [value.name for value in inputs])
+        shapes = {value.name: _batch(path, file.forms[names[value.name]].shape, value) for value in inputs}
+        file.check_together(names.values())
+        batches = {name: (file.load(names[name]).reshape(shape), several) for name, (shape, several) in shapes.items()}
     counts = {name: len(samples) for name, (samples, _) in batches.items()}
     if len(set(counts.values())) != 1:
         raise NetworkError(f"{path}: every input must have as many samples, not {counts}")
     return {name: samples for name, (samples, _) in batches.items()}, any(several for _, several in batches.values())
 
 
-def _named(path: Path, arrays: Mapping[str, Array], names: Sequence[str]) -> Mapping[str, Array]:
-    if set(names) <= set(arrays):
-        return arrays
+def _named(path: Path, held: Collection[str], names: Sequence[str]) -> Mapping[str, str]:
+    """The file's name of each input."""
+    if set(names) <= set(held):
+        return {name: name for name in names}
     if len(names) == 1:
-        found = next((key for key in ("x", "") if key in arrays), next(iter(arrays)) if len(arrays) == 1 else None)
+        found = next((key for key in ("x", "") if key in held), next(iter(held)) if len(held) == 1 else None)
         if found is not None:
-            return {names[0]: arrays[found]}
-    held = "one array without a name" if "" in arrays else ", ".join(arrays)
-    raise NetworkError(f"{path}: must hold the input(s) {', '.join(names)}, not {held}")
+            return {names[0]: found}
+    shown = "one array without a name" if "" in held else ", ".join(held)
+    raise NetworkError(f"{path}: must hold the input(s) {', '.join(names)}, not {shown}")
 
 
-def _batch(path: Path, array: Array, value: Input) -> tuple[Array, bool]:
-    """An array [samples, *shape], and whether it was given as a batch."""
+def _batch(path: Path, found: Shape, value: Input) -> tuple[Shape, bool]:
+    """The shape [samples, *shape] that an array of shape ``found`` gets, and whether it was given as a batch."""
     shape = tuple(value.shape)
-    if array.shape == shape or (shape[:1] == (1,) and array.shape == shape[1:]):
-        return array.reshape(1, *shape), False
-    if array.shape[1:] == shape and len(array):
-        return array, True
-    if shape[:1] == (1,) and array.ndim == len(shape) and array.shape[1:] == shape[1:] and len(array):
-        return array[:, None], True
+    if found == shape or (shape[:1] == (1,) and found == shape[1:]):
+        return (1, *shape), False
+    if found[1:] == shape and found[:1] != (0,):
+        return found, True
+    if shape[:1] == (1,) and len(found) == len(shape) and found[1:] == shape[1:] and found[0]:
+        return (found[0], *shape), True
     batch = ", ".join(map(str, shape[1:] if shape[:1] == (1,) else shape))
     wanted = f"{shape}, or (N, {batch}) for a batch"
-    raise NetworkError(f"{path}: input {value.name!r} must have shape {wanted}, not {array.shape}")
+    raise NetworkError(f"{path}: input {value.name!r} must have shape {wanted}, not {found}")

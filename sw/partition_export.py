@@ -26,6 +26,7 @@ from dovetail.sw.host_step import can_join
 from dovetail.sw.layout import Array, Layout, as_signed, as_unsigned
 from dovetail.sw.network import CompiledNetwork
 from dovetail.sw.portable import sha256
+from dovetail.sw.yaml_files import parse_yaml
 
 FORMAT, VERSION = "dovetail-partition", 1
 MANIFEST, PROGRAM = "manifest.yaml", "network.dvt"
@@ -283,7 +284,7 @@ def run_parts(folder: Path, inputs: Mapping[str, Array], state: dict[str, Array]
         The folder is no complete export, a file in it has changed, or a runtime fails.
     """
     try:
-        manifest = yaml.safe_load((folder / MANIFEST).read_bytes())
+        manifest = parse_yaml((folder / MANIFEST).read_bytes())
         values = {port["name"]: inputs[port["name"]] for port in manifest["inputs"]}
         kept = manifest.get("states", [])
         values |= {one["reads"]: np.load(folder / one["initial"], allow_pickle=False) for one in kept} | (state or {})

@@ -14,11 +14,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import yaml
-
+from dovetail.sw.array_files import parse_array
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.layout import Array
+from dovetail.sw.yaml_files import parse_yaml
 
 FORMAT, VERSION = "dovetail-network", 1
 MANIFEST = "manifest.yaml"
@@ -66,8 +65,10 @@ def unpack(data: bytes, where: str) -> Portable:
             packed = [info.filename for info in archive.infolist() if info.compress_type != zipfile.ZIP_STORED]
             if packed:
                 raise NetworkError(f"{where}: members must be stored, not compressed, as {packed[0]!r} is")
+            if sum(info.file_size for info in archive.infolist()) > len(data):
+                raise NetworkError(f"{where}: members must lie beside each other, not over each other")
             members = {info.filename: archive.read(info) for info in archive.infolist()}
-        manifest = yaml.safe_load(members[MANIFEST])
+        manifest = parse_yaml(members[MANIFEST])
         if manifest["format"] != FORMAT:
             raise NetworkError(f"{where}: format must be {FORMAT}, not {manifest['format']!r}")
         if manifest["version"] > VERSION:
@@ -101,7 +102,7 @@ def _sample(entries: Mapping[str, Any] | None, members: Mapping[str, bytes]) -> 
     if not entries:
         return None
     inputs, outputs = (
-        {str(name): np.load(BytesIO(members[file]), allow_pickle=False) for name, file in entries[side].items()}
+        {str(name): parse_array(members[file]) for name, file in entries[side].items()}
         for side in ("inputs", "outputs")
     )
     return Sample(inputs, outputs)

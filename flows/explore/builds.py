@@ -61,8 +61,9 @@ def builds(store: Store) -> list[StoredBuild]:
         SELECT c.hash, c.parameters, {columns} FROM builds b JOIN configurations c ON c.id = b.configuration
         ORDER BY b.id"""
     found = []
-    for config_hash, parameters, *row in store.database.rows(query):
-        values = dict(zip(COLUMNS, row, strict=True))
-        values |= {name: json.loads(values[name]) for name in JSON} | {"met": bool(values["met"])}
-        found.append(StoredBuild(config_hash, json.loads(parameters), values))
+    with store.database.content():
+        for config_hash, parameters, *row in store.database.rows(query):
+            values = dict(zip(COLUMNS, row, strict=True))
+            values |= {name: json.loads(values[name]) for name in JSON} | {"met": bool(values["met"])}
+            found.append(StoredBuild(config_hash, json.loads(parameters), values))
     return found

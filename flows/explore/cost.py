@@ -41,6 +41,10 @@ class Cost:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Cost:
         """The inverse of :meth:`to_dict`, from JSON too."""
+        counts = [data[name] for name in ("cycles", "macs", "bound_cycles", "read_bytes", "write_bytes")]
+        counts += [*data["kinds"].values(), *data.get("activity", {}).values(), *(macs for _, _, macs in data["host"])]
+        if any(type(count) is not int or count < 0 for count in counts):
+            raise ValueError("counts must be whole numbers, not negative")
         return cls(**{**data, "host": tuple((name, kind, macs) for name, kind, macs in data["host"])})
 
 

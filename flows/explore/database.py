@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import RLock
+from time import process_time
 from typing import Any
 
 from dovetail.flows.explore.store_schema import APPLICATION, SCRIPTS
@@ -15,7 +16,15 @@ from dovetail.sw.errors import DovetailError, first_line
 PATIENCE = 30.0
 """Seconds to wait for another program that writes."""
 
+LIMIT = 20.0
+"""Seconds of processor time that a question to a store may take."""
+_STEPS = 1_000_000
+"""SQLite's instructions between looks at the time."""
+_CONTENT = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What reading a value of another form raises."""
+
 _REASONS = {
+    "SQLITE_INTERRUPT": "must be read within {limit:.0f} s; it is too large or not a sweep's",
     "SQLITE_BUSY": "must not be locked by another program for more than {patience:.0f} s",
     "SQLITE_READONLY": "must be writable; give another file by --store",
     "SQLITE_FULL": "must have room on its disk; what was stored is kept, so make room and go on with --resume",
@@ -64,7 +73,21 @@ class Database:
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """What a query finds."""
         with self._errors():
+            self._deadline = process_time() + LIMIT
             return self._file.execute(query, values).fetchall()
+
+    @contextmanager
+    def content(self) -> Iterator[None]:
+        """Turns what wrong values lead to into a StoreError: the file is whole, but not as a sweep wrote it."""
+        try:
+            yield
+        except StoreError:
+            raise
+        except (*_CONTENT, DovetailError) as error:
+            raise StoreError(
+                f"{self.path}: store must hold what a sweep wrote, not other values ({type(error).__name__}:"
+                f" {first_line(error)[:100]}); move it away to start anew"
+            ) from error
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -90,7 +113,13 @@ class Database:
 
     def _connect(self, write: bool) -> sqlite3.Connection:
         uri = f"{self.path.absolute().as_uri()}?mode={'rwc' if write else 'ro'}"
-        return sqlite3.connect(uri, PATIENCE, isolation_level=None, check_same_thread=False, uri=True)
+        file = sqlite3.connect(uri, PATIENCE, isolation_level=None, check_same_thread=False, uri=True)
+        file.execute("PRAGMA trusted_schema = OFF")  # the file may be anybody's
+        file.execute("PRAGMA cell_size_check = ON")
+        self._deadline = process_time() + LIMIT
+        if not write:  # writing waits for others
+            file.set_progress_handler(lambda: process_time() > self._deadline, _STEPS)
+        return file
 
     def _prepare(self, write: bool) -> None:
         """Check whose file it is, and its schema."""
@@ -102,6 +131,7 @@ class Database:
                 f"{self.path}: store must be of schema {len(SCRIPTS)} or older, not {schema}; use the Dovetail that"
                 " wrote it, or another file by --store"
             )
+        self._check_schema(schema)
         if not write:
             if empty:
                 raise StoreError(f"{self.path}: store must have results; `dovetail sweep` was stopped before the first")
@@ -110,6 +140,22 @@ class Database:
         self._file.execute("PRAGMA synchronous = NORMAL")  # no wait for the disk: only a power cut could lose the last
         if schema < len(SCRIPTS):
             self._update()
+
+    def _check_schema(self, schema: int) -> None:
+        """Tables are those of a sweep, to the letter, and nothing acts by itself: no view in a table's place, no
+        trigger."""
+        found = {name: text for kind, name, text in self._schema(self._file) if kind != "trigger"}
+        with closing(sqlite3.connect(":memory:")) as own:
+            for script in SCRIPTS[:schema]:
+                for statement in script:
+                    own.execute(statement)
+            same = all(found.get(name) == text for _, name, text in self._schema(own))
+        if not same or any(kind == "trigger" for kind, _, _ in self._schema(self._file)):
+            raise StoreError(f"{self.path}: store {_REASONS['SQLITE_NOTADB']}")
+
+    @staticmethod
+    def _schema(file: sqlite3.Connection) -> list[tuple[str, str, str]]:
+        return file.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
 
     def _update(self) -> None:
         """Run the scripts that the file lacks, unless another process just has."""
@@ -131,5 +177,10 @@ class Database:
             except sqlite3.Error as error:
                 name = getattr(error, "sqlite_errorname", "") or ""
                 reason = next((text for key, text in _REASONS.items() if name.startswith(key)), "")
-                told = reason.format(patience=PATIENCE) or f"must be a file to read and write, not: {first_line(error)}"
+                told = (
+                    reason.format(patience=PATIENCE, limit=LIMIT)
+                    or f"must be a file to read and write, not: {first_line(error)}"
+                )
                 raise StoreError(f"{self.path}: store {told}") from error
+            except (UnicodeError, OverflowError) as error:  # text that is none, also in SQLite's own message
+                raise StoreError(f"{self.path}: store {_REASONS['SQLITE_CORRUPT']}") from error

@@ -27,6 +27,7 @@ from dovetail.flows.explore.space import (
 from dovetail.flows.parameters import AXES, CLOCK, INT, SETTINGS, SIZE, changed, values_between
 from dovetail.isa.config import PRESETS, Config, ConfigError
 from dovetail.isa.suggestion import nearest
+from dovetail.isa.toml import parse_toml
 from dovetail.sw.compiler.host_cost import HostCost, load_host_cost
 from dovetail.sw.compiler.options import EFFORTS, TILINGS
 from dovetail.sw.cost.energy import TABLES as ENERGY_TABLES
@@ -66,8 +67,8 @@ def load(path: str | Path) -> Space:
 def read(text: str, name: str, folder: Path) -> Space:
     """The space of a text. ``name``: how errors call it. Raises SpaceError."""
     try:
-        data = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a number is too long, or the text too deep
+        data = parse_toml(text)
+    except tomllib.TOMLDecodeError as error:
         raise SpaceError(_syntax(name, text, str(error))) from None
     return _Reader(name, data, toml_lines.lines_of(text), folder).space()
 

@@ -93,7 +93,8 @@ class Store:
     def sweeps(self) -> list[Sweep]:
         """Every sweep, the latest last."""
         query = "SELECT id, space, networks, options, version, total, started, finished FROM sweeps ORDER BY id"
-        return [_sweep(row) for row in self.database.rows(query)]
+        with self.database.content():
+            return [_sweep(row) for row in self.database.rows(query)]
 
     def sweep(self, number: int | None = None) -> Sweep:
         """A sweep by its id, or the latest."""
@@ -109,6 +110,10 @@ class Store:
         Cheap to call again: what was read once is remembered.
         """
         of = self.sweep(sweep)
+        with self.database.content():
+            return self._results(of)
+
+    def _results(self, of: Sweep) -> Results:
         if self._rows_of != of.id:
             self._rows, self._rows_of = {}, of.id
         verdicts = self.confirmed(of.id)
@@ -141,7 +146,8 @@ class Store:
     def networks(self, sweep: Sweep) -> list[Network]:
         """The networks of a sweep, in the order of its space's workloads."""
         query = "SELECT name, source, hash FROM networks WHERE id = ?"
-        return [Network(*self.database.rows(query, (number,))[0]) for number in sweep.networks]
+        with self.database.content():
+            return [Network(*self.database.rows(query, (number,))[0]) for number in sweep.networks]
 
     # --- confirmation on RTL -----------------------------------------------------------------------------------
 

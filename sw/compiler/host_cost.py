@@ -5,13 +5,13 @@ The partition weighs small segments by it, and reports count it beside the accel
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from math import ceil, isfinite
 from pathlib import Path
 from typing import Any
 
+from dovetail.isa.toml import parse_toml
 from dovetail.sw import graph as ir
 from dovetail.sw.clock import CLOCKS
 from dovetail.sw.errors import CompileError
@@ -129,12 +129,12 @@ def load_host_cost(path: str | Path) -> HostCost:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise CompileError(f"{path}: table of host costs must have at most {MOST_BYTES:,} bytes")
-        return _of_table(tomllib.loads(content.decode()))
+        return _of_table(parse_toml(content.decode()))
     except OSError as error:
         raise CompileError(f"{path}: table of host costs must be a TOML file ({error.strerror})") from None
     except CompileError as error:
         raise error if str(error).startswith(f"{path}: ") else CompileError(f"{path}: {error}") from None
-    except (ValueError, RecursionError) as error:  # of TOML, of its encoding, or too deep
+    except ValueError as error:  # of TOML, or of its encoding
         raise CompileError(f"{path}: table of host costs must be TOML: {error}") from None
 
 

@@ -1,7 +1,7 @@
 """A layer's schedule and the SRAM it may use: sizes of tiles, order of loops, places of buffers."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, TypedDict
 
@@ -53,9 +53,24 @@ class Tiling:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Tiling":
-        """What `dataclasses.asdict` wrote, also by way of JSON."""
+        """What `dataclasses.asdict` wrote, also by way of JSON. Raises ValueError for anything of another form."""
+        wanted = {field.name: field.type for field in fields(cls)}
+        if not isinstance(data, Mapping) or data.keys() != wanted.keys():
+            raise ValueError("a schedule must have the entries of one")
         values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
+        for name, kind in wanted.items():
+            value = values[name]
+            right = isinstance(value, bool) if kind in (bool, "bool") else _counts(value, kind in (int, "int"))
+            if not right:
+                raise ValueError(f"{name} of a schedule must be of its type, not {value!r}")
         return cls(**values)
+
+
+def _counts(value: Any, single: bool) -> bool:
+    """Whether it is a number from 0 on, or a tuple of such."""
+    if not single and not isinstance(value, tuple):
+        return False
+    return all(type(number) is int and number >= 0 for number in ([value] if single else value))
 
 
 @dataclass(frozen=True)

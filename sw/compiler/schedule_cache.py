@@ -7,6 +7,7 @@ matter for the outcome whether it was remembered. Whatever goes wrong with the f
 import hashlib
 import json
 import sqlite3
+import time
 from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +17,9 @@ import dovetail.isa
 import dovetail.sw
 
 PATIENCE = 5.0
-"""Seconds to wait for another process that writes."""
+"""Seconds to wait for another process that writes, and for an answer."""
+_STEPS = 100_000
+"""SQLite's instructions between looks at the time."""
 
 
 @lru_cache(maxsize=1)
@@ -40,15 +43,19 @@ class ScheduleCache:
         name = _digest(key)
         try:
             with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", PATIENCE, uri=True)) as file:
+                _guard(file)
                 row = file.execute("SELECT value, digest FROM schedules WHERE name = ?", (name,)).fetchone()
-        except sqlite3.OperationalError:  # there is no file or table yet, or it stays locked
+        except sqlite3.OperationalError:  # there is no file or table yet, it stays locked, or takes too long
             return None
-        except sqlite3.DatabaseError:
+        except (sqlite3.DatabaseError, UnicodeError):
             self._discard()
             return None
-        if row is None or row[1] != _digest([name, row[0]]):
+        except OSError:
             return None
-        return json.loads(row[0])
+        try:
+            return None if row is None or row[1] != _digest([name, row[0]]) else json.loads(row[0])
+        except (TypeError, ValueError, RecursionError):  # another form than was written
+            return None
 
     def put(self, key: Any, value: Any) -> None:
         """Remember a value, if that is possible."""
@@ -57,13 +64,14 @@ class ScheduleCache:
             if not self.path.exists():
                 self._start()
             with closing(sqlite3.connect(self.path, PATIENCE)) as file, file:
+                _guard(file)
                 file.execute("PRAGMA synchronous = OFF")
                 file.execute("CREATE TABLE IF NOT EXISTS schedules (name TEXT PRIMARY KEY, value TEXT, digest TEXT)")
                 row = name, text, _digest([name, text])
                 file.execute("INSERT OR REPLACE INTO schedules VALUES (?, ?, ?)", row)
         except sqlite3.OperationalError:
             return
-        except sqlite3.DatabaseError:
+        except (sqlite3.DatabaseError, UnicodeError):
             self._discard()
         except OSError:
             return
@@ -80,6 +88,13 @@ class ScheduleCache:
             self.path.unlink(missing_ok=True)
         except OSError:
             return
+
+
+def _guard(file: sqlite3.Connection) -> None:
+    """Whatever the file's schema says, nothing of it is run by itself or for long."""
+    file.execute("PRAGMA trusted_schema = OFF")
+    end = time.monotonic() + PATIENCE
+    file.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
 
 
 def _file_of(name: str) -> str:

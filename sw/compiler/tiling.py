@@ -6,6 +6,7 @@ bound is below the best price. Every effort starts from what the one below it ha
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import lru_cache
 from itertools import product
@@ -72,7 +73,8 @@ def _choose(config: Config, layer: ConvLayer, space: Space, effort: int) -> Tili
     cache = schedule_cache.current()
     key = [asdict(layer), config.to_dict(), asdict(space), effort] if cache else []
     if cache and (known := cache.get(key)):
-        return Tiling.from_dict(known)
+        with suppress(ValueError):  # of another form: searched for again
+            return Tiling.from_dict(known)
     best = search(config, layer, space, effort)
     if cache:
         cache.put(key, asdict(best))

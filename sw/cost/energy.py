@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,6 +11,7 @@ from typing import Any
 
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import PAGE_BYTES, WORD_BYTES
+from dovetail.isa.toml import parse_toml
 from dovetail.sw.errors import DovetailError
 
 FOLDER = Path(__file__).parent / "tables"
@@ -88,7 +88,7 @@ def load_table(source: str | Path) -> EnergyTable:
     """A table that comes with Dovetail (`TABLES`), by name, or a TOML file. Raises `EnergyError`."""
     path = FOLDER / f"{source}.toml" if str(source) in TABLES else Path(source)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = parse_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise EnergyError(
             f"{source}: energy table must be a TOML file or one of {', '.join(TABLES)} ({error.strerror})"

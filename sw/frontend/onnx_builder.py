@@ -16,6 +16,7 @@ from dovetail.sw.frontend.onnx_values import Quant, Source, Value
 from dovetail.sw.host import Dequantize, OnnxOp, Permute, Quantize, Wire
 from dovetail.sw.layout import Array, Layout, Shape, as_signed, refined
 from dovetail.sw.names import unused
+from dovetail.sw.onnx_limits import check_results
 
 Axes = tuple[Shape, tuple[int, ...]]
 """A layout's axes in memory and their order in the file."""
@@ -244,6 +245,7 @@ class GraphBuilder:
         outputs = tuple(name for name in node.outputs if name)
         wires = tuple(Wire(name, Layout.plain(())) for name in outputs)
         model = self._model([node], constants, {})
+        check_results(model, f"node {node.label}")
         return OnnxOp(model, f"node {node.label}", (), wires).raw({})
 
     def function(self, nodes: list[OnnxNode], constants: dict[str, Array], variable: str, x: Array) -> Array:
@@ -268,6 +270,7 @@ class GraphBuilder:
         names = tuple(name for name in node.outputs if name)
         ins = tuple(Wire(name, value.layout, value.dtype == "uint8") for name, value in values.items())
         probe = OnnxOp(model, label, ins, tuple(Wire(name, Layout.plain(())) for name in names))
+        check_results(model, label)
         zeros = {name: np.zeros(value.shape, value.dtype) for name, value in values.items()}
         images = any(value.layout == Layout.image(value.shape) for value in values.values() if len(value.shape) == 4)
         results: dict[str, Value] = {}

@@ -13,6 +13,7 @@ from onnx import external_data_helper, helper, inliner, numpy_helper
 
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.layout import Array, Shape
+from dovetail.sw.onnx_limits import check_functions
 from dovetail.sw.onnx_passes.inputs import fix_inputs
 
 STANDARD_DOMAINS = ("", "ai.onnx")
@@ -126,7 +127,10 @@ def parse_model(data: bytes, name: str, folder: Path | None) -> Any:
         if folder is not None:
             external_data_helper.load_external_data_for_model(model, str(folder))
         if model.functions:
+            check_functions(model)
             model = inliner.inline_local_functions(model)
+    except NetworkError as error:
+        raise NetworkError(f"{name}: {error}") from None
     except Exception as error:  # as above; also OSError for missing external data
         raise NetworkError(f"{wrong} with all its external data, not: {first_line(error)}") from error
     return model

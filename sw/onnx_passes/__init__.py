@@ -55,11 +55,13 @@ def _normalised(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> 
     import onnx_ir.passes.common as common
     from onnx import inliner
 
+    from dovetail.sw.onnx_limits import check_functions
     from dovetail.sw.onnx_passes import borders, constants, float32, infer, inputs, names, opset, runtime_operators
 
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     if copy.functions:
+        check_functions(copy)
         copy = inliner.inline_local_functions(copy)
     inputs.fix_inputs(copy, shapes)
     network = oir.serde.deserialize_model(opset.upgrade(copy))

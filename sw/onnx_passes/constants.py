@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from math import prod
-
 import onnx_ir as oir
 import onnx_ir.passes.common as common
 from onnxscript import optimizer
 
-from dovetail.sw.errors import NetworkError
+from dovetail.sw.onnx_limits import MOST_ELEMENTS, check_size
 from dovetail.sw.onnx_passes.edit import constant, is_op, numbers, shape_of
-
-_MOST = 1 << 28
-"""Elements of the largest constant that is made: 1 GiB of float32."""
 
 
 def fold_constants(model: oir.Model) -> bool:
@@ -20,13 +15,17 @@ def fold_constants(model: oir.Model) -> bool:
 
     Raises
     ------
-    NetworkError: a constant would be larger than 2**28 elements.
+    NetworkError: a constant would be larger than 2**26 elements.
     """
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     for node in model.graph:
         _check_size(node)
     folded = optimizer.fold_constants(
-        model, onnx_shape_inference=True, input_size_limit=_MOST, output_size_limit=_MOST, should_fold=_should_fold
+        model,
+        onnx_shape_inference=True,
+        input_size_limit=MOST_ELEMENTS,
+        output_size_limit=MOST_ELEMENTS,
+        should_fold=_should_fold,
     )
     lifted = common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     return bool(folded.modified or lifted.modified)
@@ -42,7 +41,5 @@ def _check_size(node: oir.Node) -> None:
     if is_op(node, "ConstantOfShape") and constant(node.inputs[0]) is not None:
         given = numbers(node, 0)
         sizes = tuple(given) if given is not None else sizes
-    if sizes is not None and prod(sizes) > _MOST:
-        raise NetworkError(
-            f"node {node.name!r} ({node.op_type}): a tensor must have at most 2**28 elements, not {sizes}"
-        )
+    if sizes is not None:
+        check_size(f"node {node.name!r} ({node.op_type})", sizes)

@@ -99,7 +99,7 @@ ERRORS = [
     (NETWORK + "[base]\nbus = 64\nbus = 64\n", "5: must be TOML: Cannot overwrite a value (column 9)"),
     (NETWORK + 'base = """\n\n', "3: must be TOML: Unterminated string"),
     ("a = " + "9" * 5000 + "\n", "1: must be TOML: Exceeds the limit (4300 digits) for integer string conversion"),
-    ("a = 1\nb = " + "[" * 2000 + "]" * 2000, "2: must be TOML: maximum recursion depth exceeded"),
+    ("a = 1\nb = " + "[" * 2000 + "]" * 2000, "2: must be TOML: tables and arrays must be nested less deeply"),
     ("", '1: a space must have a network; write [[network]] and source = "FILE" below'),
     ("[axes]\nbus = [64]\n", '1: a space must have a network; write [[network]] and source = "FILE" below'),
     ("[network]\n", "1: network must be written [[network]], with two brackets: there may be several"),
