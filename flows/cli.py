@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from typing import Any
 
 import dovetail
 from dovetail.flows import (
@@ -64,9 +65,29 @@ COMMANDS = (
 )
 """Modules with NAME, HELP, ``add_arguments(parser)`` and ``run(args) -> Report``."""
 
+SEEN = "seen"
+"""Where a parsed command line keeps which options it has had."""
 EXIT_ERROR = 2
 EXIT_INTERNAL = 70
 EXIT_INTERRUPTED = 130
+
+
+class Once(argparse.Action):
+    """Stores an option's value, and refuses a second one: which of the two counts would be anybody's guess."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Take the value."""
+        seen: set[str] = vars(namespace).setdefault(SEEN, set())
+        if option_string is not None and self.dest in seen:
+            raise argparse.ArgumentError(self, "must be given once")
+        seen.add(self.dest)
+        setattr(namespace, self.dest, values)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -78,6 +99,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     for module in COMMANDS:
         sub = commands.add_parser(module.NAME, help=module.HELP, description=module.__doc__)
+        sub.register("action", None, Once)
         sub.add_argument("--json", action="store_true", help="one JSON object on stdout and nothing else")
         module.add_arguments(sub)
         sub.set_defaults(run=module.run)

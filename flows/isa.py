@@ -61,6 +61,8 @@ def disassembly(path: Path) -> str:
     """
     data = path.read_bytes()
     if not data.startswith(MAGIC):
+        if is_text(data):
+            raise ProgramError(f"{path}: must be a program file or raw words, not text; --assemble takes assembly text")
         if len(data) % table.WORD_BYTES:
             raise ProgramError(f"{path}: words must be {table.WORD_BYTES} bytes each, not {len(data)} bytes in all")
         return disassemble(table.from_bytes(data), numbers=True)
@@ -76,6 +78,15 @@ def disassembly(path: Path) -> str:
     for start, end in zip(starts, [*starts[1:], len(words)], strict=True):
         lines += [titles.get(start, ""), disassemble(words[start:end], numbers=True)]
     return "".join(lines)
+
+
+def is_text(data: bytes) -> bool:
+    """Whether bytes are printable text. Words are not: the opcode fills a byte of each, and fields leave zeros."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return False
+    return bool(text) and all(character.isprintable() or character in "\t\r\n" for character in text)
 
 
 def _assemble(source: str, output: Path | None) -> Report:

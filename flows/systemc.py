@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.cosim.verilate import default_cache
+from dovetail.cosim.verilate import ToolError, default_cache
 from dovetail.flows.network import add_input_options, add_network_options, compiled_of, samples_of
 from dovetail.flows.parameters import config_of
 from dovetail.flows.report import Report
@@ -40,8 +40,11 @@ def run(args: argparse.Namespace) -> Report:
         raise DovetailError("systemc takes --output DIR, --run, or both")
     if not args.network and (args.here or args.layers):
         raise DovetailError("--run and --layers take a NETWORK")
+    lacking = _lacking(args.systemc)
+    if args.here and lacking:
+        raise lacking  # before anything is written
     config, programs = _programs(args)
-    written = _write(args.output, config, programs) if args.output else Report({})
+    written = _write(args.output, config, programs, lacking) if args.output else Report({})
     found = _verify(args, config, programs) if args.here else Report({})
     data = {"config": config.to_dict(), "config_hash": f"{config.hash:016x}", **written.data, **found.data}
     return Report(data, [*written.text, *found.text], found.code)
@@ -62,7 +65,18 @@ def _programs(args: argparse.Namespace) -> tuple[Config, list[Setting]]:
     return compiled.config, programs_of(compiled, samples[0], layers)
 
 
-def _write(folder: Path, config: Config, programs: list[Setting]) -> Report:
+def _lacking(prefix: Path | None) -> ToolError | None:
+    """What is wrong with the SystemC of this machine, if anything."""
+    from dovetail.cosim.systemc import library
+
+    try:
+        library.find_systemc(prefix)
+    except ToolError as error:
+        return error
+    return None
+
+
+def _write(folder: Path, config: Config, programs: list[Setting], lacking: ToolError | None) -> Report:
     from dovetail.cosim.systemc.example import FOLDER, example_files
     from dovetail.cosim.systemc.folder import platform_files
 
@@ -72,9 +86,9 @@ def _write(folder: Path, config: Config, programs: list[Setting]) -> Report:
         write_atomically(folder / name, content)
     lines = [
         f"platform     {folder}: {len(contents)} files for configuration {config.hash:016x}",
-        f"build        make -C {folder} run",
+        f"build        {lacking or f'make -C {folder} run'}",
     ]
-    return Report({"output": str(folder), "files": sorted(contents)}, lines)
+    return Report({"output": str(folder), "files": sorted(contents), "lacking": str(lacking or "")}, lines)
 
 
 def _verify(args: argparse.Namespace, config: Config, programs: list[Setting]) -> Report:

@@ -30,16 +30,20 @@ def check_estimate(config: Config, part: Part, memory: Mapping[str, int]) -> Non
     """Raise BuildError where the estimate of the area says that a configuration cannot fit.
 
     ``memory``: what the memory beside the accelerator takes, by resource. LUTs and flip-flops count only beyond the
-    estimate's largest error, or `DOUBT` outside of what was measured. There is an estimate for ECP5 only.
+    estimate's largest error, or `DOUBT` outside of what was measured. The estimate is for ECP5. An iCE40 has LUTs of
+    the same size and no better carry chains or multipliers: a design takes no fewer of them there, within that doubt.
     """
     area = _area(config)
-    if part.family != "ecp5" or area is None:
+    if area is None:
         return
-    least = {name: count + memory.get(name, 0) for name, count in _least(area).items()}
+    counted = tuple(RESOURCES) if part.family == "ecp5" else ("lut", "ff")
+    of = "" if part.family == "ecp5" else " for an ECP5 with LUTs of the same size"
+    error = DOUBT if area.extrapolated or of else area.error
+    least = {name: count + memory.get(name, 0) for name, count in _least(area, error).items() if name in counted}
     if over := excess(least, part):
         told = {name: getattr(area, name) + memory.get(name, 0) for name in over}
         raise BuildError(
-            f"does not fit {part.name}, says the estimate: {shortage(told, part)}; {advice(config, over)}"
+            f"does not fit {part.name}, says the estimate{of}: {shortage(told, part)}; {advice(config, over)}"
             " (--force synthesises it all the same)"
         )
 
@@ -52,9 +56,8 @@ def _area(config: Config) -> Area | None:
         return None
 
 
-def _least(area: Area) -> dict[str, int]:
-    """What the accelerator takes if the estimate is as far too high as it ever was."""
-    error = DOUBT if area.extrapolated else area.error
+def _least(area: Area, error: float) -> dict[str, int]:
+    """What the accelerator takes if the estimate is too high by a share of ``error``."""
     return {
         "lut": int(area.lut / (1 + error)),
         "ff": int(area.ff / (1 + error)),

@@ -33,6 +33,8 @@ PLACED = {
 
 CLOCK = "sync"
 """The design's clock."""
+CONSTANT = "$PACKER_"
+"""In the names of nextpnr's nets of constants, which it lists as clocks where a clock input is tied."""
 
 PRIMITIVE = re.compile(r"(?:^|_)(?:TRELLIS_|SB_|LUT4|PFUMX|L6MUX21|CCU2C|MULT18X18D|DP16KD|PDPW16KD|EHXPLLL).*")
 """What Yosys appends to the name of the nearest net when it names a cell or what a cell drives."""
@@ -143,12 +145,13 @@ def read_report(path: Path, family: str, flip_flops: int) -> Placed:
     placed = {name: int(found["used"]) for name, found in report["utilization"].items()}
     used = {resource: placed.get(cell, 0) for resource, cell in PLACED[family].items()}
 
-    names = {name: clock_name(name) for name in report["fmax"]}
+    found_clocks = {name: clock for name, clock in report["fmax"].items() if CONSTANT not in name}
+    names = {name: clock_name(name) for name in found_clocks}
     if len(names) == 1:
         names = dict.fromkeys(names, CLOCK)
 
     def clocks(what: str) -> dict[str, float]:
-        return {names[name]: round(float(clock[what]), 2) for name, clock in report["fmax"].items()}
+        return {names[name]: round(float(clock[what]), 2) for name, clock in found_clocks.items()}
 
     paths = tuple(
         critical_path(path, names[clock])

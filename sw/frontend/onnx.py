@@ -84,10 +84,17 @@ class Importer:
             self._node(node)
         outputs = tuple(self._output(name) for name in self.file.outputs)
         if not any(tensor.dtype == "int8" for tensor in self.builder.tensors.values()):
-            raise NetworkError(f"{self.file.name}: activations must be int8 or uint8, not float; quantise them too")
+            found, way_out = self._other_types() or "float", "quantise them to 8 bits"
+            raise NetworkError(f"{self.file.name}: activations must be int8 or uint8, not {found}; {way_out}")
         ports = tuple(self._annotated(port) for port in inputs)
         tensors, nodes = self.builder.tensors, tuple(self.builder.nodes)
         return ir.Graph(ports, outputs, tensors, nodes, "onnx", self.file.name)
+
+    def _other_types(self) -> str:
+        """The element types of quantised tensors besides those of 8 bits."""
+        points = (node.input(2) for node in self.file.nodes if node.op == "QuantizeLinear")
+        types = {str(self.file.constants[name].dtype) for name in points if name in self.file.constants}
+        return " and ".join(sorted(types - {"int8", "uint8"}))
 
     # Borders -----------------------------------------------------------------------------------
 

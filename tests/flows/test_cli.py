@@ -95,6 +95,16 @@ def test_unknown_flags_are_argparse_errors(run: Any) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("again", [["--bus", "64"], ["--mem-latency", "3", "--read-latency", "4"]])
+def test_an_option_given_twice_is_an_error(run: Any, again: list[str]) -> None:
+    code, out, err = run("run", NETWORK, "--bus", "32", *again)
+    assert (code, out) == (
+        2,
+        "",
+    ) and f"argument {'--bus' if len(again) == 2 else '--mem-latency/--read-latency'}" in err
+    assert "must be given once" in err
+
+
 def test_compile_and_run_the_program(run: Any, tmp_path: Path) -> None:
     path = tmp_path / "net.dvt"
     code, out, _ = run("compile", NETWORK, *SMALL, "--output", path, "--json")
@@ -249,8 +259,13 @@ def test_assemble_and_disassemble(run: Any, tmp_path: Path) -> None:
     assert run("isa", "--assemble", source)[2].startswith("dovetail: error: line 2: unknown instruction 'cnv'")
     source.write_bytes(b"\xff\xfe")
     assert run("isa", "--assemble", source)[2].endswith("p.s: must be text, not words; see --disassemble\n")
-    words.write_bytes(b"odd")
+    words.write_bytes(b"\x01\x02\x03")
     assert "words must be 8 bytes each, not 3 bytes in all" in run("isa", "--disassemble", words)[2]
+    space = tmp_path / "space.toml"
+    space.write_text("[axes]\nbus = [32, 64]\n")
+    space.write_text(space.read_text().ljust(32, "\n"))
+    rule = "must be a program file or raw words, not text; --assemble takes assembly text"
+    assert run("isa", "--disassemble", space)[2] == f"dovetail: error: {space}: {rule}\n"
 
 
 def test_a_programs_disassembly_assembles_to_its_stream(run: Any, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from dovetail.cosim.setting import Setting
 from dovetail.cosim.systemc import folder, library, verify
 from dovetail.cosim.systemc.library import SystemC
 from dovetail.cosim.systemc.verify import Form, Verdict
+from dovetail.cosim.verilate import ToolError
 from dovetail.flows.cli import main
 from dovetail.isa.config import Config
 
@@ -42,13 +43,27 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[list[Setting]]:
         ([], "systemc takes --output DIR, --run, or both"),
         (["--run"], "--run and --layers take a NETWORK"),
         (["--output", "x", "--layers", "1"], "--run and --layers take a NETWORK"),
-        (["zoo:dscnn", "--config", "small", "--layers", "99", "--run"], "layers must be in 0..10, not 99"),
+        (["zoo:dscnn", "--config", "small", "--layers", "99", "--output", "x"], "layers must be in 0..10, not 99"),
         (["zoo:dscnn", "--config", "small", "--run", "--systemc", "/nowhere"], "SystemC's folder must have include"),
     ],
 )
 def test_user_errors(argv: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["systemc", *argv]) == 2
     assert f"dovetail: error: {message}" in capsys.readouterr().err
+
+
+def test_without_systemc(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(prefix: Path | None) -> SystemC:
+        raise ToolError("SystemC is not installed: apt install libsystemc-dev")
+
+    monkeypatch.setattr(library, "find_systemc", absent)
+    call = ["systemc", "--config", "small", "--output", str(tmp_path / "platform")]
+    assert main([*call, "zoo:dscnn", "--run"]) == 2
+    assert capsys.readouterr().err == "dovetail: error: SystemC is not installed: apt install libsystemc-dev\n"
+    assert not (tmp_path / "platform").exists()
+    assert main(call) == 0
+    assert "build        SystemC is not installed: apt install libsystemc-dev\n" in capsys.readouterr().out
+    assert (tmp_path / "platform" / "config.toml").exists()
 
 
 def test_a_folder_without_a_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -405,3 +405,22 @@ def test_damaged_files_never_leak_a_traceback(tmp_path: Path) -> None:
             refused += 1
             assert "\n" not in str(error)
     assert refused > 45
+
+
+def test_sixteen_bits_are_named(tmp_path: Path) -> None:
+    """Not "float": the network is quantised, to another type."""
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy"]
+    constants = [numpy_helper.from_array(np.float32(0.1), "scale"), numpy_helper.from_array(np.int16(0), "zero")]
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "scale", "zero"], ["xd"]),
+        helper.make_node("Relu", ["xd"], ["r"]),
+        helper.make_node("QuantizeLinear", ["r", "scale", "zero"], ["rq"]),
+        helper.make_node("DequantizeLinear", ["rq", "scale", "zero"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "graph", values[:1], values[1:], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    onnx.save(model, tmp_path / "net.onnx")
+    rule = "net: activations must be int8 or uint8, not int16; quantise them to 8 bits"
+    with pytest.raises(NetworkError, match=rule):
+        load(tmp_path / "net.onnx")

@@ -107,7 +107,8 @@ def test_timing_is_missed(call: list[str], tmp_path: Path, capsys: pytest.Captur
 def test_user_errors(
     call: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], change: list[str], message: str
 ) -> None:
-    assert main([*call, *fakes(tmp_path), *change]) == 2
+    tools = [] if "--yosys" in change else fakes(tmp_path)
+    assert main([*call, *tools, *change]) == 2
     assert f"dovetail: error: {message}" in capsys.readouterr().err
 
 
@@ -158,6 +159,14 @@ def test_estimate_says_no_before_anything_runs(call: list[str], tmp_path: Path, 
     assert "sram 2 MiB to 1 MiB saves about" in err and "--force synthesises it all the same" in err
     assert not (tmp_path / "out").exists()
     assert main([*options, "--force"]) == 0
+
+
+def test_an_estimate_for_larger_parts_tells_what_an_ice40_cannot_hold(tmp_path: Path, capsys: Any) -> None:
+    call = ["build", "16x16", "--bus", "32", "--board", "icebreaker", "--output", str(tmp_path / "out")]
+    assert main(call) == 2
+    err = capsys.readouterr().err
+    assert "does not fit iCE40UP5K, says the estimate for an ECP5 with LUTs of the same size: LUT " in err
+    assert "of 5,280 (" in err and not (tmp_path / "out").exists()
 
 
 def test_netlist_does_not_fit(call: list[str], tmp_path: Path, capsys: Any) -> None:
