@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from amaranth import Module, Mux
+from amaranth.lib import wiring
 
 pytest.importorskip("cocotb")
 
@@ -36,6 +38,29 @@ def test_queues_of_other_depths(build_cache: Path, depth: int, seed: int) -> Non
 def test_a_queue_that_is_not_what_it_should_be(build_cache: Path) -> None:
     with pytest.raises(BenchError, match=r"shares=filling(.|\n)* failed\n(.|\n)*i\.ready with 4 items"):
         run(Queue(depth=4), f"{SUITE}.fifo", options={"depth": 8}, cache=build_cache)
+
+
+def test_bursts_at_boundaries(build_cache: Path) -> None:
+    settings = {"bus_bytes": 4, "transfers": 2}
+    assert run(BurstWalker(bus_bytes=4), f"{SUITE}.bursts", options=settings, cache=build_cache) == 2
+
+
+class ShortBurst(BurstWalker):
+    """Cuts a burst short that begins a beat before the last one of full length in a page."""
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.walker = walker = BurstWalker(bus_bytes=self.bus_bytes)
+        last = walker.o.payload.address[:12] == 4096 - 257 * 4
+        wiring.connect(m, wiring.flipped(self), walker)
+        m.d.comb += self.o.payload.length.eq(Mux(last, 0, walker.o.payload.length))
+        return m
+
+
+def test_bench_of_bursts_names_the_transfer(build_cache: Path) -> None:
+    text = r"transfer \d+, address 0x5bfc, .*, rows 0x1, planes 0x1, span 0x4: item \d+ must be 2 beats at 0x5bfc, not 1 beats"
+    with pytest.raises(BenchError, match=text):
+        run(ShortBurst(bus_bytes=4), f"{SUITE}.bursts", options={"bus_bytes": 4, "transfers": 0}, cache=build_cache)
 
 
 @pytest.mark.slow
