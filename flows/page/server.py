@@ -9,15 +9,22 @@ from __future__ import annotations
 import json
 import socket
 import sys
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
+from threading import BoundedSemaphore, Timer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from dovetail.flows import page
 from dovetail.flows.page.live import BusyError, Live, told
 from dovetail.sw.errors import DovetailError
+
+CONNECTIONS = 32
+"""At a time; a page has one or two. More are told to come later."""
+DEADLINE = 15.0
+"""Seconds for a whole request to arrive, and again for the whole answer to be taken."""
 
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -43,10 +50,12 @@ class Server(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    request_queue_size = CONNECTIONS
 
     def __init__(self, live: Live, host: str, port: int) -> None:
         self.live = live
         self.host = host
+        self._places = BoundedSemaphore(CONNECTIONS)
         if not 0 <= port < 1 << 16:
             raise DovetailError(f"port must be 0..65535, not {port}")
         try:
@@ -57,6 +66,23 @@ class Server(ThreadingHTTPServer):
                 f"port {port} of {host} must be free to listen at: {error.strerror or error}; give"
                 " another by --port (0: any that is free), or another --host"
             ) from error
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection in a thread of its own, as long as there are not too many."""
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+            return
+        with suppress(OSError):  # at once, and without waiting for anybody
+            request.settimeout(0)
+            request.sendall(_BUSY)
+        self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer a connection, and give its place back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of readers that go away while they are answered."""
@@ -84,11 +110,49 @@ class Handler(BaseHTTPRequestHandler):
 
     server: Server
     server_version, sys_version = "dovetail", ""
-    timeout = 30
+    timeout = DEADLINE
+
+    def setup(self) -> None:
+        """A request must be whole in time: a reader that sends a byte now and then holds no place."""
+        super().setup()
+        self._end = self._within(DEADLINE)
+
+    def finish(self) -> None:
+        """The answer is taken, or it is too late."""
+        try:
+            super().finish()
+        finally:
+            self._end.cancel()
+
+    def _within(self, seconds: float) -> Timer:
+        """Close the connection then."""
+        end = Timer(seconds, self._close)
+        end.daemon = True
+        end.start()
+        return end
+
+    def _close(self) -> None:
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
 
     def do_GET(self) -> None:
         """Answer a request."""
+        self._end.cancel()  # an explanation takes the time that it takes
         status, kind, body = self._answer()
+        self._end = self._within(DEADLINE)
+        self._send(status, kind, body)
+
+    def do_HEAD(self) -> None:
+        """Answer as to GET, without the body."""
+        self.do_GET()
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse a request that is none, in one line."""
+        self.close_connection = True
+        self.request_version = self.protocol_version  # headers go out also to who asked without a version
+        self._send(HTTPStatus(code), *_text(HTTPStatus(code), HTTPStatus(code).phrase)[1:])
+
+    def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
@@ -96,7 +160,8 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in _HEADERS.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: a page that is open asks every other second."""
@@ -138,6 +203,10 @@ def _count(query: dict[str, str], name: str) -> int:
 
 def _text(status: HTTPStatus, text: str) -> tuple[HTTPStatus, str, bytes]:
     return status, "text/plain", f"{text}\n".encode()
+
+
+_BUSY = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 2\r\n"
+_BUSY += b"X-Content-Type-Options: nosniff\r\nContent-Security-Policy: default-src 'none'\r\n\r\n"
 
 
 def _json(status: HTTPStatus, data: Any) -> tuple[HTTPStatus, str, bytes]:

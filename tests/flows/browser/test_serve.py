@@ -17,6 +17,7 @@ from dovetail.flows import cli, serve
 from dovetail.flows.explore.space import Space, Workload
 from dovetail.flows.explore.store import Store
 from dovetail.flows.page import live as live_module
+from dovetail.flows.page import server as server_module
 from dovetail.flows.page.live import Live
 from dovetail.flows.page.server import Server
 from dovetail.isa.config import Config
@@ -239,3 +240,74 @@ def test_the_command_runs_until_it_is_interrupted(
     shown = capsys.readouterr()
     assert json.loads(shown.out)["url"].startswith("http://127.0.0.1:")
     assert "Ctrl-C ends" in shown.err
+
+
+def raw(server: Server, request: bytes) -> bytes:
+    """Whatever is answered to these bytes until the connection ends."""
+    with socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=20) as connection:
+        connection.sendall(request)
+        answer = b""
+        while chunk := connection.recv(65536):
+            answer += chunk
+        return answer
+
+
+@pytest.mark.parametrize(
+    "request_line", [b"NONSENSE", b"GET / HTTP/9.9", b"PUT / HTTP/1.1", b"GET /" + b"x" * 70_000 + b" HTTP/1.1"]
+)
+def test_error_pages_carry_the_policy(server: Server, request_line: bytes) -> None:
+    answer = raw(server, request_line + b"\r\nHost: localhost\r\n\r\n")
+    assert b"Content-Security-Policy: default-src 'none'" in answer
+    assert b"X-Content-Type-Options: nosniff" in answer
+    assert b"<" not in answer.partition(b"\r\n\r\n")[2]
+
+
+def test_head_is_get_without_the_body(server: Server) -> None:
+    for path in ("/", "/nothing", "/rows"):
+        status, headers, text = ask(server, path, "HEAD")
+        assert text == ""
+        wanted, _, body = ask(server, path)
+        assert status == wanted
+        if path != "/rows":  # which has the time in it
+            assert int(headers["content-length"]) == len(body.encode())
+
+
+def test_a_request_that_never_ends_is_ended(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "DEADLINE", 0.5)
+    with socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=20) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\n")
+        for _ in range(200):  # a header every now and then would do for a deadline of each read
+            try:
+                connection.sendall(b"X: y\r\n")
+                if connection.recv(1, socket.MSG_DONTWAIT) == b"":
+                    break
+            except BlockingIOError:
+                pass
+            except OSError:
+                break
+            Event().wait(0.05)
+        else:
+            pytest.fail("the connection is still open")
+    assert ask(server, "/")[0] == 200
+
+
+def test_more_connections_than_places(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "CONNECTIONS", 3)
+    with Store(growing.path) as store, Server(Live(store), "127.0.0.1", 0) as running:
+        thread = Thread(target=running.serve_forever, args=(0.05,))
+        thread.start()
+        idle = [socket.create_connection(("127.0.0.1", running.server_address[1]), timeout=20) for _ in range(3)]
+        try:
+            while running._places._value:  # until all three have been taken in
+                Event().wait(0.01)
+            answer = raw(running, b"")
+            assert answer.startswith(b"HTTP/1.0 503 ")
+            assert b"nosniff" in answer
+        finally:
+            for connection in idle:
+                connection.close()
+        while running._places._value < 3:
+            Event().wait(0.01)
+        assert ask(running, "/")[0] == 200
+        running.shutdown()
+        thread.join()
