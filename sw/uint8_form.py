@@ -8,6 +8,7 @@ either.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -37,14 +38,18 @@ def uint8_form(model: onnx.ModelProto) -> onnx.ModelProto:
     ------
     NetworkError: an operator on int8 values would compute something else on uint8; the text names it.
     """
-    graph = model.graph
-    operators = {node.op_type for node in graph.node}
-    if any(kind.startswith(("QLinear", "QGemm")) for kind in operators) or "QuantizeLinear" not in operators:
+    if not has_form(node.op_type for node in model.graph.node):
         return model
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
     _Change(changed).run()
     return changed
+
+
+def has_form(operators: Iterable[str]) -> bool:
+    """Whether a network of these operators is another in its uint8 form."""
+    kinds = set(operators)
+    return "QuantizeLinear" in kinds and not any(kind.startswith(("QLinear", "QGemm")) for kind in kinds)
 
 
 class _Change:

@@ -14,7 +14,7 @@ from dovetail.isa.program import ITEM_BYTES
 from dovetail.sw import graph as ir
 from dovetail.sw import host
 from dovetail.sw.codegen.movement import places_of, write_places
-from dovetail.sw.codegen.softmax import MOST_COLUMNS, exponentials
+from dovetail.sw.codegen.softmax import MOST_COLUMNS, exponentials, float_exponentials
 from dovetail.sw.codegen.storage import Pointer
 from dovetail.sw.codegen.writer import Writer, pairs_fields
 from dovetail.sw.errors import NetworkError
@@ -128,6 +128,7 @@ class _OnnxNode:
         model = onnx.load_model_from_string(payload.model)
         self.proto = model.graph.node[0]
         self.is_alone = len(model.graph.node) == 1 and self.proto.domain in ("", "ai.onnx")
+        self.is_integer_softmax = (self.proto.domain, self.proto.op_type) == ("com.microsoft", "QLinearSoftmax")
         self.opset = max((opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")), default=1)
         self.attributes: dict[str, Any] = {a.name: helper.get_attribute_value(a) for a in self.proto.attribute}
         self.values: dict[str, Array] = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
@@ -135,6 +136,9 @@ class _OnnxNode:
 
     def write(self) -> None:
         kind = self.proto.op_type
+        if self.is_integer_softmax:
+            self._integer_softmax()
+            return
         if not self.is_alone:
             raise _refused(self.node)
         if kind in _ONNX_MOVES:
@@ -168,14 +172,31 @@ class _OnnxNode:
             self._softmax(operands[0][0], shape, result)
         else:
             self._layer_norm([pointer for pointer, _ in operands], shape, result)
-        if not wire.layout.is_plain:
-            order = wire.layout.inside(np.arange(prod(wire.layout.shape)).reshape(wire.layout.shape)).ravel()
-            write_places(writer, result, writer.storage.pointer(self.node.outputs[0]), order, 4, name)
+        self._settle(wire.layout, result)
+
+    def _integer_softmax(self) -> None:
+        """ONNX Runtime's QLinearSoftmax: a float table, and a division."""
+        writer, node, (wire,) = self.writer, self.node, self.payload.outputs
+        _typed(writer, node, "int8", "int8")
+        scale, zero = (self.values.get(name) for name in self.proto.input[3:5])
+        step = self.values.get(self.proto.input[1])
+        if step is None or scale is None or zero is None or self.payload.inputs[0].layout.shape != wire.layout.shape:
+            raise _refused(node, "which must have a constant quantisation")
+        sizes = _softmax_sizes(wire.layout.shape, self.attributes["axis"], self.attributes["opset"])
+        table = writer.constants.array(float_exponentials(float(step), sizes[1]), f"{node.name}_exps")
+        fields = {
+            "exps": table,
+            "levels": np.float32(np.floor(np.float32(1) / scale)),
+            "zero_point": int(zero) - (128 if zero.dtype == np.uint8 else 0),
+        }
+        rule = writer.constants.struct("dovetail_softmax_rule", fields, f"{node.name}_rule")
+        source, _ = self._operand(self.proto.input[0])
+        result = self._ordered(wire.layout, node.outputs[0])
+        writer.call("dovetail_softmax_table", rule, *sizes, source, result)
+        self._settle(wire.layout, result)
 
     def _softmax(self, source: str | Pointer, shape: Shape, result: Pointer) -> None:
-        axis = self.attributes.get("axis", -1 if self.opset >= 13 else 1) % len(shape)
-        end = axis + 1 if self.opset >= 13 else len(shape)
-        sizes = (prod(shape[:axis]), prod(shape[axis:end]), prod(shape[end:]))
+        sizes = _softmax_sizes(shape, self.attributes.get("axis", -1 if self.opset >= 13 else 1), self.opset)
         self.writer.call("dovetail_softmax_float", *sizes, source, result)
         self.writer.inexact.append(self.node.name)
 
@@ -202,10 +223,28 @@ class _OnnxNode:
         if wire.layout.is_plain:
             return pointer, wire.layout.shape
         ordered = self._ordered(wire.layout, tensor)
-        write_places(self.writer, pointer, ordered, wire.layout.order(), 4, self.node.name)
+        write_places(self.writer, pointer, ordered, wire.layout.order(), self._item_bytes(tensor), self.node.name)
         return ordered, wire.layout.shape
+
+    def _settle(self, layout: Layout, result: Pointer) -> None:
+        """Move the result from the file's order to its own."""
+        if not layout.is_plain:
+            (tensor,) = self.node.outputs
+            order = layout.inside(np.arange(prod(layout.shape)).reshape(layout.shape)).ravel()
+            pointer, item_bytes = self.writer.storage.pointer(tensor), self._item_bytes(tensor)
+            write_places(self.writer, result, pointer, order, item_bytes, self.node.name)
+
+    def _item_bytes(self, tensor: str) -> int:
+        return ITEM_BYTES[self.writer.graph.tensors[tensor].dtype]
 
     def _ordered(self, layout: Layout, tensor: str) -> Pointer:
         """Where a tensor is in the file's order: its own place if that is how it lies there."""
         storage = self.writer.storage
         return storage.pointer(tensor) if layout.is_plain else storage.temporary(storage.bytes_of(tensor))
+
+
+def _softmax_sizes(shape: Shape, axis: int, opset: int) -> tuple[int, int, int]:
+    """Elements before, along and behind the axis; before operator set 13 it begins a row's axes."""
+    axis %= len(shape)
+    end = axis + 1 if opset >= 13 else len(shape)
+    return prod(shape[:axis]), prod(shape[axis:end]), prod(shape[end:])

@@ -39,6 +39,7 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
     "movement.c": ("move", "gather", "pad"),
     "conversion.c": ("quantise", "dequantise"),
     "softmax.c": ("softmax",),
+    "softmax_table.c": ("softmax_table",),
     "float_normalisation.c": ("softmax_float", "layer_norm"),
     "float_elementwise.c": ("float_pairs",),
 }

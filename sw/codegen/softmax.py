@@ -1,4 +1,6 @@
-"""TFLite's int8 softmax: the exponentials of its fixed point, of which the C kernel has a table.
+"""Softmax on bytes: the exponentials of which the C kernels have a table.
+
+ONNX Runtime's are floats. TFLite's are in fixed point:
 
 An element's distance from its row's maximum is scaled to 5 integer and 26 fraction bits. Its exponential is a
 polynomial on (-1/4, 0], times exp(-2^k) for every further bit of the distance.
@@ -6,7 +8,7 @@ polynomial on (-1/4, 0], times exp(-2^k) for every further bit of the distance.
 
 from __future__ import annotations
 
-from math import exp, floor, frexp, ldexp
+from math import exp, floor, frexp, ldexp, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +35,16 @@ def exponentials(beta: float, scale: float) -> NDArray[np.int32]:
     return np.array(
         [_exponential(_product(-d << shift, mult)) if d <= farthest else 0 for d in range(256)], dtype=np.int32
     )
+
+
+def float_exponentials(scale: float, count: int) -> NDArray[np.float32]:
+    """exp(-d * scale) for d = 0 to 255, times a factor with which ``count`` of them have a sum in float32's range.
+
+    As ONNX Runtime's QLinearSoftmax computes it: the logarithm in float32, the rest in double, rounded once.
+    """
+    largest = np.float32(log(np.finfo(np.float32).max / np.float32(count)))
+    bias = max(0.0, float(largest) - 5) / scale
+    return np.array([exp((bias - d) * scale) for d in range(256)]).astype(np.float32)
 
 
 def _exponential(value: int) -> int:

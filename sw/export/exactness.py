@@ -72,10 +72,10 @@ def _searched(requant: ir.Requant, operand: np.float32, result: np.float32, chan
     return Scales(operand, best, result, bool(found.all()) and requant.rounding == Rounding.ONNX)
 
 
-def runtime_difference(node: ir.Elementwise, kind: str, scales: Sequence[np.float32]) -> int:
-    """The most by which ONNX Runtime's kernel departs from a node's results: near ties it may."""
-    params, right = node.params, RIGHT
-    zeros = [params.za, params.zb, params.zy]
+def runtime_difference(node: ir.Elementwise, kind: str, scales: Sequence[np.float32], zeros: Sequence[int]) -> int:
+    """The most by which ONNX Runtime's kernel with these scales and zero points departs from a node's results: near
+    ties it may."""
+    params, right, zeros = node.params, RIGHT, list(zeros)
     if isinstance(params, AddParams) and params.combine == VectorOperation.SUBTRACT:
         right, zeros[1] = ~right, ~zeros[1]
     names = [f"{side}{part}" for side in "abc" for part in ("", "_scale", "_zero")]

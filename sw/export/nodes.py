@@ -80,17 +80,21 @@ def _elementwise(part: Part, node: ir.Elementwise) -> None:
         return
     scales = [part.scale(name) for name in (*node.inputs, result)]
     kind = "Add" if isinstance(params, AddParams) else "Mul"
-    difference = runtime_difference(node, kind, scales)
-    if difference > (params.rounding == Rounding.TFLITE):
+    # A sum may have other zero points than its tensors, with which the accelerator rounds as the file's runtime does.
+    own = [part.graph.tensors[name].zero_point for name in (*node.inputs, result)]
+    choices = [[params.za, params.zb, params.zy], own]
+    differences = [runtime_difference(node, kind, scales, zeros) for zeros in choices]
+    difference = min(differences)
+    if difference > (part.graph.source == "tflite"):
         part.values[result] = _pairs(part, values, node)
         return
     part.exact &= difference == 0
-    zeros = [params.za, params.zb]
+    zeros = choices[differences.index(difference)]
     if isinstance(params, AddParams) and params.combine == VectorOperation.SUBTRACT:
         values[1], zeros[1] = part.lookup(values[1], ~LEVELS, f"{result}/negated"), ~zeros[1]
     reals = [part.real(value, scale, zero) for value, scale, zero in zip(values, scales, zeros, strict=False)]
     combined = part.op(kind, reals, f"{node.name}/real")
-    part.values[result] = part.quantised(combined, result, scales[2], params.zy, (params.lo, params.hi))
+    part.values[result] = part.quantised(combined, result, scales[2], zeros[2], (params.lo, params.hi))
 
 
 def _pairs(part: Part, values: Sequence[str], node: ir.Elementwise) -> str:

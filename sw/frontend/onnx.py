@@ -7,8 +7,10 @@ wanted as float after all is computed by ONNX Runtime on the host.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -18,7 +20,7 @@ from dovetail.sw.errors import NetworkError, not_quantised
 from dovetail.sw.frontend import onnx_movement as movement
 from dovetail.sw.frontend.onnx_builder import GraphBuilder
 from dovetail.sw.frontend.onnx_elementwise import BINARY, COMBINATIONS, FUNCTIONS, ElementwiseOps, Expression
-from dovetail.sw.frontend.onnx_file import OnnxFile, OnnxInput, OnnxNode, is_quantised
+from dovetail.sw.frontend.onnx_file import STANDARD_DOMAINS, OnnxFile, OnnxInput, OnnxNode, is_quantised
 from dovetail.sw.frontend.onnx_integer import FULL, Clamp, IntegerOps
 from dovetail.sw.frontend.onnx_qoperator import QOPERATORS
 from dovetail.sw.frontend.onnx_remainder import split
@@ -26,7 +28,7 @@ from dovetail.sw.frontend.onnx_values import Constant, Quant, Source, Value
 from dovetail.sw.layout import Array, Layout
 
 WAITING = {
-    *("Conv", "Gemm", "MatMul", "AveragePool", "GlobalAveragePool", "ReduceMean", "Concat"),
+    *("Conv", "Gemm", "MatMul", "AveragePool", "GlobalAveragePool", "ReduceMean", "Concat", "Softmax"),
     *BINARY,
     *COMBINATIONS,
     *FUNCTIONS,
@@ -435,6 +437,7 @@ class Importer:
         """The waiting name as a function of one dequantised tensor; None if it is something else."""
         nodes: dict[str, OnnxNode] = {}
         constants: dict[str, Array] = {}
+        quantised: dict[str, Constant] = {}
         variables: dict[str, Source] = {}
 
         def visit(name: str) -> bool:
@@ -443,7 +446,10 @@ class Importer:
                 return True
             constant = self.constant(name)
             if constant is not None:
-                constants[name] = constant
+                if name in self.quantised and name not in self.file.constants:
+                    quantised[name] = self.quantised[name]
+                else:
+                    constants[name] = constant
                 return constant.size == 1 and constant.ndim <= 1
             node = self.waiting.get(name)
             if node is None or node.op not in (*FUNCTIONS, *COMBINATIONS):
@@ -456,7 +462,7 @@ class Importer:
         if not visit(name) or len(variables) != 1:
             return None
         ((variable, source),) = variables.items()
-        return Expression(source, variable, tuple(nodes.values()), constants)
+        return Expression(source, variable, tuple(nodes.values()), constants, quantised)
 
     def _bounds(self, node: OnnxNode) -> tuple[float, float] | None:
         """Real bounds of an activation."""
@@ -517,8 +523,42 @@ class Importer:
         if self._expression(node.outputs[0]) is None and (left in self.sources or right in self.sources):
             a, b = (self.sources.get(name) or self.quantised.get(name) for name in (left, right))
             if a is not None and b is not None:
-                return self.elementwise.binary(node.name, result, BINARY[node.op], (a, b), target, clamp)
+                value = self.elementwise.binary(node.name, result, BINARY[node.op], (a, b), target, clamp)
+                if value is None and node.op in ("Add", "Mul") and self._is_of_one_type(a, b, target):
+                    return self._kernel(node, f"QLinear{node.op}", (a, b), result, target, clamp)
+                return value
         return self._fuse_bias(node, result, target, clamp) if node.op == "Add" else None
+
+    def _is_of_one_type(self, *ends: Source | Constant | Quant) -> bool:
+        """Whether ONNX Runtime fuses what stands between these to an operator on integers."""
+        quants = [end if isinstance(end, Quant) else end.quant for end in ends]
+        return len({quant and self.file.kernel_types[quant.dtype] for quant in quants} - {None}) == 1
+
+    def _kernel(
+        self,
+        node: OnnxNode,
+        kind: str,
+        operands: Sequence[Source | Constant],
+        result: str,
+        target: Quant,
+        clamp: Clamp,
+        **attributes: Any,
+    ) -> Value | None:
+        """An operator of ONNX Runtime on integers, on the host; where the accelerator does not do what it does."""
+        if any(operand.quant is None for operand in operands):
+            return None
+        value = self.builder.kernel(node, kind, operands, target, **attributes)
+        return self.elementwise.requantise(node.name, result, Source(value, target), target, clamp)
+
+    def _fuse_softmax(self, node: OnnxNode, result: str, target: Quant, clamp: Clamp) -> Value | None:
+        source = self.sources.get(node.inputs[0])
+        if source is None or not self._is_of_one_type(source, target):
+            return None
+        if len(self.file.consumers[node.outputs[0]]) > 1 or node.outputs[0] in self.file.outputs:
+            return None
+        opset = next(opset.version for opset in self.file.opsets if opset.domain in STANDARD_DOMAINS)
+        axis = int(node.attributes.get("axis", -1 if opset >= 13 else 1))
+        return self._kernel(node, "QLinearSoftmax", (source,), result, target, clamp, axis=axis, opset=opset)
 
     def _fuse_bias(self, node: OnnxNode, result: str, target: Quant, clamp: Clamp) -> Value | None:
         """MatMul and Add of a constant."""
@@ -549,7 +589,10 @@ class Importer:
         source = self.sources.get(node.inputs[0])
         if source is None:
             return None
-        return self.integer.average_pool(node.name, result, node.attributes, source, target, clamp)
+        value = self.integer.average_pool(node.name, result, node.attributes, source, target, clamp)
+        if value is None and self._is_of_one_type(source, target):
+            return self._kernel(node, "QLinearAveragePool", (source,), result, target, clamp, **node.attributes)
+        return value
 
     def _fuse_global(self, node: OnnxNode, result: str, target: Quant, clamp: Clamp) -> Value | None:
         source = self.sources.get(node.inputs[0])
@@ -577,6 +620,7 @@ _FLOAT_OPERATORS = {
     "AveragePool": Importer._fuse_average,
     "GlobalAveragePool": Importer._fuse_global,
     "ReduceMean": Importer._fuse_reduce,
+    "Softmax": Importer._fuse_softmax,
 }
 
 

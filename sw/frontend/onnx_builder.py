@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from onnx import helper, numpy_helper
 from dovetail.sw import graph as ir
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx_file import OnnxFile, OnnxNode
-from dovetail.sw.frontend.onnx_values import Quant, Source, Value
+from dovetail.sw.frontend.onnx_values import Constant, Quant, Source, Value
 from dovetail.sw.host import Dequantize, OnnxOp, Permute, Quantize, Wire
 from dovetail.sw.layout import Array, Layout, Shape, as_signed, refined
 from dovetail.sw.names import unused
@@ -248,17 +249,75 @@ class GraphBuilder:
         check_results(model, f"node {node.label}")
         return OnnxOp(model, f"node {node.label}", (), wires).raw({})
 
-    def function(self, nodes: list[OnnxNode], constants: dict[str, Array], variable: str, x: Array) -> Array:
-        """What a chain of element-wise nodes makes of a float32 vector, by ONNX Runtime."""
-        result = nodes[-1].outputs[0]
-        values = {variable: Value(variable, Layout.plain(x.shape), "float32")}
-        payload = OnnxOp(
-            self._model(nodes, constants, values),
-            f"node {nodes[-1].label}",
-            (Wire(variable, Layout.plain(x.shape)),),
-            (Wire(result, Layout.plain(x.shape)),),
-        )
-        return payload.raw({variable: x})[0]
+    def function(
+        self,
+        nodes: list[OnnxNode],
+        constants: dict[str, Array],
+        quantised: dict[str, Constant],
+        source: tuple[str, Quant],
+        target: Quant,
+    ) -> Array:
+        """What ONNX Runtime makes of -128 up to 127 with a chain of element-wise nodes between DequantizeLinear and
+        QuantizeLinear: int8 [256].
+
+        ``quantised``: constants that are dequantised; ``source``: the name that the chain reads, and what it means.
+        """
+        variable, result = source[0], nodes[-1].outputs[0]
+        held, chain = dict(constants), list(nodes)
+        for name, constant in quantised.items():
+            if constant.quant is not None:
+                levels = constant.values.astype(np.int16) - (128 if constant.values.dtype == np.uint8 else 0)
+                held[f"{name}/levels"] = self._kernel_levels(levels, constant.quant)
+                chain.insert(0, self._border("DequantizeLinear", f"{name}/levels", name, constant.quant, held))
+        chain.insert(0, self._border("DequantizeLinear", f"{variable}/levels", variable, source[1], held))
+        chain.append(self._border("QuantizeLinear", result, f"{result}/levels", target, held))
+        levels = self._kernel_levels(np.arange(-128, 128), source[1])
+        values = {f"{variable}/levels": Value(variable, Layout.plain(levels.shape), str(levels.dtype))}
+        wire = Wire(f"{result}/levels", Layout.plain(levels.shape))
+        payload = OnnxOp(self._model(chain, held, values), f"node {nodes[-1].label}", (), (wire,))
+        (found,) = payload.raw({f"{variable}/levels": levels})
+        return as_signed(found) if found.dtype == np.uint8 else found
+
+    def kernel(
+        self, node: OnnxNode, kind: str, operands: Sequence[Source | Constant], target: Quant, **attributes: Any
+    ) -> Value:
+        """One of ONNX Runtime's own operators on integers, QLinear..., on the host, in a node's place."""
+        inputs: list[str] = []
+        values: dict[str, Value] = {}
+        constants: dict[str, Array] = {}
+        for place, operand in enumerate(operands):
+            name, quant = f"{node.name}/operand{place}", operand.quant
+            assert quant is not None
+            if isinstance(operand, Source):
+                values[name] = replace(operand.value, dtype=self.file.kernel_types[quant.dtype])
+            else:
+                levels = operand.values.astype(np.int16) - (128 if quant.dtype == "uint8" else 0)
+                constants[name] = self._kernel_levels(levels, quant)
+            inputs += [name, *self._quantisation(name, quant, constants)]
+        result = node.outputs[0]
+        inputs += self._quantisation(result, target, constants)
+        proto = helper.make_node(kind, inputs, [result], node.name, domain="com.microsoft", **attributes)
+        own = OnnxNode(node.name, kind, tuple(inputs), (result,), attributes, proto)
+        value = self.onnx_node(own, values, constants)[result]
+        self.annotate(value, target)
+        return replace(value, dtype=target.dtype)
+
+    def _border(self, kind: str, name: str, result: str, quant: Quant, constants: dict[str, Array]) -> OnnxNode:
+        """DequantizeLinear or QuantizeLinear."""
+        inputs = (name, *self._quantisation(result, quant, constants))
+        return OnnxNode(result, kind, inputs, (result,), {}, helper.make_node(kind, inputs, [result], result))
+
+    def _quantisation(self, name: str, quant: Quant, constants: dict[str, Array]) -> tuple[str, str]:
+        """Names of new constants: scale and zero point."""
+        scale, zero = f"{name}/scale", f"{name}/zero"
+        constants[scale] = np.asarray(quant.scale, np.float32)
+        constants[zero] = self._kernel_levels(np.asarray(quant.zero_point), quant)
+        return scale, zero
+
+    def _kernel_levels(self, levels: Array, quant: Quant) -> Array:
+        """int8 levels in the type that ONNX Runtime's kernels have."""
+        unsigned = self.file.kernel_types[quant.dtype] == "uint8"
+        return (levels + 128).astype(np.uint8) if unsigned else levels.astype(np.int8)
 
     def onnx_node(self, node: OnnxNode, values: dict[str, Value], constants: dict[str, Array]) -> dict[str, Value]:
         """Leave a node to ONNX Runtime; returns its outputs by name.

@@ -1,21 +1,23 @@
 """Element-wise operators of the ONNX front end: two tensors by integer arithmetic, functions of one by a table.
 
-A table holds what the operators' definition in float32 makes of each of the 256 values: dequantise, compute (by ONNX
-Runtime), quantise.
+A table holds what ONNX Runtime makes of each of the 256 values between DequantizeLinear and QuantizeLinear: in float32,
+or in a kernel of its own where it fuses them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.isa.numerics import AddParams, Rounding, VectorOperation, encode_multiplier, onnx_multiplier
 from dovetail.sw import graph as ir
 from dovetail.sw.frontend.onnx_builder import GraphBuilder
 from dovetail.sw.frontend.onnx_file import OnnxNode
-from dovetail.sw.frontend.onnx_fit import fit_product, fit_sum, products_equal, sums_equal
+from dovetail.sw.frontend.onnx_fit import fit, plain_fit, runtime_pair, runtime_product, runtime_sum
 from dovetail.sw.frontend.onnx_integer import FULL, Clamp
 from dovetail.sw.frontend.onnx_values import Constant, Quant, Source, Value
 from dovetail.sw.frontend.repeat import repeated
@@ -47,12 +49,13 @@ LEVELS = np.arange(-128, 128)
 
 @dataclass(frozen=True)
 class Expression:
-    """Nodes, in order, that make a function of one dequantised tensor."""
+    """Nodes, in order, that make a function of one dequantised tensor; constants are real or dequantised."""
 
     source: Source
     variable: str
     nodes: tuple[OnnxNode, ...]
     constants: dict[str, Array]
+    quantised: dict[str, Constant] = field(default_factory=dict)
 
 
 class ElementwiseOps:
@@ -70,11 +73,13 @@ class ElementwiseOps:
         target: Quant,
         clamp: Clamp = FULL,
     ) -> Value | None:
-        """Two tensors of one shape, or one of them with one row, column or channel, or a constant."""
+        """Two tensors of one shape, or one of them with one row, column or channel, or a constant; None where the
+        accelerator cannot, or not as ONNX Runtime does for every pair of bytes."""
         quants = [operand.quant for operand in operands]
         if quants[0] is None or quants[1] is None:
             return None
-        params = _params(kind, quants[0], quants[1], target, clamp)
+        offset = 128 if self.builder.file.kernel_types[target.dtype] == "uint8" else 0
+        params = _fitted(kind, quants[0], quants[1], target, clamp, offset, _is_swapped(operands))
         placed = self._placed(f"{result}/constant", operands) if params is not None else None
         if params is None or placed is None:
             return None
@@ -137,10 +142,13 @@ class ElementwiseOps:
     def function(self, name: str, result: str, expression: Expression, target: Quant, clamp: Clamp = FULL) -> Value:
         """An expression of one tensor as a table."""
         quant = expression.source.quant
-        real = (LEVELS - quant.zero_point).astype(np.float32) * quant.scale
         if expression.nodes:
-            real = self.builder.function(list(expression.nodes), expression.constants, expression.variable, real)
-        levels = Quantize(target.scale, target.zero_point, ties_even=True).run([real])[0]
+            constants, quantised = expression.constants, expression.quantised
+            ends = (expression.variable, quant), target
+            levels = self.builder.function(list(expression.nodes), constants, quantised, *ends)
+        else:
+            real = (LEVELS - quant.zero_point).astype(np.float32) * quant.scale
+            levels = Quantize(target.scale, target.zero_point, ties_even=True).run([real])[0]
         ops = [node.op for node in expression.nodes]
         kind = ops[0].lower() if len(ops) == 1 else "function" if ops else "requantise"
         return self._table(name, result, expression.source.value, np.clip(levels, *clamp), target, kind)
@@ -186,30 +194,59 @@ def _common_layout(layouts: list[Layout]) -> Layout | None:
     return next((layout for layout in (*moved, *images, *layouts) if len(layout.inner) <= 4), None)
 
 
+def _is_swapped(operands: tuple[Source | Constant, ...]) -> bool:
+    """Whether the first is one value for each run of the second's: ONNX Runtime then swaps them."""
+    shapes = [operand.value.shape if isinstance(operand, Source) else operand.values.shape for operand in operands]
+    rank = max(map(len, shapes))
+    a, b = ((1,) * (rank - len(shape)) + shape for shape in shapes)
+    runs = [(m, n) for m, n in zip(a, b, strict=True) if (m, n) != (1, 1)]
+    return not runs or (runs[-1][0] == 1)
+
+
 def is_exact(kind: VectorOperation, a: Quant, b: Quant, target: Quant) -> bool:
-    """Whether the engine's sum or product of two tensors is ONNX Runtime's for every pair of bytes."""
+    """Whether the engine's sum or product of two tensors is ONNX Runtime's for every pair of bytes, with at most the
+    last bits of its factors changed."""
     params = _params(kind, a, b, target, FULL)
-    if isinstance(params, ir.MulParams):
-        return products_equal(params, np.float32(onnx_multiplier(a.scale, b.scale, target.scale)))
-    return params is not None and sums_equal(params, (a.scale / target.scale, b.scale / target.scale))
+    return params is not None and plain_fit(params, _wanted(kind, params, a, b, target, 128, False)) is not None
+
+
+@lru_cache(maxsize=256)
+def _fitted(
+    kind: VectorOperation, a: Quant, b: Quant, target: Quant, clamp: Clamp, offset: int, swapped: bool
+) -> AddParams | ir.MulParams | None:
+    """What gives ONNX Runtime's results for every pair of bytes."""
+    params = _params(kind, a, b, target, clamp)
+    return None if params is None else fit(params, _wanted(kind, params, a, b, target, offset, swapped))
 
 
 def _params(kind: VectorOperation, a: Quant, b: Quant, target: Quant, clamp: Clamp) -> AddParams | ir.MulParams | None:
+    """As the scales say; None if they are too far apart for the engine."""
     zeros = a.zero_point, b.zero_point, target.zero_point
-    if kind == VectorOperation.MULTIPLY:
-        real = onnx_multiplier(a.scale, b.scale, target.scale)
-        try:
-            mult, shift = (int(v) for v in encode_multiplier(real, Rounding.ONNX))
-        except ValueError:
-            return None
-        return fit_product(ir.MulParams(Rounding.ONNX, *zeros, mult, shift, *clamp), np.float32(real))
-    scales = float(a.scale), float(b.scale), float(target.scale)
     try:
-        params = AddParams.onnx(
+        if kind == VectorOperation.MULTIPLY:
+            real = onnx_multiplier(a.scale, b.scale, target.scale)
+            mult, shift = (int(v) for v in encode_multiplier(real, Rounding.ONNX))
+            return ir.MulParams(Rounding.ONNX, *zeros, mult, shift, *clamp)
+        scales = float(a.scale), float(b.scale), float(target.scale)
+        return AddParams.onnx(
             scales[0], zeros[0], scales[1], zeros[1], scales[2], zeros[2], lo=clamp[0], hi=clamp[1], combine=kind
         )
-    except ValueError:  # scales too far apart for the exact fixed point
+    except ValueError:
         return None
-    if kind != VectorOperation.ADD:
-        return params
-    return fit_sum(params, (a.scale / target.scale, b.scale / target.scale))
+
+
+def _wanted(
+    kind: VectorOperation,
+    params: AddParams | ir.MulParams,
+    a: Quant,
+    b: Quant,
+    target: Quant,
+    offset: int,
+    swapped: bool,
+) -> NDArray[np.int8]:
+    """ONNX Runtime's results for every pair of bytes."""
+    if isinstance(params, ir.MulParams):
+        return runtime_product(params, np.float32(onnx_multiplier(a.scale, b.scale, target.scale)), offset)
+    if kind == VectorOperation.ADD:
+        return runtime_sum(params, (a.scale / target.scale, b.scale / target.scale), offset, swapped)
+    return runtime_pair(params, (a.scale, b.scale, target.scale))

@@ -15,6 +15,7 @@ from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.layout import Array, Shape
 from dovetail.sw.onnx_limits import check_functions
 from dovetail.sw.onnx_passes.inputs import fix_inputs
+from dovetail.sw.uint8_form import has_form
 
 STANDARD_DOMAINS = ("", "ai.onnx")
 RUNTIME_DOMAINS = ("com.microsoft", "ai.onnx.ml")
@@ -95,6 +96,8 @@ class OnnxFile:
         self.inputs = [_input(value) for value in graph.input]
         self.outputs = [value.name for value in graph.output]
         self.nodes = list(self._nodes(graph.node))
+        self.kernel_types = {"uint8": "uint8", "int8": "uint8" if has_form(node.op for node in self.nodes) else "int8"}
+        """In which type ONNX Runtime's kernels have the activations of either type (`sw.uint8_form`)."""
         self.consumers: dict[str, list[OnnxNode]] = {}
         for node in self.nodes:
             for tensor_name in node.inputs:

@@ -79,8 +79,9 @@ class Qdq:
         return bytes(onnx.shape_inference.infer_shapes(model).SerializeToString())
 
 
-def agree(net: Qdq, folder: Path, levels: Sequence[Array] = ()) -> ir.Graph:
-    """Load, run on seeded inputs (or `levels`), compare with ONNX Runtime; returns the graph, all of it integer."""
+def agree(net: Qdq, folder: Path, levels: Sequence[Array] = (), hosted: Sequence[str] = ()) -> ir.Graph:
+    """Load, run on seeded inputs (or `levels`), compare with ONNX Runtime's default session; returns the graph, all of
+    it integer but for the `hosted` nodes."""
     path = folder / "op.onnx"
     path.write_bytes(net.model())
     graph = load(path)
@@ -96,7 +97,7 @@ def agree(net: Qdq, folder: Path, levels: Sequence[Array] = ()) -> ir.Graph:
         for name, expected in zip(net.outputs, session.run(net.outputs, feed), strict=True):
             assert ours[name].dtype == expected.dtype
             np.testing.assert_array_equal(ours[name], expected)
-    assert not [node.op for node in graph.nodes if isinstance(node, ir.Host)]
+    assert [node.op for node in graph.nodes if isinstance(node, ir.Host)] == list(hosted)
     return graph
 
 
@@ -179,7 +180,7 @@ def test_sums_and_products(tmp_path: Path, op: str, shapes: tuple[tuple[int, ...
     """With uint8 ONNX Runtime computes them in its integer kernels."""
     net = Qdq(np.uint8)
     a, b = net.input(shapes[0], (0.03, 5)), net.input((1,) * (len(shapes[0]) - len(shapes[1])) + shapes[1], (0.02, -30))
-    net.output(net.op(op, a, b), (0.05, 11))
+    net.output(net.op(op, a, b), (0.05, 12))
     assert kinds(agree(net, tmp_path)) == [op.lower()]
 
 
@@ -187,8 +188,44 @@ def test_sums_and_products(tmp_path: Path, op: str, shapes: tuple[tuple[int, ...
 def test_constant_operands(tmp_path: Path, op: str) -> None:
     net = Qdq(np.uint8)
     weights = np.random.default_rng(3).integers(-128, 128, (1, 5, 1, 1)).astype(np.int8)
-    net.output(net.op(op, net.input((1, 5, 6, 4), (0.03, 5)), net.dequantised(weights, (0.02, -30))), (0.05, 11))
+    net.output(net.op(op, net.input((1, 5, 6, 4), (0.03, 5)), net.dequantised(weights, (0.02, -30))), (0.05, 12))
     assert kinds(agree(net, tmp_path)) == [op.lower()]
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("clamped", [False, True])
+def test_products_with_ties_that_the_accelerator_rounds_otherwise(
+    tmp_path: Path, constant: bool, clamped: bool
+) -> None:
+    """An odd zero point and ties: ONNX Runtime's own kernel on the host."""
+    net = Qdq(np.uint8)
+    a = net.input((1, 256, 256), (0.25, 5))
+    every = EVERY.reshape(1, 1, 256)
+    b = net.dequantised(every, (0.5, -30)) if constant else net.input((1, 1, 256), (0.5, -30))
+    result = net.op("Mul", a, b)
+    net.output(net.op("Relu", net.requantised(result, (0.5, -11))) if clamped else result, (0.5, -11))
+    levels = [(EVERY.reshape(1, 256, 1) + np.zeros((1, 1, 256), np.int16) + 128).astype(np.uint8)]
+    if not constant:
+        levels.append((every.astype(np.int16) + 128).astype(np.uint8))
+    agree(net, tmp_path, levels, ["qlinearmul"])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("axis", [1, 2, 3])
+@pytest.mark.parametrize("quant", [(1 / 256, -128), (1 / 255, -128), (0.0039, -100), (0.001, 3)])
+def test_softmax_between_integers(tmp_path: Path, dtype: Any, axis: int, quant: Quant) -> None:
+    """Fused, as ONNX Runtime's default session does: not what its float Softmax gives."""
+    net = Qdq(dtype)
+    net.output(net.op("Softmax", net.input((1, 4, 6, 9), (0.07, 5)), axis=axis), quant)
+    agree(net, tmp_path, hosted=["qlinearsoftmax"])
+
+
+def test_softmax_that_is_float_too(tmp_path: Path) -> None:
+    net = Qdq(np.uint8)
+    shares = net.op("Softmax", net.input((1, 4, 6, 9), (0.07, 5)), axis=3)
+    net.output(shares, (1 / 255, -128))
+    net.output(net.op("Add", shares, net.constant(np.float32(0.1))), (1 / 255, -128))
+    agree(net, tmp_path, hosted=["dequantize", "softmax", "quantize", "add", "quantize"])
 
 
 @pytest.mark.parametrize("first", [True, False])

@@ -149,6 +149,17 @@ void dovetail_dequantise(float scale, int32_t zero_point, size_t count, const in
  * that is d below its row's maximum. Results have scale 1/256 and zero point -128. */
 void dovetail_softmax(const int32_t exps[256], size_t rows, size_t columns, const int8_t *in, int8_t *out);
 
+/* `exps[d]`: the exponential, times a factor, of an element that is d below the maximum; `levels` stand for 1. */
+struct dovetail_softmax_rule {
+    const float *exps;
+    float levels;
+    int32_t zero_point;
+};
+
+/* Softmax along the middle axis of [outer][count][inner], as ONNX Runtime's QLinearSoftmax computes it. */
+void dovetail_softmax_table(const struct dovetail_softmax_rule *rule, size_t outer, size_t count, size_t inner,
+                            const int8_t *in, int8_t *out);
+
 /* Softmax along the middle axis of [outer][count][inner], in double, rounded once to float. */
 void dovetail_softmax_float(size_t outer, size_t count, size_t inner, const float *in, float *out);
 

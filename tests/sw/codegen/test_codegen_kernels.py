@@ -20,7 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 from dovetail.isa import numerics
 from dovetail.isa.numerics import AddParams, Rounding, VectorOperation
 from dovetail.sw.codegen.movement import copy_of
-from dovetail.sw.codegen.softmax import exponentials
+from dovetail.sw.codegen.softmax import exponentials, float_exponentials
 from dovetail.sw.host import Dequantize, Quantize
 from dovetail.sw.onnx_session import open_session
 
@@ -152,6 +152,45 @@ def test_softmax_is_that_of_litert(library: Any, scale: float, beta: float, colu
     sizes = map(ctypes.c_size_t, rows.shape)
     library.dovetail_softmax(address(table), *sizes, address(rows), address(found))
     np.testing.assert_array_equal(found, litert_softmax(rows, scale, beta))
+
+
+class SoftmaxRule(ctypes.Structure):
+    """struct dovetail_softmax_rule"""
+
+    _fields_ = (("exps", ctypes.c_void_p), ("levels", ctypes.c_float), ("zero_point", ctypes.c_int32))
+
+
+@pytest.mark.parametrize("columns", [1, 2, 10, 100, 1000])
+@pytest.mark.parametrize(
+    ("scale", "step", "zero"),
+    [(0.2077, 1 / 256, -128), (0.003, 1 / 255, 3), (0.7, 0.0039, -100), (20.0, 0.001, -128), (0.05, 1 / 450, -128)],
+)
+def test_softmax_is_that_of_onnx_runtime(library: Any, scale: float, step: float, zero: int, columns: int) -> None:
+    rng = np.random.default_rng(0)
+    rows = np.clip(rng.normal(0, [[5], [40], [200]] * 100, (300, columns)), -128, 127).astype(np.int8)
+    rows[7] = -128
+    found = np.empty_like(rows)
+    table = float_exponentials(float(np.float32(scale)), columns)
+    rule = SoftmaxRule(address(table), np.floor(np.float32(1) / np.float32(step)), zero)
+    sizes = map(ctypes.c_size_t, (*rows.shape, 1))
+    library.dovetail_softmax_table(ctypes.byref(rule), *sizes, address(rows), address(found))
+    np.testing.assert_array_equal(found, onnx_softmax(rows, scale, step, zero))
+
+
+def onnx_softmax(rows: NDArray[np.int8], scale: float, step: float, zero: int) -> NDArray[np.int8]:
+    """What ONNX Runtime makes of rows between DequantizeLinear and QuantizeLinear: it fuses the three."""
+    ends = [helper.make_tensor_value_info(name, TensorProto.INT8, rows.shape) for name in ("x", "y")]
+    values = {"sx": np.float32(scale), "zx": np.int8(5), "sy": np.float32(step), "zy": np.int8(zero)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "sx", "zx"], ["real"]),
+        helper.make_node("Softmax", ["real"], ["share"], axis=-1),
+        helper.make_node("QuantizeLinear", ["share", "sy", "zy"], ["y"]),
+    ]
+    tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in values.items()]
+    graph = helper.make_graph(nodes, "rows", ends[:1], ends[1:], tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (result,) = open_session(model.SerializeToString()).run(None, {"x": rows})
+    return np.asarray(result)
 
 
 def litert_softmax(rows: NDArray[np.int8], scale: float, beta: float) -> NDArray[np.int8]:

@@ -246,8 +246,16 @@ def onnx_network(folder: Path, nodes: Sequence[Any], constants: dict[str, Any], 
 IMAGE = (1, 6, 5, 7)
 ROW = np.linspace(-2, 2, 7, dtype=np.float32)
 ONNX: dict[str, tuple[list[Any], dict[str, Any], tuple[int, ...]]] = {
-    "softmax over channels": ([helper.make_node("Softmax", ["r"], ["y"], axis=1)], {}, IMAGE),
-    "softmax over rows": ([helper.make_node("Softmax", ["r"], ["y"], axis=2)], {}, IMAGE),
+    "softmax over channels": (
+        [helper.make_node("Mul", ["r", "half"], ["h"]), helper.make_node("Softmax", ["h"], ["y"], axis=1)],
+        {"half": np.float32(0.5)},
+        IMAGE,
+    ),
+    "softmax over rows": (
+        [helper.make_node("Mul", ["r", "half"], ["h"]), helper.make_node("Softmax", ["h"], ["y"], axis=2)],
+        {"half": np.float32(0.5)},
+        IMAGE,
+    ),
     "layer norm of rows": ([helper.make_node("LayerNormalization", ["r", "k"], ["y"], axis=-1)], {"k": ROW}, IMAGE),
     "layer norm of images": (
         [helper.make_node("LayerNormalization", ["r", "k", "b"], ["y"], axis=2, epsilon=0.01)],
@@ -288,6 +296,14 @@ def test_float_operators_of_onnx(name: str, check: Check, tmp_path: Path) -> Non
     assert len(compiled.code.segments) == 1
     built = check(compiled, runs=3)
     assert built.project.inexact
+
+
+@pytest.mark.parametrize("axis", [1, 2, 3])
+def test_softmax_between_integers(axis: int, check: Check, tmp_path: Path) -> None:
+    nodes = [helper.make_node("Softmax", ["r"], ["y"], axis=axis)]
+    built = check(compile_network(onnx_network(tmp_path, nodes, {}, IMAGE), SMALL, effort=0), runs=3)
+    assert "softmax_table.c" in built.project.kernels
+    assert not built.project.inexact
 
 
 def test_float_inputs_and_outputs(check: Check, tmp_path: Path) -> None:
