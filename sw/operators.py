@@ -216,8 +216,8 @@ of int8 QDQ files on their uint8 form, in which convolutions and matrix products
 | Sigmoid, LeakyRelu | QLinearSigmoid, QLinearLeakyRelu | the same | a table of what the session gives for each byte |
 | other functions of one element | float (HardSwish: HardSigmoid and Mul; Gelu, QuickGelu) | the same | the same |
 | Concat | QLinearConcat | QLinearConcat | movement, and a table for each part in another quantisation |
-| AveragePool | QLinearAveragePool | QLinearAveragePool | integer if the quantisation is kept (ties: above), else the kernel on the host |
-| GlobalAveragePool | QLinearGlobalAveragePool | QLinearGlobalAveragePool | integer, as the kernel |
+| AveragePool | QLinearAveragePool | the same | integer if the quantisation stays, else the kernel on the host |
+| GlobalAveragePool | QLinearGlobalAveragePool | the same | integer, as the kernel |
 | ReduceMean over height and width | float | float | integer |
 | MaxPool, Relu, Clip, Transpose, Reshape, Resize, Slice, Pad | float | float | integer: nothing is rounded |
 | LayerNormalization, LogSoftmax, InstanceNormalization, Div of two tensors | float | float | float on the host |

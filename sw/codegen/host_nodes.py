@@ -16,6 +16,7 @@ from dovetail.sw import host
 from dovetail.sw.codegen.movement import places_of, write_places
 from dovetail.sw.codegen.softmax import MOST_COLUMNS, exponentials, float_exponentials
 from dovetail.sw.codegen.storage import Pointer
+from dovetail.sw.codegen.text import Fields, number
 from dovetail.sw.codegen.writer import Writer, pairs_fields
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.tflite_file import TfliteFile
@@ -184,9 +185,9 @@ class _OnnxNode:
             raise _refused(node, "which must have a constant quantisation")
         sizes = _softmax_sizes(wire.layout.shape, self.attributes["axis"], self.attributes["opset"])
         table = writer.constants.array(float_exponentials(float(step), sizes[1]), f"{node.name}_exps")
-        fields = {
+        fields: Fields = {
             "exps": table,
-            "levels": np.float32(np.floor(np.float32(1) / scale)),
+            "levels": number(np.float32(np.floor(np.float32(1) / scale))),
             "zero_point": int(zero) - (128 if zero.dtype == np.uint8 else 0),
         }
         rule = writer.constants.struct("dovetail_softmax_rule", fields, f"{node.name}_rule")

@@ -179,8 +179,9 @@ def test_requantisation_is_a_table(tmp_path: Path) -> None:
 def test_sums_and_products(tmp_path: Path, op: str, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     """With uint8 ONNX Runtime computes them in its integer kernels."""
     net = Qdq(np.uint8)
-    a, b = net.input(shapes[0], (0.03, 5)), net.input((1,) * (len(shapes[0]) - len(shapes[1])) + shapes[1], (0.02, -30))
-    net.output(net.op(op, a, b), (0.05, 12))
+    shorter = (1,) * (len(shapes[0]) - len(shapes[1])) + shapes[1]
+    a, b = net.input(shapes[0], (0.0314159, 5)), net.input(shorter, (0.0217183, -30))
+    net.output(net.op(op, a, b), (0.0527113, 11))
     assert kinds(agree(net, tmp_path)) == [op.lower()]
 
 
@@ -188,7 +189,9 @@ def test_sums_and_products(tmp_path: Path, op: str, shapes: tuple[tuple[int, ...
 def test_constant_operands(tmp_path: Path, op: str) -> None:
     net = Qdq(np.uint8)
     weights = np.random.default_rng(3).integers(-128, 128, (1, 5, 1, 1)).astype(np.int8)
-    net.output(net.op(op, net.input((1, 5, 6, 4), (0.03, 5)), net.dequantised(weights, (0.02, -30))), (0.05, 12))
+    net.output(
+        net.op(op, net.input((1, 5, 6, 4), (0.0314159, 5)), net.dequantised(weights, (0.0217183, -30))), (0.0527113, 11)
+    )
     assert kinds(agree(net, tmp_path)) == [op.lower()]
 
 
@@ -246,8 +249,8 @@ def test_constant_operands_of_qoperators(tmp_path: Path, op: str) -> None:
     net = Qdq(np.uint8)
     net.inputs.append(("x0", (1, 5, 6, 4)))
     weights = np.random.default_rng(3).integers(0, 256, (1, 5, 1, 1)).astype(np.uint8)
-    operands = ["x0", *net.scales((0.03, 5)), net.constant(weights), *net.scales((0.02, -30)), *net.scales((0.05, 11))]
-    net.outputs.append(net.op(op, *operands, domain="com.microsoft"))
+    operands = ["x0", *net.scales((0.0314159, 5)), net.constant(weights), *net.scales((0.0217183, -30))]
+    net.outputs.append(net.op(op, *operands, *net.scales((0.0527113, 11)), domain="com.microsoft"))
     assert kinds(agree(net, tmp_path)) == [op.removeprefix("QLinear").lower()]
 
 
@@ -377,8 +380,8 @@ def test_matrix_for_several_rows_of_matrices(tmp_path: Path) -> None:
 @pytest.mark.parametrize("op", ["Add", "Mul"])
 def test_one_channel_for_all(tmp_path: Path, op: str, shapes: tuple[tuple[int, ...], ...]) -> None:
     net = Qdq(np.uint8)
-    a, b = net.input(shapes[0], (0.031, 4)), net.input(shapes[1], (0.0217, -11))
-    net.output(net.op(op, a, b), (0.052, 6))
+    a, b = net.input(shapes[0], (0.0314159, 4)), net.input(shapes[1], (0.0217183, -11))
+    net.output(net.op(op, a, b), (0.0527113, 6))
     assert kinds(agree(net, tmp_path)) == ["repeat", op.lower()]
 
 

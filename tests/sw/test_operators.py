@@ -21,7 +21,7 @@ def test_every_operator_of_the_front_ends_is_listed() -> None:
     assert {op for row in ROWS for op in row.tflite} == set(tflite.BUILDERS)
     special = {"MaxPool", "Pad", "Resize", "QuantizeLinear", "DequantizeLinear"}
     known = {*onnx.WAITING, *onnx_qoperator.QOPERATORS, *onnx_movement.MOVES, *onnx_movement.CUTS, *special}
-    assert {op for row in ROWS for op in row.onnx} == known
+    assert {op for row in ROWS for op in row.onnx} == known - {"Softmax"}  # fused, on the host
 
 
 def test_every_instruction_has_an_operator() -> None:
