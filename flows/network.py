@@ -47,6 +47,10 @@ NETWORK_HELP = (
 )
 
 
+SHOWN = 3
+"""Nodes of the host that a line names."""
+
+
 def add_network_options(parser: argparse.ArgumentParser, *, programs: bool, optional: bool = False) -> None:
     """Add the network and the configuration; ``programs``: a saved program will do as well; ``optional``: so will no
     network."""
@@ -404,9 +408,21 @@ def summary(compiled: CompiledNetwork, clock: float | None = None) -> str:
         f"state        {compiled.graph.tensors[state.read]}, kept on the host between runs"
         for state in compiled.graph.states
     ]
-    lines += [f"host         {name}: {reason}" for name, reason in report.host.items()]
+    lines += host_lines(report.host)
     lines += left_lines(compiled.graph.left, compiled.graph.why_left)
     return "\n".join(lines)
+
+
+def host_lines(host: Mapping[str, str]) -> list[str]:
+    """Nodes of the host, a line per reason that keeps them there; the first of many stand for them."""
+    nodes: dict[str, list[str]] = {}
+    for name, reason in host.items():
+        nodes.setdefault(reason, []).append(name)
+    lines = []
+    for reason, names in nodes.items():
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        lines.append(f"host         {', '.join(names[:SHOWN])}{more}: {reason}")
+    return lines
 
 
 def timing(report: Report, clock: float | None) -> list[str]:
