@@ -25,11 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--top", metavar="N", type=int, default=8, help="points of the front, and then the best, to explain layer by"
         " layer: each is compiled again; default: %(default)s"
     )  # fmt: skip
+    parser.add_argument("--layers", metavar="FILE", type=Path, help="write every layer of these points, as CSV, too")
     add_cache_option(parser)
 
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
+    from dovetail.flows.explore.layers import layers_of
     from dovetail.flows.explore.store import Store
     from dovetail.flows.page import render
     from dovetail.flows.page.explaining import explain_best
@@ -46,9 +48,12 @@ def run(args: argparse.Namespace) -> Report:
     explanations, reason = explain_best(results, args.top, bar)
     page = render(results, explanations, version=sweep.version)
     write_atomically(args.output, page)
+    if args.layers:
+        layers_of(results, explanations).to_csv(args.layers)
     failed = sum(not row.costs for row in results.rows)
     data = {
         "output": str(args.output),
+        **({"layers": str(args.layers)} if args.layers else {}),
         "sweep": sweep.id,
         "points": len(results.rows),
         "failed": failed,

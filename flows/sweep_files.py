@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from dovetail.flows.explore.records import Record, csv_of
+from dovetail.flows.explore.frame import Frame, Record
+from dovetail.flows.explore.layers import layers_of
 from dovetail.flows.explore.results import Results, common
 from dovetail.flows.explore.table import ALL
 from dovetail.isa.config import format_bytes
@@ -18,16 +19,16 @@ EXPLAINED = 8
 def write_files(
     folder: Path, results: Results, networks: Sequence[str], records: Sequence[Record], version: str
 ) -> dict[str, Path]:
-    """Write results.csv, pictures and report.html below ``folder``; their paths, by what they are. Raises OSError.
+    """Write results.csv, layers.csv (of the points that the page explains), pictures and report.html below ``folder``.
 
-    ``networks``: names of the space's workloads; ``version``: of the compiler that the results are of. Bars of cycles
-    are drawn of a sweep that is small enough to read them.
+    Returns their paths, by what they are. ``networks``: names of the space's workloads; ``version``: of the compiler
+    that the results are of. Bars of cycles are drawn of a sweep that is small enough to read them. Raises OSError.
     """
     from dovetail.flows.page import render
     from dovetail.flows.page.explaining import explain_best
     from dovetail.flows.pictures import pareto, stacked
 
-    files: dict[str, tuple[str, bytes | str]] = {"csv": ("results.csv", csv_of(records))}
+    files: dict[str, tuple[str, bytes | str]] = {"csv": ("results.csv", Frame(records).to_csv())}
     if 0 < len(results.rows) <= ALL:
         for index, network in enumerate(networks):
             name = "cycles.png" if len(networks) == 1 else f"cycles-{index + 1}.png"
@@ -39,6 +40,8 @@ def write_files(
         if (picture := pareto.of_results(results, fmt=fmt)) is not None:
             files[f"pareto_{fmt}"] = f"pareto.{fmt}", picture
     explanations, _ = explain_best(results.apart(), EXPLAINED)
+    if explanations:
+        files["layers"] = "layers.csv", layers_of(results, explanations).to_csv()
     files["page"] = "report.html", render(results, explanations, version=version)
     for name, data in files.values():
         write_atomically(folder / name, data)

@@ -204,6 +204,12 @@ class Program:
     steps: tuple[Step, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return (
+            f"<Program {self.config.hash:016x}: {len(self.stream):,} bytes of instructions,"
+            f" {len(self.constants):,} of constants, {len(self.segments)} segments>"
+        )
+
     def __post_init__(self) -> None:
         for name in ("segments", "inputs", "outputs", "steps"):
             object.__setattr__(self, name, tuple(getattr(self, name)))

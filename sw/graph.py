@@ -213,6 +213,9 @@ class Graph:
     left: tuple[str, ...] = ()
     why_left: str = ""
 
+    def __repr__(self) -> str:
+        return f"<Graph {self.name}: {len(self.nodes)} nodes, {self.total_macs:,} MACs>"
+
     @property
     def given(self) -> tuple[str, ...]:
         """Tensors that are there before the first node: inputs, and states."""

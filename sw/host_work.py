@@ -46,6 +46,7 @@ class HostWork:
             "steps": self.steps,
             "starts": self.starts,
             "nodes": dict(self.nodes),
+            "clock": self.cost.clock,
             "basis": self.cost.basis,
             "error": self.cost.error,
         }

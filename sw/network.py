@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.config import PRESETS, Config, ceil_div
+from dovetail.isa.config import PRESETS, Config, ceil_div, format_bytes
 from dovetail.isa.instructions import PAGE_BYTES, WORD_BYTES, Unit, to_bytes
 from dovetail.isa.program import Program, Segment, TensorDescriptor
 from dovetail.isa.program import Step as ProgramStep
@@ -54,6 +54,10 @@ class Result:
     counters: dict[Unit, Counters]
     tensors: dict[str, Array] = field(repr=False)
 
+    def __repr__(self) -> str:
+        outputs = ", ".join(f"{name} {value.dtype}{list(value.shape)}" for name, value in self.outputs.items())
+        return f"<Result {self.cycles:,} cycles; {outputs}>"
+
 
 def _add_counters(runs: list[Mapping[Unit, Counters]]) -> dict[Unit, Counters]:
     names = [f.name for f in fields(Counters)]
@@ -81,6 +85,14 @@ class CompiledNetwork:
         self.source = source
         self.state = self.graph.initial_state()
         self._engines: dict[str, Engine] = {}
+
+    def __repr__(self) -> str:
+        code = self.code
+        return (
+            f"<CompiledNetwork {self.graph.name} on {self.config.ic} x {self.config.oc}, "
+            f"{format_bytes(self.config.sram_bytes)}: {len(code.layers)} layers on the accelerator, "
+            f"{len(code.host_reasons)} on the host>"
+        )
 
     # --- timing ------------------------------------------------------------------------------------------------
 

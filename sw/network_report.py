@@ -72,6 +72,12 @@ class Report:
     memory: MemoryUse
     config: Config
 
+    def __repr__(self) -> str:
+        return (
+            f"<Report {self.cycles:,} cycles, about {self.host_work.cycles:,} of the host, {len(self.layers)} layers,"
+            f" {self.utilisation:.1%} of {self.pe} multipliers>"
+        )
+
     @property
     def pe(self) -> int:
         """Multipliers of the array."""

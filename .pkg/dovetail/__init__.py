@@ -9,7 +9,9 @@ Two lines deploy a network::
 
     results = dovetail.explore("space.toml", store="results.sqlite")
 
-`results.rows` have a configuration, its exact costs and metrics each. What is here is imported when first used.
+`results.rows` have a configuration, its costs and metrics each; `results.to_pandas()` is a table of them,
+`results.layers()` one of their layers. `dovetail.layers(networks, configs)` is such a table without a sweep. What is
+here is imported when first used.
 """
 
 from importlib import import_module as _import_module
@@ -17,9 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dovetail.flows.explore.driver import explore
+    from dovetail.flows.explore.layers import layers
     from dovetail.flows.explore.results import Results
     from dovetail.flows.explore.space import Space, Workload
     from dovetail.isa import Config, MemoryTiming
+    from dovetail.sw.compiler.host_cost import HostCost
+    from dovetail.sw.cost.energy_report import energy_report as energy
+    from dovetail.sw.explain import explain
     from dovetail.sw.network import CompiledNetwork, Report, Result
     from dovetail.sw.network import compile_network as compile
     from dovetail.sw.saved_program import load_program as load
@@ -28,6 +34,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CompiledNetwork",
     "Config",
+    "HostCost",
     "MemoryTiming",
     "Report",
     "Result",
@@ -36,7 +43,10 @@ __all__ = [
     "Workload",
     "__version__",
     "compile",
+    "energy",
+    "explain",
     "explore",
+    "layers",
     "load",
 ]
 
@@ -52,6 +62,10 @@ _HOME = {
     "Space": ("dovetail.flows.explore.space", "Space"),
     "Workload": ("dovetail.flows.explore.space", "Workload"),
     "explore": ("dovetail.flows.explore.driver", "explore"),
+    "layers": ("dovetail.flows.explore.layers", "layers"),
+    "HostCost": ("dovetail.sw.compiler.host_cost", "HostCost"),
+    "energy": ("dovetail.sw.cost.energy_report", "energy_report"),
+    "explain": ("dovetail.sw.explain", "explain"),
 }
 
 # By name, since every layer imports this package: `import pyverilator` works from here on.
@@ -62,6 +76,10 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'dovetail' has no attribute {name!r}")
     module, attribute = _HOME[name]
-    if module == "dovetail.sw.network":
+    if module in ("dovetail.sw.network", "dovetail.sw.saved_program"):  # a network's `run` may name an engine
         _import_module("dovetail.cosim").register()
     return getattr(_import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

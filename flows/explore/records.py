@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
-from io import StringIO
 from typing import Any
 
+from dovetail.flows.explore.frame import Record
 from dovetail.flows.explore.metrics import METRICS, area_doubt, energy_parts
 from dovetail.flows.explore.results import Results, Row, known_of
 from dovetail.flows.parameters import PARAMETERS, flat
 from dovetail.sw.cost.energy_report import COMPONENTS
-
-Record = dict[str, Any]
 
 
 def records_of(results: Results, networks: Sequence[str]) -> list[Record]:
@@ -26,15 +23,6 @@ def records_of(results: Results, networks: Sequence[str]) -> list[Record]:
              for i in range(len(networks))]  # fmt: skip
     names = [name if networks.count(name) == 1 else f"{name} {place}" for place, name in enumerate(networks, 1)]
     return [_record(results, row, names, kinds) for row in results.rows]
-
-
-def csv_of(records: Sequence[Record]) -> str:
-    """The records as a table with a header."""
-    text = StringIO()
-    writer = csv.DictWriter(text, list(records[0]) if records else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return text.getvalue()
 
 
 def _record(results: Results, row: Row, networks: Sequence[str], kinds: Sequence[Sequence[str]]) -> Record:

@@ -6,18 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.flows.explore.cost import Cost
+from dovetail.flows.explore.frame import Frame
 from dovetail.flows.explore.metrics import values_of
 from dovetail.flows.explore.space import Point, Space
 from dovetail.flows.parameters import CLOCK, flat
 from dovetail.isa.config import Config
 from dovetail.isa.suggestion import nearest
 from dovetail.sw.errors import DovetailError
+from dovetail.sw.frontend import ZOO
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,12 @@ class Row:
     seconds: float = 0.0
     clock: float = 100e6
     scenarios: int = 1
+
+    def __repr__(self) -> str:
+        axes = ", ".join(f"{name} {value}" for name, value in self.axes.items())
+        cycles = f"{self.values['cycles']:,.0f} cycles" if "cycles" in self.values else "no cost"
+        told = self.error or cycles + (", on the front" if self.front else "" if self.feasible else ", infeasible")
+        return f"<Row {self.number} ({axes}): {told}>"
 
 
 @dataclass(frozen=True)
@@ -111,6 +120,44 @@ class Results:
         sign = -1 if known[name].more else 1
         able = [(index not in front, rows[index]) for index in competing(self.space, rows, (name,))]
         return [row for _, row in sorted(able, key=lambda r: (r[0], sign * r[1].values[name], r[1].number))]
+
+    def __repr__(self) -> str:
+        front, failed = sum(row.front for row in self.rows), sum(bool(row.error) for row in self.rows)
+        total = f" of {self.total:,}" if self.total > len(self.rows) else ""
+        return f"<Results {len(self.rows):,}{total} points, {front} on the front, {failed} failed>"
+
+    @property
+    def networks(self) -> list[str]:
+        """Names of the space's workloads."""
+        sources = [workload.source for workload in self.space.workloads]
+        return [source if source.startswith(ZOO) else Path(source).stem for source in sources]
+
+    def records(self) -> Frame:
+        """A flat record per row: parameters, metrics, counts, verdicts; the lines of results.csv."""
+        from dovetail.flows.explore.records import records_of
+
+        return Frame(records_of(self, self.networks))
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """:meth:`records` as CSV, written to ``path`` if there is one. Raises OSError."""
+        return self.records().to_csv(path)
+
+    def to_pandas(self) -> Any:
+        """:meth:`records` as a `pandas.DataFrame`. Raises DovetailError where pandas is not installed."""
+        return self.records().to_pandas()
+
+    def layers(self, top: int = 8) -> Frame:
+        """Every layer of the ``top`` rows that a reader asks for first, each compiled again.
+
+        See `dovetail.flows.explore.layers`. Raises DovetailError where a network cannot be compiled any more.
+        """
+        from dovetail.flows.explore.layers import layers_of
+        from dovetail.flows.page.explaining import explain_best
+
+        explanations, reason = explain_best(self.apart(), top)
+        if reason:
+            raise DovetailError(reason)
+        return layers_of(self, explanations)
 
 
 def row_of(space: Space, point: Point, costs: Sequence[Cost], error: str = "", seconds: float = 0.0) -> Row:

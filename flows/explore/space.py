@@ -204,6 +204,11 @@ class Space:
                 values = ", ".join(map(str, self.axes[name]))
                 raise ConfigError(f"scenario must have a value of the axis {name} ({values}), not {value}")
 
+    def __repr__(self) -> str:
+        axes = ", ".join(f"{name} ({len(values)})" for name, values in self.axes.items())
+        networks = ", ".join(workload.source for workload in self.workloads)
+        return f"<Space of {networks} over {axes or 'one point'}>"
+
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # without what is kept of constraints
 

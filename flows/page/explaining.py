@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from dovetail.flows.explore.layers import explained_of
 from dovetail.flows.explore.results import Results, Row
 from dovetail.flows.explore.space import Space
 from dovetail.isa.config import Config
 from dovetail.sw import frontend
 from dovetail.sw.cost.energy import DEFAULT_TABLE, load_table
-from dovetail.sw.cost.energy_report import energy_report
 from dovetail.sw.errors import DovetailError, first_line
-from dovetail.sw.explain import explain
 from dovetail.sw.graph import Graph
 from dovetail.sw.network import compile_network
 
@@ -34,7 +33,7 @@ def explain_point(space: Space, config: Config | None) -> list[dict[str, Any]]:
         for graph in graphs
     ]
     table = load_table(space.energy_table or DEFAULT_TABLE)
-    return [explain(each).to_dict() | {"energy": energy_report(each, table).to_dict()} for each in compiled]
+    return [explained_of(each, table) for each in compiled]
 
 
 def explain_best(

@@ -67,7 +67,7 @@ def header_of(space: Space, version: str) -> dict[str, Any]:
         "energy": {
             name: {"doc": doc, "colour": colour} for (name, doc), colour in zip(COMPONENTS.items(), SERIES, strict=True)
         },
-        "host": space.host_cost.basis,
+        "host": {"basis": space.host_cost.basis, "clock": space.host_cost.clock},
         "resources": {r.name: {"title": r.title, "doc": r.doc} for r in RESOURCES.values()},
         "colours": {"kinds": KINDS, "spare": SPARE, "series": SERIES, "bounds": BOUNDS, "ramp": RAMP},
     }

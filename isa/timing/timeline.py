@@ -54,6 +54,10 @@ class Timeline:
     fault: Fault | None = None
     waits: Sequence[tuple[int, int, int]] = ()
 
+    def __repr__(self) -> str:
+        fault = f", {self.fault}" if self.fault else ""
+        return f"<Timeline {self.cycles:,} cycles, {len(self):,} operations and fetches{fault}>"
+
     def __len__(self) -> int:
         return len(self.start)
 

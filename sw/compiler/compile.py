@@ -77,6 +77,9 @@ class Code:
     memory_bytes: int
     host_reasons: dict[str, str]
 
+    def __repr__(self) -> str:
+        return f"<Code {self.graph.name}: {len(self.segments)} segments, {len(self.layers)} layers>"
+
     def constants(self) -> bytes:
         """The constant image: every layer's weight streams at its place."""
         image = np.zeros(self.constants_bytes, np.uint8)

@@ -50,6 +50,10 @@ class EnergyReport:
     instructions: float
     layers: tuple[LayerEnergy, ...]
 
+    def __repr__(self) -> str:
+        most = ", ".join(f"{name} {share:.0%}" for name, share in list(self.shares.items())[:3])
+        return f"<EnergyReport {_micro(self.whole.total):,.4g} µJ by {self.table.name}, estimated: {most}>"
+
     @property
     def not_counted(self) -> tuple[str, ...]:
         """What is not in the total."""

@@ -70,6 +70,9 @@ class Comparison:
     losses: Losses
     layers: tuple[LayerDifference, ...]
 
+    def __repr__(self) -> str:
+        return f"<Comparison {self.network}: {self.cycles[0]:,} and {self.cycles[1]:,} cycles>"
+
     @property
     def changes(self) -> dict[str, tuple[Any, Any]]:
         """Parameters that differ: name -> values on the first and on the second; what one has not is 0."""

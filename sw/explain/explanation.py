@@ -172,6 +172,10 @@ class Explanation(_Roofline):
     next: tuple[WhatIf, ...]
     ladder: tuple[WhatIf, ...] = ()
 
+    def __repr__(self) -> str:
+        bound = f", bound by {self.bound}" if self.bound else ""
+        return f"<Explanation {self.network}: {self.cycles:,} cycles, {len(self.layers)} layers{bound}>"
+
     def to_dict(self) -> dict[str, Any]:
         """What JSON can express."""
         return {

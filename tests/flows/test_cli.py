@@ -218,7 +218,7 @@ def test_sweep(run: Any, tmp_path: Path) -> None:
     code, out, _ = run("sweep", NETWORK, *lists, "--jobs", "1", "--output", folder, "--json")
     data = json.loads(out)
     assert (code, data["points"], data["failed"]) == (0, 8, 0)
-    names = ["cycles.png", "pareto.png", "pareto.svg", "report.html", "results.csv", "results.sqlite"]
+    names = ["cycles.png", "layers.csv", "pareto.png", "pareto.svg", "report.html", "results.csv", "results.sqlite"]
     assert sorted(path.name for path in folder.iterdir()) == names
     rows = list(csv.DictReader((folder / "results.csv").open()))
     assert [(r["pe"], r["dataflow"], r["bus"]) for r in rows[:3]] == [

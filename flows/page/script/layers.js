@@ -73,9 +73,13 @@ function notes(rows) {
     const now = known?.[layers.network]?.cycles;
     const clock = clockOf(row);
     const left = hostMacs ? `, with ${whole(hostMacs)} MACs left to it` : "";
-    const beside = isNumber(hostCycles)
-      ? `; beside these the host takes about ${whole(hostCycles)} cycles${left} (an estimate: ${data.header.host})`
-      : "; no cycle of the host was counted";
+    const host = data.header.host;
+    const onHost = isNumber(hostCycles) ? hostCycles * (host.clock ? clock / host.clock : 1) : null;
+    const beside =
+      onHost === null
+        ? "; no cycle of the host was counted"
+        : `; beside these the host takes about ${whole(onHost)} cycles, ${timeOf(onHost, clock)}${left} (an estimate: ` +
+          `${host.basis})`;
     const spent = `${whole(cycles)} cycles on the accelerator, ${timeOf(cycles, clock)} at ${short(clock / 1e6)} MHz`;
     const found = [note(number, "soft host-note", `${spent}${beside}`)];
     if (known === "pending")

@@ -138,8 +138,8 @@ def test_selected_points_stand_side_by_side(page: Any, study: Results) -> None:
         cycles = study.rows[number].costs[0].cycles
         assert text[1:].startswith(f"{cycles:,} cycles on the accelerator, {cycles / 1e5:.4g} ms at 100 MHz; ")
         assert text.endswith("error not measured)")
-    assert "the host takes about 2,000 cycles (an estimate: " in first
-    assert "the host takes about 2,000 cycles, with 500 MACs left to it (an estimate: " in second
+    assert "the host takes about 2,000 cycles, 20 µs (an estimate: " in first
+    assert "the host takes about 2,000 cycles, 20 µs, with 500 MACs left to it (an estimate: " in second
 
 
 def test_without_explanations_the_difference_is_that_of_the_kinds_of_layers(page: Any, study: Results) -> None:
