@@ -147,7 +147,7 @@ class Port:
         value = np.asarray(value)
         if value.dtype != np.dtype(self.dtype):
             raise NetworkError(f"input {self.name!r} must be {self.dtype}, not {value.dtype}")
-        if value.shape != self.shape and value.shape != self.shape[1:]:
+        if value.shape != self.shape and not (self.shape[:1] == (1,) and value.shape == self.shape[1:]):
             raise NetworkError(f"input {self.name!r} must have shape {self.shape}, not {value.shape}")
         return _shift(self.layout.inside(value), -self.offset).reshape(shape)
 

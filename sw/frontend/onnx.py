@@ -20,7 +20,14 @@ from dovetail.sw.errors import NetworkError, not_quantised
 from dovetail.sw.frontend import onnx_movement as movement
 from dovetail.sw.frontend.onnx_builder import GraphBuilder
 from dovetail.sw.frontend.onnx_elementwise import BINARY, COMBINATIONS, FUNCTIONS, ElementwiseOps, Expression
-from dovetail.sw.frontend.onnx_file import STANDARD_DOMAINS, OnnxFile, OnnxInput, OnnxNode, is_quantised
+from dovetail.sw.frontend.onnx_file import (
+    STANDARD_DOMAINS,
+    OnnxFile,
+    OnnxInput,
+    OnnxNode,
+    check_valid,
+    is_quantised,
+)
 from dovetail.sw.frontend.onnx_integer import FULL, Clamp, IntegerOps
 from dovetail.sw.frontend.onnx_qoperator import QOPERATORS
 from dovetail.sw.frontend.onnx_remainder import split
@@ -80,6 +87,7 @@ class Importer:
 
     def read(self) -> ir.Graph:
         if not is_quantised(node.op for node in self.file.nodes):
+            check_valid(self.file.model, self.file.name)
             raise not_quantised(self.file.name)
         inputs = [self._input(declared) for declared in self.file.inputs]
         for node in self.file.nodes:

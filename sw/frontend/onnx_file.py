@@ -68,7 +68,7 @@ class OnnxNode:
 
 @dataclass(frozen=True)
 class OnnxInput:
-    """A network input with a fixed shape, batch 1."""
+    """A network input with a fixed shape; of four axes and more the first is the batch, 1."""
 
     name: str
     shape: Shape
@@ -85,7 +85,7 @@ class OnnxFile:
 
     def __init__(self, data: bytes, name: str, folder: Path | None) -> None:
         self.name = name
-        model = parse_model(data, name, folder)
+        model = self.model = parse_model(data, name, folder)
         fix_inputs(model, {})
         self.opsets = list(model.opset_import)
         self.ir_version = model.ir_version
@@ -139,6 +139,26 @@ def parse_model(data: bytes, name: str, folder: Path | None) -> Any:
     return model
 
 
+def check_valid(model: Any, name: str) -> None:
+    """Raises NetworkError for a network that breaks ONNX's rules: types, shapes, attributes that do not go together.
+
+    ONNX Runtime may take what ONNX's checker refuses; that passes.
+    """
+    try:
+        onnx.checker.check_model(onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True))
+    except Exception as error:  # the checker and the shape inference have classes of their own
+        reason = " ".join(str(error).split("==>")[0].split())
+    else:
+        return
+    # Imported late: valid networks do not need it here.
+    from dovetail.sw.onnx_session import open_session
+
+    try:
+        open_session(model.SerializeToString())
+    except Exception as error:  # the runtime raises its own classes
+        raise NetworkError(f"{name}: must be a valid ONNX network, not one that breaks its rules: {reason}") from error
+
+
 def _value(tensor: Any) -> Array:
     try:
         return np.asarray(numpy_helper.to_array(tensor))
@@ -150,8 +170,7 @@ def _value(tensor: Any) -> Array:
 def _input(value: Any) -> OnnxInput:
     tensor = value.type.tensor_type
     shape = tuple(dim.dim_value for dim in tensor.shape.dim)
-    state = len(shape) == 3 and shape[1] == 1  # of a recurrent network: layers, batch, features
-    if len(shape) > 1 and shape[0] != 1 and not state:
+    if len(shape) > 3 and shape[0] != 1:  # with fewer axes the first may be time, rows, layers of a recurrent network
         raise NetworkError(f"input {value.name!r}: batch must be 1, not {shape[0]}; export with batch 1")
     dtype = str(np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)))
     return OnnxInput(value.name, shape, dtype)

@@ -19,6 +19,7 @@ from dovetail.sw.frontend.tflite_file import Operator, TfliteFile, is_float, pad
 from dovetail.sw.frontend.tflite_movement import MOVEMENT
 from dovetail.sw.frontend.tflite_recurrent import integer_layer
 from dovetail.sw.frontend.tflite_remainder import custom_op, split
+from dovetail.sw.frontend.tflite_shapes import settle
 from dovetail.sw.frontend.tflite_unsigned import SIGNED_ONLY, is_unsigned, signed
 from dovetail.sw.frontend.tflite_variables import WALK, Variables
 from dovetail.sw.host import Quantize, TfliteOp
@@ -43,6 +44,7 @@ def load_tflite(data: bytes, name: str) -> ir.Graph:
             file = TfliteFile(remainder.head)
         if is_float(file):
             raise not_quantised(name)
+        settle(file)
         graph = Reader(file).read(name)
         if remainder is not None:
             graph = replace(graph, left=remainder.left, why_left=remainder.reason)
@@ -62,7 +64,7 @@ class Reader:
         self.infos = [signed(info) for info in file.infos] if self.unsigned else list(file.infos)
         self.nodes: list[ir.Node] = []
         self.tensors: dict[str, ir.Tensor] = {}
-        self.variables = Variables(self)
+        self.variables: Variables = Variables(self)
 
     def read(self, name: str) -> ir.Graph:
         for index in self.file.inputs:

@@ -48,6 +48,7 @@ class Info:
     ----------
     scales, zero_points: as in the file: none, one, or one per entry of axis ``axis``.
     variable: whether an operator that reads it leaves something in it for the next run.
+    signature: the shape with -1 for axes that the file leaves open; empty if it leaves none.
     """
 
     tensor: Tensor
@@ -56,6 +57,7 @@ class Info:
     axis: int
     value: Array | None
     variable: bool = False
+    signature: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,10 @@ class TfliteFile:
             value = stored.reshape(shape) if raw.Sparsity() is None else self._whole(raw.Sparsity(), stored, shape)
         scale = scales[0] if scales.size == 1 else None
         zero = int(zeros[0]) if scales.size == 1 and zeros.size else 0
-        return Info(Tensor(name, shape, scale, zero, dtype), scales, zeros, axis, value, bool(raw.IsVariable()))
+        self._bounded(raw.ShapeSignatureLength() + 1)
+        signature = tuple(int(raw.ShapeSignature(i)) for i in range(raw.ShapeSignatureLength()))
+        tensor = Tensor(name, shape, scale, zero, dtype)
+        return Info(tensor, scales, zeros, axis, value, bool(raw.IsVariable()), signature)
 
     def _whole(self, sparsity: Any, stored: Array, shape: tuple[int, ...]) -> Array:
         if prod(shape) > _DENSEST * stored.size + _DENSEST:

@@ -18,6 +18,7 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.remainder import known_part
 from dovetail.sw.frontend.tflite_file import Info, Operator, TfliteFile
 from dovetail.sw.frontend.tflite_float_operators import OPERATORS
+from dovetail.sw.frontend.tflite_shapes import settle
 from dovetail.sw.frontend.tflite_variables import WALK as STATEFUL
 from dovetail.sw.layout import Array
 from dovetail.sw.names import unused
@@ -39,12 +40,28 @@ def to_onnx(data: bytes, name: str) -> onnx.ModelProto:
         counterpart in ONNX; the text names it.
     """
     try:
-        model = Writer(TfliteFile(known_part(data))).write(name)
+        file = TfliteFile(known_part(data))
+        settle(file)
+        model = _with_inferred_outputs(Writer(file).write(name))
         onnx.checker.check_model(model, full_check=True)
     except NetworkError:
         raise
     except Exception as error:  # a malformed flatbuffer fails anywhere in the generated accessors
         raise NetworkError(f"{name}: TFLite file must be complete, not malformed ({type(error).__name__})") from error
+    return model
+
+
+def _with_inferred_outputs(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The network with its outputs' shapes as they follow from its inputs': what the file says may be a placeholder."""
+    open_ended = onnx.ModelProto()
+    open_ended.CopyFrom(model)
+    for value in open_ended.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    inferred = onnx.shape_inference.infer_shapes(open_ended, strict_mode=True, data_prop=True)
+    for value, found in zip(model.graph.output, inferred.graph.output, strict=True):
+        shape = found.type.tensor_type.shape
+        if found.type.tensor_type.HasField("shape") and all(dim.dim_value > 0 for dim in shape.dim):
+            value.type.tensor_type.shape.CopyFrom(shape)
     return model
 
 

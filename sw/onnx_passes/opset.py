@@ -8,7 +8,8 @@ from onnx import defs, version_converter
 from dovetail.sw.errors import NetworkError, first_line
 
 OPSET = 21
-OLDEST = 9
+OLDEST = 6
+"""Older ones describe operators that the converter does not follow."""
 IR_VERSION = 10
 _STANDARD = ("", "ai.onnx")
 _PARKED = "dovetail.parked"

@@ -10,6 +10,7 @@ from onnx import external_data_helper, helper
 
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.frontend import read
+from dovetail.sw.frontend.onnx_file import check_valid
 from dovetail.sw.frontend.onnx_remainder import split_model
 from dovetail.sw.frontend.remainder import Remainder, remainder_of, rest_of
 from dovetail.sw.frontend.tflite_file import is_tflite
@@ -56,6 +57,10 @@ def read_float(path: str | Path, shapes: Mapping[str, Sequence[int]] | None = No
         raise NetworkError(f"{path}: must be a complete float ONNX or TFLite file, not: {reason}") from error
     try:
         found = split_model(model)
-        return normalise(model if found is None else found[0], shapes=shapes)
+        if found is not None:
+            model = found[0]
+        normalised = normalise(model, shapes=shapes)
     except NetworkError as error:
         raise NetworkError(f"{path}: {error}") from error
+    check_valid(model, str(path))
+    return normalised
