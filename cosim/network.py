@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from dovetail.cosim.lockstep import Comparison, Lockstep
 from dovetail.cosim.rtl import FORMS
+from dovetail.cosim.waves import Waves
 from dovetail.isa.config import Config
 from dovetail.sw.engine import Bytes, RunResult
 from dovetail.sw.model import Model
@@ -45,14 +46,24 @@ class LockstepEngine:
     cache
         Folder of the RTL builds.
     trace
-        File for the RTL's waves.
+        File for the RTL's waves, of all that is run.
+    waves
+        Waves of one run, see :class:`~dovetail.cosim.lockstep.Lockstep`.
     form
         The RTL's, of :data:`~dovetail.cosim.rtl.FORMS`.
     """
 
-    def __init__(self, config: Config, *, cache: Path, trace: Path | None = None, form: str = FORMS[0]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        cache: Path,
+        trace: Path | None = None,
+        form: str = FORMS[0],
+        waves: Waves | None = None,
+    ) -> None:
         self._model = Model(config)
-        self._both = Lockstep(config, cache=cache, trace=trace, form=form)
+        self._both = Lockstep(config, cache=cache, trace=trace, form=form, waves=waves)
         self._comparisons: list[Comparison] = []
 
     @property
@@ -93,6 +104,7 @@ def verify(
     *,
     cache: Path,
     trace: Path | None = None,
+    waves: Waves | None = None,
     form: str = FORMS[0],
 ) -> list[Verdict]:
     """Run every sample on both engines, the RTL in ``form``, and compare all that they leave behind.
@@ -102,7 +114,7 @@ def verify(
     ToolError
         When Verilator or the C++ compiler is missing or fails.
     """
-    engine = LockstepEngine(compiled.config, cache=cache, trace=trace, form=form)
+    engine = LockstepEngine(compiled.config, cache=cache, trace=trace, form=form, waves=waves)
     verdicts = []
     for sample in samples:
         compiled.run(sample, engine=engine)

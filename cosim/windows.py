@@ -16,6 +16,7 @@ import numpy.typing as npt
 from dovetail.cosim.lockstep import Comparison, Lockstep, bytes_difference
 from dovetail.cosim.rtl import FORMS
 from dovetail.cosim.setting import Setting, settings_of
+from dovetail.cosim.waves import Waves
 from dovetail.isa.instructions import BY_NUMBER, PAGE_BYTES, WORD_BYTES, Op, cfg, to_bytes
 from dovetail.sw.compiler import Code
 from dovetail.sw.engine import Bytes
@@ -138,6 +139,7 @@ def verify_windows(
     *,
     cache: Path,
     trace: Path | None = None,
+    waves: Waves | None = None,
     form: str = FORMS[0],
 ) -> list[WindowVerdict]:
     """Run the layers' windows on model and RTL, that one in ``form``; both must end in the state that the model has
@@ -149,7 +151,7 @@ def verify_windows(
         When Verilator or the C++ compiler is missing or fails.
     """
     settings = settings_of(compiled, sample)
-    pair = Lockstep(compiled.config, cache=cache, trace=trace, form=form)
+    pair = Lockstep(compiled.config, cache=cache, trace=trace, form=form, waves=waves)
     verdicts = []
     for window in windows_of(compiled.code, layers):
         setting, words = settings[window.segment], compiled.code.segments[window.segment].words

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.sw.clock import clock_text, time_text
 from dovetail.sw.errors import DovetailError
 
 if TYPE_CHECKING:
+    from dovetail.cosim.waves import Waves
     from dovetail.isa.config import Config
     from dovetail.sw.board import BoardEngine
     from dovetail.sw.engine import Engine
@@ -33,6 +35,47 @@ def add_form_option(parser: argparse.ArgumentParser) -> None:
         help="of the RTL: the fast one, or what is synthesised, on block RAM that loses what is read while it is"
         " written (some times slower); default: %(default)s",
     )
+
+
+def add_waves_options(parser: argparse.ArgumentParser, of: str) -> None:
+    """Add waves; ``of``: what they are of."""
+    parser.add_argument(
+        "--waves",
+        metavar="FILE",
+        type=Path,
+        help=f"dump {of} (.fst or .vcd; slower), with save files for GTKWave and Surfer",
+    )
+    parser.add_argument(
+        "--around",
+        metavar="N",
+        type=int,
+        help="with --waves: only N cycles before and after the first difference; nothing if there is none",
+    )
+
+
+def waves_of(args: argparse.Namespace) -> Waves | None:
+    """The waves that a command line wants. Raises DovetailError before minutes have passed."""
+    from dovetail.cosim.waves import Waves
+
+    if args.waves is None:
+        if args.around is not None:
+            raise DovetailError("--around must come with --waves")
+        return None
+    try:
+        waves = Waves(args.waves, args.around)
+    except ValueError as error:
+        raise DovetailError(f"--{error}") from None
+    if not args.waves.parent.is_dir():
+        raise DovetailError(f"{args.waves.parent}: No such directory")
+    return waves
+
+
+def waves_line(waves: Waves, dumped: bool) -> str:
+    """What became of waves, for a report."""
+    if not dumped:
+        return "waves        none: nothing differs"
+    files = ", ".join(str(waves.path.with_suffix(suffix)) for suffix in (".gtkw", ".sucl"))
+    return f"waves        {waves.path}; views: {files}"
 
 
 def check_form(config: Config, form: str) -> None:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from dovetail.cosim.coverage import Counts, as_json, markdown
 from dovetail.cosim.verilate import default_cache
-from dovetail.flows.engines import add_form_option, check_form
+from dovetail.flows.engines import add_form_option, add_waves_options, check_form, waves_line, waves_of
 from dovetail.flows.report import Report, to_json
 from dovetail.isa.config import FEATURES, Config, format_bytes
 from dovetail.isa.files import write_atomically
@@ -22,6 +22,7 @@ from dovetail.sw.errors import DovetailError
 
 if TYPE_CHECKING:
     from dovetail.cosim.campaign import Tally
+    from dovetail.cosim.waves import Waves
 
 NAME = "fuzz"
 HELP = "compare model and RTL on random programs, over many configurations"
@@ -57,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--coverage", type=Path, metavar="FILE", help="write the functional coverage there: .md, or .json"
     )
+    add_waves_options(parser, "waves of the first program that differs, after shrinking, or of the replayed one")
     parser.add_argument("--replay", type=Path, nargs="+", metavar="FILE", help="run saved programs and nothing else")
 
 
@@ -65,8 +67,11 @@ def run(args: argparse.Namespace) -> Report:
     for name, least in (("programs", 1), ("seed", 0), ("configs", 1), ("config_seed", 0), ("count", 1), ("jobs", 1)):
         if getattr(args, name) < least:
             raise DovetailError(f"--{name.replace('_', '-')} must be at least {least}, not {getattr(args, name)}")
+    waves = waves_of(args)
     if args.replay:
-        return _replay(args.replay, args.form)
+        if waves and len(args.replay) > 1:
+            raise DovetailError(f"--waves must come with one program to replay, not {len(args.replay)}")
+        return _replay(args.replay, args.form, waves)
     if args.coverage:
         check_report(args.coverage)
     from dovetail.cosim.campaign import Tally, run_campaign, shares
@@ -95,6 +100,9 @@ def run(args: argparse.Namespace) -> Report:
     bins = f"functional coverage: {covered['hit']} of {covered['bins']} bins"
     if args.coverage:
         write_coverage(args.coverage, total.coverage)
+    saved = next((found.path for found in total.differences if found.path), None)
+    if waves:
+        lines.append(_waves(saved, args.form, waves))
     verdict = f"verdict: {'EQUAL' if not total.differences else 'DIFFERENT'}: {_counts(total)}, {total.cycles:,} cycles"
     data = {"seed": args.seed, "config_seed": args.config_seed, "count": args.count, "form": args.form, **_data(total)}
     data |= {"coverage": covered, "configs": rows}
@@ -179,7 +187,20 @@ def _table(total: Tally) -> Table:
     return table
 
 
-def _replay(paths: list[Path], form: str) -> Report:
+def _waves(path: Path | None, form: str, waves: Waves) -> str:
+    """Dump waves of a saved case, if there is one: what became of it."""
+    if path is None:
+        return waves_line(waves, False)
+    from dovetail.cosim.fuzz import load
+    from dovetail.cosim.lockstep import Lockstep
+
+    case = load(path)
+    pair = Lockstep(case.program.config, cache=default_cache(), form=form, waves=waves)
+    case.run(pair)
+    return waves_line(waves, pair.dumped)
+
+
+def _replay(paths: list[Path], form: str, waves: Waves | None) -> Report:
     """Run saved cases."""
     from dovetail.cosim.campaign import difference
     from dovetail.cosim.fuzz import load
@@ -192,8 +213,11 @@ def _replay(paths: list[Path], form: str) -> Report:
         except (ValueError, KeyError, TypeError) as error:
             raise DovetailError(f"{path}: must be a program that `dovetail fuzz` saved: {error}") from None
         check_form(case.program.config, form)
-        results[str(path)] = difference(case, Lockstep(case.program.config, cache=default_cache(), form=form))
+        pair = Lockstep(case.program.config, cache=default_cache(), form=form, waves=waves)
+        results[str(path)] = difference(case, pair)
     lines = [f"{path}: {text or 'equal'}" for path, text in results.items()]
+    if waves:
+        lines.append(waves_line(waves, pair.dumped))
     return Report(
         {"replayed": results, "differing": sum(map(bool, results.values()))}, lines, int(any(results.values()))
     )

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dovetail.cosim.verilate import default_cache, wave_format
-from dovetail.flows.engines import add_form_option, check_form
+from dovetail.cosim.verilate import default_cache
+from dovetail.flows.engines import add_form_option, add_waves_options, check_form, waves_line, waves_of
 from dovetail.flows.network import (
     add_clock_option,
     add_input_options,
@@ -22,10 +21,10 @@ from dovetail.flows.network import (
 )
 from dovetail.flows.report import Report
 from dovetail.sw.clock import clock_text, time_text
-from dovetail.sw.errors import DovetailError
 from dovetail.sw.layout import Sample
 
 if TYPE_CHECKING:
+    from dovetail.cosim.waves import Waves
     from dovetail.sw.network import CompiledNetwork
 
 NAME = "verify"
@@ -43,23 +42,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only these on the RTL, from the model's state: 12, 12..14, 12.., ..3, or names",
     )
     add_form_option(parser)
-    parser.add_argument("--waves", metavar="FILE", type=Path, help="dump the RTL's waves (.fst or .vcd; slower)")
+    add_waves_options(parser, "the RTL's waves")
 
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
     from dovetail.cosim.network import verify
 
-    if args.waves:
-        _check_waves(args.waves)
+    waves = waves_of(args)
     clock = clock_of(args)
     compiled = compiled_of(args)
     check_form(compiled.config, args.form)
     samples, _ = samples_of(args, compiled.graph)
     if args.layers:
-        return _windows(args, compiled, samples, clock)
+        return _windows(args, compiled, samples, clock, waves)
     start = time.perf_counter()
-    verdicts = verify(compiled, samples, cache=default_cache(), trace=args.waves, form=args.form)
+    trace, around = (waves.path, None) if waves and waves.around is None else (None, waves)
+    verdicts = verify(compiled, samples, cache=default_cache(), trace=trace, form=args.form, waves=around)
     seconds = time.perf_counter() - start
     parts = [segment for verdict in verdicts for segment in verdict.segments]
     first = next((f"sample {n}, {v.first_difference}" for n, v in enumerate(verdicts) if not v.equal), "")
@@ -92,19 +91,29 @@ def run(args: argparse.Namespace) -> Report:
     ]
     if first:
         lines.append(f"first        {first}")
+    if around is not None:
+        lines.append(waves_line(around, bool(first)))
     return Report(data, lines, 0 if not first else 1)
 
 
-def _windows(args: argparse.Namespace, compiled: CompiledNetwork, samples: list[Sample], clock: float | None) -> Report:
+def _windows(
+    args: argparse.Namespace,
+    compiled: CompiledNetwork,
+    samples: list[Sample],
+    clock: float | None,
+    waves: Waves | None,
+) -> Report:
     """Some layers only; ``clock`` in Hz."""
     from dovetail.cosim.windows import layers_of, verify_windows
 
     layers = layers_of(compiled, args.layers)
     start = time.perf_counter()
+    trace, around = (waves.path, None) if waves and waves.around is None else (None, waves)
+    wanted: dict[str, Any] = {"cache": default_cache(), "trace": trace, "form": args.form, "waves": around}
     found = [
         (n, verdict)
         for n, sample in enumerate(samples)
-        for verdict in verify_windows(compiled, sample, layers, cache=default_cache(), trace=args.waves, form=args.form)
+        for verdict in verify_windows(compiled, sample, layers, **wanted)
     ]
     seconds = time.perf_counter() - start
     first = next(
@@ -140,6 +149,8 @@ def _windows(args: argparse.Namespace, compiled: CompiledNetwork, samples: list[
     )
     if first:
         lines.append(f"first        {first}")
+    if around is not None:
+        lines.append(waves_line(around, bool(first)))
     data = {
         "network": compiled.graph.name,
         "config": compiled.config.to_dict(),
@@ -153,13 +164,3 @@ def _windows(args: argparse.Namespace, compiled: CompiledNetwork, samples: list[
         "seconds": seconds,
     }
     return Report(data, lines, 0 if not first else 1)
-
-
-def _check_waves(path: Path) -> None:
-    """Raise before minutes have passed."""
-    try:
-        wave_format(path)
-    except ValueError as error:
-        raise DovetailError(str(error)) from None
-    if not path.parent.is_dir():
-        raise DovetailError(f"{path.parent}: No such directory")
