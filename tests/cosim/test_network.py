@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,8 +55,8 @@ def test_a_difference_is_found(network: CompiledNetwork, build_cache: Path, monk
     """The RTL with another memory timing than the model's has other cycles."""
     init = LockstepEngine.__init__
 
-    def slower(self: LockstepEngine, config: Config, *, cache: Path, trace: Path | None = None) -> None:
-        init(self, config, cache=cache, trace=trace)
+    def slower(self: LockstepEngine, config: Config, **options: Any) -> None:
+        init(self, config, **options)
         self._both.rtl.timing = MemoryTiming(read_latency=41)
 
     monkeypatch.setattr(LockstepEngine, "__init__", slower)
