@@ -55,8 +55,12 @@ class Miss:
     @property
     def text(self) -> str:
         """In a line."""
-        parts = [rule if share is None else f"{rule} by {-share:.1%}" for rule, share in self.broken.items()]
+        parts = [rule if share is None else f"{rule} by {_by(-share)}" for rule, share in self.broken.items()]
         return f"point {self.number} ({self.label}) misses {', '.join(parts)}"
+
+
+def _by(share: float) -> str:
+    return f"{share:.1%}" if share < 10 else f"{share:,.0f} times the limit"
 
 
 def fates_of(results: Results) -> list[Fate]:

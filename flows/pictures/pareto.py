@@ -50,8 +50,8 @@ ROOM = 0.1
 """Of the span of an axis: what is left free at either end, for labels."""
 APART = 0.07
 """Distance of two figures of an axis, as a part of it, at least."""
-WEAK = "#BBBBBB"
-"""Of what is infeasible."""
+WEAK, FAINTLY = "#BBBBBB", 0.5
+"""Of what is infeasible: in the legend, and how much of its own colour is left."""
 GROUPS = len(SERIES)
 """Colours that a reader can tell apart."""
 
@@ -160,7 +160,7 @@ def _draw_panel(plot: Axes, panel: Panel, colours: Mapping[str, str], labelled: 
             return [spot for spot in some if spot.unsure is unsure]
 
         beside, left = those(infeasible), those(aside)
-        _dots(plot, beside, s=size * 0.6, edgecolors=WEAK, marker=marker, **hollow)
+        _dots(plot, beside, s=size * 0.6, edgecolors=shades(beside), alpha=FAINTLY, marker=marker, **hollow)
         _dots(plot, left, s=size * 0.8, edgecolors=shades(left), marker=marker, **hollow)
         inner = those(kept)
         _dots(plot, inner, s=size, c=shades(inner), alpha=0.75, linewidths=0, rasterized=many, marker=marker)
@@ -183,7 +183,8 @@ def _handles(panels: Sequence[Panel], colours: Mapping[str, str], objectives: Se
     points = f"{found} point{'s' * (found != 1)}"
     ring: dict[str, Any] = {"color": "none", "markeredgecolor": INK, "markerfacecolor": "none", "markersize": 7}
     handles.append(Line2D([], [], label=f"Pareto front{of}, {points}", **style, **ring))
-    handles.append(Line2D([], [], color=INK, linewidth=1.1, label="best of the two shown"))
+    if any(spot.competes for spot in spots):
+        handles.append(Line2D([], [], color=INK, linewidth=1.1, label="best of the two shown"))
     aside = any(spot.feasible and not spot.competes for spot in spots)
     infeasible = any(not spot.feasible for spot in spots)
     for there, colour, name in ((aside, INK, "leaves more to the host"), (infeasible, WEAK, "infeasible")):

@@ -15,6 +15,7 @@ from dovetail.flows.pictures.style import (
     FAINT,
     GRID,
     INK,
+    KINDS,
     SMALL,
     add_plot,
     colours_of,
@@ -38,6 +39,8 @@ NAME = 22
 """Characters of a layer's name, at most."""
 LOST = 0.002
 """A layer is labelled if it is above its bound by more than this part of all cycles."""
+DEPTHWISE = KINDS["depthwise"]
+"""Of the ceiling of depthwise layers."""
 LINES: tuple[Any, ...] = ((0, (5, 2)), "-")
 """Of the ceilings of the first and of the second configuration."""
 ALONG = (0.35, 0.5, 0.65, 0.2)
@@ -57,12 +60,13 @@ def draw(
     """
     if not 1 <= len(explanations) <= 2 or len(titles) != len(explanations):
         raise ValueError(f"explanations must be one or two with a title each, not {len(explanations)}")
-    figure = new_figure(WIDTH, HEIGHT)
-    plot = add_plot(figure, LEFT, 0.6, 0.3)
-    edge = _scale(plot, explanations)
     kinds = stack_order([layer.kind for explanation in explanations for layer in _shown(explanation)])
-    colours = colours_of(kinds)
-    several = len(explanations) > 1
+    colours, several = colours_of(kinds), len(explanations) > 1
+    figure = new_figure(WIDTH, HEIGHT)
+    top = write_title(figure, title, ", ".join(filter(None, [subtitle, _left_out(explanations[-1])])), LEFT)
+    top = write_legend(figure, _handles(colours, titles if several else ()), LEFT, top)
+    plot = add_plot(figure, LEFT, 0.6, 0.3, max(top, 0.95))
+    edge = _scale(plot, explanations)
     placed = [_marks(explanation, edge) for explanation in explanations]
     every = [mark for marks in placed for mark in marks]
     texts = []
@@ -74,8 +78,6 @@ def draw(
     lines += _draw_moves(plot, explanations, placed) if several else []
     place_labels(plot, _telling(explanations[-1], placed[-1]), every, lines, texts)
     label_axes(plot, "MACs per byte, in the busier direction of the bus", "MACs per cycle")
-    write_title(figure, title, ", ".join(filter(None, [subtitle, _left_out(explanations[-1])])), LEFT)
-    write_legend(figure, _handles(colours, titles if several else ()), LEFT)
     return figure_bytes(figure, fmt)
 
 
@@ -166,9 +168,20 @@ def _draw_ceilings(plot: Axes, explanation: Explanation, text: str, style: Any, 
         textcoords="offset points", ha="right", va="top" if below else "bottom", fontsize=SMALL, color=INK,
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5}, zorder=2.5,
     )  # fmt: skip
+    flats = [flat]
+    if (lanes := explanation.depthwise_peak) is not None:
+        low = max(x0, lanes / float(explanation.bandwidth))
+        plot.plot([low, right], [lanes, lanes], color=DEPTHWISE, linewidth=1.1, linestyle=style)
+        taken = any(label.xy == (right, lanes) for label in [*there, flat])
+        said = plot.annotate(
+            f"{text}depthwise, {lanes} MACs per cycle", (right, lanes), (-2, -3 if taken else 3),
+            textcoords="offset points", ha="right", va="top" if taken else "bottom", fontsize=SMALL, color=INK,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5}, zorder=2.5,
+        )  # fmt: skip
+        flats.append(said)
     bandwidth = f"{float(explanation.bandwidth):g} bytes per cycle"
     if any(label.get_text() == bandwidth for label in there):
-        return [flat]
+        return flats
     places = [(x0 ** (1 - part) * x1**part, y0 ** (1 - part) * y1**part) for part in ALONG]
     place = max(places, key=lambda place: _distance(plot, place, marks))
     (left, low), (end, high) = plot.transData.transform(corners[:2])
@@ -176,7 +189,7 @@ def _draw_ceilings(plot: Axes, explanation: Explanation, text: str, style: Any, 
         bandwidth, place, (-4, 4), textcoords="offset points", ha="center", va="bottom", fontsize=SMALL, color=INK,
         rotation=degrees(atan2(high - low, end - left)), rotation_mode="anchor",
     )  # fmt: skip
-    return [flat, slope]
+    return [*flats, slope]
 
 
 def _distance(plot: Axes, place: tuple[float, float], marks: Sequence[Mark]) -> float:

@@ -31,12 +31,12 @@ from dovetail.sw.explain.text import title_of
 WIDTH, ROW = 9.0, 0.19
 """Inches: the picture, and a bar."""
 LEFT, RIGHT, TOP, BOTTOM = 1.7, 1.15, 1.3, 0.55
+WHOLE = 0.28
+"""Inches of the network's bar."""
 BAR = 0.8
 """Height of a bar; they are 1 apart."""
 MOST = 80
 """Layers that have a bar each; of larger networks the kinds of layers have."""
-SEEN = 0.01
-"""Part of all cycles from which a cause stands in the legend."""
 SHADES = (0.0, 0.35, 0.55, 0.7, 0.8)
 """White in the colours of the causes of one bound, in their order."""
 FIGURES = (48, 78)
@@ -58,18 +58,18 @@ class Bar:
 
 def draw(explanation: Explanation, title: str, subtitle: str = "", *, fmt: str = "png") -> bytes:
     """The picture: a bar for the network in parts of all its cycles, and one per layer (see :func:`bars_of`)."""
-    bars = bars_of(explanation)
-    height = TOP + len(bars) * ROW + BOTTOM
-    figure = new_figure(WIDTH, height)
+    bars, colours, top = bars_of(explanation), cause_colours(), TOP
+    causes = [cause for cause in CAUSES if any(bar.shares.get(cause) for bar in bars)]
+    handles = [Patch(color=colours[cause], label=CAUSES[cause].title) for cause in causes]
+    for _ in range(2):  # once to see how many lines titles and legend take
+        height = top + len(bars) * ROW + BOTTOM
+        figure = new_figure(WIDTH, height)
+        top = max(TOP, WHOLE + write_legend(figure, handles, top=write_title(figure, title, subtitle)))
     width = (WIDTH - LEFT - RIGHT) / WIDTH
-    whole = tidy(figure.add_axes((LEFT / WIDTH, 1 - (TOP - 0.07) / height, width, 0.24 / height)))
+    whole = tidy(figure.add_axes((LEFT / WIDTH, 1 - (top - 0.07) / height, width, 0.24 / height)))
     plot = tidy(figure.add_axes((LEFT / WIDTH, BOTTOM / height, width, len(bars) * ROW / height)))
-    colours = cause_colours()
     _draw_whole(whole, explanation)
     _draw_bars(plot, bars, colours, explanation.cycles)
-    write_title(figure, title, subtitle)
-    causes = [cause for cause in CAUSES if explanation.shares.get(cause, 0) >= SEEN * explanation.cycles]
-    write_legend(figure, [Patch(color=colours[cause], label=CAUSES[cause].title) for cause in causes])
     return figure_bytes(figure, fmt)
 
 

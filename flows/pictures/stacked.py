@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
 from dovetail.flows.explore.cost import Cost
@@ -37,8 +37,12 @@ CAP = 0.028
 """Height of the mark for layers on the host, as a part of the plot."""
 SLOT = 0.37
 """Inches per bar."""
+WIDEST = 14.0
+"""Inches of a picture."""
 MARGIN_LEFT, MARGIN_RIGHT, MARGIN_TOP, PLOT_HEIGHT = 1.05, 0.25, 0.95, 3.9
 """Inches."""
+PLOT_HEIGHT_OF_SEVERAL, BETWEEN = 3.0, 0.3
+"""Inches of each line of bars where there are several, and between two."""
 ROW = 17.0
 """Points per row of labels."""
 
@@ -52,26 +56,61 @@ class Bar:
 
 
 def draw(rows: Sequence[Row], title: str, subtitle: str = "", *, network: int = 0, fmt: str = "png") -> bytes:
-    """The picture of rows, which stand in the order of their axes, outermost first; ``network``: which workload."""
+    """The picture of rows, which stand in the order of their axes, outermost first; ``network``: which workload.
+
+    It is :data:`WIDEST` at most: bars that do not fit beside each other go below, parted where an outer axis changes.
+    """
     bars = [Bar(row.axes, row.costs[network] if row.costs else None) for row in rows]
     axes = list(bars[0].axes)
-    places = list(_places(bars, axes))
-    width = max(7.5, SLOT * (places[-1] + 2) + MARGIN_LEFT + MARGIN_RIGHT)
-    slot = (width - MARGIN_LEFT - MARGIN_RIGHT) / (places[-1] + 2) * 72
-    labels = _label_rows(bars, axes, slot)
-    below = (sum(height for _, _, height in labels) + 14) / 72
-    height = below + PLOT_HEIGHT + MARGIN_TOP
-    figure = new_figure(width, height)
-    span = 1 - (MARGIN_LEFT + MARGIN_RIGHT) / width
-    plot = tidy(figure.add_axes((MARGIN_LEFT / width, below / height, span, PLOT_HEIGHT / height)))
-    top = max((_height(bar) for bar in bars), default=0) * 1.1 or 1.0
+    lines = [(line, list(_places(line, axes))) for line in _lines(bars, axes)]
+    extent = max(places[-1] for _, places in lines) + 2
+    width = max(7.5, SLOT * extent + MARGIN_LEFT + MARGIN_RIGHT)
+    slot = (width - MARGIN_LEFT - MARGIN_RIGHT) / extent * 72
+    labels = [_label_rows(line, axes, slot) for line, _ in lines]
+    below = [(sum(height for _, _, height in rows) + 14) / 72 for rows in labels]
+    tall = PLOT_HEIGHT if len(lines) == 1 else PLOT_HEIGHT_OF_SEVERAL
     kinds = kinds_of(bars)
-    _axis(plot, top, places)
-    _bars(plot, bars, places, kinds, top)
-    _labels(plot, labels, places)
-    write_title(figure, title, subtitle, MARGIN_LEFT)
-    write_legend(figure, _handles(bars, kinds), MARGIN_LEFT)
+    handles, margin = _handles(bars, kinds), MARGIN_TOP
+    for _ in range(2):  # once to see how many lines titles and legend take
+        height = margin + sum(below) + len(lines) * tall + (len(lines) - 1) * BETWEEN
+        figure = new_figure(width, height)
+        margin = max(
+            MARGIN_TOP, write_legend(figure, handles, MARGIN_LEFT, write_title(figure, title, subtitle, MARGIN_LEFT))
+        )
+    top = max((_height(bar) for bar in bars), default=0) * 1.1
+    span = 1 - (MARGIN_LEFT + MARGIN_RIGHT) / width
+    above = margin
+    for (line, places), rows_of_labels, under in zip(lines, labels, below, strict=True):
+        box = (MARGIN_LEFT / width, 1 - (above + tall) / height, span, tall / height)
+        plot = tidy(figure.add_axes(box))
+        _axis(plot, top, extent)
+        _bars(plot, line, places, kinds, top or 1.0)
+        _labels(plot, rows_of_labels, places)
+        above += tall + under + BETWEEN
     return figure_bytes(figure, fmt)
+
+
+def _lines(bars: Sequence[Bar], axes: Sequence[str]) -> list[list[Bar]]:
+    """The bars in lines that are not too wide, parted where an axis as far out as possible changes."""
+    room = (WIDEST - MARGIN_LEFT - MARGIN_RIGHT) / SLOT - 2
+    parts = [list(bars)]
+    for depth in range(1, len(axes) + 1):
+        if all(_extent(part, axes) <= room for part in parts):
+            break
+        keys = [[bar.axes[name] for name in axes[:depth]] for bar in bars]
+        parts = [[bars[n] for n in part] for _, part in groupby(range(len(bars)), key=keys.__getitem__)]
+    lines: list[list[Bar]] = []
+    for part in parts:
+        if lines and _extent([*lines[-1], *part], axes) <= room:
+            lines[-1] += part
+        else:
+            lines.append(part)
+    return lines
+
+
+def _extent(bars: Sequence[Bar], axes: Sequence[str]) -> float:
+    """How far apart the first and the last bar stand."""
+    return list(_places(bars, axes))[-1]
 
 
 def kinds_of(bars: Sequence[Bar]) -> list[str]:
@@ -100,11 +139,11 @@ def _places(bars: Sequence[Bar], axes: Sequence[str]) -> Iterator[float]:
         yield place
 
 
-def _axis(plot: Axes, top: float, places: Sequence[float]) -> None:
-    plot.set_ylim(0, top)
-    plot.set_xlim(places[0] - 1, places[-1] + 1)
+def _axis(plot: Axes, top: float, extent: float) -> None:
+    plot.set_ylim(0, top or 1.0)
+    plot.set_xlim(-1, extent - 1)
     plot.set_ylabel("cycles", fontsize=10, color=INK)
-    plot.yaxis.set_major_locator(MaxNLocator(7))
+    plot.yaxis.set_major_locator(MaxNLocator(7, integer=True) if top else NullLocator())
     plot.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value, top)))
     plot.grid(axis="y", color=GRID, linewidth=0.7)
     plot.set_xticks([])

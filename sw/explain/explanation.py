@@ -172,6 +172,14 @@ class Explanation(_Roofline):
     next: tuple[WhatIf, ...]
     ladder: tuple[WhatIf, ...] = ()
 
+    @property
+    def depthwise_peak(self) -> int | None:
+        """MACs per cycle of depthwise layers, where they have fewer multipliers than others; None where there are no
+        such layers, or they are emulated, which takes another number for each."""
+        lanes = int(self.config.get("depthwise_lanes", 0))
+        there = any(layer.kind == "depthwise" and layer.cycles for layer in self.layers)
+        return lanes if there and 0 < lanes < self.peak else None
+
     def __repr__(self) -> str:
         bound = f", bound by {self.bound}" if self.bound else ""
         return f"<Explanation {self.network}: {self.cycles:,} cycles, {len(self.layers)} layers{bound}>"
@@ -182,6 +190,7 @@ class Explanation(_Roofline):
             "network": self.network,
             "config": dict(self.config),
             "peak": self.peak,
+            "depthwise_peak": self.depthwise_peak,
             "bandwidth": float(self.bandwidth),
             "host_macs": self.host_macs,
             "host": self.host.to_dict(),

@@ -38,7 +38,7 @@ function roofline(found) {
       "p",
       { class: "soft" },
       "A dot per layer; its area is its share of the cycles. A layer below its roof waits for something else than ",
-      "multipliers or bus. Layers that move nothing stand at the right edge.",
+      "multipliers or bus. Layers that move nothing stand at the right edge. The dashed roof is that of depthwise layers.",
     ),
     legendOf(kinds.map((kind) => [kind, colourOfKind(kind)])),
     plot,
@@ -79,7 +79,7 @@ function roofAxes(x, y) {
   return parts;
 }
 
-function roof({ number, explanation: { peak, bandwidth } }, x, y, low, high) {
+function roof({ number, explanation: { peak, depthwise_peak: depthwise, bandwidth } }, x, y, low, high) {
   const floor = y.invert(ROOF.height - ROOF.bottom);
   const start = Math.max(low, floor / bandwidth);
   const points = [
@@ -87,11 +87,18 @@ function roof({ number, explanation: { peak, bandwidth } }, x, y, low, high) {
     [Math.max(start, peak / bandwidth), peak],
     [high, peak],
   ];
-  return draw("polyline", {
-    class: "roof",
-    points: points.map(([at, value]) => `${x(at).toFixed(1)},${y(value).toFixed(1)}`).join(" "),
-    css: { stroke: markOf(number) },
-  });
+  const lineOf = (corners, dashed) =>
+    draw("polyline", {
+      class: dashed ? "roof dashed" : "roof",
+      points: corners.map(([at, value]) => `${x(at).toFixed(1)},${y(value).toFixed(1)}`).join(" "),
+      css: { stroke: markOf(number) },
+      "data-tip": dashed ? `depthwise layers: ${depthwise} MACs per cycle` : `${peak} MACs per cycle`,
+    });
+  const lower = [
+    [Math.max(start, depthwise / bandwidth), depthwise],
+    [high, depthwise],
+  ];
+  return depthwise ? [lineOf(points, false), lineOf(lower, true)] : [lineOf(points, false)];
 }
 
 function roofDot({ number, layer, share }, x, y, high, several) {

@@ -218,3 +218,35 @@ def test_names_are_cut_in_the_middle(text: str, length: int, shown: str) -> None
 @pytest.mark.parametrize(("value", "text"), [(0, "0"), (950, "950"), (12500, "12.5k"), (3e6, "3M"), (2e9, "2G")])
 def test_figures_of_axes(value: float, text: str) -> None:
     assert style.count(value) == text
+
+
+def test_titles_are_not_cut() -> None:
+    """A long one goes on in the next line, and what is below moves down."""
+    figure = style.new_figure(9, 5)
+    assert style.write_title(figure, "net", "small") == 0.62
+    assert style.write_title(figure, "a_long_name" * 20, "configurations, " * 30) > 1.2
+    assert max(text.get_window_extent().x1 for text in figure.texts) <= 9 * style.DPI
+
+
+def test_depthwise_layers_have_a_ceiling_of_their_own() -> None:
+    layers = (*LAYERS, layer("dw", 100, 900, 100, "depthwise"))
+    native = replace(explanation(*layers), config={"depthwise_lanes": 16})
+    assert native.depthwise_peak == native.to_dict()["depthwise_peak"] == 16
+    assert replace(native, config={"depthwise_lanes": 0}).depthwise_peak is None
+    assert replace(explanation(*LAYERS), config={"depthwise_lanes": 16}).depthwise_peak is None
+    drawn = roofline.draw([native], ["a"], "net", fmt="svg")
+    assert drawn != roofline.draw([replace(native, config={})], ["a"], "net", fmt="svg")
+    assert b"depthwise, 16 MACs per cycle" in drawn
+
+
+def test_every_objective_of_a_front_is_drawn_or_said() -> None:
+    space = replace(SPACE, objectives=("cycles", "pe", "lut", "sram", "bram"))
+    rows = [
+        replace(r, values={**r.values, "lut": r.number, "sram": 5 - r.number, "bram": 3}) for r in results().rows[:4]
+    ]
+    picture = pareto.of_results(Results(space, tuple(rows)).marked(), fmt="svg")
+    assert picture is not None
+    for text in ("PEs, less is better", "LUTs, less is better", "SRAM, less is better"):
+        assert text.encode() in picture
+    assert b"objectives that are not drawn: block RAMs" in picture
+    assert b"Pareto front of cycles, PEs, LUTs, SRAM, block RAMs, 4 points" in picture

@@ -11,6 +11,7 @@ from dovetail.flows.explore.cost import Cost
 from dovetail.flows.explore.results import Row, row_of
 from dovetail.flows.explore.space import Space, Workload
 from dovetail.flows.pictures import stacked
+from dovetail.flows.pictures.style import DPI
 from dovetail.flows.study import STUDY
 from dovetail.isa import Config
 
@@ -56,3 +57,24 @@ def test_kinds_are_in_the_order_of_the_stack_and_zeros_are_left_out() -> None:
 def test_host_depthwise_is_counted() -> None:
     counts = [stacked.host_depthwise(bar) for bar in bars_of({"depthwise": ["none", "native"]})]
     assert counts == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        {"stripe": range(1, 65)},
+        {"stripe": range(1, 61), "bus": [32]},
+        {"pe": [16, 32], "bus": [32, 64], "stripe": [1, 2, 4, 8], "read_latency": [10, 20, 30, 40]},
+    ],
+    ids=["one axis", "two", "four"],
+)
+def test_no_picture_is_too_wide(axes: Mapping[str, Sequence[Any]]) -> None:
+    image = matplotlib.image.imread(BytesIO(stacked.draw(rows_of(axes), "net: cycles")))
+    assert image.shape[1] <= stacked.WIDEST * DPI
+    bars = bars_of(axes)
+    assert [bar for line in stacked._lines(bars, list(bars[0].axes)) for bar in line] == bars
+
+
+def test_bars_are_parted_where_an_outer_axis_changes() -> None:
+    lines = stacked._lines(bars_of(STUDY), list(STUDY))
+    assert [{bar.axes["pe"] for bar in line} for line in lines] == [{64}, {128}]
