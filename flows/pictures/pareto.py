@@ -123,7 +123,7 @@ def draw(
     objectives: titles of what the front is made of, where that is more than a panel shows.
     """
     colours = _colours(groups, ordered)
-    handles, rows = _handles(panels, colours, objectives), 0
+    handles, rows = _handles(panels, colours, objectives), 0.0
     height = HEIGHT + (len(panels) - 1) * MORE
     for _ in range(2):  # once to see how many lines the titles and the legend take
         figure = new_figure(WIDTH, height + rows)

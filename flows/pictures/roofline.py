@@ -168,7 +168,7 @@ def _draw_ceilings(plot: Axes, explanation: Explanation, text: str, style: Any, 
         textcoords="offset points", ha="right", va="top" if below else "bottom", fontsize=SMALL, color=INK,
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5}, zorder=2.5,
     )  # fmt: skip
-    flats = [flat]
+    flats: list[Text] = [flat]
     if (lanes := explanation.depthwise_peak) is not None:
         low = max(x0, lanes / float(explanation.bandwidth))
         plot.plot([low, right], [lanes, lanes], color=DEPTHWISE, linewidth=1.1, linestyle=style)

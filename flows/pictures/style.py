@@ -193,7 +193,8 @@ def ramp_colour(part: float) -> str:
     place = min(max(part, 0.0), 1.0) * (len(RAMP) - 1)
     below = min(int(place), len(RAMP) - 2)
     low, high = to_rgb(RAMP[below]), to_rgb(RAMP[below + 1])
-    return to_hex([a + (b - a) * (place - below) for a, b in zip(low, high, strict=True)])
+    red, green, blue = (a + (b - a) * (place - below) for a, b in zip(low, high, strict=True))
+    return to_hex((red, green, blue))
 
 
 def lighter(colour: str, share: float) -> str:
