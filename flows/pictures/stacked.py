@@ -232,5 +232,5 @@ def _handles(bars: Sequence[Bar], kinds: Sequence[str]) -> list[Patch | Line2D]:
     if any(bar.cost for bar in bars):
         handles.append(Line2D([], [], color=INK, linewidth=1.3, label="roofline bound"))
     if any(map(host_depthwise, bars)):
-        handles.append(Patch(**_HOST_STYLE, label="depthwise on the host, not counted"))
+        handles.append(Patch(**_HOST_STYLE, label="depthwise on the host, not in these cycles"))
     return handles
