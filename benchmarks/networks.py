@@ -68,6 +68,7 @@ class Point:
     segments: int = 0
     host_steps: int = 0
     cycles: int = 0
+    host_cycles: int = 0
     over_bound: float = 0.0
     over_bytes: float = 0.0
     peak_sram: int = 0
@@ -116,6 +117,7 @@ def _point(graph: ir.Graph, config: Config, made: Made, outputs: Mapping[str, ND
         segments=sum(is_accelerated(step) for step in compiled.code.steps),
         host_steps=sum(step.host for step in compiled.code.steps),
         cycles=report.cycles,
+        host_cycles=report.host_work.cycles,
         over_bound=report.over_bound,
         over_bytes=report.moved_bytes / report.least_bytes if report.least_bytes else 0.0,
         peak_sram=report.sram.live,
@@ -214,8 +216,10 @@ What the compiler makes of whole networks. The trained ones are int8 and uint8 f
 quantised with their samples; those of `onnx` are the nine architectures of the onnx package with random weights,
 quantised with random inputs; those of `zoo` are built in.
 
-- *layers*: nodes of the graph; *on the accelerator*: share of multiply-accumulates; *segments*: programs started per
-  inference; *host steps*: runs of nodes on the host between them.
+- *layers*: nodes of the graph; *on the accelerator*: share of multiply-accumulates, not of time; *segments*: programs
+  started per inference; *host steps*: runs of nodes on the host between them.
+- *cycles*: of the accelerator, exact; *host cycles*: what the host takes beside them, an estimate that was not measured
+  ([what the host costs](host-cost.md)); *host's share* of both, one after the other.
 - *over roofline*: cycles over max(MACs / multipliers, least bytes / bus width); *DRAM*: bytes moved over the least
   possible (inputs, outputs and weights once); *peak SRAM*: the most that holds something still to be read; *compile*:
   processor time.
@@ -227,7 +231,18 @@ quantised with random inputs; those of `zoo` are built in.
 
 NETWORKS = ("network", "MACs", "layers", "runtime", "values compared", "equal")
 POINTS = (
-    *("network", "on the accelerator", "segments", "host steps", "cycles", "over roofline", "DRAM", "peak SRAM"),
+    *(
+        "network",
+        "on the accelerator",
+        "segments",
+        "host steps",
+        "cycles",
+        "host cycles",
+        "host's share",
+        "over roofline",
+        "DRAM",
+        "peak SRAM",
+    ),
     "compile",
 )
 
@@ -278,11 +293,18 @@ def _point_row(point: Point) -> tuple[str, ...]:
         f"{point.segments}",
         f"{point.host_steps}",
         f"{point.cycles:,}",
+        f"{point.host_cycles:,}",
+        _share_of_host(point),
         f"{point.over_bound:.3f}",
         f"{point.over_bytes:.2f}",
         f"{-(-point.peak_sram // 1024)} KiB",
         f"{point.seconds:.1f} s",
     )
+
+
+def _share_of_host(point: Point) -> str:
+    total = point.cycles + point.host_cycles
+    return f"{100 * point.host_cycles / total:.1f} %" if total else ""
 
 
 def main() -> None:

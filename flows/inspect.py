@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> Report:
         "accelerator_share": outcome.share,
         "weight_bytes": sum(node.weight_bytes for node in outcome.nodes),
         "activation_bytes": sum(node.activation_bytes for node in outcome.nodes),
+        "host_estimate": outcome.host_work.to_dict(),
         "segments": outcome.segments,
         "host_steps": outcome.host_steps,
         "round_trips": outcome.round_trips,
@@ -74,6 +75,7 @@ def _totals(outcome: Preflight) -> list[str]:
     )
     return [
         f"MACs         {outcome.macs():,}, {outcome.share:.1%} on the accelerator",
+        f"host cycles  {outcome.host_work.cycles:,} per inference, an estimate: {outcome.host_work.cost.basis}",
         f"bytes        {weights:,} of weights, {activations:,} of activations in and out",
         f"segments     {outcome.segments}, {outcome.host_steps} on the host; {outcome.round_trips} round trip(s)",
     ]

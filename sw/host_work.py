@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler.host_cost import HostCost
-
-if TYPE_CHECKING:
-    from dovetail.sw.compiler import Code
+from dovetail.sw.compiler.partition import Step, is_accelerated
 
 
 @dataclass(frozen=True)
@@ -52,9 +50,9 @@ class HostWork:
         }
 
 
-def host_work(code: Code) -> HostWork:
-    """What the host takes for compiled code."""
-    cost = code.options.host
-    steps = [step for step in code.steps if step.host]
-    work = [node for step in steps for node in step.nodes if not isinstance(node, ir.FREE)]
-    return HostWork({node.name: cost.cycles(code.graph, node) for node in work}, len(steps), len(code.segments), cost)
+def host_work(graph: ir.Graph, steps: Sequence[Step], cost: HostCost) -> HostWork:
+    """What the host takes for the steps that a graph is partitioned into."""
+    own = [step for step in steps if step.host]
+    work = [node for step in own for node in step.nodes if not isinstance(node, ir.FREE)]
+    starts = sum(map(is_accelerated, steps))
+    return HostWork({node.name: cost.cycles(graph, node) for node in work}, len(own), starts, cost)

@@ -24,6 +24,7 @@ from dovetail.sw.frontend.remainder import Remainder, remainder_of
 from dovetail.sw.frontend.shapes import with_shapes
 from dovetail.sw.frontend.tflite_file import TfliteFile, is_float, is_tflite
 from dovetail.sw.frontend.tflite_float import to_onnx
+from dovetail.sw.host_work import HostWork, host_work
 from dovetail.sw.operators import ROWS
 
 ACCELERATOR, HOST, FREE = "accelerator", "host", "nothing to do"
@@ -66,6 +67,7 @@ class Preflight:
     is_float: the network is float; this is what holds once it is quantised.
     nodes: in execution order.
     gone: the file's nodes that left nothing behind, as "operator name".
+    host_work: what the host takes, an estimate.
     segments, host_steps: runs of nodes on the accelerator and on the host.
     left: operators behind what Dovetail does, which are the user's to run, and why.
     """
@@ -74,6 +76,7 @@ class Preflight:
     is_float: bool
     nodes: tuple[NodeReport, ...]
     gone: tuple[str, ...]
+    host_work: HostWork
     segments: int
     host_steps: int
     left: tuple[str, ...] = ()
@@ -144,6 +147,7 @@ def inspect(
             for node in step.nodes
         ),
         gone=tuple(map(str, held.get("", []))),
+        host_work=host_work(graph, code.steps, options.host),
         segments=sum(map(is_accelerated, code.steps)),
         host_steps=sum(step.host for step in code.steps),
         left=() if remainder is None else remainder.left,
