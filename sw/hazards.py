@@ -144,6 +144,7 @@ class Tracker:
         writes: Sequence[Range] = (),
         mem_reads: Sequence[Range] = (),
         mem_writes: Sequence[Range] = (),
+        waited: Sequence[int] = (),
     ) -> list[int]:
         """Take note of ``unit``'s next instruction; return the SYNC words to emit between the previous
         operation and this one (before or after its CFG words).
@@ -156,8 +157,13 @@ class Tracker:
             Its SRAM regions (those that it claims: the whole region, not only the bytes that it touches).
         mem_reads, mem_writes
             The system memory that it reads or writes.
+        waited
+            SYNC words before it that are there whether it needs them or not; others come on top of them.
         """
         known = self._known[unit]
+        for word in waited:
+            v = word >> 16 & 0xFF
+            self._learn(known, v, self.dispatched[v] - (word >> 32))
         need = known.copy()
         dispatched = self.dispatched
         unsure = [v for v in _OTHERS[unit] if dispatched[v] > known[v]]
@@ -211,13 +217,16 @@ class Tracker:
         words = []
         for v in waits:
             words.append(_SYNC[unit][v] | self.dispatched[v] - need[v] << 32)
-            born = self._born[v][need[v] - 1]
-            for w in _OTHERS[unit]:
-                if born[w] > known[w]:
-                    known[w] = born[w]
-            if need[v] > known[v]:
-                known[v] = need[v]
+            self._learn(known, v, need[v])
         return words
+
+    def _learn(self, known: list[int], unit: int, count: int) -> None:
+        """Somebody is sure of so many completions of a unit, and of what the last of these was sure of."""
+        for w, least in enumerate(self._born[unit][count - 1]):
+            if least > known[w]:
+                known[w] = least
+        if count > known[unit]:
+            known[unit] = count
 
 
 def races(timeline: Timeline, base: int = 0) -> list[tuple[int, int]]:

@@ -2,8 +2,10 @@
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +15,25 @@ from dovetail.isa.instructions import WORD_BYTES
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.emit import Emitter
+from dovetail.sw.compiler.estimate import array_total
+from dovetail.sw.compiler.grid import Grid
 from dovetail.sw.compiler.lower import Packer, Segment
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition import Step, host_reasons, is_accelerated, steps_of
 from dovetail.sw.compiler.parts import Part, parts_of
+from dovetail.sw.compiler.smaller import smaller
+from dovetail.sw.errors import CompileError
 
 SURE = 0.003
 """By how much of it an estimate must exceed another one to be given up. Of 325 configurations for MobileNetV1 two take
 more cycles than the better draft for it, 0.01 % and 0.11 %."""
+
+
+FAR = 1.05
+"""By how much the estimate for a smaller SRAM may exceed that for all of it before no smaller one is tried."""
+
+NEAR = 1.01
+"""The same for more effort than 0."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +106,8 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
     """Compile a graph.
 
     What is best for a layer alone need not be for the network, so there is a draft of it for every effort up to the
-    wanted one, and one without anything that stays in SRAM; of those worth trying the one with the fewest cycles wins.
+    wanted one, and one without anything that stays in SRAM; and the same for smaller memories, so that more SRAM never
+    costs cycles. Of those worth trying the one with the fewest cycles wins.
 
     Raises
     ------
@@ -101,15 +115,26 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
         A layer does not fit the configuration; names layer, rule and way out.
     """
     outline = _outline_of(graph, config, options)
-    drafts = _worth_trying([_Draft(outline, effort, resident) for effort, resident in _ways(options)])
-    best, least = drafts[-1], None
-    known: dict[Hashable, int] = {}
+    drafts = [_Draft(outline, effort, resident) for effort, resident in _ways(options)]
+    best, least = _best(_worth_trying(drafts), None)
+    assert best
+    for smaller_drafts in _on_less(outline, drafts):
+        # A plan takes the same cycles on every memory that is large enough, so it is priced on its own.
+        plan, cycles = _best(smaller_drafts, least - 1)
+        if plan:
+            best, least = min((best, least), plan.on(outline, cycles), key=itemgetter(1))
+    return best.code()
+
+
+def _best(drafts: Sequence["_Draft"], limit: int | None) -> tuple["_Draft | None", int]:
+    """The draft with the fewest cycles, if these are no more than ``limit``."""
+    best, known = None, dict[Hashable, int]()
     # Of equals the first one; the last one is most often the best, so the others need not be finished.
     for draft in reversed(drafts):
-        cycles = draft.cycles(known, least)
+        cycles = draft.cycles(known, limit)
         if cycles is not None:
-            best, least = draft, cycles
-    return best.code()
+            best, limit = draft, cycles
+    return best, limit or 0
 
 
 def _ways(options: Options) -> list[tuple[int, bool]]:
@@ -168,6 +193,45 @@ class _Draft:
         )
         self.fused = any(stage.tail for segment in self.segments for stage in segment.stages)
         self._emitters: dict[int, Emitter] = {}
+        self._inner: _Draft | None = None
+        self._later: dict[str, int] = {}
+
+    def on(self, outline: _Outline, cycles: int) -> tuple["_Draft", int]:
+        """The same, which takes so many ``cycles``, on a larger SRAM, and its cycles there.
+
+        Should waits have come on top, tensors near them are tried at other places of their banks, one after the other.
+        """
+        best = self._moved(outline, {})
+        least = best.cycles({}, None)
+        assert least is not None
+        for name, later in self._places(best) if least > cycles else ():
+            other = self._moved(outline, {**best._later, name: later})
+            if (found := other.cycles({}, least - 1)) is not None:
+                best, least = other, found
+                if least == cycles:
+                    break
+        return best, least
+
+    def _moved(self, outline: _Outline, later: dict[str, int]) -> "_Draft":
+        moved = copy(self)
+        moved.outline, moved._inner, moved._later, moved._emitters = outline, self, later, {}
+        return moved
+
+    def _places(self, moved: "_Draft") -> Iterator[tuple[str, int]]:
+        """Other places of tensors near the layers that wait: by how many banks they start later."""
+        banks = moved.outline.config.bank_bytes
+        for number, segment in enumerate(self.segments):
+            emitter = moved._emitted(number)
+            assert emitter
+            late, layer = set(), sum(len(before.nodes) for before in self.segments[:number])
+            for step, stage in enumerate(segment.stages):
+                if emitter.late & set(range(layer, layer + len(stage.nodes))):
+                    late |= {step - 1, step, step + 1}
+                layer += len(stage.nodes)
+            for name, resident in segment.plan.residents.items():
+                if late & set(range(resident.begin, resident.end + 1)):
+                    needed = ceil_div(self.outline.graph.tensors[name].size, banks)
+                    yield from ((name, later) for later in range(1, resident.banks - needed + 1))
 
     def cycles(self, known: dict[Hashable, int], limit: int | None) -> int | None:
         """Cycles of the program, None if these are more than ``limit``. A page that is fetched behind the last one
@@ -176,6 +240,8 @@ class _Draft:
         ``known``: segments' cycles by their schedules, of other drafts as well: only addresses in system memory differ.
         """
         total = 0
+        if limit is not None and self._inner is None and self._busy > limit:
+            return None
         for number, segment in enumerate(self.segments):
             key = number, _schedule(segment)
             if key not in known:
@@ -185,6 +251,16 @@ class _Draft:
                 known[key] = emitter.clock.ended
             total += known[key]
         return total if limit is None or total <= limit else None
+
+    @property
+    def _busy(self) -> int:
+        """Cycles that the array computes, so that no program of the draft takes fewer."""
+        config = self.outline.config
+        return sum(
+            array_total(config, segment.layers[name], Grid.of(segment.layers[name], tiling), 1).item()
+            for segment in self.segments
+            for name, tiling in segment.tilings.items()
+        )
 
     def code(self) -> Code:
         """The whole program."""
@@ -243,13 +319,34 @@ class _Draft:
         """What has written the words of a segment; None if that takes more cycles than ``limit``."""
         emitter = self._emitters.get(number)
         if emitter is None:
-            emitter = Emitter(self.outline.config)
+            emitter = Emitter(self.outline.config, self._inner._emitted(number) if self._inner else None)
             first = sum(len(segment.nodes) for segment in self.segments[:number])
-            self.segments[number].emit(emitter, first, self._where, self._constants.where)
+            self.segments[number].emit(emitter, first, self._where, self._constants.where, self._later)
             if not emitter.end(limit):
                 return None
             self._emitters[number] = emitter
         return emitter
+
+
+def _on_less(outline: _Outline, drafts: Sequence[_Draft]) -> Iterator[list[_Draft]]:
+    """The drafts worth trying for smaller memories, the largest first, while these are not far off."""
+    ways, price = _ways(outline.options), _price(drafts)
+    for config in smaller(outline.config) if outline.options.tiling == "free" else ():
+        inner = replace(outline, config=config)
+        try:
+            found = [_Draft(inner, effort, resident) for effort, resident in ways if not effort]
+            if (least := _price(found)) > FAR * price:
+                return
+            if least <= NEAR * price:
+                found += [_Draft(inner, effort, resident) for effort, resident in ways if effort]
+        except CompileError:
+            return
+        yield _worth_trying(found)
+
+
+def _price(drafts: Iterable[_Draft]) -> int:
+    """The least estimate of effort 0."""
+    return min(draft.price + draft.unpriced for draft in drafts if not draft.effort)
 
 
 def _worth_trying(drafts: list[_Draft]) -> list[_Draft]:

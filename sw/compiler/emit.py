@@ -5,6 +5,7 @@ reads, are no longer waited for and its unit's queue has room, however far ahead
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import add
@@ -16,6 +17,7 @@ from dovetail.isa.instructions import PAGE_WORDS, REGISTERS, Op, Unit, cfg, pack
 from dovetail.isa.timing.clock import Clock
 from dovetail.isa.timing.rules import duration
 from dovetail.sw.compiler.arena import Arena
+from dovetail.sw.compiler.smaller import Moved, Residents
 from dovetail.sw.hazards import Range, Tracker
 
 _PAGE = 4096
@@ -26,6 +28,8 @@ _MARGIN = 128
 """Cycles before LOAD runs dry in which it gets its next load."""
 _CFG = {unit: {name: (r.index, cfg(unit, name, 0)) for name, r in rows.items()} for unit, rows in REGISTERS.items()}
 """Of each register its index, and the word that sets it to zero."""
+_ADDRESSES = ("IN_ADDR", "OUT_ADDR", "W_ADDR", "B_ADDR")
+"""Registers of array and vector unit that hold SRAM addresses."""
 _TRANSFERS = (Unit.LOAD, Unit.STORE)
 _MAX_FORMS = 1 << 12
 """Forms of transfers that are kept."""
@@ -62,6 +66,18 @@ class Form:
         ]
         """Index and word of each register, its value, its place among the addresses or -1."""
         self._cycles: dict[int, int] = {}  # by what they depend on besides
+
+    def moved(self, moved: Moved) -> "Form":
+        """The same with its own SRAM addresses in a larger memory."""
+        own = {REGISTERS[Unit(self.unit)][name].index for name in _ADDRESSES if name in REGISTERS[Unit(self.unit)]}
+        if not any(index in own and place < 0 for index, _, _, place in self.registers):
+            return self
+        form = copy(self)
+        form.registers = [
+            (index, word, moved.at(value) if index in own and place < 0 else value, place)
+            for index, word, value, place in self.registers
+        ]
+        return form
 
     def cycles(self, config: Config, addresses: Sequence[int]) -> int:
         """The duration of an operation."""
@@ -154,6 +170,18 @@ class _Operation(NamedTuple):
     mem_writes: tuple[Range, ...] = ()
 
 
+def _moved(operation: _Operation, moved: Moved, forms: dict[int, Form]) -> _Operation:
+    """The operation at its place in a larger SRAM; ``forms``: those with addresses of their own, by identity."""
+    form, addresses = operation.form, operation.addresses
+    if form.unit in _TRANSFERS:
+        addresses = addresses[0], moved.at(addresses[1])
+    else:
+        addresses = tuple(map(moved.at, addresses))
+        form = forms.get(id(form)) or forms.setdefault(id(form), form.moved(moved))
+    reads, writes = tuple(map(moved.region, operation.reads)), tuple(map(moved.region, operation.writes))
+    return operation._replace(form=form, addresses=addresses, reads=reads, writes=writes)
+
+
 class _Load(NamedTuple):
     """A load to come: not before the first ``after`` of the other operations are out, and before number ``due`` is."""
 
@@ -167,19 +195,33 @@ class Emitter:
 
     ``words`` are there after `end`; ``layers`` maps the word index of each operation to the layer it belongs to.
     ``arena`` knows which operation touches which SRAM last, of those that were added; ``clock`` when they are executed.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+    like
+        What has written the words of the same tasks for one with less SRAM. Addresses are moved to the larger one;
+        the order of operations and all waits stay, others are added.
     """
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
+    def __init__(self, config: Config, like: "Emitter | None" = None) -> None:
+        self.config, self.like = config, like
         self.words: list[int] = []
         self.layers: dict[int, int] = {}
         self.moved: dict[int, int] = {}
         """Bytes moved over the bus, by layer."""
-        self.arena = Arena(config)
+        self.arena = Arena(like.config if like else config)
         self._tracker = Tracker(config)
         self.clock = Clock(config)
         self._operations: list[_Operation] = []
         self._loads: list[_Load] = []
+        self.turns: list[int] = []
+        """Of each load, the other operations before it."""
+        self.waits: list[list[int]] = []
+        """Of each instruction the SYNC words before it."""
+        self.late: set[int] = set()
+        """Layers that wait where they do not in ``like``."""
         self._stored = Stores()
         self._transfers = forms_of(config.memory, config.bus, config.outstanding)
         self._values = [[0] * len(REGISTERS[unit]) for unit in Unit]
@@ -187,9 +229,11 @@ class Emitter:
         self._busy = [0] * len(Unit)
         """Per unit the cycles that it needs for the operations to come."""
 
-    def add(self, tasks: Iterable[Task]) -> None:
-        """Take tasks, in an order in which they could be executed one by one."""
+    def add(self, tasks: Iterable[Task], residents: Residents = ()) -> None:
+        """Take tasks, in an order in which they could be executed one by one. ``residents``: what is in
+        SRAM before or after them."""
         operations, touch, busy = self._operations, self.arena.touch, self._busy
+        begin = len(operations), len(self._loads)
         for task in tasks:
             due, layer = len(operations), task.layer
             for transfer in task.loads:
@@ -204,6 +248,18 @@ class Emitter:
                 touch(write, number)
             for transfer in task.stores:
                 self._add_store(layer, transfer)
+        if self.like:
+            self._move(self.like.config, residents, *begin)
+
+    def _move(self, inner: Config, residents: Residents, first: int, first_load: int) -> None:
+        """Move the operations and loads from these on to their place in the larger SRAM."""
+        operations, loads = self._operations[first:], self._loads[first_load:]
+        touched = [region for one in operations for region in (*one.reads, *one.writes)]
+        touched += [region for load in loads for region in load.operation.writes]
+        moved = Moved(inner, self.config, residents, touched)
+        forms: dict[int, Form] = {}
+        self._operations[first:] = [_moved(operation, moved, forms) for operation in operations]
+        self._loads[first_load:] = [load._replace(operation=_moved(load.operation, moved, forms)) for load in loads]
 
     def end(self, limit: int | None = None) -> bool:
         """Write the words: all that was added, the end, and what fills the last page.
@@ -215,9 +271,14 @@ class Emitter:
         for number, load in enumerate(self._loads):
             if limit is not None and number % _LOOKS == 0 and max(map(add, free, busy)) > limit:
                 return False
-            while out < load.after or (out < load.due and self._goes_first(operations[out].form.unit)):
+            if self.like:
+                after = due = self.like.turns[number]
+            else:
+                after, due = load.after, load.due
+            while out < after or (out < due and self._goes_first(operations[out].form.unit)):
                 self._emit(operations[out])
                 out += 1
+            self.turns.append(out)
             self._emit(load.operation)
         for operation in operations[out:]:
             self._emit(operation)
@@ -262,6 +323,7 @@ class Emitter:
 
     def _emit(self, operation: _Operation) -> None:
         layer, form, addresses, cycles, reads, writes, mem_reads, mem_writes = operation
+        waited = self.like.waits[len(self.waits)] if self.like else ()
         words, clock, unit = self.words, self.clock, form.unit
         values, before = self._values[unit], len(words)
         if form is self._latest[unit]:
@@ -277,7 +339,15 @@ class Emitter:
                     values[index] = value
                     words.append(word | value << 32)
         clock.write(unit, len(words) - before)
-        for word in self._tracker.issue(unit, reads=reads, writes=writes, mem_reads=mem_reads, mem_writes=mem_writes):
+        waits = self._tracker.issue(
+            unit, reads=reads, writes=writes, mem_reads=mem_reads, mem_writes=mem_writes, waited=waited
+        )
+        if self.like:
+            if waits:
+                self.late.add(layer)
+            waits = [*waited, *waits]
+        self.waits.append(waits)
+        for word in waits:
             words.append(word)
             clock.wait(unit, word >> 16 & 0xFF, word >> 32)
         self.layers[len(words)] = layer

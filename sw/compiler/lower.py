@@ -137,11 +137,19 @@ class Segment:
             return convolution.constants_of(self.config, node, self.layers[node.name], self.tilings[node.name])
         return None
 
-    def emit(self, emitter: Emitter, first: int, where: Mapping[str, int], constants: Mapping[str, int]) -> None:
+    def emit(
+        self,
+        emitter: Emitter,
+        first: int,
+        where: Mapping[str, int],
+        constants: Mapping[str, int],
+        later: Mapping[str, int],
+    ) -> None:
         """Give all tasks to an emitter. ``first``: the number of the first layer; ``where``, ``constants``: system
-        memory addresses of tensors, and of what nodes need besides."""
+        memory addresses of tensors, and of what nodes need besides; ``later``: as of `residency.Plan.alive`."""
         for number, stage in enumerate(self.stages):
-            emitter.add(self._tasks(emitter.arena, number, stage, first, where, constants))
+            tasks = self._tasks(emitter.arena, number, stage, first, where, constants)
+            emitter.add(tasks, self.plan.alive(number, later))
             first += len(stage.nodes)
 
     def _work(self, stage: Stage) -> residency.Work:

@@ -12,6 +12,7 @@ from dovetail.isa.config import Config, ceil_div
 from dovetail.sw.compiler import schedule
 from dovetail.sw.compiler.arena import Runs
 from dovetail.sw.compiler.layer import ConvLayer
+from dovetail.sw.compiler.smaller import Residents
 
 EXPOSED = 8
 """Of what a node loads or stores beside its computation, one part in so many is taken to show: the first tile's load,
@@ -112,6 +113,11 @@ class Plan:
             source.bank * bank if source else None,
             target.bank * bank if target else None,
         )
+
+    def alive(self, number: int, later: Mapping[str, int]) -> Residents:
+        """The residents beside a step; ``later``: by how many banks some start later on a larger SRAM."""
+        found = ((name, r) for name, r in self.residents.items() if r.begin <= number <= r.end)
+        return tuple((r.bank, r.banks, later.get(name, 0)) for name, r in found)
 
     def areas(self, number: int) -> tuple[Extent, Extent]:
         """Where the node that follows tile by tile has its operand and its table, and where its results."""

@@ -1,0 +1,114 @@
+"""More SRAM never costs cycles: the plan of a smaller memory runs on a larger one in the same time."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from dovetail.isa.config import Config
+from dovetail.sw import frontend, reference
+from dovetail.sw import graph as ir
+from dovetail.sw.compiler.smaller import Moved, smaller
+from dovetail.sw.hazards import races
+from dovetail.sw.network import CompiledNetwork, compile_network
+from dovetail.sw.random_networks import random_network
+
+KIB = 1 << 10
+SQUARE = Config(ic_lanes=8, oc_lanes=8)
+LARGE = Config(ic_lanes=16, oc_lanes=16)
+WIDE = Config(ic_lanes=16, oc_lanes=16, bus=128)
+
+
+def rising(graph: ir.Graph, config: Config, sizes: Sequence[int], effort: int) -> list[CompiledNetwork]:
+    """The network on each size of SRAM in KiB, ascending; no more cycles on any than on the one before."""
+    made = [compile_network(graph, config.replace(sram=size * KIB, banks=None), effort=effort) for size in sizes]
+    cycles = [one.report().cycles for one in made]
+    assert cycles == sorted(cycles, reverse=True), dict(zip(sizes, cycles, strict=True))
+    return made
+
+
+def check(compiled: CompiledNetwork) -> None:
+    """The program runs without a fault or race, in the cycles that it promises, to the interpreter's bytes."""
+    rng = np.random.default_rng(3)
+    inputs = {port.name: rng.integers(-128, 128, port.shape).astype(np.int8) for port in compiled.graph.inputs}
+    result = compiled.run(inputs)
+    for name, value in reference.run(compiled.graph, inputs).items():
+        np.testing.assert_array_equal(result.outputs[name], value)
+    assert result.cycles == compiled.report().cycles
+    assert not any(races(timeline) for timeline in result.timeline)
+
+
+@pytest.mark.parametrize(("config", "effort"), [(SQUARE, 0), (SQUARE, 1), (WIDE, 0)], ids=["8x8", "8x8-1", "16x16"])
+@pytest.mark.parametrize("name", ["zoo:resnet8", "zoo:dscnn", "zoo:autoencoder"])
+def test_more_sram_never_costs_cycles(name: str, config: Config, effort: int) -> None:
+    rising(frontend.load(name), config, (32, 64, 128, 256, 512, 2048), effort)
+
+
+def test_more_sram_never_costs_traffic_without_cycles() -> None:
+    """128 KiB once took four times the traffic of 64 KiB."""
+    small, large = rising(frontend.load("zoo:resnet8"), SQUARE, (64, 128), 0)
+    moved = [sum(layer.moved_bytes for layer in one.code.layers) for one in (small, large)]
+    assert moved[1] <= moved[0] or large.report().cycles < small.report().cycles
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_networks_on_more_sram(seed: int) -> None:
+    for compiled in rising(random_network(seed, 6), SQUARE, (32, 64, 128, 256, 512), 1):
+        check(compiled)
+
+
+def test_the_plan_of_a_smaller_memory_runs_on_a_larger_one() -> None:
+    """At 512 KiB and more it is the plan for 256 KiB."""
+    graph = frontend.load("zoo:resnet8")
+    made = rising(graph, SQUARE, (256, 512, 2048), 0)
+    assert len({one.report().cycles for one in made}) == 1
+    for compiled in made:
+        check(compiled)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "config", "sizes", "effort"),
+    [
+        ("zoo:mobilenet_v1", SQUARE, (64, 128, 256, 512, 1024, 2048, 4096, 8192), 0),
+        ("zoo:mobilenet_v1", WIDE, (64, 128, 256, 512, 1024, 2048, 4096, 8192), 0),
+        ("zoo:mobilenet_v2", LARGE, (128, 256, 512, 1024, 2048, 4096, 8192), 0),
+        ("zoo:mobilenet_v2", LARGE, (512, 1024, 2048, 4096, 8192), 1),
+        ("zoo:mobilenet_v2", SQUARE, (2048, 4096, 8192), 1),
+        ("zoo:resnet18", WIDE, (128, 256, 512, 1024, 2048, 4096), 0),
+        ("zoo:resnet50", SQUARE, (256, 512, 1024, 2048, 4096), 0),
+        ("zoo:resnet50", SQUARE, (512, 1024, 2048), 1),
+        ("zoo:resnet50", LARGE, (256, 512, 1024, 2048), 1),
+        ("zoo:efficientnet_lite0", WIDE, (128, 256, 512, 1024, 2048, 4096), 0),
+    ],
+)
+def test_more_sram_for_large_networks(name: str, config: Config, sizes: Sequence[int], effort: int) -> None:
+    rising(frontend.load(name), config, sizes, effort)
+
+
+# --- parts ------------------------------------------------------------------------------------------------------
+
+
+def test_smaller_memories() -> None:
+    def sizes(config: Config) -> list[int]:
+        return [other.sram_bytes // KIB for other in smaller(config)]
+
+    assert sizes(SQUARE.replace(sram=256 * KIB, banks=None)) == [128, 64, 32]
+    assert sizes(SQUARE.replace(sram=32 * KIB, banks=None)) == []
+    assert sizes(SQUARE.replace(sram=256 * KIB, banks=8)) == [128, 64, 32]
+    # 16 banks have no room in 12.
+    assert sizes(SQUARE.replace(sram=192 * KIB, banks=None)) == []
+    assert all(other.replace(sram="256 KiB", banks=None) == SQUARE.replace(sram="256 KiB", banks=None)
+               for other in smaller(SQUARE.replace(sram="256 KiB", banks=None)))  # fmt: skip
+
+
+def test_what_is_apart_stays_apart() -> None:
+    """A tensor in banks 2 and 3, one that starts a bank later than its first one, and buffers that overlap."""
+    inner, outer = SQUARE.replace(sram=64 * KIB, banks=16), SQUARE.replace(sram=128 * KIB, banks=16)
+    buffers = [(0x0000, 0x0800), (0x0800, 0x0900), (0x0C00, 0x0500), (0xA000, 0x100)]
+    moved = Moved(inner, outer, ((2, 2, 0), (4, 3, 1)), [*buffers, (0x2100, 16), (0x4000, 0x2800)])
+    assert [moved.at(address) for address, _ in buffers] == [0x0000, 0x0800, 0x0C00, 0x14000]
+    assert moved.at(0x1000) == 0x1000  # the third bank's bytes belong to a buffer that begins in the first
+    assert moved.region((0x2100, 16)) == (0x4100, 16)
+    assert moved.at(0x3000) == 0x5000
+    assert moved.at(0x4000) == 0xA000
