@@ -57,11 +57,20 @@ class RandomNet:
             ir.window_size(width, kernel[1], stride[1], dilation[1], pads[1], pads[3]),
         )
 
-    def conv(self, x: str, channels: int, size: int = 3, stride: int = 1, groups: int = 1, multiplier: int = 0) -> str:
-        """Padded by size // 2; depthwise with a multiplier."""
+    def conv(
+        self,
+        x: str,
+        channels: int,
+        size: int = 3,
+        stride: int = 1,
+        groups: int = 1,
+        multiplier: int = 0,
+        pads: ir.Pads | None = None,
+    ) -> str:
+        """Padded by size // 2 unless ``pads`` are given; depthwise with a multiplier."""
         depth = self.shape(x)[3]
         channels = depth * multiplier if multiplier else channels
-        pads = (size // 2,) * 4
+        pads = pads or (size // 2,) * 4
         height, width = self.window(x, (size, size), (stride, stride), pads)
         out = self.tensor(1, height, width, channels)
         seen = 1 if multiplier else depth // groups

@@ -93,7 +93,8 @@ class ConvLayer:
         return self.stream_bytes(config, out_channels, in_channels) + matrix
 
     def input_rows(self, first: int, rows: int) -> tuple[int, int, int]:
-        """(first valid input row, valid input rows, rows of padding above) that output rows need."""
+        """(first valid input row, valid input rows, rows of padding above) that output rows need; that is below zero
+        where they see none of them."""
         return self._window(0, first, rows, self.height, self.pad_top)
 
     def input_columns(self, first: int, columns: int) -> tuple[int, int, int]:
@@ -105,8 +106,9 @@ class ConvLayer:
         end = (first + count - 1) * self.stride[axis] - pad + (self.kernel[axis] - 1) * self.dilation[axis]
         if axis and count == self.out_width:
             return 0, size, pad  # whole rows are contiguous, so also what no window needs
-        low, high = max(begin, 0), min(end, size - 1)
-        return low, max(high - low + 1, 0), low - begin
+        # What lies in the padding alone still has some input, which it does not see.
+        low = min(max(begin, 0), size - 1)
+        return low, max(min(end, size - 1) - low, 0) + 1, low - begin
 
 
 @lru_cache(maxsize=64)

@@ -108,12 +108,12 @@ def averages_fit(config: Config, options: Options, graph: ir.Graph, node: ir.Nod
 
 
 def pads_inside(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
-    """Every window touches the input: padding is smaller than the (dilated) kernel."""
-    if isinstance(node, ir.Conv | ir.Depthwise | ir.MaxPool | ir.AvgPool):
-        dilation = node.dilation if isinstance(node, ir.Conv | ir.Depthwise) else (1, 1)
-        reach = [(k - 1) * d + 1 for k, d in zip(node.kernel, dilation, strict=True)]
-        if max(node.pads[::2]) >= reach[0] or max(node.pads[1::2]) >= reach[1]:
-            return f"padding must be smaller than the kernel, not {node.pads}"
+    """Every window of a maximum, and of an average that does not count padding, touches the input: padding is smaller
+    than the kernel."""
+    if not isinstance(node, ir.MaxPool | ir.AvgPool) or (isinstance(node, ir.AvgPool) and node.counted is not None):
+        return None
+    if max(node.pads[::2]) >= node.kernel[0] or max(node.pads[1::2]) >= node.kernel[1]:
+        return f"padding must be smaller than the kernel, not {node.pads}"
     return None
 
 

@@ -8,13 +8,16 @@ from dovetail.sw import graph as ir
 from dovetail.sw.passes.functions import range_of
 from dovetail.sw.passes.rewrite import makers, rebuilt
 
+MAX_PAD = 255
+"""The most padding that a window can have on the accelerator."""
+
 
 def fold_pads(graph: ir.Graph) -> ir.Graph:
     """Fold `Pad` nodes into the convolutions, poolings and paddings that read them.
 
     A convolution pads with its input zero point and a maximum ignores its padding, so only padding with that zero
-    point, or with what is below every element, folds; an average counts padding of any value. Windows must still
-    touch the input.
+    point, or with what is below every element, folds; an average counts padding of any value. Windows of a maximum must
+    still touch the input.
     """
     made = makers(graph)
     nodes = []
@@ -31,11 +34,10 @@ def _folded(node: ir.Node, made: dict[str, ir.Node]) -> ir.Node:
     if not isinstance(pad, ir.Pad):
         return node
     top, left, bottom, right = (mine + more for mine, more in zip(node.pads, pad.pads, strict=True))
-    dilation = node.dilation if isinstance(node, ir.Conv | ir.Depthwise) else (1, 1)
-    if not isinstance(node, ir.Pad):
-        reach = [(k - 1) * d + 1 for k, d in zip(node.kernel, dilation, strict=True)]
-        if max(top, bottom) >= reach[0] or max(left, right) >= reach[1]:
-            return node
+    if not isinstance(node, ir.Pad) and max(top, left, bottom, right) > MAX_PAD:
+        return node
+    if isinstance(node, ir.MaxPool) and (max(top, bottom) >= node.kernel[0] or max(left, right) >= node.kernel[1]):
+        return node
     merged = replace(node, inputs=pad.inputs, pads=(top, left, bottom, right))
     match merged:
         case ir.Pad():

@@ -10,8 +10,9 @@ import pytest
 
 from dovetail.cosim.network import verify
 from dovetail.isa.config import Config, MemoryTiming
+from dovetail.sw import graph as ir
 from dovetail.sw.network import compile_network
-from dovetail.sw.random_networks import random_network
+from dovetail.sw.random_networks import RandomNet, random_network
 
 MODELS = Path(__file__).parents[3] / "shared" / "models"
 TINY = {
@@ -27,7 +28,7 @@ LATENCIES = ((10, 5), (100, 60))
 trained = pytest.mark.skipif(not MODELS.is_dir(), reason="the trained networks are not beside the project")
 
 
-def lockstep(network: str, config: Config, cache: Path) -> int:
+def lockstep(network: str | ir.Graph, config: Config, cache: Path) -> int:
     """Cycles of one inference in which everything agrees."""
     compiled = compile_network(network, config)
     port = compiled.graph.inputs[0]
@@ -52,6 +53,14 @@ BLOCKS = {
 """Cycles on 8x8."""
 SMALL = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
 ODD = Config(ic_lanes=3, oc_lanes=5, sram="64 KiB", stripe=7, bus=32, vector_lanes=3, depthwise_lanes=7)
+
+
+def test_windows_in_the_padding_alone(build_cache: Path) -> None:
+    """Convolutions whose tiles see no input: above, below and beside it."""
+    net = RandomNet(9)
+    x = net.conv(net.input(1, 3, 90, 32), 24, 1, pads=(3, 80, 5, 90))
+    x = net.conv(x, 0, 2, 3, multiplier=1, pads=(4, 0, 9, 7))
+    lockstep(net.graph(net.conv(x, 8, 3, 2, pads=(0, 5, 8, 0))), SMALL, build_cache)
 
 
 @pytest.mark.parametrize(("network", "cycles"), BLOCKS.items())
