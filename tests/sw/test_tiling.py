@@ -16,8 +16,8 @@ from dovetail.isa.config import Config, MemoryTiming, ceil_div
 from dovetail.isa.numerics import Rounding
 from dovetail.sw import graph as ir
 from dovetail.sw import reference
-from dovetail.sw.compiler import compile as driver
 from dovetail.sw.compiler import Options, candidates, convolution, generate, pricing, schedule_cache, tiling
+from dovetail.sw.compiler import compile as driver
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.schedule import (
     Buffers,
