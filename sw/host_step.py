@@ -62,7 +62,10 @@ def can_join(payload: OnnxOp) -> bool:
     """Whether ONNX Runtime computes an operator the same among its neighbours as alone."""
     import onnx
 
-    for node in onnx.load_model_from_string(payload.model).graph.node:
+    nodes = onnx.load_model_from_string(payload.model).graph.node
+    if len(nodes) > 1:  # that are fused
+        return False
+    for node in nodes:
         if node.op_type in _LAID_OUT or node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type):
             return False
         schema = onnx.defs.get_schema(node.op_type)

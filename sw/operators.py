@@ -191,10 +191,10 @@ DIFFERENCES = """
 - Averages of ONNX files tie to even. ONNX Runtime's QLinearAveragePool adds up reals in float32, which may put a tie
   on either side of it, unless the scale has few bits: `dovetail quantise` gives averaged tensors a scale of 8 bits, and
   both are equal in every case.
-- Layer norms and GELU in float between quantised matrix products: ONNX Runtime fuses LayerNormalization with the sum in
-  front of it (SkipLayerNormalization) and GELU with its bias (BiasGelu), whose float32 sums differ in the last bit from
-  those of the operators one by one, which Dovetail's host steps run. A value next to a tie of the following
-  QuantizeLinear then falls on the other side, and what follows moves by steps.
+- A layer norm in float with nothing but sums in front of it (a residual, a bias): ONNX Runtime fuses them to
+  SkipLayerNormalization, whose float32 results differ in the last bit from those of the operators one by one. Dovetail
+  gives it the same nodes together. (One by one, a keyword transformer with 12 such blocks and only its matrix products
+  quantised had 34 of 228 logits off by steps; so it has none.) GELU with its bias (BiasGelu) gives the same reals.
 - The 32-bit instructions (`E32_ADD`, `E32_SHIFT`, `REQUANT`) are for programs written by hand: no operator here needs
   them, as the array adds up in its accumulators what the compiler splits.
 """

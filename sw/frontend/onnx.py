@@ -209,6 +209,9 @@ class Importer:
             if depth <= _DEEPEST:
                 self.waiting[node.outputs[0]], self.depths[node.outputs[0]] = node, depth
                 return
+        if node.op == "Add" and self._is_normed(node):
+            self.waiting[node.outputs[0]] = node
+            return
         self._host(node)
 
     def _shape(self, node: OnnxNode) -> bool:
@@ -415,16 +418,34 @@ class Importer:
         return True
 
     def _host(self, node: OnnxNode) -> None:
-        """Leave a node to ONNX Runtime."""
+        """Leave a node to ONNX Runtime; a layer norm with the sums in front of it, with which it is fused."""
+        nodes = [*(self._sums(node.inputs[0]) if node.op == "LayerNormalization" else ()), node]
+        inside = {name for each in nodes[:-1] for name in each.outputs}
         values: dict[str, Value] = {}
         constants: dict[str, Array] = {}
-        for name in dict.fromkeys(name for name in node.inputs if name):
+        for name in dict.fromkeys(name for each in nodes for name in each.inputs if name and name not in inside):
             constant = self.constant(name)
             if constant is not None:
                 constants[name] = constant
             else:
                 values[name] = self._value(name)
-        self.values.update(self.builder.onnx_node(node, values, constants))
+        self.values.update(self.builder.onnx_node(nodes, values, constants))
+
+    def _is_normed(self, node: OnnxNode, last: bool = False) -> bool:
+        """Whether a sum's result goes into a layer norm alone, perhaps by one more sum: a bias, and a residual."""
+        users = self.file.consumers.get(node.outputs[0], [])
+        if len(users) != 1 or node.outputs[0] in self.file.outputs:
+            return False
+        (user,) = users
+        return user.op == "LayerNormalization" or (not last and user.op == "Add" and self._is_normed(user, last=True))
+
+    def _sums(self, name: str, last: bool = True) -> list[OnnxNode]:
+        """The sums, in order, that make a layer norm's operand and nothing else."""
+        node = self.waiting.get(name)
+        if node is None or name in self.values or node.op != "Add" or not self._is_normed(node, last):
+            return []
+        before = (self._sums(operand, last=False) for operand in node.inputs) if last else ()
+        return [*(each for nodes in before for each in nodes), node]
 
     # QDQ patterns ------------------------------------------------------------------------------
 

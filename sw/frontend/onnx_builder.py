@@ -298,7 +298,7 @@ class GraphBuilder:
         inputs += self._quantisation(result, target, constants)
         proto = helper.make_node(kind, inputs, [result], node.name, domain="com.microsoft", **attributes)
         own = OnnxNode(node.name, kind, tuple(inputs), (result,), attributes, proto)
-        value = self.onnx_node(own, values, constants)[result]
+        value = self.onnx_node([own], values, constants)[result]
         self.annotate(value, target)
         return replace(value, dtype=target.dtype)
 
@@ -319,13 +319,16 @@ class GraphBuilder:
         unsigned = self.file.kernel_types[quant.dtype] == "uint8"
         return (levels + 128).astype(np.uint8) if unsigned else levels.astype(np.int8)
 
-    def onnx_node(self, node: OnnxNode, values: dict[str, Value], constants: dict[str, Array]) -> dict[str, Value]:
-        """Leave a node to ONNX Runtime; returns its outputs by name.
+    def onnx_node(
+        self, nodes: Sequence[OnnxNode], values: dict[str, Value], constants: dict[str, Array]
+    ) -> dict[str, Value]:
+        """Leave a node to ONNX Runtime, with those before it that it may fuse with it; returns its outputs by name.
 
         Shapes and element types of the outputs come from running it once on zeros.
         """
+        node = nodes[-1]
         label = f"node {node.label}"
-        model = self._model([node], constants, values)
+        model = self._model(list(nodes), constants, values)
         names = tuple(name for name in node.outputs if name)
         ins = tuple(Wire(name, value.layout, value.dtype == "uint8") for name, value in values.items())
         probe = OnnxOp(model, label, ins, tuple(Wire(name, Layout.plain(())) for name in names))

@@ -488,3 +488,20 @@ def test_enlargement_by_other_factors_stays_on_the_host(tmp_path: Path) -> None:
     path = tmp_path / "op.onnx"
     path.write_bytes(net.model())
     assert [node.op for node in load(path).nodes if isinstance(node, ir.Host)].count("resize") == 2
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_layer_norms_with_the_sums_in_front_of_them(tmp_path: Path, biased: bool) -> None:
+    """ONNX Runtime fuses them, and adds up in another order than it does one by one: to the last bit of the reals."""
+    rng = np.random.default_rng(1)
+    net = Qdq(np.uint8, opset=17)
+    x = net.input((1, 40, 64), (0.0314159, 5))
+    weights = net.constant(rng.integers(-127, 128, (64, 64)).astype(np.int8))
+    step, zero = net.constant(np.float32(0.003)), net.constant(np.int8(0))
+    product = net.op("MatMul", x, net.op("DequantizeLinear", weights, step, zero))
+    real = net.requantised(product, (0.0217183, -30))
+    gain, offset, bias = (net.constant(rng.normal(size=64).astype(np.float32)) for _ in range(3))
+    if biased:
+        real = net.op("Add", bias, real)
+    net.outputs.append(net.op("LayerNormalization", net.op("Add", real, x), gain, offset, axis=-1))
+    agree(net, tmp_path, hosted=["dequantize", "dequantize", "layernormalization"])
