@@ -34,13 +34,15 @@ REASONS = (
 
 @dataclass(frozen=True)
 class Point:
-    """Something that Verilator counts: its kind, file, lines, module and how often it happened."""
+    """Something that Verilator counts: its kind, file, lines, module, how often it happened, and what tells it from
+    others on the same lines."""
 
     kind: str
     file: str
     lines: tuple[int, ...]
     module: str
     count: int
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,13 @@ class Totals:
 
 @dataclass(frozen=True)
 class RtlCoverage:
-    """Coverage of one design; ``modules`` by name, ``total`` of all."""
+    """Coverage of one design; ``modules`` by name, ``total`` of all; the points and the Verilog that it comes from."""
 
     modules: Mapping[str, Totals]
     total: Totals
     holes: tuple[Hole, ...]
+    points: Sequence[Point] = ()
+    verilog: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def unexplained(self) -> list[Hole]:
@@ -97,7 +101,7 @@ def read_points(texts: Iterable[str]) -> list[Point]:
         kind, module = values["page"].removeprefix("v_").split("/", 1)
         lines = tuple(_lines(values.get("S") or values["l"]))
         counts[kind, values["f"], lines, module, values["n"] + values["o"]] += int(count)
-    return [Point(*key[:4], count) for key, count in counts.items()]
+    return [Point(*key[:4], count, key[4]) for key, count in counts.items()]
 
 
 def _lines(text: str) -> Iterable[int]:
@@ -133,7 +137,7 @@ def analyse(points: Sequence[Point], verilog: Mapping[str, str]) -> RtlCoverage:
         numbers = [number for _, (_, number) in places]
         text = " ".join(texts[file][n - 1].strip() for n in range(numbers[0] - 1, numbers[-1] + 1))
         holes.append(Hole(module, numbers[0], len(numbers), text, reason(module, text)))
-    return RtlCoverage(dict(sorted(modules.items())), total, tuple(holes))
+    return RtlCoverage(dict(sorted(modules.items())), total, tuple(holes), points, verilog)
 
 
 def reason(module: str, text: str) -> str:

@@ -38,7 +38,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--config", metavar="FILE|PRESET", help="the accelerator; default: a small one with all there is"
     )
     parser.add_argument("--toggle", action="store_true", help="count toggled bits as well (much slower to build)")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write the report there: .md, or .json")
+    parser.add_argument(
+        "--merge",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="run nothing: add up .json files that this command, `fuzz --coverage` or a cocotb bench wrote",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="write the report there: .md, or .json (for --merge, too)"
+    )
 
 
 def run(args: argparse.Namespace) -> Report:
@@ -48,6 +57,9 @@ def run(args: argparse.Namespace) -> Report:
             raise DovetailError(f"--{name} must be at least {least}, not {getattr(args, name)}")
     if args.output:
         check_report(args.output)
+    if args.merge:
+        return _merge(args)
+    from dovetail.cosim.coverage_file import DesignCoverage
     from dovetail.cosim.rtl_coverage import cover_rtl
     from dovetail.sw.random_programs import WHOLE
 
@@ -64,6 +76,8 @@ def run(args: argparse.Namespace) -> Report:
     )
     print(f"[{time.monotonic() - start:.0f} s]", file=sys.stderr)
     covered = as_json(tally.coverage)
+    design = DesignCoverage(label(config), rtl.verilog)
+    design.add(rtl.points)
     data = {
         "config": config.to_dict(),
         "seed": args.seed,
@@ -71,11 +85,8 @@ def run(args: argparse.Namespace) -> Report:
         "operations": tally.operations,
         "wrong": wrong,
         "functional": covered,
-        "rtl": {
-            "total": _shares(rtl.total),
-            "modules": {name: _shares(totals) for name, totals in rtl.modules.items()},
-            "holes": [vars(hole) for hole in rtl.holes],
-        },
+        "rtl": _rtl(rtl),
+        "designs": {design.digest: design.to_json()},
     }
     enough = rtl.total.share("line") >= LEAST and not rtl.unexplained
     head = [
@@ -84,9 +95,7 @@ def run(args: argparse.Namespace) -> Report:
     ]
     verdict = [
         f"functional   {covered['hit']} of {covered['bins']} bins (dovetail fuzz --coverage runs more configurations)",
-        f"RTL          {_percent(rtl.total, 'line')} of lines, {_percent(rtl.total, 'branch')} of branches"
-        + (f", {_percent(rtl.total, 'toggle')} of bits toggled" if args.toggle else "")
-        + f"; {len(rtl.holes)} holes, {len(rtl.unexplained)} without a reason",
+        f"RTL          {_line(rtl)}",
         f"verdict      {'ENOUGH' if enough else 'TOO LITTLE'}, {'EQUAL' if not wrong else 'DIFFERENT'}",
         *wrong,
     ]
@@ -95,6 +104,47 @@ def run(args: argparse.Namespace) -> Report:
         write_atomically(args.output, (to_json(data) if args.output.suffix == ".json" else as_text).encode())
     tables = [_module_table(rtl, args.toggle)] + ([_hole_table(rtl)] if rtl.holes else [])
     return Report(data, [*head, *tables, *verdict], int(bool(wrong) or not enough))
+
+
+def _merge(args: argparse.Namespace) -> Report:
+    """Add up files and report what they cover together."""
+    from dovetail.cosim.coverage_file import merged
+
+    try:
+        total = merged(args.merge)
+    except ValueError as error:
+        raise DovetailError(str(error)) from None
+    covered = as_json(total.functional)
+    designs = [(design.label, design.analysed()) for _, design in sorted(total.designs.items())]
+    head = [f"{len(args.merge)} files: {', '.join(map(str, args.merge))}"]
+    verdict = [f"functional   {covered['hit']} of {covered['bins']} bins"]
+    verdict += [f"RTL          {_line(rtl)}: {name}" for name, rtl in designs]
+    enough = all(rtl.total.share("line") >= LEAST and not rtl.unexplained for _, rtl in designs)
+    verdict.append(f"verdict      {'ENOUGH' if enough else 'TOO LITTLE'}")
+    data = {**total.to_json(), "merged": list(map(str, args.merge)), "rtl": {name: _rtl(rtl) for name, rtl in designs}}
+    if args.output:
+        parts = [_markdown([name], [_line(rtl)], rtl, "") for name, rtl in designs]
+        text = "\n".join(["# Merged coverage", "", *head, "", *verdict, "", *parts, markdown(total.functional)])
+        write_atomically(args.output, (to_json(data) if args.output.suffix == ".json" else text).encode())
+    return Report(data, [*head, *verdict], int(not enough))
+
+
+def _rtl(rtl: RtlCoverage) -> dict[str, Any]:
+    """Coverage of a design as JSON has it."""
+    return {
+        "total": _shares(rtl.total),
+        "modules": {name: _shares(totals) for name, totals in rtl.modules.items()},
+        "holes": [vars(hole) for hole in rtl.holes],
+    }
+
+
+def _line(rtl: RtlCoverage) -> str:
+    """Coverage of a design in a line."""
+    toggled = f", {_percent(rtl.total, 'toggle')} of bits toggled" if rtl.total.all["toggle"] else ""
+    return (
+        f"{_percent(rtl.total, 'line')} of lines, {_percent(rtl.total, 'branch')} of branches{toggled};"
+        f" {len(rtl.holes)} holes, {len(rtl.unexplained)} without a reason"
+    )
 
 
 def _shares(totals: Totals) -> dict[str, Any]:

@@ -1,16 +1,22 @@
 """The whole accelerator in a bench: cases to run, and a scoreboard backed by the model. No part of it needs cocotb."""
 
+import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from dovetail.cosim.coverage import Counts, as_json, cover
 from dovetail.isa.config import Config
 from dovetail.isa.host import STALLS
-from dovetail.isa.instructions import PAGE_BYTES, Cause, Op, Unit, cfg, pack, to_bytes
+from dovetail.isa.instructions import PAGE_BYTES, Cause, Op, Unit, cfg, from_bytes, pack, to_bytes
 from dovetail.sw.engine import Bytes, RunResult
 from dovetail.sw.model import Model
+
+FUNCTIONAL = "functional-coverage.json"
+"""File in which a scoreboard leaves the functional coverage of a run."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +68,16 @@ class AcceleratorScoreboard:
     """What a run must leave behind, from the model. SRAM persists from run to run.
 
     ``timed``: system memory keeps the configuration's timing exactly, so cycles and counters are compared too.
+    ``covered``: the functional bins of these runs.
     """
 
     def __init__(self, config: Config, *, timed: bool) -> None:
         self._model, self._timed = Model(config), timed
+        self.covered: Counts = Counter()
+
+    def save_coverage(self) -> None:
+        """Write what was covered into the current folder, where :func:`~dovetail.cosim.benches.runner.run` finds it."""
+        Path(FUNCTIONAL).write_text(json.dumps({"functional": as_json(self.covered)}))
 
     def check(self, name: str, case: Case, run: Run) -> RunResult:
         """Compare a run of ``case``; gives the model's result. Raises AssertionError with the first difference."""
@@ -87,6 +99,9 @@ class AcceleratorScoreboard:
             f"{name}: {len(differs)} bytes of memory differ, first at {differs[0]:#x}:"
             f" must be {result.memory[differs[0]]:#04x}, not {memory[differs[0]]:#04x}"
         )
+        text = case.memory[case.program : case.program + case.pages * PAGE_BYTES].tobytes()
+        words = list(from_bytes(text.ljust(case.pages * PAGE_BYTES, b"\0")))
+        self.covered.update(cover(self._model.config, words, result.timeline, case.base))
         return result
 
 

@@ -16,11 +16,12 @@ from xml.etree import ElementTree
 from amaranth.lib import wiring
 from cocotb_tools.runner import Verilator
 
+from dovetail.cosim.benches.accelerator import FUNCTIONAL
 from dovetail.cosim.benches.bench import OPTIONS
 from dovetail.cosim.sealed import is_sound, locked, private, publish, seal, workplace
-from dovetail.cosim.verilate import VERILATOR_FLAGS, default_cache, machine, verilator_root
+from dovetail.cosim.verilate import COVERAGE, VERILATOR_FLAGS, default_cache, machine, verilator_root
 from dovetail.isa.config import Config
-from dovetail.isa.files import temporary_name
+from dovetail.isa.files import temporary_name, write_atomically
 
 TOP = "dut"
 REWRITE = "*/benches/* test_*.py *_bench.py"
@@ -67,6 +68,7 @@ def run(
     extra: Mapping[str, str] | None = None,
     internals: bool = False,
     waves: Path | None = None,
+    coverage: Path | None = None,
     cache: Path | None = None,
 ) -> int:
     """Build ``design`` (or find it in the cache) and run cocotb tests on it.
@@ -91,6 +93,9 @@ def run(
         Lets tests reach internal signals too, not only the top level's.
     waves
         VCD file to dump; builds a second form of the design.
+    coverage
+        JSON file of the lines and branches that the tests reach, and of what scoreboards of the accelerator saved; for
+        `dovetail coverage --merge`. Builds a form of the design that counts.
     cache
         Folder of the builds, by default the one of all other engines.
 
@@ -106,13 +111,32 @@ def run(
 
         verilog, top = to_verilog(design, simulation=True, name=TOP), TOP
     verilog = {**verilog, **(extra or {}), "public.vlt": everything_public() if internals else ports_public(top)}
-    folder = _build(verilog, top, waves is not None, cache or default_cache())
-    return _test(folder, top, tests, options or {}, testcase, seed, waves)
+    folder = _build(verilog, top, waves is not None, coverage is not None, cache or default_cache())
+    with tempfile.TemporaryDirectory(prefix="dovetail-bench-") as work:
+        count = _test(folder, top, tests, options or {}, testcase, seed, waves, Path(work))
+        if coverage is not None:
+            label = f"configuration {design.hash:016x}" if isinstance(design, Config) else top
+            _save_coverage(coverage, Path(work), label, verilog)
+        return count
 
 
-def _build(verilog: Mapping[str, str], top: str, trace: bool, cache: Path) -> Path:
+def _save_coverage(path: Path, work: Path, label: str, verilog: Mapping[str, str]) -> None:
+    """Write what a run in the folder ``work`` has covered."""
+    from dovetail.cosim.coverage_file import Coverage, DesignCoverage, load
+    from dovetail.cosim.rtl_coverage import read_points
+
+    total = Coverage()
+    design = DesignCoverage(label, {name: text for name, text in verilog.items() if not name.endswith(".vlt")})
+    design.add(read_points([(work / "coverage.dat").read_text(encoding="latin-1")]))
+    total.add(design)
+    if (work / FUNCTIONAL).exists():
+        total += load(work / FUNCTIONAL)
+    write_atomically(path, json.dumps(total.to_json()))
+
+
+def _build(verilog: Mapping[str, str], top: str, trace: bool, coverage: bool, cache: Path) -> Path:
     """Folder with the executable."""
-    arguments = [*VERILATOR_FLAGS, "-Wno-lint"]
+    arguments = [*VERILATOR_FLAGS, "-Wno-lint", *(COVERAGE[:1] if coverage else ())]
     parts = [machine(), version("cocotb"), VERSION, top, str(trace), *arguments]
     for name in sorted(verilog):
         parts += [name, verilog[name]]
@@ -126,7 +150,9 @@ def _build(verilog: Mapping[str, str], top: str, trace: bool, cache: Path) -> Pa
             for name, text in verilog.items():
                 (work / name).write_text(text)
             log = work / "build.log"
-            runtime = cache / f"cocotb-runtime-{_hash([machine(), version('cocotb'), VERSION, str(trace)])}"
+            runtime = (
+                cache / f"cocotb-runtime-{_hash([machine(), version('cocotb'), VERSION, str(trace), str(coverage)])}"
+            )
             if is_sound(runtime):
                 for compiled in runtime.glob("*.o"):
                     shutil.copy(compiled, work)  # newer than its source, so make takes it as it is
@@ -179,33 +205,33 @@ def _test(
     testcase: str | Sequence[str] | None,
     seed: int,
     waves: Path | None,
+    work: Path,
 ) -> int:
-    with tempfile.TemporaryDirectory(prefix="dovetail-bench-") as work:
-        log, results = Path(work) / "log", Path(work) / "results.xml"
-        runner = _Verilator()
-        runner.verbose = False
-        arguments = ["--trace-file", str(waves.absolute())] if waves else []
-        with suppress(SystemExit):  # what failed is in the results
-            runner.test(
-                tests,
-                hdl_toplevel=top,
-                hdl_toplevel_lang="verilog",
-                build_dir=folder,
-                test_dir=work,
-                results_xml=str(results),
-                testcase=testcase,
-                seed=seed,
-                plusargs=[f"+{OPTIONS}={json.dumps(values)}"],
-                test_args=arguments,
-                extra_env={"COCOTB_REWRITE_ASSERTION_FILES": REWRITE},
-                waves=waves is not None,
-                log_file=log,
-            )
-        count, failed = _outcome(results)
-        if failed or not count:
-            text = f"{', '.join(failed)} failed" if failed else f"no test of {tests} ran"
-            raise BenchError(f"{text}\n{_tail(log)}")
-        return count
+    log, results = work / "log", work / "results.xml"
+    runner = _Verilator()
+    runner.verbose = False
+    arguments = ["--trace-file", str(waves.absolute())] if waves else []
+    with suppress(SystemExit):  # what failed is in the results
+        runner.test(
+            tests,
+            hdl_toplevel=top,
+            hdl_toplevel_lang="verilog",
+            build_dir=folder,
+            test_dir=work,
+            results_xml=str(results),
+            testcase=testcase,
+            seed=seed,
+            plusargs=[f"+{OPTIONS}={json.dumps(values)}"],
+            test_args=arguments,
+            extra_env={"COCOTB_REWRITE_ASSERTION_FILES": REWRITE},
+            waves=waves is not None,
+            log_file=log,
+        )
+    count, failed = _outcome(results)
+    if failed or not count:
+        text = f"{', '.join(failed)} failed" if failed else f"no test of {tests} ran"
+        raise BenchError(f"{text}\n{_tail(log)}")
+    return count
 
 
 def _outcome(results: Path) -> tuple[int, list[str]]:

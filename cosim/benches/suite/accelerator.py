@@ -74,3 +74,4 @@ async def programs(dut: Any) -> None:
     for name, case in wanted:
         result = scoreboard.check(name, case, await bench.run(case))
         dut._log.info(f"{name}: {result.cycles} cycles by the model, fault {result.fault}")
+    scoreboard.save_coverage()
