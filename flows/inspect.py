@@ -75,7 +75,7 @@ def _totals(outcome: Preflight) -> list[str]:
     )
     return [
         f"MACs         {outcome.macs():,}, {outcome.share:.1%} on the accelerator",
-        f"host cycles  {outcome.host_work.cycles:,} per inference, an estimate: {outcome.host_work.cost.basis}",
+        f"host cycles  {outcome.host_work.cycles:,} per inference, an estimate: {outcome.host_work.basis}",
         f"bytes        {weights:,} of weights, {activations:,} of activations in and out",
         f"segments     {outcome.segments}, {outcome.host_steps} on the host; {outcome.round_trips} round trip(s)",
     ]

@@ -437,6 +437,6 @@ def timing(report: Report, clock: float | None) -> list[str]:
     share = f"; {host / total:.1%} of it the host's" if total else ""
     return [
         f"cycles       {text(report.cycles)} per inference on the accelerator{at}",
-        f"host cycles  {text(host)}, an estimate: {report.host_work.cost.basis}",
+        f"host cycles  {text(host)}, an estimate: {report.host_work.basis}",
         f"in all       {text(total)}{rate}{share}",
     ]

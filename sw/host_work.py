@@ -21,12 +21,14 @@ class HostWork:
     steps: runs of nodes on the host, between the accelerator's programs.
     starts: how often the host starts the accelerator; each costs a round trip.
     cost: what the estimate rests on.
+    unused: kinds that the costs have rates of their own for, and of which the host runs no node.
     """
 
     nodes: Mapping[str, int]
     steps: int
     starts: int
     cost: HostCost
+    unused: tuple[str, ...] = ()
 
     @property
     def cycles(self) -> int:
@@ -37,6 +39,11 @@ class HostWork:
         """`cycles` as those of an accelerator with this clock in Hz."""
         return round(self.cost.at(self.cycles, clock))
 
+    @property
+    def basis(self) -> str:
+        """What the estimate rests on, and its error."""
+        return self.cost.basis + (f"; no layer of kind {', '.join(self.unused)} is on the host" if self.unused else "")
+
     def to_dict(self) -> dict[str, Any]:
         """What JSON can express."""
         return {
@@ -45,7 +52,7 @@ class HostWork:
             "starts": self.starts,
             "nodes": dict(self.nodes),
             "clock": self.cost.clock,
-            "basis": self.cost.basis,
+            "basis": self.basis,
             "error": self.cost.error,
         }
 
@@ -55,4 +62,5 @@ def host_work(graph: ir.Graph, steps: Sequence[Step], cost: HostCost) -> HostWor
     own = [step for step in steps if step.host]
     work = [node for step in own for node in step.nodes if not isinstance(node, ir.FREE)]
     starts = sum(map(is_accelerated, steps))
-    return HostWork({node.name: cost.cycles(graph, node) for node in work}, len(own), starts, cost)
+    unused = {each.operator: None for each in cost.operators if all(each.operator != node.op for node in work)}
+    return HostWork({node.name: cost.cycles(graph, node) for node in work}, len(own), starts, cost, tuple(unused))

@@ -45,7 +45,7 @@ def _host_of(explanation: Explanation, clock: float | None) -> list[str]:
     cycles = host.at(clock)
     share = cycles / (explanation.cycles + cycles)
     macs = f" for {explanation.host_macs:,} MACs" if explanation.host_macs else ""
-    return [f"beside these {cycles:,} {HOST}{macs}: {share:.1%} of all ({host.cost.basis})"]
+    return [f"beside these {cycles:,} {HOST}{macs}: {share:.1%} of all ({host.basis})"]
 
 
 def _times(explanation: Explanation, clock: float | None) -> list[str]:

@@ -121,6 +121,14 @@ def test_kinds_have_rates_of_their_own() -> None:
     assert slow.cycles(graph, other) == HostCost().cycles(graph, other)
 
 
+def test_a_kind_that_the_host_does_not_run_is_named() -> None:
+    """A misspelt one would change nothing, and nobody would know."""
+    cost = HostCost(operators=(OperatorCost("softmax", 1, 1), OperatorCost("soft_max", 1, 1)))
+    work = compile_network("zoo:attention_block", CONFIG, effort=0, host=cost).report().host_work
+    assert work.unused == ("soft_max",)
+    assert work.basis.endswith("error not measured; no layer of kind soft_max is on the host")
+
+
 def test_times_in_words() -> None:
     texts = [time_text(cycles, 100e6) for cycles in (0, 1, 1e3, 123_456, 99_999_999_9, 1e13)]
     assert texts == ["0 ns", "10 ns", "10 µs", "1.235 ms", "10 s", "100,000 s"]
