@@ -57,7 +57,7 @@ def test_files_of_fuzz(tmp_path: Path) -> None:
     ("text", "why"),
     [
         ("", "Expecting value"),
-        ("[]", "list indices"),
+        ("[]", "'list' object"),
         ("{}", "'tables'"),
         ('{"tables": {"flags": {"CONV": {"none": 1}}}}', "flags, CONV, none is no bin of this version"),
         ('{"tables": {"stalls": {"LOAD": {"BUSY": -1}}}}', "a count must be a natural number, not -1"),
