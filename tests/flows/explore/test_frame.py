@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib
+import subprocess
 import sys
 from io import StringIO
 from pathlib import Path
@@ -127,3 +128,11 @@ def test_dir_shows_the_api() -> None:
     assert names == sorted(dovetail.__all__)
     assert all(getattr(dovetail, name) is not None for name in names)
     assert {"compile", "explore", "layers", "energy", "explain", "HostCost"} <= set(names)
+
+
+@pytest.mark.parametrize("name", ["compile", "load"])
+def test_what_makes_networks_brings_the_engines(name: str) -> None:
+    """A loaded program runs on the RTL as a compiled one does, whatever was imported before."""
+    code = f"import dovetail, dovetail.sw.engines as e; dovetail.{name}; print('rtl' in e._factories)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
