@@ -153,7 +153,8 @@ Files from before TFLite's int8 quantisation have uint8 activations, and weights
 activations are 128 lower, which changes no result. Weights less their zero point may exceed int8: then they are the sum
 of two int8 arrays (three where a weight is 255), and the array takes a pass for each, the later ones over those input
 channels only for which their array is not zero. Results of such layers are stored in system memory, as their sums take
-four bytes an element in SRAM. MEAN, ABS, LEAKY_RELU and BATCH_MATMUL of uint8 files run on the host.
+four bytes an element in SRAM. One such weight in a layer is enough: MobileNetV1 takes 1.4 to 2.4 times the cycles
+(`decisions/0011-old-uint8-weights.md`). MEAN, ABS, LEAKY_RELU and BATCH_MATMUL of uint8 files run on the host.
 """
 
 STATE = """
