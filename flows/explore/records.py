@@ -52,12 +52,17 @@ def _record(results: Results, row: Row, networks: Sequence[str], kinds: Sequence
 
 def _doubts(row: Row) -> Record:
     """How good the estimated area is: its error as a share, "unknown" outside of what was measured, and where that is;
-    the smallest part that has room, or "none"."""
+    the smallest part that has room, or "none". No table of energies says how far it is off."""
     if not row.values or row.config is None:
-        return dict.fromkeys(("area_error", "area_outside", "part"), "")
+        return dict.fromkeys(("area_error", "area_outside", "part", "energy_error"), "")
     doubt = area_doubt(row.config)
     error = "unknown" if doubt.error is None else doubt.error
-    return {"area_error": error, "area_outside": "; ".join(doubt.outside), "part": doubt.part or "none"}
+    return {
+        "area_error": error,
+        "area_outside": "; ".join(doubt.outside),
+        "part": doubt.part or "none",
+        "energy_error": "unknown" if "energy" in row.values else "",
+    }
 
 
 def _slacks(results: Results, row: Row) -> Record:
