@@ -82,9 +82,7 @@ def notes_of(results: Results, metrics: Sequence[str]) -> list[str]:
         other = f"{UNSURE} of {unsure:,}: outside of what was measured, error not known" if unsure else ""
         notes.append(f"area is an estimate (`dovetail docs area`): {'; '.join(filter(None, [told, other]))}")
     if read & {*ESTIMATED} - {*DOUBTED}:
-        notes.append(
-            "energy is a rough estimate to compare by, its error not known (`dovetail docs energy`)"
-        )
+        notes.append("energy is a rough estimate to compare by, its error not known (`dovetail docs energy`)")
     if read & {*TIMES} and any(row.values.get("host_cycles") for row in rows):
         notes.append(f"times include an estimate of the host: {space.host_cost.basis}")
     nowhere = sum(not doubt.part for doubt in doubts)
