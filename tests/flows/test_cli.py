@@ -74,7 +74,7 @@ def test_version(run: Any) -> None:
         (["compile", NETWORK, "--output", "/nowhere/net.dvt"], "/nowhere/"),
         (["sweep", "nowhere.onnx"], "nowhere.onnx: must be a readable file, not: No such file or directory"),
         (["sweep", NETWORK, "--jobs", "0"], "jobs must be at least 1, not 0"),
-        (["verify", NETWORK, "--waves", "waves.txt"], "waves must be a ."),
+        (["verify", NETWORK, "--waves", "waves.txt"], "--waves must be a .fst or .vcd file"),
         (["isa", "--disassemble", "nowhere.dvt"], "nowhere.dvt: No such file or directory"),
     ],
 )
