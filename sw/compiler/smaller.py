@@ -10,20 +10,26 @@ from collections.abc import Iterable
 from dovetail.isa.config import MIN_SRAM, Config, ConfigError
 from dovetail.sw.hazards import Range
 
+FEWER = 8
+"""Banks of a plan for sizes that have fewer banks than the next smaller power of two."""
+
 
 def smaller(config: Config) -> list[Config]:
     """The same accelerator with every smaller power of two of SRAM, the largest first, as far as each bank of it has a
-    bank in ``config`` that is no smaller. Banks are as many where they are not the default's, else the default."""
+    bank in ``config`` that is no smaller. Banks are as many where they are not the default's, else the default, or
+    eight where these are too many."""
     usual = config.replace(banks=None) == config
     found = []
     size = 1 << (config.sram_bytes - 1).bit_length() - 1
     while size >= MIN_SRAM:
-        try:
-            other = config.replace(sram=size, banks=None if usual else config.banks)
-        except ConfigError:
-            break
-        if other.n_banks <= config.n_banks and other.bank_bytes <= config.bank_bytes:
-            found.append(other)
+        for banks in (None, FEWER) if usual else (config.banks,):
+            try:
+                other = config.replace(sram=size, banks=banks)
+            except ConfigError:
+                continue
+            if other.n_banks <= config.n_banks and other.bank_bytes <= config.bank_bytes:
+                found.append(other)
+                break
         size //= 2
     return found
 
