@@ -58,7 +58,7 @@ class ShortBurst(BurstWalker):
 
 
 def test_bench_of_bursts_names_the_transfer(build_cache: Path) -> None:
-    text = r"transfer \d+, address 0x5bfc, .*, rows 0x1, planes 0x1, span 0x4: item \d+ must be 2 beats at 0x5bfc, not 1 beats"
+    text = r"transfer \d+, address 0x5bfc, .*, span 0x4: item \d+ must be 2 beats at 0x5bfc, not 1 beats at 0x5bfc"
     with pytest.raises(BenchError, match=text):
         run(ShortBurst(bus_bytes=4), f"{SUITE}.bursts", options={"bus_bytes": 4, "transfers": 0}, cache=build_cache)
 

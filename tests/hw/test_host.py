@@ -110,6 +110,9 @@ def test_start_status_interrupt(host: Host) -> None:
         await end()
         await ctx.tick()
         assert ctx.get(host.irq) and await status() == 2
+        await host_write(ctx, host.bus, "STATUS", 0)
+        await host_write(ctx, host.bus, "STATUS", 2, strobe=0b1110)
+        assert ctx.get(host.irq) and await status() == 2, "only a written 1 clears"
         await host_write(ctx, host.bus, "STATUS", 2)
         assert not ctx.get(host.irq) and await status() == 0
         ctx.set(host.faulted, 1)

@@ -1,0 +1,448 @@
+"""Mutants of the accelerator's Amaranth code: which ones does nobody notice?
+
+    python -m tests.mutation.systematic --results out/mutants.jsonl [--minutes N] [--programs N] [--seed S]
+    python -m tests.mutation.systematic --results out/mutants.jsonl --units [--minutes N]
+    python -m tests.mutation.systematic --results out/mutants.jsonl --report docs/mutants.md
+
+All mutants of ``mutants.py`` are built into one Verilated model, each behind a switch, of the form that is synthesised.
+Each one runs random programs, then faults, in lockstep with the model until something differs. Mutants come in a random
+order (``--seed``), so a run that is stopped has a sample of all files. What is done is in ``--results``, a line per
+mutant, and is not done again as long as the mutant's file is the same. ``--units`` plants the survivors, one after the
+other, for the unit tests of their file. ``--report`` writes the table; those of ``survivors.toml`` change nothing.
+"""
+
+import argparse
+import ctypes
+import hashlib
+import json
+import multiprocessing
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tests.mutation import mutants
+from tests.mutation.mutants import Mutant, Mutator
+
+ROOT = Path(__file__).resolve().parents[2]
+EXPLAINED = Path(__file__).with_name("survivors.toml")
+LEFT_OUT = {"cells.py"}
+"""Files that are not mutated: half of it is the platform that loses what is read while it is written."""
+DPI = {
+    "mutant.cpp": """\
+static int number = 0;
+extern "C" int mutant_number() { return number; }
+extern "C" __attribute__((visibility("default"))) void mutant_set(int n) { number = n; }
+"""
+}
+FIRST_PROGRAMS = 40
+"""Programs of up to :data:`SHORT` operations that every mutant gets; those that survive them get longer ones."""
+SHORT, LONG = 10, 40
+LOOK = 10
+"""Programs from one look at all of SRAM to the next."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a mutant. ``by``: what noticed it; empty for a survivor. ``programs``: how many ran."""
+
+    mutant: Mutant
+    file_hash: str
+    by: str
+    programs: int
+    unit_tests: str = ""
+
+    def line(self) -> str:
+        return json.dumps(vars(self))
+
+
+def file_hash(file: str) -> str:
+    """Of a file below hw/."""
+    return hashlib.sha256((ROOT / "hw" / file).read_bytes()).hexdigest()[:12]
+
+
+def load(results: Path) -> dict[Mutant, Outcome]:
+    """The outcomes that still hold; later lines win."""
+    found: dict[Mutant, Outcome] = {}
+    for line in results.read_text().splitlines() if results.exists() else ():
+        row = json.loads(line)
+        file, at, column, what = row.pop("mutant")
+        outcome = Outcome((file, at, column, what), **row)
+        if (ROOT / "hw" / file).exists() and outcome.file_hash == file_hash(file):
+            found[outcome.mutant] = outcome
+    return found
+
+
+# --- the model with all mutants --------------------------------------------------------------------------------------
+
+
+def build(mutator: Mutator, cache: Path) -> tuple[Path, dict[Mutant, int]]:
+    """The Verilated accelerator with its mutants, and their numbers."""
+    from amaranth.back import verilog
+    from amaranth.hdl import Value, ValueCastable
+    from amaranth.hdl._ir import PortDirection
+    from amaranth.lib import wiring
+
+    from dovetail.cosim import rtl
+    from dovetail.cosim.verilate import verilate
+    from dovetail.hw import verilog as hw_verilog
+    from dovetail.sw.random_programs import WHOLE
+
+    def convert(design: Any, name: str, platform: object = None) -> str:
+        ports: dict[str, Any] = {"mutant": (mutator.select, PortDirection.Input)}
+        for path, member, value in design.signature.flatten(design):
+            value = value.as_value() if isinstance(value, ValueCastable) else value
+            if isinstance(value, Value):
+                way = PortDirection.Input if member.flow == wiring.In else PortDirection.Output
+                ports["__".join(map(str, path))] = value, way
+        text: str = verilog.convert(
+            design, name=name, platform=platform, ports=ports, emit_src=False, strip_internal_attrs=True
+        )
+        return text
+
+    hw_verilog._convert = convert
+    design = rtl.accelerator_design(WHOLE, form="fpga")
+    files = dict(design.verilog)
+    top = f"{rtl.TOP}.v"
+    bits = mutants.SELECT_BITS
+    files[top] = (
+        files[top]
+        .replace(
+            "  reg reset = 1;\n",
+            f'  import "DPI-C" function int mutant_number();\n  reg [{bits - 1}:0] mutant;\n'
+            f"  initial mutant = {bits}'(mutant_number());\n  reg reset = 1;\n",
+        )
+        .replace(" core(", " core(.mutant(mutant), ")
+    )
+    files = {name.replace(".v", ".sv") if name == top else name: text for name, text in files.items()}
+    design = replace(design, verilog=files, driver={**design.driver, **DPI})
+    return verilate(design, cache), mutator.numbers
+
+
+class Bench:
+    """The Verilated mutants beside what the model says of a list of programs."""
+
+    def __init__(self, library: Path) -> None:
+        from dovetail.cosim import rtl
+        from dovetail.cosim.lockstep import Lockstep
+        from dovetail.sw.model import Model
+        from dovetail.sw.random_programs import WHOLE
+
+        def accelerator_library(*_: Any, **__: Any) -> Path:
+            return library
+
+        rtl.accelerator_library = accelerator_library
+        self.config = WHOLE
+        self.pair = Lockstep(WHOLE, cache=library.parent, form="fpga")
+        self.switch = ctypes.CDLL(str(library)).mutant_set
+        self.model = Model(WHOLE)
+        self.prepared: list[tuple[Any, Any, Any]] = []
+
+    def select(self, number: int) -> None:
+        """As after power-up, with a mutant, or with 0, with none."""
+        self.switch(number)
+        self.pair.rtl.reset()
+
+    def _program(self, n: int) -> tuple[Any, Any, Any]:
+        """The n-th program, how the model runs it on the SRAM that the one before has left, and SRAM after it."""
+        from dovetail.cosim.fuzz import random_case, random_timing
+        from dovetail.sw.model import Model
+
+        while len(self.prepared) <= n:
+            at = len(self.prepared)
+            timing = self.config.replace(memory=random_timing(at))
+            program = random_case(timing, at, count=SHORT if at < FIRST_PROGRAMS else LONG).program
+            sram = self.model.read_sram()
+            self.model = Model(timing)
+            self.model.write_sram(sram)
+            result = self.model.run(program.memory.copy(), program.program, program.pages, program.base)
+            self.prepared.append((program, result, self.model.read_sram()))
+        return self.prepared[n]
+
+    def notices(self, n: int) -> bool:
+        """Whether the n-th program, after those before it, shows a difference. SRAM is looked at now and then only:
+        moving all of it takes longer than most programs."""
+        from dovetail.cosim.lockstep import compare
+        from dovetail.cosim.rtl import RtlError
+
+        program, result, sram = self._program(n)
+        rtl = self.pair.rtl
+        rtl.timing = program.config.memory
+        try:
+            rtl.limit = 2 * result.cycles + 1000
+            got = rtl.run(program.memory.copy(), program.program, program.pages, program.base)
+            if not compare(result, got).equal:
+                return True
+            rtl.limit = 100_000
+            return (n + 1) % LOOK == 0 and bool((rtl.read_sram() != sram).any())
+        except RtlError:
+            return True
+
+    def faults(self, programs: int = 3) -> str:
+        """What kind of fault of `dovetail faults` shows a difference; empty: none. From power-up to power-up."""
+        from dovetail.cosim import faults
+        from dovetail.sw.model import Model
+        from dovetail.sw.random_programs import legal_program
+
+        for kind, provoke in faults.KINDS.items():
+            for seed in range(programs):
+                rng = random.Random(f"{kind} {seed}")
+                self.pair.reset()
+                self.pair.model = Model(self.pair.rtl.config)
+                program = legal_program(rng, self.config, count=rng.randint(2, 6))
+                try:
+                    _, text = provoke(self.pair, faults.setting_of(program, seed + 1), rng)
+                    text = text or faults.next_program(self.pair, rng)
+                except Exception as error:
+                    text = type(error).__name__
+                if text:
+                    return f"faults: {kind}"
+        return ""
+
+    def outcome(self, number: int, programs: int) -> tuple[str, int]:
+        """What notices a mutant (nothing: empty), and how many programs ran: some short ones, faults, ``programs`` long
+        ones."""
+        self.select(number)
+        last = FIRST_PROGRAMS + programs
+        for n in range(last):
+            if self.notices(n):
+                return f"program {n}", n + 1
+        return self.faults(), last
+
+
+def work(library: Path, tasks: list[tuple[Mutant, int]], programs: int, results: Path, deadline: float) -> None:
+    """In a process of its own, since a mutant may end it: the outcome of each task."""
+    bench = Bench(library)
+    by, _ = bench.outcome(0, programs)
+    if by:
+        raise SystemExit(f"the design without a mutant must agree with the model, but: {by}")
+    for mutant, number in tasks:
+        if time.time() > deadline:
+            break
+        results.with_suffix(".now").write_text(json.dumps(mutant))
+        by, ran = bench.outcome(number, programs)
+        with results.open("a") as file:
+            file.write(Outcome(mutant, file_hash(mutant[0]), by, ran).line() + "\n")
+    results.with_suffix(".now").unlink(missing_ok=True)
+
+
+def run(numbers: dict[Mutant, int], library: Path, args: argparse.Namespace) -> None:
+    """All mutants that have no outcome, in a random order, until time is up."""
+    order = sorted(numbers)
+    random.Random(args.seed).shuffle(order)
+    deadline = time.time() + 60 * args.minutes
+    context = multiprocessing.get_context("spawn")
+    now = args.results.with_suffix(".now")
+    while time.time() < deadline:
+        done = load(args.results)
+        tasks = [(m, numbers[m]) for m in order if m not in done and m[0] not in LEFT_OUT]
+        print(f"{len(done)} of {len(numbers)} mutants have an outcome", flush=True)
+        if not tasks:
+            return
+        process = context.Process(target=work, args=(library, tasks, args.programs, args.results, deadline))
+        process.start()
+        process.join()
+        if process.exitcode and now.exists():
+            file, line, column, what = json.loads(now.read_text())
+            mutant = file, line, column, what
+            with args.results.open("a") as out:
+                out.write(Outcome(mutant, file_hash(file), "the simulator broke down", 0).line() + "\n")
+        elif process.exitcode:
+            raise SystemExit(f"the worker failed with exit code {process.exitcode}")
+
+
+# --- unit tests for survivors -----------------------------------------------------------------------------------
+
+UNIT_TESTS = {
+    "test_array_unit.py": ("array", "accumulator", "drain", "window", "walk", "pipeline"),
+    "test_vector_unit.py": ("vector", "window", "walk"),
+    "test_requantiser.py": ("requantiser", "scaler"),
+    "test_rescale.py": ("rescale", "scaler"),
+    "test_control.py": ("control", "queue", "scoreboard", "statistics", "run"),
+    "test_frontend.py": ("frontend", "queue"),
+    "test_host.py": ("host",),
+    "test_load.py": ("load", "dma", "burst"),
+    "test_store.py": ("store", "dma", "burst"),
+    "test_sram.py": ("sram",),
+    "test_accelerator.py": ("accelerator", "engine", "run", "statistics", "host", "regions", "scoreboard", "queue"),
+}
+"""Files of tests/hw, and the beginnings of the names of what each one tests."""
+UNIT_SECONDS = 300
+TESTS_FAILED = 1
+"""pytest's exit code when tests ran and some failed."""
+
+
+def planted(mutant: Mutant) -> str:
+    """The unit test that fails with a mutant in the code; empty if none does."""
+    for test, names in UNIT_TESTS.items():
+        if not mutant[0].startswith(names):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            environment = os.environ | {"DOVETAIL_MUTANT": json.dumps(mutant), "PYTHONPATH": path_of_modules()}
+            command = [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-x",
+                "-p",
+                "tests.mutation.plant",
+                "-o",
+                f"cache_dir={folder}",
+            ]
+            try:
+                code = subprocess.run(
+                    [*command, f"tests/hw/{test}"], cwd=ROOT, env=environment, capture_output=True, timeout=UNIT_SECONDS
+                ).returncode
+            except subprocess.TimeoutExpired:
+                code = TESTS_FAILED
+        if code == TESTS_FAILED:
+            return test
+        if code:
+            raise SystemExit(f"{test} could not be run: pytest ended with {code}")
+    return ""
+
+
+def path_of_modules() -> str:
+    """PYTHONPATH for the project and its tests."""
+    return os.pathsep.join([str(ROOT / ".pkg"), str(ROOT)])
+
+
+def run_units(args: argparse.Namespace) -> None:
+    """Plant the survivors without an explanation that no unit test has seen yet."""
+    deadline = time.time() + 60 * args.minutes
+    why = reasons()
+    order = [o for o in load(args.results).values() if not o.by and not o.unit_tests]
+    order = [o for o in order if (o.mutant[0], code_at(o.mutant), o.mutant[3]) not in why]
+    random.Random(args.seed).shuffle(order)
+    for outcome in order:
+        if time.time() > deadline:
+            return
+        test = planted(outcome.mutant)
+        after = replace(outcome, by=f"tests/hw/{test}" if test else "", unit_tests="ran")
+        print(f"{'killed  ' if test else 'SURVIVES'} {' '.join(map(str, outcome.mutant))} {test}", flush=True)
+        with args.results.open("a") as file:
+            file.write(after.line() + "\n")
+
+
+# --- the report --------------------------------------------------------------------------------------------------
+
+
+def code_at(mutant: Mutant) -> str:
+    """The line of a mutant."""
+    return (ROOT / "hw" / mutant[0]).read_text().splitlines()[mutant[1] - 1].strip()
+
+
+def reasons() -> dict[tuple[str, str, str], str]:
+    """Why a survivor changes nothing that anybody could notice, by file, line of code and what is wrong."""
+    rows = tomllib.loads(EXPLAINED.read_text())["survivor"]
+    return {(row["file"], row["code"], row["what"]): row["why"] for row in rows}
+
+
+def report(known: list[Mutant], outcomes: dict[Mutant, Outcome]) -> str:
+    """What was run, what survived, by file, as Markdown."""
+    why = reasons()
+
+    def reason(mutant: Mutant) -> str:
+        return why.get((mutant[0], code_at(mutant), mutant[3]), "")
+
+    rows: list[str] = []
+    alive: list[Mutant] = []
+    explained: list[Mutant] = []
+    total: Counter[str] = Counter()
+    for file in sorted({m[0] for m in known}):
+        here = [m for m in known if m[0] == file]
+        count: Counter[str] = Counter(mutants=len(here))
+        for mutant in here:
+            outcome = outcomes.get(mutant)
+            if outcome is None:
+                continue
+            count["run"] += 1
+            kind = "programs"
+            if outcome.by.startswith("tests/"):
+                kind = "tests"
+            elif not outcome.by:
+                kind = "explained" if reason(mutant) else "alive"
+                (explained if reason(mutant) else alive).append(mutant)
+            count[kind] += 1
+        total += count
+        rows.append(_row(f"`hw/{file}`", count))
+    share = 100 * total["alive"] / max(1, total["run"])
+    text = ["# Mutants of the RTL", ""]
+    text += [
+        "Made by `python -m tests.mutation.systematic --report docs/mutants.md`, from what its runs have found; see",
+        "[verification](verification.md#systematic-mutants). Faults planted by hand are in [mutations](mutations.md).",
+        "",
+        f"Of {total['mutants']:,} mutants {total['run']:,} were run, a random sample of all files.",
+        f"Not run: {total['mutants'] - total['run']:,}.",
+        f"Of those that were run {total['programs']:,} were noticed by random programs or faults in lockstep,",
+        f"{total['tests']:,} more by unit tests; {total['explained']:,} change nothing that can be noticed;",
+        f"**{total['alive']:,} survive unexplained ({share:.1f} %)**.",
+        "",
+        "| file | mutants | run | lockstep | unit tests | explained | survive |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+        *rows,
+        _row("all", total),
+        "",
+        "## Survivors without an explanation",
+        "",
+        *_list(alive, dict.fromkeys(alive, "")),
+        "",
+        "## Survivors that change nothing",
+        "",
+        *_list(explained, {m: reason(m) for m in explained}),
+        "",
+    ]
+    return "\n".join(text)
+
+
+def _row(name: str, count: Counter[str]) -> str:
+    columns = ("mutants", "run", "programs", "tests", "explained", "alive")
+    return f"| {name} | " + " | ".join(f"{count[c]:,}" for c in columns) + " |"
+
+
+def _list(chosen: list[Mutant], texts: dict[Mutant, str]) -> list[str]:
+    lines = []
+    for mutant in sorted(chosen):
+        text = texts[mutant]
+        lines.append(f"- `hw/{mutant[0]}`, {mutant[3]}: `{code_at(mutant)}`" + (f": {text}" if text else ""))
+    return lines or ["None."]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, required=True, help="outcomes, a line each; read, and added to")
+    parser.add_argument("--cache", type=Path, help="folder of the build; default: beside the results")
+    parser.add_argument("--minutes", type=float, default=600, help="stop after so long; default: %(default)s")
+    parser.add_argument("--programs", type=int, default=60, help="long programs for survivors; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=1, help="of the order of mutants; default: %(default)s")
+    parser.add_argument(
+        "--units", action="store_true", help="plant survivors for the unit tests of their files instead"
+    )
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write the table there instead")
+    args = parser.parse_args()
+    known = args.results.with_suffix(".mutants")
+    if args.report:
+        rows = (json.loads(line) for line in known.read_text().splitlines())
+        numbered = [(file, line, column, what) for file, line, column, what in rows if file not in LEFT_OUT]
+        args.report.write_text(report(numbered, load(args.results)))
+        return 0
+    args.results.parent.mkdir(parents=True, exist_ok=True)
+    if args.units:
+        run_units(args)
+        return 0
+    library, numbers = build(mutants.install(Mutator()), args.cache or args.results.parent / "cache")
+    known.write_text("\n".join(json.dumps(m) for m in sorted(numbers)) + "\n")
+    run(numbers, library, args)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
