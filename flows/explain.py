@@ -21,7 +21,7 @@ from dovetail.flows.network import add_clock_option, add_network_options, clock_
 from dovetail.flows.parameters import SETTINGS, changed
 from dovetail.flows.report import Report
 from dovetail.isa.config import Config, ConfigError, format_bytes
-from dovetail.isa.files import write_atomically
+from dovetail.isa.files import write_atomically, written_whole
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.explain import Explanation, compare, explain
 from dovetail.sw.explain.text import answer, summary
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
     if args.pictures:
-        _make(args.pictures)
+        _check_folder(args.pictures)
     check_energy_option(args)
     clock = clock_of(args)
     compiled = compiled_of(args)
@@ -111,12 +111,13 @@ def second_config(text: str, base: Config) -> Config:
     return changed(base, changes)
 
 
-def _make(folder: Path) -> None:
-    """Make a folder, before a compilation's time has passed."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DovetailError(f"--pictures must be a folder, not {folder} ({error.strerror})") from None
+def _check_folder(folder: Path) -> None:
+    """Refuse what no folder can be, before a compilation's time has passed."""
+    for path in (folder, *folder.parents):
+        if path.exists():
+            if not path.is_dir():
+                raise DovetailError(f"--pictures must be a folder, not {folder} ({path} is a file)")
+            return
 
 
 def _draw(folder: Path, explained: Sequence[Explanation]) -> list[Path]:
@@ -129,8 +130,9 @@ def _draw(folder: Path, explained: Sequence[Explanation]) -> list[Path]:
     for name, explanation, title in zip(("shares.png", "shares-against.png"), explained, titles, strict=False):
         about = ", ".join(filter(None, (title, subtitle)))
         pictures[name] = shares.draw(explanation, f"{network}: where the cycles go", about)
-    for name, content in pictures.items():
-        write_atomically(folder / name, content)
+    with written_whole(folder) as place:
+        for name, content in pictures.items():
+            write_atomically(place / name, content)
     return [folder / name for name in pictures]
 
 

@@ -211,6 +211,9 @@ def _store_of(args: argparse.Namespace) -> Iterator[Store]:
     finally:
         if new:
             _drop_empty(path)
+        if args.output:
+            with suppress(OSError):  # it holds something
+                args.output.rmdir()
 
 
 def _drop_empty(path: Path) -> None:

@@ -2,9 +2,10 @@
 
 import os
 import secrets
-from collections.abc import Mapping
-from contextlib import suppress
-from errno import EINVAL, EISDIR, ENOENT
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from errno import EINVAL, EISDIR, ENOENT, ENOTDIR
 from pathlib import Path
 
 
@@ -57,6 +58,26 @@ def _prepared(target: Path, data: bytes) -> tuple[Path, Path]:
             error.filename = str(target)  # what the user named
         raise
     return temporary, target
+
+
+@contextmanager
+def written_whole(folder: Path) -> Iterator[Path]:
+    """A folder to write files into; at the end they take their places in ``folder``, which is made with its parents.
+
+    After an error nothing is left of it. Raises OSError, also at once where ``folder`` is a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(ENOTDIR, "must be a folder to write into, not a file", str(folder))
+    above = next(parent for parent in folder.absolute().parents if parent.is_dir())
+    temporary = temporary_name(above / folder.name)
+    temporary.mkdir()
+    try:
+        yield temporary
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in sorted(temporary.iterdir()):
+            os.replace(path, folder / path.name)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def temporary_name(target: Path) -> Path:

@@ -16,7 +16,7 @@ import numpy as np
 import yaml
 
 import dovetail
-from dovetail.isa.files import write_atomically
+from dovetail.isa.files import write_atomically, written_whole
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler.partition import Step, border_of, is_accelerated
 from dovetail.sw.errors import NetworkError, first_line
@@ -71,9 +71,13 @@ def export(compiled: CompiledNetwork, folder: Path) -> dict[str, Any]:
     OSError
         The folder cannot be written to.
     """
+    _check_layers(compiled.graph)
+    with written_whole(folder) as place:
+        return _export(compiled, place)
+
+
+def _export(compiled: CompiledNetwork, folder: Path) -> dict[str, Any]:
     graph = compiled.graph
-    _check_layers(graph)
-    folder.mkdir(parents=True, exist_ok=True)
     pieces = _pieces(compiled)
     parts = [_write(compiled, piece, number, folder) for number, piece in enumerate(pieces)]
     compiled.save(folder / PROGRAM)

@@ -90,7 +90,7 @@ def test_pictures_need_a_folder(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     file = tmp_path / "file"
     file.touch()
     code, error = outcome(capsys, NETWORK, "--pictures", str(file))
-    assert (code, error) == (2, f"dovetail: error: --pictures must be a folder, not {file} (File exists)\n")
+    assert (code, error) == (2, f"dovetail: error: --pictures must be a folder, not {file} ({file} is a file)\n")
 
 
 def test_titles_say_what_differs() -> None:

@@ -1,0 +1,503 @@
+"""Every format that Dovetail reads: sound files of it, ways to damage them, and what a user does with them.
+
+A case is a folder with the files; actions are command lines in it, where ``out`` is the folder for what is written, or
+calls of the library for formats without a command.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sqlite3
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from dovetail.cosim import sealed
+from dovetail.cosim.build_cache import hold, noted
+from dovetail.flows.cli import main
+from dovetail.isa.program import CRC, HEADER
+from dovetail.sw import frontend, zoo
+from dovetail.sw.cost.energy import FOLDER, load_table
+from dovetail.sw.packing import pack
+from dovetail.sw.partition_export import MANIFEST, run_parts
+from tests.malformed.damage import BYTES, JSON, TEXT, Damage, Random, change_value
+
+NETWORK = "zoo:hard_swish_block?channels=4&resolution=4"
+SMALL = ("--ic-lanes", "4", "--oc-lanes", "4", "--sram", "64KiB", "--effort", "0")
+BLOCKS = (
+    "mobilenet_v2_block?channels=4&resolution=6",
+    "inception_block?channels=4&resolution=5",
+    "shuffle_block?channels=8&resolution=4",
+    "attention_block?tokens=4&channels=8",
+    "hard_swish_block?channels=4&resolution=4",
+)
+Files = dict[str, bytes]
+Action = tuple[str, ...] | Callable[[Path], object]
+
+
+@dataclass(frozen=True)
+class Format:
+    """``sound``: sets of files; ``victims``: names of those that are damaged, or "" for any; ``actions``: a case takes
+    one of them."""
+
+    sound: Callable[[], Sequence[Files]]
+    damage: Sequence[Damage]
+    actions: Sequence[Action]
+    victims: str = ""
+
+
+def case(name: str, random: Random) -> tuple[Files, Action]:
+    """The files of a case and what is done with them."""
+    wanted = FORMATS[name]
+    sets = wanted.sound()
+    files = dict(sets[random.integers(len(sets))])
+    victims = [file for file in sorted(files) if file.endswith(wanted.victims)]
+    victim = victims[random.integers(len(victims))]
+    for _ in range(int(random.integers(1, 3))):
+        if files[victim]:
+            with suppress(Exception):  # what is damaged twice may no longer have the form that the second damage needs
+                files[victim] = wanted.damage[random.integers(len(wanted.damage))](files[victim], random)
+    return files, wanted.actions[random.integers(len(wanted.actions))]
+
+
+def command(*words: str) -> None:
+    """Run a command that must succeed."""
+    said = io.StringIO()
+    with redirect_stderr(said), redirect_stdout(said):
+        code = main([*words, "--json"])
+    assert code == 0, said.getvalue()
+
+
+def made_by(*words: str) -> Files:
+    """The files that a command writes to the folder that stands for ``OUT``."""
+    with tempfile.TemporaryDirectory() as folder:
+        command(*(word.replace("OUT", folder) for word in words))
+        return {
+            str(path.relative_to(folder)): path.read_bytes()
+            for path in sorted(Path(folder).rglob("*"))
+            if path.is_file()
+        }
+
+
+# --- networks ------------------------------------------------------------------------------------
+
+QUANTISED: tuple[Action, ...] = (
+    ("inspect", "net", *SMALL),
+    ("compile", "net", *SMALL, "--output", "out/net.dvt"),
+    ("run", "net", *SMALL, "--output", "out/y.npz"),
+    ("diff", "net", *SMALL, "--dump", "out/dump"),
+    ("export", "net", *SMALL, "--output", "out/parts"),
+    ("codegen", "net", *SMALL, "--output", "out/c"),
+    ("pack", "net", "--output", "out/net.dnet"),
+    ("explain", "net", *SMALL, "--pictures", "out/pictures"),
+    ("quantise", "net", "--random", "1", "--output", "out/q.onnx"),
+)
+
+
+@cache
+def onnx_files() -> Sequence[Files]:
+    return [{"net": zoo.model_bytes(name)} for name in BLOCKS]
+
+
+@cache
+def float_files() -> Sequence[Files]:
+    from tests.sw import malformed_onnx
+
+    return [{"net": malformed_onnx.real().SerializeToString()}]
+
+
+@cache
+def tflite_files() -> Sequence[Files]:
+    from tests.sw import malformed_tflite
+
+    return [{"net": malformed_tflite.packed(malformed_tflite.network())}]
+
+
+@cache
+def portable_files() -> Sequence[Files]:
+    (port,) = frontend.load(NETWORK).inputs
+    return [{"net": pack(NETWORK)}, {"net": pack(NETWORK, {port.name: np.ones(port.shape, port.dtype)})}]
+
+
+def members(data: bytes, random: Random) -> bytes:
+    """A member of a zip archive is damaged, and the archive is whole."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w", old.infolist()[0].compress_type) as new:
+        chosen = int(random.integers(len(old.infolist())))
+        for number, info in enumerate(old.infolist()):
+            content = old.read(info)
+            if number == chosen and content:
+                kinds = TEXT if info.filename.endswith(".yaml") else BYTES
+                content = kinds[random.integers(len(kinds))](content, random)
+            new.writestr(info.filename, content)
+    return out.getvalue()
+
+
+# --- programs ------------------------------------------------------------------------------------
+
+
+@cache
+def program_files() -> Sequence[Files]:
+    sets = [made_by("compile", f"zoo:{name}", *SMALL, "--output", "OUT/net") for name in BLOCKS[2:]]
+    return [*sets, made_by("compile", f"zoo:{BLOCKS[0]}", *SMALL[:-2], "--output", "OUT/net")]
+
+
+def header(data: bytes, random: Random) -> bytes:
+    """Values of the header or words of the stream become others, with the right checksum."""
+    if len(data) < HEADER.size:
+        return data
+    magic, version, size, config_hash, _ = HEADER.unpack_from(data)
+    text, body = data[HEADER.size : HEADER.size + size], data[HEADER.size + size : -CRC.size]
+    try:
+        tree = json.loads(text)
+    except ValueError:
+        return data
+    if random.integers(3):
+        change_value(tree, random)
+    else:
+        body = BYTES[random.integers(1, len(BYTES) - 1)](body, random) if body else body
+    text = json.dumps(tree, sort_keys=True).encode()
+    whole = HEADER.pack(magic, version, len(text), config_hash, HEADER.size + len(text) + len(body) + CRC.size)
+    whole += text + body
+    return whole + CRC.pack(zlib.crc32(whole))
+
+
+@cache
+def assembler_files() -> Sequence[Files]:
+    (program,) = (made_by("compile", NETWORK, *SMALL, "--output", "OUT/net"),)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "net").write_bytes(program["net"])
+        command("isa", "--disassemble", f"{folder}/net", "--output", f"{folder}/net.s")
+        return [{"net.s": (Path(folder) / "net.s").read_bytes()}]
+
+
+# --- arrays --------------------------------------------------------------------------------------
+
+
+@cache
+def array_files() -> Sequence[Files]:
+    random = np.random.default_rng(0)
+    (port,) = frontend.load(NETWORK).inputs
+    value = random.integers(0, 100, port.shape).astype(port.dtype)
+    sets = []
+    for save in (
+        lambda file: np.save(file, value),
+        lambda file: np.savez(file, **{port.name: value}),
+        lambda file: np.savez_compressed(file, **{port.name: value, "other": np.arange(5)}),
+        lambda file: np.save(file, np.concatenate([value] * 3)),
+    ):
+        out = io.BytesIO()
+        save(out)
+        sets.append({"x": out.getvalue()})
+    return sets
+
+
+def array_header(data: bytes, random: Random) -> bytes:
+    """Words of an array's header."""
+    start = data.find(b"{'descr'")
+    end = data.find(b"}", start)
+    if start < 0 or end < 0:
+        return data
+    changed = TEXT[random.integers(3)](data[start:end], random)[: end - start].ljust(end - start)
+    return data[:start] + changed + data[end:]
+
+
+@cache
+def dump_files() -> Sequence[Files]:
+    files = made_by("run", NETWORK, *SMALL, "--dump-layers", "OUT/dump")
+    return [files]
+
+
+# --- text ----------------------------------------------------------------------------------------
+
+CONFIG = """\
+ic_lanes = 4
+oc_lanes = 4
+sram = "64 KiB"
+banks = 4
+stripe = 16
+requant_lanes = 2
+vector_lanes = 2
+depthwise = "native"
+depthwise_lanes = 8
+bus = 64
+outstanding = 4
+matmul = true
+
+[memory]
+read_latency = 40
+write_latency = 20
+beat_cycles = 1
+"""
+SPACE = f"""\
+[[network]]
+source = "{NETWORK}"
+weight = 2
+
+[base]
+bus = 64
+sram = "64 KiB"
+
+[axes]
+ic_lanes = [2, 4]
+oc_lanes = {{ from = 4, to = 8, factor = 2 }}
+
+[metrics]
+both = "cycles + lut"
+
+[goals]
+objectives = ["cycles", "lut"]
+constraints = ["cycles < 1e9"]
+clock = "100 MHz"
+
+[compile]
+effort = 0
+
+[search]
+method = "exhaustive"
+"""
+HOST = """\
+name = "host"
+error = "not measured"
+clock = 100e6
+round_trip = 900
+macs_per_cycle = 8
+values_per_cycle = 4
+
+[operators.softmax]
+values_per_cycle = 0.4
+"""
+
+
+def texts(name: str, text: str) -> Callable[[], Sequence[Files]]:
+    return lambda: [{name: text.encode()}]
+
+
+@cache
+def energy_files() -> Sequence[Files]:
+    return [{"energy.toml": path.read_bytes()} for path in sorted(FOLDER.glob("*.toml"))]
+
+
+# --- stores and caches ---------------------------------------------------------------------------
+
+
+@cache
+def store_files() -> Sequence[Files]:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "space.toml").write_text(SPACE)
+        command("sweep", f"{folder}/space.toml", "--output", f"{folder}/out", "--jobs", "1")
+        return [{"results.sqlite": (Path(folder) / "out/results.sqlite").read_bytes()}]
+
+
+def rows(data: bytes, random: Random) -> bytes:
+    """Values of a database's rows, or its schema, become others; the file is whole."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        path.write_bytes(data)
+        try:
+            file = sqlite3.connect(path)
+            names = file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            (table,) = names[random.integers(len(names))]
+            columns = [row[1] for row in file.execute(f"PRAGMA table_info({table})")]
+            column = columns[random.integers(len(columns))]
+            kind = random.integers(6)
+            if kind == 0:
+                file.execute(f"DELETE FROM {table}")
+            elif kind == 1:
+                file.execute(f"ALTER TABLE {table} RENAME TO old")
+                file.execute(
+                    f"CREATE VIEW {table} AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c)"
+                    " SELECT * FROM c, old"
+                )
+            elif kind == 2:
+                (old,) = file.execute(f"SELECT {column} FROM {table} LIMIT 1").fetchone() or ("x",)
+                text = (
+                    JSON[random.integers(len(JSON))](str(old).encode() or b"x", random)
+                    if str(old)[:1] in "[{"
+                    else b"x"
+                )
+                file.execute(f"UPDATE {table} SET {column} = ?", (text.decode(errors="replace"),))
+            else:
+                others = (
+                    None,
+                    -1,
+                    2**62,
+                    0.5,
+                    "",
+                    "x",
+                    b"\xff\xfe",
+                    "{}",
+                    "[]",
+                    "[" * 3000,
+                    '{"cycles": "x"}',
+                    "9" * 5000,
+                )
+                file.execute(f"UPDATE OR IGNORE {table} SET {column} = ?", (others[random.integers(len(others))],))
+            file.commit()
+            file.close()
+        except sqlite3.Error:
+            return data
+        return path.read_bytes()
+
+
+def letters(data: bytes, random: Random) -> bytes:
+    """Letters of a database's schema that are none."""
+    start = data.find(b"CREATE TABLE")
+    if start < 0:
+        return data
+    place = start + int(random.integers(0, 200))
+    return data[:place] + b"\xff\xfe" + data[place + 2 :]
+
+
+@cache
+def schedule_files() -> Sequence[Files]:
+    from dovetail.isa.config import Config
+    from dovetail.sw.compiler import schedule_cache, tiling
+    from dovetail.sw.network import compile_network
+
+    with tempfile.TemporaryDirectory() as folder:
+        schedule_cache.use(Path(folder))
+        tiling.forget()
+        compile_network(NETWORK, Config(ic_lanes=4, oc_lanes=4, sram="64 KiB"))
+        schedule_cache.use(None)
+        return [{path.name: path.read_bytes() for path in Path(folder).glob("*.sqlite")}]
+
+
+def with_schedules(folder: Path) -> object:
+    """Compile with a schedule cache, to the same program as without."""
+    from dovetail.isa.config import Config
+    from dovetail.sw.compiler import schedule_cache, tiling
+    from dovetail.sw.network import compile_network
+
+    config = Config(ic_lanes=4, oc_lanes=4, sram="64 KiB")
+    programs = []
+    for place in (folder, None):
+        schedule_cache.use(place)
+        tiling.forget()
+        programs.append(compile_network(NETWORK, config).program.to_bytes())
+    schedule_cache.use(None)
+    assert programs[0] == programs[1], "the schedules of a damaged cache were believed"
+    return None
+
+
+@cache
+def build_files() -> Sequence[Files]:
+    with tempfile.TemporaryDirectory() as folder:
+        digest = "0123456789abcdef" * 2
+        build = Path(folder) / digest
+        build.mkdir()
+        (build / "dut.so").write_bytes(np.random.default_rng(0).bytes(5000))
+        sealed.seal(build)
+        sealed.write_note(Path(folder) / "accelerator-x", digest)
+        return [
+            {str(path.relative_to(folder)): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+        ]
+
+
+def builds_are_held_whole_only(folder: Path) -> object:
+    """A damaged build is not taken, a damaged note names nothing."""
+    library = noted(folder / "accelerator-x")
+    (sound,) = build_files()
+    if library is not None:
+        assert library.parent.parent == folder
+        if hold(library):
+            assert library.read_bytes() == sound[f"{library.parent.name}/dut.so"], "a damaged library was taken"
+    sealed.sweep(folder)
+    return None
+
+
+@cache
+def part_files() -> Sequence[Files]:
+    return [made_by("export", "zoo:attention_block?tokens=4&channels=8", *SMALL, "--output", "OUT")]
+
+
+def parts(folder: Path) -> object:
+    """Run an export's parts."""
+    ports = frontend.load("zoo:attention_block?tokens=4&channels=8").inputs
+    return run_parts(folder, {port.name: np.zeros(port.shape, port.dtype) for port in ports})
+
+
+FORMATS: Mapping[str, Format] = {
+    "onnx": Format(onnx_files, BYTES, QUANTISED),
+    "float onnx": Format(float_files, BYTES, (QUANTISED[0], QUANTISED[-1])),
+    "tflite": Format(tflite_files, BYTES, QUANTISED),
+    "portable": Format(portable_files, (*BYTES, members, members, members), QUANTISED[:-1]),
+    "program": Format(
+        program_files,
+        (*BYTES, header, header, header, header, header, header),
+        (
+            ("run", "net", "--output", "out/y.npz"),
+            ("export", "net", "--output", "out/parts"),
+            ("codegen", "net", "--output", "out/c"),
+            ("isa", "--disassemble", "net", "--output", "out/net.s"),
+            ("driver", "--program", "net", "--output", "out/driver"),
+            ("run", "net", "--dump-layers", "out/dump"),
+        ),
+    ),
+    "assembler": Format(
+        assembler_files,
+        TEXT,
+        (("isa", "--assemble", "net.s", "--output", "out/w"), ("isa", "--disassemble", "net.s", "--output", "out/s")),
+    ),
+    "arrays": Format(
+        array_files,
+        (*BYTES, array_header, array_header, array_header),
+        (
+            ("run", NETWORK, *SMALL, "--input", "x", "--output", "out/y.npz"),
+            ("diff", NETWORK, *SMALL, "--reference", "x", "--dump", "out/dump"),
+            ("diff", NETWORK, *SMALL, "--input", "x", "--dump", "out/dump"),
+        ),
+    ),
+    "dump": Format(
+        dump_files, (*BYTES, *JSON[:4]), (("diff", NETWORK, *SMALL, "--reference", "dump", "--dump", "out/dump"),),
+        ".json",
+    ),
+    "dumped arrays": Format(
+        dump_files, (*BYTES, array_header, array_header),
+        (("diff", NETWORK, *SMALL, "--reference", "dump", "--dump", "out/dump"),), ".npy",
+    ),
+    "configuration": Format(
+        texts("c.toml", CONFIG),
+        TEXT,
+        (
+            ("compile", NETWORK, "--config", "c.toml", "--effort", "0", "--output", "out/net.dvt"),
+            ("area", "--config", "c.toml"),
+        ),
+    ),
+    "space": Format(
+        texts("space.toml", SPACE), TEXT, (("sweep", "space.toml", "--output", "out/sweep", "--jobs", "1"),)
+    ),
+    "host costs": Format(
+        texts("host.toml", HOST),
+        TEXT,
+        (("compile", NETWORK, *SMALL, "--host-cost", "host.toml", "--output", "out/net.dvt"),),
+    ),
+    "energy table": Format(energy_files, TEXT, (lambda folder: load_table(folder / "energy.toml"),)),
+    "store": Format(
+        store_files,
+        (*BYTES, rows, rows, rows, rows, letters),
+        (
+            ("report", "results.sqlite", "--output", "out/page.html", "--top", "1"),
+            ("sweep", "--resume", "--store", "results.sqlite", "--output", "out/sweep", "--jobs", "1"),
+        ),
+    ),
+    "schedules": Format(schedule_files, (*BYTES, rows, rows, letters), (with_schedules,)),
+    "builds": Format(build_files, BYTES, (builds_are_held_whole_only,)),
+    "manifest": Format(part_files, TEXT, (parts,), MANIFEST),
+    "parts": Format(part_files, BYTES, (parts,), "x"),
+}  # fmt: skip
+
+
+def clear(folder: Path) -> None:
+    """An empty folder with an empty ``out``."""
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "out").mkdir(parents=True)

@@ -1,0 +1,44 @@
+"""A few damaged files of every format; `python -m tests.malformed.campaign` takes as many as one likes."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.malformed.campaign import ROOT, run, wrong
+from tests.malformed.formats import FORMATS
+
+
+def check(name: str, seed: int, first: int, last: int) -> None:
+    found = list(run(name, seed, first, last))
+    assert len(found) == last - first
+    assert [f"case {record['number']}: {trouble}" for record in found if (trouble := wrong(record))] == []
+
+
+@pytest.mark.parametrize("name", ["onnx", "program", "store"])
+def test_damaged_files(name: str) -> None:
+    check(name, 0, 0, 12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FORMATS)
+def test_more_damaged_files(name: str) -> None:
+    """Each commit has cases of its own."""
+    commits = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    check(name, int(commits.stdout or 0), 0, 40)
+
+
+def test_a_case_that_goes_wrong_is_told() -> None:
+    sound = {"outcome": "2", "error": "dovetail: error: x must be y, not z\n", "seconds": 1, "growth": 0, "left": []}
+    assert wrong(sound) == ""
+    for change in (
+        {"outcome": "70"},
+        {"outcome": "late"},
+        {"outcome": "crash -11"},
+        {"error": "Traceback\n"},
+        {"error": "dovetail: error: a must be b, not c d e\ndovetail: error: a must be b, not c d e\n"},
+        {"seconds": 21},
+        {"growth": 3000},
+        {"left": [str(Path("out/half"))]},
+    ):
+        assert wrong(sound | change), change
