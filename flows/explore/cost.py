@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from dovetail.sw.cost.activity import EVENTS
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -43,6 +45,8 @@ class Cost:
         """The inverse of :meth:`to_dict`, from JSON too."""
         counts = [data[name] for name in ("cycles", "macs", "bound_cycles", "read_bytes", "write_bytes")]
         counts += [*data["kinds"].values(), *data.get("activity", {}).values(), *(macs for _, _, macs in data["host"])]
+        if (activity := data.get("activity")) and not EVENTS.keys() <= activity.keys():
+            raise ValueError("activity must have every event")
         if any(type(count) is not int or count < 0 for count in counts):
             raise ValueError("counts must be whole numbers, not negative")
         return cls(**{**data, "host": tuple((name, kind, macs) for name, kind, macs in data["host"])})

@@ -118,7 +118,8 @@ class Recorder:
                 (version(), network, configuration, self._options),
             ).fetchall()
             if found and found[0][0] and not found[0][3]:
-                outcomes[name] = outcome_of(*found[0][1:])
+                with self._file.content():
+                    outcomes[name] = outcome_of(*found[0][1:])
             elif any(not ours for ours, *_ in found):
                 others += 1
         return Known(outcomes, others > 0)

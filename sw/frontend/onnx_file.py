@@ -33,6 +33,8 @@ def check_known(operator: str, domain: str, label: str) -> None:
 
     Any operator set: ONNX Runtime knows some operators before the standard takes them in.
     """
+    if not isinstance(operator, str) or not isinstance(domain, str):  # bytes that are no text
+        raise NetworkError(f"node {label}: operator must be named in UTF-8, not {operator!r} of {domain!r}")
     if domain in RUNTIME_DOMAINS or (domain in STANDARD_DOMAINS and onnx.defs.has(operator)):
         return
     full = f"{domain}.{operator}" if domain else operator

@@ -65,7 +65,7 @@ def run(name: str, seed: int, first: int, last: int) -> Iterator[dict[str, Any]]
 
 def wrong(record: dict[str, Any]) -> str:
     """What is wrong with the outcome of a case; "" if nothing is."""
-    outcome, error = record["outcome"], record["error"]
+    outcome, error = str(record["outcome"]), str(record["error"])
     told = [line for line in error.splitlines() if line.startswith("dovetail: error:")]
     if outcome not in ("0", "1", "2"):
         return outcome

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 Random = np.random.Generator
+Item = TypeVar("Item")
 Damage = Callable[[bytes, Random], bytes]
 
 WORDS = (
@@ -29,9 +30,9 @@ VALUES: tuple[Any, ...] = (
 """What takes the place of a value."""
 
 
-def whole(data: bytes, random: Random) -> bytes:
-    """As it is: also sound files must pass through the other end."""
-    return data
+def pick(items: Sequence[Item], random: Random) -> Item:
+    """One of them."""
+    return items[int(random.integers(len(items)))]
 
 
 def cut(data: bytes, random: Random) -> bytes:
@@ -69,7 +70,7 @@ def words(data: bytes, random: Random) -> bytes:
     """Words and signs of a text become others."""
     parts = re.findall(r"\w+|\s+|[^\w\s]", data.decode(errors="replace"))
     for _ in range(int(random.integers(1, 4))):
-        parts[random.integers(len(parts))] = WORDS[random.integers(len(WORDS))]
+        parts[int(random.integers(len(parts)))] = pick(WORDS, random)
     return "".join(parts).encode(errors="replace")
 
 
@@ -97,9 +98,9 @@ def change_value(tree: Any, random: Random) -> None:
         places += [(held, key) for key in keys]
         waiting += [held[key] for key in keys if isinstance(held[key], dict | list)]
     if places:
-        held, key = places[random.integers(len(places))]
+        held, key = pick(places, random)
         if random.integers(5):
-            held[key] = VALUES[random.integers(len(VALUES))]
+            held[key] = pick(VALUES, random)
         else:
             del held[key]
 

@@ -29,7 +29,7 @@ from dovetail.sw import frontend, zoo
 from dovetail.sw.cost.energy import FOLDER, load_table
 from dovetail.sw.packing import pack
 from dovetail.sw.partition_export import MANIFEST, run_parts
-from tests.malformed.damage import BYTES, JSON, TEXT, Damage, Random, change_value
+from tests.malformed.damage import BYTES, JSON, TEXT, Damage, Random, change_value, pick
 
 NETWORK = "zoo:hard_swish_block?channels=4&resolution=4"
 SMALL = ("--ic-lanes", "4", "--oc-lanes", "4", "--sram", "64KiB", "--effort", "0")
@@ -59,14 +59,14 @@ def case(name: str, random: Random) -> tuple[Files, Action]:
     """The files of a case and what is done with them."""
     wanted = FORMATS[name]
     sets = wanted.sound()
-    files = dict(sets[random.integers(len(sets))])
+    files = dict(pick(sets, random))
     victims = [file for file in sorted(files) if file.endswith(wanted.victims)]
-    victim = victims[random.integers(len(victims))]
+    victim = pick(victims, random)
     for _ in range(int(random.integers(1, 3))):
         if files[victim]:
             with suppress(Exception):  # what is damaged twice may no longer have the form that the second damage needs
-                files[victim] = wanted.damage[random.integers(len(wanted.damage))](files[victim], random)
-    return files, wanted.actions[random.integers(len(wanted.actions))]
+                files[victim] = pick(wanted.damage, random)(files[victim], random)
+    return files, pick(wanted.actions, random)
 
 
 def command(*words: str) -> None:
@@ -137,7 +137,7 @@ def members(data: bytes, random: Random) -> bytes:
             content = old.read(info)
             if number == chosen and content:
                 kinds = TEXT if info.filename.endswith(".yaml") else BYTES
-                content = kinds[random.integers(len(kinds))](content, random)
+                content = pick(kinds, random)(content, random)
             new.writestr(info.filename, content)
     return out.getvalue()
 
@@ -188,17 +188,12 @@ def array_files() -> Sequence[Files]:
     random = np.random.default_rng(0)
     (port,) = frontend.load(NETWORK).inputs
     value = random.integers(0, 100, port.shape).astype(port.dtype)
-    sets = []
-    for save in (
-        lambda file: np.save(file, value),
-        lambda file: np.savez(file, **{port.name: value}),
-        lambda file: np.savez_compressed(file, **{port.name: value, "other": np.arange(5)}),
-        lambda file: np.save(file, np.concatenate([value] * 3)),
-    ):
-        out = io.BytesIO()
-        save(out)
-        sets.append({"x": out.getvalue()})
-    return sets
+    one, several, archive, packed = (io.BytesIO() for _ in range(4))
+    np.save(one, value)
+    np.save(several, np.concatenate([value] * 3))
+    np.savez(archive, x=value)
+    np.savez_compressed(packed, x=value, other=np.arange(5))
+    return [{"x": file.getvalue()} for file in (one, several, archive, packed)]
 
 
 def array_header(data: bytes, random: Random) -> bytes:
@@ -306,9 +301,9 @@ def rows(data: bytes, random: Random) -> bytes:
         try:
             file = sqlite3.connect(path)
             names = file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-            (table,) = names[random.integers(len(names))]
+            (table,) = pick(names, random)
             columns = [row[1] for row in file.execute(f"PRAGMA table_info({table})")]
-            column = columns[random.integers(len(columns))]
+            column = pick(columns, random)
             kind = random.integers(6)
             if kind == 0:
                 file.execute(f"DELETE FROM {table}")
@@ -320,11 +315,7 @@ def rows(data: bytes, random: Random) -> bytes:
                 )
             elif kind == 2:
                 (old,) = file.execute(f"SELECT {column} FROM {table} LIMIT 1").fetchone() or ("x",)
-                text = (
-                    JSON[random.integers(len(JSON))](str(old).encode() or b"x", random)
-                    if str(old)[:1] in "[{"
-                    else b"x"
-                )
+                text = pick(JSON, random)(str(old).encode() or b"x", random) if str(old)[:1] in "[{" else b"x"
                 file.execute(f"UPDATE {table} SET {column} = ?", (text.decode(errors="replace"),))
             else:
                 others = (
@@ -341,7 +332,7 @@ def rows(data: bytes, random: Random) -> bytes:
                     '{"cycles": "x"}',
                     "9" * 5000,
                 )
-                file.execute(f"UPDATE OR IGNORE {table} SET {column} = ?", (others[random.integers(len(others))],))
+                file.execute(f"UPDATE OR IGNORE {table} SET {column} = ?", (pick(others, random),))
             file.commit()
             file.close()
         except sqlite3.Error:
