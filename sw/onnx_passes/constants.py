@@ -15,7 +15,7 @@ def fold_constants(model: oir.Model) -> bool:
 
     Raises
     ------
-    NetworkError: a constant would be larger than 2**26 elements.
+    NetworkError: a constant would be larger than 2**27 elements.
     """
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     for node in model.graph:
