@@ -14,6 +14,7 @@ from amaranth.lib.wiring import Out
 
 import dovetail
 from dovetail.cosim.verilate import verilator_root
+from dovetail.flows.fpga.assertions import MACRO, assertions
 from dovetail.flows.fpga.pll import MHZ
 from dovetail.flows.fpga.tools import BuildError
 from dovetail.hw.accelerator import HOST_PREFIX, MEMORY_PREFIX, Accelerator
@@ -139,6 +140,7 @@ def wrapper(core: Accelerator) -> str:
         f"  {TOP} core (",
         ",\n".join(f"    {connection}" for connection in connected),
         "  );",
+        *assertions(config),
         "endmodule",
     ]
     return "\n".join(lines) + "\n"
@@ -206,9 +208,10 @@ def waivers() -> str:
 
 
 def lint(folder: Path) -> str:
-    """What Verilator's lint, with all warnings, says about an export: nothing if it is clean. Raises ToolError."""
+    """What Verilator's lint, with all warnings, says about an export, with assertions: nothing if it is clean. Raises
+    ToolError."""
     root = verilator_root()
-    command = [str(root / "bin" / "verilator_bin"), "--lint-only", "-Wall", "--top-module", WRAPPER]
+    command = [str(root / "bin" / "verilator_bin"), "--lint-only", "-Wall", f"+define+{MACRO}", "--top-module", WRAPPER]
     sources = [str(folder.resolve() / name) for name in (f"{TOP}.vlt", f"{WRAPPER}.v", f"{TOP}.v")]
     environment = {**os.environ, "VERILATOR_ROOT": str(root)}
     done = subprocess.run([*command, *sources], env=environment, text=True, capture_output=True)
