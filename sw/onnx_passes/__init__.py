@@ -6,6 +6,7 @@ own, and says whether it changed something.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ def normalise(model: onnx.ModelProto, *, shapes: Mapping[str, Sequence[int]] | N
     ------
     NetworkError: the network is malformed or quantised already, or a shape stays open; names input or node.
     """
+    logging.getLogger("onnx_ir").setLevel(logging.CRITICAL)  # it logs traces of what is raised here
     try:
         return _normalised(model, shapes or {})
     except NetworkError:
