@@ -45,7 +45,9 @@ class ScheduleCache:
             with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", PATIENCE, uri=True)) as file:
                 _guard(file)
                 row = file.execute("SELECT value, digest FROM schedules WHERE name = ?", (name,)).fetchone()
-        except sqlite3.OperationalError:  # there is no file or table yet, it stays locked, or takes too long
+        except sqlite3.OperationalError as error:  # there is no file or table yet, it stays locked, or takes too long
+            if getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT":  # no table of ours: do not wait again
+                self._discard()
             return None
         except (sqlite3.DatabaseError, UnicodeError):
             self._discard()
@@ -69,8 +71,9 @@ class ScheduleCache:
                 file.execute("CREATE TABLE IF NOT EXISTS schedules (name TEXT PRIMARY KEY, value TEXT, digest TEXT)")
                 row = name, text, _digest([name, text])
                 file.execute("INSERT OR REPLACE INTO schedules VALUES (?, ?, ?)", row)
-        except sqlite3.OperationalError:
-            return
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT":
+                self._discard()
         except (sqlite3.DatabaseError, UnicodeError):
             self._discard()
         except OSError:
