@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dovetail.cosim.board import SimulatedBoard
+from dovetail.cosim.setting import settings_of
 from dovetail.hw.board.memory import BoardMemory
 from dovetail.isa.config import Config
 from dovetail.isa.instructions import Cause
@@ -103,8 +104,9 @@ def test_another_version_of_the_instruction_set(board: SimulatedBoard, monkeypat
 def test_a_run_that_does_not_end(engine: BoardEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dovetail.sw.board.engine.SLACK", 0)
     monkeypatch.setattr("dovetail.sw.board.engine.MARGIN", 5)
-    program = legal_program(random.Random(0), CONFIG)
-    arguments = program.memory.copy(), program.program, program.pages, program.base
+    network = compile_network("zoo:dscnn", CONFIG, effort=0)  # long: it must not end while this process is waiting
+    (run,) = settings_of(network, np.zeros(network.graph.inputs[0].shape, np.int8))
+    arguments = run.memory, run.program, run.pages, run.base
     with pytest.raises(LinkError, match=r"the run did not end after 5 cycles; it takes [\d,]+ at most"):
         engine.run(*arguments)
     while engine.link.read_register("STATUS") & 1:

@@ -239,7 +239,7 @@ def test_weights_made_by_nodes() -> None:
 def test_constants_without_bounds_are_refused() -> None:
     net = Net(1, 8)
     net.op("Add", "x", net.op("ReduceSum", net.op("ConstantOfShape", net.integers(1 << 20, 1 << 20)), keepdims=0))
-    with pytest.raises(NetworkError, match=r"a tensor must have at most 2\*\*26 elements"):
+    with pytest.raises(NetworkError, match=r"a tensor must have at most 2\*\*27 elements"):
         normalise(net.model())
 
 

@@ -33,5 +33,3 @@ def test_a_bad_table_ends_the_sweep_before_it_begins(tmp_path: Path, capsys: pyt
     assert main([*SWEEP, "--energy-table", str(bad), "--store", str(store)]) == 2
     assert f"{bad}: pj.mac is not a key of an energy table" in capsys.readouterr().err
     assert not store.exists()
-    assert main(["sweep", "--resume", "--store", str(store), "--energy-table", DEFAULT_TABLE]) == 2
-    assert "leave out --energy-table" in capsys.readouterr().err
