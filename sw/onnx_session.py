@@ -11,7 +11,9 @@ from dovetail.sw.layout import Array
 
 
 def open_session(model: bytes, *, optimises: bool = True) -> Any:
-    """A session on the processor that keeps its warnings to itself; ``optimises``: it may fuse and rewrite nodes.
+    """A session on the processor, without the runtime's warnings and second tries.
+
+    ``optimises``: it may fuse and rewrite nodes.
 
     Raises what the runtime raises: undocumented classes of its own.
     """
@@ -22,7 +24,7 @@ def open_session(model: bytes, *, optimises: bool = True) -> Any:
     options.log_severity_level = 4
     if not optimises:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"], enable_fallback=0)
 
 
 class Session:

@@ -235,8 +235,8 @@ def test_operands_and_results_have_banks_of_their_own() -> None:
         ("mobilenet_v1", MEGABYTE, 9_370_065, 1.08),
         ("mobilenet_v1", WIDE, 2_566_266, 1.2),
         ("resnet8", SMALL, 208_947, 1.08),
-        pytest.param("resnet50", MEGABYTE, 65_372_331, 1.08, marks=pytest.mark.slow),
-        pytest.param("resnet50", WIDE, 17_746_990, 1.2, marks=pytest.mark.slow),
+        pytest.param("resnet50", MEGABYTE, 64_910_623, 1.08, marks=pytest.mark.slow),
+        pytest.param("resnet50", WIDE, 17_542_899, 1.2, marks=pytest.mark.slow),
     ],
     ids=lambda value: str(value.ic_lanes) if isinstance(value, Config) else None,
 )
