@@ -249,6 +249,7 @@ def test_the_real_tools(
     monkeypatch.setattr(flow, "BoardDesign", Wire)
     out = tmp_path / "out"
     call = ["build", "small", "--board", board, "--frequency", frequency, "--output", str(out)]
+    call += ["--force"]  # the wire fits, where `small` would not
     code, data = outcome(capsys, *call)
     assert code == 0 and data["met"] and (out / file).stat().st_size > 50_000
     assert data["clock_mhz"] == float(frequency) and min(data["fmax_mhz"].values()) > float(frequency)
