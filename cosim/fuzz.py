@@ -2,7 +2,6 @@
 
 import json
 import random
-import tomllib
 import zlib
 from base64 import b85decode, b85encode
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from dovetail.cosim.lockstep import Comparison, Lockstep
 from dovetail.isa.assembler import assemble, disassemble
 from dovetail.isa.config import Config, MemoryTiming, ceil_div
 from dovetail.isa.instructions import PAGE_BYTES, PAGE_WORDS, to_bytes
+from dovetail.isa.toml import parse_toml
 from dovetail.sw.engine import Bytes
 from dovetail.sw.random_programs import (
     RandomProgram,
@@ -30,6 +30,14 @@ ILLEGAL_SHARE = 0.3
 """How many of the programs are broken on purpose."""
 TARGETED_SHARE = 0.3
 """How many are to end in a given fault of a given instruction."""
+
+
+MOST_MEMORY = 1 << 24
+"""Bytes of system memory of a saved program."""
+_ENTRIES = {
+    **dict.fromkeys(("program", "base", "memory_bytes", "sram_seed"), int),
+    **dict.fromkeys(("data", "words", "config"), str),
+}
 
 
 @dataclass(frozen=True)
@@ -175,16 +183,41 @@ def save(path: Path, case: Case, comment: str) -> None:
 
 
 def load(path: Path) -> Case:
-    """Read what :func:`save` wrote."""
-    values = tomllib.loads(path.read_text())
-    memory = np.zeros(values["memory_bytes"], np.uint8)
-    below = memory[: values["program"]]
-    if values["data"] == "random":
-        below[:] = _filler(len(below))
-    elif values["data"] != "zeros":
-        below[:] = np.frombuffer(zlib.decompress(b85decode(values["data"])), np.uint8)
+    """Read what :func:`save` wrote. Raises ValueError for anything else; the text says what is wrong."""
+    values = parse_toml(path.read_text(encoding="utf-8"))
+    if set(values) != set(_ENTRIES):
+        raise ValueError(f"its entries must be {', '.join(_ENTRIES)}")
+    for name, kind in _ENTRIES.items():
+        if type(values[name]) is not kind:
+            raise ValueError(f"{name} must be {'text' if kind is str else 'a whole number'}")
+    size, place = values["memory_bytes"], values["program"]
+    for name, value, most in (
+        ("memory_bytes", size, MOST_MEMORY),
+        ("program", place, size),
+        ("base", values["base"], size),
+        ("sram_seed", values["sram_seed"], 1 << 64),
+    ):
+        if not 0 <= value <= most:
+            raise ValueError(f"{name} must be 0..{most}, not {value}")
+    memory = np.zeros(size, np.uint8)
+    memory[:place] = _below(values["data"], place)
     words = assemble(values["words"])
     pages = max(1, ceil_div(len(words), PAGE_WORDS))
     config = Config.from_toml(values["config"])
-    program = RandomProgram(config, memory, values["program"], pages, values["base"], tuple(words))
+    program = RandomProgram(config, memory, place, pages, values["base"], tuple(words))
     return Case(with_words(program, words), values["sram_seed"])
+
+
+def _below(data: str, size: int) -> Bytes:
+    """What a file says of the bytes below the program."""
+    if data == "zeros":
+        return np.zeros(size, np.uint8)
+    if data == "random":
+        return _filler(size)
+    try:
+        content = zlib.decompressobj().decompress(b85decode(data), size + 1)
+    except zlib.error as error:
+        raise ValueError(f"data must be zeros, random or compressed bytes: {error}") from None
+    if len(content) != size:
+        raise ValueError(f"data must be the {size} bytes below the program, not {len(content)} or more")
+    return np.frombuffer(content, np.uint8)

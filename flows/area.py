@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from dovetail.flows.parameters import add_options, config_of
+from dovetail.flows.printable import block
 from dovetail.flows.report import Report
 from dovetail.flows.synthesis import YOSYS, SynthesisError, netlist_resources, synthesise
 from dovetail.sw.cost.area import PARTS, Area, Resources, area_of, beyond, smallest_part, total
@@ -69,7 +70,7 @@ def verdict(estimate: Area) -> str:
             f"error        LUT and FF up to {estimate.error:.1%}, DSP and BRAM none, as far as measured"
             " (`dovetail docs area`)"
         )
-    return "\n".join([*lines, f"part         {_fit(estimate)}"])
+    return block([*lines, f"part         {_fit(estimate)}"])
 
 
 def _fit(area: Resources) -> str:

@@ -77,9 +77,9 @@ def run(args: argparse.Namespace) -> Report:
         for earlier in before:
             compiled.run(earlier, engine=engine)
         result = compiled.run(sample, engine=engine)
+    difference = compare(compiled.graph, result.tensors, reference.tensors, args.tolerance)
     if args.dump:
         write_dump(args.dump, compiled, result)
-    difference = compare(compiled.graph, result.tensors, reference.tensors, args.tolerance)
     first = difference.first
     data = {
         "network": compiled.graph.name,

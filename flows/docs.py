@@ -7,6 +7,7 @@ from importlib.resources.abc import Traversable
 
 from rich.markdown import Markdown
 
+from dovetail.flows.printable import Block
 from dovetail.flows.report import Report
 from dovetail.isa.suggestion import nearest
 from dovetail.sw.errors import DovetailError
@@ -33,7 +34,7 @@ def run(args: argparse.Namespace) -> Report:
     if name not in found:
         raise DovetailError(f'"{args.page}" must be a page{nearest(name, found)}')
     text = found[name].read_text(encoding="utf-8")
-    return Report({"page": name, "text": text}, [Markdown(text) if sys.stdout.isatty() else text])
+    return Report({"page": name, "text": text}, [Markdown(text) if sys.stdout.isatty() else Block(text)])
 
 
 def folder() -> Traversable:

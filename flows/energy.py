@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from dovetail.flows.printable import block
 from dovetail.sw.cost.energy import DEFAULT_TABLE, load_table
 from dovetail.sw.cost.energy_report import COMPONENTS, ERROR, EnergyReport, energy_report
 from dovetail.sw.errors import DovetailError
@@ -47,11 +48,13 @@ def energy_text(energy: EnergyReport | None) -> str:
     if energy is None:
         return "energy       not estimated for serial = true"
     shares = ", ".join(f"{name} {share:.1%}" for name, share in energy.shares.items())
-    return (
-        f"energy       {micro(energy.whole.total)} per inference, an estimate by the table {energy.table.name}"
-        f" ({ERROR})\n"
-        f"  of it      {shares}\n"
-        f"  not in it  {', '.join(energy.not_counted)}"
+    return block(
+        [
+            f"energy       {micro(energy.whole.total)} per inference, an estimate by the table {energy.table.name}"
+            f" ({ERROR})",
+            f"  of it      {shares}",
+            f"  not in it  {', '.join(energy.not_counted)}",
+        ]
     )
 
 

@@ -19,6 +19,7 @@ from dovetail.flows.energy import (
 )
 from dovetail.flows.network import add_clock_option, add_network_options, clock_of, compiled_of, times
 from dovetail.flows.parameters import SETTINGS, changed
+from dovetail.flows.printable import block
 from dovetail.flows.report import Report
 from dovetail.isa.config import Config, ConfigError, format_bytes
 from dovetail.isa.files import write_atomically, written_whole
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> Report:
     energies = [energy_for(args, compiled)]
     data: dict[str, Any] = first.to_dict() | _more(compiled, clock, energies[0])
     explained = [first]
-    text: list[RenderableType] = ["\n".join(summary(first, clock)), tables.causes(first), tables.what_ifs(first)]
+    text: list[RenderableType] = [block(summary(first, clock)), tables.causes(first), tables.what_ifs(first)]
     if args.against:
         other = second_config(args.against, compiled.config)
         against = compiled_of(args, config=other)
@@ -73,7 +74,7 @@ def run(args: argparse.Namespace) -> Report:
             "comparison": comparison.to_dict(),
         }
         explained.append(second)
-        text = ["\n".join(answer(comparison, clock)), tables.losses(comparison, first, second)]
+        text = [block(answer(comparison, clock)), tables.losses(comparison, first, second)]
         if args.layers:
             text.append(tables.differences(comparison))
     text += map(energy_text, energies)

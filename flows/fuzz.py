@@ -22,6 +22,7 @@ from dovetail.sw.errors import DovetailError
 
 if TYPE_CHECKING:
     from dovetail.cosim.campaign import Tally
+    from dovetail.cosim.fuzz import Case
     from dovetail.cosim.waves import Waves
 
 NAME = "fuzz"
@@ -200,18 +201,23 @@ def _waves(path: Path | None, form: str, waves: Waves) -> str:
     return waves_line(waves, pair.dumped)
 
 
+def _loaded(path: Path) -> Case:
+    from dovetail.cosim.fuzz import load
+
+    try:
+        return load(path)
+    except ValueError as error:
+        raise DovetailError(f"{path}: must be a program that `dovetail fuzz` saved: {error}") from None
+
+
 def _replay(paths: list[Path], form: str, waves: Waves | None) -> Report:
     """Run saved cases."""
     from dovetail.cosim.campaign import difference
-    from dovetail.cosim.fuzz import load
     from dovetail.cosim.lockstep import Lockstep
 
     results = {}
     for path in paths:
-        try:
-            case = load(path)
-        except (ValueError, KeyError, TypeError) as error:
-            raise DovetailError(f"{path}: must be a program that `dovetail fuzz` saved: {error}") from None
+        case = _loaded(path)
         check_form(case.program.config, form)
         pair = Lockstep(case.program.config, cache=default_cache(), form=form, waves=waves)
         results[str(path)] = difference(case, pair)

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from dovetail.flows.network import add_network_options, left_lines, options_of, shapes_of
 from dovetail.flows.parameters import config_of
+from dovetail.flows.printable import block
 from dovetail.flows.report import Report
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def run(args: argparse.Namespace) -> Report:
         data["quantise"] = f"dovetail quantise {args.network} --calibration X.npz --output Q.onnx"
         lines.append(f"float        this is what holds once it is quantised: {data['quantise']}")
     lines.append(f"verdict      {_verdict(outcome, len(hosted))}")
-    return Report(data, [_table(outcome, rules), "\n".join(lines)], int(not outcome.is_complete))
+    return Report(data, [_table(outcome, rules), block(lines)], int(not outcome.is_complete))
 
 
 def _totals(outcome: Preflight) -> list[str]:

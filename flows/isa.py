@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
+from dovetail.flows.printable import Block, printable
 from dovetail.flows.report import Report
 from dovetail.isa import instructions as table
 from dovetail.isa.assembler import AssemblyError, assemble, disassemble
@@ -69,11 +70,11 @@ def disassembly(path: Path) -> str:
     program = Program.load(path)
     lines = [f"# configuration {program.config.hash:016x}\n"]
     words = list(table.from_bytes(program.stream))
-    titles = {
-        (segment.address - program.stream_offset) // table.WORD_BYTES: f"# segment {number} {segment.name}".rstrip()
-        + f": {segment.pages} pages at {segment.address:#x}\n"
-        for number, segment in enumerate(program.segments)
-    }
+    titles = {}
+    for number, segment in enumerate(program.segments):
+        title = f"# segment {number} {printable(segment.name)}".rstrip()
+        place = (segment.address - program.stream_offset) // table.WORD_BYTES
+        titles[place] = f"{title}: {segment.pages} pages at {segment.address:#x}\n"
     starts = sorted({0, *titles})
     for start, end in zip(starts, [*starts[1:], len(words)], strict=True):
         lines += [titles.get(start, ""), disassemble(words[start:end], numbers=True)]
@@ -96,14 +97,14 @@ def _assemble(source: str, output: Path | None) -> Report:
         raise AssemblyError(f"{source}: must be text, not words; see --disassemble") from None
     data: dict[str, Any] = {"words": [f"0x{word:016x}" for word in words], "count": len(words)}
     if output is None:
-        return Report(data, ["".join(f"0x{word:016x}\n" for word in words)])
+        return Report(data, [Block("".join(f"0x{word:016x}\n" for word in words))])
     write_atomically(output, table.to_bytes(words))
     return Report({**data, "output": str(output)}, [f"{len(words)} words to {output}"])
 
 
 def _text(key: str, text: str, output: Path | None) -> Report:
     if output is None:
-        return Report({key: text}, [text])
+        return Report({key: text}, [Block(text)])
     write_atomically(output, text)
     return Report({key: text, "output": str(output)}, [f"{len(text.splitlines())} lines to {output}"])
 

@@ -14,6 +14,7 @@ import numpy as np
 from rich.table import Table
 
 from dovetail.flows.parameters import add_options, changed, config_of, given
+from dovetail.flows.printable import block
 from dovetail.flows.report import si
 from dovetail.flows.schedules import add_schedule_options, use_schedules
 from dovetail.isa.config import Config, format_bytes
@@ -410,7 +411,7 @@ def summary(compiled: CompiledNetwork, clock: float | None = None) -> str:
     ]
     lines += host_lines(report.host)
     lines += left_lines(compiled.graph.left, compiled.graph.why_left)
-    return "\n".join(lines)
+    return block(lines)
 
 
 def host_lines(host: Mapping[str, str]) -> list[str]:

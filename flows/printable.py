@@ -1,6 +1,18 @@
 """Names and messages made safe to show: what comes from files reaches a terminal or a picture as visible text only."""
 
 import unicodedata
+from collections.abc import Iterable
+
+
+class Block(str):
+    """Text of several lines. Any other text is one line, whatever the names in it hold."""
+
+    __slots__ = ()
+
+
+def block(lines: Iterable[str]) -> Block:
+    """These lines, each of them one; a block among them stays as it is."""
+    return Block("\n".join(line if isinstance(line, Block) else printable(line) for line in lines))
 
 
 def printable(text: str, keep: str = "") -> str:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from dovetail.cosim.formal import Verdict, prove
 from dovetail.cosim.verilate import default_cache
+from dovetail.flows.printable import Block, block
 from dovetail.flows.report import Report
 from dovetail.hw.formal import PROOFS, Proof, Sentences
 from dovetail.hw.formal.manual import manual
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> Report:
         verdict = Text(v.result, colours.get(v.result, "yellow"))
         shown.add_row(proof.name, proof.mode, str(v.depth), verdict, f"{v.seconds:.1f}")
     troubles = [trouble(name, v) for name, v in verdicts.items() if not v.passed]
-    last = "\n".join(troubles) if troubles else "everything is proved"
+    last = block(troubles) if troubles else "everything is proved"
     data = {"ok": not troubles, "proofs": [{"name": n, **asdict(v)} for n, v in verdicts.items()]}
     return Report(data, [shown, last], int(bool(troubles)))
 
@@ -69,8 +70,8 @@ def trouble(name: str, verdict: Verdict) -> str:
         "unknown": "not proved by induction at this depth, and not violated within it",
         "unreached": "proved, but never reached",
     }[verdict.result]
-    text = "".join(f"\n    {sentence}" for sentence in verdict.sentences)
-    return f"{name}: {meaning}:{text}" + (f"\n    waves: {verdict.waves}" if verdict.waves else "")
+    more = [*verdict.sentences, *([f"waves: {verdict.waves}"] if verdict.waves else [])]
+    return block([f"{name}: {meaning}:", *(f"    {sentence}" for sentence in more)])
 
 
 def _listing(proofs: list[Proof]) -> Report:
@@ -105,6 +106,6 @@ def _manual(output: Path | None) -> Report:
     """The manual, on stdout or in a file."""
     text = manual()
     if output is None:
-        return Report({"manual": text}, [text])
+        return Report({"manual": text}, [Block(text)])
     write_atomically(output, text.encode())
     return Report({"output": str(output)}, [f"wrote {output}"])

@@ -8,7 +8,7 @@ from typing import IO, Any
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from dovetail.flows.printable import printable
+from dovetail.flows.printable import Block, printable
 
 PLAIN_WIDTH = 160
 """Columns of a table that does not go to a terminal."""
@@ -21,7 +21,7 @@ class Report:
     Parameters
     ----------
     data: the JSON object.
-    text: what a person sees: text as it is, or tables.
+    text: what a person sees: lines, blocks of lines, or tables.
     code: exit code: 0, or 1 for a check that did not pass.
     """
 
@@ -36,7 +36,7 @@ class Report:
             return
         for part in self.text:
             if isinstance(part, str):
-                text = printable(part, keep="\n")
+                text = _shown(part)
                 out.write(text if text.endswith("\n") else text + "\n")
             else:
                 _Console(file=out, width=None if out.isatty() else PLAIN_WIDTH).print(part)
@@ -47,7 +47,11 @@ class _Console(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Text of a cell or a title."""
-        return super().render_str(printable(text, keep="\n"), **{**options, "markup": False, "emoji": False})
+        return super().render_str(_shown(text), **{**options, "markup": False, "emoji": False})
+
+
+def _shown(text: str) -> str:
+    return printable(text, keep="\n" if isinstance(text, Block) else "")
 
 
 def to_json(data: Mapping[str, Any]) -> str:

@@ -21,6 +21,7 @@ from dovetail.flows.explore.space import METHODS, Space, Workload
 from dovetail.flows.goals import add_goals, has_goals, with_goals
 from dovetail.flows.network import NETWORK_HELP, add_host_cost_option, add_shape_option, shapes_of
 from dovetail.flows.parameters import SETTINGS, add_options, base_of, given
+from dovetail.flows.printable import block
 from dovetail.flows.report import Report
 from dovetail.flows.schedules import add_schedule_options, use_schedules
 from dovetail.flows.study import STUDY
@@ -262,7 +263,7 @@ def _report(args: argparse.Namespace, store: Store, progress: Progress, confirme
     if args.output:
         files = write_files(args.output, results, networks, records, sweep.version)
         data |= {name: str(path) for name, path in files.items()}
-        text.append("\n".join(map(str, files.values())))
+        text.append(block(map(str, files.values())))
     code = int(failed == len(results.rows))
     if confirmed:
         data["confirmed"] = confirmed.data
@@ -286,7 +287,9 @@ def summary(progress: Progress) -> str:
     parts[0] += f" in {clock(progress.seconds)} ({progress.rate:.1f}/s)" if progress.priced else ""
     parts += [f"{progress.reused:,} from the store"] if progress.reused else []
     parts += [f"{progress.failed:,} failed"] if progress.failed else []
-    line = ", ".join(parts)
+    lines = [", ".join(parts)]
     if progress.outdated:
-        line += f"\n{progress.outdated:,} results of the store are of another version of the compiler and were not used"
-    return line
+        lines.append(
+            f"{progress.outdated:,} results of the store are of another version of the compiler and were not used"
+        )
+    return block(lines)

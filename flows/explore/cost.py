@@ -47,8 +47,11 @@ class Cost:
         counts += [*data["kinds"].values(), *data.get("activity", {}).values(), *(macs for _, _, macs in data["host"])]
         if (activity := data.get("activity")) and not EVENTS.keys() <= activity.keys():
             raise ValueError("activity must have every event")
-        if any(type(count) is not int or count < 0 for count in counts):
-            raise ValueError("counts must be whole numbers, not negative")
+        counts += [] if data.get("host_cycles") is None else [data["host_cycles"]]
+        if any(type(count) is not int or not 0 <= count < 1 << 63 for count in counts):
+            raise ValueError("counts must be whole numbers from 0 to 2**63 - 1")
+        if any(type(word) is not str for name, kind, _ in data["host"] for word in (name, kind)):
+            raise ValueError("names of the host's nodes must be text")
         return cls(**{**data, "host": tuple((name, kind, macs) for name, kind, macs in data["host"])})
 
 

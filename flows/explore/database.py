@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from threading import RLock
 from time import process_time
@@ -32,6 +33,28 @@ _REASONS = {
     "SQLITE_CORRUPT": "must be whole, not damaged; move it away to start anew",
     "SQLITE_CANTOPEN": "must be a file in a folder that can be read and written",
 }
+
+
+_LARGEST = 1.7976931348623157e308
+"""Of finite numbers."""
+
+
+@cache
+def _wrong_values(schema: int) -> dict[str, str]:
+    """By table of a schema the SQL condition of a row with a value that is not of its column's type, or not finite."""
+    found = {}
+    with closing(sqlite3.connect(":memory:")) as own:
+        for script in SCRIPTS[:schema]:
+            for statement in script:
+                own.execute(statement)
+        for (table,) in own.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            rules = []
+            for _, name, kind, needed, _, key in own.execute(f"PRAGMA table_info({table})").fetchall():
+                kinds = f"'{kind.lower()}'" if needed or key else f"'{kind.lower()}', 'null'"
+                rules.append(f"typeof({name}) NOT IN ({kinds})")
+                rules += [f"abs({name}) > {_LARGEST}"] if kind == "REAL" else []
+            found[table] = " OR ".join(rules)
+    return found
 
 
 class StoreError(DovetailError):
@@ -132,6 +155,7 @@ class Database:
                 " wrote it, or another file by --store"
             )
         self._check_schema(schema)
+        self._check_values(schema)
         if not write:
             if empty:
                 raise StoreError(f"{self.path}: store must have results; `dovetail sweep` was stopped before the first")
@@ -152,6 +176,12 @@ class Database:
             same = all(found.get(name) == text for _, name, text in self._schema(own))
         if not same or any(kind == "trigger" for kind, _, _ in self._schema(self._file)):
             raise StoreError(f"{self.path}: store {_REASONS['SQLITE_NOTADB']}")
+
+    def _check_values(self, schema: int) -> None:
+        """Values have the types of their columns, on which SQLite does not insist."""
+        for table, wrong in _wrong_values(schema).items():
+            if self._file.execute(f"SELECT EXISTS (SELECT 1 FROM {table} WHERE {wrong})").fetchone()[0]:
+                raise StoreError(f"{self.path}: store {_REASONS['SQLITE_CORRUPT']}")
 
     @staticmethod
     def _schema(file: sqlite3.Connection) -> list[tuple[str, str, str]]:

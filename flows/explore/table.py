@@ -18,6 +18,7 @@ from dovetail.flows.explore.metrics import METRICS, Metric, area_doubt
 from dovetail.flows.explore.results import Results, Row
 from dovetail.flows.explore.space import Space
 from dovetail.flows.parameters import AXES, label
+from dovetail.flows.printable import Block, block
 
 ALL = 64
 """More rows than this are not shown one by one."""
@@ -64,7 +65,7 @@ def table_of(results: Results, width: int | None = None) -> Table:
     if width is not None and _width(table) > width:
         table.box, table.padding = box.SIMPLE_HEAD, (0, 0, 0, 0)
     notes = [f"left out, as the line is short: {', '.join(left_out)}"] if left_out else []
-    table.caption = "\n".join([*notes, *notes_of(results, metrics)]) or None
+    table.caption = block([*notes, *notes_of(results, metrics)]) or None
     table.caption_justify = "left"
     return table
 
@@ -117,7 +118,7 @@ def goals_table(fates: Sequence[Fate]) -> Table:
     """A line per constraint: what it rules out before and after pricing, and its room at the best point."""
     table = Table(title="Constraints")
     table.add_column("constraint")
-    for name in ("ruled out\nbefore pricing", "broken,\nof those priced", "slack of\nthe best"):
+    for name in map(Block, ("ruled out\nbefore pricing", "broken,\nof those priced", "slack of\nthe best")):
         table.add_column(name, justify="right", no_wrap=True)
     for fate in fates:
         about = "" if fate.exact else "about "
@@ -170,7 +171,7 @@ def _width(table: Table) -> int:
 
 def _lines(heading: str) -> str:
     """A heading in narrow lines: breaks are before words, not before a unit or a stroke."""
-    return re.sub(r" (?=\w)", "\n", heading)
+    return block(re.split(r" (?=\w)", heading))
 
 
 def _unit_of_work(space: Space) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 from dovetail.flows.explore.results import Results
 from dovetail.flows.page.payload import embedded, payload_of
+from dovetail.flows.printable import printable
 
 FOLDER = Path(__file__).parent
 NOBODY, OWN = "'none'", "'self'"
@@ -70,7 +71,7 @@ def style() -> str:
 def _page(data: Mapping[str, Any], connect: str) -> str:
     title = data["title"] if data["live"] else data["header"]["title"]
     return Template((FOLDER / "page.html").read_text("utf-8")).substitute(
-        policy=policy(connect), title=escape(title), style=style(), script=script(), data=embedded(data)
+        policy=policy(connect), title=escape(printable(title)), style=style(), script=script(), data=embedded(data)
     )
 
 

@@ -80,8 +80,9 @@ class ScheduleCache:
             return
 
     def _start(self) -> None:
-        """Make the folder, and remove what other versions of the compiler have left there."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        """Make the folder, for its user alone, and remove what other versions of the compiler have left there."""
+        self.path.parent.parent.mkdir(parents=True, exist_ok=True)
+        self.path.parent.mkdir(mode=0o700, exist_ok=True)
         for old in set(self.path.parent.glob(_file_of("*"))) - {self.path}:
             old.unlink(missing_ok=True)
 

@@ -100,6 +100,15 @@ def test_errors(run: Any, samples: Path, argv: list[str], message: str) -> None:
     assert (code, err) == (2, f"dovetail: error: {message}\n")
 
 
+def test_nothing_is_written_before_all_is_compared(run: Any, tmp_path: Path) -> None:
+    assert run("run", NETWORK, *SMALL, "--dump-layers", tmp_path / "other")[0] == 0
+    last = max((tmp_path / "other").glob("*.npy"))
+    np.save(last, np.zeros(0, np.int8))
+    code, _, err = run("diff", NETWORK, *SMALL, "--reference", tmp_path / "other", "--dump", tmp_path / "dump")
+    assert code == 2 and "of the reference must be" in err
+    assert not (tmp_path / "dump").exists()
+
+
 def test_dumps_of_a_run(run: Any, tmp_path: Path, samples: Path) -> None:
     np.save(tmp_path / "one.npy", np.load(samples)[1])
     one = "run", NETWORK, *SMALL, "--input", tmp_path / "one.npy", "--dump-layers", tmp_path / "dump"

@@ -1,6 +1,8 @@
 """`dovetail fuzz`: its log, its JSON, its exit codes."""
 
 import json
+import zlib
+from base64 import b85encode
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from dovetail.cosim import verilate
 from dovetail.cosim.fuzz import load
 from dovetail.flows.cli import main
 
+BOMB = b85encode(zlib.compress(bytes(1 << 27), 9)).decode()
 REGRESSIONS = Path(__file__).parent.parent / "cosim" / "regressions"
 
 
@@ -74,7 +77,31 @@ def test_user_errors(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert capsys.readouterr().err == f"dovetail: error: {tmp_path / 'none'}: No such directory\n"
     assert main(["fuzz", "--replay", str(tmp_path / "none.toml")]) == 2
     assert "No such file" in capsys.readouterr().err
+
+
+SAVED = (REGRESSIONS / "array-below-address-0.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("a = 1\n", "its entries must be program, base, memory_bytes, sram_seed, data, words, config"),
+        ("a = " + "[" * 3000, "tables and arrays must be nested "),
+        ("a = " + "9" * 5000, "Exceeds the limit"),
+        (
+            SAVED.replace("memory_bytes = 77824", "memory_bytes = 1099511627776"),
+            "memory_bytes must be 0..16777216,",
+        ),
+        (SAVED.replace("program = 70656", "program = -1"), "program must be 0..77824, not -1"),
+        (SAVED.replace("sram_seed = 28", "sram_seed = -28"), "sram_seed must be 0..18446744073709551616, not -28"),
+        (SAVED.replace("base = 4096", "base = 0.5"), "base must be a whole number"),
+        (SAVED.replace('"zeros"', "1"), "data must be text"),
+        (SAVED.replace('"zeros"', '"abcde"'), "data must be zeros, random or compressed bytes"),
+        (SAVED.replace('"zeros"', f'"{BOMB}"'), "data must be the 70656 bytes below the program, not 70657 or more"),
+    ],
+)
+def test_other_files_are_not_replayed(text: str, rule: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "other.toml"
-    path.write_text("a = 1\n")
+    path.write_text(text)
     assert main(["fuzz", "--replay", str(path)]) == 2
-    assert "must be a program that `dovetail fuzz` saved" in capsys.readouterr().err
+    assert f"{path}: must be a program that `dovetail fuzz` saved: {rule}" in capsys.readouterr().err

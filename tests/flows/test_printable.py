@@ -2,15 +2,18 @@
 
 import os
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from xml.etree import ElementTree
 
 import onnx
 import pytest
+from rich.table import Table
 
 from dovetail.flows import run as run_command
 from dovetail.flows.cli import main
-from dovetail.flows.printable import printable
+from dovetail.flows.printable import Block, block, printable
+from dovetail.flows.report import Report
 from dovetail.flows.trouble import LONGEST
 from dovetail.isa.config import ConfigError
 from dovetail.sw import zoo
@@ -52,6 +55,19 @@ def test_names_of_nodes(command: str, network: Path, capsys: pytest.CaptureFixtu
     out, err = capsys.readouterr()
     assert "layer[" in out or command == "explain"  # names are cut in the middle there
     assert printable(out + err, keep="\n") == out + err
+
+
+def test_a_name_stays_in_its_line() -> None:
+    """No name makes a line of its own, which might say anything; blocks and headings keep theirs."""
+    table = Table("two\nlines", Block("two\nlines"), title="a\nb")
+    table.add_row("x\nverdict EQUAL", "y")
+    out = StringIO()
+    Report({}, ["layer a\nEQUAL 9 layers", block(["first\r", "sec\nond"]), table]).write(out, as_json=False)
+    text = out.getvalue()
+    assert text.startswith("layer a\\nEQUAL 9 layers\nfirst\\r\nsec\\nond\n")
+    assert "a\\nb" in text
+    assert "x\\nverdict EQUAL" in text
+    assert (text.count("two\\nlines"), text.count("two")) == (1, 2)
 
 
 def test_pictures_are_well_formed(network: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,6 +45,7 @@ def test_the_environment_places_the_cache(
     monkeypatch.setenv(VARIABLE, str(tmp_path / "here"))
     cycles(capsys)
     assert files(tmp_path / "here") == [".sqlite"]
+    assert (tmp_path / "here").stat().st_mode & 0o077 == 0
     assert not (tmp_path / "home").exists()
 
 

@@ -2,14 +2,20 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+/** Control characters and marks that turn the direction of writing, in names from files, as escapes. */
+const UNSEEN = /(?!\n)[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu;
+const visible = (text) =>
+  String(text).replace(UNSEEN, (char) => `\\u{${char.codePointAt(0).toString(16)}}`);
+
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "css") for (const [key, text] of Object.entries(value)) element.style.setProperty(key, text);
-    else element.setAttribute(name, value === true ? "" : value);
+    else element.setAttribute(name, value === true ? "" : visible(value));
   }
-  element.append(...children.flat(9).filter((child) => child !== null && child !== undefined && child !== ""));
+  const shown = children.flat(9).filter((child) => child !== null && child !== undefined && child !== "");
+  element.append(...shown.map((child) => (child instanceof Node ? child : visible(child))));
   return element;
 }
 
@@ -35,7 +41,7 @@ const byId = (id) => document.getElementById(id);
 
 /** Tells a screen reader. */
 function say(text) {
-  byId("said").textContent = text;
+  byId("said").textContent = visible(text);
 }
 
 /** The function, run once per frame however often it is asked for. */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -187,6 +188,38 @@ def test_what_is_not_a_store_is_refused_and_left_alone(
     with pytest.raises(StoreError, match=message):
         Store(path, write=write)
     assert before == (path.read_bytes() if path.is_file() else b"")
+
+
+@pytest.mark.parametrize("write", [False, True])
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("error", b"\xff\xfe"),
+        ("error", b"text"),
+        ("seconds", "long"),
+        ("seconds", float("inf")),
+        ("lost", 0.5),
+        ("cost", b"{}"),
+        ("version", b""),
+    ],
+)
+def test_values_are_of_the_type_of_their_column(store: Store, column: str, value: object, write: bool) -> None:
+    with Recorder(store, SPACE, FILES, 6) as sweep:
+        price(sweep, 0)
+    store.close()
+    with closing(sqlite3.connect(store.path)) as file, file:
+        file.execute(f"UPDATE results SET {column} = ?, network = 7 WHERE network = 1", (value,))
+    with pytest.raises(StoreError, match="must be whole, not damaged; move it away to start anew"):
+        Store(store.path, write=write)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"cycles": 2**63}, {"cycles": True}, {"host_cycles": "1"}, {"host_cycles": -1}, {"host": [[["dw"], "x", 5]]}],
+)
+def test_costs_are_counts(change: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        Cost.from_dict(COST.to_dict() | change)
 
 
 def test_a_store_that_is_not_there(tmp_path: Path) -> None:
