@@ -1,7 +1,8 @@
-"""What all tests share: isolation, shares of the slow tests, and a summary that names what did not run."""
+"""What all tests share: isolation, builds, shares of the slow tests, and a summary that names what did not run."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,13 @@ NOT_RUN = pytest.StashKey[set[str]]()
 def no_schedules_from_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command would keep schedules in the user's folder, and find there what other runs have left."""
     monkeypatch.setenv("DOVETAIL_SCHEDULES", "off")
+
+
+@pytest.fixture(scope="session")
+def build_cache(pytestconfig: pytest.Config) -> Path:
+    """Builds of the tests stay in pytest's own cache: a second run compiles nothing."""
+    assert pytestconfig.cache is not None
+    return Path(pytestconfig.cache.mkdir("dovetail-builds"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -19,6 +19,8 @@ from dovetail.sw.model import Model
 from dovetail.sw.random_programs import legal_program
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
+SMALLEST = Config(ic_lanes=1, oc_lanes=1, sram="32 KiB", banks=4, depthwise_lanes=1)
+"""The least to elaborate, where nothing runs."""
 
 
 def image(words: list[int], size: int = 16384) -> np.ndarray:
@@ -90,7 +92,7 @@ def test_no_yosys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AMARANTH_USE_YOSYS", "system")
     monkeypatch.setenv("YOSYS", "no-such-yosys")
     with pytest.raises(verilate.ToolError, match=r'Yosys to write Verilog: pip install "amaranth\[builtin-yosys\]"'):
-        accelerator_design(CONFIG)
+        accelerator_design(SMALLEST)
 
 
 def test_limit(engine: RtlEngine) -> None:
@@ -110,8 +112,8 @@ def test_memory_must_be_whole_pages(engine: RtlEngine) -> None:
 
 
 def test_memory_timing_needs_no_build() -> None:
-    slow = CONFIG.replace(memory=MemoryTiming(read_latency=300))
-    assert verilate.design_hash(accelerator_design(slow)) == verilate.design_hash(accelerator_design(CONFIG))
+    slow = SMALLEST.replace(memory=MemoryTiming(read_latency=300))
+    assert verilate.design_hash(accelerator_design(slow)) == verilate.design_hash(accelerator_design(SMALLEST))
 
 
 @pytest.mark.parametrize("timing", [(1, 1, 1), (3, 100, 2), (200, 5, 7)])

@@ -568,11 +568,10 @@ def verilated(config: Config, bench: Bench, op: Op, r: View, memory: Bytes) -> O
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
-def test_rubbish(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_rubbish(name: str, build_cache: Path) -> None:
     config = CONFIGS[name]
-    cache: Path = tmp_path_factory.mktemp("array")
     modules = simulation_sources(config) | gated_sources()
-    with Bench(WithMemory(config), cache=cache, extra=modules) as bench:
+    with Bench(WithMemory(config), cache=build_cache, extra=modules) as bench:
         bench.reset()
         bench.tick(2)  # the reset of gated blocks comes a cycle late
         for seed in range(150):

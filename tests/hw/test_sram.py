@@ -138,24 +138,18 @@ def test_block_ram_form(name: str) -> None:
     check(traffic, got)
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Builds of this file share Verilator's runtime."""
-    return tmp_path_factory.mktemp("build")
-
-
-def test_simulation_form(cache: Path) -> None:
+def test_simulation_form(build_cache: Path) -> None:
     config = CONFIGS["5 banks, wide words"]
     traffic = Traffic(config, seed=7, cycles=2000)
     outputs = [f"read_{reader}__data" for reader in READERS]
-    with Bench(Sram(config, simulation=True), cache=cache, extra=simulation_sources(config)) as bench:
+    with Bench(Sram(config, simulation=True), cache=build_cache, extra=simulation_sources(config)) as bench:
         got = bench.stream(traffic.inputs, outputs, 2000 + SRAM_READ)
     check(traffic, {reader: got[f"read_{reader}__data"][SRAM_READ:] for reader in READERS})
 
 
-def test_reset_clears_the_simulation_form(cache: Path) -> None:
+def test_reset_clears_the_simulation_form(build_cache: Path) -> None:
     config = CONFIGS["4 banks"]
-    with Bench(Sram(config, simulation=True), cache=cache, extra=simulation_sources(config)) as bench:
+    with Bench(Sram(config, simulation=True), cache=build_cache, extra=simulation_sources(config)) as bench:
         bench.poke("write_load__en", 1)
         bench.poke("write_load__addr", 99)
         bench.poke("write_load__size", 2)

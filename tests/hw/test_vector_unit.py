@@ -894,10 +894,10 @@ class VerilatedBench(Bench):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lanes", [1, 7, 16])
-def test_any_registers_under_verilator(lanes: int, tmp_path: Path) -> None:
+def test_any_registers_under_verilator(lanes: int, build_cache: Path) -> None:
     config = config_of(lanes)
     rng = np.random.default_rng(900 + lanes)
-    bench = VerilatedBench(config, tmp_path)
+    bench = VerilatedBench(config, build_cache)
     for seed in range(20):
         ops = [Op.POOL, *OPS] * 3
         verify(config, [(op, random_registers(config, rng, op)) for op in ops], seed, bench)
