@@ -15,8 +15,6 @@ from dovetail.isa.instructions import WORD_BYTES
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.emit import Emitter
-from dovetail.sw.compiler.estimate import array_total
-from dovetail.sw.compiler.grid import Grid
 from dovetail.sw.compiler.lower import Packer, Segment
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition import Step, host_reasons, is_accelerated, steps_of
@@ -118,10 +116,15 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
     drafts = [_Draft(outline, effort, resident) for effort, resident in _ways(options)]
     best, least = _best(_worth_trying(drafts), None)
     assert best
+    # A plan takes the same cycles on every memory that is large enough, so it is priced on its own.
+    better, limit = list[tuple[_Draft, int]](), least
     for smaller_drafts in _on_less(outline, drafts):
-        # A plan takes the same cycles on every memory that is large enough, so it is priced on its own.
-        plan, cycles = _best(smaller_drafts, least - 1)
+        plan, cycles = _best(smaller_drafts, limit - 1)
         if plan:
+            better.append((plan, cycles))
+            limit = cycles
+    for plan, cycles in reversed(better):
+        if cycles < least:  # else another one has fewer on the larger memory
             best, least = min((best, least), plan.on(outline, cycles), key=itemgetter(1))
     return best.code()
 
@@ -234,8 +237,7 @@ class _Draft:
                     yield from ((name, later) for later in range(1, resident.banks - needed + 1))
 
     def cycles(self, known: dict[Hashable, int], limit: int | None) -> int | None:
-        """Cycles of the program, None if these are more than ``limit``. A page that is fetched behind the last one
-        counts too.
+        """Cycles of the program, None if these are more than ``limit``.
 
         ``known``: segments' cycles by their schedules, of other drafts as well: only addresses in system memory differ.
         """
@@ -248,19 +250,14 @@ class _Draft:
                 emitter = self._emitted(number, None if limit is None else limit - total)
                 if emitter is None:
                     return None
-                known[key] = emitter.clock.ended
+                known[key] = emitter.cycles
             total += known[key]
         return total if limit is None or total <= limit else None
 
     @property
     def _busy(self) -> int:
         """Cycles that the array computes, so that no program of the draft takes fewer."""
-        config = self.outline.config
-        return sum(
-            array_total(config, segment.layers[name], Grid.of(segment.layers[name], tiling), 1).item()
-            for segment in self.segments
-            for name, tiling in segment.tilings.items()
-        )
+        return sum(sum(segment.array_cycles.values()) for segment in self.segments)
 
     def code(self) -> Code:
         """The whole program."""
@@ -321,8 +318,8 @@ class _Draft:
         if emitter is None:
             emitter = Emitter(self.outline.config, self._inner._emitted(number) if self._inner else None)
             first = sum(len(segment.nodes) for segment in self.segments[:number])
-            self.segments[number].emit(emitter, first, self._where, self._constants.where, self._later)
-            if not emitter.end(limit):
+            where, constants = self._where, self._constants.where
+            if not self.segments[number].emit(emitter, first, where, constants, self._later, limit):
                 return None
             self._emitters[number] = emitter
         return emitter

@@ -15,6 +15,7 @@ from dovetail.isa.checks import View
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.instructions import PAGE_WORDS, REGISTERS, Op, Unit, cfg, pack
 from dovetail.isa.timing.clock import Clock
+from dovetail.isa.timing.engine import time_program
 from dovetail.isa.timing.rules import duration
 from dovetail.sw.compiler.arena import Arena
 from dovetail.sw.compiler.smaller import Moved, Residents
@@ -31,9 +32,10 @@ _CFG = {unit: {name: (r.index, cfg(unit, name, 0)) for name, r in rows.items()} 
 _ADDRESSES = ("IN_ADDR", "OUT_ADDR", "W_ADDR", "B_ADDR")
 """Registers of array and vector unit that hold SRAM addresses."""
 _TRANSFERS = (Unit.LOAD, Unit.STORE)
+_ARRAY = int(Unit.ARRAY)
 _MAX_FORMS = 1 << 12
 """Forms of transfers that are kept."""
-_LOOKS = 16
+_LOOKS = 8
 """Loads after which the limit is looked at."""
 _WORDS = 6
 """About the words of an operation: register writes, waits, itself."""
@@ -214,7 +216,12 @@ class Emitter:
         self.arena = Arena(like.config if like else config)
         self._tracker = Tracker(config)
         self.clock = Clock(config)
+        self._by_clock = not config.serial  # whose engine is another one
+        self.cycles = self.span = 0
+        """Cycles of the program, once it has ended, and those from the start of its first operation to the end of the
+        last one."""
         self._operations: list[_Operation] = []
+        self._out = 0  # of them
         self._loads: list[_Load] = []
         self.turns: list[int] = []
         """Of each load, the other operations before it."""
@@ -261,16 +268,30 @@ class Emitter:
         self._operations[first:] = [_moved(operation, moved, forms) for operation in operations]
         self._loads[first_load:] = [load._replace(operation=_moved(load.operation, moved, forms)) for load in loads]
 
-    def end(self, limit: int | None = None) -> bool:
-        """Write the words: all that was added, the end, and what fills the last page.
+    def advance(self, limit: int | None, *, rest: int = 0, more: int = 0, alone: bool = False) -> bool:
+        """Write the loads that were added, and all operations that go before them.
 
-        Returns False, as soon as that is sure, if ``clock.ended`` would exceed ``limit``; the words are of no use then.
+        Returns False, as soon as that is sure, if ``cycles`` would exceed ``limit``; the words are of no use then.
+
+        Parameters
+        ----------
+        limit
+            The most cycles; None for any.
+        rest, more
+            The least cycles of the array for what was not added yet, and the least number of operations of it.
+        alone
+            Whether the limit is for ``span``.
         """
-        operations, free, busy = self._operations, self.clock.free, self._busy
-        out = 0
-        for number, load in enumerate(self._loads):
-            if limit is not None and number % _LOOKS == 0 and max(map(add, free, busy)) > limit:
-                return False
+        operations, free, busy, clock = self._operations, self.clock.free, self._busy, self.clock
+        # As long as there is more than a page to come, the clock tells what happens.
+        last = len(operations) + len(self._loads) + more - PAGE_WORDS
+        out = self._out
+        for number in range(len(self.turns), len(self._loads)):
+            load = self._loads[number]
+            if limit is not None and number % _LOOKS == 0 and number + out < last and self._by_clock:
+                least = max(*map(add, free, busy), free[_ARRAY] + busy[_ARRAY] + rest)
+                if least > limit + alone * clock.begun:
+                    return False
             if self.like:
                 after = due = self.like.turns[number]
             else:
@@ -280,11 +301,34 @@ class Emitter:
                 out += 1
             self.turns.append(out)
             self._emit(load.operation)
-        for operation in operations[out:]:
+        self._out = out
+        return True
+
+    def end(self, limit: int | None = None, *, alone: bool = False) -> bool:
+        """Write the words: all that was added, the end, and what fills the last page. As `advance`."""
+        if not self.advance(limit, alone=alone):
+            return False
+        for operation in self._operations[self._out :]:
             self._emit(operation)
         self.words.append(int(Op.END))
         self.words += [int(Op.END)] * (-len(self.words) % PAGE_WORDS)
-        return limit is None or self.clock.ended <= limit
+        self.cycles, self.span = self._timed()
+        return limit is None or (self.span if alone else self.cycles) <= limit
+
+    def _timed(self) -> tuple[int, int]:
+        """Cycles of the program, and from the start of its first operation to the end of the last one."""
+        if not self._by_clock:
+            timeline = time_program(self.config, self.words)
+            operations = ~timeline.is_fetch
+            span = timeline.end[operations].max() - timeline.start[operations].min() + 1 if operations.any() else 0
+            return timeline.cycles, int(span)
+        cycles = self.clock.end()
+        return cycles, self.clock.ended - self.clock.begun
+
+    @property
+    def array_cycles(self) -> int:
+        """Cycles of the array that were added and are not written yet."""
+        return self._busy[_ARRAY]
 
     def _goes_first(self, unit: int) -> bool:
         """Whether an operation for a unit goes out before a load: its queue takes it while LOAD is busy still.

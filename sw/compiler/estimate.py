@@ -53,6 +53,25 @@ class Costs(NamedTuple):
         return self._replace(sizes=self.sizes * moved, one=self.one * moved, all=self.all * moved)
 
 
+class Counts(NamedTuple):
+    """Of the tile of a grid of one, what `Costs` has under the same names."""
+
+    areas: Ints
+    columns: Ints
+    passes: Ints
+
+    @classmethod
+    def of(cls, layer: ConvLayer, grid: Grid) -> "Counts":
+        """Those of a grid's tile."""
+        passes, columns, rows, channels = (np.ravel(cut.number) for cut in grid.cuts(layer))
+        return cls(rows * columns, channels, passes)
+
+    @property
+    def tiles(self) -> Ints:
+        """Output tiles."""
+        return self.areas * self.columns
+
+
 def costs_of(config: Config, layer: ConvLayer, grid: Grid) -> Costs:
     """The costs of a grid's tiles without residents."""
     overhead = OVERHEAD_GROUP if layer.mode == "grouped" else OVERHEAD
@@ -200,7 +219,7 @@ def _load_weights(config: Config, layer: ConvLayer, out_channels: Number, in_cha
 
 
 def transfers(
-    layer: ConvLayer, space: Space, costs: Costs, rows_outer: bool | Flags, copies: Sequence[int] | Ints
+    layer: ConvLayer, space: Space, costs: Costs | Counts, rows_outer: bool | Flags, copies: Sequence[int] | Ints
 ) -> Ints:
     """Transfers of input, weights and output. A piece that is still in one of its buffers is not loaded again."""
     areas, columns, passes = costs.areas, costs.columns, costs.passes

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,13 +144,31 @@ class Segment:
         where: Mapping[str, int],
         constants: Mapping[str, int],
         later: Mapping[str, int],
-    ) -> None:
-        """Give all tasks to an emitter. ``first``: the number of the first layer; ``where``, ``constants``: system
-        memory addresses of tensors, and of what nodes need besides; ``later``: as of `residency.Plan.alive`."""
+        limit: int | None,
+    ) -> bool:
+        """Write the program.
+
+        ``first``: the number of the first layer; ``where``, ``constants``: system memory addresses of tensors, and of
+        what nodes need besides; ``later``: as of `residency.Plan.alive`.
+
+        Returns False, as soon as that is sure, if it would take more than ``limit`` cycles; it is of no use then.
+        """
+        rest = sum(self.array_cycles.values())
         for number, stage in enumerate(self.stages):
             tasks = self._tasks(emitter.arena, number, stage, first, where, constants)
             emitter.add(tasks, self.plan.alive(number, later))
             first += len(stage.nodes)
+            rest -= self.array_cycles.get(stage.head.name, 0)
+            if not emitter.advance(limit, rest=rest, more=len(self.stages) - number - 1):
+                return False
+        return emitter.end(limit)
+
+    @cached_property
+    def array_cycles(self) -> dict[str, int]:
+        """The least cycles of the array, by node."""
+        return {
+            name: tiling.array_cycles(self.config, self.layers[name], chosen) for name, chosen in self.tilings.items()
+        }
 
     def _work(self, stage: Stage) -> residency.Work:
         node, last = stage.head, stage.nodes[-1]

@@ -4,7 +4,6 @@ import numpy as np
 
 from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.numerics import Rounding
-from dovetail.isa.timing.engine import time_program
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler import convolution
 from dovetail.sw.compiler.emit import Emitter
@@ -19,10 +18,22 @@ _REQUANT = ir.Requant(np.zeros(1, np.int32), np.zeros(1, np.int32), Rounding.TFL
 """No cycle depends on it."""
 
 
-def program_of(config: Config, layer: ConvLayer, space: Space, tiling: Tiling) -> Emitter:
-    """The layer twice in a row, the second reading from system memory what the first has stored there."""
+def exact(config: Config, layer: ConvLayer, space: Space, tiling: Tiling) -> int:
+    """Cycles from the start of the first operation to the end of the last one, per run of the layer (rounded up).
+
+    Alone, a layer would be priced with all of its first loads and last stores; in a network others run beside them. So
+    it comes twice in a row, the second reading from system memory what the first has stored there: what the two runs
+    hide of one another counts half.
+    """
+    price = within(config, layer, space, tiling, None)
+    assert price is not None
+    return price
+
+
+def within(config: Config, layer: ConvLayer, space: Space, tiling: Tiling, limit: int | None) -> int | None:
+    """The exact price; None, as soon as that is sure, if it is more than ``limit``."""
     matrix = convolution.Matrix(MATRIX, 0) if layer.mode == "matmul" else None
-    emitter = Emitter(config)
+    emitter, most = Emitter(config), None if limit is None else 2 * limit
     for number in range(2):
         source = Place(ACTIVATIONS[number], space.input_at, layer.channels)
         memory = ACTIVATIONS[number + 1] if space.output_at is None else None
@@ -30,18 +41,8 @@ def program_of(config: Config, layer: ConvLayer, space: Space, tiling: Tiling) -
         cut = convolution.spread(config, layer, tiling, space, emitter.arena)
         code = convolution.ConvCode(config, layer, cut, _REQUANT, number, source, target, WEIGHTS, matrix)
         emitter.add(code.tasks())
-    emitter.end()
-    return emitter
-
-
-def exact(config: Config, layer: ConvLayer, space: Space, tiling: Tiling) -> int:
-    """Cycles from the start of the first operation to the end of the last one, per run of the layer (rounded up).
-
-    Alone, a layer would be priced with all of its first loads and last stores; in a network others run beside them. So
-    it comes twice: what the two runs hide of one another counts half.
-    """
-    timeline = time_program(config, program_of(config, layer, space, tiling).words)
-    if timeline.fault:
-        raise AssertionError(f"{tiling} of {layer}: {timeline.fault}")
-    operations = ~timeline.is_fetch
-    return ceil_div(int(timeline.end[operations].max() - timeline.start[operations].min()) + 1, 2)
+        array = emitter.array_cycles
+        # The second run has as many operations as the first one, but for loads of what is there still.
+        if not number and not emitter.advance(most, rest=array, more=1, alone=True):
+            return None
+    return ceil_div(emitter.span, 2) if emitter.end(most, alone=True) else None

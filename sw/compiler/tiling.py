@@ -16,7 +16,7 @@ import numpy as np
 from dovetail.isa.config import MAX_SRAM, Config, ceil_div, format_bytes, round_up
 from dovetail.sw.compiler import pricing, schedule_cache
 from dovetail.sw.compiler.candidates import Estimates, all_stay, cheapest, cheapest_of, estimates_of
-from dovetail.sw.compiler.estimate import Costs, array_total, costs_of, lower_bound, transfers
+from dovetail.sw.compiler.estimate import Costs, Counts, array_total, costs_of, lower_bound, transfers
 from dovetail.sw.compiler.grid import Grid
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.options import Options
@@ -107,22 +107,33 @@ def forget() -> None:
     _by_estimate.cache_clear()
     _known.cache_clear()
     _known_costs.cache_clear()
+    _array_cycles.cache_clear()
 
 
 def _cheaper(config: Config, layer: ConvLayer, space: Space, best: Tiling, other: Tiling) -> Tiling:
     """``other`` with its exact price, if that is less than that of ``best``."""
     if bound(config, layer, space, other) >= best.price:
         return best
-    price = pricing.exact(config, layer, space, other)
-    return replace(other, price=price) if price < best.price else best
+    price = pricing.within(config, layer, space, other, best.price - 1)
+    return best if price is None else replace(other, price=price)
 
 
 def bound(config: Config, layer: ConvLayer, space: Space, tiling: Tiling) -> int:
     """Cycles that the exact price of a tiling cannot be below."""
     grid = Grid.of(layer, tiling)
     copies = len(tiling.input_at), len(tiling.weights_at), len(tiling.output_at)
-    loads = transfers(layer, space, costs_of(config, layer, grid).of((0,)), tiling.rows_outer, copies).tolist()
-    return lower_bound(config, layer, tiling, loads, array_total(config, layer, grid, 1).item())
+    loads = transfers(layer, space, Counts.of(layer, grid), tiling.rows_outer, copies).ravel().tolist()
+    return lower_bound(config, layer, tiling, loads, array_cycles(config, layer, tiling))
+
+
+def array_cycles(config: Config, layer: ConvLayer, tiling: Tiling) -> int:
+    """Cycles of the array that no program of a tiling is below."""
+    return _array_cycles(_without_sram(config), layer, Grid.of(layer, tiling))
+
+
+@lru_cache(maxsize=4096)
+def _array_cycles(config: Config, layer: ConvLayer, grid: Grid) -> int:
+    return int(array_total(config, layer, grid, 1).item())
 
 
 def _operations(layer: ConvLayer, tiling: Tiling) -> int:

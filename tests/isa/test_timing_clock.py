@@ -13,14 +13,16 @@ from dovetail.isa.timing.rules import duration
 from dovetail.sw.random_programs import legal_program, random_config
 
 
+@pytest.mark.parametrize("full", [True, False])
 @pytest.mark.parametrize("seed", range(20))
-def test_the_same_cycles_as_the_engine(seed: int) -> None:
+def test_the_same_cycles_as_the_engine(seed: int, full: bool) -> None:
+    """``full``: the end is alone on the last page; else it is anywhere on it."""
     rng = random.Random(seed)
     config = random_config(rng)
     words = list(legal_program(rng, config).words)
     words = words[: [word & 0xFF for word in words].index(Op.END)]
-    # The last page, without operations, is the one that the clock always fetches ahead.
-    words += [cfg(Unit.LOAD, "LENGTH", 1)] * (-len(words) % PAGE_WORDS)
+    if full:
+        words += [cfg(Unit.LOAD, "LENGTH", 1)] * (-len(words) % PAGE_WORDS)
     clock, ends = Clock(config), []
     values = {unit: [0] * len(REGISTERS[unit]) for unit in Unit}
     for (op, unit), run in groupby(map(decode, words), key=lambda word: (word.op, word.unit)):
@@ -40,6 +42,10 @@ def test_the_same_cycles_as_the_engine(seed: int) -> None:
             else:
                 clock.operate(unit, duration(config, op, View(unit, values[unit])))
                 ends.append(clock.free[unit] - 1)
-    timeline = time_program(config, [*words, Op.END, *[0] * (PAGE_WORDS - 1)])
-    assert ends == timeline.end[~timeline.is_fetch].tolist()
-    assert clock.ended == max(ends) + 1
+    timeline = time_program(config, [*words, *[int(Op.END)] * (PAGE_WORDS - len(words) % PAGE_WORDS)])
+    operations = ~timeline.is_fetch
+    if full:  # the clock fetches a page behind the one that it is on
+        assert ends == timeline.end[operations].tolist()
+    assert clock.end() == timeline.cycles
+    assert clock.ended == timeline.end[operations].max() + 1
+    assert clock.begun == timeline.start[operations].min()

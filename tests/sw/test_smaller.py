@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 
 from dovetail.isa.config import Config
-from dovetail.sw import frontend, reference
+from dovetail.sw import frontend
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler.smaller import Moved, smaller
-from dovetail.sw.hazards import races
 from dovetail.sw.network import CompiledNetwork, compile_network
 from dovetail.sw.random_networks import random_network
+from tests.sw.test_scheduling import check
 
 KIB = 1 << 10
 SQUARE = Config(ic_lanes=8, oc_lanes=8)
@@ -25,17 +24,6 @@ def rising(graph: ir.Graph, config: Config, sizes: Sequence[int], effort: int) -
     cycles = [one.report().cycles for one in made]
     assert cycles == sorted(cycles, reverse=True), dict(zip(sizes, cycles, strict=True))
     return made
-
-
-def check(compiled: CompiledNetwork) -> None:
-    """The program runs without a fault or race, in the cycles that it promises, to the interpreter's bytes."""
-    rng = np.random.default_rng(3)
-    inputs = {port.name: rng.integers(-128, 128, port.shape).astype(np.int8) for port in compiled.graph.inputs}
-    result = compiled.run(inputs)
-    for name, value in reference.run(compiled.graph, inputs).items():
-        np.testing.assert_array_equal(result.outputs[name], value)
-    assert result.cycles == compiled.report().cycles
-    assert not any(races(timeline) for timeline in result.timeline)
 
 
 @pytest.mark.parametrize(("config", "effort"), [(SQUARE, 0), (SQUARE, 1), (WIDE, 0)], ids=["8x8", "8x8-1", "16x16"])

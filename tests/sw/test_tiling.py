@@ -107,8 +107,9 @@ def twice(size: int, channels: int, kernel: int) -> ir.Graph:
 def test_the_price_is_half_of_what_two_runs_take(
     config: Config, size: int, channels: int, kernel: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The plan of a smaller memory, which may be better for the two, is left out."""
+    """Other plans, which may be better for the two, are left out."""
     monkeypatch.setattr(driver, "smaller", lambda config: [])
+    monkeypatch.setattr(driver, "_worth_trying", lambda drafts: drafts[-1:])
     graph = twice(size, channels, kernel)
     node = graph.nodes[0]
     assert isinstance(node, ir.Conv)
@@ -159,7 +160,10 @@ def test_no_price_is_below_its_bound(config: Config, layer: ConvLayer) -> None:
         plans = candidates.cheapest(config, layer, space, tiling.many_grids(config, layer, space, before), 1 << 20)
         for n in random.integers(0, len(plans), 3):
             plan = replace(plans[n], best_stripe=True)
-            assert tiling.bound(config, layer, space, plan) <= pricing.exact(config, layer, space, plan), plan
+            price = pricing.exact(config, layer, space, plan)
+            assert tiling.bound(config, layer, space, plan) <= price, plan
+            assert pricing.within(config, layer, space, plan, price) == price
+            assert pricing.within(config, layer, space, plan, price - 1) is None
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
