@@ -201,7 +201,8 @@ def _waves(path: Path | None, form: str, waves: Waves) -> str:
     return waves_line(waves, pair.dumped)
 
 
-def _loaded(path: Path) -> Case:
+def load_case(path: Path) -> Case:
+    """A saved program. Raises DovetailError for any other file."""
     from dovetail.cosim.fuzz import load
 
     try:
@@ -217,7 +218,7 @@ def _replay(paths: list[Path], form: str, waves: Waves | None) -> Report:
 
     results = {}
     for path in paths:
-        case = _loaded(path)
+        case = load_case(path)
         check_form(case.program.config, form)
         pair = Lockstep(case.program.config, cache=default_cache(), form=form, waves=waves)
         results[str(path)] = difference(case, pair)

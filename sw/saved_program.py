@@ -1,30 +1,38 @@
 """Reading a saved program: what its header says is held against the network, the configuration and the stream.
 
-The checksum tells that a file is whole, not that it is true. All but the addresses of tensors follows from the network
-in the file, the configuration and the instruction stream, so it is worked out again and must be the same.
+The checksum tells that a file is whole, not that it is true. Nearly all of the header follows from the network in the
+file, the configuration and the instruction stream, so it is worked out again and must be the same. Addresses of tensors
+must be those that the stream loads from and stores to; what a schedule is called must fit its layer.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import CFG_REG, CFG_VALUE, INSTRUCTIONS, PAGE_BYTES, REGISTERS, Op, Unit, from_bytes
+from dovetail.isa.instructions import PAGE_BYTES, Op, from_bytes
 from dovetail.isa.program import Program, ProgramError
 from dovetail.sw import frontend
 from dovetail.sw import graph as ir
 from dovetail.sw.compiler import Code, Layer, Options, SegmentCode
-from dovetail.sw.compiler.compile import executed, least_bytes, outside, roots_of
+from dovetail.sw.compiler.compile import executed, least_bytes, roots_of
 from dovetail.sw.compiler.memory import ALIGN, align
-from dovetail.sw.compiler.partition import Step, host_reasons, is_accelerated, steps_of
+from dovetail.sw.compiler.partition import host_reasons, is_accelerated, steps_of
 from dovetail.sw.compiler.parts import parts_of
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import NETWORK_STEP, CompiledNetwork, RunError
+from dovetail.sw.saved_places import Places, Transfer, Unfit, transfers, unit_of
+
+_TILING = re.compile(
+    r"(\d{1,9}) rows(?: x (\d{1,9}) columns)? x (\d{1,9}) of (\d{1,9}) channels, (?:rows|channels) outer,"
+    r" buffers \d/\d/\d"
+)
 
 
 def load_program(path: str | Path, config: Config | None = None) -> CompiledNetwork:
@@ -49,15 +57,11 @@ def load_program(path: str | Path, config: Config | None = None) -> CompiledNetw
         compiled = CompiledNetwork(_code_of(program, graph), (name, carried[0].payload))
         _check_header(json.loads(compiled.program.header()), json.loads(program.header()))
         compiled.report()
-    except (_Unfit, CompileError, RunError) as error:
+    except (Unfit, CompileError, RunError) as error:
         raise ProgramError(f"{path}: header must fit the network and the stream, not {error}") from None
     except (LookupError, TypeError, AttributeError, ValueError) as error:  # metadata is what this version writes
         raise ProgramError(f"{path}: program must be of this version of the compiler; compile it again") from error
     return compiled
-
-
-class _Unfit(ValueError):
-    """Something that the header says does not follow from the rest; the text names it."""
 
 
 def _code_of(program: Program, graph: ir.Graph) -> Code:
@@ -75,27 +79,33 @@ def _code_of(program: Program, graph: ir.Graph) -> Code:
     _check("host", data["host"], reasons)
     _check("pitches", data["pitches"], {name: part.pitch for name, part in parts.items()})
     _check("memory_bytes", program.memory_bytes, max(align(program.stream_offset + len(program.stream)), ALIGN))
-    if not 0 <= data["least_activations"] <= program.stream_offset:
-        raise _Unfit(f"least_activations {data['least_activations']}")
-    segments, moved = [], [0] * len(layers)
+    segments: list[SegmentCode] = []
+    moved: list[Transfer] = []
     for segment, operations in zip(program.segments, data["operations"], strict=True):
         first = segment.address - program.stream_offset
         words = list(from_bytes(program.stream[first : first + segment.pages * PAGE_BYTES]))
         numbers = [pc for pc, _ in operations]
         segments.append(SegmentCode(segment.address, words, dict(operations)))
         _check("operations", numbers, _operations(words))
-        for layer, size in _transfers(words, segments[-1].layers):
-            moved[layer] += size
+        moved += transfers(words, segments[-1].layers)
     for number, (step, code) in enumerate(zip(accelerated, segments, strict=True)):
         mine = [index for index, layer in enumerate(layers) if layer.segment == number]
         if not set(code.layers.values()) <= set(mine):
-            raise _Unfit(f"operations of segment {number}")
+            raise Unfit(f"operations of segment {number}")
         _check_layers([layers[index] for index in mine], graph, executed(step, parts))
     _check("layers", [layer.segment for layer in layers], sorted(layer.segment for layer in layers))
-    _check("moved_bytes", [layer.moved_bytes for layer in layers], moved)
-    where = data["addresses"]
-    _check_addresses(where, program, graph, steps, roots)
+    sizes = [0] * len(layers)
+    for transfer in moved:
+        sizes[transfer.layer] += transfer.size
+    _check("moved_bytes", [layer.moved_bytes for layer in layers], sizes)
     constants = np.frombuffer(program.constants, np.uint8)
+    nodes = {node.name: node for node in graph.nodes}
+    places = Places(graph, steps, roots, parts, data["addresses"], len(constants), program.stream_offset)
+    order = [nodes[layer.name] for layer in layers]
+    places.check(order, moved)
+    least, most = places.least(order, keep=options.keep_tensors)
+    if not least <= data["least_activations"] <= most:
+        raise Unfit(f"least_activations {_short(data['least_activations'])} instead of {least}..{most}")
     return Code(
         config=config,
         options=options,
@@ -103,7 +113,7 @@ def _code_of(program: Program, graph: ir.Graph) -> Code:
         steps=steps,
         segments=tuple(segments),
         layers=layers,
-        where=where,
+        where=data["addresses"],
         pitches=data["pitches"],
         packers=((0, lambda: constants),),
         constants_bytes=len(constants),
@@ -116,7 +126,7 @@ def _code_of(program: Program, graph: ir.Graph) -> Code:
 
 def _check(what: str, found: Any, wanted: Any) -> None:
     if found != wanted:
-        raise _Unfit(f"{what} {_short(found)} instead of {_short(wanted)}")
+        raise Unfit(f"{what} {_short(found)} instead of {_short(wanted)}")
 
 
 def _short(value: Any) -> str:
@@ -127,27 +137,7 @@ def _short(value: Any) -> str:
 def _operations(words: Sequence[int]) -> list[int]:
     """The places of the words that a unit executes."""
     end = words.index(Op.END) if Op.END in words else len(words)
-    return [pc for pc, word in enumerate(words[:end]) if _unit(word) is not None]
-
-
-def _unit(word: int) -> Unit | None:
-    """The unit that executes a word; None for what the front end does, and for no instruction."""
-    code = word & 0xFF
-    return INSTRUCTIONS[Op(code)].unit if code in INSTRUCTIONS else None
-
-
-def _transfers(words: Sequence[int], layers: Mapping[int, int]) -> Iterable[tuple[int, int]]:
-    """(layer, bytes) of each transfer."""
-    values: dict[int, int] = {}
-    for pc, word in enumerate(words):
-        if word & 0xFF == Op.CFG:
-            values[CFG_REG.get(word)] = CFG_VALUE.get(word)
-        elif pc in layers and (unit := _unit(word)) in (Unit.LOAD, Unit.STORE):
-            length, count = (REGISTERS[unit][name] for name in ("LENGTH", "COUNT"))
-            size = values.get(length.number, 0)
-            for field in count.fields:
-                size *= field.get(values.get(count.number, 0))
-            yield layers[pc], size
+    return [pc for pc, word in enumerate(words[:end]) if unit_of(word) is not None]
 
 
 def _check_layers(layers: Sequence[Layer], graph: ir.Graph, nodes: Sequence[ir.Node]) -> None:
@@ -158,42 +148,26 @@ def _check_layers(layers: Sequence[Layer], graph: ir.Graph, nodes: Sequence[ir.N
         node = by_name[layer.name]
         wanted = node.op, node.outputs[0], graph.macs(node), least_bytes(graph, node)
         _check(f"layer {node.name}", (layer.kind, layer.output, layer.macs, layer.least_bytes), wanted)
-        if not isinstance(layer.tiles, str):
-            raise _Unfit(f"tiles {_short(layer.tiles)}")
+        if not _is_tiling(layer.tiles, graph, node):
+            raise Unfit(f"tiles {_short(layer.tiles)} of layer {node.name}")
 
 
-def _check_addresses(
-    where: Mapping[str, Any], program: Program, graph: ir.Graph, steps: Sequence[Step], roots: dict[str, str]
-) -> None:
-    """Every tensor that passes between the accelerator and others has a place, constants or tensors hold it."""
-    for name, address in where.items():
-        if name not in graph.tensors or not isinstance(address, int) or isinstance(address, bool):
-            raise _Unfit(f"address {_short(address)} of {name!r}")
-        tensor = graph.tensors[name]
-        last = address + _span(program, name, tensor)
-        if address < 0 or last > program.stream_offset:
-            raise _Unfit(f"address {address:#x} of {name!r}")
-    for step, wanted in zip(steps, outside(graph, steps, roots), strict=True):
-        if not is_accelerated(step):
-            continue
-        made = {name for node in step.nodes for name in node.outputs}
-        read = {name for node in step.nodes for name in node.inputs} - made
-        missing = [name for name in (*read, *made) if roots[name] in wanted and name not in where]
-        if missing:
-            raise _Unfit(f"no address of {min(missing)!r}")
-
-
-def _span(program: Program, name: str, tensor: ir.Tensor) -> int:
-    """Bytes from a tensor's first to its last, the pixels' pitch counted."""
-    pitch = program.metadata["pitches"].get(name)
-    channels = tensor.shape[-1] if tensor.shape else 1
-    return tensor.size if pitch is None else (tensor.size // channels - 1) * pitch + channels
+def _is_tiling(text: Any, graph: ir.Graph, node: ir.Node) -> bool:
+    """Whether a layer may be cut as a text says (`dovetail.sw.compiler.schedule.Tiling`)."""
+    if not isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul):
+        return bool(text == "")
+    found = _TILING.fullmatch(text)
+    if found is None:
+        return False
+    _, height, width, channels = graph.tensors[node.outputs[0]].nhwc
+    numbers = [int(number) for number in found.groups(default="1")]
+    return all(1 <= n <= most for n, most in zip(numbers[:3], (height * width, width, channels), strict=True))
 
 
 def _check_header(wanted: Mapping[str, Any], found: Mapping[str, Any], within: str = "") -> None:
     """The header is the one that would be written."""
     if wanted.keys() != found.keys():
-        raise _Unfit(f"entries {_short(sorted(found))} instead of {_short(sorted(wanted))}")
+        raise Unfit(f"entries {_short(sorted(found))} instead of {_short(sorted(wanted))}")
     for name, value in wanted.items():
         if isinstance(value, dict) and not within:
             _check_header(value, found[name], f"{name}.")

@@ -71,15 +71,28 @@ def plan(
     follows
         By name the nodes that run tile by tile with an earlier one, so that their results begin when that one does.
     """
-    buffers = lifetimes(graph, steps, roots, stored, keep=keep, follows=follows)
-    taken = {} if keep else successors(graph, steps, roots, buffers, follows=follows)
-    merged = dict(buffers)
-    for result, operand in taken.items():
-        merged[operand] = Buffer(merged[operand].size, merged[operand].first, merged.pop(result).last)
+    merged, taken = buffers_of(graph, steps, roots, stored, keep=keep, follows=follows)
     where, end = allocate(merged, base)
     for result, operand in taken.items():
         where[result] = where[operand]
     return Plan(where, base, end, least(merged.values()))
+
+
+def buffers_of(
+    graph: ir.Graph,
+    steps: Sequence[Step],
+    roots: Mapping[str, str],
+    stored: Collection[str],
+    *,
+    keep: bool,
+    follows: Mapping[str, ir.Node] = MappingProxyType({}),
+) -> tuple[dict[str, Buffer], dict[str, str]]:
+    """What is to be placed, and what takes the place of another one; see :func:`plan`."""
+    buffers = lifetimes(graph, steps, roots, stored, keep=keep, follows=follows)
+    taken = {} if keep else successors(graph, steps, roots, buffers, follows=follows)
+    for result, operand in taken.items():
+        buffers[operand] = Buffer(buffers[operand].size, buffers[operand].first, buffers.pop(result).last)
+    return buffers, taken
 
 
 def lifetimes(

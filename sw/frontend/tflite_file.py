@@ -11,6 +11,8 @@ import tflite
 from numpy.typing import NDArray
 
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.flatbuffer import FlatbufferError, verify
+from dovetail.sw.frontend.tflite_layout import TFLITE
 from dovetail.sw.frontend.tflite_sparse import expand
 from dovetail.sw.graph import Pads, Pair, Tensor
 from dovetail.sw.layout import Array
@@ -88,30 +90,29 @@ class TfliteFile:
 
     Raises
     ------
-    NetworkError: no such subgraph, tables longer than the file, element types that are no numbers; a damaged file
-        may raise anything else.
+    NetworkError: no sound flatbuffer, no such subgraph, element types that are no numbers; a damaged file may raise
+        anything else.
     """
 
     def __init__(self, data: bytes, subgraph: int = 0) -> None:
         self.data = data
         self.subgraph = subgraph
+        try:
+            verify(data, TFLITE, "Model")
+        except FlatbufferError as error:
+            raise NetworkError(f"the file must be a sound flatbuffer: {error}") from None
         self._model = tflite.Model.GetRootAsModel(data, 0)
         self.subgraphs = int(self._model.SubgraphsLength())
         if not 0 <= subgraph < self.subgraphs:
             raise NetworkError(f"the file must have a subgraph {subgraph}, not {self.subgraphs} in all")
         graph = self._graph = self._model.Subgraphs(subgraph)
-        self._bounded(graph.TensorsLength(), graph.OperatorsLength())
+        if not graph.TensorsLength() or not graph.OperatorsLength():
+            raise NetworkError("the file must have tensors and operators, not none")
         self._used: set[str] = set()
         self.infos = [self._tensor(index) for index in range(graph.TensorsLength())]
         self.inputs = [int(graph.Inputs(i)) for i in range(graph.InputsLength())]
         self.outputs = [int(graph.Outputs(i)) for i in range(graph.OutputsLength())]
         self.operators = [self._operator(index) for index in range(graph.OperatorsLength())]
-
-    def _bounded(self, *lengths: int) -> None:
-        """A vector cannot have more entries than the file has words; keeps damaged files from looping."""
-        for length in lengths:
-            if not 0 < length <= len(self.data) // 4:
-                raise NetworkError(f"a table must have 1 to {len(self.data) // 4} entries, not {length}")
 
     def _tensor(self, index: int) -> Info:
         raw = self._graph.Tensors(index)
@@ -122,7 +123,6 @@ class TfliteFile:
         self._used.add(name)
         if dtype is None:
             raise NetworkError(f"tensor {name!r}: element type must be a plain number, not code {raw.Type()}")
-        self._bounded(raw.ShapeLength() + 1)
         shape = tuple(int(raw.Shape(i)) for i in range(raw.ShapeLength()))
         quant = raw.Quantization()
         scales, zeros, axis = np.zeros(0, np.float32), np.zeros(0, np.int64), 0
@@ -137,7 +137,6 @@ class TfliteFile:
             value = stored.reshape(shape) if raw.Sparsity() is None else self._whole(raw.Sparsity(), stored, shape)
         scale = scales[0] if scales.size == 1 else None
         zero = int(zeros[0]) if scales.size == 1 and zeros.size else 0
-        self._bounded(raw.ShapeSignatureLength() + 1)
         signature = tuple(int(raw.ShapeSignature(i)) for i in range(raw.ShapeSignatureLength()))
         tensor = Tensor(name, shape, scale, zero, dtype)
         return Info(tensor, scales, zeros, axis, value, bool(raw.IsVariable()), signature)

@@ -24,12 +24,15 @@ import numpy as np
 from dovetail.cosim import sealed
 from dovetail.cosim.build_cache import hold, noted
 from dovetail.flows.cli import main
+from dovetail.flows.fuzz import load_case
 from dovetail.isa.program import CRC, HEADER
 from dovetail.sw import frontend, zoo
 from dovetail.sw.cost.energy import FOLDER, load_table
 from dovetail.sw.packing import pack
 from dovetail.sw.partition_export import MANIFEST, run_parts
+from tests.malformed import onnx_edits, tflite_edits
 from tests.malformed.damage import BYTES, JSON, TEXT, Damage, Random, change_value, pick
+from tests.malformed.networks import exactly
 
 NETWORK = "zoo:hard_swish_block?channels=4&resolution=4"
 SMALL = ("--ic-lanes", "4", "--oc-lanes", "4", "--sram", "64KiB", "--effort", "0")
@@ -46,8 +49,9 @@ Action = tuple[str, ...] | Callable[[Path], object]
 
 @dataclass(frozen=True)
 class Format:
-    """``sound``: sets of files; ``victims``: names of those that are damaged, or "" for any; ``actions``: a case takes
-    one of them."""
+    """``sound``: sets of files; ``damage``: one or two are done to a case, without any the sets are malformed as they
+    are and taken in order; ``victims``: names of those that are damaged, or "" for any; ``actions``: a case takes one
+    of them."""
 
     sound: Callable[[], Sequence[Files]]
     damage: Sequence[Damage]
@@ -55,10 +59,12 @@ class Format:
     victims: str = ""
 
 
-def case(name: str, random: Random) -> tuple[Files, Action]:
+def case(name: str, random: Random, number: int) -> tuple[Files, Action]:
     """The files of a case and what is done with them."""
     wanted = FORMATS[name]
     sets = wanted.sound()
+    if not wanted.damage:
+        return sets[number % len(sets)], pick(wanted.actions, random)
     files = dict(pick(sets, random))
     victims = [file for file in sorted(files) if file.endswith(wanted.victims)]
     victim = pick(victims, random)
@@ -110,16 +116,24 @@ def onnx_files() -> Sequence[Files]:
 
 @cache
 def float_files() -> Sequence[Files]:
-    from tests.sw import malformed_onnx
-
-    return [{"net": malformed_onnx.real().SerializeToString()}]
+    return [{"net": onnx_edits.real().SerializeToString()}]
 
 
 @cache
 def tflite_files() -> Sequence[Files]:
-    from tests.sw import malformed_tflite
+    return [{"net": tflite_edits.packed(tflite_edits.network())}]
 
-    return [{"net": malformed_tflite.packed(malformed_tflite.network())}]
+
+@cache
+def network_files() -> Sequence[Files]:
+    return [*onnx_files(), *float_files(), *tflite_files()]
+
+
+@cache
+def edited_files() -> Sequence[Files]:
+    """What one edit makes of a network, and what no network ever was."""
+    never = (bytes(999), b"\xff" * 999, b"network: none\n", b"\0\0\0\0TFL3")
+    return [{"net": data} for data in (*(data for _, data in (*onnx_edits.cases(), *tflite_edits.cases())), *never)]
 
 
 @cache
@@ -282,6 +296,12 @@ def energy_files() -> Sequence[Files]:
     return [{"energy.toml": path.read_bytes()} for path in sorted(FOLDER.glob("*.toml"))]
 
 
+@cache
+def saved_files() -> Sequence[Files]:
+    folder = Path(__file__).parents[1] / "cosim" / "regressions"
+    return [{"case.toml": path.read_bytes()} for path in sorted(folder.glob("*.toml"))]
+
+
 # --- stores and caches ---------------------------------------------------------------------------
 
 
@@ -418,6 +438,8 @@ def parts(folder: Path) -> object:
 
 
 FORMATS: Mapping[str, Format] = {
+    "edited networks": Format(edited_files, (), (exactly,)),
+    "networks": Format(network_files, BYTES, (exactly,)),
     "onnx": Format(onnx_files, BYTES, QUANTISED),
     "float onnx": Format(float_files, BYTES, (QUANTISED[0], QUANTISED[-1])),
     "tflite": Format(tflite_files, BYTES, QUANTISED),
@@ -473,6 +495,7 @@ FORMATS: Mapping[str, Format] = {
         (("compile", NETWORK, *SMALL, "--host-cost", "host.toml", "--output", "out/net.dvt"),),
     ),
     "energy table": Format(energy_files, TEXT, (lambda folder: load_table(folder / "energy.toml"),)),
+    "fuzz program": Format(saved_files, TEXT, (lambda folder: load_case(folder / "case.toml"),)),
     "store": Format(
         store_files,
         (*BYTES, rows, rows, rows, rows, letters),

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.malformed.campaign import ROOT, run, wrong
-from tests.malformed.formats import FORMATS
+from tests.malformed.formats import FORMATS, edited_files, network_files
+from tests.malformed.networks import exactly
 
 
 def check(name: str, seed: int, first: int, last: int) -> None:
@@ -20,12 +21,28 @@ def test_damaged_files(name: str) -> None:
     check(name, 0, 0, 12)
 
 
+def test_networks() -> None:
+    check("networks", 0, 0, 120)
+
+
+def test_edited_networks() -> None:
+    count = len(edited_files())
+    assert count > 450
+    check("edited networks", 0, 0, count)
+
+
+def test_the_networks_are_sound_before_they_are_damaged(tmp_path: Path) -> None:
+    for files in network_files():
+        (tmp_path / "net").write_bytes(files["net"])
+        exactly(tmp_path)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_more_damaged_files(name: str) -> None:
     """Each commit has cases of its own."""
     commits = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-    check(name, int(commits.stdout or 0), 0, 40)
+    check(name, int(commits.stdout or 0), 0, 400 if name == "networks" else 40)
 
 
 def test_a_case_that_goes_wrong_is_told() -> None:

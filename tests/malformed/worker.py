@@ -52,7 +52,7 @@ def main(name: str, seed: int, first: int, last: int) -> None:
     said = sys.stdout
     for number in range(first, last):
         random = np.random.default_rng([seed, zlib.crc32(name.encode()), number])
-        files, action = formats.case(name, random)
+        files, action = formats.case(name, random, number)
         formats.clear(folder)
         for file, data in files.items():
             (folder / file).parent.mkdir(parents=True, exist_ok=True)

@@ -114,7 +114,7 @@ def test_missing_empty_and_foreign_files(tmp_path: Path) -> None:
         load(foreign)
     header = tmp_path / "header.tflite"
     header.write_bytes(b"\x1c\0\0\0TFL3")
-    with pytest.raises(NetworkError, match="must be complete, not malformed"):
+    with pytest.raises(NetworkError, match="the file must be a sound flatbuffer: Model leads to 0x1c, outside of"):
         load(header)
 
 

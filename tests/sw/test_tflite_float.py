@@ -453,5 +453,5 @@ def test_damaged_files_are_refused() -> None:
     net = Net()
     data = net.file(net.op("RELU", [net.input(1, 4)], (1, 4)))
     for end in range(8, len(data), 40):
-        with pytest.raises(NetworkError, match=r"net: TFLite file must be complete|must have 1 to"):
+        with pytest.raises(NetworkError, match="the file must be a sound flatbuffer"):
             to_onnx(data[:end], "net")
