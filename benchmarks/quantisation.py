@@ -3,22 +3,25 @@
     python benchmarks/quantisation.py MODELS [docs/quantisation.md]
 
 MODELS is the folder with the reference data. Prints the table, or puts it into the page, between its two marks. Takes
-minutes.
+minutes. The transformer's weights are random (`keyword_transformer.py`).
 """
 
 import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import onnx
+from keyword_transformer import keyword_transformer, spectra
 from numpy.typing import NDArray
 from onnxruntime import InferenceSession
 
 from dovetail.isa.files import write_atomically
 from dovetail.sw.frontend import load
 from dovetail.sw.layout import Array, Sample
+from dovetail.sw.onnx_passes import normalise
 from dovetail.sw.quantise import Calibration, FloatGraph, Goal, Quality, Scheme, search
 from dovetail.sw.quantise.comparison import Comparison
 from dovetail.sw.quantise.network import read_float
@@ -27,6 +30,8 @@ from dovetail.sw.uint8_form import uint8_form
 
 BEGIN, END = "<!-- table: python benchmarks/quantisation.py -->", "<!-- end of table -->"
 COLUMNS = ("network", "scheme", "float layers", "output SNR", "samples", "float", "int8", "points below float")
+PRODUCTS = ("MatMul", "Gemm", "Reshape", "Transpose")
+"""Operators of matrix products, and what lies between them without computing."""
 SCHEMES = (
     "power-of-two",
     "symmetric",
@@ -36,6 +41,7 @@ SCHEMES = (
     "asymmetric uncorrected",
     "asymmetric",
 )
+TRANSFORMER_SCHEMES = (*SCHEMES, "integer-sums")
 
 Reals = NDArray[np.float32]
 
@@ -87,6 +93,19 @@ def rows(models: Path, network: Network) -> Iterator[str]:
     said = f"**auto, {goal}{'' if found.met else ', not met'}**: {found.best.scheme}"
     figures = scores(graph.model, found.quantised.model, name, inputs)
     yield row(network, said, found.best.float_layers, found.best.quality, figures)
+
+
+def transformer_rows() -> Iterator[str]:
+    """Lines of the table for the transformer; at last one with its matrix products alone in integers."""
+    for learnt, said in ((1.0, "large"), (0.02, "small")):
+        graph = FloatGraph(normalise(keyword_transformer(learnt=learnt)))
+        calibrated, comparison = Calibration(graph, spectra(8)), Comparison(graph)
+        others = tuple(node.name for node in graph.nodes if node.op_type not in PRODUCTS)
+        named = {str(scheme): scheme for scheme in map(Scheme.parse, TRANSFORMER_SCHEMES)}
+        for title, scheme in (named | {"matrix products alone": Scheme(keep_float=others)}).items():
+            quality = comparison.quality(apply(calibrated, scheme).model, spectra(8, 1000))
+            cells = [f"transformer, {said} positions", title, "0", f"{quality.worst:.1f} dB", str(quality.samples)]
+            yield f"| {' | '.join([*cells, '', '', ''])} |"
 
 
 def data(models: Path, network: Network) -> tuple[Reals, Array, Reals]:
@@ -158,10 +177,9 @@ def main() -> None:
     parser.add_argument("page", nargs="?", type=Path, help="the page whose table is replaced")
     arguments = parser.parse_args()
     lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
-    for network in NETWORKS:
-        for line in rows(arguments.models, network):
-            print(line, flush=True)
-            lines.append(line)
+    for line in chain(*(rows(arguments.models, network) for network in NETWORKS), transformer_rows()):
+        print(line, flush=True)
+        lines.append(line)
     if arguments.page:
         before, _, rest = arguments.page.read_text().partition(BEGIN)
         _, _, after = rest.partition(END)

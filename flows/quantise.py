@@ -27,8 +27,8 @@ HELP = "quantise a float network from calibration inputs"
 
 _SCHEME_HELP = (
     "words in any order: asymmetric, symmetric, symmetric-uint8 or power-of-two activations; per-channel or per-tensor"
-    " weights; percentile=VALUE, minmax or kl clipping; uncorrected biases; float-first, float-last, float=NODE;"
-    " default: asymmetric per-channel percentile=99.99"
+    " weights; percentile=VALUE, minmax or kl clipping; uncorrected biases; integer-sums; float-first, float-last,"
+    " float=NODE; default: asymmetric per-channel percentile=99.99"
 )
 _MOST_LAYERS = 20
 

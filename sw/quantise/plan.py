@@ -7,7 +7,7 @@ on both sides of what only moves bytes or picks some of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -73,14 +73,22 @@ def plan(graph: FloatGraph, scheme: Scheme) -> Plan:
     ------
     NetworkError: `keep_float` names no node, or nothing is left to quantise.
     """
-    return _Planner(graph, scheme).plan()
+    layers = [node.name for node in graph.nodes if has_weights(graph, node)]
+    kept = _kept(graph, scheme, layers)
+    while True:
+        planner = _Planner(graph, layers, kept)
+        found = planner.plan()
+        in_vain = set() if scheme.integer_sums else planner.joined_in_vain()
+        if not in_vain:
+            return found
+        kept |= in_vain
 
 
 class _Planner:
-    def __init__(self, graph: FloatGraph, scheme: Scheme) -> None:
+    def __init__(self, graph: FloatGraph, layers: list[str], kept: set[str]) -> None:
         self.graph = graph
-        self.layers = [node.name for node in graph.nodes if has_weights(graph, node)]
-        self.kept = _kept(graph, scheme, self.layers)
+        self.layers = layers
+        self.kept = kept
         self.parents: dict[str, str] = {}
         self.touched: set[str] = set()
         self.inside: set[str] = set()
@@ -268,6 +276,37 @@ class _Planner:
         """Whether an operand is quantised already, or could be without loss: an input of the network."""
         inputs = {self._find(value.name) for value in self.graph.inputs if value.dtype == "float32"}
         return self._find(name) in self.touched | inputs
+
+    # What gains nothing ----------------------------------------------------------------------------
+
+    def joined_in_vain(self) -> set[str]:
+        """Integer sums, products and concatenations that had better stay float.
+
+        What joins tensors gives them one quantisation, which is coarse for the smaller of them. If reals are all that
+        is wanted of it, the host joins reals for little more than it takes to read the integers: the residual stream of
+        a transformer, between its normalisations, stays as fine as float32. A constant, such as learnt positions or the
+        row of a class token, would be quantised for this alone: it is joined as reals if anybody wants reals.
+        """
+        found: set[str] = set()
+        for node in reversed(self.graph.nodes):
+            joins = node.op_type == "Concat" or self._is_binary(node)
+            if joins and node.name in self.integer:
+                enough = all if any(map(self.graph.is_constant, node.input)) else any
+                if not enough(self._readings(node.output[0], found)):
+                    found.add(node.name)
+        return found
+
+    def _readings(self, name: str, besides: set[str]) -> Iterator[bool]:
+        """Of each reader of a tensor that is more than a move: whether it reads integers. Outputs may be either."""
+        if name in self.graph.outputs:
+            yield True
+        for user in self._users(name):
+            integer = user.name in self.integer - besides
+            if integer and (user.op_type in (*MOVES, *CUTS) or user.name in self.clamps):
+                for result in user.output:
+                    yield from self._readings(result, besides)
+            else:
+                yield integer
 
     # Outcome -------------------------------------------------------------------------------------
 

@@ -214,7 +214,29 @@ def _insert(
     quantizer.quantize_model()
     quantizer.model.topological_sort()
     result: onnx.ModelProto = quantizer.model.model
+    _pass_by(result, chosen)
     return result
+
+
+def _pass_by(model: onnx.ModelProto, chosen: Plan) -> None:
+    """Let float nodes read float results as they are, not as they were quantised for others."""
+    producers = {name: node for node in model.graph.node for name in node.output}
+    floating = set(chosen.floating)
+    for node in model.graph.node:
+        if node.name in floating:
+            node.input[:] = [_unquantised(name, producers, floating) for name in node.input]
+
+
+def _unquantised(name: str, producers: Mapping[str, onnx.NodeProto], floating: set[str]) -> str:
+    """The float result that a float node could read in place of a dequantised tensor."""
+    dequantise = producers.get(name)
+    quantise = producers.get(dequantise.input[0]) if dequantise is not None else None
+    if dequantise is None or quantise is None:
+        return name
+    if (dequantise.op_type, quantise.op_type) != ("DequantizeLinear", "QuantizeLinear"):
+        return name
+    real = str(quantise.input[0])
+    return real if real not in producers or producers[real].name in floating else name
 
 
 def _constant(graph: FloatGraph, name: str) -> Array:

@@ -31,6 +31,8 @@ class Scheme:
     keep_float: names of nodes that stay float on the host; `*`, `?` and `[...]` as in file names.
     float_first, float_last: keep the first or the last layer that has weights float.
     corrected: biases take back what rounding the weights shifts results by on average.
+    integer_sums: sums, products and concatenations are integer wherever their operands are, though only the host may
+        read them.
 
     Raises
     ------
@@ -45,6 +47,7 @@ class Scheme:
     float_first: bool = False
     float_last: bool = False
     corrected: bool = True
+    integer_sums: bool = False
 
     def __post_init__(self) -> None:
         for name, known in (("activations", ACTIVATIONS), ("weights", WEIGHTS), ("clipping", CLIPPING)):
@@ -68,6 +71,7 @@ class Scheme:
         clipping = f"percentile={self.percentile:g}" if self.clipping == "percentile" else self.clipping
         words = [self.activations, self.weights, clipping]
         words += ["uncorrected"] * (not self.corrected)
+        words += ["integer-sums"] * self.integer_sums
         words += ["float-first"] * self.float_first + ["float-last"] * self.float_last
         return shlex.join([*words, *(f"float={name}" for name in self.keep_float)])
 
@@ -85,7 +89,7 @@ class Scheme:
             raise NetworkError(f"scheme must be words with balanced quotes, not {text!r}") from error
         for word in words:
             key, _, value = word.partition("=")
-            if word in ("float-first", "float-last"):
+            if word in ("integer-sums", "float-first", "float-last"):
                 values[word.replace("-", "_")] = True
             elif word == "uncorrected":
                 values["corrected"] = False
@@ -113,7 +117,7 @@ def _field(word: str) -> str:
     for name, known in (("activations", ACTIVATIONS), ("weights", WEIGHTS), ("clipping", CLIPPING)):
         if word in known:
             return name
-    others = ("percentile=VALUE", "uncorrected", "float-first", "float-last", "float=NODE")
+    others = ("percentile=VALUE", "uncorrected", "integer-sums", "float-first", "float-last", "float=NODE")
     words = ", ".join([*ACTIVATIONS, *WEIGHTS, *CLIPPING, *others])
     raise NetworkError(f"scheme must be made of {words}, not {word!r}")
 

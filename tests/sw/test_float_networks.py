@@ -164,7 +164,7 @@ def on_host(model: onnx.ModelProto, path: Path) -> dict[str, int]:
         (mobilenet_v3, {}),
         (efficientnet, {}),
         (shufflenet_v2, {}),
-        (vision_transformer, {"layernormalization": 3, "softmax": 1}),
+        (vision_transformer, {"concat": 1, "add": 2, "layernormalization": 3, "softmax": 1}),
         (convnext, {"layernormalization": 1}),
         (temporal_convolutions, {}),
         (channels_last, {"softmax": 1}),
@@ -181,7 +181,7 @@ def test_blocks_of_networks(tmp_path: Path, build: Callable[[], Net], hosted: di
         ("mlperf_tiny/ic_resnet8/resnet8_float", {"softmax": 1}),
         ("mlperf_tiny/kws_dscnn/kws_float", {"softmax": 1}),
         ("mlperf_tiny/ad_autoencoder/ad_float", {}),
-        ("architectures_only/cct_1_32_32_32", {"layernormalization": 3, "softmax": 2}),
+        ("architectures_only/cct_1_32_32_32", {"transpose": 1, "add": 1, "layernormalization": 3, "softmax": 2}),
     ],
 )
 def test_networks(tmp_path: Path, stem: str, hosted: dict[str, int]) -> None:
