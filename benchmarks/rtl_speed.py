@@ -55,7 +55,7 @@ def convolutions(config: Config) -> list[int]:
 def measure(name: str, cache: Path) -> None:
     """Print build time and speed of one array."""
     ic, oc = map(int, name.split("x"))
-    config = Config(ic_lanes=ic, oc_lanes=oc)
+    config = Config(ic_lanes=ic, oc_lanes=oc, sram="512 KiB")
     start = time.perf_counter()
     engine = RtlEngine(config, cache=cache)
     build = time.perf_counter() - start

@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=7, help="runs per figure (default 7)")
     arguments = parser.parse_args()
     graph = frontend.load(arguments.network)
-    config = dovetail.Config(ic_lanes=8, oc_lanes=8)
+    config = dovetail.Config(ic_lanes=8, oc_lanes=8, sram="512 KiB")
     print(f"{arguments.network}: {graph.total_macs:,} MACs, {config.ic} x {config.oc}, {config.sram_bytes >> 10} KiB")
 
     def sweep_point(number: int) -> None:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from dovetail.flows.fpga.boards import BOARDS, Board, board_of
 from dovetail.flows.fpga.pll import MHZ
+from dovetail.flows.output_folder import check_output_folder
 from dovetail.flows.parameters import add_options, config_of
 from dovetail.flows.report import Report, to_json
 from dovetail.isa.config import Config, format_bytes
@@ -78,6 +79,10 @@ def run(args: argparse.Namespace) -> Report:
         raise DovetailError(f"build must have one of --{', --'.join(actions)}, not {' and '.join(chosen) or 'none'}")
     if args.seeds < 1 or args.jobs < 1 or args.seeds > MOST_SEEDS:
         raise DovetailError(f"seeds must be 1..{MOST_SEEDS} and jobs at least 1, not {args.seeds} and {args.jobs}")
+    for option, takers in (("part", ("export",)), ("only", ("check", "update"))):
+        if getattr(args, option) and chosen[0] not in takers:
+            raise DovetailError(f"--{option} must come with --{' or --'.join(takers)}, not with --{chosen[0]}")
+    check_output_folder("--output", args.output)
     return actions[chosen[0]](args)
 
 

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from typing import Any
+from typing import Any, NoReturn
 
 import dovetail
 from dovetail.flows import (
@@ -34,6 +34,7 @@ from dovetail.flows import (
     verify,
 )
 from dovetail.flows import compile as compile_
+from dovetail.flows.printable import printable
 from dovetail.flows.report import Report, to_json
 from dovetail.flows.trouble import USER_ERRORS, message, out_of_memory, unforeseen
 
@@ -72,6 +73,18 @@ EXIT_INTERNAL = 70
 EXIT_INTERRUPTED = 130
 
 
+class UsageError(Exception):
+    """A command line is not one that the command takes."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as everything else here does; the options are many, and ``--help`` lists them."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the command line."""
+        raise UsageError(f"{message}; see {self.prog} --help")
+
+
 class Once(argparse.Action):
     """Stores an option's value, and refuses a second one: which of the two counts would be anybody's guess."""
 
@@ -92,9 +105,7 @@ class Once(argparse.Action):
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command."""
-    top = argparse.ArgumentParser(
-        prog="dovetail", description="Hardware/software co-design for int8 neural-network accelerators."
-    )
+    top = Parser(prog="dovetail", description="Hardware/software co-design for int8 neural-network accelerators.")
     top.add_argument("--version", action="version", version=f"dovetail {dovetail.__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     for module in COMMANDS:
@@ -111,7 +122,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a name that the terminal's encoding lacks is no reason to fail
             stream.reconfigure(errors="backslashreplace")
-    args = parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    try:
+        args = parser().parse_args(words)
+    except UsageError as error:
+        return _fail(printable(str(error)), EXIT_ERROR, "--json" in words)
     out = sys.stdout
     try:
         with redirect_stdout(sys.stderr):  # whatever a library prints is not the report
@@ -123,19 +138,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
         return 0
     except USER_ERRORS as error:
-        return _fail(message(error), EXIT_ERROR, args)
+        return _fail(message(error), EXIT_ERROR, args.json)
     except KeyboardInterrupt:
         print("dovetail: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     except MemoryError:
-        return _fail(out_of_memory(), EXIT_ERROR, args)
+        return _fail(out_of_memory(), EXIT_ERROR, args.json)
     except Exception as error:
-        return _fail(unforeseen(error, sys.argv[1:] if argv is None else argv), EXIT_INTERNAL, args)
+        return _fail(unforeseen(error, words), EXIT_INTERNAL, args.json)
 
 
-def _fail(text: str, code: int, args: argparse.Namespace) -> int:
+def _fail(text: str, code: int, as_json: bool) -> int:
     """Say what is wrong, on stderr and as the JSON object."""
     print(f"dovetail: error: {text}", file=sys.stderr)
-    if args.json:
+    if as_json:
         sys.stdout.write(to_json({"error": text}))
     return code

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from dovetail.flows.network import add_network_options, compiled_of, left_lines
+from dovetail.flows.output_folder import check_output_folder
 from dovetail.flows.report import Report
 
 NAME = "codegen"
@@ -28,6 +29,7 @@ def run(args: argparse.Namespace) -> Report:
     """Run the command."""
     from dovetail.sw.codegen import project_of
 
+    check_output_folder("--output", args.output)
     compiled = compiled_of(args)
     project = project_of(compiled, embed=args.embed, prefix=args.prefix)
     project.write(args.output)

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from dovetail.flows.network import add_input_options, random_sample, samples_in
+from dovetail.flows.output_folder import check_output_folder
 from dovetail.flows.parameters import add_options, changed, config_of, given
 from dovetail.flows.report import Report
 from dovetail.isa.config import Config
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
+    check_output_folder("--output", args.output)
     contents: dict[str, str | bytes] = {}
     if args.program:
         config, data = _example(args)

@@ -18,12 +18,12 @@ from dovetail.flows.energy import (
     energy_text,
 )
 from dovetail.flows.network import add_clock_option, add_network_options, clock_of, compiled_of, times
+from dovetail.flows.output_folder import check_output_folder
 from dovetail.flows.parameters import SETTINGS, changed
 from dovetail.flows.printable import block
 from dovetail.flows.report import Report
 from dovetail.isa.config import Config, ConfigError, format_bytes
 from dovetail.isa.files import write_atomically, written_whole
-from dovetail.sw.errors import DovetailError
 from dovetail.sw.explain import Explanation, compare, explain
 from dovetail.sw.explain.text import answer, summary
 
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
     if args.pictures:
-        _check_folder(args.pictures)
+        check_output_folder("--pictures", args.pictures)
     check_energy_option(args)
     clock = clock_of(args)
     compiled = compiled_of(args)
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> Report:
     data: dict[str, Any] = first.to_dict() | _more(compiled, clock, energies[0])
     explained = [first]
     text: list[RenderableType] = [block(summary(first, clock)), tables.causes(first), tables.what_ifs(first)]
-    if args.against:
+    if args.against is not None:
         other = second_config(args.against, compiled.config)
         against = compiled_of(args, config=other)
         second = explain(against)
@@ -97,6 +97,8 @@ def second_config(text: str, base: Config) -> Config:
 
     Raises ConfigError.
     """
+    if not text.strip():
+        raise ConfigError(f"--against must be a preset, a TOML file or changes such as pe=128, not {text!r}")
     if "=" not in text:
         return Config.load(text)
     known = {key: p for p in SETTINGS.values() for key in (p.flag.removeprefix("--"), p.name)}
@@ -110,15 +112,6 @@ def second_config(text: str, base: Config) -> Config:
         except ValueError as error:
             raise ConfigError(f"--against: {name} {error}") from None
     return changed(base, changes)
-
-
-def _check_folder(folder: Path) -> None:
-    """Refuse what no folder can be, before a compilation's time has passed."""
-    for path in (folder, *folder.parents):
-        if path.exists():
-            if not path.is_dir():
-                raise DovetailError(f"--pictures must be a folder, not {folder} ({path} is a file)")
-            return
 
 
 def _draw(folder: Path, explained: Sequence[Explanation]) -> list[Path]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.flows.network import add_network_options, compiled_of, random_sample
+from dovetail.flows.network import add_network_options, add_seed_option, compiled_of, random_sample
 from dovetail.flows.report import Report
 from dovetail.sw.layout import Array
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check", action="store_true", help="run the parts in ONNX Runtime and LiteRT, compare with the program"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the check's random input; default: %(default)s")
+    add_seed_option(parser, "of the check's random input")
 
 
 def run(args: argparse.Namespace) -> Report:

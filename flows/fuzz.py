@@ -14,6 +14,7 @@ from rich.table import Table
 from dovetail.cosim.coverage import Counts, as_json, markdown
 from dovetail.cosim.verilate import default_cache
 from dovetail.flows.engines import add_form_option, add_waves_options, check_form, waves_line, waves_of
+from dovetail.flows.output_folder import check_output_folder
 from dovetail.flows.report import Report, to_json
 from dovetail.isa.config import FEATURES, Config, format_bytes
 from dovetail.isa.files import write_atomically
@@ -73,6 +74,7 @@ def run(args: argparse.Namespace) -> Report:
         if waves and len(args.replay) > 1:
             raise DovetailError(f"--waves must come with one program to replay, not {len(args.replay)}")
         return _replay(args.replay, args.form, waves)
+    check_output_folder("--save", args.save)
     if args.coverage:
         check_report(args.coverage)
     from dovetail.cosim.campaign import Tally, run_campaign, shares

@@ -64,6 +64,8 @@ def disassembly(path: Path) -> str:
     if not data.startswith(MAGIC):
         if is_text(data):
             raise ProgramError(f"{path}: must be a program file or raw words, not text; --assemble takes assembly text")
+        if not data:
+            raise ProgramError(f"{path}: must be a program file or raw words, not an empty file")
         if len(data) % table.WORD_BYTES:
             raise ProgramError(f"{path}: words must be {table.WORD_BYTES} bytes each, not {len(data)} bytes in all")
         return disassemble(table.from_bytes(data), numbers=True)

@@ -141,7 +141,18 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="one sample or a batch of them; random ones without (see --seed)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the random input; default: %(default)s")
+    add_seed_option(parser, "of the random input")
+
+
+def add_seed_option(parser: argparse.ArgumentParser, of: str) -> None:
+    """Add the seed of something random."""
+    parser.add_argument("--seed", type=_seed, default=0, help=f"{of}; default: %(default)s")
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0, not {text!r}")
+    return int(text)
 
 
 def compiled_of(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from dovetail.isa.config import DATAFLOWS, DEPTHWISE, PRESETS, Config, ConfigError, format_bytes, parse_bytes
+from dovetail.isa.config import DATAFLOWS, DEPTHWISE, Config, ConfigError, format_bytes, parse_bytes
 from dovetail.sw.clock import CLOCKS
 
 DERIVED = ("requant_lanes", "vector_lanes", "depthwise_lanes", "banks")
@@ -267,8 +267,6 @@ def changed(base: Config, changes: Mapping[str, Any]) -> Config:
         data.pop("ic_lanes")
         data.pop("oc_lanes")
         hardware = {"pe": base.macs_per_cycle, **hardware}
-    if "sram" in hardware and (base.sram, base.banks) == (PRESETS["default"].sram, PRESETS["default"].banks):
-        data.pop("banks", None)  # these are as many as its SRAM has room for in an ECP5-85F
     if hardware.get("depthwise", "native") != "native":
         data.pop("depthwise_lanes", None)
     return Config.from_dict({**data, **hardware, "memory": memory})
@@ -286,8 +284,8 @@ def check_shape(names: Collection[str]) -> None:
 def chosen(config: Config) -> Mapping[str, Any]:
     """The configuration's parameters without those that follow from the others."""
     data = config.to_dict()
-    for name in DERIVED:
-        without = {key: value for key, value in data.items() if key != name}
+    for names in (("sram", "banks"), *((name,) for name in DERIVED)):  # the default SRAM has banks of its own
+        without = {key: value for key, value in data.items() if key not in names}
         try:
             same = Config.from_dict(without) == config
         except ConfigError:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from dovetail.flows.network import add_shape_option, shapes_of
+from dovetail.flows.network import add_seed_option, add_shape_option, shapes_of
 from dovetail.flows.report import Report
 from dovetail.isa.files import write_atomically
 from dovetail.sw.errors import NetworkError
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="inputs, one or a batch, as the float network takes them",
     )
     source.add_argument("--random", metavar="N", type=int, help="calibrate with N random inputs: there is no data")
-    parser.add_argument("--seed", type=int, default=0, help="of the random inputs; default: %(default)s")
+    add_seed_option(parser, "of the random inputs")
     parser.add_argument("--output", metavar="Q.onnx", type=Path, help="the QDQ network (without: report only)")
     parser.add_argument("--scheme", metavar="WORDS", default="", help=_SCHEME_HELP)
     parser.add_argument(

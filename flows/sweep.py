@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dovetail.cosim.verilate import compiler, verilator_root
 from dovetail.flows.explore.space import METHODS, Space, Workload
-from dovetail.flows.goals import add_goals, has_goals, with_goals
+from dovetail.flows.goal_options import add_goals, has_goals, with_goals
 from dovetail.flows.network import NETWORK_HELP, add_host_cost_option, add_shape_option, shapes_of
 from dovetail.flows.parameters import SETTINGS, add_options, base_of, given
 from dovetail.flows.printable import block
@@ -231,7 +231,7 @@ def _drop_empty(path: Path) -> None:
 
 def _report(args: argparse.Namespace, store: Store, progress: Progress, confirmed: Confirmed | None) -> Report:
     """The outcome as data, table and files."""
-    from dovetail.flows.explore.goals import fates_of, nearest_miss
+    from dovetail.flows.explore.constraint_fates import fates_of, nearest_miss
     from dovetail.flows.explore.records import records_of
     from dovetail.flows.explore.table import Fitted, failures_of, goals_table, notes_of
     from dovetail.flows.sweep_files import write_files

@@ -119,6 +119,8 @@ def _yosys(command: str) -> list[str]:
     except ValueError as error:
         raise SynthesisError(f"{command}: must be a command that runs Yosys ({error})") from None
     if words:
+        if which(words[0]) is None:  # known before minutes have passed
+            raise SynthesisError(f"{words[0]}: must be a program that runs Yosys, there is none of that name")
         return words
     beside = Path(executable).with_name(YOSYS)
     found = str(beside) if beside.exists() else which(YOSYS)

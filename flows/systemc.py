@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.cosim.verilate import ToolError, default_cache
 from dovetail.flows.network import add_input_options, add_network_options, compiled_of, samples_of
+from dovetail.flows.output_folder import check_output_folder
 from dovetail.flows.parameters import config_of
 from dovetail.flows.report import Report
 from dovetail.isa.config import Config
@@ -38,6 +39,8 @@ def run(args: argparse.Namespace) -> Report:
     """Run the command."""
     if not args.output and not args.here:
         raise DovetailError("systemc takes --output DIR, --run, or both")
+    if args.output:
+        check_output_folder("--output", args.output)
     if not args.network and (args.here or args.layers):
         raise DovetailError("--run and --layers take a NETWORK")
     lacking = _lacking(args.systemc)

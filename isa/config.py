@@ -21,6 +21,8 @@ DATAFLOWS = ("input", "output", "mixed")
 DEPTHWISE = ("none", "emulated", "native")
 BUS_WIDTHS = (32, 64, 128, 256, 512)
 MIN_SRAM, MAX_SRAM = 32 << 10, 256 << 20
+DEFAULT_SRAM, DEFAULT_BANKS = 256 << 10, 8
+"""The most SRAM that fits an ECP5-85F beside the default array; 16 banks would take 128 block RAMs more."""
 MAX_LANES = 128
 MAX_PE = 1024
 MAX_BANKS = 32
@@ -115,9 +117,10 @@ class MemoryTiming:
 class Config:
     """One accelerator. Every parameter not given is derived; all are checked.
 
-    ``Config()`` is the preset ``8x8``, with more SRAM than the command's preset ``default``, which fits an ECP5-85F.
+    ``Config()`` is the preset ``default``, what a command takes when nothing else is named; it fits an ECP5-85F.
 
-    ``pe``/``dataflow`` (shorthand) or ``ic_lanes``/``oc_lanes``; ``sram`` takes bytes or text with a unit.
+    ``pe``/``dataflow`` (shorthand) or ``ic_lanes``/``oc_lanes``; ``sram`` takes bytes or text with a unit, and is
+    256 KiB in 8 banks unless given. An ``sram`` that is given without ``banks`` has as many as it can, up to 16.
     Members after construction: ``ic_lanes``, ``oc_lanes`` (multipliers per cycle = their product), ``sram`` in
     bytes, ``banks``, ``stripe`` (output pixels that share a weight load), ``requant_lanes`` and ``vector_lanes``
     (outputs per cycle of requantiser and vector unit), ``depthwise`` scenario with ``depthwise_lanes`` channels
@@ -131,7 +134,7 @@ class Config:
     dataflow: str | None = None
     ic_lanes: int | None = None
     oc_lanes: int | None = None
-    sram: int | str = "512 KiB"
+    sram: int | str | None = None
     banks: int | None = None
     stripe: int = 32
     requant_lanes: int | None = None
@@ -169,6 +172,9 @@ class Config:
             raise ConfigError("ic_lanes and oc_lanes must be given together")
         put("pe", None)
         put("dataflow", None)
+        if self.sram is None:
+            put("sram", DEFAULT_SRAM)
+            put("banks", DEFAULT_BANKS if self.banks is None else self.banks)
         put("sram", parse_bytes(self.sram))
         if self.depthwise not in DEPTHWISE:
             raise ConfigError(f"depthwise must be one of {', '.join(DEPTHWISE)}, not {self.depthwise!r}")
@@ -421,9 +427,9 @@ class Config:
 
 def _presets() -> dict[str, Config]:
     presets = {
-        "default": Config(ic_lanes=8, oc_lanes=8, sram="256 KiB", banks=8),  # as much SRAM as fits an ECP5-85F
-        "8x8": Config(ic_lanes=8, oc_lanes=8),
-        "16x16": Config(ic_lanes=16, oc_lanes=16),
+        "default": Config(),
+        "8x8": Config(ic_lanes=8, oc_lanes=8, sram="512 KiB"),
+        "16x16": Config(ic_lanes=16, oc_lanes=16, sram="512 KiB"),
         "small": Config(ic_lanes=8, oc_lanes=8, sram="32 KiB", banks=4, depthwise_lanes=8, requant_lanes=2, stripe=16),
     }
     presets["icebreaker"] = Config(

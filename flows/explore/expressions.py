@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
@@ -148,25 +149,30 @@ def _evaluate(code: CodeType, values: Mapping[str, Any], otherwise: Any) -> Any:
 @lru_cache(maxsize=1024)
 def parse(text: str, scope: Scope = Scope()) -> Constraint:
     """The constraint of a text. Raises :class:`ExpressionError`."""
-    try:
+    with _must_be(text, 'a comparison such as "pe <= 256" or "sram / pe >= 1 KiB"'):
         tree, names, kind = _read(text, scope)
         if kind != TRUTH:
             raise ExpressionError(f'`{text}` must be a comparison such as "lut <= 60000", not {kind}')
         return Constraint(text, names, _compiled(tree), tuple(map(_compiled, _sides(tree))))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # of what is too long or too deep as well
-        raise ExpressionError(f'`{text}` must be a comparison such as "pe <= 256" or "sram / pe >= 1 KiB"') from None
 
 
 @lru_cache(maxsize=1024)
 def parse_number(text: str, scope: Scope = Scope()) -> Expression:
     """The metric of a text. Raises :class:`ExpressionError`."""
-    try:
+    with _must_be(text, 'an expression such as "energy * latency"'):
         tree, names, kind = _read(text, scope)
         if kind != NUMBER:
             raise ExpressionError(f'`{text}` must be a number such as "energy * latency", not {kind}')
         return Expression(text, names, _compiled(tree))
+
+
+@contextmanager
+def _must_be(text: str, what: str) -> Iterator[None]:
+    """Python's errors of a text that is no expression, or one too long or too deep, as one line."""
+    try:
+        yield
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ExpressionError(f'`{text}` must be an expression such as "energy * latency"') from None
+        raise ExpressionError(f"`{text}` must be {what}") from None
 
 
 def _read(text: str, scope: Scope) -> tuple[ast.expr, frozenset[str], str]:

@@ -223,7 +223,7 @@ class Space:
     def check(self) -> None:
         """Raise ConfigError if constraints rule every point out."""
         if next(self.numbers(), None) is None:
-            from dovetail.flows.explore.goals import nearest_before
+            from dovetail.flows.explore.constraint_fates import nearest_before
 
             miss = nearest_before(self)
             least = f"; nearest: {miss.text}" if miss else ""

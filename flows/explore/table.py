@@ -13,7 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from dovetail.flows.explore.goals import Fate
+from dovetail.flows.explore.constraint_fates import Fate
 from dovetail.flows.explore.metrics import METRICS, Metric, area_doubt
 from dovetail.flows.explore.results import Results, Row
 from dovetail.flows.explore.space import Space

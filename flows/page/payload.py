@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from dovetail.flows.explore.constraint_fates import fates_of, nearest_miss
 from dovetail.flows.explore.cost import Cost
-from dovetail.flows.explore.goals import fates_of, nearest_miss
 from dovetail.flows.explore.metrics import area_doubt
 from dovetail.flows.explore.results import Results, Row, competing
 from dovetail.flows.explore.space import Space
@@ -53,6 +53,7 @@ def header_of(space: Space, version: str) -> dict[str, Any]:
                 "memory": p.memory,
                 "size": p.name == "sram",
                 "default": default[p.name],
+                "order": [value for value in space.axes.get(p.name, ()) if isinstance(value, str | bool)],
             }
             for p in (*PARAMETERS.values(), CLOCK)
         ],

@@ -222,7 +222,8 @@ def of_results(
     colour = colour or telling_axis(rows, y)
     values = {_shown(colour, row.axes[colour]): row.axes[colour] for row in rows} if colour else {}
     ordered = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values.values())
-    groups = sorted(values, key=values.__getitem__) if ordered else list(values)
+    order = [_shown(colour, value) for value in results.space.axes.get(colour, ())] if colour else []
+    groups = sorted(values, key=values.__getitem__ if ordered else order.index)
     front = {row.number for row in results.marked().rows if row.front}
     shown = {y, *across}
     panels = []

@@ -107,4 +107,4 @@ def test_other_depthwise_scenarios(depthwise: str, build_cache: Path) -> None:
 @trained
 @pytest.mark.parametrize("array", [(8, 8), (16, 16)])
 def test_whole_mobilenet(array: tuple[int, int], build_cache: Path) -> None:
-    lockstep(str(MODELS / MOBILENET), Config(ic_lanes=array[0], oc_lanes=array[1]), build_cache)
+    lockstep(str(MODELS / MOBILENET), Config(ic_lanes=array[0], oc_lanes=array[1], sram="512 KiB"), build_cache)

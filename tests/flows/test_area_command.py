@@ -112,7 +112,7 @@ def test_what_goes_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert main([*call, fake(tmp_path, code="os.kill(os.getpid(), 9)")]) == 2
     assert "error: yosys was ended by signal 9; 9 comes where memory runs out" in capsys.readouterr().err
     assert main([*call, "no-such-yosys"]) == 2
-    assert "no-such-yosys: must be a program that runs Yosys" in capsys.readouterr().err
+    assert "no-such-yosys: must be a program that runs Yosys, there is none of that name" in capsys.readouterr().err
     assert main([*call, 'yosys "']) == 2
     assert 'error: yosys ": must be a command that runs Yosys (No closing quotation)' in capsys.readouterr().err
     assert main(["area", "--yosys", "yosys"]) == 2

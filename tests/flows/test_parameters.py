@@ -49,20 +49,18 @@ def test_every_parameter_of_the_configuration_has_a_flag() -> None:
             Config(memory=MemoryTiming(read_latency=7, write_latency=8, beat_cycles=2)),
         ),
         (["--read-latency", "7", "--write-latency", "8"], Config(memory=MemoryTiming(read_latency=7, write_latency=8))),
-        (["--config", "16x16", "--bus", "128"], Config(ic_lanes=16, oc_lanes=16, bus=128)),
+        (["--config", "16x16", "--bus", "128"], Config(ic_lanes=16, oc_lanes=16, sram="512 KiB", bus=128)),
         (["--config", "small", "--depthwise", "none"], SMALL.replace(depthwise="none", depthwise_lanes=None)),
     ],
 )  # fmt: skip
 def test_flags(argv: list[str], expected: Config) -> None:
-    """Without a size of SRAM it is that of the preset ``default``, with its banks."""
-    if not {"--config", "--sram"} & set(argv):
-        expected = expected.replace(sram="256 KiB", banks=8)
     assert parameters.config_of(parse(*argv)) == expected
 
 
 def test_the_default_s_banks_are_for_its_sram() -> None:
     assert parameters.config_of(parse("--sram", "384KiB", "--bus", "128")) == Config(sram="384 KiB", bus=128)
-    assert parameters.config_of(parse("--sram", "1MiB", "--banks", "8")) == Config(sram="1 MiB", banks=8)
+    assert parameters.config_of(parse("--banks", "16")) == Config(sram="256 KiB", banks=16)
+    assert parameters.changed(Config(sram="256 KiB"), {"sram": 384 << 10}) == Config(sram="384 KiB")
     assert parameters.config_of(parse("--config", "small", "--sram", "64KiB")).banks == SMALL.banks
 
 

@@ -14,7 +14,7 @@ from dovetail.flows.explore.results import Results, Row
 from dovetail.flows.explore.space import Space, Workload
 from dovetail.flows.explore.store import Store
 from dovetail.flows.explore.table import failures_of, table_of
-from dovetail.isa.config import Config
+from dovetail.isa.config import PRESETS
 
 NETWORK = "zoo:autoencoder"
 FILE = """
@@ -148,11 +148,13 @@ def test_a_sweep_that_does_not_begin_leaves_no_store(run: Command, tmp_path: Pat
 
 def results_of(count: int, failed: int) -> Results:
     """Points on a line, of which the first ones failed for two reasons."""
-    space = Space((Workload(NETWORK),), Config(), {"stripe": tuple(range(1, count + 1))}, objectives=("cycles", "pe"))
+    space = Space(
+        (Workload(NETWORK),), PRESETS["8x8"], {"stripe": tuple(range(1, count + 1))}, objectives=("cycles", "pe")
+    )
     rows = [Row(n, {"stripe": n + 1}, None, error=f"reason {n % 2}", feasible=False) for n in range(failed)]
     names = ("utilisation", "roofline", "dram_bytes", "host_macs", "host_nodes")
     rows += [
-        Row(n, {"stripe": n + 1}, Config(), (), {"cycles": 1000.0 - n, "pe": 64.0, **dict.fromkeys(names, 0.0)})
+        Row(n, {"stripe": n + 1}, config, (), {"cycles": 1000.0 - n, "pe": 64.0, **dict.fromkeys(names, 0.0)})
         for n in range(failed, count)
     ]
     return Results(space, tuple(rows), count).marked()

@@ -10,17 +10,25 @@ from hypothesis import strategies as st
 
 from dovetail.isa.config import PRESETS, Config, ConfigError, MemoryTiming, format_bytes, lanes_of, parse_bytes
 
-DEFAULT_HASH = 0x055F_1BEB_15FD_3930
+HASHES = {"default": 0x3FA5_E4DC_7BC9_F954, "8x8": 0x055F_1BEB_15FD_3930, "small": 0x1CF3_8C3F_6CD7_9051}
 
 
 def test_default() -> None:
     config = Config()
-    assert (config.ic, config.oc, config.sram_bytes, config.dw) == (8, 8, 512 << 10, 32)
-    assert (config.n_banks, config.bank_bytes, config.word_bytes) == (16, 32 << 10, 32)
+    assert config == PRESETS["default"]
+    assert (config.ic, config.oc, config.sram_bytes, config.dw) == (8, 8, 256 << 10, 32)
+    assert (config.n_banks, config.bank_bytes, config.word_bytes) == (8, 32 << 10, 32)
     assert (config.requant, config.vec, config.stripe) == (4, 4, 32)
     assert (config.bus, config.bus_bytes, config.outstanding) == (64, 8, 4)
     assert (config.macs_per_cycle, config.acc_lanes, config.weight_rows) == (64, 32, 2)
     assert config.param_rows(8) == 4
+
+
+def test_the_default_sram_has_banks_of_its_own() -> None:
+    """A size that is given splits into as many banks as it can."""
+    assert Config(banks=16) == Config(sram="256 KiB")
+    assert Config(bus=128).n_banks == Config(pe=1024).n_banks == 8
+    assert Config(sram="256 KiB").n_banks == Config(sram="512 KiB").n_banks == 16
 
 
 @pytest.mark.parametrize(
@@ -76,7 +84,7 @@ def test_depthwise_lanes_are_for_native_only(scenario: str) -> None:
         ({"sram": "much"}, 'size must be a number with B, KiB, MiB or GiB, not "much"'),
         ({"sram": "17 KiB", "banks": 4}, "sram must be 32 KiB..256 MiB, not 17 KiB"),
         ({"banks": 3}, "banks must be 4..32, not 3"),
-        ({"banks": 12}, "sram / banks must be a power of two, not 512 KiB / 12"),
+        ({"banks": 12}, "sram / banks must be a power of two, not 256 KiB / 12"),
         (
             {"sram": "34 KiB"},
             "sram must split into 4..16 banks of a power of two, not 34 KiB; give banks or another size",
@@ -183,7 +191,7 @@ def test_board_presets_have_few_multipliers(name: str, multipliers: int) -> None
 
 def test_hash_is_stable() -> None:
     """Programs and hardware in the field carry it: it may change with the hardware parameters only."""
-    assert Config().hash == DEFAULT_HASH
+    assert {name: PRESETS[name].hash for name in HASHES} == HASHES
 
 
 def test_hash_sees_hardware_only() -> None:

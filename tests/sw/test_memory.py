@@ -68,7 +68,7 @@ def test_a_better_order_is_found() -> None:
     ],
 )
 def test_networks_take_the_least(name: str, tiling: str) -> None:
-    code = compile_network(f"zoo:{name}", Config(ic_lanes=8, oc_lanes=8), tiling=tiling).code
+    code = compile_network(f"zoo:{name}", Config(ic_lanes=8, oc_lanes=8, sram="512 KiB"), tiling=tiling).code
     assert code.stream_offset - code.constants_bytes == code.least_activations
 
 

@@ -23,7 +23,7 @@ NETWORKS = {
     "mobilenet_1.0_224": "imagenet/mobilenet_v1_1.0_224/mobilenet_v1_1.0_224",
 }
 FORMATS = {"tflite": ("_int8.tflite", "tflm"), "onnx": ("_int8_qdq.onnx", "ort_u8")}
-CONFIG = Config(ic_lanes=8, oc_lanes=8)
+CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="512 KiB")
 
 pytestmark = pytest.mark.skipif(not MODELS.is_dir(), reason="the trained networks are not beside the project")
 

@@ -84,7 +84,7 @@ function setColumns() {
       doc: "front, feasible, on host (leaves more to the host than others, so it does not compete), infeasible, failed",
     },
   ];
-  for (const { name, title, doc, size } of parameters) {
+  for (const { name, title, doc, size, order } of parameters) {
     columns.push({
       key: name,
       title,
@@ -92,6 +92,7 @@ function setColumns() {
       unit: size ? "B" : name === "clock" ? "Hz" : "",
       group: "parameters",
       axis: axes.includes(name),
+      order,
       exact: true,
       more: false,
     });
@@ -161,7 +162,8 @@ function describe(column) {
       if (found.size < 200) found.add(value);
     }
   }
-  const ordered = column.key === "state" ? STATES.filter((state) => found.has(state)) : [...found].sort(inOrder);
+  const order = column.key === "state" ? STATES : column.order ?? []; // an axis of words as the space has it
+  const ordered = order.length ? order.filter((value) => found.has(value)) : [...found].sort(inOrder);
   Object.assign(column, { numeric: numeric && found.size > 0, distinct: ordered, same: found.size <= 1 && every });
 }
 

@@ -15,7 +15,9 @@ from dovetail.flows.cli import parser
 from dovetail.flows.explore.results import Results
 from dovetail.flows.page import render
 from dovetail.flows.parameters import config_of
+from dovetail.flows.pictures.style import SERIES
 from dovetail.isa.config import Config
+from tests.flows.browser.synthetic import STUDY_AXES
 
 Open = Callable[[str], Any]
 
@@ -205,6 +207,20 @@ def test_a_rectangle_in_the_chart_filters_the_table(page: Any, study: Results) -
     assert "as drawn in the chart" in page.text("#brushed")
     page.click("#brushed")
     assert len(page.numbers()) == 36
+
+
+def test_words_have_the_colours_of_the_picture(page: Any) -> None:
+    """In the order of the axis, whatever the alphabet says."""
+    from selenium.webdriver.support.ui import Select
+
+    Select(page.find("#colour")).select_by_value("depthwise")
+    page.frame()
+    script = (
+        "return [...document.querySelectorAll('#scatter-legend span')].slice(0, 3)"
+        ".map((e) => [e.textContent, getComputedStyle(e.querySelector('i')).backgroundColor])"
+    )
+    expected = zip(STUDY_AXES["depthwise"], SERIES, strict=False)
+    assert page.js(script) == [[name, f"rgb{tuple(bytes.fromhex(code[1:]))}"] for name, code in expected]
 
 
 def test_the_axes_can_be_chosen(page: Any, study: Results) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from dovetail.flows.cli import main
+from dovetail.flows.explore.constraint_fates import fates_of, nearest_miss
 from dovetail.flows.explore.cost import Cost
 from dovetail.flows.explore.expressions import ExpressionError, Scope, parse, parse_number
-from dovetail.flows.explore.goals import fates_of, nearest_miss
 from dovetail.flows.explore.records import records_of
 from dovetail.flows.explore.results import Results, row_of
 from dovetail.flows.explore.space import Space, Workload

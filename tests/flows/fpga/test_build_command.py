@@ -97,6 +97,8 @@ def test_timing_is_missed(call: list[str], tmp_path: Path, capsys: pytest.Captur
         (["--seeds", "0"], "seeds must be 1..1000 and jobs at least 1, not 0 and 1"),
         (["--yosys", "no-such-yosys"], "no-such-yosys: must be a program that runs yosys; it does not start"),
         (["--placement", '"'], "options must be words as in a shell"),
+        (["--only", "small"], "--only must come with --check or --update, not with --board"),
+        (["--part", "xc7z020clg400-1"], "--part must come with --export, not with --board"),
         (["--config", "small"], "give the configuration once, small or --config small"),
         (
             ["--export", "vivado"],
@@ -115,6 +117,8 @@ def test_user_errors(
 def test_unknown_board_and_nothing_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["build", "small", "--board", "arty"]) == 2
     assert f"board must be one of {', '.join(BOARDS)}, not arty" in capsys.readouterr().err
+    assert main(["build", "small", "--board", "ulx3s-85f", "--output", __file__]) == 2
+    assert f"--output must be a folder, not {__file__} ({__file__} is a file)" in capsys.readouterr().err
     assert main(["build", "small"]) == 2
     assert "not none" in capsys.readouterr().err
 
