@@ -175,7 +175,8 @@ class Config:
         if self.sram is None:
             put("sram", DEFAULT_SRAM)
             put("banks", DEFAULT_BANKS if self.banks is None else self.banks)
-        put("sram", parse_bytes(self.sram))
+        else:
+            put("sram", parse_bytes(self.sram))
         if self.depthwise not in DEPTHWISE:
             raise ConfigError(f"depthwise must be one of {', '.join(DEPTHWISE)}, not {self.depthwise!r}")
         self._range("ic_lanes", 1, MAX_LANES)

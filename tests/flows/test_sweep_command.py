@@ -148,9 +148,8 @@ def test_a_sweep_that_does_not_begin_leaves_no_store(run: Command, tmp_path: Pat
 
 def results_of(count: int, failed: int) -> Results:
     """Points on a line, of which the first ones failed for two reasons."""
-    space = Space(
-        (Workload(NETWORK),), PRESETS["8x8"], {"stripe": tuple(range(1, count + 1))}, objectives=("cycles", "pe")
-    )
+    config = PRESETS["8x8"]  # which fits no part
+    space = Space((Workload(NETWORK),), config, {"stripe": tuple(range(1, count + 1))}, objectives=("cycles", "pe"))
     rows = [Row(n, {"stripe": n + 1}, None, error=f"reason {n % 2}", feasible=False) for n in range(failed)]
     names = ("utilisation", "roofline", "dram_bytes", "host_macs", "host_nodes")
     rows += [
