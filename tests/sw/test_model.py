@@ -504,7 +504,7 @@ def test_pages_must_be_positive() -> None:
 
 
 def test_sram_must_have_its_size() -> None:
-    with pytest.raises(ValueError, match="contents must be 524288 bytes, not 3"):
+    with pytest.raises(ValueError, match="contents must be 262144 bytes, not 3"):
         Model(Config()).write_sram(np.zeros(3, np.uint8))
 
 
