@@ -8,6 +8,7 @@
 #   make types   mypy, strict
 #   make layers  import-linter: which folder may import which
 #   make docs    the generated manuals, docs/isa.md and docs/formal.md
+#   make site    the documentation as a site with search: out/site/index.html
 #   make clean   removes everything that can be made again
 #
 # PYTHON is the interpreter that the environment is made from, VENV its folder.
@@ -23,7 +24,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep test slow fuzz lint types layers docs clean
+.PHONY: help setup sweep test slow fuzz lint types layers docs site clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -64,6 +65,15 @@ layers: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/dovetail isa --manual --output docs/isa.md
 	$(BIN)/dovetail prove --manual --output docs/formal.md
+
+# What writes the site is an extra of its own: nothing else needs it.
+$(VENV)/.docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
+
+site: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file docs/site/mkdocs.yml
+	@echo out/site/index.html
 
 clean:
 	rm -rf .venv build dist out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> Report:
         titles = {
             name: page.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for name, page in found.items()
         }
-        lines = [f"{name:<14}{title}" for name, title in titles.items()]
+        lines = [f"{name:<24}{title}" for name, title in titles.items()]
         return Report({"folder": str(folder()), "pages": titles}, [*lines, f"in {folder()}"])
     name = args.page.removeprefix("docs/").removesuffix(".md")
     if name not in found:
@@ -44,5 +44,7 @@ def folder() -> Traversable:
 
 def pages() -> dict[str, Traversable]:
     """The pages by name."""
-    found = {page.name.removesuffix(".md"): page for page in folder().iterdir() if page.name.endswith(".md")}
-    return dict(sorted(found.items()))
+    tutorials = folder() / "tutorials"
+    found = [("", page) for page in folder().iterdir()] + [("tutorials/", page) for page in tutorials.iterdir()]
+    named = {f"{where}{page.name.removesuffix('.md')}": page for where, page in found if page.name.endswith(".md")}
+    return {name: named[name] for name in sorted(named) if name != "README"}  # it says what this list does

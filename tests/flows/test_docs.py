@@ -31,7 +31,7 @@ def test_messages_name_pages_that_an_installed_user_has() -> None:
     assert len(SOURCES) > 300
     for path in SOURCES:
         for text in shown_texts(path):
-            named |= set(re.findall(r"`dovetail docs ([\w-]+)`", text))
+            named |= set(re.findall(r"`dovetail docs ([\w/-]+)`", text))
             if path.name not in ("operators.py", "manual.py"):  # the texts of pages, which stand beside each other
                 assert not re.search(r"\bdocs/\w", text), f"{path}: {text}"
     assert named and named <= set(known)
@@ -39,7 +39,7 @@ def test_messages_name_pages_that_an_installed_user_has() -> None:
 
 def test_pages_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["docs"]) == 0
-    assert "\nspaces        Space files\n" in capsys.readouterr().out
+    assert f"\n{'spaces':<24}Space files\n" in capsys.readouterr().out
     assert main(["docs", "spaces"]) == 0
     assert capsys.readouterr().out == (docs.folder() / "spaces.md").read_text()
     assert main(["docs", "docs/spaces.md", "--json"]) == 0
