@@ -50,7 +50,7 @@ class ArrayFile:
         if size > MOST_BYTES:
             raise NetworkError(
                 f"{self.path}: arrays of an .npz must take at most {MOST_BYTES >> 20} MiB, not {size >> 20} MiB; give"
-                " fewer samples, or an .npy, which stays on disk"
+                " fewer samples, or an .npy, which stays on disk (`dovetail docs limits`)"
             )
 
     def load(self, name: str) -> Array:

@@ -37,7 +37,9 @@ def check_functions(model: onnx.ModelProto) -> None:
             waiting += missing
     total = _size(model.graph.node, sizes)
     if total > MOST_NODES:
-        raise NetworkError(f"local functions must expand to at most {MOST_NODES} nodes, not {_told(total)}")
+        raise NetworkError(
+            f"local functions must expand to at most {MOST_NODES} nodes, not {_told(total)} (`dovetail docs limits`)"
+        )
 
 
 def _size(nodes: Iterable[onnx.NodeProto], sizes: Mapping[tuple[str, str], int]) -> int:
@@ -63,4 +65,4 @@ def check_size(label: str, sizes: Iterable[int]) -> None:
     """Raises NetworkError for a tensor of too many elements; ``label`` names the node that makes it."""
     shape = tuple(sizes)
     if prod(shape) > MOST_ELEMENTS:
-        raise NetworkError(f"{label}: a tensor must have at most 2**27 elements, not {shape}")
+        raise NetworkError(f"{label}: a tensor must have at most 2**27 elements, not {shape} (`dovetail docs limits`)")

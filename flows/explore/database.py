@@ -25,7 +25,7 @@ _CONTENT = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError,
 """What reading a value of another form raises."""
 
 _REASONS = {
-    "SQLITE_INTERRUPT": "must be read within {limit:.0f} s; it is too large or not a sweep's",
+    "SQLITE_INTERRUPT": "must be read within {limit:.0f} s; it is too large or not a sweep's (`dovetail docs limits`)",
     "SQLITE_BUSY": "must not be locked by another program for more than {patience:.0f} s",
     "SQLITE_READONLY": "must be writable; give another file by --store",
     "SQLITE_FULL": "must have room on its disk; what was stored is kept, so make room and go on with --resume",

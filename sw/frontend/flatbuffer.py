@@ -99,4 +99,4 @@ class _Walk:
             raise FlatbufferError(f"{name} has {size} bytes at {at:#x}, outside of {len(self.data):#x} bytes")
         self.left -= size
         if self.left < 0:
-            raise FlatbufferError(f"its bytes must not be used more than {MOST_READ} times")
+            raise FlatbufferError(f"its bytes must not be used more than {MOST_READ} times (`dovetail docs limits`)")

@@ -132,6 +132,8 @@ class TfliteFile:
             axis = quant.QuantizedDimension()
         value = None
         buffer = self._model.Buffers(raw.Buffer())
+        if buffer.Offset() > 1:
+            raise NetworkError(f"tensor {name!r}: value must lie within the flatbuffer, not behind it")
         if buffer.DataLength():
             stored = np.frombuffer(np.array(buffer.DataAsNumpy(), np.uint8).tobytes(), dtype)
             value = stored.reshape(shape) if raw.Sparsity() is None else self._whole(raw.Sparsity(), stored, shape)

@@ -8,8 +8,16 @@ from pathlib import Path
 import pytest
 
 import dovetail
-from dovetail.flows import docs
+from dovetail.cosim import build_cache, coverage_file, fuzz, rtl
+from dovetail.flows import docs, parameters, trouble
 from dovetail.flows.cli import main
+from dovetail.flows.explore import database
+from dovetail.flows.page import live, server
+from dovetail.isa import config, program, toml
+from dovetail.sw import array_files, onnx_limits, yaml_files
+from dovetail.sw.compiler import schedule_cache
+from dovetail.sw.compiler.host_cost import MOST_TRIP
+from dovetail.sw.frontend import flatbuffer
 
 LAYERS = ("isa", "hw", "sw", "cosim", "flows")
 SOURCES = [path for layer in LAYERS for path in sorted((Path(dovetail.__file__).parent / layer).rglob("*.py"))]
@@ -35,6 +43,35 @@ def test_messages_name_pages_that_an_installed_user_has() -> None:
             if path.name not in ("operators.py", "manual.py"):  # the texts of pages, which stand beside each other
                 assert not re.search(r"\bdocs/\w", text), f"{path}: {text}"
     assert named and named <= set(known)
+
+
+def test_limits_are_those_of_the_code() -> None:
+    page = " ".join((docs.folder() / "limits.md").read_text().split())
+    for number, unit in (
+        (toml.MOST_BYTES, " characters"),
+        (toml.DEEPEST, " deep"),
+        (yaml_files.MOST_BYTES >> 20, " MiB, no aliases"),
+        (array_files.MOST_BYTES >> 20, " MiB of arrays"),
+        (program.MOST_MEMORY >> 30, " GiB of system memory"),
+        (coverage_file.LIMIT >> 20, " MiB of Verilog"),
+        (fuzz.MOST_MEMORY >> 20, " MiB of system memory"),
+        (int(database.LIMIT), " s of processor time for a question"),
+        (int(schedule_cache.PATIENCE), " s for an answer; else"),
+        (onnx_limits.MOST_ELEMENTS, " |"),
+        (onnx_limits.MOST_NODES, "; no function calls itself"),
+        (flatbuffer.MOST_READ, " times the file"),
+        (MOST_TRIP, " cycles"),
+        (config.MAX_LANES, " lanes in a direction"),
+        (config.MAX_PE, " multipliers"),
+        (config.MAX_SRAM >> 20, f" MiB of SRAM in {config.MAX_BANKS} banks"),
+        (trouble.LONGEST, " characters"),
+        (parameters.LONGEST, " |"),
+        (server.CONNECTIONS, f"; {server.DEADLINE:.0f} s for a request"),
+        (live.WAITING, " |"),
+        (build_cache.LIMIT >> 30, " GiB, the least recently used"),
+        (rtl.DEFAULT_LIMIT, " |"),
+    ):
+        assert f" {number:,}{unit}" in page, unit
 
 
 def test_pages_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
