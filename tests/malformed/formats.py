@@ -9,21 +9,17 @@ from __future__ import annotations
 import io
 import json
 import shutil
-import sqlite3
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from dovetail.cosim import sealed
-from dovetail.cosim.build_cache import hold, noted
-from dovetail.flows.cli import main
 from dovetail.flows.fuzz import load_case
 from dovetail.isa.program import CRC, HEADER
 from dovetail.sw import frontend, zoo
@@ -31,11 +27,19 @@ from dovetail.sw.cost.energy import FOLDER, load_table
 from dovetail.sw.packing import pack
 from dovetail.sw.partition_export import MANIFEST, run_parts
 from tests.malformed import onnx_edits, tflite_edits
+from tests.malformed.caches import (
+    build_files,
+    builds_are_held_whole_only,
+    letters,
+    rows,
+    schedule_files,
+    store_files,
+    with_schedules,
+)
 from tests.malformed.damage import BYTES, JSON, TEXT, Damage, Random, change_value, pick
+from tests.malformed.made import NETWORK, SMALL, SPACE, Files, command, made_by
 from tests.malformed.networks import exactly
 
-NETWORK = "zoo:hard_swish_block?channels=4&resolution=4"
-SMALL = ("--ic-lanes", "4", "--oc-lanes", "4", "--sram", "64KiB", "--effort", "0")
 BLOCKS = (
     "mobilenet_v2_block?channels=4&resolution=6",
     "inception_block?channels=4&resolution=5",
@@ -43,7 +47,6 @@ BLOCKS = (
     "attention_block?tokens=4&channels=8",
     "hard_swish_block?channels=4&resolution=4",
 )
-Files = dict[str, bytes]
 Action = tuple[str, ...] | Callable[[Path], object]
 
 
@@ -73,25 +76,6 @@ def case(name: str, random: Random, number: int) -> tuple[Files, Action]:
             with suppress(Exception):  # what is damaged twice may no longer have the form that the second damage needs
                 files[victim] = pick(wanted.damage, random)(files[victim], random)
     return files, pick(wanted.actions, random)
-
-
-def command(*words: str) -> None:
-    """Run a command that must succeed."""
-    said = io.StringIO()
-    with redirect_stderr(said), redirect_stdout(said):
-        code = main([*words, "--json"])
-    assert code == 0, said.getvalue()
-
-
-def made_by(*words: str) -> Files:
-    """The files that a command writes to the folder that stands for ``OUT``."""
-    with tempfile.TemporaryDirectory() as folder:
-        command(*(word.replace("OUT", folder) for word in words))
-        return {
-            str(path.relative_to(folder)): path.read_bytes()
-            for path in sorted(Path(folder).rglob("*"))
-            if path.is_file()
-        }
 
 
 # --- networks ------------------------------------------------------------------------------------
@@ -247,33 +231,6 @@ read_latency = 40
 write_latency = 20
 beat_cycles = 1
 """
-SPACE = f"""\
-[[network]]
-source = "{NETWORK}"
-weight = 2
-
-[base]
-bus = 64
-sram = "64 KiB"
-
-[axes]
-ic_lanes = [2, 4]
-oc_lanes = {{ from = 4, to = 8, factor = 2 }}
-
-[metrics]
-both = "cycles + lut"
-
-[goals]
-objectives = ["cycles", "lut"]
-constraints = ["cycles < 1e9"]
-clock = "100 MHz"
-
-[compile]
-effort = 0
-
-[search]
-method = "exhaustive"
-"""
 HOST = """\
 name = "host"
 error = "not measured"
@@ -302,128 +259,7 @@ def saved_files() -> Sequence[Files]:
     return [{"case.toml": path.read_bytes()} for path in sorted(folder.glob("*.toml"))]
 
 
-# --- stores and caches ---------------------------------------------------------------------------
-
-
-@cache
-def store_files() -> Sequence[Files]:
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "space.toml").write_text(SPACE)
-        command("sweep", f"{folder}/space.toml", "--output", f"{folder}/out", "--jobs", "1")
-        return [{"results.sqlite": (Path(folder) / "out/results.sqlite").read_bytes()}]
-
-
-def rows(data: bytes, random: Random) -> bytes:
-    """Values of a database's rows, or its schema, become others; the file is whole."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "file"
-        path.write_bytes(data)
-        try:
-            file = sqlite3.connect(path)
-            names = file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-            (table,) = pick(names, random)
-            columns = [row[1] for row in file.execute(f"PRAGMA table_info({table})")]
-            column = pick(columns, random)
-            kind = random.integers(6)
-            if kind == 0:
-                file.execute(f"DELETE FROM {table}")
-            elif kind == 1:
-                file.execute(f"ALTER TABLE {table} RENAME TO old")
-                file.execute(
-                    f"CREATE VIEW {table} AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c)"
-                    " SELECT * FROM c, old"
-                )
-            elif kind == 2:
-                (old,) = file.execute(f"SELECT {column} FROM {table} LIMIT 1").fetchone() or ("x",)
-                text = pick(JSON, random)(str(old).encode() or b"x", random) if str(old)[:1] in "[{" else b"x"
-                file.execute(f"UPDATE {table} SET {column} = ?", (text.decode(errors="replace"),))
-            else:
-                others = (
-                    None,
-                    -1,
-                    2**62,
-                    0.5,
-                    "",
-                    "x",
-                    b"\xff\xfe",
-                    "{}",
-                    "[]",
-                    "[" * 3000,
-                    '{"cycles": "x"}',
-                    "9" * 5000,
-                )
-                file.execute(f"UPDATE OR IGNORE {table} SET {column} = ?", (pick(others, random),))
-            file.commit()
-            file.close()
-        except sqlite3.Error:
-            return data
-        return path.read_bytes()
-
-
-def letters(data: bytes, random: Random) -> bytes:
-    """Letters of a database's schema that are none."""
-    start = data.find(b"CREATE TABLE")
-    if start < 0:
-        return data
-    place = start + int(random.integers(0, 200))
-    return data[:place] + b"\xff\xfe" + data[place + 2 :]
-
-
-@cache
-def schedule_files() -> Sequence[Files]:
-    from dovetail.isa.config import Config
-    from dovetail.sw.compiler import schedule_cache, tiling
-    from dovetail.sw.network import compile_network
-
-    with tempfile.TemporaryDirectory() as folder:
-        schedule_cache.use(Path(folder))
-        tiling.forget()
-        compile_network(NETWORK, Config(ic_lanes=4, oc_lanes=4, sram="64 KiB"))
-        schedule_cache.use(None)
-        return [{path.name: path.read_bytes() for path in Path(folder).glob("*.sqlite")}]
-
-
-def with_schedules(folder: Path) -> object:
-    """Compile with a schedule cache, to the same program as without."""
-    from dovetail.isa.config import Config
-    from dovetail.sw.compiler import schedule_cache, tiling
-    from dovetail.sw.network import compile_network
-
-    config = Config(ic_lanes=4, oc_lanes=4, sram="64 KiB")
-    programs = []
-    for place in (folder, None):
-        schedule_cache.use(place)
-        tiling.forget()
-        programs.append(compile_network(NETWORK, config).program.to_bytes())
-    schedule_cache.use(None)
-    assert programs[0] == programs[1], "the schedules of a damaged cache were believed"
-    return None
-
-
-@cache
-def build_files() -> Sequence[Files]:
-    with tempfile.TemporaryDirectory() as folder:
-        digest = "0123456789abcdef" * 2
-        build = Path(folder) / digest
-        build.mkdir()
-        (build / "dut.so").write_bytes(np.random.default_rng(0).bytes(5000))
-        sealed.seal(build)
-        sealed.write_note(Path(folder) / "accelerator-x", digest)
-        return [
-            {str(path.relative_to(folder)): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
-        ]
-
-
-def builds_are_held_whole_only(folder: Path) -> object:
-    """A damaged build is not taken, a damaged note names nothing."""
-    library = noted(folder / "accelerator-x")
-    (sound,) = build_files()
-    if library is not None:
-        assert library.parent.parent == folder
-        if hold(library):
-            assert library.read_bytes() == sound[f"{library.parent.name}/dut.so"], "a damaged library was taken"
-    sealed.sweep(folder)
-    return None
+# --- exports --------------------------------------------------------------------------------------
 
 
 @cache
