@@ -15,6 +15,8 @@ from dovetail.sw.hazards import races
 from dovetail.sw.network import CompiledNetwork, compile_network
 from dovetail.sw.passes.pads import fold_pads
 from dovetail.sw.random_networks import RandomNet
+from dovetail.sw.uint8_form import uint8_form
+from tests.sw.test_quantise import run
 
 SQUARE = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
 EMULATED = Config(ic_lanes=4, oc_lanes=8, sram="32 KiB", depthwise="emulated")
@@ -126,8 +128,12 @@ def squeeze(path: Path) -> Path:
 
 
 def test_an_onnx_file(tmp_path: Path) -> None:
+    """To ONNX Runtime's bytes."""
     graph = frontend.load(squeeze(tmp_path / "squeeze.onnx"))
     (conv,) = (node for node in graph.nodes if isinstance(node, ir.Conv))
     assert conv.pads == (1, 1, 1, 1)
     compiled = compile_network(tmp_path / "squeeze.onnx", SQUARE)
     assert not any(step.host and any(isinstance(node, ir.Conv) for node in step.nodes) for step in compiled.code.steps)
+    sample = {"x": np.random.default_rng(9).normal(0, 4, (1, 8, 5, 6)).astype(np.float32)}
+    wanted = run(uint8_form(onnx.load(tmp_path / "squeeze.onnx")), sample)
+    np.testing.assert_array_equal(compiled.run(sample).outputs["y"], wanted)
