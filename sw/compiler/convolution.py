@@ -45,15 +45,17 @@ def layer_of(config: Config, graph: ir.Graph, node: ir.Conv | ir.Depthwise | ir.
     else:
         mode = "conv"
         packed = use_packing(config, channels, node.kernel, node.dilation[1])
-    terms, span = 1, (0, 0)
+    terms, span, repeats = 1, (0, 0), 1
+    wide: tuple[int, ...] = ()
     if node.rest is not None:
-        terms, span = 1 + len(node.rest), (0, channels)
-        if mode == "conv" and not packed:
-            seen = np.flatnonzero(node.rest.any(axis=(0, 1, 2, 3)))
-            span = int(seen[0]), int(seen[-1] - seen[0]) + 1
+        seen = np.flatnonzero(node.rest.any(axis=(0, 1, 2, 3))).tolist()
+        if mode == "conv" and (packed or node.kernel[1] == 1):
+            repeats, wide = 1 + len(node.rest), tuple(np.flatnonzero(node.rest.any(axis=(0, 2, 3, 4))).tolist())
+        else:
+            terms, span = 1 + len(node.rest), (seen[0], seen[-1] - seen[0] + 1) if mode == "conv" else (0, channels)
     return ConvLayer(
         height, width, channels, out_height, out_width, out_channels, node.kernel, node.stride, node.dilation,
-        node.pads[0], node.pads[1], mode, packed, group, terms=terms, span=span,
+        node.pads[0], node.pads[1], mode, packed, group, terms=terms, span=span, repeats=repeats, wide=wide,
     )  # fmt: skip
 
 
@@ -75,6 +77,12 @@ def block_of(config: Config, layer: ConvLayer, tiling: Tiling) -> int:
     return min(layer.lanes(config), tiling.out_channels)
 
 
+def starts_of(config: Config, layer: ConvLayer, block: int, in_channels: int) -> list[int]:
+    """Where the blocks of a pass's weight stream begin, and its end."""
+    sizes = [layer.block_bytes(config, in_channels, repeated=more) for more in layer.repeated(block, in_channels)]
+    return list(accumulate(sizes, initial=0))
+
+
 def constants_of(
     config: Config, node: ir.Conv | ir.Depthwise | ir.MatMul, layer: ConvLayer, tiling: Tiling
 ) -> tuple[int, Callable[[], weights.Bytes]]:
@@ -86,7 +94,7 @@ def constants_of(
         bias = np.zeros(layer.out_channels, np.int64)
         size = blocks * layer.stream_bytes(config, 1, layer.channels)
         return size, lambda: weights.records(bias, node.requant, block, config.oc, config).ravel()
-    size = sum(blocks * layer.stream_bytes(config, 1, one.channels) for one in passes)
+    size = sum(starts_of(config, layer, block, one.channels)[-1] for one in passes)
     return size, partial(weights.pack, node, layer, config, block, passes)
 
 
@@ -118,6 +126,17 @@ class Matrix:
     zero: int
 
 
+class _Run(NamedTuple):
+    """Output channels that one instruction computes, their weight stream from ``at`` on of the tile's, and whether taps
+    are repeated."""
+
+    first: int
+    channels: int
+    at: int
+    stream: int
+    repeated: bool
+
+
 class Area(NamedTuple):
     """A tile's part of the output: first row and rows, first column and columns."""
 
@@ -140,16 +159,12 @@ class _Window(NamedTuple):
 
 class _Piece(NamedTuple):
     """What tiles have in common whose addresses differ: the form of their instructions, the bytes of input, weights and
-    output that each of these claims, bytes of the weight stream, and the transfers of input and output but for
-    addresses."""
+    output that each of these claims."""
 
     form: Form
     input: int
     weights: int
     output: int
-    stream: int
-    load: tuple[int, ...]
-    store: tuple[int, ...]
 
 
 Follower = Callable[[Area, tuple[int, int], int, int], Iterator[Task]]
@@ -213,14 +228,16 @@ class ConvCode:
         self.source, self.target, self.matrix = source, target, matrix
         self.tail = tail
         (kh, kw), (stride_y, _), (dilation_y, _) = layer.taps, layer.stride, layer.dilation
-        self.geometry = pack(Unit.ARRAY, "GEOMETRY", kh=kh, kw=kw, stride_y=stride_y, dilation_y=dilation_y)
+        self.geometry, self.repeated = (
+            pack(Unit.ARRAY, "GEOMETRY", kh=kh, kw=columns, stride_y=stride_y, dilation_y=dilation_y)
+            for columns in (kw, layer.repeats)
+        )
         quant = {"zero_in": requant.zero_in, "zero_out": requant.zero_out, "lo": requant.lo, "hi": requant.hi}
         self.quant = pack(Unit.ARRAY, "QUANT", **quant)
         self.passes = passes_of(layer, tiling)
         self.block = block_of(config, layer, tiling)
-        blocks = ceil_div(layer.out_channels, self.block)
-        self.block_bytes = [layer.stream_bytes(config, 1, one.channels) for one in self.passes]
-        sizes = [0 if matrix else blocks * size for size in self.block_bytes]
+        self.starts = [starts_of(config, layer, self.block, one.channels) for one in self.passes]
+        sizes = [0 if matrix else starts[-1] for starts in self.starts]
         self.streams = [constants + size for size in accumulate(sizes, initial=0)]
         self._pieces: dict[tuple[int, ...], _Piece] = {}
 
@@ -249,13 +266,14 @@ class ConvCode:
                 if layer.separable:
                     part = layer.inputs_of(channel, 0), layer.inputs_of(count, 0)
                     channels = part[1]
-                piece = self._piece(area, window, count, channels, turn, part[1], output[1])
+                runs = self._runs(channel, count, turn)
+                stream = sum(run.stream for run in runs)
                 weights_at, missing = streams.get((col, turn))
                 if missing:
-                    at = self.streams[turn] + channel // self.block * self.block_bytes[turn]
-                    task.loads.append(Transfer(at, weights_at, piece.stream))
+                    at = self.streams[turn] + self.starts[turn][channel // self.block]
+                    task.loads.append(Transfer(at, weights_at, stream))
                     if self.matrix:
-                        above = weights_at + piece.stream
+                        above = weights_at + stream
                         task.loads.append(self._load_matrix(self.matrix, col, (first, channels), above))
                 if resident:
                     input_at = self._input(self.source.sram, window, part[0])
@@ -263,12 +281,14 @@ class ConvCode:
                     input_at, missing = inputs.get((area, part))
                     if missing:
                         start = self._input(self.source.memory, window, part[0])
-                        task.loads.append(Transfer(start, input_at, *piece.load))
-                task.computes = self._computes(piece, count, turn, input_at + skip, weights_at, output[0])
+                        task.loads.append(Transfer(start, input_at, *self._load(window, part[1])))
+                places = input_at + skip, output[0], weights_at
+                for run in runs:
+                    piece = self._piece(area, window, run, channels, turn, part[1], output[1])
+                    task.computes += self._computes(piece, run, turn, *places)
                 if stores and turn == len(self.passes) - 1:
-                    task.stores.append(
-                        Transfer(self._result(self.target.memory, area, channel), output[0], *piece.store)
-                    )
+                    end = self._result(self.target.memory, area, channel)
+                    task.stores.append(Transfer(end, output[0], *self._store(area, count, output[1])))
                 yield task
             if self.tail:
                 yield from self.tail(area, col, *output)
@@ -289,6 +309,18 @@ class ConvCode:
         assert base is not None
         return base + (area.row * self.layer.out_width + area.column) * self.target.pitch + channel
 
+    def _load(self, window: _Window, part: int) -> tuple[int, ...]:
+        """The transfer of a tile's input, ``part`` channels, but for addresses."""
+        pitch, columns = self.source.pitch, window.columns
+        lines = window.rows, self.layer.width * pitch, columns * part
+        return _block(part, lines, (columns, pitch, part))
+
+    def _store(self, area: Area, count: int, out_pixel: int) -> tuple[int, ...]:
+        """The transfer of a tile's results, ``count`` channels, but for addresses."""
+        pitch = self.target.pitch
+        lines = area.rows, self.layer.out_width * pitch, self._out_line(area, out_pixel)
+        return _block(count, lines, (area.columns, pitch, out_pixel))
+
     def _load_matrix(self, matrix: Matrix, col: tuple[int, int], part: tuple[int, int], at: int) -> Transfer:
         """Columns ``col`` and rows ``part`` of the matrix, in the matrix's order."""
         layer = self.layer
@@ -307,11 +339,27 @@ class ConvCode:
         """Bytes of an output element while it is in SRAM."""
         return 4 if len(self.passes) > 1 else 1
 
-    def _computes(
-        self, piece: _Piece, channels: int, turn: int, source: int, weights: int, target: int
-    ) -> list[Compute]:
-        """A tile's instructions, of output ``channels``: SRAM addresses of input, weight stream and output."""
-        layer, (form, in_bytes, w_bytes, out_bytes, stream, *_) = self.layer, piece
+    def _runs(self, channel: int, count: int, turn: int) -> list[_Run]:
+        """The instructions of a tile's ``count`` output channels from ``channel`` on."""
+        begin, end = channel // self.block, ceil_div(channel + count, self.block)
+        starts, repeated = self.starts[turn], self.layer.repeated(self.block, self.passes[turn].channels)
+        ends = [n for n in range(begin + 1, end) if repeated[n] != repeated[n - 1]]
+        return [
+            _Run(
+                (first - begin) * self.block,
+                min(last * self.block, channel + count) - first * self.block,
+                starts[first] - starts[begin],
+                starts[last] - starts[first],
+                repeated[first],
+            )
+            for first, last in zip((begin, *ends), (*ends, end), strict=True)
+        ]
+
+    def _computes(self, piece: _Piece, run: _Run, turn: int, source: int, target: int, weights: int) -> list[Compute]:
+        """A run's instructions; SRAM addresses of the tile's input, output and weight stream."""
+        layer, (form, in_bytes, w_bytes, out_bytes) = self.layer, piece
+        channels, stream = run.channels, run.stream
+        target, weights = target + run.first, weights + run.at
         if layer.mode == "grouped":
             seen, made = layer.group
             groups = range(channels // made)
@@ -329,33 +377,27 @@ class ConvCode:
         return [Compute(form, addresses, reads, (target, out_bytes))]
 
     def _piece(
-        self, area: Area, window: _Window, count: int, channels: int, turn: int, part: int, out_pixel: int
+        self, area: Area, window: _Window, run: _Run, channels: int, turn: int, part: int, out_pixel: int
     ) -> _Piece:
-        """Of a tile: ``count`` output channels, of the input ``channels`` that count, ``part`` loaded; bytes between
+        """Of a tile: a run of its output channels, of the input ``channels`` that count, ``part`` loaded; bytes between
         the pixels of the output."""
-        key = area.rows, area.columns, window.rows, window.pad_top, window.columns, window.pad_left, count, turn
+        sizes = area.rows, area.columns, window.rows, window.pad_top, window.columns, window.pad_left
+        key = *sizes, run.channels, run.stream, run.repeated, turn
         piece = self._pieces.get(key)
         if piece is None:
             layer, pixel = self.layer, part if self.source.sram is None else self.source.pitch
-            stream = layer.stream_bytes(self.config, count, self.passes[turn].channels)
-            registers = self._registers(area, window, count, channels, turn, pixel, stream, out_pixel)
+            registers = self._registers(area, window, run, channels, turn, pixel, out_pixel)
             addresses = ("IN_ADDR", "OUT_ADDR", "W_ADDR", "B_ADDR")[: 3 + bool(self.matrix)]
-            pitch, columns = self.source.pitch, window.columns
-            lines = window.rows, layer.width * pitch, columns * part
-            load = _block(part, lines, (columns, pitch, part))
-            pitch = self.target.pitch
-            lines = area.rows, layer.out_width * pitch, self._out_line(area, out_pixel)
-            store = _block(count, lines, (area.columns, pitch, out_pixel))
-            sizes = registers["IN_BYTES"], registers["W_BYTES"], registers["OUT_BYTES"]
             form = Form(Unit.ARRAY, layer.op, registers, addresses)
-            piece = self._pieces[key] = _Piece(form, *sizes, stream, load, store)
+            piece = _Piece(form, registers["IN_BYTES"], registers["W_BYTES"], registers["OUT_BYTES"])
+            self._pieces[key] = piece
         return piece
 
     def _registers(
-        self, area: Area, window: _Window, count: int, channels: int, turn: int, pixel: int, stream: int, out_pixel: int
+        self, area: Area, window: _Window, run: _Run, channels: int, turn: int, pixel: int, out_pixel: int
     ) -> dict[str, int]:
-        """Of a tile's instructions, but for addresses."""
-        layer, config = self.layer, self.config
+        """Of a run's instructions, but for addresses."""
+        layer, config, count = self.layer, self.config, run.channels
         grouped = layer.mode == "grouped"
         _, rows, pad_top, _, columns, pad_left = window
         line = pixel * (columns if self.source.sram is None else layer.width)
@@ -373,12 +415,12 @@ class ConvCode:
             "Y_STEP": layer.stride[0] * line,
             "X_STEP": layer.stride[1] * pixel,
             "KY_STEP": layer.dilation[0] * line,
-            "KX_STEP": layer.dilation[1] * pixel,
+            "KX_STEP": 0 if run.repeated else layer.dilation[1] * pixel,
             "IN_ROWS": rows,
             "ROW_BYTES": columns * pixel - trim,
             "PAD_TOP": pad_top,
             "PAD_LEFT": pad_left * pixel,
-            "GEOMETRY": self.geometry,
+            "GEOMETRY": self.repeated if run.repeated else self.geometry,
             "TILE": pack(Unit.ARRAY, "TILE", height=area.rows, width=area.columns),
             "QUANT": self.quant,
             "OUT_ADDR": 0,
@@ -388,7 +430,7 @@ class ConvCode:
             "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=blocks, last=made - (blocks - 1) * lanes),
             "KC": layer.kc(config, channels),
             "W_ADDR": 0,
-            "W_BYTES": stream * made // count,
+            "W_BYTES": run.stream * made // count,
             "STRIPE": stripe_of(
                 config, layer, pixels, count, layer.channels if layer.separable else channels, self.tiling.best_stripe
             ),

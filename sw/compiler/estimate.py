@@ -4,6 +4,7 @@ All tiles of a grid are priced at once: formulas are written for arrays.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,17 @@ from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.timing.dma import ADDRESS, BOUNDARY, MAX_BURST
 from dovetail.sw.compiler.grid import Cut, Cuts, Grid, cut
 from dovetail.sw.compiler.layer import ConvLayer
-from dovetail.sw.compiler.schedule import Flags, Ints, Number, Space, Tiling, tile_bytes, tile_cycles, window
+from dovetail.sw.compiler.schedule import (
+    Flags,
+    Ints,
+    Number,
+    Space,
+    Tiling,
+    repeated_cycles,
+    tile_bytes,
+    tile_cycles,
+    window,
+)
 
 OVERHEAD = 12
 """Cycles between two operations of a unit: register writes and waits. For estimates only."""
@@ -131,7 +142,13 @@ def _array_work(config: Config, layer: ConvLayer, grid: Grid, overhead: int) -> 
     passes, columns, rows, channels = grid.cuts(layer)
     (n, height), (m, width), (k, made) = _stacked(rows, 0), _stacked(columns, 1), _stacked(channels, 2)
     tiles = _tile_cycles(config, layer, height * width, made, passes, overhead, grid.best_stripe)
-    return (n * m * k * tiles).sum(axis=(0, 1, 2)), tiles[0, 0, 0]
+    total = (n * m * k * tiles).sum(axis=(0, 1, 2))
+    if layer.wide:
+        sizes, pixel = np.unique(height * width, return_inverse=True)
+        known = np.array([repeated_cycles(config, layer, size) for size in sizes.tolist()])
+        more = (n * m * known[pixel.reshape((height * width).shape)]).sum(axis=(0, 1, 2))
+        total = total + np.where(passes.number > 1, 0, more)
+    return total, tiles[0, 0, 0]
 
 
 def _stacked(cut: Cut[Number], axis: int) -> tuple[Ints, Ints]:
@@ -284,6 +301,7 @@ def lower_bound(config: Config, layer: ConvLayer, tiling: Tiling, loads: Sequenc
     rows, columns = cut(layer.out_height, tiling.rows), cut(layer.out_width, tiling.columns or layer.out_width)
     streams = [*passes.pieces, (layer.terms - 1, layer.span[1])] if layer.terms > 1 else passes.pieces
     channels = layer.inputs_of(across.last, passes.last)
+    few = replace(layer, wide=())  # a tile may have none of the blocks with repeated taps
     inputs = [
         read(
             layer.input_rows(y, min(tiling.rows, layer.out_height - y))[1]
@@ -294,7 +312,7 @@ def lower_bound(config: Config, layer: ConvLayer, tiling: Tiling, loads: Sequenc
         for x in range(0, layer.out_width, columns.size)
     ]
     weights = [
-        (count * taken, read(layer.weight_bytes(config, made, seen)))
+        (count * taken, read(few.weight_bytes(config, made, seen)))
         for count, made in across.pieces
         for taken, seen in streams
     ]

@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.isa.config import Config, Count, ceil_div
 from dovetail.isa.instructions import Op
@@ -17,7 +21,8 @@ class ConvLayer:
     whose weights are a tensor; height counts the rows of the product, the matrix is ``transposed`` in memory or not).
     ``packed``: (kx, channel) run together along the lanes. ``group``: (input, output) channels of a group. ``terms``:
     int8 arrays whose sum the weights are; each of them takes a pass, all but the first over ``span``: first and number
-    of the input channels for which they are not zero.
+    of the input channels for which they are not zero. ``repeats``: so many are added up in one pass instead, by taps at
+    the same place; ``wide``: the output channels for which one is not enough.
     """
 
     height: int
@@ -37,6 +42,8 @@ class ConvLayer:
     transposed: bool = False
     terms: int = 1
     span: tuple[int, int] = (0, 0)
+    repeats: int = 1
+    wide: tuple[int, ...] = ()
 
     @property
     def separable(self) -> bool:
@@ -72,20 +79,32 @@ class ConvLayer:
         return ceil_div(channels * (self.kernel[1] if self.packed else 1), config.ic)
 
     def stream_bytes(self, config: Config, out_channels: Count, in_channels: Count) -> Count:
-        """Bytes of the weight stream of ``out_channels`` output channels over ``in_channels`` input channels."""
-        kh, kw = self.taps
-        steps = kh * kw * self.kc(config, in_channels)
+        """Bytes, at most, of the weight stream of ``out_channels`` output channels, ``in_channels`` input channels."""
         blocks = ceil_div(out_channels, self.lanes(config))
+        size = blocks * self.block_bytes(config, in_channels)
+        if self.repeats == 1:
+            return size
+        more = self.block_bytes(config, in_channels, repeated=True) - self.block_bytes(config, in_channels)
+        repeated: Any = np.where(in_channels < self.channels, blocks, _most(self, self.lanes(config))[blocks])
+        return size + (repeated if repeated.ndim else int(repeated)) * more
+
+    def block_bytes(self, config: Config, in_channels: Count, *, repeated: bool = False) -> Count:
+        """Bytes of a block of the weight stream."""
+        kh, kw = self.taps
+        steps = kh * kw * self.kc(config, in_channels) * (self.repeats if repeated else 1)
         word, rows, records, records_depthwise = _words(config)
         if self.mode == "depthwise":
-            words = records_depthwise + steps
-        elif self.mode == "matmul":
-            words = records
-        else:
-            words = records + steps * rows
-            if self.mode == "grouped":
-                blocks *= ceil_div(self.group[1], config.oc)
-        return blocks * words * word
+            return (records_depthwise + steps) * word
+        parts = ceil_div(self.group[1], config.oc) if self.mode == "grouped" else 1
+        return parts * (records + (0 if self.mode == "matmul" else steps * rows)) * word
+
+    def repeated(self, block: int, in_channels: int) -> list[bool]:
+        """Whether taps are repeated, per block of so many output channels. In a pass of some input channels all are, as
+        the places of its sums and of its results do not go together in any part of a pixel but the first."""
+        if self.repeats > 1 and in_channels < self.channels:
+            return [True] * ceil_div(self.out_channels, block)
+        numbers = {channel // block for channel in self.wide}
+        return [number in numbers for number in range(ceil_div(self.out_channels, block))]
 
     def weight_bytes(self, config: Config, out_channels: Count, in_channels: Count) -> Count:
         """SRAM that a tile's weights take: the weight stream, and for a matrix product the matrix."""
@@ -109,6 +128,14 @@ class ConvLayer:
         # What lies in the padding alone still has some input, which it does not see.
         low = min(max(begin, 0), size - 1)
         return low, max(min(end, size - 1) - low, 0) + 1, low - begin
+
+
+@lru_cache(maxsize=64)
+def _most(layer: ConvLayer, lanes: int) -> NDArray[np.int64]:
+    """The most blocks with repeated taps of a tile, by the number of its blocks."""
+    wide = np.array(layer.repeated(lanes, layer.channels), np.int64)
+    sizes = range(1, len(wide) + 1)
+    return np.array([0, *(max(np.add.reduceat(wide, range(0, len(wide), size))) for size in sizes)])
 
 
 @lru_cache(maxsize=64)

@@ -63,7 +63,7 @@ def layer_cycles(config: Config, layer: ConvLayer) -> int:
         return schedule.array_cycles(config, layer, pixels, layer.out_channels, channels, config.stripe)
 
     more = (layer.terms - 1) * one(layer.span[1]) if layer.terms > 1 else 0
-    return groups * one(layer.channels) + more
+    return groups * one(layer.channels) + more + schedule.repeated_cycles(config, layer, pixels)
 
 
 Extent = tuple[int, int]

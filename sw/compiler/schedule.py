@@ -252,13 +252,27 @@ def array_cycles(
     stripe: int,
     *,
     accumulate: bool = False,
+    repeated: bool = False,
 ) -> int:
     """Cycles of one instruction: ``pixels`` of ``out_channels`` (one group of them), ``in_channels`` in this pass."""
     blocks, last = _blocks(config, layer, out_channels)
-    steps = _steps(config, layer, in_channels)
+    steps = _steps(config, layer, in_channels, repeated=repeated)
     return array_duration(
         config, **steps, pixels=pixels, stripe=stripe, blocks=blocks, last=last, accumulate=accumulate
     )
+
+
+@lru_cache(maxsize=65536)
+def repeated_cycles(config: Config, layer: ConvLayer, pixels: int) -> int:
+    """Cycles that repeated taps take on top, of ``pixels`` of all output channels."""
+    if not layer.wide:
+        return 0
+    lanes, stripe = layer.lanes(config), equal_stripe(config, pixels)
+    once, more = (
+        array_cycles(config, layer, pixels, min(lanes, layer.out_channels), layer.channels, stripe, repeated=repeated)
+        for repeated in (False, True)
+    )
+    return len({channel // lanes for channel in layer.wide}) * (more - once)
 
 
 def tile_cycles(
@@ -312,12 +326,13 @@ class _Steps(TypedDict):
     matrix_rows: int
 
 
-def _steps(config: Config, layer: ConvLayer, in_channels: int) -> _Steps:
+def _steps(config: Config, layer: ConvLayer, in_channels: int, *, repeated: bool = False) -> _Steps:
     kh, kw = layer.taps
     depthwise = layer.mode == "depthwise"
+    repeats = layer.repeats if repeated or in_channels < layer.channels else 1
     return {
         "depthwise": depthwise,
-        "taps": kh * kw,
+        "taps": kh * kw * repeats,
         "kc": layer.kc(config, in_channels),
         "multiplier": layer.group[1] if depthwise else 1,
         "matrix_rows": matrix_reads(config, transposed=layer.transposed) if layer.mode == "matmul" else 0,

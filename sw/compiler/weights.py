@@ -73,6 +73,15 @@ def _taps(node: ir.Conv | ir.Depthwise, layer: ConvLayer, weights: NDArray[np.in
     return weights.reshape(len(weights), layer.taps[0] * layer.taps[1], -1)
 
 
+def _joined(head: Bytes, plain: Bytes, repeated: Bytes, which: Sequence[bool]) -> Bytes:
+    """The blocks of a stream, each with its records and its weights, ``plain`` or ``repeated``."""
+    if not any(which):
+        return np.concatenate([head, plain], 1).ravel()
+    return np.concatenate(
+        [part for n, twice in enumerate(which) for part in (head[n], (repeated if twice else plain)[n])]
+    )
+
+
 def pack(node: ir.Conv | ir.Depthwise, layer: ConvLayer, config: Config, block: int, passes: Sequence[Pass]) -> Bytes:
     """The weight streams of a layer, one per pass or per group, back to back.
 
@@ -99,6 +108,8 @@ def pack(node: ir.Conv | ir.Depthwise, layer: ConvLayer, config: Config, block: 
         return np.concatenate(parts)
     head = records(bias, node.requant, block, config.oc, config)
     for first, channels, term, _ in passes:
-        some = _taps(node, layer, terms[term][:, :, :, first : first + channels])
-        parts.append(np.concatenate([head, _blocks(some, block, config.oc, config.ic, size)], 1).ravel())
+        some = [_taps(node, layer, one[:, :, :, first : first + channels]) for one in terms]
+        repeated = np.stack(some, 2).reshape(*some[0].shape[:1], -1, *some[0].shape[2:])
+        plain, twice = (_blocks(taps, block, config.oc, config.ic, size) for taps in (some[term], repeated))
+        parts.append(_joined(head, plain, twice, layer.repeated(block, channels)))
     return np.concatenate(parts)

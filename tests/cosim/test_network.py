@@ -11,10 +11,13 @@ from dovetail.cosim.lockstep import Comparison
 from dovetail.cosim.network import LockstepEngine, Verdict, verify
 from dovetail.cosim.rtl import RtlEngine
 from dovetail.isa import Config, MemoryTiming
+from dovetail.sw import reference
+from dovetail.sw.compiler import Options, generate
 from dovetail.sw.dump import read_dump, write_dump
 from dovetail.sw.engine import Engine
 from dovetail.sw.model import Model
 from dovetail.sw.network import CompiledNetwork, compile_network
+from tests.sw.test_compiler import Builder
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
 SAMPLE = np.random.default_rng(1).integers(-128, 128, (1, 640), np.int8)
@@ -31,6 +34,18 @@ def test_equal(network: CompiledNetwork, build_cache: Path) -> None:
     assert [len(verdict.segments) for verdict in verdicts] == [len(network.code.segments)] * 2
     cycles = network.run(SAMPLE).cycles
     assert sum(segment.cycles_rtl for segment in verdicts[0].segments) == cycles
+
+
+def test_weights_that_int8_does_not_hold(build_cache: Path) -> None:
+    """Taps at the same place in some blocks of output channels, a second pass in depthwise layers."""
+    net = Builder((9, 8, 3)).conv(20, stride=(2, 2), terms=2, wide=(9,)).conv(0, depthwise=True, terms=2, wide=(3,))
+    graph = net.conv(40, (1, 1), pads=(0, 0, 0, 0), terms=3, wide=(17, 21)).conv(6, terms=2, wide=(2,)).graph()
+    compiled = CompiledNetwork(generate(graph, CONFIG, Options()))
+    sample = np.random.default_rng(2).integers(-128, 128, graph.inputs[0].shape, np.int8)
+    (verdict,) = verify(compiled, [sample], cache=build_cache)
+    assert verdict.equal, verdict.first_difference
+    for name, expected in reference.run(graph, sample).items():
+        np.testing.assert_array_equal(compiled.run(sample).outputs[name], expected)
 
 
 def test_every_tensor_of_the_rtl_can_be_dumped(build_cache: Path, tmp_path: Path) -> None:

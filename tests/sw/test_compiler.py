@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +63,9 @@ class Builder:
         dilation: ir.Pair = (1, 1),
         depthwise: bool = False,
         terms: int = 1,
+        wide: Sequence[int] = (),
     ) -> Builder:
+        """``terms``: int8 arrays whose sum the weights are, of the output channels ``wide`` if any are named."""
         _, height, width, inputs = self.tensors[self.last].nhwc
         outputs = inputs if depthwise else channels
         shape = (
@@ -75,6 +77,9 @@ class Builder:
         name = self._tensor(shape)
         fan_in = kernel[0] * kernel[1] * (1 if depthwise else inputs)
         size = (*kernel, inputs) if depthwise else (outputs, *kernel, inputs)
+        rest = self._rest(terms - 1, size) if terms > 1 else None
+        if rest is not None and wide:
+            rest.swapaxes(1, -1 if depthwise else 1)[:, [n for n in range(outputs) if n not in wide]] = 0
         kind = ir.Depthwise if depthwise else ir.Conv
         self.nodes.append(
             kind(
@@ -87,7 +92,7 @@ class Builder:
                 stride=stride,
                 pads=pads,
                 dilation=dilation,
-                rest=self._rest(terms - 1, size) if terms > 1 else None,
+                rest=rest,
             )
         )
         self.last = name
@@ -167,6 +172,10 @@ SHAPES: dict[str, Callable[[], Builder]] = {
     "wide weights": lambda: Builder((9, 11, 20)).conv(12, terms=2),
     "wide weights, packed": lambda: Builder((17, 16, 3)).conv(8, stride=(2, 2), pads=(0, 0, 1, 1), terms=3),
     "wide weights, pointwise": lambda: Builder((7, 7, 33)).conv(19, kernel=(1, 1), pads=(0, 0, 0, 0), terms=2),
+    "wide weights in the middle": lambda: (
+        Builder((7, 7, 33)).conv(40, (1, 1), pads=(0, 0, 0, 0), terms=2, wide=(17, 21)).conv(6)
+    ),
+    "wide weights at the ends, packed": lambda: Builder((17, 16, 3)).conv(29, (5, 3), terms=2, wide=(2, 28)),
     "wide weights, depthwise": lambda: Builder((14, 14, 21)).conv(0, stride=(2, 2), depthwise=True, terms=2),
     "maximum": lambda: Builder((12, 12, 10)).pool((3, 3), (2, 2), (1, 1, 1, 1)),
     "average": lambda: Builder((8, 6, 10)).pool((8, 6), (1, 1), average=True),
@@ -247,6 +256,27 @@ def test_input_channels_and_terms_of_weights_are_split_together() -> None:
     builder = Builder((2, 2, 1200)).conv(9, terms=2)
     compiled = check(builder.graph(), SMALL)
     assert "of 1200 channels" not in compiled.code.layers[0].tiles
+
+
+def test_input_channels_are_split_where_taps_are_repeated() -> None:
+    builder = Builder((3, 3, 5000)).conv(24, (1, 1), pads=(0, 0, 0, 0), terms=2, wide=(11,))
+    compiled = check(builder.graph(), SMALL)
+    assert "of 5000 channels" not in compiled.code.layers[0].tiles
+
+
+def test_wide_weights_take_no_pass_of_their_own() -> None:
+    """Blocks of output channels with such weights take twice the steps, the others and the result's place are those of
+    any layer: a dense one in a network takes as many bytes as without, but for the weights."""
+
+    def compiled(wide: Sequence[int]) -> CompiledNetwork:
+        net = Builder((16, 16, 16)).conv(32, (1, 1), pads=(0, 0, 0, 0))
+        net.conv(64, (1, 1), pads=(0, 0, 0, 0), terms=2 if wide else 1, wide=wide)
+        return CompiledNetwork(generate(net.conv(8, (1, 1), pads=(0, 0, 0, 0)).graph(), Config(), Options()))
+
+    plain, wide = compiled(()), compiled((40,))
+    assert wide.report().moved_bytes - plain.report().moved_bytes == 4 * 64
+    (_, few, _), (_, more, _) = plain.report().layers, wide.report().layers
+    assert 0 < more.cycles - few.cycles < 4 * 16 * 16 + 150  # its steps, and two more instructions
 
 
 def test_a_layer_too_large_for_the_sram_runs_on_the_host() -> None:

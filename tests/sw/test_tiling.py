@@ -59,6 +59,7 @@ LAYERS = {
     "depthwise": conv(15, 24, 24, kernel=3, mode="depthwise"),
     "grouped": conv(6, 8, 8, kernel=3, mode="grouped"),
     "wide weights": replace(conv(8, 80, 24), terms=2, span=(9, 30)),
+    "repeated taps": replace(conv(8, 80, 24), repeats=2, wide=(9, 11)),
     "wide weights, depthwise": replace(conv(15, 24, 24, kernel=3, mode="depthwise"), terms=3, span=(0, 24)),
     "product": ConvLayer(16, 1, 24, 16, 1, 20, (1, 1), (1, 1), (1, 1), 0, 0, "matmul", False, transposed=True),
 }
