@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.isa.config import Config, ceil_div, round_up
 from dovetail.isa.instructions import Unit, pack
@@ -45,18 +46,28 @@ def layer_of(config: Config, graph: ir.Graph, node: ir.Conv | ir.Depthwise | ir.
     else:
         mode = "conv"
         packed = use_packing(config, channels, node.kernel, node.dilation[1])
-    terms, span, repeats = 1, (0, 0), 1
+    terms, span, repeats, spot = 1, (0, 0), 1, (0, 0, 0, 0)
     wide: tuple[int, ...] = ()
     if node.rest is not None:
-        seen = np.flatnonzero(node.rest.any(axis=(0, 1, 2, 3))).tolist()
-        if mode == "conv" and (packed or node.kernel[1] == 1):
-            repeats, wide = 1 + len(node.rest), tuple(np.flatnonzero(node.rest.any(axis=(0, 2, 3, 4))).tolist())
-        else:
-            terms, span = 1 + len(node.rest), (seen[0], seen[-1] - seen[0] + 1) if mode == "conv" else (0, channels)
+        if mode == "depthwise":
+            repeats, (rows, columns, wide) = 1 + len(node.rest), _seen(node.rest, 1, 2, 3)
+            spot = rows[0], rows[-1] - rows[0] + 1, columns[0], columns[-1] - columns[0] + 1
+        elif mode == "conv" and (packed or node.kernel[1] == 1):
+            repeats, (wide,) = 1 + len(node.rest), _seen(node.rest, 1)
+        elif mode == "conv":
+            terms, (seen,) = 1 + len(node.rest), _seen(node.rest, 4)
+            span = seen[0], seen[-1] - seen[0] + 1
     return ConvLayer(
         height, width, channels, out_height, out_width, out_channels, node.kernel, node.stride, node.dilation,
         node.pads[0], node.pads[1], mode, packed, group, terms=terms, span=span, repeats=repeats, wide=wide,
+        spot=spot,
     )  # fmt: skip
+
+
+def _seen(rest: NDArray[np.int8], *axes: int) -> list[tuple[int, ...]]:
+    """Per axis where not all is zero."""
+    others = (tuple(n for n in range(rest.ndim) if n != axis) for axis in axes)
+    return [tuple(np.flatnonzero(rest.any(axis=rows)).tolist()) for rows in others]
 
 
 def passes_of(layer: ConvLayer, tiling: Tiling) -> list[weights.Pass]:
@@ -127,14 +138,16 @@ class Matrix:
 
 
 class _Run(NamedTuple):
-    """Output channels that one instruction computes, their weight stream from ``at`` on of the tile's, and whether taps
-    are repeated."""
+    """What one instruction computes of a tile, several for a group: output channels, their weight stream from ``at`` on
+    of the tile's, whether taps are repeated; whether it starts from int32 sums and whether it leaves such."""
 
     first: int
     channels: int
     at: int
     stream: int
     repeated: bool
+    adds: bool
+    int32: bool
 
 
 class Area(NamedTuple):
@@ -228,9 +241,9 @@ class ConvCode:
         self.source, self.target, self.matrix = source, target, matrix
         self.tail = tail
         (kh, kw), (stride_y, _), (dilation_y, _) = layer.taps, layer.stride, layer.dilation
-        self.geometry, self.repeated = (
-            pack(Unit.ARRAY, "GEOMETRY", kh=kh, kw=columns, stride_y=stride_y, dilation_y=dilation_y)
-            for columns in (kw, layer.repeats)
+        self.geometry, self.repeated, self.spot = (
+            pack(Unit.ARRAY, "GEOMETRY", kh=rows, kw=columns, stride_y=stride_y, dilation_y=dilation_y)
+            for rows, columns in ((kh, kw), (kh, layer.repeats), layer.spot[1::2])
         )
         quant = {"zero_in": requant.zero_in, "zero_out": requant.zero_out, "lo": requant.lo, "hi": requant.hi}
         self.quant = pack(Unit.ARRAY, "QUANT", **quant)
@@ -267,7 +280,7 @@ class ConvCode:
                     part = layer.inputs_of(channel, 0), layer.inputs_of(count, 0)
                     channels = part[1]
                 runs = self._runs(channel, count, turn)
-                stream = sum(run.stream for run in runs)
+                stream = self._stream(channel, count, turn)
                 weights_at, missing = streams.get((col, turn))
                 if missing:
                     at = self.streams[turn] + self.starts[turn][channel // self.block]
@@ -296,7 +309,8 @@ class ConvCode:
     def _output(self, number: int, area: Area, col: tuple[int, int]) -> tuple[int, int]:
         """(SRAM address, bytes between pixels) of the results of a tile."""
         if self.target.sram is None:
-            return self.tiling.output_at[number % len(self.tiling.output_at)], col[1] * self._item
+            at = self.tiling.output_at[number % len(self.tiling.output_at)]
+            return at, 4 * col[1] if len(self.passes) > 1 else int(self.layer.pixel_bytes(self.config, col[1]))
         return self._result(self.target.sram, area, col[0]), self.target.pitch
 
     def _input(self, base: int | None, window: _Window, channel: int) -> int:
@@ -339,27 +353,39 @@ class ConvCode:
         """Bytes of an output element while it is in SRAM."""
         return 4 if len(self.passes) > 1 else 1
 
+    def _stream(self, channel: int, count: int, turn: int) -> int:
+        """Bytes of the weight stream of a tile's ``count`` output channels from ``channel`` on."""
+        starts = self.starts[turn]
+        return starts[ceil_div(channel + count, self.block)] - starts[channel // self.block]
+
     def _runs(self, channel: int, count: int, turn: int) -> list[_Run]:
-        """The instructions of a tile's ``count`` output channels from ``channel`` on."""
-        begin, end = channel // self.block, ceil_div(channel + count, self.block)
-        starts, repeated = self.starts[turn], self.layer.repeated(self.block, self.passes[turn].channels)
-        ends = [n for n in range(begin + 1, end) if repeated[n] != repeated[n - 1]]
-        return [
-            _Run(
-                (first - begin) * self.block,
-                min(last * self.block, channel + count) - first * self.block,
-                starts[first] - starts[begin],
-                starts[last] - starts[first],
-                repeated[first],
-            )
-            for first, last in zip((begin, *ends), (*ends, end), strict=True)
-        ]
+        """The instructions of a tile's ``count`` output channels from ``channel`` on. Of a depthwise layer the blocks
+        with sums of several come first, as their sums lie where later results do."""
+        layer, block, in_channels = self.layer, self.block, self.passes[turn].channels
+        begin, end = channel // block, ceil_div(channel + count, block)
+        starts, repeated = self.starts[turn], layer.repeated(block, in_channels)
+        ends = [n for n in range(begin + 1, end) if repeated[n] != repeated[n - 1] or layer.apart and repeated[n]]
+        adds, int32 = turn > 0, turn < len(self.passes) - 1
+        several, runs = list[_Run](), list[_Run]()
+        for first, last in zip((begin, *ends), (*ends, end), strict=True):
+            at, size = starts[first] - starts[begin], starts[last] - starts[first]
+            channels = min(last * block, channel + count) - first * block
+            run = _Run((first - begin) * block, channels, at, size, repeated[first], adds, int32)
+            if not (layer.apart and run.repeated):
+                runs.append(run)
+                continue
+            size = layer.block_bytes(self.config, in_channels)
+            several.append(run._replace(stream=size, int32=True))
+            for term in range(1, layer.repeats):
+                at, size = at + size, (starts[last] - starts[first] - several[0].stream) // (layer.repeats - 1)
+                several.append(run._replace(at=at, stream=size, adds=True, int32=term < layer.repeats - 1))
+        return several + runs
 
     def _computes(self, piece: _Piece, run: _Run, turn: int, source: int, target: int, weights: int) -> list[Compute]:
         """A run's instructions; SRAM addresses of the tile's input, output and weight stream."""
         layer, (form, in_bytes, w_bytes, out_bytes) = self.layer, piece
         channels, stream = run.channels, run.stream
-        target, weights = target + run.first, weights + run.at
+        source, target, weights = source + layer.inputs_of(run.first, 0), target + run.first, weights + run.at
         if layer.mode == "grouped":
             seen, made = layer.group
             groups = range(channels // made)
@@ -372,7 +398,7 @@ class ConvCode:
         if self.matrix:
             addresses = *addresses, weights + stream
             reads = *reads, (weights + stream, self.passes[turn].channels * channels)
-        if turn:
+        if run.adds:
             reads = *reads, (target, out_bytes)
         return [Compute(form, addresses, reads, (target, out_bytes))]
 
@@ -382,7 +408,7 @@ class ConvCode:
         """Of a tile: a run of its output channels, of the input ``channels`` that count, ``part`` loaded; bytes between
         the pixels of the output."""
         sizes = area.rows, area.columns, window.rows, window.pad_top, window.columns, window.pad_left
-        key = *sizes, run.channels, run.stream, run.repeated, turn
+        key = *sizes, *run[1:2], *run[3:], turn
         piece = self._pieces.get(key)
         if piece is None:
             layer, pixel = self.layer, part if self.source.sram is None else self.source.pitch
@@ -402,25 +428,29 @@ class ConvCode:
         _, rows, pad_top, _, columns, pad_left = window
         line = pixel * (columns if self.source.sram is None else layer.width)
         out_line = self._out_line(area, out_pixel)
-        seen, made = layer.group if grouped else (channels, count)
+        seen, made = layer.group if grouped else (int(layer.inputs_of(count, channels)), count)
         lanes = config.oc if grouped else layer.lanes(config)
         blocks = ceil_div(made, lanes)
         pixels = area.rows * area.columns
-        out_bytes = (area.rows - 1) * out_line + area.columns * out_pixel - (out_pixel - made * self._item)
+        item = 4 if run.adds or run.int32 else 1
+        out_bytes = (area.rows - 1) * out_line + area.columns * out_pixel - (out_pixel - made * item)
         trim = pixel - seen
+        spot = run.adds and layer.apart
+        row, column = (layer.spot[0] * layer.dilation[0], layer.spot[2] * layer.dilation[1]) if spot else (0, 0)
+        geometry = self.spot if spot else self.repeated if run.repeated and not layer.apart else self.geometry
         registers = {
             "IN_ADDR": 0,
             "IN_BYTES": (rows - 1) * line + columns * pixel - trim,
-            "ORIGIN": -(pad_top * line + pad_left * pixel),
+            "ORIGIN": (row - pad_top) * line + (column - pad_left) * pixel,
             "Y_STEP": layer.stride[0] * line,
             "X_STEP": layer.stride[1] * pixel,
             "KY_STEP": layer.dilation[0] * line,
-            "KX_STEP": 0 if run.repeated else layer.dilation[1] * pixel,
+            "KX_STEP": 0 if run.repeated and not layer.apart else layer.dilation[1] * pixel,
             "IN_ROWS": rows,
             "ROW_BYTES": columns * pixel - trim,
-            "PAD_TOP": pad_top,
-            "PAD_LEFT": pad_left * pixel,
-            "GEOMETRY": self.repeated if run.repeated else self.geometry,
+            "PAD_TOP": pad_top - row,
+            "PAD_LEFT": (pad_left - column) * pixel,
+            "GEOMETRY": geometry,
             "TILE": pack(Unit.ARRAY, "TILE", height=area.rows, width=area.columns),
             "QUANT": self.quant,
             "OUT_ADDR": 0,
@@ -438,8 +468,8 @@ class ConvCode:
                 Unit.ARRAY,
                 "MODE",
                 rounding=int(self.requant.rounding),
-                int32=int(turn < len(self.passes) - 1),
-                accumulate=int(turn > 0),
+                int32=int(run.int32),
+                accumulate=int(run.adds),
                 extra=layer.group[1] - 1 if layer.mode == "depthwise" else 0,
             ),
         }

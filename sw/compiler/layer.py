@@ -21,8 +21,9 @@ class ConvLayer:
     whose weights are a tensor; height counts the rows of the product, the matrix is ``transposed`` in memory or not).
     ``packed``: (kx, channel) run together along the lanes. ``group``: (input, output) channels of a group. ``terms``:
     int8 arrays whose sum the weights are; each of them takes a pass, all but the first over ``span``: first and number
-    of the input channels for which they are not zero. ``repeats``: so many are added up in one pass instead, by taps at
-    the same place; ``wide``: the output channels for which one is not enough.
+    of the input channels for which they are not zero. ``repeats``: so many are added up where one is not enough, for the
+    output channels ``wide`` only: by taps at the same place, or for depthwise layers by further instructions, which walk
+    over the taps ``spot`` alone (first row, rows, first column, columns).
     """
 
     height: int
@@ -44,11 +45,17 @@ class ConvLayer:
     span: tuple[int, int] = (0, 0)
     repeats: int = 1
     wide: tuple[int, ...] = ()
+    spot: tuple[int, int, int, int] = (0, 0, 0, 0)
 
     @property
     def separable(self) -> bool:
         """Whether outputs depend on the input channels of their own group only."""
         return self.mode in ("depthwise", "grouped")
+
+    @property
+    def apart(self) -> bool:
+        """Whether sums of several instructions need room between the pixels of the results."""
+        return bool(self.wide) and self.mode == "depthwise"
 
     @property
     def op(self) -> Op:
@@ -65,6 +72,10 @@ class ConvLayer:
         if self.mode == "depthwise":
             return config.dw - config.dw % self.group[1]
         return self.group[1] if self.mode == "grouped" else config.oc
+
+    def pixel_bytes(self, config: Config, out_channels: Count) -> Count:
+        """Bytes in SRAM of a pixel of a tile's results while its sums are complete after each instruction or more."""
+        return out_channels + (3 * np.minimum(out_channels, self.lanes(config)) if self.apart else 0)
 
     def inputs_of(self, out_channels: Count, in_channels: Count) -> Count:
         """Input channels that a tile of ``out_channels`` reads in a pass of ``in_channels``."""
@@ -94,7 +105,8 @@ class ConvLayer:
         steps = kh * kw * self.kc(config, in_channels) * (self.repeats if repeated else 1)
         word, rows, records, records_depthwise = _words(config)
         if self.mode == "depthwise":
-            return (records_depthwise + steps) * word
+            more = (self.repeats - 1) * (records_depthwise + self.spot[1] * self.spot[3]) if repeated else 0
+            return (records_depthwise + kh * kw + more) * word
         parts = ceil_div(self.group[1], config.oc) if self.mode == "grouped" else 1
         return parts * (records + (0 if self.mode == "matmul" else steps * rows)) * word
 

@@ -180,8 +180,8 @@ class Segment:
             bound = {reads[1]}
         elif isinstance(node, ir.Move) and not self.config.vector:
             bound = {*reads, writes}
-        elif layer and layer.terms > 1 and not stage.tail:
-            bound = {writes}  # in SRAM its elements are four bytes apart
+        elif layer and (layer.terms > 1 or layer.apart) and not stage.tail:
+            bound = {writes}  # in SRAM its pixels lie apart
         cycles = constants = 0
         if layer:
             cycles = residency.layer_cycles(self.config, layer)

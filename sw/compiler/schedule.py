@@ -1,7 +1,7 @@
 """A layer's schedule and the SRAM it may use: sizes of tiles, order of loops, places of buffers."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, TypedDict
 
@@ -119,11 +119,11 @@ def tile_bytes(
 ) -> tuple[Number, Number, Number]:
     """Bytes of a tile's input, weights and output. Sums of several passes are held as int32."""
     height, width = window(layer, rows, columns)
-    item = np.where(_accumulates(layer, in_channels), 4, 1)
+    pixel = np.where(_accumulates(layer, in_channels), 4 * out_channels, layer.pixel_bytes(config, out_channels))
     return (
         height * width * layer.inputs_of(out_channels, in_channels),
         layer.weight_bytes(config, out_channels, in_channels),
-        rows * columns * out_channels * item,
+        rows * columns * pixel,
     )
 
 
@@ -268,11 +268,16 @@ def repeated_cycles(config: Config, layer: ConvLayer, pixels: int) -> int:
     if not layer.wide:
         return 0
     lanes, stripe = layer.lanes(config), equal_stripe(config, pixels)
+    blocks, channels = len({channel // lanes for channel in layer.wide}), min(lanes, layer.out_channels)
+    if layer.apart:
+        spot = replace(layer, kernel=(layer.spot[1], layer.spot[3]))
+        again = array_cycles(config, spot, pixels, channels, layer.channels, stripe, accumulate=True)
+        return blocks * (layer.repeats - 1) * again
     once, more = (
-        array_cycles(config, layer, pixels, min(lanes, layer.out_channels), layer.channels, stripe, repeated=repeated)
+        array_cycles(config, layer, pixels, channels, layer.channels, stripe, repeated=repeated)
         for repeated in (False, True)
     )
-    return len({channel // lanes for channel in layer.wide}) * (more - once)
+    return blocks * (more - once)
 
 
 def tile_cycles(

@@ -94,10 +94,13 @@ def pack(node: ir.Conv | ir.Depthwise, layer: ConvLayer, config: Config, block: 
     parts = []
     if layer.mode == "depthwise":
         head = records(bias, node.requant, block, config.dw, config)
-        for one in passes:
-            taps = _taps(node, layer, terms[one.term])
-            parts.append(np.concatenate([head, _blocks(taps, block, config.dw, 1, config.word_bytes)], 1).ravel())
-        return np.concatenate(parts)
+        (row, rows, column, columns), (kh, kw) = layer.spot, node.kernel
+        spots = [term[row : row + rows, column : column + columns] for term in terms[1:]]
+        plain, *more = (
+            _blocks(_taps(node, layer, taps), block, config.dw, 1, config.word_bytes) for taps in (terms[0], *spots)
+        )
+        twice = np.concatenate([plain, *(part for rest in more for part in (head, rest))], 1)
+        return _joined(head, plain, twice, layer.repeated(block, layer.channels))
     size = config.weight_rows * config.word_bytes
     if layer.mode == "grouped":
         taps, step = _taps(node, layer, node.weights), layer.group[1]
