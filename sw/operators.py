@@ -151,10 +151,11 @@ UNSIGNED = """
 
 Files from before TFLite's int8 quantisation have uint8 activations, and weights with a zero point, per tensor. Inside,
 activations are 128 lower, which changes no result. Weights less their zero point may exceed int8: then they are the sum
-of two int8 arrays (three where a weight is 255), and the array takes a pass for each, the later ones over those input
-channels only for which their array is not zero. Results of such layers are stored in system memory, as their sums take
-four bytes an element in SRAM. One such weight in a layer is enough: MobileNetV1 takes 1.4 to 2.4 times the cycles
-(`decisions/0011-old-uint8-weights.md`). MEAN, ABS, LEAKY_RELU and BATCH_MATMUL of uint8 files run on the host.
+of two int8 arrays (three where a weight is 255). Blocks of output channels with such weights take more steps: twice as
+many in dense layers, 1 x 1 convolutions and first layers, a second instruction for the taps concerned in depthwise
+ones. Other convolutions take a further pass over the input channels concerned. MobileNetV1 takes 1.1 to 1.5 times the
+cycles of its int8 form (`decisions/0011-old-uint8-weights.md`). MEAN, ABS, LEAKY_RELU and
+BATCH_MATMUL of uint8 files run on the host.
 """
 
 STATE = """

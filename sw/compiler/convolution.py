@@ -17,6 +17,7 @@ from dovetail.sw.compiler.arena import Arena
 from dovetail.sw.compiler.emit import Compute, Form, Task, Transfer
 from dovetail.sw.compiler.layer import ConvLayer, use_packing
 from dovetail.sw.compiler.place import Place
+from dovetail.sw.compiler.runs import Run, runs_of, starts_of
 from dovetail.sw.compiler.schedule import Space, Tiling, buffer_bytes, stripe_of
 from dovetail.sw.hazards import Range
 
@@ -46,12 +47,12 @@ def layer_of(config: Config, graph: ir.Graph, node: ir.Conv | ir.Depthwise | ir.
     else:
         mode = "conv"
         packed = use_packing(config, channels, node.kernel, node.dilation[1])
-    terms, span, repeats, spot = 1, (0, 0), 1, (0, 0, 0, 0)
+    terms, repeats, span, spot = 1, 1, (0, 0), (0, 0, 0, 0)
     wide: tuple[int, ...] = ()
-    if node.rest is not None:
+    if node.rest is not None and node.rest.any():
         if mode == "depthwise":
-            repeats, (rows, columns, wide) = 1 + len(node.rest), _seen(node.rest, 1, 2, 3)
-            spot = rows[0], rows[-1] - rows[0] + 1, columns[0], columns[-1] - columns[0] + 1
+            repeats, (down, across, wide) = 1 + len(node.rest), _seen(node.rest, 1, 2, 3)
+            spot = down[0], down[-1] - down[0] + 1, across[0], across[-1] - across[0] + 1
         elif mode == "conv" and (packed or node.kernel[1] == 1):
             repeats, (wide,) = 1 + len(node.rest), _seen(node.rest, 1)
         elif mode == "conv":
@@ -86,12 +87,6 @@ def passes_of(layer: ConvLayer, tiling: Tiling) -> list[weights.Pass]:
 def block_of(config: Config, layer: ConvLayer, tiling: Tiling) -> int:
     """Output channels of a weight block."""
     return min(layer.lanes(config), tiling.out_channels)
-
-
-def starts_of(config: Config, layer: ConvLayer, block: int, in_channels: int) -> list[int]:
-    """Where the blocks of a pass's weight stream begin, and its end."""
-    sizes = [layer.block_bytes(config, in_channels, repeated=more) for more in layer.repeated(block, in_channels)]
-    return list(accumulate(sizes, initial=0))
 
 
 def constants_of(
@@ -135,19 +130,6 @@ class Matrix:
 
     address: int
     zero: int
-
-
-class _Run(NamedTuple):
-    """What one instruction computes of a tile, several for a group: output channels, their weight stream from ``at`` on
-    of the tile's, whether taps are repeated; whether it starts from int32 sums and whether it leaves such."""
-
-    first: int
-    channels: int
-    at: int
-    stream: int
-    repeated: bool
-    adds: bool
-    int32: bool
 
 
 class Area(NamedTuple):
@@ -279,8 +261,10 @@ class ConvCode:
                 if layer.separable:
                     part = layer.inputs_of(channel, 0), layer.inputs_of(count, 0)
                     channels = part[1]
-                runs = self._runs(channel, count, turn)
-                stream = self._stream(channel, count, turn)
+                inner = turn > 0, turn < len(self.passes) - 1
+                stream, runs = runs_of(
+                    self.config, layer, self.block, self.starts[turn], col, self.passes[turn].channels, *inner
+                )
                 weights_at, missing = streams.get((col, turn))
                 if missing:
                     at = self.streams[turn] + self.starts[turn][channel // self.block]
@@ -348,40 +332,7 @@ class ConvCode:
         """Bytes between the rows of results in SRAM."""
         return pixel * (area.columns if self.target.sram is None else self.layer.out_width)
 
-    @property
-    def _item(self) -> int:
-        """Bytes of an output element while it is in SRAM."""
-        return 4 if len(self.passes) > 1 else 1
-
-    def _stream(self, channel: int, count: int, turn: int) -> int:
-        """Bytes of the weight stream of a tile's ``count`` output channels from ``channel`` on."""
-        starts = self.starts[turn]
-        return starts[ceil_div(channel + count, self.block)] - starts[channel // self.block]
-
-    def _runs(self, channel: int, count: int, turn: int) -> list[_Run]:
-        """The instructions of a tile's ``count`` output channels from ``channel`` on. Of a depthwise layer the blocks
-        with sums of several come first, as their sums lie where later results do."""
-        layer, block, in_channels = self.layer, self.block, self.passes[turn].channels
-        begin, end = channel // block, ceil_div(channel + count, block)
-        starts, repeated = self.starts[turn], layer.repeated(block, in_channels)
-        ends = [n for n in range(begin + 1, end) if repeated[n] != repeated[n - 1] or layer.apart and repeated[n]]
-        adds, int32 = turn > 0, turn < len(self.passes) - 1
-        several, runs = list[_Run](), list[_Run]()
-        for first, last in zip((begin, *ends), (*ends, end), strict=True):
-            at, size = starts[first] - starts[begin], starts[last] - starts[first]
-            channels = min(last * block, channel + count) - first * block
-            run = _Run((first - begin) * block, channels, at, size, repeated[first], adds, int32)
-            if not (layer.apart and run.repeated):
-                runs.append(run)
-                continue
-            size = layer.block_bytes(self.config, in_channels)
-            several.append(run._replace(stream=size, int32=True))
-            for term in range(1, layer.repeats):
-                at, size = at + size, (starts[last] - starts[first] - several[0].stream) // (layer.repeats - 1)
-                several.append(run._replace(at=at, stream=size, adds=True, int32=term < layer.repeats - 1))
-        return several + runs
-
-    def _computes(self, piece: _Piece, run: _Run, turn: int, source: int, target: int, weights: int) -> list[Compute]:
+    def _computes(self, piece: _Piece, run: Run, turn: int, source: int, target: int, weights: int) -> list[Compute]:
         """A run's instructions; SRAM addresses of the tile's input, output and weight stream."""
         layer, (form, in_bytes, w_bytes, out_bytes) = self.layer, piece
         channels, stream = run.channels, run.stream
@@ -403,12 +354,12 @@ class ConvCode:
         return [Compute(form, addresses, reads, (target, out_bytes))]
 
     def _piece(
-        self, area: Area, window: _Window, run: _Run, channels: int, turn: int, part: int, out_pixel: int
+        self, area: Area, window: _Window, run: Run, channels: int, turn: int, part: int, out_pixel: int
     ) -> _Piece:
         """Of a tile: a run of its output channels, of the input ``channels`` that count, ``part`` loaded; bytes between
         the pixels of the output."""
         sizes = area.rows, area.columns, window.rows, window.pad_top, window.columns, window.pad_left
-        key = *sizes, *run[1:2], *run[3:], turn
+        key = *sizes, run.channels, *run[3:], turn, out_pixel
         piece = self._pieces.get(key)
         if piece is None:
             layer, pixel = self.layer, part if self.source.sram is None else self.source.pitch
@@ -420,7 +371,7 @@ class ConvCode:
         return piece
 
     def _registers(
-        self, area: Area, window: _Window, run: _Run, channels: int, turn: int, pixel: int, out_pixel: int
+        self, area: Area, window: _Window, run: Run, channels: int, turn: int, pixel: int, out_pixel: int
     ) -> dict[str, int]:
         """Of a run's instructions, but for addresses."""
         layer, config, count = self.layer, self.config, run.channels

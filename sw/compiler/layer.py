@@ -21,9 +21,9 @@ class ConvLayer:
     whose weights are a tensor; height counts the rows of the product, the matrix is ``transposed`` in memory or not).
     ``packed``: (kx, channel) run together along the lanes. ``group``: (input, output) channels of a group. ``terms``:
     int8 arrays whose sum the weights are; each of them takes a pass, all but the first over ``span``: first and number
-    of the input channels for which they are not zero. ``repeats``: so many are added up where one is not enough, for the
-    output channels ``wide`` only: by taps at the same place, or for depthwise layers by further instructions, which walk
-    over the taps ``spot`` alone (first row, rows, first column, columns).
+    of the input channels for which they are not zero. ``repeats``: so many are added up in blocks with the output
+    channels ``wide`` only, where one is not enough: by taps at the same place, or for depthwise layers by further
+    instructions, which walk over the taps ``spot`` alone (first row, rows, first column, columns).
     """
 
     height: int
@@ -56,6 +56,11 @@ class ConvLayer:
     def apart(self) -> bool:
         """Whether sums of several instructions need room between the pixels of the results."""
         return bool(self.wide) and self.mode == "depthwise"
+
+    @property
+    def spread(self) -> bool:
+        """Whether there are gaps between the pixels of the results when a tile is complete."""
+        return self.apart or self.terms > 1
 
     @property
     def op(self) -> Op:

@@ -101,9 +101,15 @@ class Segment:
                     chosen = tiling.choose(config, layer, space, options)
                 except CompileError as error:
                     raise CompileError(f"layer {stage.head.name!r}: {error}") from None
-                if stage.tail:
-                    chosen = finer(config, layer, chosen, space, self._vector_cycles(stage.tail))
+                follows = stage.tail or (stage.head if self._is_copied(number) else None)
+                if follows:
+                    chosen = finer(config, layer, chosen, space, self._vector_cycles(follows))
                 self.tilings[stage.head.name] = chosen
+
+    def _is_copied(self, number: int) -> bool:
+        """Whether the results of a stage's tiles are copied to their place in SRAM."""
+        work = self.plan.works[number]
+        return work.copied and work.writes in self.plan.residents
 
     def _fused(self, nodes: Sequence[ir.Node], stored: set[str]) -> list[Stage]:
         """The nodes in order, element-wise ones behind the convolution that makes the last of their operands, where
@@ -180,14 +186,15 @@ class Segment:
             bound = {reads[1]}
         elif isinstance(node, ir.Move) and not self.config.vector:
             bound = {*reads, writes}
-        elif layer and (layer.terms > 1 or layer.apart) and not stage.tail:
+        elif layer and layer.spread and not stage.tail and not self.config.vector:
             bound = {writes}  # in SRAM its pixels lie apart
         cycles = constants = 0
         if layer:
             cycles = residency.layer_cycles(self.config, layer)
             constants = layer.weight_bytes(self.config, layer.out_channels, layer.channels)
             constants += (layer.terms - 1) * layer.weight_bytes(self.config, layer.out_channels, layer.span[1])
-        if not layer or stage.tail:
+        copied = bool(layer and layer.spread and not stage.tail and self.config.vector)
+        if not layer or stage.tail or copied:
             cycles = max(cycles, self._vector_cycles(last))
         table = isinstance(last, ir.Table)
         return residency.Work(
@@ -200,6 +207,7 @@ class Segment:
             tail=stage.tail is not None,
             operand=self.roots[operands[0]] if operands else None,
             table=table,
+            copied=copied,
         )
 
     def _vector_cycles(self, node: ir.Node) -> int:
@@ -252,6 +260,9 @@ class Segment:
             if stage.tail:
                 tail = self._tail(number, stage, index + 1, where, addresses.get(stage.tail.name, 0)).tasks
                 target = Place(None, None, layer.out_channels)
+            elif self._is_copied(number):
+                copies = Tail(config, index, movement.MOV, layer.out_width, True, None, target, 0, ((0, 0), (0, 0)))
+                tail, target = copies.tasks, Place(None, None, layer.out_channels)
             code = convolution.ConvCode(
                 config, layer, cut, node.requant, index, sources[0], target, constants, tail=tail
             )

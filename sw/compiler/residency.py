@@ -40,7 +40,8 @@ class Work:
     ``reads``: the tensors that it reads, ``writes`` the one that it writes, by the name of the tensor whose bytes they
     share; ``array``: its layer if it runs on the array; ``cycles``: its computation; ``constants``: bytes of its
     weights; ``bound``: what it reads or writes in system memory only; ``tail``: whether an element-wise node follows,
-    ``operand``: the tensor that this one reads besides, ``table``: whether it has a table.
+    ``operand``: the tensor that this one reads besides, ``table``: whether it has a table; ``copied``: whether results
+    that stay in SRAM are copied there from where the tiles are.
     """
 
     reads: tuple[str, ...]
@@ -52,6 +53,7 @@ class Work:
     tail: bool = False
     operand: str | None = None
     table: bool = False
+    copied: bool = False
 
 
 def layer_cycles(config: Config, layer: ConvLayer) -> int:
@@ -106,7 +108,7 @@ class Plan:
         """What a step's first node finds; addresses are those of the whole tensors whose bytes it shares."""
         work = self.works[number]
         source = self.residents.get(work.reads[0]) if work.reads else None
-        target = None if work.tail else self.residents.get(work.writes)
+        target = None if work.tail or work.copied else self.residents.get(work.writes)
         bank = self.config.bank_bytes
         return schedule.Space(
             self._split(number)[0],

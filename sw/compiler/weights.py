@@ -94,7 +94,7 @@ def pack(node: ir.Conv | ir.Depthwise, layer: ConvLayer, config: Config, block: 
     parts = []
     if layer.mode == "depthwise":
         head = records(bias, node.requant, block, config.dw, config)
-        (row, rows, column, columns), (kh, kw) = layer.spot, node.kernel
+        row, rows, column, columns = layer.spot
         spots = [term[row : row + rows, column : column + columns] for term in terms[1:]]
         plain, *more = (
             _blocks(_taps(node, layer, taps), block, config.dw, 1, config.word_bytes) for taps in (terms[0], *spots)

@@ -37,8 +37,9 @@ def test_equal(network: CompiledNetwork, build_cache: Path) -> None:
 
 
 def test_weights_that_int8_does_not_hold(build_cache: Path) -> None:
-    """Taps at the same place in some blocks of output channels, a second pass in depthwise layers."""
-    net = Builder((9, 8, 3)).conv(20, stride=(2, 2), terms=2, wide=(9,)).conv(0, depthwise=True, terms=2, wide=(3,))
+    """Taps at the same place in some blocks of output channels; in depthwise layers a second instruction for those."""
+    net = Builder((9, 8, 3)).conv(20, stride=(2, 2), terms=2, wide=(9,)).conv(0, depthwise=True, terms=2, wide=(9,))
+    net.conv(70, (1, 1), pads=(0, 0, 0, 0)).conv(0, pads=(0, 1, 2, 1), depthwise=True, terms=3, wide=(40,), tap=(2, 0))
     graph = net.conv(40, (1, 1), pads=(0, 0, 0, 0), terms=3, wide=(17, 21)).conv(6, terms=2, wide=(2,)).graph()
     compiled = CompiledNetwork(generate(graph, CONFIG, Options()))
     sample = np.random.default_rng(2).integers(-128, 128, graph.inputs[0].shape, np.int8)

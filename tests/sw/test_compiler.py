@@ -64,8 +64,10 @@ class Builder:
         depthwise: bool = False,
         terms: int = 1,
         wide: Sequence[int] = (),
+        tap: ir.Pair | None = None,
     ) -> Builder:
-        """``terms``: int8 arrays whose sum the weights are, of the output channels ``wide`` if any are named."""
+        """``terms``: int8 arrays whose sum the weights are, of the output channels ``wide`` if there are, of depthwise
+        ones at one ``tap`` if it is named."""
         _, height, width, inputs = self.tensors[self.last].nhwc
         outputs = inputs if depthwise else channels
         shape = (
@@ -80,6 +82,8 @@ class Builder:
         rest = self._rest(terms - 1, size) if terms > 1 else None
         if rest is not None and wide:
             rest.swapaxes(1, -1 if depthwise else 1)[:, [n for n in range(outputs) if n not in wide]] = 0
+        if rest is not None and tap:
+            rest *= np.eye(kernel[0] * kernel[1], dtype=np.int8)[tap[0] * kernel[1] + tap[1]].reshape(1, *kernel, 1)
         kind = ir.Depthwise if depthwise else ir.Conv
         self.nodes.append(
             kind(
@@ -177,6 +181,15 @@ SHAPES: dict[str, Callable[[], Builder]] = {
     ),
     "wide weights at the ends, packed": lambda: Builder((17, 16, 3)).conv(29, (5, 3), terms=2, wide=(2, 28)),
     "wide weights, depthwise": lambda: Builder((14, 14, 21)).conv(0, stride=(2, 2), depthwise=True, terms=2),
+    "one wide weight, depthwise": lambda: Builder((13, 10, 70)).conv(
+        0, stride=(2, 2), pads=(0, 0, 1, 1), depthwise=True, terms=2, wide=(40,), tap=(2, 1)
+    ),
+    "one wide weight, depthwise, between others": lambda: (
+        Builder((8, 9, 21))
+        .conv(37, (1, 1), pads=(0, 0, 0, 0))
+        .conv(0, depthwise=True, terms=3, wide=(14, 27), tap=(1, 2))
+        .conv(9, (1, 1), pads=(0, 0, 0, 0))
+    ),
     "maximum": lambda: Builder((12, 12, 10)).pool((3, 3), (2, 2), (1, 1, 1, 1)),
     "average": lambda: Builder((8, 6, 10)).pool((8, 6), (1, 1), average=True),
     "residual": lambda: Builder((8, 8, 6)).conv(6).conv(6).add("t1"),
@@ -241,7 +254,7 @@ def test_input_channels_are_split_when_weights_do_not_fit() -> None:
 
 @pytest.mark.parametrize("effort", [0, 1, 3])
 def test_layers_beside_one_whose_weights_are_wide(effort: int) -> None:
-    """Nothing need be kept: its result goes to system memory all the same, what follows it tile by tile does not."""
+    """What follows it tile by tile, and what it is copied to."""
     net = Builder((8, 8, 16)).conv(24, terms=2).conv(0, depthwise=True, terms=2).conv(16, (1, 1), pads=(0, 0, 0, 0))
     graph = net.conv(16, (1, 1), pads=(0, 0, 0, 0), terms=2).add("t3").graph()
     compiled = CompiledNetwork(generate(graph, SMALL, Options(effort=effort)))
@@ -264,6 +277,12 @@ def test_input_channels_are_split_where_taps_are_repeated() -> None:
     assert "of 5000 channels" not in compiled.code.layers[0].tiles
 
 
+def test_a_part_of_a_tile_is_as_wide_as_another_tile() -> None:
+    """Four of the first tile's channels, and all of the last one's: the same instruction, but for where pixels go."""
+    compiled = check(Builder((4, 4, 2000)).conv(12, (1, 1), pads=(0, 0, 0, 0), terms=2, wide=(5,)).graph(), SMALL)
+    assert "x 8 of 2000 channels" in compiled.code.layers[0].tiles
+
+
 def test_wide_weights_take_no_pass_of_their_own() -> None:
     """Blocks of output channels with such weights take twice the steps, the others and the result's place are those of
     any layer: a dense one in a network takes as many bytes as without, but for the weights."""
@@ -277,6 +296,25 @@ def test_wide_weights_take_no_pass_of_their_own() -> None:
     assert wide.report().moved_bytes - plain.report().moved_bytes == 4 * 64
     (_, few, _), (_, more, _) = plain.report().layers, wide.report().layers
     assert 0 < more.cycles - few.cycles < 4 * 16 * 16 + 150  # its steps, and two more instructions
+
+
+@pytest.mark.parametrize("vector", [True, False])
+def test_results_beside_sums_are_copied_to_their_place(vector: bool) -> None:
+    """A depthwise layer whose weights are wide moves its weights only, where there is a vector unit."""
+    net = (
+        Builder((16, 16, 24))
+        .conv(32, (1, 1), pads=(0, 0, 0, 0))
+        .conv(0, depthwise=True, terms=2, wide=(14,), tap=(0, 2))
+    )
+    graph = net.conv(8, (1, 1), pads=(0, 0, 0, 0)).graph()
+    config = Config() if vector else Config(pooling=False, elementwise=False, activation=False)
+    compiled = CompiledNetwork(generate(graph, config, Options()))
+    x = np.random.default_rng(1).integers(-128, 128, graph.inputs[0].shape).astype(np.int8)
+    for name, expected in reference.run(graph, x).items():
+        np.testing.assert_array_equal(compiled.run(x).outputs[name], expected)
+    moved = compiled.report().layers[1].moved_bytes
+    weights = (2 * 16 + 9 + 1) * 32  # two records and tap bytes per channel
+    assert moved == weights + (0 if vector else 16 * 16 * 32)
 
 
 def test_a_layer_too_large_for_the_sram_runs_on_the_host() -> None:
