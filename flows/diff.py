@@ -90,14 +90,14 @@ def run(args: argparse.Namespace) -> Report:
         "first": asdict(first) if first else None,
         "layers": [asdict(one) for one in difference.comparisons],
         "not_compared": difference.missing,
-        "notes": reference.notes,
+        "notes": (*reference.notes, *difference.notes),
     }
     if first is None:
         verdict = f"EQUAL        {len(difference.comparisons)} layers"
     else:
         verdict = f"DIFFERENT    {first.layer} ({first.kind}) is the first layer that departs, at {first.first}"
     lines: list[RenderableType] = [_table(difference), f"reference    {reference.runtime}"]
-    lines += [f"note         {note}" for note in reference.notes]
+    lines += [f"note         {note}" for note in (*reference.notes, *difference.notes)]
     if difference.missing:
         lines.append(f"not compared {', '.join(difference.missing)}: not in the reference")
     lines += left_lines(compiled.graph.left, compiled.graph.why_left)

@@ -190,9 +190,13 @@ DIFFERENCES = """
 - RELU6 alone with another scale behind it than before it: TFLite Micro does not rescale, LiteRT and Dovetail do.
 - Sub, Min and Max have no integer kernel in ONNX Runtime: they are computed in float32 and quantised, on the
   accelerator too, for every pair of bytes.
-- Averages of ONNX files tie to even. ONNX Runtime's QLinearAveragePool adds up reals in float32, which may put a tie
-  on either side of it, unless the scale has few bits: `dovetail quantise` gives averaged tensors a scale of 8 bits, and
-  both are equal in every case.
+- Averages of ONNX files tie to even, in the integers of the file. ONNX Runtime's QLinearAveragePool adds up reals in
+  float32, one tap after the other, so the last bits of these decide a tie (a window of 2 x 2 or 4 x 4 whose sum is half
+  way; 3 x 3 and 5 x 5 have none). That is no function of the sum, and so of no rounding, multiplier or RESCALE of it:
+  with a scale of 0.05 and zero point 0, windows of 37, 44, 41, 16 give 35, and such of 16, 41, 44, 37 give 34, both of
+  34.5. Of the ties of random bytes up to 12 % (2 x 2) and 22 % (4 x 4) depart, by one step, by the scale; all else is
+  equal. With a scale of few bits all sums are exact: `dovetail quantise` gives averaged tensors a scale of 8 bits, and
+  both are equal in every case. `dovetail diff` says of an average that departs at ties alone that it does.
 - A layer norm in float with nothing but sums in front of it (a residual, a bias): ONNX Runtime fuses them to
   SkipLayerNormalization, whose float32 results differ in the last bit from those of the operators one by one. Dovetail
   gives it the same nodes together. (One by one, a keyword transformer with 12 such blocks and only its matrix products

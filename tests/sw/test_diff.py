@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.isa.config import Config
 from dovetail.sw import frontend, passes, reference, runtimes
@@ -46,6 +49,24 @@ def run(graph: ir.Graph, sample: dict[str, Any]) -> tuple[CompiledNetwork, Any]:
     return compiled, compiled.run(sample)
 
 
+def averages(path: Path, windows: list[tuple[int, ...]]) -> dict[str, Any]:
+    """A file of one average of 2 x 2, uint8 of scale 0.05 and zero point 0, and windows in a row as its input."""
+    constants = [numpy_helper.from_array(np.float32(0.05), "s"), numpy_helper.from_array(np.uint8(0), "z")]
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["real"]),
+        helper.make_node("AveragePool", ["real"], ["mean"], "average", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("QuantizeLinear", ["mean", "s", "z"], ["y"]),
+    ]
+    ports = [
+        helper.make_tensor_value_info(name, TensorProto.UINT8, shape)
+        for name, shape in (("x", (1, 1, 2, 2 * len(windows))), ("y", (1, 1, 1, len(windows))))
+    ]
+    graph = helper.make_graph(nodes, "averages", ports[:1], ports[1:], constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+    image = np.array(windows, np.uint8).reshape(-1, 2, 2).transpose(1, 0, 2).reshape(1, 1, 2, -1)
+    return {"x": image}
+
+
 # Differences -------------------------------------------------------------------------------------
 
 
@@ -61,6 +82,26 @@ def test_built_in_networks_equal_onnx_runtime(name: str) -> None:
     assert difference.first is None and not any(one.differing for one in difference.comparisons)
     # What has no name in the file: operands that are rescaled or moved before they are joined.
     assert all("/" in layer for layer in difference.missing)
+
+
+def test_averages_that_depart_at_ties_alone(tmp_path: Path) -> None:
+    """ONNX Runtime's averages depend on the order of a window's bytes, where they are half way between two steps."""
+    orders = list(permutations((37, 44, 41, 16)))
+    sample = averages(tmp_path / "ties.onnx", [*orders, (37, 44, 41, 17), (1, 2, 3, 3)])
+    source = "ties.onnx", (tmp_path / "ties.onnx").read_bytes()
+    graph = frontend.load(tmp_path / "ties.onnx")
+    theirs = runtimes.run(graph, source, sample)
+    (made,) = (theirs.tensors[node.outputs[0]] for node in graph.nodes)
+    levels = made.ravel().astype(int) + 128
+    assert set(levels[: len(orders)]) == {34, 35}
+    _, result = run(graph, sample)
+    difference = compare(graph, result.tensors, theirs.tensors)
+    assert difference.first is not None and difference.first.differing == np.sum(levels[: len(orders)] == 35)
+    (note,) = difference.notes
+    count = difference.first.differing
+    assert note.startswith(f"average: averages half way between two steps alone differ, {count} of them; ONNX Runtime")
+    wrong = {name: value + (name == graph.nodes[0].outputs[0]) for name, value in theirs.tensors.items()}
+    assert compare(graph, result.tensors, wrong).notes == ()
 
 
 @needs_models
