@@ -134,7 +134,7 @@ def verilate(design: Design, cache: Path) -> Path:
     if design.top not in " ".join(design.verilog.values()):
         raise ValueError(f"top must be a module of the Verilog texts, not {design.top!r}")
     root = verilator_root()
-    cache = Path(cache)
+    cache = Path(cache).absolute()  # tools run in folders of their own
     library = library_path(cache, design_hash(design))
     folder = library.parent
     if hold(library):

@@ -242,19 +242,18 @@ class ArraySequencer(wiring.Component):
         m.d.comb += [fetch.weights.eq(loading), fetch.record.eq(~loading & recording)]
         m.d.sync += fetch.begin.eq(opens | self.go)
         with m.If(self.load):
-            m.d.sync += [waiting.eq(0), unsettled.eq(0), may_begin.eq(1), turn.eq(1), passing.eq(0), live.eq(0)]
-            m.d.sync += [old.eq(0), old_more.eq(0), recording.eq(0), busy.eq(0)]
+            m.d.sync += [turn.eq(1), passing.eq(0), live.eq(0), old.eq(0), old_more.eq(0), recording.eq(0), busy.eq(0)]
             m.d.sync += [fetch.again.eq(0), fetch.onward.eq(0), fetch.enter.eq(0)]
-        with m.Else():
+        with m.Else():  # at the load they are 0
             m.d.comb += [
                 next_waiting.eq(waiting + begins_stripe - self.freed),
                 next_unsettled.eq(unsettled + begins_stripe - self.settled),
             ]
-            m.d.sync += [
-                waiting.eq(next_waiting),
-                unsettled.eq(next_unsettled),
-                may_begin.eq(Mux(accumulate, next_unsettled == 0, next_waiting != BUFFERS)),
-            ]
+        m.d.sync += [
+            waiting.eq(next_waiting),
+            unsettled.eq(next_unsettled),
+            may_begin.eq(Mux(accumulate, next_unsettled == 0, next_waiting != BUFFERS)),
+        ]
         # Inside a window.
         with m.If(open_):
             with m.If(~aged):

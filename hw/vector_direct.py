@@ -28,9 +28,7 @@ class VectorDirect(wiring.Component):
     Members
     -------
     regs, kind
-        Registers and kind of the operation, constant while it runs.
-    load
-        Pulse: take parameters. At least one cycle before the first operand.
+        Registers and kind of the operation, constant while it runs and from two cycles before the first operand on.
     fill
         ``a`` holds the next ``table_lanes`` bytes of the table. A whole table comes at once.
     a
@@ -54,7 +52,6 @@ class VectorDirect(wiring.Component):
             {
                 "regs": In(VECTOR_REGISTERS),
                 "kind": In(KIND),
-                "load": In(1),
                 "fill": In(1),
                 "a": In(8 * config.vec),
                 "sum": In(32 * config.vec),
@@ -115,14 +112,13 @@ class VectorDirect(wiring.Component):
         right = Signal()
         low = Signal(32)  # the bits below `count`
         onnx = Signal()
-        with m.If(self.load):
-            amount = Mux(shifts, regs.SHIFTS.out, 0)
-            m.d.sync += [
-                count.eq(amount),
-                right.eq(amount[5]),
-                low.eq(~(Const(0xFFFF_FFFF, 32) << amount[:5])),
-                onnx.eq(regs.MODE.rounding == Rounding.ONNX),
-            ]
+        amount = Mux(shifts, regs.SHIFTS.out, 0)
+        m.d.sync += [
+            count.eq(amount),
+            right.eq(amount[5]),
+            low.eq(~(Const(0xFFFF_FFFF, 32) << amount[:5])),
+            onnx.eq(regs.MODE.rounding == Rounding.ONNX),
+        ]
         results = []
         truncated = Signal(32 * self.config.vec, reset_less=True)
         ups = Signal(self.config.vec, reset_less=True)

@@ -211,7 +211,6 @@ class VectorPipeline(wiring.Component):
         m.d.comb += [
             direct.regs.eq(regs),
             direct.kind.eq(kind),
-            direct.load.eq(registers.load),
             direct.a.eq(taps.a),
             direct.sum.eq(taps.sum),
             scaling.a.eq(taps.a),

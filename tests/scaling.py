@@ -3,6 +3,7 @@
 Nothing here comes from ``isa.numerics`` or from hardware: blocks and numerics are held against it alike.
 """
 
+import random
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -89,8 +90,26 @@ def accumulators(mult: int, shift: int, rounding: Rounding) -> list[int]:
     return sorted({value for value in values if -(2**31) <= value < 2**31})
 
 
+def past_double_ties() -> Iterator[tuple[int, int, int]]:
+    """Accumulator, multiplier and shift of ONNX whose product has 48 bits and lies past the point that is half a unit
+    of 24 bits from a tie, by so little that only the last bits tell: it is not rounded to the tie."""
+    rng = random.Random(1)
+    for whole in (1, 2, 3, 4, 7, 10, 13, 20):
+        fraction = 48 - whole.bit_length()  # bits of the product behind the binary point
+        side = 1 if whole % 2 == 0 else -1  # where the tie would go to the other side
+        target = (2 * whole + 1 << fraction - 1) + side * 2**23
+        while True:
+            acc = rng.randrange(2**23, 2**24)
+            mult = -(-target // acc) if side > 0 else target // acc
+            if 2**23 <= mult < 2**24 and 0 < abs(acc * mult - target) < 2 ** (17 - whole.bit_length()):
+                break
+        yield from ((sign * acc, mult, 24 - fraction) for sign in (1, -1))
+
+
 def corners(rounding: Rounding) -> Iterator[tuple[int, int, int]]:
-    """Accumulator, multiplier and shift: every shift with every multiplier of :data:`MULTIPLIERS`."""
+    """Accumulator, multiplier and shift: every shift with every multiplier of :data:`MULTIPLIERS`, and double ties."""
+    if rounding == Rounding.ONNX:
+        yield from past_double_ties()
     for mult in MULTIPLIERS[rounding]:
         for shift in SHIFTS:
             for acc in accumulators(mult, shift, rounding):

@@ -65,6 +65,12 @@ def test_stream_takes_outputs_before_the_edge(build_cache: Path) -> None:
         assert np.array_equal(delayed["last"], wide)
 
 
+def test_the_cache_may_be_named_from_here(build_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(build_cache.parent)
+    library = v.verilate(block_design(Mac()), Path(build_cache.name))
+    assert library.is_absolute() and library.exists()
+
+
 def test_instances_are_independent(build_cache: Path) -> None:
     with Bench(Mac(), cache=build_cache) as one, Bench(Mac(), cache=build_cache) as two:
         for bench, value in ((one, 1), (two, 2)):

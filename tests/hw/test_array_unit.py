@@ -247,6 +247,9 @@ LAYERS = {
     "depthwise accumulate": Layer(op=Op.DEPTH_CONV, kernel=(1, 2), accumulate=1, int32=1, rounding=1, tile=(1, 9)),
     "short regions": Layer(changes={"IN_BYTES": 11, "OUT_BYTES": 13, "W_BYTES": 96}, tile=(2, 5), blocks=2),
     "old values at the end": Layer(accumulate=1, int32=1, tile=(1, 4), changes={"OUT_BYTES": 74}),
+    # Of the last pixel's int32 values at 60 .. 79, the one at 72 is a byte too long; its int8 result is inside.
+    "old values at the end, to int8": Layer(accumulate=1, tile=(1, 4), changes={"OUT_BYTES": 75}),
+    "old values that are all too long": Layer(accumulate=1, tile=(1, 3), changes={"OUT_BYTES": 3, "OUT_X_STEP": 1}),
     "wrap-around": Layer(
         tile=(3, 3),
         changes={"ORIGIN": -2, "IN_BYTES": 100, "PAD_LEFT": 2, "X_STEP": -1, "OUT_X_STEP": -3, "ROW_BYTES": WRAP - 1},

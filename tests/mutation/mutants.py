@@ -91,6 +91,8 @@ class Mutator:
         self.select = Signal(SELECT_BITS, name="mutant")
         self.numbers: dict[Mutant, int] = {}
         """Number of each mutant that was met, from 1 on; the switch at 0 is the design as it is."""
+        self.met: set[Mutant] = set()
+        """Mutants of the designs that were elaborated since somebody emptied this."""
         self._named_values: list[tuple[Signal, Value]] | None = None
 
     def module(self) -> Module:
@@ -137,6 +139,7 @@ class Mutator:
                 continue  # there is no such expression
             if self.planted:
                 return wrong
+            self.met.add(mutant)
             number = self.numbers.setdefault(mutant, len(self.numbers) + 1)
             result = Mux(self.select == number, wrong, result)
         return result

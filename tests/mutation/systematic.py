@@ -4,11 +4,12 @@
     python -m tests.mutation.systematic --results out/mutants.jsonl --units [--minutes N]
     python -m tests.mutation.systematic --results out/mutants.jsonl --report docs/mutants.md
 
-All mutants of ``mutants.py`` are built into one Verilated model, each behind a switch, of the form that is synthesised.
-Each one runs random programs, then faults, in lockstep with the model until something differs. Mutants come in a random
-order (``--seed``), so a run that is stopped has a sample of all files. What is done is in ``--results``, a line per
-mutant, and is not done again as long as the mutant's file is the same. ``--units`` plants the survivors, one after the
-other, for the unit tests of their file. ``--report`` writes the table; those of ``survivors.toml`` change nothing.
+All mutants of ``mutants.py`` are built into one Verilated model, each behind a switch, of the form that is synthesised,
+and into a second one of the simulation form with a wider memory. Each one runs random programs, then faults, in
+lockstep with the model until something differs, on the first and, if it survives, on the second. Mutants come in a
+random order (``--seed``), so a run that is stopped has a sample of all files. What is done is in ``--results``, a line
+per mutant, and is not done again as long as the mutant's file is the same. ``--units`` plants the survivors, one after
+the other, for the unit tests of their file. ``--report`` writes the table; those of ``survivors.toml`` change nothing.
 """
 
 import argparse
@@ -80,11 +81,54 @@ def load(results: Path) -> dict[Mutant, Outcome]:
     return found
 
 
-# --- the model with all mutants --------------------------------------------------------------------------------------
+# --- the models with all mutants -------------------------------------------------------------------------------------
 
 
-def build(mutator: Mutator, cache: Path) -> tuple[Path, dict[Mutant, int]]:
-    """The Verilated accelerator with its mutants, and their numbers."""
+@dataclass(frozen=True)
+class Built:
+    """A Verilated accelerator: its configuration and form, the library, and which mutants it has. ``name`` begins what
+    an outcome says of it."""
+
+    name: str
+    config: Any
+    form: str
+    library: Path
+    mutants: frozenset[Mutant]
+
+
+def models() -> list[tuple[str, Any, str]]:
+    """Name, configuration and form of each. The second one has what the first one lacks: several records and less than
+    a matrix row in a word, several words of weights, gated clocks, and enables of reads."""
+    from dovetail.isa.config import Config
+    from dovetail.sw.random_programs import WHOLE
+
+    wide = Config(
+        ic_lanes=2,
+        oc_lanes=33,
+        sram="80 KiB",
+        banks=5,
+        stripe=6,
+        requant_lanes=3,
+        vector_lanes=5,
+        depthwise_lanes=6,
+        bus=64,
+        outstanding=4,
+    )
+    return [("", WHOLE, "fpga"), ("simulation form: ", wide, "simulation")]
+
+
+def build(mutator: Mutator, cache: Path) -> list[Built]:
+    """The Verilated accelerators with their mutants."""
+    found = []
+    for name, config, form in models():
+        mutator.met.clear()
+        library = build_one(mutator, cache, config, form)
+        found.append(Built(name, config, form, library, frozenset(mutator.met)))
+    return found
+
+
+def build_one(mutator: Mutator, cache: Path, config: Any, form: str) -> Path:
+    """The library of an accelerator with its mutants."""
     from amaranth.back import verilog
     from amaranth.hdl import Value, ValueCastable
     from amaranth.hdl._ir import PortDirection
@@ -93,7 +137,6 @@ def build(mutator: Mutator, cache: Path) -> tuple[Path, dict[Mutant, int]]:
     from dovetail.cosim import rtl
     from dovetail.cosim.verilate import verilate
     from dovetail.hw import verilog as hw_verilog
-    from dovetail.sw.random_programs import WHOLE
 
     def convert(design: Any, name: str, platform: object = None) -> str:
         ports: dict[str, Any] = {"mutant": (mutator.select, PortDirection.Input)}
@@ -108,7 +151,7 @@ def build(mutator: Mutator, cache: Path) -> tuple[Path, dict[Mutant, int]]:
         return text
 
     hw_verilog._convert = convert
-    design = rtl.accelerator_design(WHOLE, form="fpga")
+    design = rtl.accelerator_design(config, form=form)
     files = dict(design.verilog)
     top = f"{rtl.TOP}.v"
     bits = mutants.SELECT_BITS
@@ -123,26 +166,26 @@ def build(mutator: Mutator, cache: Path) -> tuple[Path, dict[Mutant, int]]:
     )
     files = {name.replace(".v", ".sv") if name == top else name: text for name, text in files.items()}
     design = replace(design, verilog=files, driver={**design.driver, **DPI})
-    return verilate(design, cache), mutator.numbers
+    return verilate(design, cache)
 
 
 class Bench:
     """The Verilated mutants beside what the model says of a list of programs."""
 
-    def __init__(self, library: Path) -> None:
+    def __init__(self, built: Built) -> None:
         from dovetail.cosim import rtl
         from dovetail.cosim.lockstep import Lockstep
         from dovetail.sw.model import Model
-        from dovetail.sw.random_programs import WHOLE
 
         def accelerator_library(*_: Any, **__: Any) -> Path:
-            return library
+            return built.library
 
         rtl.accelerator_library = accelerator_library
-        self.config = WHOLE
-        self.pair = Lockstep(WHOLE, cache=library.parent, form="fpga")
-        self.switch = ctypes.CDLL(str(library)).mutant_set
-        self.model = Model(WHOLE)
+        self.built = built
+        self.config = built.config
+        self.pair = Lockstep(built.config, cache=built.library.parent, form=built.form)
+        self.switch = ctypes.CDLL(str(built.library)).mutant_set
+        self.model = Model(built.config)
         self.prepared: list[tuple[Any, Any, Any]] = []
 
     def select(self, number: int) -> None:
@@ -213,47 +256,57 @@ class Bench:
         last = FIRST_PROGRAMS + programs
         for n in range(last):
             if self.notices(n):
-                return f"program {n}", n + 1
-        return self.faults(), last
+                return f"{self.built.name}program {n}", n + 1
+        by = self.faults()
+        return by and self.built.name + by, last
 
 
-def work(library: Path, tasks: list[tuple[Mutant, int]], programs: int, results: Path, deadline: float) -> None:
+def work(built: list[Built], tasks: list[tuple[Outcome, int]], programs: int, results: Path, deadline: float) -> None:
     """In a process of its own, since a mutant may end it: the outcome of each task."""
-    bench = Bench(library)
-    by, _ = bench.outcome(0, programs)
-    if by:
-        raise SystemExit(f"the design without a mutant must agree with the model, but: {by}")
-    for mutant, number in tasks:
+    benches = [Bench(one) for one in built]
+    for bench in benches:
+        by, _ = bench.outcome(0, programs)
+        if by:
+            raise SystemExit(f"the design without a mutant must agree with the model, but: {by}")
+    for task, number in tasks:
         if time.time() > deadline:
             break
-        results.with_suffix(".now").write_text(json.dumps(mutant))
-        by, ran = bench.outcome(number, programs)
+        results.with_suffix(".now").write_text(json.dumps(task.mutant))
+        by, ran = "", 0
+        for bench in benches:
+            if not by and task.mutant in bench.built.mutants:
+                by, more = bench.outcome(number, programs)
+                ran += more
         with results.open("a") as file:
-            file.write(Outcome(mutant, file_hash(mutant[0]), by, ran).line() + "\n")
+            file.write(replace(task, by=by, programs=ran).line() + "\n")
     results.with_suffix(".now").unlink(missing_ok=True)
 
 
-def run(numbers: dict[Mutant, int], library: Path, args: argparse.Namespace) -> None:
+def run(mutator: Mutator, args: argparse.Namespace) -> None:
     """All mutants that have no outcome, in a random order, until time is up."""
-    order = sorted(numbers)
+    built = build(mutator, args.cache or args.results.parent / "cache")
+    numbers = mutator.numbers
+    args.results.with_suffix(".mutants").write_text("\n".join(json.dumps(m) for m in sorted(numbers)) + "\n")
+    order = sorted(m for m in numbers if m[0] not in LEFT_OUT)
+    hashes = {file: file_hash(file) for file in {m[0] for m in order}}  # files may change in the meantime
     random.Random(args.seed).shuffle(order)
     deadline = time.time() + 60 * args.minutes
     context = multiprocessing.get_context("spawn")
     now = args.results.with_suffix(".now")
     while time.time() < deadline:
         done = load(args.results)
-        tasks = [(m, numbers[m]) for m in order if m not in done and m[0] not in LEFT_OUT]
-        print(f"{len(done)} of {len(numbers)} mutants have an outcome", flush=True)
+        tasks = [(Outcome(m, hashes[m[0]], "", 0), numbers[m]) for m in order if m not in done]
+        print(f"{len(order) - len(tasks)} of {len(order)} mutants have an outcome", flush=True)
         if not tasks:
             return
-        process = context.Process(target=work, args=(library, tasks, args.programs, args.results, deadline))
+        process = context.Process(target=work, args=(built, tasks, args.programs, args.results, deadline))
         process.start()
         process.join()
         if process.exitcode and now.exists():
             file, line, column, what = json.loads(now.read_text())
             mutant = file, line, column, what
             with args.results.open("a") as out:
-                out.write(Outcome(mutant, file_hash(file), "the simulator broke down", 0).line() + "\n")
+                out.write(Outcome(mutant, hashes[file], "the simulator broke down", 0).line() + "\n")
         elif process.exitcode:
             raise SystemExit(f"the worker failed with exit code {process.exitcode}")
 
@@ -261,19 +314,20 @@ def run(numbers: dict[Mutant, int], library: Path, args: argparse.Namespace) -> 
 # --- unit tests for survivors -----------------------------------------------------------------------------------
 
 UNIT_TESTS = {
-    "test_array_unit.py": ("array", "accumulator", "drain", "window", "walk", "pipeline"),
-    "test_vector_unit.py": ("vector", "window", "walk"),
-    "test_requantiser.py": ("requantiser", "scaler"),
-    "test_rescale.py": ("rescale", "scaler"),
-    "test_control.py": ("control", "queue", "scoreboard", "statistics", "run"),
-    "test_frontend.py": ("frontend", "queue"),
-    "test_host.py": ("host",),
-    "test_load.py": ("load", "dma", "burst"),
-    "test_store.py": ("store", "dma", "burst"),
-    "test_sram.py": ("sram",),
-    "test_accelerator.py": ("accelerator", "engine", "run", "statistics", "host", "regions", "scoreboard", "queue"),
+    "hw/test_array_unit.py": ("array", "accumulator", "drain", "window", "walk", "pipeline"),
+    "hw/test_vector_unit.py": ("vector", "window", "walk"),
+    "hw/test_requantiser.py": ("requantiser", "scaler"),
+    "hw/test_rescale.py": ("rescale", "scaler"),
+    "hw/test_control.py": ("control", "queue", "scoreboard", "statistics", "run"),
+    "hw/test_frontend.py": ("frontend", "queue"),
+    "hw/test_host.py": ("host",),
+    "hw/test_load.py": ("load", "dma", "burst"),
+    "hw/test_store.py": ("store", "dma", "burst"),
+    "hw/test_sram.py": ("sram",),
+    "hw/test_accelerator.py": ("accelerator", "engine", "run", "statistics", "host", "regions", "scoreboard", "queue"),
+    "cosim/test_scaling_rtl.py": ("requantiser", "rescale", "scaler"),
 }
-"""Files of tests/hw, and the beginnings of the names of what each one tests."""
+"""Files of tests/, and the beginnings of the names of what each one tests."""
 UNIT_SECONDS = 300
 TESTS_FAILED = 1
 """pytest's exit code when tests ran and some failed."""
@@ -299,7 +353,7 @@ def planted(mutant: Mutant) -> str:
             ]
             try:
                 code = subprocess.run(
-                    [*command, f"tests/hw/{test}"], cwd=ROOT, env=environment, capture_output=True, timeout=UNIT_SECONDS
+                    [*command, f"tests/{test}"], cwd=ROOT, env=environment, capture_output=True, timeout=UNIT_SECONDS
                 ).returncode
             except subprocess.TimeoutExpired:
                 code = TESTS_FAILED
@@ -326,7 +380,7 @@ def run_units(args: argparse.Namespace) -> None:
         if time.time() > deadline:
             return
         test = planted(outcome.mutant)
-        after = replace(outcome, by=f"tests/hw/{test}" if test else "", unit_tests="ran")
+        after = replace(outcome, by=f"tests/{test}" if test else "", unit_tests="ran")
         print(f"{'killed  ' if test else 'SURVIVES'} {' '.join(map(str, outcome.mutant))} {test}", flush=True)
         with args.results.open("a") as file:
             file.write(after.line() + "\n")
@@ -438,9 +492,7 @@ def main() -> int:
     if args.units:
         run_units(args)
         return 0
-    library, numbers = build(mutants.install(Mutator()), args.cache or args.results.parent / "cache")
-    known.write_text("\n".join(json.dumps(m) for m in sorted(numbers)) + "\n")
-    run(numbers, library, args)
+    run(mutants.install(Mutator()), args)
     return 0
 
 

@@ -1,6 +1,7 @@
 """Assertions of the exported Verilog: a real core has all that they name, and each kind fires when its rule is broken.
 
-What they watch is driven by hand here, through a core of the same names, which builds in seconds.
+What they watch is driven by hand here, through a core of the same names, which builds in seconds; on the real core they
+are run in test_asserted_core.py.
 """
 
 import subprocess
@@ -12,11 +13,8 @@ import pytest
 from dovetail.flows.fpga import vivado
 from dovetail.flows.fpga.assertions import CHANNELS, MACRO, assertions
 from dovetail.isa.config import Config
+from tests.flows.fpga.asserted_core import CONFIG
 
-CONFIG = Config(
-    ic_lanes=2, oc_lanes=2, sram="32 KiB", banks=4, depthwise="none", requant_lanes=1, bus=32, outstanding=2,
-    matmul=False, elementwise=False, activation=False,
-)  # fmt: skip
 UNITS = ("load", "array", "vector", "store")
 OWNED = [f"{unit}_{port}" for unit in UNITS for port in ("reads", "writes")]
 LEVELS = [f"{unit}_level" for unit in UNITS]
