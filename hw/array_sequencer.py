@@ -243,7 +243,7 @@ class ArraySequencer(wiring.Component):
         m.d.sync += fetch.begin.eq(opens | self.go)
         with m.If(self.load):
             m.d.sync += [turn.eq(1), passing.eq(0), live.eq(0), old.eq(0), old_more.eq(0), recording.eq(0), busy.eq(0)]
-            m.d.sync += [fetch.again.eq(0), fetch.onward.eq(0), fetch.enter.eq(0)]
+            m.d.sync += [fetch.onward.eq(0), fetch.enter.eq(0)]  # the first step is where `again` would go
         with m.Else():  # at the load they are 0
             m.d.comb += [
                 next_waiting.eq(waiting + begins_stripe - self.freed),

@@ -101,8 +101,7 @@ class VectorRegisters(wiring.Component):
                 with m.Case(register.index):
                     m.d.sync += regs.as_value()[32 * register.index :][:32].eq(self.cfg_value)
 
-        decide = Signal()
-        m.d.sync += [self.load.eq(self.start), decide.eq(self.load)]
+        m.d.sync += self.load.eq(self.start)
 
         # 1: ends of the regions; the kind of operation. Operand B and the table of ACT_LUT have one region.
         target = Region(config, regs, "OUT")
@@ -145,19 +144,18 @@ class VectorRegisters(wiring.Component):
         for (region, used), span in zip(read.items(), self.sources, strict=False):
             m.d.comb += region.show(span, used)
 
-        # 3: the decision.
+        # 3: the decision; what it follows from stays until the next operation.
         claimed: Value = Const(0, config.n_banks)
         for region, used in read.items():
             claimed = claimed | region.banks & used.replicate(config.n_banks)
         m.d.comb += [self.reads.eq(claimed), self.writes.eq(target.banks)]
-        with m.If(decide):
-            m.d.sync += self.cause.eq(Cause.NONE)
-            for failed, cause in (
-                (overlaps, Cause.BANK_CONFLICT),
-                (outside, Cause.SRAM_RANGE),
-                (large, Cause.TOO_LARGE),
-                (zero, Cause.ZERO_SIZE),
-            ):
-                with m.If(failed):
-                    m.d.sync += self.cause.eq(cause)
+        m.d.sync += self.cause.eq(Cause.NONE)
+        for failed, cause in (
+            (overlaps, Cause.BANK_CONFLICT),
+            (outside, Cause.SRAM_RANGE),
+            (large, Cause.TOO_LARGE),
+            (zero, Cause.ZERO_SIZE),
+        ):
+            with m.If(failed):
+                m.d.sync += self.cause.eq(cause)
         return m

@@ -222,36 +222,35 @@ class VectorPipeline(wiring.Component):
             fill = delayed(m, "fill", reads.valid & reads.table, SRAM_READ + taps.LATENCY)[-1]
             m.d.comb += direct.fill.eq(fill)
 
-        # Parameters, constant long before the first operand.
+        # Parameters; the registers do not change while an operation is under way.
         params = Signal.like(scaling.params)
         bias = Signal(32)
         operation = self._operation(m, registers)
         m.d.comb += [scaling.params.eq(params), taps.bias.eq(bias)]
         divides = kind.pools & regs.MODE.average & ~regs.MODE.requantise
-        with m.If(registers.load):
-            m.d.sync += [
-                params.operation.eq(operation),
-                params.rounding.eq(regs.MODE.rounding),
-                params.za.eq(regs.QUANT.zero_in),
-                params.zb.eq(regs.B_ZERO.zero_b),
-                params.zy.eq(regs.QUANT.zero_out),
-                params.lo.eq(regs.QUANT.lo),
-                params.hi.eq(regs.QUANT.hi),
-                params.mult_a.eq(regs.A_MULT.mult),
-                params.shift_a.eq(regs.SHIFTS.a),
-                params.mult_b.eq(regs.B_MULT.mult),
-                params.shift_b.eq(regs.SHIFTS.b),
-                params.mult_out.eq(Mux(divides, regs.POOL_MAGIC.mult, regs.OUT_MULT.mult)),
-                params.shift_out.eq(Mux(divides, regs.POOL_SHIFT.shift, regs.SHIFTS.out)),
-                params.count.eq(regs.POOL_COUNT.count),
-                bias.eq(
-                    Mux(
-                        one_of(config, registers.operation, DIFFERENCES),
-                        -regs.QUANT.zero_in.as_signed(),
-                        regs.SUM_BIAS,
-                    )
-                ),
-            ]
+        m.d.sync += [
+            params.operation.eq(operation),
+            params.rounding.eq(regs.MODE.rounding),
+            params.za.eq(regs.QUANT.zero_in),
+            params.zb.eq(regs.B_ZERO.zero_b),
+            params.zy.eq(regs.QUANT.zero_out),
+            params.lo.eq(regs.QUANT.lo),
+            params.hi.eq(regs.QUANT.hi),
+            params.mult_a.eq(regs.A_MULT.mult),
+            params.shift_a.eq(regs.SHIFTS.a),
+            params.mult_b.eq(regs.B_MULT.mult),
+            params.shift_b.eq(regs.SHIFTS.b),
+            params.mult_out.eq(Mux(divides, regs.POOL_MAGIC.mult, regs.OUT_MULT.mult)),
+            params.shift_out.eq(Mux(divides, regs.POOL_SHIFT.shift, regs.SHIFTS.out)),
+            params.count.eq(regs.POOL_COUNT.count),
+            bias.eq(
+                Mux(
+                    one_of(config, registers.operation, DIFFERENCES),
+                    -regs.QUANT.zero_in.as_signed(),
+                    regs.SUM_BIAS,
+                )
+            ),
+        ]
         return m
 
     def _operation(self, m: Module, registers: VectorRegisters) -> Signal:

@@ -124,6 +124,24 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize(("first", "last"), [(0, 0), (1, 2), (3, 3), (0, 3)])
+def test_a_region_that_ends_with_a_bank_claims_no_other(first: int, last: int) -> None:
+    config = make(*CASES[0])
+    bench = Bench(config)
+    start, end = first * config.bank_bytes, (last + 1) * config.bank_bytes
+
+    async def run(ctx: Any) -> None:
+        for begins, ends in ((start, end), (start, end - 1), (end - 1, end)):
+            small = {"SRAM_ADDR": begins, "SRAM_BYTES": ends - begins, "LENGTH": 1, "COUNT": 1 | 1 << 16}
+            await bench.configure(ctx, small)
+            cause, banks, *_ = await bench.operate(ctx)
+            assert cause == Cause.NONE
+            touched = range(begins // config.bank_bytes, (ends - 1) // config.bank_bytes + 1)
+            assert banks == sum(1 << bank for bank in touched)
+
+    bench.simulate(run)
+
+
 @pytest.mark.parametrize(("bus", "timing", "outstanding"), CASES)
 def test_random_transfers(bus: int, timing: MemoryTiming, outstanding: int) -> None:
     config = make(bus, timing, outstanding)
