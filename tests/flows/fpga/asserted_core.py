@@ -16,7 +16,7 @@ from dovetail.cosim.verilate import Design, verilate
 from dovetail.flows.fpga import vivado
 from dovetail.flows.fpga.assertions import MACRO
 from dovetail.hw.accelerator import Accelerator
-from dovetail.hw.verilog import to_verilog
+from dovetail.hw.verilog import TOP, to_verilog
 from dovetail.isa.config import Config
 from dovetail.sw.model import Model
 
@@ -42,7 +42,7 @@ def design() -> Design:
     top.append(f");\n  {vivado.WRAPPER} axi({', '.join(joined)});\nendmodule\n")
     texts = {f"{rtl.TOP}.v": "".join(top), f"{vivado.WRAPPER}.v": vivado.wrapper(core)}
     return Design(
-        verilog=texts | to_verilog(core, simulation=False, name=vivado.TOP),
+        verilog=texts | to_verilog(core, simulation=False, name=TOP),
         top=rtl.TOP,
         driver={name: driver(name) for name in ("accelerator.cpp", "accelerator.h", "axi_memory.h")},
         flags=("--assert", f"+define+{MACRO}"),
