@@ -191,7 +191,9 @@ def test_fetch_beyond_memory() -> None:
         timeline = time_program(CONFIG, words + [Op.END] * PAGE_WORDS, address=address, base=BASE, memory_bytes=MEMORY)
         assert timeline.fault and timeline.fault.cause == Cause.BUS_FETCH
         matches(bench, seen, timeline)
-        assert (await bench.run(ctx, [], 0, 0))["CAUSE"] == Cause.NO_END
+        empty = await bench.run(ctx, [], 0, 0)
+        matches(bench, empty, time_program(CONFIG, [], base=BASE, memory_bytes=MEMORY))
+        assert empty["CAUSE"] == Cause.NO_END
         assert (await bench.run(ctx, [Op.END], 1, 0))["CAUSE"] == Cause.NONE
 
     bench.simulate(run)

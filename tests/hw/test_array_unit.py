@@ -493,6 +493,20 @@ def test_layers(names: list[str]) -> None:
         outcome.compare(SMALL, *case)
 
 
+def test_rows_of_a_matrix_in_several_words() -> None:
+    """Three reads per row of the matrix, the last one in part."""
+    config = Config(ic_lanes=1, oc_lanes=40, requant_lanes=4, bus=32, depthwise="none", sram="32 KiB", banks=4)
+    assert config.word_bytes == 16
+    layers = (
+        Layer(op=Op.MAT_MUL, kc=2, blocks=2, last=35, tile=(1, 2)),
+        Layer(op=Op.MAT_MUL, kc=3, tile=(1, 1), changes={"B_STEP": 47, "B_BYTES": 130}),
+    )
+    cases = [(layer.op, layer.registers(config), image(config, n)) for n, layer in enumerate(layers)]
+    for case, outcome in zip(cases, simulate(config, cases), strict=True):
+        assert outcome.cause == Cause.NONE
+        outcome.compare(config, *case)
+
+
 def test_faults() -> None:
     base = Layer(tile=(1, 2))
     cases = []

@@ -80,6 +80,44 @@ def test_no_such_register(host: Host, offset: int) -> None:
     simulate(host, bench)
 
 
+def test_answers_wait_until_they_are_taken(host: Host) -> None:
+    async def bench(ctx: Any) -> None:
+        bus = host.bus
+        await host_write(ctx, bus, "PAGES", 7)
+        await ctx.tick()
+        for name, value in (("awaddr", HOST_REGISTERS["BASE"].offset), ("wdata", 0x5000), ("wstrb", 15), ("bready", 0)):
+            ctx.set(getattr(bus, name), value)
+        ctx.set(bus.awvalid, 1)
+        ctx.set(bus.wvalid, 1)
+        assert ctx.get(bus.awready)
+        await ctx.tick()
+        ctx.set(bus.wdata, 0x9000)
+        for _ in range(3):
+            assert ctx.get(bus.bvalid) and not ctx.get(bus.awready) and not ctx.get(bus.wready)
+            assert ctx.get(host.base) == 0x5000
+            await ctx.tick()
+        ctx.set(bus.awvalid, 0)
+        ctx.set(bus.wvalid, 0)
+        ctx.set(bus.bready, 1)
+        await ctx.tick()
+        assert not ctx.get(bus.bvalid)
+
+        ctx.set(bus.araddr, HOST_REGISTERS["PAGES"].offset)
+        ctx.set(bus.arvalid, 1)
+        ctx.set(bus.rready, 0)
+        await ctx.tick()
+        ctx.set(bus.araddr, HOST_REGISTERS["BASE"].offset)
+        for _ in range(3):
+            assert (ctx.get(bus.rvalid), ctx.get(bus.arready), ctx.get(bus.rdata)) == (1, 0, 7)
+            await ctx.tick()
+        ctx.set(bus.arvalid, 0)
+        ctx.set(bus.rready, 1)
+        await ctx.tick()
+        assert not ctx.get(bus.rvalid)
+
+    simulate(host, bench)
+
+
 def test_start_status_interrupt(host: Host) -> None:
     starts = []
 
