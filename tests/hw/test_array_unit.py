@@ -494,12 +494,12 @@ def test_layers(names: list[str]) -> None:
 
 
 def test_rows_of_a_matrix_in_several_words() -> None:
-    """Three reads per row of the matrix, the last one in part."""
-    config = Config(ic_lanes=1, oc_lanes=40, requant_lanes=4, bus=32, depthwise="none", sram="32 KiB", banks=4)
+    """Four reads per row of the matrix, the last one in part."""
+    config = Config(ic_lanes=1, oc_lanes=52, requant_lanes=4, bus=32, depthwise="none", sram="32 KiB", banks=4)
     assert config.word_bytes == 16
     layers = (
-        Layer(op=Op.MAT_MUL, kc=2, blocks=2, last=35, tile=(1, 2)),
-        Layer(op=Op.MAT_MUL, kc=3, tile=(1, 1), changes={"B_STEP": 47, "B_BYTES": 130}),
+        Layer(op=Op.MAT_MUL, kc=2, blocks=2, last=45, tile=(1, 2)),
+        Layer(op=Op.MAT_MUL, kc=3, tile=(1, 1), changes={"B_STEP": 59, "B_BYTES": 160}),
     )
     cases = [(layer.op, layer.registers(config), image(config, n)) for n, layer in enumerate(layers)]
     for case, outcome in zip(cases, simulate(config, cases), strict=True):
