@@ -156,4 +156,5 @@ def describe_board(engine: Engine, cycles: int) -> str | None:
         return None
     board = engine.link.board
     text = f"{engine.link.port}, {board.memory_bytes:,} bytes of memory, {clock_text(board.clock_hz)}"
-    return f"board        {text}: {cycles:,} cycles, {time_text(cycles, board.clock_hz)}"
+    took = f"{cycles:,} cycles, {time_text(cycles, board.clock_hz)}, with its own memory"
+    return f"board        {text}: {took}; those above are for the configuration's memory timing"

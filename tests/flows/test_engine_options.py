@@ -2,13 +2,16 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from dovetail.flows import engines
 from dovetail.flows.cli import main
-from dovetail.sw.board import link
+from dovetail.isa.link import Board
+from dovetail.sw.board import BoardEngine, link
 
 NETWORK = ["zoo:mobilenet_v2_block", "--config", "small", "--effort", "0"]
 
@@ -34,6 +37,17 @@ def test_a_network_on_a_simulated_board(
     assert report["engine"] == "board" and report["cycles"] > 0
     found, expected = (np.load(tmp_path / f"{engine}.npz")["output"] for engine in ("board", "model"))
     assert np.array_equal(found, expected)
+
+
+def test_a_board_says_what_its_cycles_are() -> None:
+    """They stand below those of the configuration's memory timing, which are others."""
+    engine = object.__new__(BoardEngine)
+    board = Board(version=1, memory_bytes=128 << 10, clock_hz=4_000_000)
+    engine.link = cast(Any, SimpleNamespace(port="/dev/ttyUSB0", board=board))
+    assert engines.describe_board(engine, 745) == (
+        "board        /dev/ttyUSB0, 131,072 bytes of memory, 4 MHz: 745 cycles, 186.2 µs, with its own memory;"
+        " those above are for the configuration's memory timing"
+    )
 
 
 @pytest.mark.parametrize("command", ["run", "diff"])

@@ -209,6 +209,12 @@ def test_a_rectangle_in_the_chart_filters_the_table(page: Any, study: Results) -
     assert len(page.numbers()) == 36
 
 
+def test_a_note_stands_beside_the_letter_of_its_point(page: Any) -> None:
+    page.row(20)
+    letter, text = "document.querySelector('.host-note .badge')", "document.querySelector('.host-note .badge + span')"
+    assert page.js(f"return {text}.offsetLeft - {letter}.offsetLeft") > 18  # the letter's width
+
+
 def test_words_have_the_colours_of_the_picture(page: Any) -> None:
     """In the order of the axis, whatever the alphabet says."""
     from selenium.webdriver.support.ui import Select
