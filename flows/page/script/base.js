@@ -4,8 +4,14 @@ const SVG = "http://www.w3.org/2000/svg";
 
 /** Control characters and marks that turn the direction of writing, in names from files, as escapes. */
 const UNSEEN = /(?!\n)[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu;
-const visible = (text) =>
-  String(text).replace(UNSEEN, (char) => `\\u{${char.codePointAt(0).toString(16)}}`);
+const visible = (text) => String(text).replace(UNSEEN, escaped);
+
+/** As Python writes it: \x1b, \u202e, \U000e0001. */
+function escaped(char) {
+  const hex = char.codePointAt(0).toString(16);
+  const [letter, digits] = hex.length < 3 ? ["x", 2] : hex.length < 5 ? ["u", 4] : ["U", 8];
+  return `\\${letter}${hex.padStart(digits, "0")}`;
+}
 
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {

@@ -13,11 +13,12 @@ import pytest
 
 from dovetail.flows.cli import parser
 from dovetail.flows.explore.results import Results
+from dovetail.flows.explore.space import Space, Workload
 from dovetail.flows.page import render
 from dovetail.flows.parameters import config_of
 from dovetail.flows.pictures.style import SERIES
 from dovetail.isa.config import Config
-from tests.flows.browser.synthetic import STUDY_AXES
+from tests.flows.browser.synthetic import STUDY_AXES, results_of
 
 Open = Callable[[str], Any]
 
@@ -26,6 +27,20 @@ Open = Callable[[str], Any]
 def page(open_page: Open, study: Results) -> Any:
     """The page of the study."""
     return open_page(render(study, version="abc"))
+
+
+def test_what_cannot_be_seen_in_a_name_is_shown(open_page: Open) -> None:
+    """Control characters, and marks that turn the direction of writing, are escapes in all that a reader sees."""
+    space = Space((Workload("nets/\u202egnp\x1b[2J.onnx"),), Config(), STUDY_AXES, objectives=("cycles", "sram"))
+    page = open_page(render(results_of(space)))
+    assert "\\u202egnp\\x1b[2J.onnx" in page.text("h1")
+    assert "nets/\\u202egnp\\x1b[2J.onnx" in page.text(".facts")
+    unseen = (
+        "const texts = [document.title, document.body.innerText];"
+        "for (const e of document.querySelectorAll('*')) for (const a of e.attributes) texts.push(a.value);"
+        "return texts.filter((text) => /[\\u202e\\u001b]/.test(text)).length"
+    )
+    assert page.js(unseen) == 0
 
 
 def numbers(results: Results, test: Callable[[Any], bool]) -> list[int]:
