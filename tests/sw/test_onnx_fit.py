@@ -140,6 +140,22 @@ def test_products_are_those_of_onnx_runtime(random: np.random.Generator, kind: t
         assert np.array_equal(results(fitted), wanted)
 
 
+def test_how_many_of_decimal_scales_fit(random: np.random.Generator) -> None:
+    """Ties are many there, and ONNX Runtime decides them with the zero point in 24 bits; `dovetail docs operators`."""
+    sums = products = 0
+    for _ in range(40):
+        scales = (random.integers(5, 100, 3) / 1000).astype(np.float32)
+        zeros = [int(zero) for zero in random.integers(-128, 128, 3)]
+        params = sum_of(scales, zeros)
+        sums += fit(params, runtime_sum(params, factors(scales), 128)) is not None
+        factor = np.float32(onnx_multiplier(*scales))
+        mult, shift = (int(value) for value in encode_multiplier(factor, Rounding.ONNX))
+        product = MulParams(Rounding.ONNX, *zeros, mult, shift, -128, 127)
+        products += fit(product, runtime_product(product, factor, 128)) is not None
+    assert sums >= 27
+    assert products >= 36
+
+
 @pytest.mark.parametrize(
     ("op", "kind"),
     [("Sub", VectorOperation.SUBTRACT), ("Min", VectorOperation.MINIMUM), ("Max", VectorOperation.MAXIMUM)],
