@@ -150,7 +150,7 @@ def test_how_many_of_decimal_scales_fit(random: np.random.Generator) -> None:
         sums += fit(params, runtime_sum(params, factors(scales), 128)) is not None
         factor = np.float32(onnx_multiplier(*scales))
         mult, shift = (int(value) for value in encode_multiplier(factor, Rounding.ONNX))
-        product = MulParams(Rounding.ONNX, *zeros, mult, shift, -128, 127)
+        product = MulParams(Rounding.ONNX, zeros[0], zeros[1], zeros[2], mult, shift, -128, 127)
         products += fit(product, runtime_product(product, factor, 128)) is not None
     assert sums >= 27
     assert products >= 36

@@ -41,12 +41,9 @@ def test_the_default_is_no_worse_than_matrix_products_alone(transformer: FloatGr
         comparison.quality(apply(calibration, scheme).model, samples).worst for scheme in (Scheme(), alone)
     )
     assert default > products - 1
-    assert default > (38 if np.abs(transformer.constant(token_of(transformer))).max() > 1 else 25)
-
-
-def token_of(graph: FloatGraph) -> str:
-    """The constant of the class token."""
-    return next(str(node.input[0]) for node in graph.nodes if node.op_type == "Concat")
+    (token,) = (transformer.constant(node.input[0]) for node in transformer.nodes if node.op_type == "Concat")
+    assert token is not None
+    assert default > (38 if np.abs(token).max() > 1 else 25)
 
 
 def test_the_host_joins_what_it_alone_reads(transformer: FloatGraph) -> None:
