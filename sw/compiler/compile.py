@@ -27,11 +27,9 @@ SURE = 0.003
 more cycles than the better draft for it, 0.01 % and 0.11 %."""
 
 
-FAR = 1.05
-"""By how much the estimate for a smaller SRAM may exceed that for all of it before no smaller one is tried."""
-
 NEAR = 1.01
-"""The same for more effort than 0."""
+"""By how much the estimate for a smaller SRAM may exceed that for all of it before its plans of more effort than 0 are
+left out: a guess. Plans of effort 0 are written until it is sure that they take more cycles."""
 
 
 @dataclass(frozen=True)
@@ -326,15 +324,13 @@ class _Draft:
 
 
 def _on_less(outline: _Outline, drafts: Sequence[_Draft]) -> Iterator[list[_Draft]]:
-    """The drafts worth trying for smaller memories, the largest first, while these are not far off."""
+    """The drafts worth trying for smaller memories, the largest first."""
     ways, price = _ways(outline.options), _price(drafts)
     for config in smaller(outline.config) if outline.options.tiling == "free" else ():
         inner = replace(outline, config=config)
         try:
             found = [_Draft(inner, effort, resident) for effort, resident in ways if not effort]
-            if (least := _price(found)) > FAR * price:
-                return
-            if least <= NEAR * price:
+            if _price(found) <= NEAR * price:
                 found += [_Draft(inner, effort, resident) for effort, resident in ways if effort]
         except CompileError:
             return
