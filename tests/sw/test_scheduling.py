@@ -7,8 +7,10 @@ from dovetail.isa.config import Config
 from dovetail.isa.instructions import Op, Unit
 from dovetail.isa.timing.engine import time_program
 from dovetail.sw import reference
+from dovetail.sw.compiler import compile as driver
 from dovetail.sw.compiler.arena import Arena
 from dovetail.sw.compiler.emit import Compute, Emitter, Form, Task, Transfer
+from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.residency import Plan, Work
 from dovetail.sw.compiler.room import Room
 from dovetail.sw.hazards import races
@@ -194,6 +196,19 @@ def test_the_clock_tells_the_cycles_of_the_program(seed: int, monkeypatch: pytes
     for segment in code.segments:
         (emitter,) = [emitter for emitter in emitters if emitter.words is segment.words]
         assert emitter.cycles == time_program(code.config, segment.words, address=segment.address).cycles
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_plan_is_given_up_only_if_it_takes_more_cycles(seed: int) -> None:
+    config = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
+    outline = driver._outline_of(random_network(seed, 12), config, Options())
+    for effort, resident in driver._ways(outline.options):
+        cycles = driver._Draft(outline, effort, resident).cycles({}, None)
+        assert cycles is not None
+        for limit in (cycles, cycles + 1, cycles * 2):
+            assert driver._Draft(outline, effort, resident).cycles({}, limit) == cycles
+        for limit in (cycles - 1, cycles // 2):
+            assert driver._Draft(outline, effort, resident).cycles({}, limit) is None
 
 
 # --- room -------------------------------------------------------------------------------------------------------

@@ -1,12 +1,14 @@
 """More SRAM never costs cycles: the plan of a smaller memory runs on a larger one in the same time."""
 
 from collections.abc import Sequence
+from itertools import count
 
 import pytest
 
 from dovetail.isa.config import Config
 from dovetail.sw import frontend
 from dovetail.sw import graph as ir
+from dovetail.sw.compiler import compile as driver
 from dovetail.sw.compiler.smaller import Moved, smaller
 from dovetail.sw.network import CompiledNetwork, compile_network
 from dovetail.sw.random_networks import random_network
@@ -52,6 +54,31 @@ def test_the_plan_of_a_smaller_memory_runs_on_a_larger_one() -> None:
     assert len({one.report().cycles for one in made}) == 1
     for compiled in made:
         check(compiled)
+
+
+@pytest.mark.parametrize(("config", "effort"), [(SQUARE, 0), (WIDE, 1)], ids=["8x8", "16x16-1"])
+def test_sizes_between_powers_of_two(config: Config, effort: int) -> None:
+    """They are at most 1 % above the next smaller power of two; `dovetail docs scheduling` has figures."""
+    graph = frontend.load("zoo:resnet8")
+
+    def compiled(size: int) -> CompiledNetwork:
+        return compile_network(graph, config.replace(sram=size * KIB, banks=None), effort=effort)
+
+    for size in (48, 80, 192, 384):
+        network = compiled(size)
+        check(network)
+        assert network.report().cycles <= 1.01 * compiled(1 << size.bit_length() - 1).report().cycles
+
+
+def test_no_estimate_decides_at_effort_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan for 256 KiB is better on 1 MiB, whatever estimates say."""
+    graph, config = frontend.load("zoo:resnet8"), SQUARE.replace(sram=1024 * KIB, banks=None)
+    alone = compile_network(graph, SQUARE.replace(sram=256 * KIB, banks=None), effort=0).report().cycles
+    prices = count(1)
+    monkeypatch.setattr(driver, "_price", lambda drafts: 10 ** next(prices))
+    assert compile_network(graph, config, effort=0).report().cycles == alone
+    monkeypatch.setattr(driver, "smaller", lambda config: [])
+    assert compile_network(graph, config, effort=0).report().cycles > alone
 
 
 @pytest.mark.slow
