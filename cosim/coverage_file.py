@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.cosim.coverage import Counts, all_bins, as_json
-from dovetail.cosim.rtl_coverage import Point, RtlCoverage, analyse
+from dovetail.cosim.rtl_coverage import KINDS_OF_POINTS, Point, RtlCoverage, analyse
 
 Key = tuple[str, str, tuple[int, ...], str, str]
 """Kind, file, lines, module and name of a point: what a point is without its count."""
@@ -56,13 +56,21 @@ class DesignCoverage:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "DesignCoverage":
-        """What :meth:`to_json` wrote."""
+        """What :meth:`to_json` wrote. Raises ValueError for anything else, and what reading another form raises."""
         unpacked = zlib.decompressobj().decompress(base64.b64decode(data["verilog"]), LIMIT)
-        design = DesignCoverage(str(data["label"]), json.loads(unpacked))
+        verilog = json.loads(unpacked)
+        if not isinstance(verilog, dict) or not all(isinstance(text, str) for text in verilog.values()):
+            raise ValueError("Verilog must be text by the name of its file")
+        lengths = {file: len(text.splitlines()) for file, text in verilog.items()}
+        design = DesignCoverage(str(data["label"]), verilog)
         for kind, file, lines, module, name, count in data["points"]:
-            if not isinstance(count, int) or count < 0:
-                raise ValueError(f"a count must be a natural number, not {count!r}")
-            design.points[kind, file, tuple(map(int, lines)), module, name] += count
+            if kind not in KINDS_OF_POINTS or not isinstance(module, str) or not isinstance(name, str):
+                raise ValueError(
+                    f"a point must be a {', '.join(KINDS_OF_POINTS)} of a module, not {kind!r} of {module!r}"
+                )
+            if not all(type(line) is int and 0 < line <= lengths[file] for line in lines):
+                raise ValueError(f"lines of a point must be those of {file!r}, not {lines!r}")
+            design.points[kind, file, tuple(lines), module, name] += _count(count)
         return design
 
 
@@ -126,7 +134,11 @@ def _counts(tables: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Counts:
             for column, count in columns.items():
                 if (table, row, column) not in known:
                     raise ValueError(f"{table}, {row}, {column} is no bin of this version")
-                if not isinstance(count, int) or count < 0:
-                    raise ValueError(f"a count must be a natural number, not {count!r}")
-                counts[table, row, column] = count
+                counts[table, row, column] = _count(count)
     return counts
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError(f"a count must be a natural number, not {value!s:.40}")
+    return value

@@ -103,7 +103,7 @@ def load(path: Path) -> list[Entry]:
     """The entries of a table. Raises DovetailError for a file that is none."""
     try:
         return [_entry(name, data) for name, data in json.loads(path.read_text()).items()]
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DovetailError(f"{path}: must be a table of builds, see `dovetail docs build` ({error})") from None
 
 

@@ -1,7 +1,9 @@
 """Coverage files: what was saved is read, several add up, wrong ones are refused; the command; a cocotb run."""
 
+import base64
 import json
 import random
+import zlib
 from collections import Counter
 from pathlib import Path
 
@@ -71,6 +73,33 @@ def test_other_files_are_refused(tmp_path: Path, text: str, why: str, capsys: py
     error = capsys.readouterr().err
     assert error.startswith(f"dovetail: error: {path}: must be coverage as JSON, from fuzz, coverage or a bench: ")
     assert why in error
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"points": [["line", "other.v", [2], "top", "a", 1]]}, "'other.v'"),
+        ({"points": [["line", "top.v", [9], "top", "a", 1]]}, "lines of a point must be those of 'top.v', not [9]"),
+        ({"points": [["line", "top.v", [2.0], "top", "a", 1]]}, "lines of a point must be those of 'top.v', not [2.0]"),
+        (
+            {"points": [["x", "top.v", [2], "top", "a", 1]]},
+            "a point must be a line, branch, toggle of a module, not 'x'",
+        ),
+        ({"points": [["line", "top.v", [2], 5, "a", 1]]}, "a point must be a line, branch, toggle of a module"),
+        ({"points": [["line", "top.v", [2], "top", "a", True]]}, "a count must be a natural number, not True"),
+        ({"verilog": base64.b64encode(zlib.compress(b'{"top.v": 1}')).decode()}, "Verilog must be text by the name"),
+        ({"verilog": base64.b64encode(zlib.compress(b"[]")).decode()}, "Verilog must be text by the name"),
+    ],
+)
+def test_designs_are_checked(tmp_path: Path, change: dict[str, object], why: str) -> None:
+    saved(tmp_path / "x.json", 1)
+    data = json.loads((tmp_path / "x.json").read_text())
+    for design in data["designs"].values():
+        design.update(change)
+    (tmp_path / "x.json").write_text(json.dumps(data))
+    with pytest.raises(ValueError, match="must be coverage as JSON") as raised:
+        load(tmp_path / "x.json")
+    assert why in str(raised.value)
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,8 @@ import shutil
 import tempfile
 import zipfile
 import zlib
+from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +22,9 @@ from pathlib import Path
 
 import numpy as np
 
+from dovetail.cosim.coverage import all_bins
+from dovetail.cosim.coverage_file import Coverage, DesignCoverage
+from dovetail.cosim.rtl_coverage import Point
 from dovetail.flows.fuzz import load_case
 from dovetail.isa.program import CRC, HEADER
 from dovetail.sw import frontend, zoo
@@ -254,6 +259,29 @@ def energy_files() -> Sequence[Files]:
 
 
 @cache
+def coverage_files() -> Sequence[Files]:
+    """What a run leaves: functional counts, and lines of a design with its Verilog."""
+    found = DesignCoverage("8x8", {"top.v": "module top;\nassign a = 1;\nassign b = 2;\nendmodule\n"})
+    found.add([Point("line", "top.v", (line,), "top", line - 2, "a") for line in (2, 3)])
+    coverage = Coverage(Counter(dict.fromkeys(all_bins()[:9], 2)))
+    coverage.add(found)
+    return [{"c.json": json.dumps(coverage.to_json()).encode()}]
+
+
+def design(data: bytes, random: Random) -> bytes:
+    """Values of a design in a coverage file become others, or of its packed Verilog."""
+    tree = json.loads(data)
+    (found,) = tree["designs"].values()
+    if random.integers(3):
+        change_value(found, random)
+    else:
+        held = {"verilog": json.loads(zlib.decompress(b64decode(found["verilog"])))}
+        change_value(held, random)
+        found["verilog"] = b64encode(zlib.compress(json.dumps(held.get("verilog")).encode())).decode()
+    return json.dumps(tree).encode()
+
+
+@cache
 def saved_files() -> Sequence[Files]:
     folder = Path(__file__).parents[1] / "cosim" / "regressions"
     return [{"case.toml": path.read_bytes()} for path in sorted(folder.glob("*.toml"))]
@@ -331,6 +359,7 @@ FORMATS: Mapping[str, Format] = {
         (("compile", NETWORK, *SMALL, "--host-cost", "host.toml", "--output", "out/net.dvt"),),
     ),
     "energy table": Format(energy_files, TEXT, (lambda folder: load_table(folder / "energy.toml"),)),
+    "coverage": Format(coverage_files, (*JSON, *[design] * 7), (("coverage", "--merge", "c.json", "--output", "out/all.json"),)),
     "fuzz program": Format(saved_files, TEXT, (lambda folder: load_case(folder / "case.toml"),)),
     "store": Format(
         store_files,
