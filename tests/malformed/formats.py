@@ -359,7 +359,9 @@ FORMATS: Mapping[str, Format] = {
         (("compile", NETWORK, *SMALL, "--host-cost", "host.toml", "--output", "out/net.dvt"),),
     ),
     "energy table": Format(energy_files, TEXT, (lambda folder: load_table(folder / "energy.toml"),)),
-    "coverage": Format(coverage_files, (*JSON, *[design] * 7), (("coverage", "--merge", "c.json", "--output", "out/all.json"),)),
+    "coverage": Format(
+        coverage_files, (*JSON, *[design] * 7), (("coverage", "--merge", "c.json", "--output", "out/all.json"),)
+    ),
     "fuzz program": Format(saved_files, TEXT, (lambda folder: load_case(folder / "case.toml"),)),
     "store": Format(
         store_files,
