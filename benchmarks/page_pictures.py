@@ -9,6 +9,7 @@ fastest with at most two thirds of its multipliers. Needs chromium, chromedriver
 
 import argparse
 import shutil
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def main() -> None:
     explanations = {row.number: explain_point(results.space, row.config) for row in pair}
     page = args.output.resolve() / "page.html"
     page.write_text(render(results, explanations, version=sweep.version), "utf-8")
-    draw(page.as_uri(), [row.number for row in pair], args.images)
+    draw(page.as_uri(), args.images)
 
 
 def two(results: Results) -> tuple[Row, Row]:
@@ -53,8 +54,8 @@ def two(results: Results) -> tuple[Row, Row]:
     return front[0], next(row for row in front if row.values["pe"] <= most)
 
 
-def draw(address: str, numbers: list[int], images: Path) -> None:
-    """Write both pictures of a page, with the points of these numbers selected."""
+def draw(address: str, images: Path) -> None:
+    """Write both pictures of a page, which explains and selects two points; the second ends above the layers."""
     program, driver = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
     if not program or not driver:
         raise SystemExit("chromium and chromedriver must be installed")
@@ -66,15 +67,13 @@ def draw(address: str, numbers: list[int], images: Path) -> None:
     try:
         browser.get(address)
         _size(browser, WIDTH, HEIGHT)
-        for number in numbers:
-            _filter(browser, str(number))
-            browser.execute_script(f"document.querySelector(\"tr[data-number='{number}'] td\").click()")
-        _filter(browser, "")
-        browser.execute_script("document.activeElement.blur(); scrollTo(0, 0)")
-        _drawn(browser)
         browser.save_screenshot(str(images / "report.png"))
         _size(browser, WIDTH, 4 * HEIGHT)
-        browser.find_element("css selector", "#layers").screenshot(str(images / "report_layers.png"))
+        above = "const [all, table] = ['#layers', '#layer-table'].map((s) => document.querySelector(s));"
+        box = "const { x, y, width } = all.getBoundingClientRect(), height = table.getBoundingClientRect().y - y;"
+        clip = browser.execute_script(f"{above} {box} return {{ x, y, width, height, scale: 1 }}")
+        taken = browser.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True})
+        (images / "report_layers.png").write_bytes(b64decode(taken["data"]))
     finally:
         browser.quit()
 
@@ -84,16 +83,6 @@ def _size(browser: Any, width: int, height: int) -> None:
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
         {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
-    )
-    _drawn(browser)
-
-
-def _filter(browser: Any, text: str) -> None:
-    """Keep only the points of a number in the table, so that their rows are in the document."""
-    browser.execute_script(
-        "const input = document.querySelector(\".filters input[data-key='number']\");"
-        "input.value = arguments[0]; input.dispatchEvent(new Event('input'))",
-        text,
     )
     _drawn(browser)
 
