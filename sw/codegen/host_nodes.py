@@ -127,24 +127,25 @@ class _OnnxNode:
         self.node = node
         self.payload = payload
         model = onnx.load_model_from_string(payload.model)
-        self.proto = model.graph.node[0]
-        self.is_alone = len(model.graph.node) == 1 and self.proto.domain in ("", "ai.onnx")
+        *self.sums, self.proto = model.graph.node
+        self.is_plain = all(part.domain in ("", "ai.onnx") for part in model.graph.node)
         self.is_integer_softmax = (self.proto.domain, self.proto.op_type) == ("com.microsoft", "QLinearSoftmax")
         self.opset = max((opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")), default=1)
         self.attributes: dict[str, Any] = {a.name: helper.get_attribute_value(a) for a in self.proto.attribute}
         self.values: dict[str, Array] = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
         self.wires = {wire.name: (wire, name) for wire, name in zip(payload.inputs, node.inputs, strict=True)}
+        self.made: dict[str, tuple[Pointer, Shape]] = {}
 
     def write(self) -> None:
         kind = self.proto.op_type
         if self.is_integer_softmax:
             self._integer_softmax()
             return
-        if not self.is_alone:
+        if not self.is_plain or (self.sums and kind != "LayerNormalization"):
             raise _refused(self.node)
-        if kind in _ONNX_MOVES:
+        if kind in _ONNX_MOVES and not (kind == "Concat" and len(self.proto.input) > 1):
             _write_moves(self.writer, self.node)
-        elif kind in (*_FLOAT_PAIRS, "Softmax", "LayerNormalization"):
+        elif kind in (*_FLOAT_PAIRS, "Concat", "Softmax", "LayerNormalization"):
             self._check_types()
             self._compute(kind)
         else:
@@ -157,23 +158,50 @@ class _OnnxNode:
             raise _refused(self.node, "which must make one float32 tensor of float32 ones")
 
     def _compute(self, kind: str) -> None:
-        writer, name = self.writer, self.node.name
+        writer = self.writer
         wire = self.payload.outputs[0]
         result = self._ordered(wire.layout, self.node.outputs[0])
+        for part in self.sums:
+            self._sum_in_front(part)
         operands = [self._operand(name) for name in self.proto.input if name]
-        for pointer, _ in operands:
+        for pointer, _ in operands if kind != "Concat" else ():
             if isinstance(pointer, Pointer):
                 writer.storage.may_replace(result, pointer)
         shape = operands[0][1]
         if kind in _FLOAT_PAIRS:
-            (a, left), (b, right) = operands
-            pairs = writer.constants.struct("dovetail_pairs", pairs_fields(left, right, name), f"{name}_pairs")
-            writer.call("dovetail_float_pairs", f"DOVETAIL_FLOAT_{_FLOAT_PAIRS[kind]}", pairs, a, b, result)
+            self._pairs(kind, operands, self.node.name, result)
+        elif kind == "Concat":
+            self._joined(operands, wire.layout.shape, result)
         elif kind == "Softmax":
             self._softmax(operands[0][0], shape, result)
         else:
             self._layer_norm([pointer for pointer, _ in operands], shape, result)
         self._settle(wire.layout, result)
+
+    def _sum_in_front(self, part: onnx.NodeProto) -> None:
+        """A sum that is computed together with the node that reads it."""
+        if part.op_type not in _FLOAT_PAIRS:
+            raise _refused(self.node)
+        operands = [self._operand(name) for name in part.input]
+        shape = tuple(int(size) for size in np.broadcast_shapes(*(shape for _, shape in operands)))
+        result = self.writer.storage.temporary(ITEM_BYTES["float32"] * prod(shape))
+        self._pairs(part.op_type, operands, f"{self.node.name}_{part.output[0]}", result)
+        self.made[part.output[0]] = result, shape
+
+    def _pairs(self, kind: str, operands: list[tuple[str | Pointer, Shape]], name: str, result: Pointer) -> None:
+        (a, left), (b, right) = operands
+        pairs = self.writer.constants.struct("dovetail_pairs", pairs_fields(left, right, name), f"{name}_pairs")
+        self.writer.call("dovetail_float_pairs", f"DOVETAIL_FLOAT_{_FLOAT_PAIRS[kind]}", pairs, a, b, result)
+
+    def _joined(self, operands: list[tuple[str | Pointer, Shape]], shape: Shape, result: Pointer) -> None:
+        """Tensors one after the other along an axis: a copy of each."""
+        axis = self.attributes["axis"] % len(shape)
+        rows, row, place = prod(shape[:axis]), prod(shape[axis:]), 0
+        for source, part in operands:
+            count = prod(part[axis:])
+            copy = ir.Copy((rows, count), 0, (count, 1), place, (row, 1))
+            self.writer.move(source, result, copy, ITEM_BYTES["float32"], self.node.name)
+            place += count
 
     def _integer_softmax(self) -> None:
         """ONNX Runtime's QLinearSoftmax: a float table, and a division."""
@@ -216,6 +244,8 @@ class _OnnxNode:
 
     def _operand(self, name: str) -> tuple[str | Pointer, Shape]:
         """A constant, or a tensor in the file's order."""
+        if name in self.made:
+            return self.made[name]
         if name in self.values:
             value = self.values[name]
             return self.writer.constants.array(value, f"{self.node.name}_{name}"), value.shape

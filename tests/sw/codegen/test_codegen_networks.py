@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,8 @@ from dovetail.sw.compiler import Options, generate
 from dovetail.sw.compiler.host_cost import HostCost
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.network import CompiledNetwork, compile_network
+from dovetail.sw.onnx_passes import normalise
+from dovetail.sw.quantise import Scheme, quantise
 from dovetail.sw.random_networks import RandomNet, random_movement, random_network
 
 Check = Callable[..., Any]
@@ -88,6 +91,15 @@ def test_names_that_c_does_not_take(check: Check) -> None:
 @pytest.mark.parametrize("config", [SMALL, BARE], ids=["small", "bare"])
 def test_blocks(name: str, config: Config, check: Check) -> None:
     check(compile_network(f"zoo:{name}", config, effort=0))
+
+
+@pytest.mark.parametrize("words", ["", "integer-sums"])
+def test_a_quantised_transformer(words: str, tmp_path: Path, check: Check) -> None:
+    """Its class token is joined and its sums are computed in float, two of them together with a layer norm."""
+    made = runpy.run_path(str(Path(__file__).parents[3] / "benchmarks" / "keyword_transformer.py"))
+    model = normalise(made["keyword_transformer"](1, 16, 12, 8, 4))
+    onnx.save(quantise(model, made["spectra"](2, 0, 12, 8), Scheme.parse(words)), tmp_path / "net.onnx")
+    check(compile_network(tmp_path / "net.onnx", SMALL, effort=0))
 
 
 @pytest.mark.slow
