@@ -1,6 +1,8 @@
 """The pages hold together: links lead somewhere, each page has its place, the reference names the whole library."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,11 @@ def test_the_reference_names_the_whole_library() -> None:
     text = "".join((DOCS / f"api/{name}.md").read_text() for name in ("library", "configuration"))
     named = set(re.findall(r"^::: dovetail\.(\w+)$", text, re.MULTILINE))
     assert named == {name for name in dir(dovetail) if not name.startswith("_")}
+
+
+def test_diagrams_are_those_of_their_script(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, DOCS / "site/diagrams.py", tmp_path], check=True)
+    drawn = sorted(tmp_path.glob("*.svg"))
+    assert len(drawn) == 3
+    for path in drawn:
+        assert path.read_text() == (DOCS / "images" / path.name).read_text()

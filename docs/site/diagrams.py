@@ -1,0 +1,202 @@
+"""The block diagrams of the pages: ``python docs/site/diagrams.py docs/images`` writes them as SVG.
+
+Each has its own background, and colours for light and for dark, so it can be read wherever it is shown.
+"""
+
+import sys
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+STYLE = """
+text { font: 14px system-ui, sans-serif; fill: #1b2430 }
+.small { font-size: 12px; fill: #526070 } .type { font: 12px ui-monospace, monospace; fill: #8a3d00 }
+.page { fill: #fbfcfe } .line { stroke: #526070; stroke-width: 1.5; fill: none } .tip { fill: #526070 }
+rect { stroke-width: 1.3; rx: 7px } .front { fill: #e4ebfb; stroke: #5b7fd1 } .unit { fill: #e3f3e6; stroke: #4f9a5f }
+.store { fill: #fdf0d8; stroke: #c98f2b } .outside { fill: #eef0f3; stroke: #8b96a5 }
+.group { fill: none; stroke: #8b96a5; stroke-dasharray: 5 4 }
+@media (prefers-color-scheme: dark) {
+  text { fill: #e8edf4 } .small { fill: #a9b5c4 } .type { fill: #ffb37a } .page { fill: #161b22 }
+  .line { stroke: #a9b5c4 } .tip { fill: #a9b5c4 }
+  .front { fill: #22315a; stroke: #7d9be6 } .unit { fill: #1e3d28; stroke: #6fbb80 }
+  .store { fill: #47371a; stroke: #dba94e } .outside { fill: #2a313b; stroke: #78849a } .group { stroke: #78849a }
+}
+"""
+TIP = (
+    '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto-start-reverse">'
+    '<path class="tip" d="M0 0 8 4 0 8z"/></marker>'
+)
+Point = tuple[int, int]
+
+
+class Drawing:
+    """Boxes, arrows and words; lengths are pixels, from the top left."""
+
+    def __init__(self, width: int, height: int, title: str) -> None:
+        self.width, self.height, self.title = width, height, title
+        self.parts: list[str] = []
+
+    def box(self, kind: str, x: int, y: int, width: int, height: int, name: str, *lines: str) -> None:
+        """A box with its name, and smaller lines below; those of a `group` stand at the top."""
+        self.parts.append(f'<rect class="{kind}" x="{x}" y="{y}" width="{width}" height="{height}"/>')
+        top = y + 19 if kind == "group" else y + height // 2 + 5 - 8 * len(lines)
+        self.text(x + width // 2, top, name)
+        for number, line in enumerate(lines, 1):
+            self.text(x + width // 2, top + 17 * number, line, "small")
+
+    def text(self, x: int, y: int, text: str, kind: str = "", anchor: str = "middle") -> None:
+        """A line of text."""
+        name = f' class="{kind}"' if kind else ""
+        self.parts.append(f'<text{name} x="{x}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>')
+
+    def arrow(self, *points: Point, both: bool = False) -> None:
+        """An arrow through points."""
+        path = " ".join(f"{x},{y}" for x, y in points)
+        start = ' marker-start="url(#tip)"' if both else ""
+        self.parts.append(f'<polyline class="line" points="{path}" marker-end="url(#tip)"{start}/>')
+
+    def svg(self) -> str:
+        """The file's text."""
+        size = f'width="{self.width}" height="{self.height}" viewBox="0 0 {self.width} {self.height}"'
+        body = "\n".join(self.parts)
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(self.title)}">\n'
+            f"<style>{STYLE}</style>\n<defs>{TIP}</defs>\n"
+            f'<rect class="page" width="{self.width}" height="{self.height}"/>\n{body}\n</svg>\n'
+        )
+
+
+def accelerator() -> Drawing:
+    """The accelerator: front end, queues, units, SRAM, buses."""
+    d = Drawing(
+        920, 560, "The accelerator: host registers, front end, four queues, four units, SRAM, and the AXI buses"
+    )
+    d.box("outside", 20, 20, 150, 56, "host", "AXI4-Lite")
+    d.box("front", 230, 20, 170, 56, "registers", "start, status, counters")
+    d.box("front", 460, 20, 300, 56, "front end", "fetches pages, decodes, dispatches")
+    d.arrow((170, 48), (230, 48), both=True)
+    d.arrow((400, 48), (460, 48), both=True)
+    names = ("LOAD", "ARRAY", "VECTOR", "STORE")
+    does = (
+        ("memory to SRAM",),
+        ("convolutions and", "matrix products"),
+        ("pooling, element-wise,", "activations, copies"),
+        ("SRAM to memory",),
+    )
+    for column, (name, lines) in enumerate(zip(names, does, strict=True)):
+        x = 30 + 180 * column
+        middle = x + 75
+        d.arrow((610, 76), (610, 104), (middle, 104), (middle, 126))
+        d.box("front", x, 126, 150, 40, "queue", "16 words")
+        d.arrow((middle, 166), (middle, 190))
+        d.box("front", x, 190, 150, 40, "control", "checks, claims")
+        d.arrow((middle, 230), (middle, 254))
+        d.box("unit", x, 254, 150, 80, name, *lines)
+        if name == "LOAD":
+            d.arrow((middle, 334), (middle, 386))
+        elif name == "STORE":
+            d.arrow((middle, 386), (middle, 334))
+        else:
+            d.arrow((middle, 386), (middle, 334), both=True)
+    d.text(638, 99, "words", "type", "start")
+    d.box("front", 760, 126, 140, 208, "scoreboard", "claims of all units:", "conflicts and races", "stop the run")
+    d.arrow((720, 210), (760, 210), both=True)
+    d.box(
+        "store",
+        30,
+        386,
+        690,
+        62,
+        "SRAM",
+        "banks, each with one read port and one write port; a port belongs to one unit at a time",
+    )
+    d.box("outside", 30, 484, 690, 56, "system memory", "AXI4: the read channel is LOAD's, the write channel STORE's")
+    d.arrow((50, 484), (50, 466), (12, 466), (12, 294), (30, 294))
+    d.arrow((720, 294), (740, 294), (740, 512), (720, 512))
+    d.text(58, 476, "beats, and pages of the program", "small", "start")
+    return d
+
+
+def unit() -> Drawing:
+    """The array unit."""
+    d = Drawing(920, 400, "The array unit: sequencer, input window, weights, multipliers, accumulators, drain")
+    d.box("front", 30, 20, 220, 56, "control", "registers, checks, claims")
+    d.box("unit", 320, 20, 240, 56, "sequencer", "block, stripe, tap: a step a cycle")
+    d.arrow((250, 48), (320, 48))
+    d.text(285, 40, "go", "type")
+    d.box("store", 30, 130, 130, 240, "SRAM", "claimed banks")
+    d.box("unit", 220, 130, 180, 70, "window", "addresses of a pixel's taps,", "zero point outside")
+    d.box("unit", 220, 250, 180, 70, "weights", "stream, or matrix B;", "the next block ahead")
+    d.arrow((160, 165), (220, 165))
+    d.text(190, 157, "bytes", "type")
+    d.arrow((160, 285), (220, 285))
+    d.text(190, 277, "words", "type")
+    d.box("unit", 470, 165, 170, 120, "multipliers", "ic x oc lanes, int8;", "a tree of adders", "per output lane")
+    d.arrow((400, 165), (435, 165), (435, 200), (470, 200))
+    d.arrow((400, 285), (435, 285), (435, 250), (470, 250))
+    d.box("unit", 700, 165, 190, 80, "accumulators", "int32, two buffers", "of a stripe's pixels")
+    d.arrow((640, 205), (700, 205))
+    d.text(670, 197, "sums", "type")
+    d.box("unit", 700, 290, 190, 80, "drain", "bias, requantiser:", "scale, round, clamp")
+    d.arrow((795, 245), (795, 290))
+    d.text(803, 272, "int32", "type", "start")
+    d.arrow((700, 345), (160, 345))
+    d.text(560, 337, "int8 results, requant_lanes a cycle", "small")
+    d.arrow((440, 76), (440, 104), (310, 104), (310, 130))
+    d.arrow((440, 104), (555, 104), (555, 165))
+    d.text(450, 96, "steps", "type", "start")
+    return d
+
+
+def compiler() -> Drawing:
+    """The compiler's stages, and the type that each arrow carries."""
+    d = Drawing(
+        860, 510, "The compiler: read, parse, passes, partition, plan, emit, report, and what passes between them"
+    )
+    stages: Sequence[tuple[str, str, str, str, str]] = (
+        ("outside", "file", "ONNX or TFLite", "", "bytes"),
+        ("front", "read and parse", "one node per operation,", "8-bit tensors", "Graph"),
+        ("front", "passes", "fold and fuse", "", "Graph"),
+        ("unit", "partition", "accelerator or host,", "by a rule with a name", "tuple[Step, ...]"),
+        ("unit", "plan", "tiles, residents, followers;", "a draft per effort", "list[Segment]"),
+        ("unit", "price and emit", "loads ahead and waits,", "timed exactly", "Code"),
+        ("store", "compiled network", "run, report, save", "", ""),
+    )
+    spots = [(20, 30), (330, 30), (650, 30), (650, 160), (330, 160), (20, 160), (20, 290)]
+    ways = [
+        ((210, 65), (330, 65)),
+        ((520, 65), (650, 65)),
+        ((745, 100), (745, 160)),
+        ((650, 195), (520, 195)),
+        ((330, 195), (210, 195)),
+        ((115, 230), (115, 290)),
+    ]
+    labels = ((270, 56), (585, 56), (775, 135), (585, 186), (270, 186), (137, 265))
+    for (kind, name, first, second, _), (x, y) in zip(stages, spots, strict=True):
+        d.box(kind, x, y, 190, 70, name, *(line for line in (first, second) if line))
+    for stage, way, (x, y) in zip(stages, ways, labels, strict=False):
+        d.arrow(*way)
+        d.text(x, y, stage[4], "type")
+    d.arrow((210, 310), (330, 310))
+    d.text(270, 302, "Program", "type")
+    d.box("outside", 330, 287, 190, 46, "saved program")
+    d.arrow((210, 340), (250, 340), (250, 383), (330, 383))
+    d.text(290, 375, "words", "type")
+    d.box("unit", 330, 360, 190, 46, "timing", "the rules that the RTL obeys")
+    d.arrow((520, 383), (650, 383))
+    d.text(585, 375, "Timeline", "type")
+    d.box("store", 650, 360, 190, 46, "Report", "cycles, layer by layer")
+    d.arrow((115, 360), (115, 433))
+    d.text(143, 420, "words", "type")
+    d.box("outside", 20, 433, 190, 50, "engine", "model, RTL or board")
+    d.arrow((210, 458), (330, 458))
+    d.text(270, 450, "RunResult", "type")
+    d.box("store", 330, 435, 190, 46, "Result", "outputs, cycles, counters")
+    return d
+
+
+DRAWINGS = {"accelerator": accelerator, "unit": unit, "compiler": compiler}
+
+if __name__ == "__main__":
+    for name, draw in DRAWINGS.items():
+        (Path(sys.argv[1]) / f"{name}.svg").write_text(draw().svg())
