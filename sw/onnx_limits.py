@@ -15,6 +15,28 @@ MOST_NODES = 100_000
 """Of a network when its local functions have taken the place of their calls."""
 
 
+def check_text(model: onnx.ModelProto) -> None:
+    """Raises NetworkError for a name that is no UTF-8, which protobuf hands out as bytes."""
+    waiting = [model.graph, *model.functions]
+    while waiting:
+        part = waiting.pop()
+        for node in part.node:
+            names = [node.op_type, node.domain, node.name, *node.input, *node.output]
+            for attribute in node.attribute:
+                names.append(attribute.name)
+                waiting += [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
+            _check_names(names)
+        _check_names([part.name])
+        if isinstance(part, onnx.GraphProto):
+            _check_names(value.name for value in (*part.input, *part.output, *part.value_info, *part.initializer))
+
+
+def _check_names(names: Iterable[object]) -> None:
+    for name in names:
+        if not isinstance(name, str):
+            raise NetworkError(f"names and operators must be in UTF-8, not {name!s:.60}")
+
+
 def check_functions(model: onnx.ModelProto) -> None:
     """Raises NetworkError where local functions call themselves, or expand to more nodes than `MOST_NODES`."""
     functions = {(function.domain, function.name): function for function in model.functions}

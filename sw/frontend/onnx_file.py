@@ -13,7 +13,7 @@ from onnx import external_data_helper, helper, inliner, numpy_helper
 
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.layout import Array, Shape
-from dovetail.sw.onnx_limits import check_functions
+from dovetail.sw.onnx_limits import check_functions, check_text
 from dovetail.sw.onnx_passes.inputs import fix_inputs
 from dovetail.sw.uint8_form import has_form
 
@@ -129,6 +129,7 @@ def parse_model(data: bytes, name: str, folder: Path | None) -> Any:
     if not model.graph.node or not model.opset_import:
         raise NetworkError(f"{wrong}, not one without nodes")
     try:
+        check_text(model)
         if folder is not None:
             external_data_helper.load_external_data_for_model(model, str(folder))
         if model.functions:

@@ -11,6 +11,7 @@ from onnx import helper
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx_file import check_control_flow, check_known, is_quantised
 from dovetail.sw.frontend.remainder import Forms, Remainder
+from dovetail.sw.onnx_limits import check_text
 
 
 def _reason(model: Any, node: Any) -> str:
@@ -81,6 +82,7 @@ def _with(model: Any, nodes: list[Any], inputs: list[Any], outputs: list[Any]) -
 
 def split_model(model: Any) -> tuple[Any, Remainder] | None:
     """The head of a model, which holds all its constants or says where they are, and what is known of the rest."""
+    check_text(model)
     kept, left, reason = _cut(model)
     if not left:
         return None

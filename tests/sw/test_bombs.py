@@ -31,6 +31,7 @@ from dovetail.sw.packing import pack
 from dovetail.sw.portable import unpack
 from dovetail.sw.quantise.network import read_float
 from dovetail.sw.yaml_files import parse_yaml
+from tests.malformed import onnx_edits
 
 Node = Any
 NODE = helper.make_node
@@ -111,6 +112,17 @@ def test_functions_that_double(quantised: bool, tmp_path: Path) -> None:
     path.write_bytes(bomb(call, "r", quantised, functions(30, lambda number: number % 29 + 1)))
     with pytest.raises(NetworkError, match=r"function 'F\d+' must not call itself"):
         frontend.load(path) if quantised else read_float(path)
+
+
+@pytest.mark.parametrize("word", ["Relu", "norm", "pads", "real", "strides"])
+def test_names_that_are_no_text(word: str, tmp_path: Path) -> None:
+    """Protobuf hands out bytes for them, of which later passes make errors of their own."""
+    data = onnx_edits.real().SerializeToString()
+    assert word.encode() in data
+    (tmp_path / "net").write_bytes(data.replace(word.encode(), word[:-1].encode() + b"\xff"))
+    for read in (read_float, frontend.load):
+        with pytest.raises(NetworkError, match="names and operators must be in UTF-8, not b'"):
+            read(tmp_path / "net")
 
 
 def test_functions_within_the_limit() -> None:
