@@ -300,6 +300,7 @@ FAULTS = {
     "no channels": ({"KC": 0}, Cause.ZERO_SIZE, Op.CONV),
     "stripe": ({"STRIPE": 8, "W_ADDR": 8}, Cause.TOO_LARGE, Op.CONV),
     "last block": ({"BLOCKS": 1 | 6 << 16}, Cause.TOO_LARGE, Op.CONV),
+    "stripe and last block": ({"STRIPE": 8, "BLOCKS": 1 | 6 << 16}, Cause.TOO_LARGE, Op.CONV),
     "weights' address": ({"W_ADDR": 8, "IN_ADDR": 1 << 20}, Cause.ALIGNMENT, Op.CONV),
     "weights' length": ({"W_BYTES": 24}, Cause.ALIGNMENT, Op.CONV),
     "input outside": ({"IN_ADDR": 32765}, Cause.SRAM_RANGE, Op.CONV),

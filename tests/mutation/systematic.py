@@ -314,6 +314,7 @@ def run(mutator: Mutator, args: argparse.Namespace) -> None:
 # --- unit tests for survivors -----------------------------------------------------------------------------------
 
 UNIT_TESTS = {
+    "cosim/test_scaling_rtl.py": ("requantiser", "rescale", "scaler"),
     "hw/test_array_unit.py": ("array", "accumulator", "drain", "window", "walk", "pipeline"),
     "hw/test_vector_unit.py": ("vector", "window", "walk"),
     "hw/test_requantiser.py": ("requantiser", "scaler"),
@@ -324,8 +325,17 @@ UNIT_TESTS = {
     "hw/test_load.py": ("load", "dma", "burst"),
     "hw/test_store.py": ("store", "dma", "burst"),
     "hw/test_sram.py": ("sram",),
-    "hw/test_accelerator.py": ("accelerator", "engine", "run", "statistics", "host", "regions", "scoreboard", "queue"),
-    "cosim/test_scaling_rtl.py": ("requantiser", "rescale", "scaler"),
+    "hw/test_accelerator.py": (
+        "accelerator",
+        "engine",
+        "run",
+        "statistics",
+        "host",
+        "regions",
+        "scoreboard",
+        "queue",
+        "frontend",
+    ),
 }
 """Files of tests/, and the beginnings of the names of what each one tests."""
 UNIT_SECONDS = 300
