@@ -72,7 +72,7 @@ $(VENV)/.docs: $(STAMP)
 	@touch $@
 
 site: $(VENV)/.docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file docs/site/mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --config-file docs/site/mkdocs.yml
 	@echo out/site/index.html
 
 clean:
