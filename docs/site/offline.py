@@ -18,7 +18,8 @@ def on_post_build(config: Any, **_: Any) -> None:
     """Put our own script where the theme names a foreign one; refuse any other. Raises PluginError."""
     site = Path(config["site_dir"])
     script = site / "assets" / WORKER.name
-    shutil.copy(WORKER, script)
+    for file in (WORKER, WORKER.with_name("site.css")):
+        shutil.copy(file, script.with_name(file.name))
     for page in sorted(site.rglob("*.html")):
         text = page.read_text(encoding="utf-8").replace(SHIM, relpath(script, page.parent))
         if found := FOREIGN.search(text):
