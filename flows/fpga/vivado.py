@@ -71,15 +71,25 @@ class Port:
         return next((p.strip("_") for p in (HOST_PREFIX, MEMORY_PREFIX) if self.name.startswith(p)), "")
 
 
+MOST_SRAM = 64 * 2**20
+"""Bytes of SRAM that are exported; few parts have half of it. Amaranth writes the initial content word by word."""
+
+
 def export(config: Config, folder: Path, *, part: str = PART, frequency: int = 100 * MHZ) -> list[Path]:
     """Write everything into a folder, which is made. ``frequency``: Hz of the constraint. Returns the files.
 
-    Raises BuildError for a part that is no name, and for a configuration whose SRAM other vendors' parts lack.
+    Raises BuildError for a part that is no name, and for a configuration whose SRAM is too large or
+    of cells that other vendors' parts lack.
     """
     if config.serial:
         raise BuildError(
             "serial must be false for Vivado: with serial = true the SRAM is made of SB_SPRAM256KA, which only an"
             " iCE40 UP5K has; take another configuration, such as the preset small, or build with --board icebreaker"
+        )
+    if config.sram_bytes > MOST_SRAM:
+        raise BuildError(
+            f"sram must be at most {format_bytes(MOST_SRAM)} for Vivado, not {format_bytes(config.sram_bytes)}:"
+            " the initial content of every word is written out, which takes gigabytes"
         )
     common = settings(config, part, frequency)
     source = files("dovetail.flows.fpga") / "tcl"

@@ -82,9 +82,10 @@ def test_lint_is_clean_and_waives_only_what_it_must(folder: Path, tmp_path: Path
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_is_lint_clean_or_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    serial = Config.load(name).serial
-    assert main(["build", name, "--export", "vivado", "--output", str(tmp_path / "ip")]) == (2 if serial else 0)
-    assert ("next         vivado" in capsys.readouterr().out) != serial
+    config = Config.load(name)
+    refused = config.serial or config.sram_bytes > vivado.MOST_SRAM
+    assert main(["build", name, "--export", "vivado", "--output", str(tmp_path / "ip")]) == (2 if refused else 0)
+    assert ("next         vivado" in capsys.readouterr().out) != refused
 
 
 def test_an_sram_of_ice40_cells_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,6 +93,13 @@ def test_an_sram_of_ice40_cells_is_refused(tmp_path: Path, capsys: pytest.Captur
     assert "error: serial must be false for Vivado: with serial = true the SRAM is made of SB_SPRAM256KA" in (
         capsys.readouterr().err
     )
+    assert not (tmp_path / "ip").exists()
+
+
+def test_an_sram_that_is_too_large_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    preset = "study-64-256MiB-output"
+    assert main(["build", preset, "--export", "vivado", "--output", str(tmp_path / "ip")]) == 2
+    assert "error: sram must be at most 64 MiB for Vivado, not 256 MiB: the initial" in capsys.readouterr().err
     assert not (tmp_path / "ip").exists()
 
 
