@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.flows.synthesis import FLAGS, netlist_resources, synthesise, verilog_of
+from dovetail.flows.fpga.synthesis import FLAGS, netlist_resources, synthesise, verilog_of
+from dovetail.isa.common.files import write_atomically
 from dovetail.isa.config import PRESETS, Config
-from dovetail.isa.files import write_atomically
-from dovetail.sw.cost import area
-from dovetail.sw.cost.area_terms import blocks
+from dovetail.sw.analysis.cost import area
+from dovetail.sw.analysis.cost.area_terms import blocks
 from dovetail.sw.errors import DovetailError
 
 DATA = Path(__file__).with_suffix(".json")

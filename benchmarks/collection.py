@@ -13,10 +13,11 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from dovetail.sw import frontend, zoo
-from dovetail.sw.layout import Sample, as_unsigned
+from dovetail.sw import frontend
+from dovetail.sw.network.layout import Sample, as_unsigned
 from dovetail.sw.quantise import quantise
-from dovetail.sw.quantise.network import read_float
+from dovetail.sw.quantise.float_file import read_float
+from dovetail.sw.zoo import zoo
 
 ZOO = ("mobilenet_v1", "mobilenet_v2", "resnet18", "resnet50", "efficientnet_lite0", "vit_tiny", "bert_tiny")
 CALIBRATION = 8

@@ -13,10 +13,12 @@ from pathlib import Path
 from dovetail.isa.config import Config
 from dovetail.isa.timing import rules
 from dovetail.sw import frontend
-from dovetail.sw import graph as ir
-from dovetail.sw.compiler import emit, schedule, schedule_cache, tiling
-from dovetail.sw.network import CompiledNetwork, compile_network
-from dovetail.sw.random_networks import RandomNet
+from dovetail.sw.compiler.emit import words as emit
+from dovetail.sw.compiler.plan import cache as schedule_cache
+from dovetail.sw.compiler.plan import schedule, tiling
+from dovetail.sw.network import graph as ir
+from dovetail.sw.random.networks import RandomNet
+from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 
 CONFIGS = {
     "8x8, 1 MiB": Config(ic_lanes=8, oc_lanes=8, sram="1 MiB"),

@@ -27,11 +27,13 @@ from collection import Entry, Made, collection
 from numpy.typing import NDArray
 
 from dovetail.isa.config import Config
-from dovetail.sw import frontend, reference, runtimes
-from dovetail.sw import graph as ir
-from dovetail.sw.compiler.partition import is_accelerated
+from dovetail.sw import frontend
+from dovetail.sw.compiler.partition.partition import is_accelerated
 from dovetail.sw.errors import DovetailError
-from dovetail.sw.network import compile_network
+from dovetail.sw.network import graph as ir
+from dovetail.sw.network import reference
+from dovetail.sw.runtime import reference_runtimes as runtimes
+from dovetail.sw.runtime.compiled_network import compile_network
 
 ROOT = Path(__file__).parents[1]
 _SMALL = Config(ic_lanes=8, oc_lanes=8)

@@ -16,10 +16,10 @@ from typing import Any
 from selenium import webdriver
 
 from dovetail.flows.cli import main as dovetail
-from dovetail.flows.explore.results import Results, Row
-from dovetail.flows.explore.store import Store
-from dovetail.flows.page import render
-from dovetail.flows.page.explaining import explain_point
+from dovetail.flows.explore.results.results import Results, Row
+from dovetail.flows.explore.store.store import Store
+from dovetail.flows.report.page import render
+from dovetail.flows.report.page.explaining import explain_point
 
 ROOT = Path(__file__).parent.parent
 SPACE = ROOT / "docs" / "examples" / "spaces" / "mobilenet_v1.toml"

@@ -18,15 +18,15 @@ from keyword_transformer import keyword_transformer, spectra
 from numpy.typing import NDArray
 from onnxruntime import InferenceSession
 
-from dovetail.isa.files import write_atomically
+from dovetail.isa.common.files import write_atomically
 from dovetail.sw.frontend import load
-from dovetail.sw.layout import Array, Sample
-from dovetail.sw.onnx_passes import normalise
+from dovetail.sw.frontend.onnx.uint8_form import uint8_form
+from dovetail.sw.network.layout import Array, Sample
+from dovetail.sw.passes.float import normalise
 from dovetail.sw.quantise import Calibration, FloatGraph, Goal, Quality, Scheme, search
 from dovetail.sw.quantise.comparison import Comparison
-from dovetail.sw.quantise.network import read_float
+from dovetail.sw.quantise.float_file import read_float
 from dovetail.sw.quantise.quantiser import apply
-from dovetail.sw.uint8_form import uint8_form
 
 BEGIN, END = "<!-- table: python benchmarks/quantisation.py -->", "<!-- end of table -->"
 COLUMNS = ("network", "scheme", "float layers", "output SNR", "samples", "float", "int8", "points below float")

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dovetail.cosim.rtl import RtlEngine
-from dovetail.cosim.verilate import default_cache
+from dovetail.cosim.rtl.engine import RtlEngine
+from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import PAGE_BYTES, PAGE_WORDS, Op, Unit, cfg, pack, to_bytes
+from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Op, Unit, cfg, pack, to_bytes
 
 MACS = 40_000_000
 """Multiplications of a program, roughly."""

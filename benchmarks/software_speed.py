@@ -14,7 +14,7 @@ import numpy as np
 
 import dovetail
 from dovetail.sw import frontend
-from dovetail.sw.network import compile_network
+from dovetail.sw.runtime.compiled_network import compile_network
 
 
 def median(action: Callable[[int], object], runs: int) -> float:

@@ -23,10 +23,10 @@ from pathlib import Path
 import psutil
 
 from dovetail.flows.explore.driver import Means, Progress, sweep
-from dovetail.flows.explore.networks import read_all
-from dovetail.flows.explore.space import Plan, Space
-from dovetail.flows.explore.space_file import load
-from dovetail.flows.explore.store import Store
+from dovetail.flows.explore.space.file import load
+from dovetail.flows.explore.space.networks import read_all
+from dovetail.flows.explore.space.space import Plan, Space
+from dovetail.flows.explore.store.store import Store
 
 SPACE = Path(__file__).parent.parent / "docs" / "examples" / "spaces" / "mobilenet_v1.toml"
 """Lanes, depthwise, stripe, bus and SRAM: 10,080 configurations."""

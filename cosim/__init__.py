@@ -4,20 +4,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dovetail.isa.config import Config
-    from dovetail.sw.engine import Engine
+    from dovetail.sw.runtime.engine import Engine
 
 
 def _rtl(config: "Config") -> "Engine":
     # Imported when needed: Amaranth and Verilator are no matter of those who only use the model.
-    from dovetail.cosim.rtl import RtlEngine
-    from dovetail.cosim.verilate import default_cache
+    from dovetail.cosim.rtl.engine import RtlEngine
+    from dovetail.cosim.rtl.verilate import default_cache
 
     return RtlEngine(config, cache=default_cache())
 
 
 def register() -> None:
     """Make the RTL known as engine ``rtl``; builds are kept in the default cache."""
-    from dovetail.sw.engines import register as register_engine
+    from dovetail.sw.runtime.engines import register as register_engine
 
     register_engine("rtl", _rtl)
 
@@ -25,6 +25,6 @@ def register() -> None:
 def __getattr__(name: str) -> Any:
     if name != "Handle":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from dovetail.cosim.handle import Handle
+    from dovetail.cosim.handle.handle import Handle
 
     return Handle

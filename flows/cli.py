@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 from typing import Any, NoReturn
 
 import dovetail
-from dovetail.flows import (
+from dovetail.flows.commands import (
     area,
     build,
     codegen,
@@ -26,17 +26,17 @@ from dovetail.flows import (
     pack,
     prove,
     quantise,
-    report_page,
     run,
     serve,
     sweep,
     systemc,
     verify,
 )
-from dovetail.flows import compile as compile_
-from dovetail.flows.printable import printable
-from dovetail.flows.report import Report, to_json
-from dovetail.flows.trouble import USER_ERRORS, message, out_of_memory, unforeseen
+from dovetail.flows.commands import compile as compile_
+from dovetail.flows.commands import report as report_page
+from dovetail.flows.output.printable import printable
+from dovetail.flows.output.reply import Report, to_json
+from dovetail.flows.output.trouble import USER_ERRORS, message, out_of_memory, unforeseen
 
 COMMANDS = (
     inspect,

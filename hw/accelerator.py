@@ -6,22 +6,22 @@ from amaranth import Elaboratable, Module, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
-from dovetail.hw.array_unit import ArrayCore
-from dovetail.hw.axi import AxiLite, AxiRead, AxiWrite
-from dovetail.hw.clock_gate import gate_clock
-from dovetail.hw.control import Trace
-from dovetail.hw.engine import Engine
-from dovetail.hw.host import Host
-from dovetail.hw.load import LoadCore
-from dovetail.hw.serial.engine import SerialEngine
-from dovetail.hw.serial.host import SerialHost
-from dovetail.hw.sram import Sram
-from dovetail.hw.statistics import Statistics
-from dovetail.hw.store import StoreCore
-from dovetail.hw.vector_unit import VectorCore
+from dovetail.hw.array.unit import ArrayCore
+from dovetail.hw.common.axi import AxiLite, AxiRead, AxiWrite
+from dovetail.hw.common.clock_gate import gate_clock
+from dovetail.hw.dma.load import LoadCore
+from dovetail.hw.dma.store import StoreCore
+from dovetail.hw.host.registers import Host
+from dovetail.hw.memory.sram import Sram
+from dovetail.hw.microcoded.datapath import SerialEngine
+from dovetail.hw.microcoded.host import SerialHost
+from dovetail.hw.sequencer.control import Trace
+from dovetail.hw.sequencer.sequencer import Engine
+from dovetail.hw.sequencer.statistics import Statistics
+from dovetail.hw.vector.unit import VectorCore
 from dovetail.isa.config import Config
 from dovetail.isa.host import ADDRESS_BITS
-from dovetail.isa.instructions import Unit
+from dovetail.isa.instructions.table import Unit
 
 HOST_PREFIX, MEMORY_PREFIX = "s_axil_", "m_axi_"
 
@@ -33,8 +33,8 @@ class Accelerator(wiring.Component):
     ----------
     config: which accelerator.
     simulation: for Verilator: simulation form of the SRAM, and units whose clock stands still while they are idle.
-        The modules these take are those of :func:`dovetail.hw.sram.simulation_sources` and
-        :func:`dovetail.hw.clock_gate.gated_sources`.
+        The modules these take are those of :func:`dovetail.hw.memory.sram.simulation_sources` and
+        :func:`dovetail.hw.common.clock_gate.gated_sources`.
     trace: build the ``trace_*`` members; left out, they come with the simulation form.
 
     Members
@@ -43,7 +43,7 @@ class Accelerator(wiring.Component):
     m_axi_*: AXI4 manager, system memory; reads and writes are independent, one id each.
     irq: a run has ended (level).
     trace_busy: a run is under way; its first cycle is cycle 0.
-    trace_<unit>_start, _fetch, _pc, _end: see :class:`dovetail.hw.control.Trace`.
+    trace_<unit>_start, _fetch, _pc, _end: see :class:`dovetail.hw.sequencer.control.Trace`.
     """
 
     def __init__(self, config: Config, *, simulation: bool, trace: bool | None = None) -> None:

@@ -6,10 +6,10 @@ from amaranth.back import verilog
 from amaranth.lib import wiring
 
 from dovetail.hw.accelerator import Accelerator
-from dovetail.hw.clock_gate import gated_sources
-from dovetail.hw.serial.sram import MODULE as SERIAL_SRAM
-from dovetail.hw.serial.sram import serial_sram_verilog
-from dovetail.hw.sram import simulation_sources
+from dovetail.hw.common.clock_gate import gated_sources
+from dovetail.hw.memory.sram import simulation_sources
+from dovetail.hw.microcoded.sram import MODULE as SERIAL_SRAM
+from dovetail.hw.microcoded.sram import serial_sram_verilog
 from dovetail.isa.config import Config
 
 TOP = "dovetail"

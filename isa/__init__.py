@@ -1,8 +1,8 @@
 """The contract between hardware and software: configuration, instructions, numerics, timing, programs."""
 
-from dovetail.isa.assembler import AssemblyError, assemble, disassemble
 from dovetail.isa.config import PRESETS, Config, ConfigError, MemoryTiming
-from dovetail.isa.instructions import Cause, Decoded, Op, Unit, decode
+from dovetail.isa.instructions.assembler import AssemblyError, assemble, disassemble
+from dovetail.isa.instructions.table import Cause, Decoded, Op, Unit, decode
 from dovetail.isa.program import Program, ProgramError, Segment, Step, TensorDescriptor
 
 __all__ = [

@@ -9,8 +9,8 @@ from math import isqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dovetail.isa.suggestion import nearest
-from dovetail.isa.toml import parse_toml
+from dovetail.isa.common.suggestion import nearest
+from dovetail.isa.common.toml import parse_toml
 
 if TYPE_CHECKING:
     import numpy as np
@@ -127,7 +127,7 @@ class Config:
     per cycle, ``bus`` (AXI data width in bits), ``outstanding`` (bursts in flight per direction), ``memory``
     (simulation only). What is built besides convolution: ``matmul`` (products of two int8 tensors in the array),
     and in the vector unit ``pooling``, ``elementwise`` and ``activation``; without all three there is no vector unit.
-    ``serial`` takes the serial engine (``hw.serial``), the smallest one: one data path, one thing at a time.
+    ``serial`` takes the serial engine (``hw.microcoded``), the smallest one: one data path, one thing at a time.
     """
 
     pe: int | None = None

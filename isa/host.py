@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dovetail.isa.instructions import Field, Unit
+from dovetail.isa.instructions.table import Field, Unit
 
 ID = 0x6C746F64
 """Value of the ID register: ``dotl`` in ASCII, little-endian."""

@@ -14,9 +14,9 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+from dovetail.isa.common.files import write_atomically
 from dovetail.isa.config import Config, ConfigError
-from dovetail.isa.files import write_atomically
-from dovetail.isa.instructions import PAGE_BYTES
+from dovetail.isa.instructions.table import PAGE_BYTES
 
 MAGIC = b"DOVETAIL"
 VERSION = 1

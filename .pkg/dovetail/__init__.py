@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dovetail.flows.explore.driver import explore
-    from dovetail.flows.explore.layers import layers
-    from dovetail.flows.explore.results import Results
-    from dovetail.flows.explore.space import Space, Workload
+    from dovetail.flows.explore.results.layers import layers
+    from dovetail.flows.explore.results.results import Results
+    from dovetail.flows.explore.space.space import Space, Workload
     from dovetail.isa import Config, MemoryTiming
-    from dovetail.sw.compiler.host_cost import HostCost
-    from dovetail.sw.cost.energy_report import energy_report as energy
-    from dovetail.sw.explain import explain
-    from dovetail.sw.network import CompiledNetwork, Report, Result
-    from dovetail.sw.network import compile_network as compile
-    from dovetail.sw.saved_program import load_program as load
+    from dovetail.sw.analysis.cost.energy_report import energy_report as energy
+    from dovetail.sw.analysis.explain import explain
+    from dovetail.sw.compiler.partition.host_cost import HostCost
+    from dovetail.sw.runtime.compiled_network import CompiledNetwork, Report, Result
+    from dovetail.sw.runtime.compiled_network import compile_network as compile
+    from dovetail.sw.runtime.saved_program import load_program as load
 
 __version__ = "0.1.0"
 __all__ = [
@@ -53,30 +53,33 @@ __all__ = [
 _HOME = {
     "Config": ("dovetail.isa", "Config"),
     "MemoryTiming": ("dovetail.isa", "MemoryTiming"),
-    "CompiledNetwork": ("dovetail.sw.network", "CompiledNetwork"),
-    "Report": ("dovetail.sw.network", "Report"),
-    "Result": ("dovetail.sw.network", "Result"),
-    "compile": ("dovetail.sw.network", "compile_network"),
-    "load": ("dovetail.sw.saved_program", "load_program"),
-    "Results": ("dovetail.flows.explore.results", "Results"),
-    "Space": ("dovetail.flows.explore.space", "Space"),
-    "Workload": ("dovetail.flows.explore.space", "Workload"),
+    "CompiledNetwork": ("dovetail.sw.runtime.compiled_network", "CompiledNetwork"),
+    "Report": ("dovetail.sw.runtime.compiled_network", "Report"),
+    "Result": ("dovetail.sw.runtime.compiled_network", "Result"),
+    "compile": ("dovetail.sw.runtime.compiled_network", "compile_network"),
+    "load": ("dovetail.sw.runtime.saved_program", "load_program"),
+    "Results": ("dovetail.flows.explore.results.results", "Results"),
+    "Space": ("dovetail.flows.explore.space.space", "Space"),
+    "Workload": ("dovetail.flows.explore.space.space", "Workload"),
     "explore": ("dovetail.flows.explore.driver", "explore"),
-    "layers": ("dovetail.flows.explore.layers", "layers"),
-    "HostCost": ("dovetail.sw.compiler.host_cost", "HostCost"),
-    "energy": ("dovetail.sw.cost.energy_report", "energy_report"),
-    "explain": ("dovetail.sw.explain", "explain"),
+    "layers": ("dovetail.flows.explore.results.layers", "layers"),
+    "HostCost": ("dovetail.sw.compiler.partition.host_cost", "HostCost"),
+    "energy": ("dovetail.sw.analysis.cost.energy_report", "energy_report"),
+    "explain": ("dovetail.sw.analysis.explain", "explain"),
 }
 
 # By name, since every layer imports this package: `import pyverilator` works from here on.
-_import_module("dovetail.cosim.pyverilator_import").install()
+_import_module("dovetail.cosim.handle.pyverilator_import").install()
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'dovetail' has no attribute {name!r}")
     module, attribute = _HOME[name]
-    if module in ("dovetail.sw.network", "dovetail.sw.saved_program"):  # a network's `run` may name an engine
+    if module in (
+        "dovetail.sw.runtime.compiled_network",
+        "dovetail.sw.runtime.saved_program",
+    ):  # a network's `run` may name an engine
         _import_module("dovetail.cosim").register()
     return getattr(_import_module(module), attribute)
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from dovetail.cosim.coverage import Counts, as_json, cover
+from dovetail.cosim.coverage.bins import Counts, as_json, cover
 from dovetail.isa.config import Config
 from dovetail.isa.host import STALLS
-from dovetail.isa.instructions import PAGE_BYTES, Cause, Op, Unit, cfg, from_bytes, pack, to_bytes
-from dovetail.sw.engine import Bytes, RunResult
-from dovetail.sw.model import Model
+from dovetail.isa.instructions.table import PAGE_BYTES, Cause, Op, Unit, cfg, from_bytes, pack, to_bytes
+from dovetail.sw.model.model import Model
+from dovetail.sw.runtime.engine import Bytes, RunResult
 
 FUNCTIONAL = "functional-coverage.json"
 """File in which a scoreboard leaves the functional coverage of a run."""

@@ -1,7 +1,7 @@
 """The border of a unit's core: its control, the SRAM behind its ports, and a scoreboard backed by the model.
 
 Works for the cores of all units and for what replaces them, as long as the ports are those of
-``dovetail.hw.ports``: ``core__*``, SRAM ports by name, AXI4 channels.
+``dovetail.hw.common.ports``: ``core__*``, SRAM ports by name, AXI4 channels.
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge, Timer
 
-from dovetail.isa.checks import View, check, claim
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import PAGE_BYTES, REGISTERS, Cause, Op, Unit
+from dovetail.isa.instructions.checks import View, check, claim
+from dovetail.isa.instructions.table import PAGE_BYTES, REGISTERS, Cause, Op, Unit
 from dovetail.isa.timing.common import CHECK, SRAM_READ
 from dovetail.isa.timing.rules import Broken, answers, bus_error, duration, rules_of
-from dovetail.sw.model import UNITS
-from dovetail.sw.model_units.base import Sram, SystemMemory
+from dovetail.sw.model.base import Sram, SystemMemory
+from dovetail.sw.model.model import UNITS
 
 READ_PORTS = {Unit.LOAD: (), Unit.ARRAY: ("input", "weights"), Unit.VECTOR: ("input",), Unit.STORE: ("sram",)}
 WRITE_PORTS = {Unit.LOAD: ("sram",), Unit.ARRAY: ("output",), Unit.VECTOR: ("output",), Unit.STORE: ()}
@@ -174,7 +174,7 @@ class CoreDriver:
 
 
 class UnitScoreboard:
-    """What an operation must do, from the model: ``sw.model_units`` for bytes, ``isa.checks`` for causes and claims,
+    """What an operation must do, from the model: ``sw.model`` for bytes, ``isa.instructions.checks`` for causes and claims,
     ``isa.timing`` for cycles.
 
     Parameters

@@ -18,10 +18,10 @@ from cocotb_tools.runner import Verilator
 
 from dovetail.cosim.benches.accelerator import FUNCTIONAL
 from dovetail.cosim.benches.bench import OPTIONS
-from dovetail.cosim.sealed import is_sound, locked, private, publish, seal, workplace
-from dovetail.cosim.verilate import COVERAGE, VERILATOR_FLAGS, default_cache, machine, verilator_root
+from dovetail.cosim.rtl.sealed import is_sound, locked, private, publish, seal, workplace
+from dovetail.cosim.rtl.verilate import COVERAGE, VERILATOR_FLAGS, default_cache, machine, verilator_root
+from dovetail.isa.common.files import temporary_name, write_atomically
 from dovetail.isa.config import Config
-from dovetail.isa.files import temporary_name, write_atomically
 
 TOP = "dut"
 REWRITE = "*/benches/* test_*.py *_bench.py"
@@ -122,8 +122,8 @@ def run(
 
 def _save_coverage(path: Path, work: Path, label: str, verilog: Mapping[str, str]) -> None:
     """Write what a run in the folder ``work`` has covered."""
-    from dovetail.cosim.coverage_file import Coverage, DesignCoverage, load
-    from dovetail.cosim.rtl_coverage import read_points
+    from dovetail.cosim.coverage.file import Coverage, DesignCoverage, load
+    from dovetail.cosim.coverage.rtl import read_points
 
     total = Coverage()
     design = DesignCoverage(label, {name: text for name, text in verilog.items() if not name.endswith(".vlt")})

@@ -6,12 +6,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from dovetail.cosim.build_cache import hold, library_path, noted, trim
-from dovetail.cosim.rtl import sources_hash
-from dovetail.cosim.sealed import locked, workplace, write_note
+from dovetail.cosim.rtl.build_cache import hold, library_path, noted, trim
+from dovetail.cosim.rtl.engine import sources_hash
+from dovetail.cosim.rtl.sealed import locked, workplace, write_note
+from dovetail.cosim.rtl.verilate import LAYOUT, LOG_LINES, ToolError, machine, publish_library, verilator_root
 from dovetail.cosim.systemc.folder import makefile, platform_files
 from dovetail.cosim.systemc.library import SystemC
-from dovetail.cosim.verilate import LAYOUT, LOG_LINES, ToolError, machine, publish_library, verilator_root
 from dovetail.isa.config import Config, MemoryTiming
 
 FLAGS = ("FAST=-O3 -march=native", "SLOW=-O0")

@@ -11,15 +11,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from dovetail.cosim.rtl import sram_program
+from dovetail.cosim.rtl.engine import sram_program
+from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.cosim.systemc.build import build_platform
 from dovetail.cosim.systemc.library import SystemC, find_systemc
-from dovetail.cosim.verilate import ToolError
 from dovetail.isa.config import Config
 from dovetail.isa.host import HOST_REGISTERS, STALLS
-from dovetail.isa.instructions import Cause, Unit
-from dovetail.isa.timing.engine import Counters, Fault
-from dovetail.sw.engine import Bytes, RunResult, no_timeline
+from dovetail.isa.instructions.table import Cause, Unit
+from dovetail.isa.timing.recurrence import Counters, Fault
+from dovetail.sw.runtime.engine import Bytes, RunResult, no_timeline
 
 WORDS = 60
 """Of what a platform that fails has said, in the error."""
@@ -27,7 +27,7 @@ SERVER = "dovetail.cosim.systemc.server"
 
 
 class SystemCEngine:
-    """The accelerator on the platform of ``main.cpp``; an :class:`~dovetail.sw.engine.Engine` whose timeline is empty.
+    """The accelerator on the platform of ``main.cpp``; an :class:`~dovetail.sw.runtime.engine.Engine` whose timeline is empty.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class SystemCEngine:
         return memory[at : at + len(contents)].copy()
 
     def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
-        """Run a program; see :class:`dovetail.sw.engine.Engine`. Raises ToolError when the platform fails."""
+        """Run a program; see :class:`dovetail.sw.runtime.engine.Engine`. Raises ToolError when the platform fails."""
         folder = Path(self._folder.name)
         memory.tofile(folder / "image.bin")
         broken = "".join(f" {address}:{size}" for address, size in self.broken)

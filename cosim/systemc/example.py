@@ -4,12 +4,12 @@ import random
 
 import numpy as np
 
-from dovetail.cosim.rtl import sram_program
-from dovetail.cosim.setting import Setting
+from dovetail.cosim.rtl.engine import sram_program
+from dovetail.cosim.rtl.setting import Setting
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import Unit
-from dovetail.sw.model import Model
-from dovetail.sw.random_programs import legal_program
+from dovetail.isa.instructions.table import Unit
+from dovetail.sw.model.model import Model
+from dovetail.sw.random.programs import legal_program
 
 FOLDER = "example"
 

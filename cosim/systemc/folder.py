@@ -5,11 +5,11 @@ from importlib.resources import files
 
 from amaranth.back.verilog import YosysError
 
-from dovetail.cosim.verilate import ToolError
-from dovetail.hw.frontend import PAGES_BITS
+from dovetail.cosim.rtl.verilate import ToolError
+from dovetail.hw.sequencer.frontend import PAGES_BITS
 from dovetail.hw.verilog import to_verilog
-from dovetail.isa.cheader import cheader
 from dovetail.isa.config import Config
+from dovetail.isa.generate.cheader import cheader
 from dovetail.isa.host import ADDRESS_BITS, HOST_REGISTERS
 from dovetail.isa.timing.dma import MAX_BURST
 

@@ -4,7 +4,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from dovetail.cosim.verilate import ToolError, compiler
+from dovetail.cosim.rtl.verilate import ToolError, compiler
 
 VERSION = "#include <sysc/kernel/sc_ver.h>\nVERSION SC_VERSION_MAJOR SC_VERSION_MINOR SC_VERSION_PATCH\n"
 

@@ -21,17 +21,17 @@ from typing import IO
 
 import numpy as np
 
-from dovetail.isa.checks import View
 from dovetail.isa.config import Config, ConfigError
-from dovetail.isa.instructions import PAGE_BYTES, Op, Unit
+from dovetail.isa.instructions.checks import View
+from dovetail.isa.instructions.table import PAGE_BYTES, Op, Unit
 from dovetail.isa.timing.dma import row_addresses
-from dovetail.isa.timing.engine import FETCH, Timeline, time_program
+from dovetail.isa.timing.recurrence import FETCH, Timeline, time_program
 from dovetail.isa.timing.rules import ADDRESS_SPACE, BROKEN_BYTES
-from dovetail.sw.engine import Bytes
 from dovetail.sw.errors import DovetailError
-from dovetail.sw.model import Model
-from dovetail.sw.model_units.base import Sram, SystemMemory
-from dovetail.sw.model_units.dma import StoreModel, Transfer
+from dovetail.sw.model.base import Sram, SystemMemory
+from dovetail.sw.model.dma import StoreModel, Transfer
+from dovetail.sw.model.model import Model
+from dovetail.sw.runtime.engine import Bytes
 
 PAGE = 4096
 BLOCKS = PAGE // BROKEN_BYTES

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.cosim.lockstep import compare
-from dovetail.cosim.setting import Setting, settings_of
+from dovetail.cosim.compare.lockstep import compare
+from dovetail.cosim.compare.windows import window_setting, windows_of
+from dovetail.cosim.rtl.setting import Setting, settings_of
 from dovetail.cosim.systemc.engine import SystemCEngine
 from dovetail.cosim.systemc.folder import PERIOD_NS
 from dovetail.cosim.systemc.library import SystemC
-from dovetail.cosim.windows import window_setting, windows_of
 from dovetail.isa.config import Config
-from dovetail.sw.model import Model
-from dovetail.sw.network import CompiledNetwork
+from dovetail.sw.model.model import Model
+from dovetail.sw.runtime.compiled_network import CompiledNetwork
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def programs_of(
 
 
 def verify_systemc(config: Config, programs: list[Setting], *, cache: Path, systemc: SystemC) -> list[Verdict]:
-    """Run programs, each from its own SRAM contents. Raises :class:`~dovetail.cosim.verilate.ToolError`."""
+    """Run programs, each from its own SRAM contents. Raises :class:`~dovetail.cosim.rtl.verilate.ToolError`."""
     model = Model(config)
     with (
         SystemCEngine(config, cache=cache, systemc=systemc) as rtl,

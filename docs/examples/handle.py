@@ -9,9 +9,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from dovetail.cosim.handle import Handle
-from dovetail.hw.ports import EntryKind
-from dovetail.hw.queue import Queue
+from dovetail.cosim.handle.handle import Handle
+from dovetail.hw.common.ports import EntryKind
+from dovetail.hw.sequencer.queue import Queue
 
 cache = Path(sys.argv[1]) if len(sys.argv) > 1 else None  # of the builds; None: the usual one
 queue = Handle(Queue(depth=4), cache=cache)

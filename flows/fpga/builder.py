@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dovetail.flows.fpga.boards import CROWDED, RESOURCES, Board
-from dovetail.flows.fpga.pll import Dividers
+from dovetail.flows.fpga.design.boards import CROWDED, RESOURCES, Board
+from dovetail.flows.fpga.design.pll import Dividers
 from dovetail.flows.fpga.reports import Placed, log_utilisation, netlist_cells, netlist_resources, read_report
+from dovetail.flows.fpga.synthesis import NO_ELEMENTS
 from dovetail.flows.fpga.tools import BuildError, Tool, complaint, run
-from dovetail.flows.synthesis import NO_ELEMENTS
 
 NAME = "dovetail_board"
 """Name of the top and of its files."""

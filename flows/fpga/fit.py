@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dovetail.flows.fpga.boards import RESOURCES, Part
+from dovetail.flows.fpga.design.boards import RESOURCES, Part
 from dovetail.flows.fpga.tools import BuildError
-from dovetail.flows.parameters import changed
+from dovetail.flows.options.parameters import changed
 from dovetail.isa.config import FEATURES, Config, ConfigError, format_bytes
-from dovetail.sw.cost.area import Area, area_of
+from dovetail.sw.analysis.cost.area import Area, area_of
 from dovetail.sw.errors import DovetailError
 
 DOUBT = 0.5

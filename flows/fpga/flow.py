@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dovetail.flows.fpga.boards import Board
 from dovetail.flows.fpga.builder import TOOLS, Builder, Netlist, Options, Target
+from dovetail.flows.fpga.design.boards import Board
+from dovetail.flows.fpga.design.top import BoardTop
 from dovetail.flows.fpga.fit import check_estimate, check_netlist
 from dovetail.flows.fpga.record import Build
 from dovetail.flows.fpga.tools import BuildError, Tool, find
-from dovetail.flows.fpga.top import BoardTop
 from dovetail.hw.board.design import BoardDesign
 from dovetail.hw.board.memory import BoardMemory
 from dovetail.isa.config import Config, ConfigError, ceil_div, format_bytes, parse_bytes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dovetail.flows.fpga.builder import Netlist, Options, Run, Target
-from dovetail.flows.fpga.pll import MHZ
+from dovetail.flows.fpga.design.pll import MHZ
 from dovetail.flows.fpga.reports import Placed
 from dovetail.flows.fpga.tools import Tool
 from dovetail.isa.config import Config

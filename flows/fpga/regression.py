@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dovetail.flows.fpga.boards import RESOURCES, board_of
 from dovetail.flows.fpga.builder import Options
+from dovetail.flows.fpga.design.boards import RESOURCES, board_of
+from dovetail.flows.fpga.design.pll import MHZ
 from dovetail.flows.fpga.flow import Request, finish, memory_of, prepare
-from dovetail.flows.fpga.pll import MHZ
 from dovetail.flows.fpga.record import Build
-from dovetail.flows.report import Report
+from dovetail.flows.output.reply import Report
+from dovetail.isa.common.files import write_atomically
 from dovetail.isa.config import Config
-from dovetail.isa.files import write_atomically
 from dovetail.isa.link import BAUD
 from dovetail.sw.errors import DovetailError
 

@@ -10,8 +10,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from dovetail.flows.fpga.synthesis import COSTS
 from dovetail.flows.fpga.tools import BuildError
-from dovetail.flows.synthesis import COSTS
 
 NETLIST: Mapping[str, Mapping[str, Mapping[str, int]]] = {
     "ecp5": COSTS,

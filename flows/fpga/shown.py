@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.console import RenderableType
 from rich.table import Table
 
-from dovetail.flows.fpga.boards import RESOURCES, UNITS
 from dovetail.flows.fpga.builder import Target
-from dovetail.flows.fpga.pll import MHZ
+from dovetail.flows.fpga.design.boards import RESOURCES, UNITS
+from dovetail.flows.fpga.design.pll import MHZ
 from dovetail.flows.fpga.record import Build
 from dovetail.flows.fpga.reports import CriticalPath
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from shutil import which
 from sys import executable
 
-from dovetail.flows.fpga.boards import EXTRA
+from dovetail.flows.fpga.design.boards import EXTRA
 from dovetail.sw.errors import DovetailError
 
 PREFIX = "yowasp-"

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from dovetail.hw.board.ports import check_size
-from dovetail.hw.burst import Burst
+from dovetail.hw.dma.burst import Burst
 
 
 class Row(data.StructLayout):

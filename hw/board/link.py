@@ -9,9 +9,9 @@ from amaranth.lib.crc.catalog import CRC16_CCITT_FALSE
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from dovetail.hw.axi import AxiLite
 from dovetail.hw.board.ports import LinkMemory, check_size
 from dovetail.hw.board.uart import Receiver, Transmitter
+from dovetail.hw.common.axi import AxiLite
 from dovetail.isa.host import ADDRESS_BITS, CONTROL_IRQ, CONTROL_START, HOST_REGISTERS
 from dovetail.isa.link import (
     BLOCK,

@@ -3,7 +3,7 @@
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.hw.axi import AxiRead, AxiWrite
+from dovetail.hw.common.axi import AxiRead, AxiWrite
 from dovetail.isa.link import WORD
 
 OKAY, DECERR = 0, 3

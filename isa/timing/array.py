@@ -1,6 +1,6 @@
 """Timing of the array unit: CONV, CONV_RELU, DEPTH_CONV and MAT_MUL.
 
-The sequencer cuts time into windows, see ``hw.array_sequencer``. The first only loads weights. Then every step (ky, kx,
+The sequencer cuts time into windows, see ``hw.array.loops``. The first only loads weights. Then every step (ky, kx,
 input block) of every stripe has one: as long as its pixels, the weights of the next step, the records of a block in
 the block's first, and ACCUMULATE demand. Old int32 values pass in windows of their own before the stripe's steps. The
 results of a stripe drain through the requantiser while the next stripe runs in the other accumulator buffer.
@@ -12,8 +12,8 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from dovetail.isa.config import Config, ceil_div
-from dovetail.isa.latency import REQUANTISE
 from dovetail.isa.timing.common import CHECK, SRAM_READ, repeat
+from dovetail.isa.timing.latency import REQUANTISE
 
 ACCUMULATE = 3
 """Least cycles between two visits of one accumulator: a window has no fewer."""

@@ -3,11 +3,11 @@
 import numpy as np
 
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import INSTRUCTIONS, PAGE_WORDS, REGISTERS, Op, Unit
-from dovetail.isa.timing.engine_constants import END_TO_DONE, PAGE_READY
+from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, REGISTERS, Op, Unit
+from dovetail.isa.timing.microcoded.recurrence import time_serial
 from dovetail.isa.timing.predecode import Words, as_words, front_end_faults
 from dovetail.isa.timing.rules import ADDRESS_SPACE, rules_of
-from dovetail.isa.timing.serial_engine import time_serial
+from dovetail.isa.timing.sequencer import END_TO_DONE, PAGE_READY
 
 SERIAL_SLACK = 64
 """Of the serial engine a fault of the bus may take the place of what follows: cycles that this takes at most."""

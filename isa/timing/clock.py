@@ -1,15 +1,15 @@
 """Times a program while it grows: when its words go out, when units are free.
 
-The recurrence is that of `dovetail.isa.timing.engine`, without faults: there it is one loop over known words. As nobody
+The recurrence is that of `dovetail.isa.timing.recurrence`, without faults: there it is one loop over known words. As nobody
 knows yet where the program ends, a page is fetched ahead even of the last one, until :meth:`Clock.end`.
 """
 
 from typing import NamedTuple
 
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import PAGE_WORDS, QUEUE_DEPTH, Unit
-from dovetail.isa.timing.engine_constants import END_TO_DONE, FIRST_ACTION, PAGE_READY
+from dovetail.isa.instructions.table import PAGE_WORDS, QUEUE_DEPTH, Unit
 from dovetail.isa.timing.rules import rules_of
+from dovetail.isa.timing.sequencer import END_TO_DONE, FIRST_ACTION, PAGE_READY
 
 _LOAD = int(Unit.LOAD)
 

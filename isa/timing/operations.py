@@ -10,9 +10,18 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.isa.checks import INDEX, Region, View, failures, in_its_own_way, regions, share_bank, share_byte
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import INSTRUCTIONS, REGISTERS, Cause, Op, Unit
+from dovetail.isa.instructions.checks import (
+    INDEX,
+    Region,
+    View,
+    failures,
+    in_its_own_way,
+    regions,
+    share_bank,
+    share_byte,
+)
+from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit
 from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.dma import BOUNDARY
 from dovetail.isa.timing.rules import Rules, duration, memory_end

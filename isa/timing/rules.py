@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dovetail.isa.checks import TWO_OPERANDS, Region, View, check, claim, multiplier_of, regions
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import INSTRUCTIONS, PAGE_BYTES, Cause, Op, Unit
+from dovetail.isa.instructions.checks import TWO_OPERANDS, Region, View, check, claim, multiplier_of, regions
+from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, Cause, Op, Unit
 from dovetail.isa.timing.array import NOTHING, Free, array_duration, array_durations, matrix_reads
 from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.dma import last_beat, read_duration, row_addresses, write_duration
-from dovetail.isa.timing.serial import serial_duration, verified
+from dovetail.isa.timing.microcoded.durations import serial_duration, verified
 from dovetail.isa.timing.vector import vector_duration
 
 ADDRESS_SPACE = 1 << 32

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.isa.instructions import Cause, Unit
+from dovetail.isa.instructions.table import Cause, Unit
 
 Int64s = npt.NDArray[np.int64]
 

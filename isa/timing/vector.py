@@ -3,9 +3,9 @@
 from functools import lru_cache
 
 from dovetail.isa.config import Config
-from dovetail.isa.instructions import Op
-from dovetail.isa.latency import VECTOR_DIRECT, VECTOR_LANE
+from dovetail.isa.instructions.table import Op
 from dovetail.isa.timing.common import CHECK, SRAM_READ
+from dovetail.isa.timing.latency import VECTOR_DIRECT, VECTOR_LANE
 
 WALK = 4
 """Cycles from a step of the loops to its read: position, bounds, lanes, address."""

@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.config import Config, ceil_div
-from dovetail.isa.instructions import WORD_BYTES
-from dovetail.sw import graph as ir
+from dovetail.isa.instructions.table import WORD_BYTES
 from dovetail.sw.compiler import memory
-from dovetail.sw.compiler.emit import Emitter
-from dovetail.sw.compiler.lower import Packer, Segment
+from dovetail.sw.compiler.emit.lower import Packer, Segment
+from dovetail.sw.compiler.emit.words import Emitter
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.partition import Step, host_reasons, is_accelerated, steps_of
-from dovetail.sw.compiler.parts import Part, parts_of
-from dovetail.sw.compiler.smaller import smaller
+from dovetail.sw.compiler.partition.partition import Step, host_reasons, is_accelerated, steps_of
+from dovetail.sw.compiler.partition.parts import Part, parts_of
+from dovetail.sw.compiler.plan.smaller import smaller
 from dovetail.sw.errors import CompileError
+from dovetail.sw.network import graph as ir
 
 SURE = 0.003
 """By how much of it an estimate must exceed another one to be given up. Of 325 configurations for MobileNetV1 two take

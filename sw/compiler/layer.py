@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.config import Config, Count, ceil_div
-from dovetail.isa.instructions import Op
+from dovetail.isa.instructions.table import Op
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from itertools import accumulate
 from types import MappingProxyType
 
 from dovetail.isa.config import round_up
-from dovetail.sw import graph as ir
-from dovetail.sw.compiler.partition import Step
+from dovetail.sw.compiler.partition.partition import Step
+from dovetail.sw.network import graph as ir
 
 ALIGN = 4096
 """Every buffer starts on a 4 KiB boundary, so that bursts are cut alike wherever a buffer lies."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dovetail.sw.compiler.host_cost import HostCost
+from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.errors import CompileError
 
 TILINGS = ("free", "channels")

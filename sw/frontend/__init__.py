@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dovetail.sw import passes
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend.shapes import Shapes, with_shapes
-from dovetail.sw.frontend.tflite import load_tflite
-from dovetail.sw.frontend.tflite_file import is_tflite
-from dovetail.sw.graph import Graph
-from dovetail.sw.portable import is_portable, unpack
+from dovetail.sw.files.portable import is_portable, unpack
+from dovetail.sw.frontend.open_shapes import Shapes, with_shapes
+from dovetail.sw.frontend.tflite.file import is_tflite
+from dovetail.sw.frontend.tflite.importer import load_tflite
+from dovetail.sw.network.graph import Graph
+from dovetail.sw.passes import integer as passes
 
 ZOO = "zoo:"
 """Prefix of the built-in networks."""
@@ -39,7 +39,7 @@ def read(path: str | Path) -> tuple[str, bytes]:
     """
     text = str(path)
     if text.startswith(ZOO):
-        from dovetail.sw.zoo import model_bytes
+        from dovetail.sw.zoo.zoo import model_bytes
 
         return text, model_bytes(text[len(ZOO) :])
     try:
@@ -64,6 +64,6 @@ def parse(data: bytes, name: str, folder: Path | None) -> Graph:
 
 def _load_onnx(data: bytes, name: str, folder: Path | None) -> Graph:
     # Imported late: reading a TFLite file should not wait for protobuf.
-    from dovetail.sw.frontend.onnx import load_onnx
+    from dovetail.sw.frontend.onnx.importer import load_onnx
 
     return load_onnx(data, name, folder)

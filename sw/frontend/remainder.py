@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dovetail.sw.frontend.tflite_file import TfliteFile, is_tflite
-from dovetail.sw.layout import Shape
+from dovetail.sw.frontend.tflite.file import TfliteFile, is_tflite
+from dovetail.sw.network.layout import Shape
 
 Forms = Mapping[str, tuple[str, Shape]]
 """Element type and shape of tensors, by name."""
@@ -46,11 +46,11 @@ def remainder_of(data: bytes) -> Remainder | None:
     NetworkError: nothing is left before the first unknown operator, or a variable goes over to it.
     """
     if is_tflite(data):
-        from dovetail.sw.frontend.tflite_remainder import split
+        from dovetail.sw.frontend.tflite.remainder import split
 
         return split(TfliteFile(data))
     # Imported late: reading a TFLite file should not wait for protobuf.
-    from dovetail.sw.frontend.onnx_remainder import split as split_onnx
+    from dovetail.sw.frontend.onnx.remainder import split as split_onnx
 
     return split_onnx(data)
 
@@ -64,9 +64,9 @@ def known_part(data: bytes) -> bytes:
 def rest_of(data: bytes, forms: Forms) -> bytes:
     """The file of the rest; ``forms``: of the tensors that go over. Raises as `remainder_of`."""
     if is_tflite(data):
-        from dovetail.sw.frontend.tflite_remainder import rest
+        from dovetail.sw.frontend.tflite.remainder import rest
 
         return rest(TfliteFile(data))
-    from dovetail.sw.frontend.onnx_remainder import rest as rest_onnx
+    from dovetail.sw.frontend.onnx.remainder import rest as rest_onnx
 
     return rest_onnx(data, forms)

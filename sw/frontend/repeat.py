@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dovetail.isa.numerics import Rounding
-from dovetail.sw import graph as ir
+from dovetail.sw.network import graph as ir
 
 
 def repeated(source: ir.Tensor, channels: int, name: str) -> tuple[ir.Tensor, ir.Conv]:

@@ -1,7 +1,7 @@
 """Post-training quantisation: float ONNX and calibration inputs become a QDQ ONNX network."""
 
 from dovetail.sw.quantise.automatic import Goal, Search, search
-from dovetail.sw.quantise.calibrate import Calibration
+from dovetail.sw.quantise.calibration.ranges import Calibration
 from dovetail.sw.quantise.comparison import Quality, quality
 from dovetail.sw.quantise.float_graph import FloatGraph
 from dovetail.sw.quantise.quantiser import quantise

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.sw.layout import Array
+from dovetail.sw.network.layout import Array
 
 Means = NDArray[np.float64]
 

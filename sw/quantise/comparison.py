@@ -15,15 +15,15 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from dovetail.sw import reference
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import parse
-from dovetail.sw.frontend.onnx_movement import MOVES
-from dovetail.sw.layout import Array, Sample, as_unsigned
-from dovetail.sw.onnx_session import Session, with_outputs
+from dovetail.sw.frontend.onnx.movement import MOVES
+from dovetail.sw.frontend.onnx.uint8_form import uint8_form
+from dovetail.sw.host.onnx_session import Session, with_outputs
+from dovetail.sw.network import reference
+from dovetail.sw.network.layout import Array, Sample, as_unsigned
+from dovetail.sw.quantise.calibration.samples import checked
 from dovetail.sw.quantise.float_graph import FloatGraph
-from dovetail.sw.quantise.samples import checked
-from dovetail.sw.uint8_form import uint8_form
 
 RUNTIME = "ONNX Runtime on the uint8 form, equal to the accelerator on the first sample"
 INTERPRETER = "the graph interpreter"

@@ -1,7 +1,7 @@
 """Scales with which the accelerator's sums and products of two tensors are ONNX Runtime's for every pair of bytes.
 
 ONNX Runtime rounds a sum in float32 with its zero point, the accelerator without it: the two may differ at a tie or
-next to one. Whether they do hangs on the last bits of the scales (`sw.frontend.onnx_fit`), so a scale that is larger by
+next to one. Whether they do hangs on the last bits of the scales (`sw.frontend.onnx.fit`), so a scale that is larger by
 some millionths mends it.
 """
 
@@ -14,8 +14,8 @@ import numpy as np
 import onnx
 
 from dovetail.isa.numerics import VectorOperation
-from dovetail.sw.frontend.onnx_elementwise import is_exact
-from dovetail.sw.frontend.onnx_values import Quant
+from dovetail.sw.frontend.onnx.elementwise import is_exact
+from dovetail.sw.frontend.onnx.values import Quant
 from dovetail.sw.quantise.float_graph import FloatGraph
 from dovetail.sw.quantise.parameters import Level
 from dovetail.sw.quantise.plan import Plan

@@ -12,9 +12,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend.onnx_file import is_quantised
-from dovetail.sw.layout import Array, Shape
-from dovetail.sw.names import unused
+from dovetail.sw.frontend.onnx.file import is_quantised
+from dovetail.sw.network.layout import Array, Shape
+from dovetail.sw.network.names import unused
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.sw.layout import Array
+from dovetail.sw.network.layout import Array
 from dovetail.sw.quantise.scheme import Scheme
 
 _BIAS_LEVELS = 1 << 30

@@ -14,9 +14,9 @@ from onnxruntime.quantization import CalibrationMethod, QDQQuantizer, QuantType
 from onnxruntime.quantization.calibrate import TensorData, TensorsData
 
 from dovetail.sw.errors import NetworkError, first_line
-from dovetail.sw.layout import Array, Sample
+from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.quantise.bias import Means, shift
-from dovetail.sw.quantise.calibrate import Calibration
+from dovetail.sw.quantise.calibration.ranges import Calibration
 from dovetail.sw.quantise.exact import make_exact
 from dovetail.sw.quantise.float_graph import FloatGraph, attribute
 from dovetail.sw.quantise.parameters import Level, Range, activation, weights

@@ -16,15 +16,15 @@ from pathlib import Path
 
 import numpy as np
 
-from dovetail.cosim.fuzz import Case, random_case, random_timing
+from dovetail.cosim.compare.fuzz import Case, random_case, random_timing
 from dovetail.isa.config import PRESETS, Config
-from dovetail.isa.instructions import Unit, to_bytes
+from dovetail.isa.instructions.table import Unit, to_bytes
 from dovetail.isa.timing.timeline import Timeline
-from dovetail.sw.engine import Bytes, RunResult
-from dovetail.sw.model import Model
-from dovetail.sw.network import compile_network
-from dovetail.sw.random_networks import random_network
-from dovetail.sw.random_programs import WHOLE
+from dovetail.sw.model.model import Model
+from dovetail.sw.random.networks import random_network
+from dovetail.sw.random.programs import WHOLE
+from dovetail.sw.runtime.compiled_network import compile_network
+from dovetail.sw.runtime.engine import Bytes, RunResult
 
 FILE = Path(__file__).with_name("fingerprints.json")
 MODELS = Path(__file__).parents[3] / "shared" / "models"

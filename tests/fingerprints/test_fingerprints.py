@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.cosim.lockstep import Lockstep
+from dovetail.cosim.compare.lockstep import Lockstep
 from tests.fingerprints.take import CONFIGS, FILE, MODELS, names, of_run, program_of, run_program, take
 
 KNOWN: dict[str, str] = json.loads(FILE.read_text())

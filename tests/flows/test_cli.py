@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.cosim.lockstep import Comparison
-from dovetail.cosim.network import Verdict
-from dovetail.cosim.windows import Window, WindowVerdict
+from dovetail.cosim.compare.lockstep import Comparison
+from dovetail.cosim.compare.networks import Verdict
+from dovetail.cosim.compare.windows import Window, WindowVerdict
 from dovetail.flows.cli import COMMANDS, main
-from dovetail.flows.network import NETWORK_HELP
+from dovetail.flows.options.network import NETWORK_HELP
 from dovetail.isa import Config, Program
-from dovetail.isa.cheader import cheader
-from dovetail.isa.manual import manual
-from dovetail.sw.zoo import NETWORKS
-from tests.sw.stateful_networks import streaming
+from dovetail.isa.generate.cheader import cheader
+from dovetail.isa.generate.manual import manual
+from dovetail.sw.zoo.zoo import NETWORKS
+from tests.sw.runtime.stateful_networks import streaming
 
 SMALL = ["--ic-lanes", "4", "--oc-lanes", "4", "--sram", "128KiB"]
 NETWORK = "zoo:autoencoder"
@@ -296,7 +296,7 @@ def test_a_programs_disassembly_assembles_to_its_stream(run: Any, tmp_path: Path
 def test_verify_reports_what_lockstep_found(run: Any, monkeypatch: pytest.MonkeyPatch, difference: str) -> None:
     same = not difference
     comparison = Comparison(same, 10, 10 + (not same), True, True, True, difference)
-    monkeypatch.setattr("dovetail.cosim.network.verify", lambda *a, **k: [Verdict((comparison, comparison))])
+    monkeypatch.setattr("dovetail.cosim.compare.networks.verify", lambda *a, **k: [Verdict((comparison, comparison))])
     code, out, _ = run("verify", NETWORK, "--json")
     data = json.loads(out)
     assert (code, data["equal"], data["bytes_equal"], data["timeline_equal"]) == (int(not same), same, same, True)
@@ -315,7 +315,7 @@ def test_verify_layers(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         window = Window(0, 10, 40, (1, 2), 3)
         return [WindowVerdict(window, Comparison(True, 10, 10, True, True, True), "" if len(found) < 3 else "SRAM: x")]
 
-    monkeypatch.setattr("dovetail.cosim.windows.verify_windows", verified)
+    monkeypatch.setattr("dovetail.cosim.compare.windows.verify_windows", verified)
     code, out, _ = run("verify", NETWORK, "--layers", "2..2")
     assert code == 0 and "sample 0     segment 0, words 10..39, 3 operations (some of " in out
     assert "verdict      EQUAL: from the model's state, to its state" in out
@@ -340,7 +340,7 @@ def test_interrupt(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(args: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dovetail.flows.doctor.run", interrupted)
+    monkeypatch.setattr("dovetail.flows.commands.doctor.run", interrupted)
     assert run("doctor") == (130, "", "dovetail: interrupted\n")
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from dovetail.hw.accelerator import HOST_PREFIX, MEMORY_PREFIX, Accelerator
-from dovetail.hw.testing import ReadMemory, WriteMemory, host_read, host_write, simulate
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.host import STALLS
-from dovetail.isa.instructions import PAGE_BYTES, PAGE_WORDS, Cause, Op, Unit, cfg, pack, sync, to_bytes
-from dovetail.isa.timing.engine import Timeline, time_program
+from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Cause, Op, Unit, cfg, pack, sync, to_bytes
+from dovetail.isa.timing.recurrence import Timeline, time_program
+from tests.hw.benches import ReadMemory, WriteMemory, host_read, host_write, simulate
 
 MEMORY = 32 << 10
 BASE = 0x3000

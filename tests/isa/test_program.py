@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.isa import Config, Program, ProgramError, Segment, Step, TensorDescriptor
-from dovetail.isa.files import write_atomically
-from dovetail.isa.instructions import PAGE_BYTES
+from dovetail.isa.common.files import write_atomically
+from dovetail.isa.instructions.table import PAGE_BYTES
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8)
 IMAGE = TensorDescriptor(name="x", offset=4096, shape=(1, 4, 4, 3), scale=0.5, zero_point=-128)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dovetail.cosim import sealed
-from dovetail.cosim.build_cache import hold, noted
+from dovetail.cosim.rtl import sealed
+from dovetail.cosim.rtl.build_cache import hold, noted
 from tests.malformed.damage import JSON, Random, pick
 from tests.malformed.made import NETWORK, SPACE, Files, command
 
@@ -83,8 +83,9 @@ def letters(data: bytes, random: Random) -> bytes:
 @cache
 def schedule_files() -> Sequence[Files]:
     from dovetail.isa.config import Config
-    from dovetail.sw.compiler import schedule_cache, tiling
-    from dovetail.sw.network import compile_network
+    from dovetail.sw.compiler.plan import cache as schedule_cache
+    from dovetail.sw.compiler.plan import tiling
+    from dovetail.sw.runtime.compiled_network import compile_network
 
     with tempfile.TemporaryDirectory() as folder:
         schedule_cache.use(Path(folder))
@@ -97,8 +98,9 @@ def schedule_files() -> Sequence[Files]:
 def with_schedules(folder: Path) -> object:
     """Compile with a schedule cache, to the same program as without."""
     from dovetail.isa.config import Config
-    from dovetail.sw.compiler import schedule_cache, tiling
-    from dovetail.sw.network import compile_network
+    from dovetail.sw.compiler.plan import cache as schedule_cache
+    from dovetail.sw.compiler.plan import tiling
+    from dovetail.sw.runtime.compiled_network import compile_network
 
     config = Config(ic_lanes=4, oc_lanes=4, sram="64 KiB")
     programs = []

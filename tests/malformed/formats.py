@@ -22,15 +22,16 @@ from pathlib import Path
 
 import numpy as np
 
-from dovetail.cosim.coverage import all_bins
-from dovetail.cosim.coverage_file import Coverage, DesignCoverage
-from dovetail.cosim.rtl_coverage import Point
-from dovetail.flows.fuzz import load_case
+from dovetail.cosim.coverage.bins import all_bins
+from dovetail.cosim.coverage.file import Coverage, DesignCoverage
+from dovetail.cosim.coverage.rtl import Point
+from dovetail.flows.commands.fuzz import load_case
 from dovetail.isa.program import CRC, HEADER
-from dovetail.sw import frontend, zoo
-from dovetail.sw.cost.energy import FOLDER, load_table
-from dovetail.sw.packing import pack
-from dovetail.sw.partition_export import MANIFEST, run_parts
+from dovetail.sw import frontend
+from dovetail.sw.analysis.cost.energy import FOLDER, load_table
+from dovetail.sw.export.parts.folder import MANIFEST, run_parts
+from dovetail.sw.files.packing import pack
+from dovetail.sw.zoo import zoo
 from tests.malformed import onnx_edits, tflite_edits
 from tests.malformed.caches import (
     build_files,

@@ -7,13 +7,15 @@ from pathlib import Path
 import numpy as np
 
 from dovetail.isa.config import Config
-from dovetail.sw import frontend, preflight, reference
+from dovetail.sw import frontend
+from dovetail.sw.analysis import preflight
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.errors import DovetailError
-from dovetail.sw.network import compile_network
+from dovetail.sw.network import reference
 from dovetail.sw.quantise import FloatGraph, quantise
-from dovetail.sw.quantise.network import read_float
-from dovetail.sw.quantise.samples import RandomSamples
+from dovetail.sw.quantise.calibration.samples import RandomSamples
+from dovetail.sw.quantise.float_file import read_float
+from dovetail.sw.runtime.compiled_network import compile_network
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
 _RUN = 10**8

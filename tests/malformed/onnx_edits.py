@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from dovetail.sw import zoo
+from dovetail.sw.zoo import zoo
 
 Edit = Callable[[Any], object]
 HUGE = (2**31 - 1, 2**31, 2**40, 2**62)

@@ -66,7 +66,7 @@ def main(name: str, seed: int, first: int, last: int) -> None:
 def taken(action: Any, folder: Path) -> dict[str, Any]:
     """What became of an action."""
     from dovetail.flows.cli import main as command
-    from dovetail.flows.trouble import USER_ERRORS, message
+    from dovetail.flows.output.trouble import USER_ERRORS, message
 
     out, err = StringIO(), StringIO()
     before = _memory(reset=True)

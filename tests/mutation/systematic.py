@@ -100,7 +100,7 @@ def models() -> list[tuple[str, Any, str]]:
     """Name, configuration and form of each. The second one has what the first one lacks: several records and less than
     a matrix row in a word, several words of weights, gated clocks, and enables of reads."""
     from dovetail.isa.config import Config
-    from dovetail.sw.random_programs import WHOLE
+    from dovetail.sw.random.programs import WHOLE
 
     wide = Config(
         ic_lanes=2,
@@ -134,8 +134,8 @@ def build_one(mutator: Mutator, cache: Path, config: Any, form: str) -> Path:
     from amaranth.hdl._ir import PortDirection
     from amaranth.lib import wiring
 
-    from dovetail.cosim import rtl
-    from dovetail.cosim.verilate import verilate
+    from dovetail.cosim.rtl import engine as rtl
+    from dovetail.cosim.rtl.verilate import verilate
     from dovetail.hw import verilog as hw_verilog
 
     def convert(design: Any, name: str, platform: object = None) -> str:
@@ -173,9 +173,9 @@ class Bench:
     """The Verilated mutants beside what the model says of a list of programs."""
 
     def __init__(self, built: Built) -> None:
-        from dovetail.cosim import rtl
-        from dovetail.cosim.lockstep import Lockstep
-        from dovetail.sw.model import Model
+        from dovetail.cosim.compare.lockstep import Lockstep
+        from dovetail.cosim.rtl import engine as rtl
+        from dovetail.sw.model.model import Model
 
         def accelerator_library(*_: Any, **__: Any) -> Path:
             return built.library
@@ -195,8 +195,8 @@ class Bench:
 
     def _program(self, n: int) -> tuple[Any, Any, Any]:
         """The n-th program, how the model runs it on the SRAM that the one before has left, and SRAM after it."""
-        from dovetail.cosim.fuzz import random_case, random_timing
-        from dovetail.sw.model import Model
+        from dovetail.cosim.compare.fuzz import random_case, random_timing
+        from dovetail.sw.model.model import Model
 
         while len(self.prepared) <= n:
             at = len(self.prepared)
@@ -212,8 +212,8 @@ class Bench:
     def notices(self, n: int) -> bool:
         """Whether the n-th program, after those before it, shows a difference. SRAM is looked at now and then only:
         moving all of it takes longer than most programs."""
-        from dovetail.cosim.lockstep import compare
-        from dovetail.cosim.rtl import RtlError
+        from dovetail.cosim.compare.lockstep import compare
+        from dovetail.cosim.rtl.engine import RtlError
 
         program, result, sram = self._program(n)
         rtl = self.pair.rtl
@@ -230,9 +230,9 @@ class Bench:
 
     def faults(self, programs: int = 3) -> str:
         """What kind of fault of `dovetail faults` shows a difference; empty: none. From power-up to power-up."""
-        from dovetail.cosim import faults
-        from dovetail.sw.model import Model
-        from dovetail.sw.random_programs import legal_program
+        from dovetail.cosim.compare import faults
+        from dovetail.sw.model.model import Model
+        from dovetail.sw.random.programs import legal_program
 
         for kind, provoke in faults.KINDS.items():
             for seed in range(programs):
@@ -314,17 +314,17 @@ def run(mutator: Mutator, args: argparse.Namespace) -> None:
 # --- unit tests for survivors -----------------------------------------------------------------------------------
 
 UNIT_TESTS = {
-    "cosim/test_scaling_rtl.py": ("requantiser", "rescale", "scaler"),
-    "hw/test_array_unit.py": ("array", "accumulator", "drain", "window", "walk", "pipeline"),
-    "hw/test_vector_unit.py": ("vector", "window", "walk"),
-    "hw/test_requantiser.py": ("requantiser", "scaler"),
-    "hw/test_rescale.py": ("rescale", "scaler"),
-    "hw/test_control.py": ("control", "queue", "scoreboard", "statistics", "run"),
-    "hw/test_frontend.py": ("frontend", "queue"),
-    "hw/test_host.py": ("host",),
-    "hw/test_load.py": ("load", "dma", "burst"),
-    "hw/test_store.py": ("store", "dma", "burst"),
-    "hw/test_sram.py": ("sram",),
+    "cosim/rtl/test_scaling.py": ("requantiser", "rescale", "scaler"),
+    "hw/array/test_unit.py": ("array", "accumulator", "drain", "window", "walk", "pipeline"),
+    "hw/vector/test_unit.py": ("vector", "window", "walk"),
+    "hw/array/test_requantiser.py": ("requantiser", "scaler"),
+    "hw/vector/test_rescale.py": ("rescale", "scaler"),
+    "hw/sequencer/test_control.py": ("control", "queue", "scoreboard", "statistics", "run"),
+    "hw/sequencer/test_frontend.py": ("frontend", "queue"),
+    "hw/host/test_registers.py": ("host",),
+    "hw/dma/test_load.py": ("load", "dma", "burst"),
+    "hw/dma/test_store.py": ("store", "dma", "burst"),
+    "hw/memory/test_sram.py": ("sram",),
     "hw/test_accelerator.py": (
         "accelerator",
         "engine",

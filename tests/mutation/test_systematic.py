@@ -70,7 +70,7 @@ def test_each_switch_is_what_it_says_and_none_is_the_design() -> None:
 
 
 def test_hardware_must_not_have_been_imported() -> None:
-    importlib.import_module("dovetail.hw.queue")
+    importlib.import_module("dovetail.hw.sequencer.queue")
     with pytest.raises(RuntimeError, match=r"^mutants must be installed before dovetail\.hw\."):
         mutants.install(mutants.Mutator())
 

@@ -15,8 +15,8 @@ from dovetail.cosim.benches.accelerator import AcceleratorScoreboard, Case, Run,
 from dovetail.cosim.benches.axi import AxiMemory, AxiRules, HostDriver, TimedMemory
 from dovetail.cosim.benches.bench import config, options, rng, start, until
 from dovetail.isa.host import CONTROL_IRQ, CONTROL_START, HOST_REGISTERS, STATUS_DONE
-from dovetail.isa.instructions import Cause
-from dovetail.sw.random_programs import legal_program
+from dovetail.isa.instructions.table import Cause
+from dovetail.sw.random.programs import legal_program
 
 LIMIT = 500_000
 """Cycles that a program may take in a bench."""

@@ -12,7 +12,7 @@ from amaranth.hdl import Const
 
 from dovetail.cosim.benches.bench import Scoreboard, cycles, options, pauses, rng, start, until
 from dovetail.cosim.benches.streams import StreamMonitor, StreamSink
-from dovetail.hw.burst import Burst, Transfer
+from dovetail.hw.dma.burst import Burst, Transfer
 from dovetail.isa.timing.dma import BOUNDARY, MAX_BURST, bursts, row_addresses
 
 LIMIT = 20_000

@@ -12,10 +12,10 @@ from cocotb.triggers import RisingEdge
 
 from dovetail.cosim.benches.bench import Scoreboard, config, options, pauses, rng, start, until
 from dovetail.cosim.benches.streams import StreamDriver, StreamMonitor
-from dovetail.hw.ports import Entry, EntryKind
-from dovetail.isa.instructions import INSTRUCTIONS, REGISTERS, Unit
+from dovetail.hw.common.ports import Entry, EntryKind
+from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Unit
 from dovetail.isa.timing.common import CHECK
-from dovetail.sw.random_programs import operations
+from dovetail.sw.random.programs import operations
 
 LIMIT = 50_000
 Event = tuple[str, int, int]

@@ -13,9 +13,9 @@ import numpy as np
 
 from dovetail.cosim.benches.bench import Scoreboard, config, cycles, options, pauses, rng, start, until
 from dovetail.cosim.benches.streams import StreamMonitor, StreamSink
-from dovetail.hw.frontend import MANY
-from dovetail.hw.ports import Entry, EntryKind
-from dovetail.isa.instructions import (
+from dovetail.hw.common.ports import Entry, EntryKind
+from dovetail.hw.sequencer.frontend import MANY
+from dovetail.isa.instructions.table import (
     CFG_REG,
     CFG_VALUE,
     INSTRUCTIONS,
@@ -28,7 +28,7 @@ from dovetail.isa.instructions import (
     Unit,
     to_bytes,
 )
-from dovetail.sw.random_programs import legal_program
+from dovetail.sw.random.programs import legal_program
 
 LIMIT = 20_000
 Item = tuple[Any, int, int, int]

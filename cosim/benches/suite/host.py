@@ -1,4 +1,4 @@
-"""Bench of the host's register block on AXI4-Lite: ports ``bus`` and those of ``dovetail.hw.host.Host``.
+"""Bench of the host's register block on AXI4-Lite: ports ``bus`` and those of ``dovetail.hw.host.registers.Host``.
 
 Options: ``config`` (TOML), ``seed``, ``accesses`` (how many), ``stall`` (share of cycles).
 """
@@ -24,7 +24,7 @@ from dovetail.isa.host import (
     STATUS_FAULT,
     VERSION,
 )
-from dovetail.isa.instructions import PAGE_BYTES, Unit
+from dovetail.isa.instructions.table import PAGE_BYTES, Unit
 from dovetail.isa.timing.dma import BOUNDARY
 
 WORD = 0xFFFF_FFFF

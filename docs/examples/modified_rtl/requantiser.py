@@ -2,11 +2,11 @@
 
 from amaranth import Module
 
-from dovetail.hw.requantiser import Requantiser
+from dovetail.hw.array.requantiser import Requantiser
 
 
 class RegisteredRequantiser(Requantiser):
-    """As :class:`dovetail.hw.requantiser.Requantiser`, a cycle later."""
+    """As :class:`dovetail.hw.array.requantiser.Requantiser`, a cycle later."""
 
     LATENCY = Requantiser.LATENCY + 1
 

@@ -8,10 +8,10 @@ from itertools import islice
 from math import prod
 from typing import Any
 
-from dovetail.flows.explore.results import Row, front_of
+from dovetail.flows.explore.results.results import Row, front_of
 from dovetail.flows.explore.search.listed import shuffled
-from dovetail.flows.explore.space import Point, Space
-from dovetail.flows.parameters import AXES, FREQUENCY, INT, LANES, SIZE
+from dovetail.flows.explore.space.space import Point, Space
+from dovetail.flows.options.parameters import AXES, FREQUENCY, INT, LANES, SIZE
 
 GRID = 64
 """The most points of the first generation, drawn from the coarse grid; measured: more of them find the front later."""

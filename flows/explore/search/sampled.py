@@ -12,11 +12,11 @@ from importlib.util import find_spec
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from dovetail.flows.explore import space_json
-from dovetail.flows.explore.results import Row, violations
+from dovetail.flows.explore.results.results import Row, violations
 from dovetail.flows.explore.search.listed import shuffled
-from dovetail.flows.explore.space import Plan, Point, Space
-from dovetail.flows.parameters import AXES, FREQUENCY, INT, SIZE, label
+from dovetail.flows.explore.space import json as space_json
+from dovetail.flows.explore.space.space import Plan, Point, Space
+from dovetail.flows.options.parameters import AXES, FREQUENCY, INT, SIZE, label
 from dovetail.sw.errors import DovetailError, first_line
 
 if TYPE_CHECKING:

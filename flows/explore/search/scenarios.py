@@ -8,11 +8,11 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
-from dovetail.flows.explore.results import Row
-from dovetail.flows.explore.scenarios import merged
+from dovetail.flows.explore.results.results import Row
 from dovetail.flows.explore.search import Search
-from dovetail.flows.explore.space import Point, Space
-from dovetail.flows.parameters import changed
+from dovetail.flows.explore.space.scenarios import merged
+from dovetail.flows.explore.space.space import Point, Space
+from dovetail.flows.options.parameters import changed
 from dovetail.sw.errors import DovetailError
 
 MOST = 1000

@@ -13,17 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.flows.explore import networks, pricing
 from dovetail.flows.explore.driver import Means, sweep
-from dovetail.flows.explore.pricing import Session, VersionError
-from dovetail.flows.explore.space import Space, Workload
-from dovetail.flows.explore.store import Store
-from dovetail.flows.explore.workers import AHEAD, Task, WorkersError
+from dovetail.flows.explore.pricing import pricing
+from dovetail.flows.explore.pricing.pricing import Session, VersionError
+from dovetail.flows.explore.pricing.workers import AHEAD, Task, WorkersError
+from dovetail.flows.explore.space import networks
+from dovetail.flows.explore.space.space import Space, Workload
+from dovetail.flows.explore.store.store import Store
 from dovetail.isa.config import Config
 
 pytest.importorskip("distributed")
 
-from dovetail.flows.explore.cluster import ClusterWorkers
+from dovetail.flows.explore.pricing.cluster import ClusterWorkers
 
 pytestmark = pytest.mark.slow
 SPACE = Space(
@@ -90,7 +91,7 @@ def test_versions_and_room(scheduler: str) -> None:
 
 
 def test_no_scheduler_and_no_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dovetail.flows.explore.cluster.PATIENCE", 1)
+    monkeypatch.setattr("dovetail.flows.explore.pricing.cluster.PATIENCE", 1)
     session = Session("test", {}, "free", 0, None, pricing.version())
     for address in ("tcp://127.0.0.1:1", "nonsense://"):
         with pytest.raises(WorkersError, match=f"{address}: must be the address of a Dask scheduler"):

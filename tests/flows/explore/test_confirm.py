@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from dovetail.cosim.lockstep import Comparison
-from dovetail.cosim.network import Verdict as NetworkVerdict
-from dovetail.cosim.verilate import ToolError
+from dovetail.cosim.compare.lockstep import Comparison
+from dovetail.cosim.compare.networks import Verdict as NetworkVerdict
+from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.flows.cli import main
-from dovetail.flows.confirmation import Confirmed, confirm_sweep
-from dovetail.flows.explore import confirm as confirmation
-from dovetail.flows.explore import networks
-from dovetail.flows.explore import store as store_module
-from dovetail.flows.explore.confirm import Check, ConfirmError, Job, Plan, Queue, chosen, difference_of, plan
-from dovetail.flows.explore.cost import Cost, Outcome
-from dovetail.flows.explore.pricing import price
-from dovetail.flows.explore.recorder import Recorder
-from dovetail.flows.explore.space import Space, Workload
-from dovetail.flows.explore.store import Store
+from dovetail.flows.explore.confirm import confirm as confirmation
+from dovetail.flows.explore.confirm.confirm import Check, ConfirmError, Job, Plan, Queue, chosen, difference_of, plan
+from dovetail.flows.explore.pricing.cost import Cost, Outcome
+from dovetail.flows.explore.pricing.pricing import price
+from dovetail.flows.explore.space import networks
+from dovetail.flows.explore.space.space import Space, Workload
+from dovetail.flows.explore.store import store as store_module
+from dovetail.flows.explore.store.recorder import Recorder
+from dovetail.flows.explore.store.store import Store
+from dovetail.flows.options.confirmation import Confirmed, confirm_sweep
 from dovetail.isa.config import Config
 from dovetail.sw import frontend
 
@@ -159,7 +159,7 @@ def test_the_command_says_what_differs(
         assert (count, len(store.results().rows)) == (3, 1)
         return Confirmed({"points": 1}, ["RTL          DIFFERENT: 1 of 1 points"], 1)
 
-    monkeypatch.setattr("dovetail.flows.confirmation.confirm_sweep", confirmed)
+    monkeypatch.setattr("dovetail.flows.options.confirmation.confirm_sweep", confirmed)
     assert main(["sweep", "zoo:autoencoder", "--jobs", "1", "--confirm", "3", "--output", str(tmp_path)]) == 1
     assert "RTL          DIFFERENT: 1 of 1 points" in capsys.readouterr().out
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.flows.cli import main
-from dovetail.sw.cost.energy import DEFAULT_TABLE, FOLDER
+from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE, FOLDER
 
 SWEEP = ["sweep", "zoo:autoencoder", "--config", "small", "--jobs", "1", "--json"]
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from dovetail.flows import cli
-from dovetail.flows.explore.expressions import FUNCTIONS
-from dovetail.flows.explore.metrics import METRICS
-from dovetail.flows.explore.space import HOSTS, METHODS, SAMPLERS, Plan
-from dovetail.flows.explore.space_file import TABLES, load, read
-from dovetail.flows.parameters import SETTINGS
+from dovetail.flows.explore.space.expressions import FUNCTIONS
+from dovetail.flows.explore.space.file import TABLES, load, read
+from dovetail.flows.explore.space.metrics import METRICS
+from dovetail.flows.explore.space.space import HOSTS, METHODS, SAMPLERS, Plan
+from dovetail.flows.options.parameters import SETTINGS
+from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE
 from dovetail.sw.compiler.options import TILINGS
-from dovetail.sw.cost.energy import DEFAULT_TABLE
 
 DOCS = Path(__file__).parents[3] / "docs"
 FOLDER = DOCS / "examples" / "spaces"

@@ -15,12 +15,12 @@ import pytest
 
 import dovetail
 from dovetail.flows.cli import main
-from dovetail.flows.explore.frame import Frame
-from dovetail.flows.network import random_sample
+from dovetail.flows.explore.results.frame import Frame
+from dovetail.flows.options.network import random_sample
 from dovetail.isa.config import Config
+from dovetail.sw.analysis.explain import compare, explain
 from dovetail.sw.errors import DovetailError
-from dovetail.sw.explain import compare, explain
-from dovetail.sw.network import compile_network
+from dovetail.sw.runtime.compiled_network import compile_network
 
 NETWORK = "zoo:attention_block"
 CONFIGS = [Config(ic_lanes=lanes, oc_lanes=8, sram="64 KiB") for lanes in (4, 8)]
@@ -94,7 +94,7 @@ def test_a_sweep_s_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     page = str(tmp_path / "r.html")
     assert main(["report", str(out / "results.sqlite"), "--output", page, "--top", "2", "--layers", str(again)]) == 0
     assert again.read_text("utf-8") == (out / "layers.csv").read_text("utf-8")
-    from dovetail.flows.explore.store import Store
+    from dovetail.flows.explore.store.store import Store
 
     with Store(out / "results.sqlite") as store:
         results = store.results()
@@ -133,6 +133,6 @@ def test_dir_shows_the_api() -> None:
 @pytest.mark.parametrize("name", ["compile", "load"])
 def test_what_makes_networks_brings_the_engines(name: str) -> None:
     """A loaded program runs on the RTL as a compiled one does, whatever was imported before."""
-    code = f"import dovetail, dovetail.sw.engines as e; dovetail.{name}; print('rtl' in e._factories)"
+    code = f"import dovetail, dovetail.sw.runtime.engines as e; dovetail.{name}; print('rtl' in e._factories)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"

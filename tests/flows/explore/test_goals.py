@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from dovetail.flows.cli import main
-from dovetail.flows.explore.constraint_fates import fates_of, nearest_miss
-from dovetail.flows.explore.cost import Cost
-from dovetail.flows.explore.expressions import ExpressionError, Scope, parse, parse_number
-from dovetail.flows.explore.records import records_of
-from dovetail.flows.explore.results import Results, row_of
-from dovetail.flows.explore.space import Space, Workload
-from dovetail.flows.explore.space_file import SpaceError, read
-from dovetail.flows.explore.table import table_of
+from dovetail.flows.explore.pricing.cost import Cost
+from dovetail.flows.explore.results.constraint_fates import fates_of, nearest_miss
+from dovetail.flows.explore.results.records import records_of
+from dovetail.flows.explore.results.results import Results, row_of
+from dovetail.flows.explore.results.table import table_of
+from dovetail.flows.explore.space.expressions import ExpressionError, Scope, parse, parse_number
+from dovetail.flows.explore.space.file import SpaceError, read
+from dovetail.flows.explore.space.space import Space, Workload
 from dovetail.isa.config import PRESETS, ConfigError
-from dovetail.sw.cost.activity import EVENTS
+from dovetail.sw.analysis.cost.activity import EVENTS
 
 TWO = (Workload("zoo:dscnn"), Workload("nets/my-net.onnx", 2.0))
 SPACE = Space(

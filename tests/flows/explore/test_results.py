@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.flows.explore.cost import Cost
-from dovetail.flows.explore.metrics import METRICS, values_of
-from dovetail.flows.explore.records import records_of
-from dovetail.flows.explore.results import Results, common, front_of, pareto, row_of
-from dovetail.flows.explore.space import Space, Workload
+from dovetail.flows.explore.pricing.cost import Cost
+from dovetail.flows.explore.results.records import records_of
+from dovetail.flows.explore.results.results import Results, common, front_of, pareto, row_of
+from dovetail.flows.explore.space.metrics import METRICS, values_of
+from dovetail.flows.explore.space.space import Space, Workload
 from dovetail.isa.config import PRESETS, Config
-from dovetail.sw.compiler.host_cost import HostCost
-from dovetail.sw.cost.activity import EVENTS
-from dovetail.sw.cost.area import area_of
-from dovetail.sw.cost.energy import energy_of, load_table
+from dovetail.sw.analysis.cost.activity import EVENTS
+from dovetail.sw.analysis.cost.area import area_of
+from dovetail.sw.analysis.cost.energy import energy_of, load_table
+from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.errors import DovetailError
 
 TWO = (Workload("zoo:dscnn", 3.0), Workload("zoo:resnet8", 0.5))

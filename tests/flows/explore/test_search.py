@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.flows.explore.cost import Cost
-from dovetail.flows.explore.results import Row, front_of, row_of
+from dovetail.flows.explore.pricing.cost import Cost
+from dovetail.flows.explore.results.results import Row, front_of, row_of
 from dovetail.flows.explore.search import sampled, search_of
 from dovetail.flows.explore.search.listed import shuffled
-from dovetail.flows.explore.space import Plan, Point, Space, Workload
-from dovetail.flows.parameters import label
+from dovetail.flows.explore.space.space import Plan, Point, Space, Workload
+from dovetail.flows.options.parameters import label
 from dovetail.isa.config import PRESETS, Config, ConfigError
 from dovetail.sw.errors import DovetailError
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dovetail.flows import parameters
-from dovetail.flows.explore.expressions import parse
-from dovetail.flows.explore.space import SLOWEST_FIRST, Space, Workload
-from dovetail.flows.parameters import changed, flat, label
+from dovetail.flows.explore.space.expressions import parse
+from dovetail.flows.explore.space.space import SLOWEST_FIRST, Space, Workload
+from dovetail.flows.options import parameters
+from dovetail.flows.options.parameters import changed, flat, label
 from dovetail.isa.config import PRESETS, Config, ConfigError, MemoryTiming
-from dovetail.sw.cost.area import area_of
+from dovetail.sw.analysis.cost.area import area_of
 
 NETWORK = (Workload("zoo:dscnn"),)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.flows.explore.space import Plan, Space, Workload
-from dovetail.flows.explore.space_file import SpaceError, load, read
+from dovetail.flows.explore.space.file import SpaceError, load, read
+from dovetail.flows.explore.space.space import Plan, Space, Workload
 from dovetail.isa.config import PRESETS, Config, MemoryTiming
-from dovetail.sw.cost.energy import FOLDER
+from dovetail.sw.analysis.cost.energy import FOLDER
 
 FULL = """\
 [[network]]

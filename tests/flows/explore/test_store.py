@@ -11,16 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.flows.explore import database, recorder, space_json
-from dovetail.flows.explore.cost import Cost, Outcome
-from dovetail.flows.explore.database import StoreError
-from dovetail.flows.explore.networks import NetworkFile
-from dovetail.flows.explore.recorder import Recorder
-from dovetail.flows.explore.space import Plan, Space, Workload
-from dovetail.flows.explore.store import Store
-from dovetail.flows.explore.store_schema import SCRIPTS
+from dovetail.flows.explore.pricing.cost import Cost, Outcome
+from dovetail.flows.explore.space import json as space_json
+from dovetail.flows.explore.space.networks import NetworkFile
+from dovetail.flows.explore.space.space import Plan, Space, Workload
+from dovetail.flows.explore.store import database, recorder
+from dovetail.flows.explore.store.database import StoreError
+from dovetail.flows.explore.store.recorder import Recorder
+from dovetail.flows.explore.store.schema import SCRIPTS
+from dovetail.flows.explore.store.store import Store
 from dovetail.isa.config import Config
-from dovetail.sw.cost.energy import TABLES
+from dovetail.sw.analysis.cost.energy import TABLES
 
 COST = Cost(1000, 64000, 900, 10, 20, {"conv": 700, "dense": 300}, (("dw", "depthwise", 5),), {})
 FILES = [NetworkFile("a", "zoo:a", "ha", b""), NetworkFile("b", "zoo:b", "hb", b"")]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.flows.explore.toml_lines import Path, lines_of
+from dovetail.flows.explore.space.toml_lines import Path, lines_of
 
 
 def paths_of(value: Any, path: Path = ()) -> set[Path]:

@@ -12,16 +12,17 @@ from typing import Any
 
 import pytest
 
-from dovetail.flows.explore import networks, pricing
-from dovetail.flows.explore.cost import Outcome
-from dovetail.flows.explore.local import LocalWorkers
-from dovetail.flows.explore.networks import NetworkFile
-from dovetail.flows.explore.pricing import Session, VersionError
-from dovetail.flows.explore.space import Workload
-from dovetail.flows.explore.workers import AHEAD, DIED, Task, Workers
+from dovetail.flows.explore.pricing import pricing
+from dovetail.flows.explore.pricing.cost import Outcome
+from dovetail.flows.explore.pricing.local import LocalWorkers
+from dovetail.flows.explore.pricing.pricing import Session, VersionError
+from dovetail.flows.explore.pricing.workers import AHEAD, DIED, Task, Workers
+from dovetail.flows.explore.space import networks
+from dovetail.flows.explore.space.networks import NetworkFile
+from dovetail.flows.explore.space.space import Workload
 from dovetail.isa.config import Config
 from dovetail.sw import frontend
-from dovetail.sw.network import compile_network
+from dovetail.sw.runtime.compiled_network import compile_network
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
 

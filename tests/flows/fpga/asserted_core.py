@@ -8,17 +8,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dovetail.cosim import rtl
-from dovetail.cosim.blocks import driver
-from dovetail.cosim.fuzz import random_case, random_timing
-from dovetail.cosim.lockstep import compare
-from dovetail.cosim.verilate import Design, verilate
-from dovetail.flows.fpga import vivado
-from dovetail.flows.fpga.assertions import MACRO
+from dovetail.cosim.compare.fuzz import random_case, random_timing
+from dovetail.cosim.compare.lockstep import compare
+from dovetail.cosim.rtl import engine as rtl
+from dovetail.cosim.rtl.block import driver
+from dovetail.cosim.rtl.verilate import Design, verilate
+from dovetail.flows.fpga.vivado import export as vivado
+from dovetail.flows.fpga.vivado.assertions import MACRO
 from dovetail.hw.accelerator import Accelerator
 from dovetail.hw.verilog import TOP, to_verilog
 from dovetail.isa.config import Config
-from dovetail.sw.model import Model
+from dovetail.sw.model.model import Model
 
 CONFIG = Config(
     ic_lanes=2, oc_lanes=2, sram="32 KiB", banks=4, depthwise="none", requant_lanes=1, bus=32, outstanding=2,

@@ -14,21 +14,21 @@ from tests.mutation.campaign import FOLDERS, ROOT, Fault
 
 FAULTS = (
     Fault(
-        file="hw/burst.py",
+        file="hw/dma/burst.py",
         old="        with m.Elif(self.o.ready):\n",
         new="        with m.Else():\n",
         what="bursts do not wait for the bus",
         caught_by="M_AXI_AWVALID stays until M_AXI_AWREADY",
     ),
     Fault(
-        file="hw/queue.py",
+        file="hw/sequencer/queue.py",
         old="            self.i.ready.eq(~full),\n",
         new="            self.i.ready.eq(1),\n",
         what="a full queue takes entries",
         caught_by="entries at most",
     ),
     Fault(
-        file="hw/scoreboard.py",
+        file="hw/sequencer/scoreboard.py",
         old="return ((a.reads & b.reads) | (a.writes & b.writes)).any()",
         new="return (a.reads & b.reads).any()",
         what="write ports of banks are given twice",

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.flows.fpga import vivado
-from dovetail.flows.fpga.assertions import CHANNELS, MACRO, assertions
+from dovetail.flows.fpga.vivado import export as vivado
+from dovetail.flows.fpga.vivado.assertions import CHANNELS, MACRO, assertions
 from dovetail.isa.config import Config
 from tests.flows.fpga.asserted_core import CONFIG
 
@@ -23,7 +23,7 @@ SIGNALS = [f"{channel}{part}" for channel, payload in CHANNELS for part in (*pay
 SCRIPT = """
 import sys
 from pathlib import Path
-from dovetail.cosim.handle import Handle
+from dovetail.cosim.handle.handle import Handle
 
 file, cache, changes = sys.argv[1], Path(sys.argv[2]), eval(sys.argv[3])
 top = Handle(file, top="dut", clock="aclk", reset="reset", flags=["--assert", "+define+{macro}"], cache=cache)

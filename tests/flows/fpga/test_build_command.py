@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from dovetail.flows.cli import main
-from dovetail.flows.explore.builds import builds
-from dovetail.flows.explore.store import Store
-from dovetail.flows.explore.store_schema import SCRIPTS
+from dovetail.flows.explore.store.builds import builds
+from dovetail.flows.explore.store.schema import SCRIPTS
+from dovetail.flows.explore.store.store import Store
 from dovetail.flows.fpga import flow
-from dovetail.flows.fpga.boards import BOARDS
+from dovetail.flows.fpga.design.boards import BOARDS
+from dovetail.flows.fpga.synthesis import NO_ELEMENTS
 from dovetail.flows.fpga.tools import find, run
-from dovetail.flows.synthesis import NO_ELEMENTS
 from dovetail.isa.config import Config
 from tests.flows.fpga.fpga_designs import CELLS, Wire, fakes
 

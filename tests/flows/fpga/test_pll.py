@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import pytest
 
-from dovetail.flows.fpga.boards import BOARDS
-from dovetail.flows.fpga.pll import ECP5, ICE40, MHZ, ecp5, ice40
+from dovetail.flows.fpga.design.boards import BOARDS
+from dovetail.flows.fpga.design.pll import ECP5, ICE40, MHZ, ecp5, ice40
 from dovetail.sw.errors import DovetailError
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dovetail.flows.cli import main
-from dovetail.flows.fpga import vivado
+from dovetail.flows.fpga.vivado import export as vivado
 from dovetail.isa.config import PRESETS, Config
 
 CONFIG = Config(

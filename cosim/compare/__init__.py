@@ -1,0 +1,1 @@
+"""Model and RTL side by side: programs, networks, faults; where they differ first."""

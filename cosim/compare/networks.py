@@ -1,0 +1,122 @@
+"""A compiled network on the model and on the RTL in lockstep, segment by segment."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.cosim.compare.lockstep import Comparison, Lockstep
+from dovetail.cosim.rtl.engine import FORMS
+from dovetail.cosim.rtl.waves import Waves
+from dovetail.isa.config import Config
+from dovetail.sw.model.model import Model
+from dovetail.sw.runtime.compiled_network import CompiledNetwork
+from dovetail.sw.runtime.engine import Bytes, RunResult
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One sample: the comparison of each accelerator segment."""
+
+    segments: tuple[Comparison, ...]
+
+    @property
+    def equal(self) -> bool:
+        """Everything agrees."""
+        return all(segment.equal for segment in self.segments)
+
+    @property
+    def first_difference(self) -> str:
+        """The first difference, with its segment; empty when there is none."""
+        found = (f"segment {n}: {s.first_difference}" for n, s in enumerate(self.segments) if not s.equal)
+        return next(found, "")
+
+
+class LockstepEngine:
+    """An engine that runs every program on the model and on the RTL, compares them, and goes on with the model's
+    memory, so that each segment is compared from equal beginnings.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+    cache
+        Folder of the RTL builds.
+    trace
+        File for the RTL's waves, of all that is run.
+    waves
+        Waves of one run, see :class:`~dovetail.cosim.compare.lockstep.Lockstep`.
+    form
+        The RTL's, of :data:`~dovetail.cosim.rtl.engine.FORMS`.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        cache: Path,
+        trace: Path | None = None,
+        form: str = FORMS[0],
+        waves: Waves | None = None,
+    ) -> None:
+        self._model = Model(config)
+        self._both = Lockstep(config, cache=cache, trace=trace, form=form, waves=waves)
+        self._comparisons: list[Comparison] = []
+
+    @property
+    def config(self) -> Config:
+        """The accelerator."""
+        return self._model.config
+
+    def take(self) -> tuple[Comparison, ...]:
+        """The comparisons since the last call."""
+        taken = tuple(self._comparisons)
+        self._comparisons.clear()
+        return taken
+
+    def reset(self) -> None:
+        """As after power-up."""
+        self._model.reset()
+        self._both.reset()
+
+    def read_sram(self) -> Bytes:
+        """A copy of the model's SRAM."""
+        return self._model.read_sram()
+
+    def write_sram(self, contents: Bytes) -> None:
+        """Replace SRAM on both sides."""
+        self._model.write_sram(contents)
+        self._both.model.write_sram(contents)
+        self._both.rtl.write_sram(contents)
+
+    def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
+        """Run on both; the result is the model's."""
+        self._comparisons.append(self._both.run(memory, program, pages, base))
+        return self._model.run(memory, program, pages, base)
+
+
+def verify(
+    compiled: CompiledNetwork,
+    samples: Sequence[Mapping[str, npt.NDArray[np.generic]] | npt.NDArray[Any]],
+    *,
+    cache: Path,
+    trace: Path | None = None,
+    waves: Waves | None = None,
+    form: str = FORMS[0],
+) -> list[Verdict]:
+    """Run every sample on both engines, the RTL in ``form``, and compare all that they leave behind.
+
+    Raises
+    ------
+    ToolError
+        When Verilator or the C++ compiler is missing or fails.
+    """
+    engine = LockstepEngine(compiled.config, cache=cache, trace=trace, form=form, waves=waves)
+    verdicts = []
+    for sample in samples:
+        compiled.run(sample, engine=engine)
+        verdicts.append(Verdict(engine.take()))
+    return verdicts

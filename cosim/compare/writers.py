@@ -1,0 +1,79 @@
+"""Which operation of a program wrote a byte: the model runs the program once more and watches it."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dovetail.cosim.rtl.setting import Setting
+from dovetail.isa.config import Config
+from dovetail.isa.instructions.checks import View, regions
+from dovetail.isa.instructions.table import Op, Unit
+from dovetail.isa.timing.recurrence import FETCH, Timeline
+from dovetail.sw.model.base import Sram, SystemMemory, UnitModel
+from dovetail.sw.model.model import UNITS, Model
+
+_WRAP = 1 << 32
+
+
+class _Watch(UnitModel):
+    """A unit that tells ``report`` of every operation whether it wrote the byte."""
+
+    def __init__(self, unit: UnitModel, address: int, sram: bool, report: Callable[[bool], None]) -> None:
+        super().__init__(unit.config)
+        self._unit, self._address, self._sram, self._report = unit, address, sram, report
+
+    def execute(self, op: Op, registers: View, sram: Sram, memory: SystemMemory) -> None:
+        if not self._sram:
+            self._unit.execute(op, registers, sram, memory)
+            self._report(op == Op.DMA_WRITE and _stores(registers, memory.base, self._address))
+            return
+        start, size = next(iter(regions(op, registers).writes), (0, 0))
+        if not start <= self._address < start + size:
+            self._unit.execute(op, registers, sram, memory)
+            self._report(False)
+            return
+        region, at = sram.data[start : start + size], self._address - start
+        before = region.copy()
+        self._unit.execute(op, registers, sram, memory)
+        after = region.copy()
+        wrote = bool(after[at] != before[at])
+        if not wrote:  # it may have written what was there: with another byte there, it shows
+            region[:] = before
+            region[at] ^= 0xFF
+            sram.touch(start, size)
+            self._unit.execute(op, registers, sram, memory)
+            wrote = bool(region[at] != before[at] ^ 0xFF)
+            region[:] = after
+            sram.touch(start, size)
+        self._report(wrote)
+
+
+def _stores(registers: View, base: int, address: int) -> bool:
+    """Whether a STORE with these registers writes a byte of system memory."""
+    planes, rows = np.arange(registers["COUNT", "planes"])[:, None], np.arange(registers["COUNT", "rows"])
+    starts = base + registers["MEM_ADDR"] + planes * registers["MEM_PLANE_STEP"] + rows * registers["MEM_ROW_STEP"]
+    return bool(((address - starts) % _WRAP < registers["LENGTH"]).any())
+
+
+def writer(
+    config: Config,
+    timeline: Timeline,
+    setting: Setting,
+    address: int,
+    *,
+    sram: bool,
+    broken: tuple[tuple[int, int], ...] = (),
+) -> int | None:
+    """The entry of the model's timeline that wrote a byte of SRAM (or of system memory) last; None if nothing did."""
+    written: list[bool] = []
+    units: dict[Unit, UnitModel] = {
+        unit: _Watch(make(config), address, sram, written.append) for unit, make in UNITS.items()
+    }
+    model = Model(config, units=units)
+    model.broken = broken
+    model.write_sram(setting.sram)
+    model.run(setting.memory.copy(), setting.program, setting.pages, setting.base)
+    order = np.argsort(timeline.start, kind="stable")
+    order = order[timeline.works[order] & (timeline.op[order] != FETCH)]
+    found = np.flatnonzero(written)
+    return int(order[found[-1]]) if len(found) else None

@@ -1,0 +1,1 @@
+"""What runs have covered: of the instruction set, and of the RTL's lines and signals."""

@@ -1,0 +1,1 @@
+"""The proofs: a file per block."""

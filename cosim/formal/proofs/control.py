@@ -1,0 +1,195 @@
+"""Proofs of a unit's control: verification, completion counts, waits."""
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.hdl import Assert, Assume, Cover
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In
+
+from dovetail.cosim.formal.proofs.queue import first, oldest
+from dovetail.cosim.formal.properties import Opened, before
+from dovetail.hw.common.ports import Entry, EntryKind
+from dovetail.hw.sequencer.control import UnitControl
+from dovetail.hw.sequencer.queue import Queue
+from dovetail.isa.config import Config
+from dovetail.isa.instructions.table import Cause, Unit
+from dovetail.isa.timing.common import CHECK
+
+
+class ControlHarness(wiring.Component):
+    """The control of LOAD, the unit that also fetches, behind a queue, with a core and a scoreboard that do what they
+    like within the rules that the assumptions state.
+
+    Parameters
+    ----------
+    config: the accelerator.
+    depth: entries of the queue.
+    """
+
+    def __init__(self, config: Config, *, depth: int) -> None:
+        self.config = config
+        self.depth = depth
+        super().__init__(
+            {
+                "i": In(stream.Signature(Entry)),
+                "completed": In(32).array(len(Unit)),
+                "clear": In(1),
+                "halt": In(1),
+                "cause": In(4),
+                "conflict": In(1),
+                "race": In(1),
+                "core_done": In(1),
+                "core_error": In(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        queue = Queue(depth=self.depth)
+        control = UnitControl(self.config, unit=Unit.LOAD)
+        m.submodules.queue = inner = Opened(queue)
+        m.submodules.control = control_inner = Opened(control)
+        cells = [inner.module.submodules.entries.read_port(domain="comb") for _ in range(self.depth)]
+        wiring.connect(m, wiring.flipped(self.i), queue.i)
+        wiring.connect(m, queue.o, control.entries)
+        core, entry = control.core, control.entries.payload
+        popped, pushed = Signal(), Signal()
+        operation = entry.kind == EntryKind.OP
+        start = popped & (operation | (entry.kind == EntryKind.FETCH))
+        m.d.comb += [
+            *(control.completed[unit].eq(self.completed[unit]) for unit in Unit),
+            queue.clear.eq(self.clear),
+            control.clear.eq(self.clear),
+            control.halt.eq(self.halt),
+            control.claim.conflict.eq(self.conflict),
+            control.claim.race.eq(self.race),
+            control.claim.blocked.eq(self.conflict | self.race),
+            core.cause.eq(self.cause),
+            core.done.eq(self.core_done),
+            core.error.eq(self.core_error),
+            pushed.eq(self.i.valid & self.i.ready),
+            popped.eq(control.entries.valid & control.entries.ready),
+        ]
+
+        # What is in the unit: nothing, something that waits for its verification, something that works.
+        age = Signal(range(CHECK + 1))
+        working = Signal()
+        fetching = Signal()
+        verify = age == CHECK
+        fails = verify & (self.cause.any() | self.conflict | self.race)
+        shared = Mux(self.conflict, Cause.BANK_CONFLICT, Cause.RACE)
+        bus = Mux(fetching, Cause.BUS_FETCH, Cause.BUS_READ)
+        failure = before(m, Mux(fails, Mux(self.cause.any(), self.cause, shared), bus))
+        failed = before(m, control.failed)
+        with m.If(start):
+            m.d.sync += [age.eq(1), fetching.eq(~operation)]
+        with m.Elif(verify):
+            m.d.sync += [age.eq(0), working.eq(~fails)]
+        with m.Elif(age.any()):
+            m.d.sync += age.eq(age + 1)
+        with m.If(self.core_done):
+            m.d.sync += working.eq(0)
+        m.d.comb += [
+            Assume(working | ~self.core_done, "a core is done only with what it works on"),
+            Assume(~self.clear | control.idle, "a run begins while the units are idle"),
+            Assume(~self.clear | ~queue.o.valid | self.halt, "a run begins with an empty queue or after a fault"),
+            Assume(~self.clear | ~self.i.valid, "nothing is dispatched when a run begins"),
+        ]
+
+        m.d.comb += [
+            Assert(control.idle == ~(age.any() | working), "idle exactly while no operation or fetch is inside"),
+            Assert(control.idle | ~popped, "nothing is popped while an operation is inside"),
+            Assert(~self.halt | ~popped, "nothing is popped after a fault"),
+            Assert(~core.cfg_en | (control.idle & ~core.start), "registers change only while the unit is idle"),
+            Assert(core.start == start, "a core starts in the pop cycle"),
+            Assert(core.go == (verify & ~fails), "go exactly CHECK cycles after the pop, if no check fails"),
+            Assert(control.claim.granted == core.go, "what works has claimed its banks"),
+            Assert(control.claim.verify == verify, "banks are claimed in the cycle of the verification only"),
+            Assert(control.claim.release == self.core_done, "banks are given back in the end cycle"),
+            Assert(
+                control.failed == (fails | self.core_done & self.core_error), "a fault for each failure, in its cycle"
+            ),
+            Assert(
+                ~failed | (control.fault.cause == failure),
+                "its cause, a cycle later: the failed check, else the bank or race, or at the end the bus",
+            ),
+            Assert(control.fetched == (self.core_done & fetching), "the front end hears of each fetch's end"),
+            Assert(
+                control.activity.busy + control.activity.config + control.activity.token <= 1,
+                "at most one activity a cycle",
+            ),
+            Cover(fails, "a check fails"),
+        ]
+
+        # Waits.
+        reached = Signal()
+        waited = before(m, control.activity.token)
+        for unit in Unit:
+            with m.If(entry.waits[unit]):
+                m.d.comb += reached.eq(self.completed[unit].as_signed() >= entry.value.as_signed())
+            m.d.comb += Assume(self.completed[unit] < 1 << 30, "a program has at most 2^30 words (proof frontend)")
+        pushes = self.i.payload
+        one = (pushes.waits != 0) & ((pushes.waits & (pushes.waits - 1)[: len(pushes.waits)]) == 0)
+        m.d.comb += [
+            Assume(Mux(pushes.kind == EntryKind.WAIT, one, pushes.waits == 0), "a wait is for one unit"),
+            Assume(
+                (pushes.kind != EntryKind.WAIT) | (pushes.value.as_signed() >= -(1 << 30)),
+                "and for no more operations than were dispatched, or few less than none (proof frontend)",
+            ),
+        ]
+        with m.If(queue.o.valid & (entry.kind == EntryKind.WAIT) & control.idle & ~self.halt):
+            m.d.comb += [
+                Assert(popped == reached, "a wait is released in exactly the first cycle in which done >= target"),
+                Assert(control.activity.token == ~reached, "a wait that is not released is counted as token stall"),
+                Cover(waited & popped, "a wait is released after it has waited"),
+            ]
+
+        # Counts. An operation is in the queue, in the unit, done, or lost with a fault.
+        dispatched, lost = Signal(32), Signal(32)
+        done = control.done
+        was_done, was_clear, ends = before(m, done), before(m, self.clear), before(m, self.core_done & ~fetching)
+        known = before(m, 1)
+        with m.If(self.clear):
+            m.d.sync += [dispatched.eq(0), lost.eq(0)]
+        with m.Else():
+            m.d.sync += dispatched.eq(dispatched + (pushed & (self.i.payload.kind == EntryKind.OP)))
+            m.d.sync += lost.eq(lost + (fails & ~fetching))
+        queued = Signal(range(self.depth + 1))
+        for n, cell in enumerate(cells):
+            m.d.comb += cell.addr.eq(first(inner) + n)
+        level = inner["level"]
+        m.d.comb += queued.eq(sum((n < level) & (cell.data.kind == EntryKind.OP) for n, cell in enumerate(cells)))
+        inside = (age.any() | working) & ~fetching
+        m.d.comb += [
+            Assume(dispatched < 1 << 30, "a program has at most 2^30 words (proof frontend)"),
+            Assert(done <= dispatched, "done never exceeds dispatched"),
+            Assert(
+                (done + lost + inside + queued == dispatched) & (lost <= dispatched) & (done < 1 << 31),
+                "every operation dispatched is in the queue, in the unit, done, or lost with a fault",
+            ),
+            Assert(
+                ~known | (done == Mux(was_clear, 0, was_done + ends)),
+                "done counts each operation that ends, fetches never, and falls only when a run begins",
+            ),
+            Cover((done == 1) & control.idle, "an operation is done"),
+        ]
+
+        # What the control's registers hold.
+        m.d.comb += [
+            Assert(~(age.any() & working), "invariant: one operation at a time"),
+            Assert(control_inner["check"] == Cat(age == n + 1 for n in range(CHECK)), "invariant: way to verification"),
+            Assert(control.idle | (control_inner["fetching"] == fetching), "invariant: fetching"),
+            Assert(level <= self.depth, "invariant: level"),
+            *oldest(queue, inner, cells[0].data, level),
+        ]
+        for n, cell in enumerate(cells):
+            waits = (cell.data.waits != 0) & ((cell.data.waits & (cell.data.waits - 1)[: len(cell.data.waits)]) == 0)
+            m.d.comb += Assert(
+                (n >= level)
+                | Mux(
+                    cell.data.kind == EntryKind.WAIT,
+                    waits & (cell.data.value.as_signed() >= -(1 << 30)),
+                    cell.data.waits == 0,
+                ),
+                "invariant: waits inside",
+            )
+        return m

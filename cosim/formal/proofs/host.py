@@ -1,0 +1,100 @@
+"""Proof of the host port: AXI4-Lite, and a start that is a pulse outside a run."""
+
+from amaranth import Module, Signal
+from amaranth.hdl import Assert, Cover
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+
+from dovetail.cosim.formal.properties import before, stable
+from dovetail.hw.common.axi import AxiLite
+from dovetail.hw.host.registers import Host
+from dovetail.hw.sequencer.control import Fault
+from dovetail.hw.sequencer.statistics import Stalls
+from dovetail.isa.config import Config
+from dovetail.isa.host import ADDRESS_BITS, HOST_REGISTERS, OKAY
+from dovetail.isa.instructions.table import Unit
+
+
+class HostHarness(wiring.Component):
+    """The host's registers with any manager, even one that breaks the rules, and any course of the run.
+
+    Parameters
+    ----------
+    config: the accelerator.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "bus": In(AxiLite(ADDRESS_BITS)),
+                "busy": In(1),
+                "ended": In(1),
+                "faulted": In(1),
+                "first": In(Fault),
+                "cycles": In(64),
+                "stalls": In(Stalls()).array(len(Unit)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.host = host = Host(self.config)
+        wiring.connect(m, wiring.flipped(self.bus), host.bus)
+        bus = host.bus
+        for unit in Unit:
+            wiring.connect(m, wiring.flipped(self.stalls[unit]), host.stalls[unit])
+        m.d.comb += [
+            host.busy.eq(self.busy),
+            host.ended.eq(self.ended),
+            host.faulted.eq(self.faulted),
+            host.first.eq(self.first),
+            host.cycles.eq(self.cycles),
+        ]
+        stable(m, "R", bus.rvalid, bus.rready, bus.rdata, bus.rresp)
+        stable(m, "B", bus.bvalid, bus.bready, bus.bresp)
+
+        # Requests that wait for their answer.
+        addresses, data, reads = Signal(4), Signal(4), Signal(4)
+        m.d.sync += [
+            addresses.eq(addresses + (bus.awvalid & bus.awready) - (bus.bvalid & bus.bready)),
+            data.eq(data + (bus.wvalid & bus.wready) - (bus.bvalid & bus.bready)),
+            reads.eq(reads + (bus.arvalid & bus.arready) - (bus.rvalid & bus.rready)),
+        ]
+        known = before(m, 1)
+        write, read = bus.awvalid & bus.awready & bus.wvalid, bus.arvalid & bus.arready
+        m.d.comb += [
+            Assert(
+                (addresses == bus.bvalid) & (data == bus.bvalid), "B: a response per address and data, none without"
+            ),
+            Assert(reads == bus.rvalid, "R: a response per address, none without"),
+            Assert(~before(m, write) | bus.bvalid, "a write is answered in the next cycle"),
+            Assert(~before(m, read) | bus.rvalid, "a read is answered in the next cycle"),
+            Assert(bus.bvalid | ~(bus.awvalid & bus.wvalid) | (bus.awready & bus.wready), "a write is taken at once"),
+            Assert(bus.rvalid | bus.arready, "a read is taken at once"),
+            Cover(before(m, bus.bvalid & bus.bready) & write, "a write in the cycle after a response"),
+            Cover(before(m, bus.rvalid & ~bus.rready) & bus.rready, "a read response that waits"),
+        ]
+        exists = Signal()
+        with m.Switch(bus.araddr[2:]):
+            for register in HOST_REGISTERS.values():
+                with m.Case(register.offset >> 2):
+                    m.d.comb += exists.eq(1)
+        was_read, existed = before(m, read), before(m, exists)
+        with m.If(was_read):
+            m.d.comb += Assert((bus.rresp == OKAY) == existed, "OKAY exactly for registers that exist")
+
+        busy = before(m, self.busy)
+        was = [(register, before(m, register)) for register in (host.program, host.pages, host.base)]
+        with m.If(known & busy):
+            m.d.comb += [
+                Assert(~host.start, "no start comes of a write during a run"),
+                *(Assert(now == old, "PROGRAM, PAGES and BASE do not change during a run") for now, old in was),
+            ]
+        m.d.comb += [
+            Assert(~host.start | before(m, write), "a start comes of a write only, and is a pulse"),
+            Assert(host.program[:10] == 0, "PROGRAM is 1 KiB aligned"),
+            Assert(host.base[:12] == 0, "BASE is 4 KiB aligned"),
+            Cover(host.start & host.program.any() & host.pages.any(), "a start with a program"),
+        ]
+        return m

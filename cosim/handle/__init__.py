@@ -1,0 +1,1 @@
+"""A design as an interactive object, and PyVerilator's interface to it."""

@@ -1,0 +1,407 @@
+"""The Verilated accelerator behind the engine interface that the model has too."""
+
+import ctypes
+import hashlib
+import platform
+import tempfile
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+from amaranth.back.verilog import YosysError
+
+from dovetail.cosim.rtl.block import driver
+from dovetail.cosim.rtl.build_cache import hold, noted
+from dovetail.cosim.rtl.sealed import is_sound, write_note
+from dovetail.cosim.rtl.verilate import Design, ToolError, design_hash, machine, verilate, wave_format
+from dovetail.hw.accelerator import Accelerator
+from dovetail.hw.memory.cells import LosingRam
+from dovetail.hw.verilog import simulation_verilog, to_verilog
+from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.host import CONTROL_START, HOST_REGISTERS, STALLS
+from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Cause, Op, Unit, cfg, pack, to_bytes
+from dovetail.isa.timing.common import CHECK
+from dovetail.isa.timing.microcoded.durations import ARRAY_CHECKS
+from dovetail.isa.timing.recurrence import FETCH, Counters, Fault, Timeline
+from dovetail.sw.runtime.engine import Bytes, RunResult
+
+TOP = "accelerator"
+FORMS = ("simulation", "fpga")
+"""Forms of an accelerator: the one that is fast to simulate, and the one that is synthesised, on block RAM that loses
+what is read while it is written."""
+TIMEOUT = 1
+FAILURES = {TIMEOUT: "no end after {limit} cycles", 2: "the engine did not start", 3: "AXI protocol: {message}"}
+"""What a status of the C++ loop other than 0 means."""
+FASTEST = MemoryTiming(read_latency=1, write_latency=1, beat_cycles=1)
+DEFAULT_LIMIT = 1 << 32
+"""Cycles after which a run is given up, unless the caller says otherwise."""
+
+
+class RtlError(RuntimeError):
+    """The RTL did what no program may make it do: it hung, or broke the bus protocol. ``timeline``: what had been
+    recorded until then, if a run was under way. The engine needs a :meth:`RtlEngine.reset` before the next run."""
+
+    def __init__(self, text: str, timeline: Timeline | None = None) -> None:
+        super().__init__(text)
+        self.timeline = timeline
+
+
+def accelerator_design(
+    config: Config, *, trace: str = "", coverage: Sequence[str] = (), form: str = FORMS[0]
+) -> Design:
+    """What is Verilated for ``config``; the memory timing does not matter. ``trace``: of
+    :data:`~dovetail.cosim.rtl.verilate.WAVES`; ``coverage``: of the flags :data:`~dovetail.cosim.rtl.verilate.COVERAGE`;
+    ``form``: of :data:`FORMS`. Raises :class:`ToolError` without Yosys."""
+    check_form(config, form)
+    try:
+        if form == "fpga":
+            top = Accelerator(config, simulation=False, trace=True)
+            verilog = simulation_verilog(top, name=TOP, platform=LosingRam())
+        else:
+            verilog = to_verilog(config, simulation=True, name=TOP)
+    except YosysError as error:
+        raise ToolError(
+            f'Amaranth needs Yosys to write Verilog: pip install "amaranth[builtin-yosys]" ({error})'
+        ) from None
+    return Design(
+        verilog=verilog,
+        top=TOP,
+        driver={name: driver(name) for name in ("accelerator.cpp", "accelerator.h", "axi_memory.h")},
+        trace=trace,
+        flags=tuple(coverage),
+        defines=(f"BUS_BYTES={config.bus_bytes}", f"HAS_VECTOR={int(config.vector)}"),
+    )
+
+
+def check_form(config: Config, form: str) -> None:
+    """Raise ValueError unless an accelerator can be simulated in a form."""
+    if form not in FORMS:
+        raise ValueError(f"form must be one of {', '.join(FORMS)}, not {form!r}")
+    if form == "fpga" and config.serial:
+        raise ValueError(
+            "form must be simulation for a microcoded accelerator, not 'fpga': its memory is iCE40's SB_SPRAM256KA"
+        )
+
+
+def accelerator_library(
+    config: Config, cache: Path, *, trace: str = "", coverage: Sequence[str] = (), form: str = FORMS[0]
+) -> Path:
+    """The Verilated library for ``config``, in one of :data:`FORMS`."""
+    check_form(config, form)
+    note = f"accelerator-{_sources_hash(config, trace, coverage, form)}"
+    return noted_library(cache, note, lambda: accelerator_design(config, trace=trace, coverage=coverage, form=form))
+
+
+def noted_library(cache: Path, name: str, make: Callable[[], Design]) -> Path:
+    """The library of the design that ``make`` gives. The note ``name`` in the cache remembers which one that was, since
+    writing Verilog takes seconds; the name must tell whatever decides the design (see :func:`sources_hash`)."""
+    note = cache / name
+    known = noted(note)
+    if known is not None and hold(known):
+        return known
+    design = make()
+    library = verilate(design, cache)
+    write_note(note, design_hash(design))
+    return library
+
+
+def is_built(config: Config, cache: Path) -> bool:
+    """Whether the library for ``config`` is in the cache. Raises :class:`ToolError` without a C++ compiler."""
+    library = noted(cache / f"accelerator-{_sources_hash(config, '', (), FORMS[0])}")
+    return library is not None and is_sound(library.parent)
+
+
+def _sources_hash(config: Config, trace: str, coverage: Sequence[str], form: str) -> str:
+    """Hash of everything from which :func:`accelerator_design` makes its texts, and of the machine."""
+    return sources_hash(config, trace, form, *coverage)
+
+
+def sources_hash(config: Config, *more: str) -> str:
+    """Hash of the sources, tools and the machine that decide a design around ``config``, and of ``more``."""
+    digest = hashlib.sha256()
+    for package in ("hw", "isa", "cosim"):
+        root = files("dovetail").joinpath(package)
+        assert isinstance(root, Path)
+        for path in sorted(p for p in root.rglob("*") if p.suffix in (".py", ".cpp", ".h")):
+            digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+    tools = [version("amaranth"), platform.python_version(), machine(), *more]
+    digest.update("\n".join([config.replace(memory=MemoryTiming()).to_toml(), *tools]).encode())
+    return digest.hexdigest()[:32]
+
+
+class RtlEngine:
+    """Runs programs on the RTL, cycle by cycle in C++.
+
+    Parameters
+    ----------
+    config
+        The accelerator. Configurations that differ in ``memory`` only share a build.
+    cache
+        Folder of the builds; the first use of a configuration compiles for some seconds.
+    trace
+        File for the waves of all runs, ``.fst`` or ``.vcd``; ten units of time are a cycle.
+    window
+        Only these cycles of the latest :meth:`run`, which begins with cycle 0.
+    limit
+        Cycles after which a run raises :class:`RtlError`.
+    coverage
+        Flags for counting what is covered, see :meth:`covered`.
+    form
+        Of :data:`FORMS`. Block RAM keeps its contents in a reset: with ``fpga`` a :meth:`pulse_reset` does not clear
+        SRAM.
+
+    Members
+    -------
+    broken
+        (address, bytes) of parts of system memory that answer SLVERR, multiples of 64.
+
+    Raises
+    ------
+    ToolError
+        When Verilator or the C++ compiler is missing or fails.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        cache: Path,
+        trace: Path | None = None,
+        window: range | None = None,
+        limit: int = DEFAULT_LIMIT,
+        coverage: Sequence[str] = (),
+        form: str = FORMS[0],
+    ) -> None:
+        waves = wave_format(trace) if trace is not None else ""
+        self._config = config
+        self.limit = limit
+        self.form = form
+        self.broken: tuple[tuple[int, int], ...] = ()
+        self._trace = trace
+        self._window = window
+        self._coverage = tuple(coverage)
+        self._covered: list[str] = []
+        self._under_way: tuple[Bytes, np.ndarray] | None = None  # memory, and the program's words before the run
+        built = accelerator_library(config, Path(cache), trace=waves, coverage=coverage, form=form)
+        library = ctypes.CDLL(str(built))
+        library.acc_new.restype = ctypes.c_void_p
+        library.acc_cycles.restype = ctypes.c_uint64
+        library.acc_entries.restype = ctypes.c_uint64
+        library.acc_stalled.restype = ctypes.c_uint64
+        library.acc_message.restype = ctypes.c_char_p
+        self._library = library
+        self._handle = ctypes.c_void_p()
+        self.reset()
+
+    @property
+    def config(self) -> Config:
+        """The accelerator."""
+        return self._config
+
+    @property
+    def timing(self) -> MemoryTiming:
+        """Timing of system memory; another one may be set between runs."""
+        return self._config.memory
+
+    @timing.setter
+    def timing(self, timing: MemoryTiming) -> None:
+        self._config = self._config.replace(memory=timing)
+
+    def close(self) -> None:
+        """Free the instance (and finish the waves)."""
+        if self._handle:
+            self._library.acc_delete(self._handle)
+            self._handle = ctypes.c_void_p()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self.close()
+
+    def reset(self) -> None:
+        """As after power-up: SRAM is zero. Waves start again."""
+        if self._coverage and self._handle:
+            self._covered.append(self._coverage_text())
+        self.close()
+        self._handle = ctypes.c_void_p(self._library.acc_new())
+        if self._trace is not None and self._window is None:
+            self._library.acc_waves(self._handle, str(self._trace).encode())
+
+    def read_register(self, name: str) -> int:
+        """A host register's value."""
+        value = ctypes.c_uint32()
+        if not self._library.acc_read(self._handle, HOST_REGISTERS[name].offset, ctypes.byref(value)):
+            raise RtlError(f"the host port did not answer a read of {name}")
+        return value.value
+
+    def write_register(self, name: str, value: int) -> None:
+        """Write a host register."""
+        if not self._library.acc_write(self._handle, HOST_REGISTERS[name].offset, ctypes.c_uint32(value)):
+            raise RtlError(f"the host port did not answer a write of {name}")
+
+    def covered(self) -> list[str]:
+        """What has been covered until now, one text in Verilator's format per :meth:`reset` and one since."""
+        if not self._coverage:
+            raise ValueError("covered needs an engine with coverage")
+        return [*self._covered, self._coverage_text()]
+
+    def _coverage_text(self) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "coverage.dat"
+            self._library.acc_coverage(self._handle, str(path).encode())
+            return path.read_text(encoding="latin-1")
+
+    def pulse_reset(self) -> None:
+        """Hold the reset input for some cycles, also while a program runs; whatever is in flight is dropped."""
+        self._under_way = None
+        self._library.acc_reset(self._handle)
+
+    def stall(self, seed: int, *, one_in: int, longest: int) -> None:
+        """From now on, one bus handshake in ``one_in`` puts off the next one of its channel by 1 to ``longest`` cycles,
+        at random. ``one_in`` = 0 ends that. A :meth:`reset` does too."""
+        self._library.acc_stalls(self._handle, ctypes.c_uint64(seed), ctypes.c_uint32(one_in), ctypes.c_uint32(longest))
+
+    @property
+    def stalled(self) -> int:
+        """Cycles of stalls since :meth:`stall`, those of all channels added up."""
+        return int(self._library.acc_stalled(self._handle))
+
+    def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
+        """Run a program; see :class:`dovetail.sw.runtime.engine.Engine`. Raises :class:`RtlError`."""
+        if self._trace is not None and self._window is not None:
+            first, past = (ctypes.c_uint64(cycle) for cycle in (self._window.start, self._window.stop))
+            self._library.acc_window(self._handle, str(self._trace).encode(), first, past)
+        try:
+            return self._run(memory, program, pages, base)
+        finally:
+            if self._window is not None:
+                self._library.acc_waves(self._handle, None)
+
+    def _run(self, memory: Bytes, program: int, pages: int, base: int) -> RunResult:
+        self.start(memory, program, pages, base)
+        return self.finish()
+
+    def start(self, memory: Bytes, program: int, pages: int, base: int = 0) -> None:
+        """Start a program as :meth:`run` does, and return when the engine is busy. Raises :class:`RtlError`."""
+        if memory.dtype != np.uint8 or memory.ndim != 1 or not memory.flags.c_contiguous or len(memory) % 4096:
+            raise ValueError("memory must be contiguous bytes, a multiple of 4096")
+        self._under_way = memory, _program_words(memory, program, pages)
+        timing = self._config.memory
+        self._library.acc_memory(
+            self._handle,
+            ctypes.c_void_p(memory.ctypes.data),
+            ctypes.c_uint64(len(memory)),
+            ctypes.c_uint64(timing.read_latency),
+            ctypes.c_uint64(timing.write_latency),
+            ctypes.c_uint64(timing.beat_cycles),
+        )
+        parts = np.array(self.broken, np.uint64)
+        self._library.acc_broken(self._handle, ctypes.c_void_p(parts.ctypes.data), ctypes.c_uint64(len(self.broken)))
+        self.write_register("PROGRAM", program)
+        self.write_register("PAGES", pages)
+        self.write_register("BASE", base)
+        self._check(
+            self._library.acc_start(self._handle, HOST_REGISTERS["CONTROL"].offset, CONTROL_START.mask), self.limit
+        )
+
+    def advance(self, cycles: int) -> bool:
+        """Go on until ``cycles`` cycles after :meth:`start`, or the end if that comes first: whether it did. Raises
+        :class:`RtlError`."""
+        status = self._library.acc_finish(self._handle, ctypes.c_uint64(cycles))
+        if status != TIMEOUT:
+            self._check(status, cycles)
+        return bool(status != TIMEOUT)
+
+    def finish(self) -> RunResult:
+        """Go on to the end of what :meth:`start` began. Raises :class:`RtlError`."""
+        if self._under_way is None:
+            raise ValueError("finish must follow start")
+        memory, words = self._under_way
+        self._check(self._library.acc_finish(self._handle, ctypes.c_uint64(self.limit)), self.limit)
+        self._under_way = None
+        cycles = self.read_register("CYCLES_LO") | self.read_register("CYCLES_HI") << 32
+        counters = {unit: Counters(*(self.read_register(f"{unit.name}_{stall}") for stall in STALLS)) for unit in Unit}
+        cause = Cause(self.read_register("CAUSE"))
+        fault = Fault(cause, self.read_register("FAULT_PC")) if cause else None
+        return RunResult(memory, cycles, self._timeline(words, cycles, counters, fault), counters, fault)
+
+    def _check(self, status: int, limit: int) -> None:
+        """Raise unless ``status`` says that all is well."""
+        if status:
+            assert self._under_way is not None
+            message = self._library.acc_message(self._handle).decode()
+            partial = self._timeline(self._under_way[1], int(self._library.acc_cycles(self._handle)), {}, None)
+            raise RtlError(FAILURES[status].format(limit=limit, message=message), partial)
+
+    def _timeline(
+        self, words: np.ndarray, cycles: int, counters: dict[Unit, Counters], fault: Fault | None
+    ) -> Timeline:
+        """The recorded entries in program order; the registers that an operation saw are not recorded."""
+        count = int(self._library.acc_entries(self._handle, None))
+        rows = np.zeros((count, 5), np.int64)
+        self._library.acc_entries(self._handle, ctypes.c_void_p(rows.ctypes.data))
+        unit, pc, fetch, start, end = rows.T
+        # fetch(p + 1) is dispatched before the words of page p.
+        order = np.argsort(np.where(fetch == 1, 2 * PAGE_WORDS * (pc - 1), 2 * pc + 1), kind="stable")
+        unit, pc, fetch, start, end = rows[order].T.copy()
+        codes = (words[np.where(fetch == 1, 0, np.minimum(pc, len(words) - 1))] & np.uint64(0xFF)).astype(np.int64)
+        # An operation that fails its checks leaves the unit in that cycle; one that works takes longer.
+        works = (end != start + CHECK) & (end >= 0)
+        if self._config.serial:
+            works = np.full(count, True)
+            if fault is not None and fault.cause in ARRAY_CHECKS:
+                works[pc == fault.pc] = False
+        return Timeline(
+            unit=unit,
+            op=np.where(fetch == 1, FETCH, codes),
+            pc=pc,
+            start=start,
+            end=end,
+            works=works,
+            registers=((),) * count,
+            cycles=cycles,
+            counters=counters,
+            fault=fault,
+        )
+
+    def read_sram(self) -> Bytes:
+        """A copy of SRAM, fetched by a DMA program."""
+        return self._copy(Unit.STORE, np.zeros(self._config.sram_bytes, np.uint8))
+
+    def write_sram(self, contents: Bytes) -> None:
+        """Replace SRAM, all of it, by a DMA program."""
+        if contents.shape != (self._config.sram_bytes,):
+            raise ValueError(f"contents must be {self._config.sram_bytes} bytes, not {contents.shape}")
+        self._copy(Unit.LOAD, contents)
+
+    def _copy(self, unit: Unit, contents: Bytes) -> Bytes:
+        """Move all of SRAM to or from system memory."""
+        memory, at = sram_program(self._config, unit, contents)
+        timing, self.timing = self.timing, FASTEST
+        broken, self.broken = self.broken, ()
+        result = self._run(memory, 0, 1, 0)
+        self.timing, self.broken = timing, broken
+        if result.fault:
+            raise RtlError(f"the copy of SRAM failed: {result.fault}")
+        return memory[at : at + len(contents)].copy()
+
+
+def sram_program(config: Config, unit: Unit, contents: Bytes) -> tuple[Bytes, int]:
+    """System memory with a program of one page at address 0 by which LOAD or STORE copies all of SRAM, from or to where
+    ``contents`` is: at the address that comes with it."""
+    at, size = 4096, config.sram_bytes
+    values = {"MEM_ADDR": at, "SRAM_BYTES": size, "LENGTH": size, "COUNT": pack(unit, "COUNT", rows=1, planes=1)}
+    words = [cfg(unit, name, value) for name, value in values.items()]
+    words += [int(Op.DMA_READ if unit == Unit.LOAD else Op.DMA_WRITE), int(Op.END)]
+    program = to_bytes(words)
+    memory = np.zeros(at + -(-size // 4096) * 4096, np.uint8)
+    memory[: len(program)] = np.frombuffer(program, np.uint8)
+    memory[at : at + size] = contents
+    return memory, at
+
+
+def _program_words(memory: Bytes, program: int, pages: int) -> np.ndarray:
+    """The program's words as they are before the run; zeros where there is no memory."""
+    data = memory[program : program + pages * PAGE_BYTES]
+    return np.frombuffer(data.tobytes() + bytes(pages * PAGE_BYTES - len(data)), "<u8")

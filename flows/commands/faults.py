@@ -1,0 +1,143 @@
+"""Provoke faults on model and RTL: bus errors, slow memory, resets, needless starts, flipped bits of a program.
+
+Each time both must end alike, in time, with no byte touched that no store may touch, and run the next program well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.table import Table
+
+from dovetail.cosim.rtl.verilate import default_cache
+from dovetail.flows.commands.fuzz import label
+from dovetail.flows.options.engines import add_form_option, check_form
+from dovetail.flows.output.reply import Report
+from dovetail.isa.config import Config
+from dovetail.isa.instructions.table import Cause
+from dovetail.sw.errors import DovetailError
+
+if TYPE_CHECKING:
+    from dovetail.cosim.compare.faults import Record
+
+NAME = "faults"
+HELP = "compare model and RTL on faults: bus, memory, reset, start, corrupted programs"
+CHUNKS = 4
+"""Parts that the flipped bits are shared out in, per process."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    parser.add_argument(
+        "--programs", type=int, default=40, metavar="N", help="per kind and configuration; default: %(default)s"
+    )
+    parser.add_argument("--flips", type=int, default=400, metavar="N", help="bits to flip; default: %(default)s")
+    parser.add_argument(
+        "--network", default="zoo:dscnn", metavar="NETWORK", help="whose program they are of; default: %(default)s"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of programs and bits; default: %(default)s")
+    parser.add_argument("--configs", type=int, default=2, metavar="K", help="configurations; default: %(default)s")
+    parser.add_argument(
+        "--config-seed", type=int, default=0, metavar="S", help="of the configurations; default: %(default)s"
+    )
+    parser.add_argument(
+        "--config", metavar="FILE|PRESET", action="append", help="this configuration instead; may be repeated"
+    )
+    add_form_option(parser)
+    parser.add_argument("--jobs", type=int, default=2, metavar="J", help="processes; default: %(default)s")
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Run the command."""
+    for name, least in (("programs", 0), ("flips", 0), ("seed", 0), ("configs", 1), ("config_seed", 0), ("jobs", 1)):
+        if getattr(args, name) < least:
+            raise DovetailError(f"--{name.replace('_', '-')} must be at least {least}, not {getattr(args, name)}")
+    from dovetail.cosim.compare.campaign import in_processes
+    from dovetail.cosim.compare.faults import KINDS, Record, run_kind
+    from dovetail.sw.random.programs import WHOLE, configurations
+
+    if args.config:
+        configs = [Config.load(name) for name in args.config]
+    else:
+        configs = configurations(args.config_seed, args.configs)
+    for config in configs:
+        check_form(config, args.form)
+    seeds = range(args.seed * args.programs, (args.seed + 1) * args.programs)
+    parts = [(config, kind, seeds, default_cache(), args.form) for config in configs for kind in KINDS if args.programs]
+    records: dict[str, Record] = {}
+    lines, start = [], time.monotonic()
+    for (config, kind, *_), record in zip(parts, in_processes(run_kind, parts, args.jobs), strict=True):
+        lines.append(f"{kind:12} {label(config)}: {_counts(record)}")
+        lines += [f"    {text}" for text in record.wrong]
+        print(f"{lines[-1 - len(record.wrong)]} [{time.monotonic() - start:.0f} s]", file=sys.stderr)
+        records.setdefault(kind, Record()).__iadd__(record)
+    if args.flips:
+        name, record = _flips(args, configs[0] if args.config else WHOLE)
+        lines.append(f"{'flipped bits':12} {name}: {_counts(record)}")
+        lines += [f"    {text}" for text in record.wrong]
+        records["flipped bits"] = record
+    wrong = sum(len(record.wrong) for record in records.values())
+    runs = sum(record.runs for record in records.values())
+    data = {
+        "seed": args.seed,
+        "form": args.form,
+        "runs": runs,
+        "wrong": wrong,
+        "kinds": {
+            kind: {
+                "runs": record.runs,
+                "long": record.long,
+                "causes": {cause.name: count for cause, count in sorted(record.causes.items())},
+                "wrong": record.wrong,
+            }
+            for kind, record in records.items()
+        },
+    }
+    head = f"seed {args.seed}, {len(configs)} configurations, {args.form} form"
+    verdict = f"verdict: {'EQUAL' if not wrong else 'DIFFERENT'}: {runs:,} runs, {wrong} differing"
+    return Report(data, [head, *lines, _table(records), verdict], int(wrong > 0))
+
+
+def _flips(args: argparse.Namespace, config: Config) -> tuple[str, Record]:
+    """The network's first segment with bits flipped; what was run, and how it went."""
+    from dovetail.cosim.compare.campaign import in_processes
+    from dovetail.cosim.compare.faults import Record, executed_bits, run_flips, sampled_bits
+    from dovetail.cosim.rtl.setting import settings_of
+    from dovetail.flows.options.network import random_sample
+    from dovetail.sw.runtime.compiled_network import compile_network
+
+    compiled = compile_network(args.network, config)
+    if not compiled.code.segments:
+        raise DovetailError(f"{args.network}: must have a layer on the accelerator, not only on the host")
+    setting = settings_of(compiled, random_sample(compiled.graph, np.random.default_rng(args.seed)))[0]
+    bits = sampled_bits(setting.text, args.flips, args.seed)
+    chunk = -(-len(bits) // (CHUNKS * args.jobs))
+    parts = [(config, setting, bits[n : n + chunk], default_cache(), args.form) for n in range(0, len(bits), chunk)]
+    total = Record()
+    for record in in_processes(run_flips, parts, args.jobs):
+        total += record
+        print(f"{total.runs} bits flipped", file=sys.stderr)
+    return f"{len(bits)} of {executed_bits(setting.text)} of {compiled.graph.name}, {label(config)}", total
+
+
+def _counts(record: Record) -> str:
+    return f"{record.runs} runs, {len(record.wrong)} differing"
+
+
+def _table(records: dict[str, Record]) -> Table:
+    """How the runs of each kind ended."""
+    table = Table(title="How runs ended")
+    table.add_column("cause")
+    for kind in records:
+        table.add_column(kind, justify="right")
+    for cause in Cause:
+        counts = [record.causes[cause] for record in records.values()]
+        if any(counts):
+            table.add_row(cause.name, *map(str, counts))
+    if any(record.long for record in records.values()):
+        table.add_row("(beginning only)", *(str(record.long) for record in records.values()))
+    return table

@@ -1,0 +1,45 @@
+"""Pack a quantised network into one portable file, from which programs for any configuration are made later."""
+
+import argparse
+from pathlib import Path
+
+from dovetail.flows.options.network import NETWORK_HELP, add_shape_option, samples_in, shapes_of
+from dovetail.flows.output.reply import Report
+from dovetail.isa.common.files import write_atomically
+
+NAME = "pack"
+HELP = "pack a quantised network into a portable file"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    parser.add_argument("network", metavar="NETWORK", help=NETWORK_HELP)
+    add_shape_option(parser)
+    parser.add_argument("--output", metavar="NET.dnet", type=Path, required=True, help="the portable file")
+    parser.add_argument(
+        "--sample",
+        metavar="X.npy|X.npz",
+        type=Path,
+        help="an input (of several the first) that goes in with its output: `dovetail run` checks itself with it",
+    )
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Run the command."""
+    from dovetail.sw import frontend
+    from dovetail.sw.files.packing import pack
+    from dovetail.sw.files.portable import unpack
+
+    sample, shapes = None, shapes_of(args)
+    if args.sample:
+        sample = samples_in(args.sample, frontend.load(args.network, shapes))[0][0]
+    data = pack(args.network, sample, shapes)
+    write_atomically(args.output, data)
+    manifest = unpack(data, str(args.output)).manifest
+    operators = ", ".join(f"{count} {name}" for name, count in manifest["operators"].items())
+    text = [
+        f"packed       {args.output}: {len(data):,} bytes",
+        f"network      {manifest['name']} ({manifest['network']['kind']}), {manifest['macs']:,} MACs",
+        f"operators    {operators}",
+    ]
+    return Report({"output": str(args.output), "bytes": len(data), "manifest": manifest}, text)

@@ -1,0 +1,69 @@
+"""Write the results of a sweep as one HTML file that needs no network: chart, table, layers of the best points."""
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
+
+from dovetail.flows.options.schedules import add_cache_option, use_schedules
+from dovetail.flows.output.reply import Report
+from dovetail.isa.common.files import write_atomically
+from dovetail.sw.errors import DovetailError
+
+NAME = "report"
+HELP = "write a sweep's results as one HTML file"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    parser.add_argument("store", metavar="STORE", type=Path, help="the result store of `dovetail sweep`")
+    parser.add_argument("--output", metavar="FILE", type=Path, default=Path("report.html"), help="default: %(default)s")
+    parser.add_argument("--sweep", metavar="N", type=int, help="number of the sweep in the store; default: the latest")
+    parser.add_argument(
+        "--top", metavar="N", type=int, default=8, help="points of the front, and then the best, to explain layer by"
+        " layer: each is compiled again; default: %(default)s"
+    )  # fmt: skip
+    parser.add_argument("--layers", metavar="FILE", type=Path, help="write every layer of these points, as CSV, too")
+    add_cache_option(parser)
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Run the command."""
+    from dovetail.flows.explore.results.layers import layers_of
+    from dovetail.flows.explore.store.store import Store
+    from dovetail.flows.report.page import render
+    from dovetail.flows.report.page.explaining import explain_best
+
+    if args.top < 0:
+        raise DovetailError(f"top must be at least 0, not {args.top}")
+    use_schedules(args)
+    with Store(args.store) as store:
+        sweep = store.sweep(args.sweep)
+        results = store.results(sweep.id).apart()
+    bar = partial(
+        track, description="explaining", console=Console(stderr=True), disable=args.json or not args.top, transient=True
+    )
+    explanations, reason = explain_best(results, args.top, bar)
+    page = render(results, explanations, version=sweep.version)
+    write_atomically(args.output, page)
+    if args.layers:
+        layers_of(results, explanations).to_csv(args.layers)
+    failed = sum(not row.costs for row in results.rows)
+    data = {
+        "output": str(args.output),
+        **({"layers": str(args.layers)} if args.layers else {}),
+        "sweep": sweep.id,
+        "points": len(results.rows),
+        "failed": failed,
+        "front": sum(row.front for row in results.rows),
+        "explained": list(explanations),
+        "bytes": len(page.encode()),
+        "warning": reason,
+    }
+    text = (
+        f"{args.output}: {len(results.rows):,} points of sweep {sweep.id}, {failed:,} failed, {data['front']} on the"
+        f" front, {len(explanations)} explained"
+    )
+    return Report(data, [text, *([reason] if reason else [])])

@@ -1,0 +1,295 @@
+"""Price networks on many configurations, exactly: a table, results.csv, pictures and a page.
+
+Each result is kept in a store as soon as it is there. What is in the store is not priced again, and --resume goes on
+with a sweep that was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal
+
+from dovetail.cosim.rtl.verilate import compiler, verilator_root
+from dovetail.flows.explore.space.space import METHODS, Space, Workload
+from dovetail.flows.explore.space.study import STUDY
+from dovetail.flows.options.goals import add_goals, has_goals, with_goals
+from dovetail.flows.options.network import NETWORK_HELP, add_host_cost_option, add_shape_option, shapes_of
+from dovetail.flows.options.parameters import SETTINGS, add_options, base_of, given
+from dovetail.flows.options.schedules import add_schedule_options, use_schedules
+from dovetail.flows.output.printable import block
+from dovetail.flows.output.reply import Report
+from dovetail.sw.compiler.options import TILINGS
+from dovetail.sw.compiler.partition.host_cost import load_host_cost
+from dovetail.sw.errors import DovetailError
+
+if TYPE_CHECKING:
+    from dovetail.flows.explore.driver import Progress
+    from dovetail.flows.explore.results.results import Row
+    from dovetail.flows.explore.store.store import Store
+    from dovetail.flows.options.confirmation import Confirmed
+
+NAME = "sweep"
+HELP = "price networks on many configurations"
+STORE_NAME = "results.sqlite"
+Count = int | Literal["all"]
+"""How many points; ``"all"`` of them."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    parser.add_argument(
+        "network",
+        metavar="NETWORK|SPACE.toml",
+        nargs="?",
+        help=f"{NETWORK_HELP}, or a space file (`dovetail docs spaces`)",
+    )
+    add_shape_option(parser)
+    parser.add_argument(
+        "--study", action="store_true", help="the reference study's 36 configurations, tiled as it did (--tiling)"
+    )
+    parser.add_argument("--tiling", choices=TILINGS, help="default: free, with --study channels")
+    add_goals(parser)
+    add_host_cost_option(parser)
+    parser.add_argument("--search", choices=METHODS, help="how points are chosen; default: exhaustive")
+    parser.add_argument("--points", metavar="N", type=int, help="how many the search may look at")
+    parser.add_argument("--seed", metavar="N", type=int, help="of the search; default: 0")
+    parser.add_argument("--output", metavar="FOLDER", type=Path, help="where table, pictures, page and store go")
+    parser.add_argument(
+        "--store", metavar="FILE", type=Path, help=f"the result store; default: {STORE_NAME} in the output folder"
+    )
+    parser.add_argument("--resume", action="store_true", help="go on with the latest sweep of the store")
+    parser.add_argument(
+        "--confirm",
+        metavar="N|all",
+        type=_count,
+        help="run the N best points and N random ones, or all, on the RTL as well: every byte, every cycle",
+    )
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; default: %(default)s")
+    parser.add_argument(
+        "--scheduler", metavar="ADDRESS", default="", help="of a Dask cluster that does it, such as tcp://10.0.0.1:8786"
+    )
+    add_schedule_options(parser, default="0")
+    add_options(parser, lists=True)
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Run the command."""
+    if args.jobs < 1:
+        raise DovetailError(f"jobs must be at least 1, not {args.jobs}")
+    if args.resume:
+        _refuse(args, ("network", *_SPACE, *_CHANGES), "--resume takes the space from the store")
+        if not has_goals(args):
+            return _swept(args, None)
+        with _store_of(args) as store:
+            space = with_goals(store.sweep().space, args)
+        return _swept(args, space)  # another sweep of the same points: the store has what they cost
+    return _swept(args, space_of(args))
+
+
+def _swept(args: argparse.Namespace, space: Space | None) -> Report:
+    """Look at the points of a space, or go on with the store's latest sweep."""
+    from dovetail.flows.explore.driver import Means, resume, sweep
+    from dovetail.flows.explore.progress import progress_bar
+    from dovetail.flows.explore.space.networks import read_all
+
+    if args.confirm:  # before the sweep's time has passed
+        verilator_root()
+        compiler()
+    means = Means(args.jobs, args.scheduler, use_schedules(args))
+    files = read_all(space) if space else []  # before there is a store: a bad file leaves nothing behind
+    with _store_of(args) as store:
+        try:
+            with progress_bar(shown=not args.json) as notify:
+                progress = sweep(store, space, files, means, notify) if space else resume(store, means, notify)
+            confirmed = None
+            if args.confirm:
+                from dovetail.flows.options.confirmation import confirm_sweep
+
+                confirmed = confirm_sweep(
+                    store, args.confirm, jobs=args.jobs, schedules=means.schedules, shown=not args.json
+                )
+            return _report(args, store, progress, confirmed)
+        except KeyboardInterrupt:
+            if args.output or args.store:
+                print("what is finished is kept; --resume with the same store goes on", file=sys.stderr)
+            raise
+
+
+def _count(text: str) -> Count:
+    """The argument of ``--confirm``."""
+    if text != "all" and not (text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"must be a number of points above 0, or all, not {text!r}")
+    return "all" if text == "all" else int(text)
+
+
+def space_of(args: argparse.Namespace) -> Space:
+    """The space of a command line. Raises DovetailError or ConfigError."""
+    if args.network is None:
+        raise DovetailError("sweep must have a network or a space file, or --resume with a store")
+    if str(args.network).endswith(".toml"):
+        from dovetail.flows.explore.space.file import load
+
+        _refuse(args, _SPACE, "a space file says that itself")
+        return _searched(with_goals(load(args.network), args), args)
+    return _searched(with_goals(_space_of_flags(args), args), args)
+
+
+def _space_of_flags(args: argparse.Namespace) -> Space:
+    lists = {**(STUDY if args.study else {}), **given(args)}
+    axes = {name: tuple(lists[name]) for name in SETTINGS if name in lists}
+    tiling = "channels" if args.study else "free"
+    return Space((Workload(args.network, shapes=shapes_of(args)),), base_of(args), axes, tiling=tiling)
+
+
+def _searched(space: Space, args: argparse.Namespace) -> Space:
+    """The space with what a command line may change of any: search, and how hard the compiler tries.
+
+    Raises DovetailError.
+    """
+    from dovetail.flows.explore.space.file import NEEDS
+
+    plan = {"method": args.search, "points": args.points, "seed": args.seed}
+    options = {"tiling": args.tiling, "effort": args.effort}
+    options["host_cost"] = args.host_cost and load_host_cost(args.host_cost)
+    changed = {name: value for name, value in options.items() if value is not None}
+    search = replace(space.search, **{name: value for name, value in plan.items() if value is not None})
+    for name in ("points", "seed"):
+        if plan[name] is not None and search.method not in NEEDS[name]:
+            methods = ", ".join(NEEDS[name])
+            raise DovetailError(f"--{name} must be left out of the search {search.method}; {methods} take it")
+    if search.method in ("random", "optuna") and not search.points:
+        raise DovetailError(f"the search {search.method} must have --points, how many to look at")
+    if search.method not in NEEDS["points"]:
+        search = replace(search, points=0)  # those of a space file are of its own search
+    return replace(space, search=search, **changed)
+
+
+_SPACE = ("shape", "study", "config", *SETTINGS)
+"""Options that make a space."""
+_CHANGES = ("tiling", "effort", "search", "points", "seed", "host_cost")
+"""Options that change one."""
+
+
+def _refuse(args: argparse.Namespace, names: tuple[str, ...], reason: str) -> None:
+    for name in names:
+        if getattr(args, name) not in (None, False, []):
+            option = name if name == "network" else "--" + name.replace("_", "-")
+            flag = SETTINGS[name].flag if name in SETTINGS else option
+            raise DovetailError(f"{reason}; leave out {flag}")
+
+
+@contextmanager
+def _store_of(args: argparse.Namespace) -> Iterator[Store]:
+    """The store of a command line; one that is thrown away if it names none. Raises StoreError."""
+    from dovetail.flows.explore.store.store import Store
+
+    path = args.store or (args.output and args.output / STORE_NAME)
+    if path is None:
+        if args.resume:
+            raise DovetailError("resume must have the store of the sweep; give --store, or the --output that it had")
+        with TemporaryDirectory(prefix="dovetail-") as folder, Store(Path(folder) / STORE_NAME, write=True) as store:
+            yield store
+        return
+    if args.resume and not path.exists():
+        raise DovetailError(f"{path}: store must exist to go on with its sweep; there is no such file")
+    if args.output:
+        try:
+            args.output.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise DovetailError(f"{args.output}: output must be a folder, there is a file; give another") from error
+    new = not path.exists()
+    try:
+        with Store(path, write=True) as store:
+            yield store
+            new = False
+    finally:
+        if new:
+            _drop_empty(path)
+        if args.output:
+            with suppress(OSError):  # it holds something
+                args.output.rmdir()
+
+
+def _drop_empty(path: Path) -> None:
+    """Remove a store in which no sweep has begun."""
+    from dovetail.flows.explore.store.database import StoreError
+    from dovetail.flows.explore.store.store import Store
+
+    with suppress(StoreError):
+        with Store(path) as store:
+            empty = not store.sweeps()
+        if empty:
+            path.unlink()
+
+
+def _report(args: argparse.Namespace, store: Store, progress: Progress, confirmed: Confirmed | None) -> Report:
+    """The outcome as data, table and files."""
+    from dovetail.flows.explore.results.constraint_fates import fates_of, nearest_miss
+    from dovetail.flows.explore.results.records import records_of
+    from dovetail.flows.explore.results.table import Fitted, failures_of, goals_table, notes_of
+    from dovetail.flows.report.sweep_files import write_files
+
+    sweep = store.sweep()
+    results = store.results(sweep.id)
+    networks = [network.name for network in store.networks(sweep)]
+    records = records_of(results, networks)
+    failed = sum(bool(row.error) for row in results.rows)
+    fates, miss = fates_of(results), nearest_miss(results)
+    data: dict[str, Any] = {
+        "network": " + ".join(networks),
+        "tiling": results.space.tiling,
+        "points": len(results.rows),
+        "failed": failed,
+        "reused": progress.reused,
+        "outdated": progress.outdated,
+        "seconds": round(progress.seconds, 3),
+        "objectives": list(results.space.objectives),
+        "constraints": [asdict(fate) for fate in fates],
+        "nearest_miss": asdict(miss) if miss else None,
+        "notes": notes_of(results, list(results.space.known)),
+        "records": records,
+    }
+    text: list[Any] = [Fitted(results), *failures_of(results.rows)]
+    text += [goals_table(fates)] if fates else []
+    text += [f"nothing is feasible; nearest: {miss.text}"] if miss else []
+    text += [_standing(results.choices), summary(progress)]
+    if args.output:
+        files = write_files(args.output, results, networks, records, sweep.version)
+        data |= {name: str(path) for name, path in files.items()}
+        text.append(block(map(str, files.values())))
+    code = int(failed == len(results.rows))
+    if confirmed:
+        data["confirmed"] = confirmed.data
+        text += confirmed.lines
+        code = code or confirmed.code
+    return Report(data, text, code)
+
+
+def _standing(rows: Sequence[Row]) -> str:
+    """How many points are on the front, and how many cannot be."""
+    front = sum(row.front for row in rows)
+    infeasible = sum(bool(row.values) and not row.feasible for row in rows)
+    return f"{front:,} on the front" + (f", {infeasible:,} infeasible" if infeasible else "")
+
+
+def summary(progress: Progress) -> str:
+    """What the sweep did, in a line or two."""
+    from dovetail.flows.explore.progress import clock
+
+    parts = [f"{progress.done:,} configuration{'s' * (progress.done != 1)}: {progress.priced:,} priced"]
+    parts[0] += f" in {clock(progress.seconds)} ({progress.rate:.1f}/s)" if progress.priced else ""
+    parts += [f"{progress.reused:,} from the store"] if progress.reused else []
+    parts += [f"{progress.failed:,} failed"] if progress.failed else []
+    lines = [", ".join(parts)]
+    if progress.outdated:
+        lines.append(
+            f"{progress.outdated:,} results of the store are of another version of the compiler and were not used"
+        )
+    return block(lines)

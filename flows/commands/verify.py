@@ -1,0 +1,166 @@
+"""Run a network on the model and on the RTL, and compare bytes, cycles and timeline."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from dovetail.cosim.rtl.verilate import default_cache
+from dovetail.flows.options.engines import add_form_option, add_waves_options, check_form, waves_line, waves_of
+from dovetail.flows.options.network import (
+    add_clock_option,
+    add_input_options,
+    add_network_options,
+    clock_of,
+    compiled_of,
+    samples_of,
+    summary,
+    times,
+)
+from dovetail.flows.output.reply import Report
+from dovetail.sw.network.layout import Sample
+from dovetail.sw.runtime.clock import clock_text, time_text
+
+if TYPE_CHECKING:
+    from dovetail.cosim.rtl.waves import Waves
+    from dovetail.sw.runtime.compiled_network import CompiledNetwork
+
+NAME = "verify"
+HELP = "compare model and RTL on a network: bytes, cycles, timeline"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    add_network_options(parser, programs=True)
+    add_clock_option(parser)
+    add_input_options(parser)
+    parser.add_argument(
+        "--layers",
+        metavar="A..B",
+        help="only these on the RTL, from the model's state: 12, 12..14, 12.., ..3, or names",
+    )
+    add_form_option(parser)
+    add_waves_options(parser, "the RTL's waves")
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Run the command."""
+    from dovetail.cosim.compare.networks import verify
+
+    waves = waves_of(args)
+    clock = clock_of(args)
+    compiled = compiled_of(args)
+    check_form(compiled.config, args.form)
+    samples, _ = samples_of(args, compiled.graph)
+    if args.layers:
+        return _windows(args, compiled, samples, clock, waves)
+    start = time.perf_counter()
+    trace, around = (waves.path, None) if waves and waves.around is None else (None, waves)
+    verdicts = verify(compiled, samples, cache=default_cache(), trace=trace, form=args.form, waves=around)
+    seconds = time.perf_counter() - start
+    parts = [segment for verdict in verdicts for segment in verdict.segments]
+    first = next((f"sample {n}, {v.first_difference}" for n, v in enumerate(verdicts) if not v.equal), "")
+    data = {
+        "network": compiled.graph.name,
+        "config": compiled.config.to_dict(),
+        "config_hash": f"{compiled.config.hash:016x}",
+        "form": args.form,
+        "samples": len(samples),
+        "segments": len(compiled.code.segments),
+        "equal": not first,
+        "bytes_equal": all(p.bytes_equal for p in parts),
+        "cycles_model": sum(p.cycles_model for p in verdicts[0].segments),
+        "cycles_rtl": sum(p.cycles_rtl for p in verdicts[0].segments),
+        "timeline_equal": all(p.timeline_equal for p in parts),
+        "counters_equal": all(p.counters_equal for p in parts),
+        "fault_equal": all(p.fault_equal for p in parts),
+        "first_difference": first,
+        "seconds": seconds,
+        **(times(compiled.report(), clock) if clock else {}),
+    }
+    checks = ", ".join(
+        f"{name} {'equal' if data[f'{name}_equal'] else 'DIFFERENT'}" for name in ("bytes", "timeline", "counters")
+    )
+    lines = [
+        summary(compiled, clock),
+        f"model        {data['cycles_model']:,} cycles",
+        f"RTL          {data['cycles_rtl']:,} cycles",
+        f"verdict      {'EQUAL' if not first else 'DIFFERENT'}: {checks}; {len(samples)} samples in {seconds:.1f} s",
+    ]
+    if first:
+        lines.append(f"first        {first}")
+    if around is not None:
+        lines.append(waves_line(around, bool(first)))
+    return Report(data, lines, 0 if not first else 1)
+
+
+def _windows(
+    args: argparse.Namespace,
+    compiled: CompiledNetwork,
+    samples: list[Sample],
+    clock: float | None,
+    waves: Waves | None,
+) -> Report:
+    """Some layers only; ``clock`` in Hz."""
+    from dovetail.cosim.compare.windows import layers_of, verify_windows
+
+    layers = layers_of(compiled, args.layers)
+    start = time.perf_counter()
+    trace, around = (waves.path, None) if waves and waves.around is None else (None, waves)
+    wanted: dict[str, Any] = {"cache": default_cache(), "trace": trace, "form": args.form, "waves": around}
+    found = [
+        (n, verdict)
+        for n, sample in enumerate(samples)
+        for verdict in verify_windows(compiled, sample, layers, **wanted)
+    ]
+    seconds = time.perf_counter() - start
+    first = next(
+        (f"sample {n}, segment {v.window.segment}, {v.first_difference}" for n, v in found if v.first_difference), ""
+    )
+    names = [layer.name for layer in compiled.code.layers]
+    lines = [f"layers       {layers.start}..{layers.stop - 1}: {', '.join(names[n] for n in layers)}"]
+    rows = []
+    for n, verdict in found:
+        window, comparison = verdict.window, verdict.comparison
+        others = [names[layer] for layer in window.layers if layer not in layers]
+        rows.append(
+            {
+                "sample": n,
+                **asdict(window),
+                "equal": not verdict.first_difference,
+                "cycles_model": comparison.cycles_model,
+                "cycles_rtl": comparison.cycles_rtl,
+                "first_difference": verdict.first_difference,
+            }
+        )
+        lines.append(
+            f"sample {n:<6}segment {window.segment}, words {window.first}..{window.past - 1}, {window.operations}"
+            f" operations"
+            + (f" (some of {', '.join(others)})" if others else "")
+            + f": model {comparison.cycles_model:,}"
+            f" cycles, RTL {comparison.cycles_rtl:,}"
+            + (f" ({time_text(comparison.cycles_rtl, clock)} at {clock_text(clock)})" if clock else "")
+        )
+    lines.append(
+        f"verdict      {'EQUAL' if not first else 'DIFFERENT'}: from the model's state, to its state;"
+        f" {len(samples)} samples in {seconds:.1f} s"
+    )
+    if first:
+        lines.append(f"first        {first}")
+    if around is not None:
+        lines.append(waves_line(around, bool(first)))
+    data = {
+        "network": compiled.graph.name,
+        "config": compiled.config.to_dict(),
+        "config_hash": f"{compiled.config.hash:016x}",
+        "form": args.form,
+        "samples": len(samples),
+        "layers": [names[n] for n in layers],
+        "windows": rows,
+        "equal": not first,
+        "first_difference": first,
+        "seconds": seconds,
+    }
+    return Report(data, lines, 0 if not first else 1)

@@ -1,0 +1,1 @@
+"""Points of a sweep on the RTL."""

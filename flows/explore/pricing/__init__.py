@@ -1,0 +1,1 @@
+"""Pricing of points, in processes of this machine or of a cluster."""

@@ -1,0 +1,144 @@
+"""Workers that are processes of this machine."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+
+from dovetail.flows.explore.pricing import pricing
+from dovetail.flows.explore.pricing.cost import Outcome
+from dovetail.flows.explore.pricing.pricing import Session
+from dovetail.flows.explore.pricing.workers import AHEAD, DIED, Task, WorkersError
+
+ATTEMPTS = 2
+"""How many workers may die of a point."""
+
+
+class LocalWorkers:
+    """Up to ``jobs`` processes; each is started when there is something for it to do."""
+
+    def __init__(self, session: Session, jobs: int) -> None:
+        self.jobs = jobs
+        self._session = session
+        self._lanes: list[Lane] = []
+
+    def room(self) -> int:
+        """How many tasks they would take now."""
+        return AHEAD * self.jobs - sum(len(lane.queue) for lane in self._lanes)
+
+    def submit(self, task: Task) -> None:
+        """Give a task to the process that has the least to do."""
+        lane = min(self._lanes, key=lambda lane: len(lane.queue), default=None)
+        if lane is None or (lane.queue and len(self._lanes) < self.jobs):
+            lane = Lane(self._session)
+            self._lanes.append(lane)
+        lane.submit(task)
+
+    def wait(self) -> list[tuple[Task, Outcome]]:
+        """The tasks that have come to an end, at least one. Raises WorkersError, VersionError."""
+        done: list[tuple[Task, Outcome]] = []
+        while not done:
+            wait([future for lane in self._lanes for _, future in lane.queue], return_when=FIRST_COMPLETED)
+            done = [ended for lane in self._lanes for ended in lane.collect()]
+        return done
+
+    def close(self) -> None:
+        """End the processes, whatever they are doing."""
+        for lane in self._lanes:
+            lane.close()
+        self._lanes.clear()
+
+
+class Lane:
+    """A process and its queue. One process each, so that it is known of which task it died: the first in the queue."""
+
+    def __init__(self, session: Session) -> None:
+        self.queue: deque[tuple[Task, Future[Outcome]]] = deque()
+        self._session = session
+        self._start()
+
+    def submit(self, task: Task) -> None:
+        """Put a task at the end of the queue."""
+        try:
+            future = self._pool.submit(pricing.evaluate, self._session.name, task.network, task.config)
+        except BrokenProcessPool as error:  # it has just died
+            future = Future()
+            future.set_exception(error)
+        self.queue.append((task, future))
+
+    def collect(self) -> list[tuple[Task, Outcome]]:
+        """The tasks that have come to an end. Raises WorkersError, VersionError."""
+        done: list[tuple[Task, Outcome]] = []
+        while self.queue and self.queue[0][1].done():
+            task, future = self.queue[0]
+            try:
+                self._begun.result()
+                done.append((task, future.result()))
+                self.queue.popleft()
+            except BrokenProcessPool:
+                task.deaths += 1
+                if task.deaths == ATTEMPTS:
+                    done.append((task, Outcome(None, DIED, lost=True)))
+                    self.queue.popleft()
+                self._restart()
+        return done
+
+    def close(self) -> None:
+        """End the process, whatever it is doing."""
+        self._leash.close()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")  # fork would copy the threads of the numeric libraries
+        reader, self._leash = context.Pipe(duplex=False)
+        self._pool = ProcessPoolExecutor(1, context, prepare, (reader,))
+        with _interrupts_ignored(), reader:
+            self._begun = self._pool.submit(pricing.begin, self._session)
+
+    def _restart(self) -> None:
+        """Start a process in place of the dead one, and give it the tasks again."""
+        if isinstance(self._begun.exception(), BrokenProcessPool):
+            raise WorkersError(
+                "workers must be able to start, but they end at once; a script that starts a sweep must do so below"
+                ' `if __name__ == "__main__":`'
+            )
+        self.close()
+        waiting = [task for task, _ in self.queue]
+        self.queue.clear()
+        self._start()
+        for task in waiting:
+            self.submit(task)
+
+
+def prepare(leash: Connection) -> None:
+    """Make a new process quiet, and let it end with the one that started it, however that ends."""
+    with open(os.devnull, "w") as nowhere:
+        for stream in (1, 2):
+            os.dup2(nowhere.fileno(), stream)
+
+    def follow() -> None:
+        leash.poll(None)  # nothing is ever sent: it returns when the other side is closed
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Processes that are started within take no notice of Ctrl-C, which the terminal sends to them as well."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,143 @@
+"""What a worker does: price a network on a configuration, and say which version of Dovetail does so."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+
+import dovetail.isa
+import dovetail.sw
+from dovetail.flows.explore.pricing.cost import Cost, Outcome
+from dovetail.flows.explore.space.networks import NetworkFile
+from dovetail.isa.config import Config
+from dovetail.sw import frontend
+from dovetail.sw.analysis.cost.activity import activity_of
+from dovetail.sw.compiler.partition.host_cost import HostCost
+from dovetail.sw.compiler.plan import cache as schedule_cache
+from dovetail.sw.errors import DovetailError, first_line
+from dovetail.sw.network.graph import Graph
+from dovetail.sw.runtime.compiled_network import compile_network
+
+
+class VersionError(DovetailError):
+    """A worker's Dovetail is not ours."""
+
+
+@lru_cache(maxsize=1)
+def version() -> str:
+    """Hash of the source that costs follow from: instruction set, timing, front ends, compiler, what counts costs."""
+    digest = hashlib.sha256()
+    for package in (dovetail.isa, dovetail.sw):
+        folder = Path(package.__path__[0])
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes())
+    digest.update(Path(__file__).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def price(
+    graph: Graph, config: Config, tiling: str = "free", effort: int = 0, host_cost: HostCost | None = None
+) -> Cost:
+    """The cost of one inference: compiled, then timed exactly; beside that what the host takes, an estimate.
+
+    Raises CompileError where the network does not fit the configuration.
+    """
+    compiled = compile_network(graph, config, tiling=tiling, effort=effort, host=host_cost)
+    report, activity = compiled.report(), activity_of(compiled)
+    nodes = {node.name: node for node in graph.nodes}
+    return Cost(
+        cycles=report.cycles,
+        macs=report.macs,
+        bound_cycles=report.bound,
+        read_bytes=activity["dram_read_bytes"],
+        write_bytes=activity["dram_write_bytes"],
+        kinds=report.by_kind(),
+        host=tuple((name, nodes[name].op, graph.macs(nodes[name])) for name in report.host),
+        activity=activity,
+        host_cycles=report.host_work.cycles,
+    )
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a worker must know of a sweep. It is sent to each worker once.
+
+    ``networks`` by hash; ``tiling``, ``effort``, ``host_cost``: of the compiler; ``schedules``: folder of the
+    schedule cache; ``version``: of the Dovetail that started the sweep; ``name``: unique, as a cluster may
+    work for several sweeps.
+    """
+
+    name: str
+    networks: Mapping[str, NetworkFile]
+    tiling: str
+    effort: int
+    schedules: Path | None
+    version: str
+    host_cost: HostCost = field(default_factory=HostCost)
+
+
+_sessions: dict[str, Session] = {}
+_graphs: dict[tuple[str, str], Graph] = {}
+_one_at_a_time = Lock()
+"""The compiler's caches are not made for threads, and a cluster's workers may have several."""
+
+
+def begin(session: Session) -> None:
+    """Take part in a sweep."""
+    _sessions[session.name] = session
+
+
+def end(name: str) -> None:
+    """Forget a sweep."""
+    _sessions.pop(name, None)
+    for key in [key for key in _graphs if key[0] == name]:
+        del _graphs[key]
+
+
+def evaluate(name: str, network: str, config: Config) -> Outcome:
+    """Price a network, by its hash, in a sweep; whatever goes wrong with it is the outcome's error.
+
+    Raises VersionError: that concerns all points.
+    """
+    session = _sessions[name]
+    if version() != session.version:
+        raise VersionError(
+            f"workers must have the Dovetail that started the sweep ({session.version}), not {version()}; install the"
+            " same source there, and start workers anew when it changes"
+        )
+    with _one_at_a_time, _no_collector():
+        schedule_cache.use(session.schedules)
+        start = time.thread_time()
+        try:
+            graph = _graph(session, network)
+            cost = price(graph, config, session.tiling, session.effort, session.host_cost)
+        except Exception as error:  # a sweep goes on: one bad point must not cost the others
+            lost = isinstance(error, MemoryError)
+            return Outcome(None, first_line(error), lost, time.thread_time() - start)
+        return Outcome(cost, seconds=time.thread_time() - start)
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Leave the search for cyclic garbage until the point is done. The compiler makes hundreds of thousands of objects
+    and hardly any cycles: looking through them again and again takes a fifth of the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _graph(session: Session, network: str) -> Graph:
+    key = session.name, network
+    if key not in _graphs:
+        file = session.networks[network]
+        _graphs[key] = frontend.parse(file.data, file.name, None)
+    return _graphs[key]

@@ -1,0 +1,70 @@
+"""Where points are priced: processes of this machine or of a Dask cluster, a bounded number of points at a time."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from dovetail.flows.explore.pricing.cost import Outcome
+from dovetail.flows.explore.pricing.pricing import Session
+from dovetail.isa.config import Config
+from dovetail.sw.errors import DovetailError
+
+AHEAD = 2
+"""Points per worker that are on their way: one that it prices, and the next one."""
+DIED = "the worker died (out of memory?)"
+"""Error of a point that workers do not survive."""
+
+
+class WorkersError(DovetailError):
+    """There are no workers, or no more."""
+
+
+@dataclass(eq=False)
+class Task:
+    """A network, by its hash, to be priced on a configuration.
+
+    ``number``: of the point within the space; ``deaths``: workers that died of it so far.
+    """
+
+    number: int
+    network: str
+    config: Config
+    deaths: int = field(default=0, init=False)
+
+
+class Workers(Protocol):
+    """Prices tasks somewhere else."""
+
+    def room(self) -> int:
+        """How many tasks they would take now; enough that no worker waits, and no more than a few for each."""
+        ...
+
+    def submit(self, task: Task) -> None:
+        """Take a task."""
+        ...
+
+    def wait(self) -> list[tuple[Task, Outcome]]:
+        """The tasks that have come to an end since the last call, at least one. Raises WorkersError, VersionError."""
+        ...
+
+    def close(self) -> None:
+        """End the work; what is under way is given up."""
+        ...
+
+
+def workers_of(session: Session, jobs: int, scheduler: str = "") -> Workers:
+    """``jobs`` processes of this machine, or the cluster whose scheduler is at this address.
+
+    Raises WorkersError.
+    """
+    if scheduler:
+        if importlib.util.find_spec("distributed") is None:
+            raise WorkersError(f"{scheduler}: needs the package distributed; pip install dovetail[cluster]")
+        from dovetail.flows.explore.pricing.cluster import ClusterWorkers
+
+        return ClusterWorkers(session, scheduler)
+    from dovetail.flows.explore.pricing.local import LocalWorkers
+
+    return LocalWorkers(session, jobs)

@@ -1,0 +1,1 @@
+"""Results: as records, frames, tables, layers; and how constraints fare."""

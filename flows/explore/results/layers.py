@@ -1,0 +1,119 @@
+"""Layers x configurations: a record per point, network and layer, of what `explain` and the energy model say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dovetail.flows.explore.results.frame import Frame, Record
+from dovetail.flows.explore.results.results import Results, common
+from dovetail.flows.options.parameters import flat
+from dovetail.isa.config import Config
+from dovetail.sw import frontend
+from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE, EnergyTable, load_table
+from dovetail.sw.analysis.cost.energy_report import energy_report
+from dovetail.sw.analysis.explain import explain
+from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.partition.host_cost import HostCost
+from dovetail.sw.runtime.clock import milliseconds
+from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
+
+ACCELERATOR, HOST = "accelerator", "host"
+FIGURES = ("macs", "read_bytes", "write_bytes", "bound_compute", "bound_memory", "bound")
+"""Of an explained layer, beside its cycles."""
+
+
+def layers(
+    networks: str | Path | Sequence[str | Path],
+    configs: Config | Sequence[Config],
+    *,
+    clock: float | None = None,
+    effort: int = Options().effort,
+    host: HostCost | str | Path | None = None,
+    energy_table: str | Path = DEFAULT_TABLE,
+) -> Frame:
+    """Every layer of every network on every configuration, with the parameters in which these differ.
+
+    Columns: ``point`` (number of the configuration), parameters, then those of `layer_records`.
+
+    Parameters
+    ----------
+    networks, configs: one, or several.
+    clock: in Hz; with it there is a column ``ms``.
+    effort, host: as `dovetail.compile` takes them.
+    energy_table: a table that comes with Dovetail, or a file.
+
+    Raises
+    ------
+    NetworkError, CompileError: as `dovetail.compile`.
+    EnergyError: the table breaks a rule.
+    """
+    names = [networks] if isinstance(networks, str | Path) else list(networks)
+    points = [configs] if isinstance(configs, Config) else list(configs)
+    table = load_table(energy_table)
+    graphs = [frontend.load(str(name), {}) for name in names]
+    tables = [flat(config) for config in points]
+    differing = [name for name in tables[0] if len({each[name] for each in tables}) > 1] if tables else []
+    records: list[Record] = []
+    for number, (config, parameters) in enumerate(zip(points, tables, strict=True)):
+        head = {"point": number, **{name: parameters[name] for name in differing}}
+        for graph in graphs:
+            explained = explained_of(compile_network(graph, config, effort=effort, host=host), table)
+            records += layer_records([explained], head, clock)
+    return Frame(records)
+
+
+def layers_of(results: Results, explanations: Mapping[int, Sequence[Mapping[str, Any]]]) -> Frame:
+    """Every layer of the points that are explained (by number, one explanation per network), in the order of these.
+
+    Columns: ``point`` and the parameters in which the points of the sweep differ, then those of `layer_records`.
+    """
+    rows = {row.number: row for row in (*results.rows, *results.choices)}
+    same, clocks = common(results.rows), len({row.clock for row in results.rows}) > 1
+    records: list[Record] = []
+    for number, explained in explanations.items():
+        config, clock = rows[number].config, rows[number].clock
+        parameters = flat(config) if config else {}
+        head: Record = {"point": number, **({"clock": clock} if clocks else {})}
+        head |= {name: value for name, value in parameters.items() if name not in same}
+        records += layer_records(explained, head, clock)
+    return Frame(records)
+
+
+def explained_of(compiled: CompiledNetwork, table: EnergyTable) -> dict[str, Any]:
+    """An explanation with its energy, as JSON has it. Raises DovetailError for the microcoded engine."""
+    return explain(compiled).to_dict() | {"energy": energy_report(compiled, table).to_dict()}
+
+
+def layer_records(explained: Iterable[Mapping[str, Any]], head: Mapping[str, Any], clock: float | None) -> list[Record]:
+    """A record per layer of explained networks, each beginning with ``head``.
+
+    ``layer`` (number), ``name``, ``kind``, ``place`` (accelerator or host), ``cycles`` (exact on the accelerator, an
+    estimate of the host), ``ms`` at a clock in Hz, MACs, bytes moved, roofline bounds in cycles, what most cycles go
+    to, ``energy`` in µJ, estimated, and its components.
+    """
+    records = []
+    for network in explained:
+        before = {**head, "network": network["network"]}
+        energies = network["energy"]["layers"]
+        for number, (layer, energy) in enumerate(zip(network["layers"], energies, strict=True)):
+            records.append(
+                {
+                    **before,
+                    **_layer(number, layer["name"], layer["kind"], ACCELERATOR, layer["cycles"], clock),
+                    **{name: layer[name] for name in FIGURES},
+                    "energy": energy["total"],
+                    **{f"energy_{name}": value for name, value in energy["components"].items()},
+                }
+            )
+        host = network["host"]
+        scale = clock / host["clock"] if clock and host["clock"] else 1  # one with a clock of its own
+        for number, (name, cycles) in enumerate(host["nodes"].items(), len(network["layers"])):
+            records.append({**before, **_layer(number, name, "", HOST, round(cycles * scale), clock)})
+    return records
+
+
+def _layer(number: int, name: str, kind: str, place: str, cycles: int, clock: float | None) -> Record:
+    record: Record = {"layer": number, "name": name, "kind": kind, "place": place, "cycles": cycles}
+    return record | ({"ms": milliseconds(cycles, clock)} if clock else {})

@@ -1,0 +1,85 @@
+"""Results as flat records: the lines of results.csv and of ``--json``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dovetail.flows.explore.results.frame import Record
+from dovetail.flows.explore.results.results import Results, Row, known_of
+from dovetail.flows.explore.space.metrics import METRICS, area_doubt, energy_parts
+from dovetail.flows.options.parameters import PARAMETERS, flat
+from dovetail.sw.analysis.cost.energy_report import COMPONENTS
+
+
+def records_of(results: Results, networks: Sequence[str]) -> list[Record]:
+    """A record per row, all with the same keys: parameters, metrics, counts, verdicts.
+
+    ``networks``: names of the space's workloads. The counts of several are told apart by these, and by their places
+    where two have the same name (a file with inputs of two sizes). What depends on the machine, such as seconds, is
+    left out: a sweep that was interrupted gives the same records.
+    """
+    kinds = [list(dict.fromkeys(k for row in results.rows if row.costs for k in row.costs[i].kinds))
+             for i in range(len(networks))]  # fmt: skip
+    names = [name if networks.count(name) == 1 else f"{name} {place}" for place, name in enumerate(networks, 1)]
+    return [_record(results, row, names, kinds) for row in results.rows]
+
+
+def _record(results: Results, row: Row, networks: Sequence[str], kinds: Sequence[Sequence[str]]) -> Record:
+    space = results.space
+    record: Record = {"number": row.number, "network": " + ".join(networks), "tiling": space.tiling}
+    record["effort"] = space.effort
+    record |= flat(row.config) if row.config else {name: row.axes.get(name, "") for name in PARAMETERS}
+    record["config_hash"] = f"{row.config.hash:016x}" if row.config else ""
+    record["clock"] = plain(row.clock)
+    record |= {name: plain(row.values.get(name, "")) for name in METRICS if name not in PARAMETERS}
+    parts = energy_parts(space, row.config, row.costs) if row.config and row.costs else {}
+    record |= {f"energy_{name}": plain(parts[name]) if parts else "" for name in COMPONENTS}
+    record |= _doubts(row)
+    record |= {name: plain(row.values.get(name, "")) for name in space.known if name not in METRICS}
+    for index, network in enumerate(networks):
+        cost = row.costs[index] if row.costs else None
+        before = f"{network}." if len(networks) > 1 else ""
+        names = ("cycles", "macs", "bound_cycles", "read_bytes", "write_bytes")
+        record |= {f"{before}{name}": getattr(cost, name) if cost else "" for name in names}
+        host = cost.host_cycles if cost else None
+        record[f"{before}host_cycles"] = "" if host is None else plain(space.host_cost.at(host, row.clock))
+        record |= {f"{before}cycles_{kind}": cost.kinds.get(kind, 0) if cost else "" for kind in kinds[index]}
+    record |= _slacks(results, row)
+    verdicts = {"feasible": row.feasible, "front": row.front, "confirmed": row.confirmed, "error": row.error}
+    return record | {name: int(v) if isinstance(v, bool) else v for name, v in verdicts.items()}
+
+
+def _doubts(row: Row) -> Record:
+    """How good the estimated area is: its error as a share, "unknown" outside of what was measured, and where that is;
+    the smallest part that has room, or "none". No table of energies says how far it is off."""
+    if not row.values or row.config is None:
+        return dict.fromkeys(("area_error", "area_outside", "part", "energy_error"), "")
+    doubt = area_doubt(row.config)
+    error = "unknown" if doubt.error is None else doubt.error
+    return {
+        "area_error": error,
+        "area_outside": "; ".join(doubt.outside),
+        "part": doubt.part or "none",
+        "energy_error": "unknown" if "energy" in row.values else "",
+    }
+
+
+def _slacks(results: Results, row: Row) -> Record:
+    """Room of each constraint, as a share of its limit."""
+    slacks: Record = {}
+    for rule in results.space.all_constraints:
+        slack = (
+            rule.slack(known_of(results.space, row.number, row.config, row.values))
+            if row.values and row.config
+            else None
+        )
+        slacks[f"slack of {rule.text}"] = "" if slack is None else plain(float(slack))
+    return slacks
+
+
+def plain(value: Any) -> Any:
+    """A number as tables have it: whole ones without a point, others with nine digits."""
+    if not isinstance(value, float):
+        return value
+    return int(value) if value.is_integer() else float(f"{value:.9g}")

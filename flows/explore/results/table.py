@@ -1,0 +1,219 @@
+"""Results as a table for a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from dovetail.flows.explore.results.constraint_fates import Fate
+from dovetail.flows.explore.results.results import Results, Row
+from dovetail.flows.explore.space.metrics import METRICS, Metric, area_doubt
+from dovetail.flows.explore.space.space import Space
+from dovetail.flows.options.parameters import AXES, label
+from dovetail.flows.output.printable import Block, block
+
+ALL = 64
+"""More rows than this are not shown one by one."""
+BEST = 20
+"""Then these, the best of them."""
+REASONS = 10
+"""Reasons of failures that are shown."""
+ALWAYS = ("cycles", "latency", "utilisation", "roofline", "dram_bytes", "host_nodes")
+"""Metrics of every table; the space's objectives follow."""
+ESTIMATED = ("lut", "ff", "dsp", "bram", "energy", "power", "edp")
+"""Metrics that are estimates, or made of one."""
+DOUBTED = ("lut", "ff", "dsp", "bram")
+"""Those whose error is not known outside of what was measured."""
+TIMES = ("host_cycles", "total_cycles", "latency", "fps", "power", "edp")
+"""Those that count what the host takes, an estimate."""
+UNSURE, NOWHERE = "?", "!"
+"""Behind an estimate whose error is not known; behind the front's mark of a point that fits no supported part."""
+SPARE = ("dram_bytes", "roofline", "utilisation", "host_nodes", "latency")
+"""Those that are left out where a line is short, in this order."""
+WIDEST = 10_000
+"""Characters of a line that nothing exceeds."""
+
+
+def table_of(results: Results, width: int | None = None) -> Table:
+    """All rows, the front first, or the best, if there are many.
+
+    ``width``: characters of a line; columns that matter least are left out until the table fits, and the caption says
+    which. Without it all are there.
+    """
+    results = results.apart()
+    axes = list(results.rows[0].axes) if results.rows else []
+    goals = [name for name in results.space.objectives if name not in axes]
+    known = {name for row in results.rows for name in row.values}
+    metrics = [name for name in dict.fromkeys((*ALWAYS, *goals)) if name in known]
+    table = _table(results, axes, metrics)
+    left_out: list[str] = []
+    for name in SPARE:
+        if width is None or _width(table) <= width:
+            break
+        if name in metrics and name not in goals:
+            metrics.remove(name)
+            left_out.append(METRICS[name].title)
+            table = _table(results, axes, metrics)
+    if width is not None and _width(table) > width:
+        table.box, table.padding = box.SIMPLE_HEAD, (0, 0, 0, 0)
+    notes = [f"left out, as the line is short: {', '.join(left_out)}"] if left_out else []
+    table.caption = block([*notes, *notes_of(results, metrics)]) or None
+    table.caption_justify = "left"
+    return table
+
+
+def notes_of(results: Results, metrics: Sequence[str]) -> list[str]:
+    """What a reader must know of the estimates among some metrics, and of scenarios; a line each."""
+    space, rows = results.space, [row for row in results.choices if row.values and row.config]
+    doubts = [area_doubt(row.config) for row in rows if row.config]
+    read = {each for name in metrics for each in _made_of(space, name)}
+    notes = []
+    if read & {*DOUBTED}:
+        errors = [doubt.error for doubt in doubts if doubt.error is not None]
+        told = f"LUT and FF up to {max(errors):.1%} off, DSP and BRAM none, as far as measured" if errors else ""
+        unsure = sum(doubt.error is None for doubt in doubts)
+        other = f"{UNSURE} of {unsure:,}: outside of what was measured, error not known" if unsure else ""
+        notes.append(f"area is an estimate (`dovetail docs area`): {'; '.join(filter(None, [told, other]))}")
+    if read & {*ESTIMATED} - {*DOUBTED}:
+        notes.append("energy is a rough estimate to compare by, its error not known (`dovetail docs energy`)")
+    if read & {*TIMES} and any(row.values.get("host_cycles") for row in rows):
+        notes.append(f"times include an estimate of the host: {space.host_cost.basis}")
+    nowhere = sum(not doubt.part for doubt in doubts)
+    if nowhere:
+        notes.append(f"{NOWHERE} {nowhere:,} of {len(rows):,} fit no supported part, by the estimate")
+    if space.scenario_axes:
+        notes.append(scenarios_in_words(space))
+    return notes
+
+
+def _made_of(space: Space, name: str) -> set[str]:
+    """The built-in metrics that one is made of."""
+    names = space.own[name].names if name in space.own else {name}
+    return {each.rpartition(".")[2] for each in names}
+
+
+def is_unsure(space: Space, row: Row, name: str) -> bool:
+    """Whether a metric of a row rests on an estimate whose error is not known."""
+    return row.config is not None and bool({*DOUBTED} & _made_of(space, name)) and area_doubt(row.config).error is None
+
+
+def scenarios_in_words(space: Space) -> str:
+    """Which scenarios there are, and what of them counts."""
+    axes = "; ".join(
+        f"{AXES[name].title} {', '.join(map(AXES[name].show, space.axes[name]))}" for name in space.scenario_axes
+    )
+    counts = f"the {space.scenario} counts" if isinstance(space.scenario, str) else f"{label(space.scenario)} counts"
+    return f"scenarios: {axes}: {counts}"
+
+
+def goals_table(fates: Sequence[Fate]) -> Table:
+    """A line per constraint: what it rules out before and after pricing, and its room at the best point."""
+    table = Table(title="Constraints")
+    table.add_column("constraint")
+    for name in map(Block, ("ruled out\nbefore pricing", "broken,\nof those priced", "slack of\nthe best")):
+        table.add_column(name, justify="right", no_wrap=True)
+    for fate in fates:
+        about = "" if fate.exact else "about "
+        before = "" if fate.before is None else f"{about}{fate.before:,} of {fate.combinations:,}"
+        slack = "" if fate.slack is None else f"{fate.slack:+.1%}"
+        table.add_row(Text(fate.text), before, f"{fate.broken:,} of {fate.priced:,}", slack)
+    return table
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The table of results, as wide as where it is printed."""
+
+    results: Results
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """What rich asks for."""
+        yield table_of(self.results, options.max_width)
+
+
+def _table(results: Results, axes: Sequence[str], metrics: Sequence[str]) -> Table:
+    few = len(results.rows) <= ALL
+    best = results.ranked()
+    front = {row.number for row in best if row.front}
+    ahead = [row for row in best if row.front]
+    rows = [*ahead, *(row for row in results.rows if row.number not in front)] if few else best[:BEST]
+    title = _unit_of_work(results.space) if few else f"The best {len(rows)} of {len(results.rows):,}, front first"
+    table = Table(title=title)
+    for name in axes:
+        table.add_column(_lines(AXES[name].title or name), no_wrap=True)
+    for name in metrics:
+        table.add_column(_lines(_heading(results.space.known[name])), justify="right", no_wrap=True)
+    table.add_column("front", no_wrap=True)
+    for before, row in zip([None, *rows], rows, strict=False):
+        if few and before and (before.front > row.front or _parts(before, row, axes)):
+            table.add_section()
+        table.add_row(*_cells(results.space, row, axes, metrics))
+    return table
+
+
+def _parts(before: Row, row: Row, axes: Sequence[str]) -> bool:
+    """Whether a line stands between two rows that are not on the front: the outermost axis changes."""
+    return not before.front and len(axes) > 1 and bool(before.axes[axes[0]] != row.axes[axes[0]])
+
+
+def _width(table: Table) -> int:
+    """Characters of a line, with nothing cut."""
+    return Console(width=WIDEST).measure(table).maximum
+
+
+def _lines(heading: str) -> str:
+    """A heading in narrow lines: breaks are before words, not before a unit or a stroke."""
+    return block(re.split(r" (?=\w)", heading))
+
+
+def _unit_of_work(space: Space) -> str:
+    """What cycles, traffic and energy are of."""
+    if [workload.weight for workload in space.workloads] == [1]:
+        return "Per inference"
+    parts = (f"{workload.weight:g} x {PurePath(workload.source).name}" for workload in space.workloads)
+    return f"Per unit of work: {', '.join(parts)}"
+
+
+def _heading(metric: Metric) -> str:
+    """Title and unit, unless the title says it."""
+    return metric.title if metric.unit in ("", metric.title, "MACs", "1/s") else f"{metric.title} ({metric.unit})"
+
+
+def failures_of(rows: Sequence[Row]) -> list[str]:
+    """Why rows failed: one by one, or each reason once with its number, if there are many."""
+    failed = [row for row in rows if row.error]
+    if len(rows) <= ALL:
+        return [f"{label(row.axes)}: {row.error}" for row in failed]
+    reasons = Counter(row.error for row in failed).most_common()
+    lines = [f"{count:,} failed: {error}" for error, count in reasons[:REASONS]]
+    rest = sum(count for _, count in reasons[REASONS:])
+    return lines + ([f"{rest:,} failed for {len(reasons) - REASONS} other reasons, see the records"] if rest else [])
+
+
+def _cells(space: Space, row: Row, axes: Sequence[str], metrics: Sequence[str]) -> list[str | Text]:
+    cells: list[str | Text] = [AXES[name].show(row.axes[name]) for name in axes]
+    if row.error:
+        return [*cells, *([""] * len(metrics)), Text("fails", "red")]
+    doubt = area_doubt(row.config) if row.config else None
+    state = "yes" if row.front else "" if row.feasible else "infeasible"
+    nowhere = NOWHERE if doubt and not doubt.part else ""
+    numbers = [
+        _number(name, row.values.get(name)) + (UNSURE if is_unsure(space, row, name) else "") for name in metrics
+    ]
+    return [*cells, *numbers, f"{state}{nowhere and ' '}{nowhere}".strip()]
+
+
+def _number(name: str, value: float | None) -> str:
+    if value is None:
+        return ""
+    if name.rpartition(".")[2] == "utilisation":
+        return f"{value:.1%}"
+    return f"{value:,.0f}" if value >= 1000 or float(value).is_integer() else f"{value:#.4g}"

@@ -1,0 +1,1 @@
+"""Spaces: their files, expressions, metrics, scenarios and networks."""

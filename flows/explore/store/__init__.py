@@ -1,0 +1,1 @@
+"""The result store: its database and schema, who writes and who locks."""

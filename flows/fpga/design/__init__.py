@@ -1,0 +1,1 @@
+"""The design of a board around the accelerator: boards, clock, PLL, top."""

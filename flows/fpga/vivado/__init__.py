@@ -1,0 +1,1 @@
+"""The accelerator for Vivado, with assertions."""

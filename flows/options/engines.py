@@ -1,0 +1,160 @@
+"""Which engine a command runs a network on: the model, the RTL, or a board."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dovetail.sw.errors import DovetailError
+from dovetail.sw.runtime.clock import clock_text, time_text
+
+if TYPE_CHECKING:
+    from dovetail.cosim.rtl.waves import Waves
+    from dovetail.isa.config import Config
+    from dovetail.sw.runtime.board import BoardEngine
+    from dovetail.sw.runtime.engine import Engine
+
+ENGINES = ("model", "rtl", "board")
+SIMULATED = "simulated"
+"""The port of a board that is simulated for the command."""
+SIMULATION_PATIENCE = 60.0
+"""Seconds for an answer of a simulated board, which is slower than its baud rate says."""
+SIMULATION_LEAST = 128 << 10
+"""Bytes of a simulated board's memory, at least; larger ones are powers of two, for few builds."""
+
+
+def add_form_option(parser: argparse.ArgumentParser) -> None:
+    """Add which form of the RTL is simulated."""
+    parser.add_argument(
+        "--form",
+        choices=("simulation", "fpga"),
+        default="simulation",
+        help="of the RTL: the fast one, or what is synthesised, on block RAM that loses what is read while it is"
+        " written (some times slower); default: %(default)s",
+    )
+
+
+def add_waves_options(parser: argparse.ArgumentParser, of: str) -> None:
+    """Add waves; ``of``: what they are of."""
+    parser.add_argument(
+        "--waves",
+        metavar="FILE",
+        type=Path,
+        help=f"dump {of} (.fst or .vcd; slower), with save files for GTKWave and Surfer",
+    )
+    parser.add_argument(
+        "--around",
+        metavar="N",
+        type=int,
+        help="with --waves: only N cycles before and after the first difference; nothing if there is none",
+    )
+
+
+def waves_of(args: argparse.Namespace) -> Waves | None:
+    """The waves that a command line wants. Raises DovetailError before minutes have passed."""
+    from dovetail.cosim.rtl.waves import Waves
+
+    if args.waves is None:
+        if args.around is not None:
+            raise DovetailError("--around must come with --waves")
+        return None
+    try:
+        waves = Waves(args.waves, args.around)
+    except ValueError as error:
+        raise DovetailError(f"--{error}") from None
+    if not args.waves.parent.is_dir():
+        raise DovetailError(f"{args.waves.parent}: No such directory")
+    return waves
+
+
+def waves_line(waves: Waves, dumped: bool) -> str:
+    """What became of waves, for a report."""
+    if not dumped:
+        return "waves        none: nothing differs"
+    files = ", ".join(str(waves.path.with_suffix(suffix)) for suffix in (".gtkw", ".sucl"))
+    return f"waves        {waves.path}; views: {files}"
+
+
+def check_form(config: Config, form: str) -> None:
+    """Raise before minutes have passed, unless an accelerator can be simulated in a form."""
+    from dovetail.cosim.rtl.engine import check_form as check
+
+    try:
+        check(config, form)
+    except ValueError as error:
+        raise DovetailError(f"--{error}") from None
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Add which engine runs, and where a board is."""
+    parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="default: %(default)s")
+    parser.add_argument(
+        "--port",
+        metavar="PORT",
+        help=f"serial port of the board, or `{SIMULATED}` for one in Verilator; default: the only one there is",
+    )
+    parser.add_argument("--baud", metavar="N", type=int, help="bits per second of the port; default: 1000000")
+
+
+@contextmanager
+def engine_of(args: argparse.Namespace, config: Config, memory_bytes: int) -> Iterator[Engine]:
+    """The engine of a command line; a board's port is given back at the end. ``memory_bytes``: what programs need.
+
+    Raises DovetailError or ToolError.
+    """
+    if args.engine != "board":
+        for flag, value in (("--port", args.port), ("--baud", args.baud)):
+            if value is not None:
+                raise DovetailError(f"{flag} must come with --engine board")
+        from dovetail import cosim
+        from dovetail.sw.runtime.engines import create
+
+        cosim.register()
+        yield create(args.engine, config)
+        return
+    with ExitStack() as stack:
+        yield _board(args, config, memory_bytes, stack)
+
+
+def _board(args: argparse.Namespace, config: Config, memory_bytes: int, stack: ExitStack) -> BoardEngine:
+    from dovetail.isa.link import BAUD
+    from dovetail.sw.runtime.board import BoardEngine
+
+    if args.port != SIMULATED:
+        return stack.enter_context(BoardEngine(config, args.port, BAUD if args.baud is None else args.baud))
+    if args.baud is not None:
+        raise DovetailError(f"--baud must be left out with --port {SIMULATED}")
+    from dovetail.cosim.rtl.board import SimulatedBoard
+    from dovetail.cosim.rtl.verilate import default_cache
+    from dovetail.hw.board.memory import BoardMemory
+
+    memory = BoardMemory("bram", max(SIMULATION_LEAST, 1 << (memory_bytes - 1).bit_length()))
+    board = stack.enter_context(SimulatedBoard(config, memory=memory, cache=default_cache(), divisor=4))
+    return stack.enter_context(BoardEngine(config, board.port, board.baud, patience=SIMULATION_PATIENCE))
+
+
+def board_clock(engine: Engine, clock: float | None) -> float | None:
+    """The clock that times are told by, in Hz; a board says its own. Raises DovetailError for another."""
+    from dovetail.sw.runtime.board import BoardEngine
+
+    if not isinstance(engine, BoardEngine):
+        return clock
+    own = float(engine.link.board.clock_hz)
+    if clock not in (None, own):
+        raise DovetailError(f"--clock must be left out with --engine board: the board's is {clock_text(own)}")
+    return own
+
+
+def describe_board(engine: Engine, cycles: int) -> str | None:
+    """A line about the board behind an engine and the time that a run's cycles take there; None for other engines."""
+    from dovetail.sw.runtime.board import BoardEngine
+
+    if not isinstance(engine, BoardEngine):
+        return None
+    board = engine.link.board
+    text = f"{engine.link.port}, {board.memory_bytes:,} bytes of memory, {clock_text(board.clock_hz)}"
+    took = f"{cycles:,} cycles, {time_text(cycles, board.clock_hz)}, with its own memory"
+    return f"board        {text}: {took}; those above are for the configuration's memory timing"

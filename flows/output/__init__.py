@@ -1,0 +1,1 @@
+"""What commands print: replies, tables, messages."""

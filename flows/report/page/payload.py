@@ -1,0 +1,172 @@
+"""Results as the page's script reads them: plain JSON, a row of numbers per point."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from dovetail.flows.explore.pricing.cost import Cost
+from dovetail.flows.explore.results.constraint_fates import fates_of, nearest_miss
+from dovetail.flows.explore.results.results import Results, Row, competing
+from dovetail.flows.explore.results.table import is_unsure, notes_of, scenarios_in_words
+from dovetail.flows.explore.space.metrics import area_doubt
+from dovetail.flows.explore.space.space import Space
+from dovetail.flows.options.parameters import CLOCK, PARAMETERS, flat
+from dovetail.flows.report.pictures.pareto import telling_axis
+from dovetail.flows.report.pictures.shares import cause_colours
+from dovetail.flows.report.pictures.style import BOUNDS, KINDS, RAMP, SERIES, SPARE
+from dovetail.isa.config import PRESETS
+from dovetail.sw.analysis.cost.energy_report import COMPONENTS
+from dovetail.sw.analysis.explain import CAUSES
+from dovetail.sw.analysis.explain.resources import RESOURCES
+
+_LANES = {"lanes": ("ic_lanes", "oc_lanes")}
+"""What an axis stands for."""
+
+
+def header_of(space: Space, version: str) -> dict[str, Any]:
+    """What holds for every point: networks, ``version`` of the compiler, and what the numbers of a row mean."""
+    default = {**flat(PRESETS["default"]), CLOCK.name: Space.clock}
+    shades = cause_colours()
+    return {
+        "title": " + ".join(_short(workload.source) for workload in space.workloads) or "no network",
+        "networks": [
+            {"source": w.source, "weight": w.weight, "shapes": {name: list(sizes) for name, sizes in w.shapes.items()}}
+            for w in space.workloads
+        ],
+        "compiler": version,
+        "clock": space.clock,
+        "tiling": space.tiling,
+        "effort": space.effort,
+        "objectives": list(space.objectives),
+        "constraints": [rule.text for rule in space.all_constraints],
+        "scenarios": scenarios_in_words(space) if space.scenario_axes else "",
+        "axes": [name for axis in space.axes for name in _LANES.get(axis, (axis,))],
+        "parameters": [
+            {
+                "name": p.name,
+                "title": p.title or p.name.replace("_", " "),
+                "doc": p.doc,
+                "flag": p.flag,
+                "memory": p.memory,
+                "size": p.name == "sram",
+                "default": default[p.name],
+                "order": [value for value in space.axes.get(p.name, ()) if isinstance(value, str | bool)],
+            }
+            for p in (*PARAMETERS.values(), CLOCK)
+        ],
+        "metrics": [
+            {"name": m.name, "title": m.title, "unit": m.unit, "more": m.more, "doc": m.doc}
+            for m in space.known.values()
+        ],
+        "causes": {
+            c.name: {"title": c.title, "bound": c.bound, "doc": c.doc, "colour": shades[c.name]}
+            for c in CAUSES.values()
+        },
+        "energy": {
+            name: {"doc": doc, "colour": colour} for (name, doc), colour in zip(COMPONENTS.items(), SERIES, strict=True)
+        },
+        "host": {"basis": space.host_cost.basis, "clock": space.host_cost.clock},
+        "resources": {r.name: {"title": r.title, "doc": r.doc} for r in RESOURCES.values()},
+        "colours": {"kinds": KINDS, "spare": SPARE, "series": SERIES, "bounds": BOUNDS, "ramp": RAMP},
+    }
+
+
+def rows_of(space: Space, rows: Iterable[Row]) -> list[list[Any]]:
+    """``[number, error, seconds, parameters, metrics or None, costs, doubts]`` per row, in the order of
+    :func:`header_of`; ``doubts``: metrics whose error is not known and why, the error of the area, the smallest part.
+
+    What changes after a point is priced is not among them: see :func:`states_of`.
+    """
+    return [
+        [
+            row.number,
+            row.error,
+            round(row.seconds, 3),
+            _parameters(row),
+            [_number(row.values.get(name)) for name in space.known] if row.costs else None,
+            [_cost(cost) for cost in row.costs],
+            _doubts(space, row),
+        ]
+        for row in rows
+    ]
+
+
+def states_of(results: Results) -> dict[str, Any]:
+    """What may change after a point is priced, as numbers of points.
+
+    ``infeasible``; ``aside``: those that leave more to the host than others and so do not compete; ``front``;
+    ``confirmed``: verdict of the RTL by number.
+    """
+    space, rows = results.space, results.rows
+    competitors = set(competing(space, rows, ()))
+    priced = [row for row in rows if space.objectives[0] in row.values]
+    return {
+        "infeasible": [row.number for row in rows if row.costs and not row.feasible],
+        "aside": [row.number for i, row in enumerate(rows) if row.costs and row.feasible and i not in competitors],
+        "front": [row.number for row in rows if row.front],
+        "confirmed": {str(row.number): row.confirmed for row in rows if row.confirmed},
+        "notes": notes_of(results, list(space.known)),
+        "constraints": [asdict(fate) for fate in fates_of(results)],
+        "miss": miss.text if (miss := nearest_miss(results)) else "",
+        "colour": telling_axis(priced, space.objectives[0]) or "" if priced else "",
+    }
+
+
+def payload_of(
+    results: Results, explanations: Mapping[int, Sequence[Mapping[str, Any]]], version: str
+) -> dict[str, Any]:
+    """All that a page which stands alone shows; ``explanations`` of a row: one per network of the space.
+
+    Where the space has scenarios, there is one row for all of a choice.
+    """
+    results = results.apart()
+    return {
+        "live": False,
+        "header": header_of(results.space, version),
+        "total": results.total,
+        "rows": rows_of(results.space, results.rows),
+        "states": states_of(results),
+        "explanations": [[number, list(each)] for number, each in explanations.items()],
+    }
+
+
+def embedded(data: Any) -> str:
+    """JSON that may stand in a script element: no text in it can end the element or begin another."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _short(source: str) -> str:
+    """A network's name without its folders."""
+    return source.removeprefix("zoo:").rsplit("/", 1)[-1].rsplit("\\", 1)[-1]
+
+
+def _parameters(row: Row) -> list[Any]:
+    if row.config:
+        values = flat(row.config)
+    else:
+        pair = dict(zip(_LANES["lanes"], row.axes.get("lanes", ()), strict=False))
+        values = {**row.axes, **pair}
+    return [{**values, CLOCK.name: row.clock}.get(name) for name in (*PARAMETERS, CLOCK.name)]
+
+
+def _doubts(space: Space, row: Row) -> list[Any]:
+    if not row.costs or row.config is None:
+        return []
+    doubt = area_doubt(row.config)
+    unsure = [name for name in space.known if is_unsure(space, row, name)]
+    return [unsure, "; ".join(doubt.outside), doubt.error, doubt.part or "none"]
+
+
+def _cost(cost: Cost) -> list[Any]:
+    return [cost.cycles, cost.bound_cycles, cost.host_macs, dict(cost.kinds), cost.host_cycles]
+
+
+def _number(value: float | None) -> float | None:
+    """Rounded to what a double-check by hand needs; whole numbers stay whole."""
+    if value is None or value != value or value in (float("inf"), float("-inf")):
+        return None
+    return int(value) if value == int(value) else float(f"{value:.9g}")

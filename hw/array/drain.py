@@ -1,0 +1,228 @@
+"""The drain: from accumulators through the requantiser to SRAM."""
+
+from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from dovetail.hw.array.loops import BUFFERS, Stripe
+from dovetail.hw.array.multipliers import SUM, word
+from dovetail.hw.array.registers import ARRAY_REGISTERS
+from dovetail.hw.array.requantiser import Requantiser
+from dovetail.hw.array.weights import Record
+from dovetail.hw.common.pipeline import delayed
+from dovetail.hw.common.ports import SramWrite
+from dovetail.hw.common.walk import PixelWalk
+from dovetail.hw.memory.window import INT32_BYTES
+from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.numerics import INT8_MAX, INT8_MIN
+from dovetail.isa.timing.array import DRAIN, SETTLE
+from dovetail.isa.timing.latency import REQUANTISE
+
+
+class Drain(wiring.Component):
+    """Takes ``requant_lanes`` channels per cycle of the stripes that are filled, in order.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+
+    Members
+    -------
+    regs, channels, clamps
+        Registers and operation, as in :class:`~dovetail.hw.array.registers.ArrayRegisters`.
+    load
+        Pulse: take the starting values.
+    filled
+        Pulse: another stripe may be drained from the next cycle on.
+    stripes
+        The stripes in the buffers; stripe n is in buffer n mod 2.
+    row, accumulators
+        Row of the accumulators (pixel, then buffer), and what is in it one cycle later.
+    record_row, records
+        Likewise of the records, two cycles after the accumulators'.
+    port
+        Write port.
+    freed, settled
+        Pulses, see :class:`~dovetail.hw.array.loops.ArraySequencer`.
+    done
+        Pulse in the cycle of the operation's last write.
+    awake
+        A register of the block may change at the end of the cycle.
+
+    Latency
+    -------
+    Five cycles and the requantiser's, from a row to its write; int32 values leave earlier.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.groups = ceil_div(config.acc_lanes, config.requant)
+        super().__init__(
+            {
+                "regs": In(ARRAY_REGISTERS),
+                "channels": In(range(config.acc_lanes + 1)),
+                "clamps": In(1),
+                "load": In(1),
+                "filled": In(1),
+                "stripes": In(data.ArrayLayout(Stripe, BUFFERS)),
+                "row": Out(7),
+                "accumulators": In(SUM * config.acc_lanes),
+                "record_row": Out(range(BUFFERS * self.groups)),
+                "records": In(data.ArrayLayout(Record, config.requant)),
+                "port": Out(SramWrite(config)),
+                "freed": Out(1),
+                "settled": Out(1),
+                "done": Out(1),
+                "awake": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, regs = self.config, self.regs
+        lanes = config.requant
+        int32 = regs.MODE.int32
+        assert DRAIN == 4 + REQUANTISE and SETTLE == 2 + REQUANTISE
+
+        # 0: loops over pixels and groups. What ends here is known a cycle before: it decides on much else.
+        credits, turn = Signal(range(BUFFERS + 1)), Signal()
+        stripe, upcoming = Signal(Stripe), Signal(Stripe)  # of this group, and of the next one
+        pixel = Signal(6)
+        group = Signal(range(max(self.groups, 2)))
+        left = Signal(range(config.acc_lanes + 1))  # channels of the pixel from this group on
+        active, ends_pixel, ends_stripe, last_group, last_pixel = (
+            Signal(name=name) for name in ("active", "ends_pixel", "ends_stripe", "last_group", "last_pixel")
+        )
+        m.d.comb += [
+            stripe.eq(self.stripes[turn]),
+            upcoming.eq(self.stripes[turn ^ ends_stripe]),
+            active.eq(credits != 0),
+            ends_pixel.eq(active & last_group),
+            ends_stripe.eq(active & last_group & last_pixel),
+            self.freed.eq(ends_stripe),
+            self.row.eq(Cat(pixel, turn)),
+        ]
+        with m.If(self.load):
+            m.d.sync += [credits.eq(0), turn.eq(0), pixel.eq(0), group.eq(0)]
+        with m.Else():
+            m.d.sync += [credits.eq(credits + self.filled - ends_stripe), turn.eq(turn ^ ends_stripe)]
+            with m.If(ends_pixel):
+                m.d.sync += [pixel.eq(Mux(last_pixel, 0, pixel + 1)), group.eq(0)]
+            with m.Elif(active):
+                m.d.sync += group.eq(group + 1)
+        # A stripe that waits is looked at until it may be drained.
+        with m.If(~active | ends_pixel):
+            m.d.sync += [left.eq(upcoming.channels), last_group.eq(upcoming.channels <= lanes)]
+        with m.Else():
+            m.d.sync += [left.eq(left - lanes), last_group.eq(left <= 2 * lanes)]
+        with m.If(~active | ends_stripe):
+            m.d.sync += last_pixel.eq(upcoming.pixels == 0)
+        with m.Elif(ends_pixel):
+            m.d.sync += last_pixel.eq(pixel + 1 == stripe.pixels)
+
+        # 1: where the pixel's channels go.
+        group_1, block_1 = Signal(len(group)), Signal()
+        valid_1, ends_pixel_1, ends_block_1 = (
+            Signal(name=name) for name in ("valid_1", "ends_pixel_1", "ends_block_1")
+        )
+        size_1 = Signal(len(self.port.size))
+        m.d.sync += [
+            group_1.eq(group),
+            block_1.eq(stripe.block),
+            valid_1.eq(active),
+            ends_pixel_1.eq(ends_pixel),
+            ends_block_1.eq(ends_stripe & stripe.ends_block),
+            size_1.eq(Mux(last_group, left, lanes)),
+        ]
+        m.submodules.walk = walk = PixelWalk(names=("off",))
+        m.d.comb += [
+            walk.width.eq(regs.TILE.width),
+            walk.off_x_step.eq(regs.OUT_X_STEP),
+            walk.off_y_step.eq(regs.OUT_Y_STEP),
+            walk.restart.eq(self.load),
+            walk.step.eq(ends_pixel_1),
+            walk.home.eq(ends_block_1),
+        ]
+        scale = Mux(int32, INT32_BYTES.bit_length() - 1, 0)
+        channel_off, block_off, next_block = Signal(32, reset_less=True), Signal(32), Signal(32)
+        m.d.comb += next_block.eq(block_off + Mux(ends_block_1, self.channels << scale, 0))
+        with m.If(self.load):
+            m.d.sync += [channel_off.eq(0), block_off.eq(0)]
+        with m.Elif(ends_pixel_1):
+            m.d.sync += [channel_off.eq(next_block), block_off.eq(next_block)]
+        with m.Elif(valid_1):
+            m.d.sync += channel_off.eq(channel_off + (lanes << scale))
+        picked = self._pick(m, group_1)
+
+        # 2: the row of the records; offset.
+        valid_2 = Signal()
+        size_2 = Signal(len(self.port.size))
+        off = Signal(32, reset_less=True)
+        m.d.sync += [valid_2.eq(valid_1), size_2.eq(size_1 << scale), off.eq(walk.off + channel_off)]
+        m.d.sync += self.record_row.eq(Cat(block_1, group_1))
+
+        # 3: bias; end of the write, address.
+        value, mult, shift = (
+            Signal(n * lanes, name=name, reset_less=True) for n, name in ((SUM, "value"), (32, "mult"), (8, "shift"))
+        )
+        for n in range(lanes):
+            record = self.records[n]
+            bias = Mux(regs.MODE.accumulate, 0, record.bias)
+            m.d.sync += [
+                word(value, n, SUM).eq(word(picked, n, SUM) + bias),
+                word(mult, n, 32).eq(record.mult),
+                word(shift, n, 8).eq(record.shift),
+            ]
+        valid_3, size_3 = Signal(), Signal(len(self.port.size))
+        end = Signal(33, reset_less=True)
+        address = Signal(len(self.port.addr), reset_less=True)
+        m.d.sync += [
+            valid_3.eq(valid_2),
+            size_3.eq(size_2),
+            end.eq(off + size_2),
+            address.eq(regs.OUT_ADDR + off),
+        ]
+        write = Signal(data.StructLayout({"addr": len(self.port.addr), "size": len(self.port.size), "en": 1}))
+        m.d.sync += [write.en.eq(valid_3 & (end <= regs.OUT_BYTES)), write.addr.eq(address), write.size.eq(size_3)]
+
+        # 4: requantisation, or nothing.
+        m.submodules.requantiser = requantiser = Requantiser(lanes=lanes)
+        m.d.comb += [
+            requantiser.acc.eq(value),
+            requantiser.mult.eq(mult),
+            requantiser.shift.eq(shift),
+            requantiser.rounding.eq(regs.MODE.rounding),
+            requantiser.zero_point.eq(regs.QUANT.zero_out),
+            requantiser.lo.eq(Mux(self.clamps, regs.QUANT.lo, INT8_MIN)),
+            requantiser.hi.eq(Mux(self.clamps, regs.QUANT.hi, INT8_MAX)),
+        ]
+        writes = delayed(m, "writes", write.as_value(), REQUANTISE)
+        chosen = data.View(write.shape(), Signal(len(write.as_value()), name="chosen"))
+        m.d.comb += chosen.eq(Mux(int32, writes[0], writes[-1]))
+        m.d.sync += [
+            self.port.en.eq(chosen.en),
+            self.port.addr.eq(chosen.addr),
+            self.port.size.eq(chosen.size),
+            self.port.data.eq(Mux(int32, value, requantiser.result)),
+        ]
+
+        ends = delayed(m, "ends", Cat(ends_stripe, ends_stripe & stripe.ends), REQUANTISE + 5)
+        m.d.comb += [self.settled.eq(ends[REQUANTISE + 1][0]), self.done.eq(ends[-1][1])]
+
+        on_its_way = Signal(REQUANTISE + 6)
+        m.d.sync += on_its_way.eq(Cat(active, on_its_way))
+        m.d.comb += self.awake.eq(self.load | self.filled | active | on_its_way.any())
+        return m
+
+    def _pick(self, m: Module, group: Value) -> Signal:
+        """The accumulators of ``group``, two cycles later. Memory answers late in its cycle: a register comes first."""
+        width = SUM * self.config.requant
+        row, of = Signal(len(self.accumulators), reset_less=True), Signal(len(group))
+        picked = Signal(width, reset_less=True)
+        m.d.sync += [row.eq(self.accumulators), of.eq(group)]
+        with m.Switch(of):
+            for n in range(self.groups):
+                with m.Case(n):
+                    m.d.sync += picked.eq(word(row, n, width))
+        return picked

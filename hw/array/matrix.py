@@ -1,0 +1,144 @@
+"""Reads of the matrix of MAT_MUL: where they are, and which of their bytes count."""
+
+from amaranth import Cat, Const, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from dovetail.hw.array.loops import Load
+from dovetail.hw.common.pipeline import delayed
+from dovetail.hw.memory.window import LanesBelow, WindowReads
+from dovetail.isa.config import Config, ceil_div
+
+
+def parts_of_row(config: Config) -> int:
+    """Reads that the oc_lanes bytes of one input lane take."""
+    return ceil_div(config.oc, config.word_bytes)
+
+
+def first_lane(config: Config, row: int) -> int:
+    """The lane, of a read that is not transposed, that the byte of output lane 0 comes in.
+
+    It is the one that a weight stream has it in, if that leaves the other bytes in the same word: then the weights need
+    no multiplexers. Else it is 0.
+    """
+    lane = row * config.oc % config.word_bytes
+    return lane if lane + config.oc <= config.word_bytes else 0
+
+
+class MatrixReads(wiring.Component):
+    """Walks over the matrix, in the order of the sequencer's reads.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+
+    Members
+    -------
+    restart
+        Pulse: go to the first step of the first block.
+    fetch
+        Reads of ``weights``.
+    transposed, address, size, step
+        The matrix: B_FORM.transposed, B_ADDR, B_BYTES, B_STEP.
+    position
+        SRAM address of a read, two cycles after its ``fetch``.
+    mask
+        Bits of the bytes that count, ``LATENCY`` cycles after the ``fetch``, a cycle after the bytes. All of them in
+        cycles that have no read to answer.
+    """
+
+    LATENCY = WindowReads.LATENCY
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "restart": In(1),
+                "fetch": In(Load),
+                "transposed": In(1),
+                "address": In(32),
+                "size": In(32),
+                "step": In(32),
+                "position": Out((config.sram_bytes - 1).bit_length()),
+                "mask": Out(8 * config.word_bytes),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, fetch = self.config, self.fetch
+        parts = parts_of_row(config)
+
+        # 0: offset of the read. `here` is where the next row begins if it belongs to the same step.
+        begin, first = Signal(), Signal()
+        fresh, was_first = Signal(), Signal()  # nothing was read yet; the step is the first of a stripe
+        start, beyond, place, following = Signal(32), Signal(32), Signal(32), Signal(32)
+        here, block_at, next_block, next_step = (
+            Signal(32, name=name, reset_less=True) for name in ("here", "block_at", "next_block", "next_step")
+        )
+        m.d.comb += [
+            begin.eq(fetch.begin),
+            first.eq(Mux(begin, fresh | fetch.again | fetch.onward, was_first)),
+            beyond.eq(start + Mux(self.transposed, config.ic, config.oc)),
+            place.eq(Mux(begin, start, here)),
+        ]
+        with m.If(fetch.again):
+            m.d.comb += start.eq(block_at)
+        with m.Elif(fetch.onward):
+            m.d.comb += start.eq(next_block)
+        with m.Else():
+            m.d.comb += start.eq(Mux(self.transposed, next_step, here))
+        if parts == 1:
+            m.d.comb += following.eq(place + self.step)
+        else:
+            part, part_at = Signal(range(parts)), Signal(range(parts))
+            row_at, row_now = Signal(32, reset_less=True), Signal(32)
+            ends_row = self.transposed | (part_at == parts - 1)
+            m.d.comb += [
+                part_at.eq(Mux(begin, 0, part)),
+                row_now.eq(Mux(part_at == 0, place, row_at)),
+                following.eq(Mux(ends_row, row_now + self.step, place + config.word_bytes)),
+            ]
+            with m.If(fetch.weights):
+                m.d.sync += [part.eq(Mux(ends_row, 0, part_at + 1)), row_at.eq(row_now)]
+        with m.If(self.restart):
+            m.d.sync += [here.eq(0), block_at.eq(0), next_step.eq(0), fresh.eq(1)]
+        with m.Elif(fetch.weights):
+            m.d.sync += [here.eq(following), fresh.eq(0), was_first.eq(first)]
+            with m.If(begin):
+                m.d.sync += next_step.eq(beyond)
+                with m.If(fetch.onward):
+                    m.d.sync += block_at.eq(start)
+            # Transposed, the row after a stripe's first step is the first of the next block.
+            with m.If(first & self.transposed):
+                m.d.sync += next_block.eq(following)
+            with m.Elif(first & begin):
+                m.d.sync += next_block.eq(beyond)
+
+        # 1: the byte of output lane 0 comes in its lane.
+        row, row_1 = (Signal(range(max(config.ic, 2)), name=name) for name in ("row", "row_1"))
+        place_1, lane = Signal(32, reset_less=True), Signal(range(config.word_bytes))
+        with m.If(fetch.weights):
+            m.d.sync += [place_1.eq(place), row_1.eq(Mux(begin, 0, row)), row.eq(Mux(begin, 1, row + 1))]
+        if parts == 1:
+            with m.If(~self.transposed), m.Switch(row_1):
+                for n in range(config.ic):
+                    with m.Case(n):
+                        m.d.comb += lane.eq(first_lane(config, n))
+        valid_1, valid_2 = Signal(), Signal()
+        place_2 = Signal(32, reset_less=True)
+        m.d.sync += [valid_1.eq(fetch.weights), valid_2.eq(valid_1)]
+        with m.If(valid_1):
+            m.d.sync += place_2.eq(place_1 - lane)
+
+        # 2: address; distance to the end of the region. 3: lanes.
+        m.d.comb += self.position.eq(self.address + place_2)
+        lanes = LanesBelow("matrix", config.word_bytes)
+        lanes.measure(m, valid_2, place_2, self.size)
+        counts = delayed(m, "counts", lanes.mask(), self.LATENCY - 4)[-1]
+        with m.If(delayed(m, "valid", valid_2, self.LATENCY - 3)[-1]):
+            m.d.sync += self.mask.eq(Cat(count.replicate(8) for count in counts))
+        with m.Else():
+            m.d.sync += self.mask.eq(~Const(0, len(self.mask)))
+        return m

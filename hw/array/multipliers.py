@@ -1,0 +1,143 @@
+"""The array: ic_lanes x oc_lanes multipliers and their adder trees."""
+
+from amaranth import Cat, Const, Module, Signal, Value, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from dovetail.hw.array.registers import MULTIPLIERS
+from dovetail.hw.array.weights import OPERAND
+from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.timing.array import RADIX, tree_stages
+
+SUM = 32
+"""Bits of a sum. All sums of a stage are in one register: a simulator works on it as on a vector."""
+
+
+def product_bits(config: Config) -> int:
+    """Bits of a product: of two int8, or of two differences of int8 and zero point."""
+    return 17 if config.matmul else 16
+
+
+def word(values: Value, n: int, width: int) -> Value:
+    """The n-th word of ``values``."""
+    return values[n * width :][:width]
+
+
+class MultiplierArray(wiring.Component):
+    """Multipliers and adder trees, a pipeline without stalls.
+
+    Multiplier ``i * oc_lanes + o`` takes input lane i and weight ``i * oc_lanes + o``; depthwise, multiplier c takes
+    input lane c / (extra + 1), rounded down.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+    operand
+        OPERAND or WIDE_OPERAND.
+
+    Members
+    -------
+    depthwise, extra
+        Inputs are one per multiplier, or one per channel multiplier, which is ``extra`` + 1.
+    inputs
+        Lanes of at most 9 bits, sign-extended to ``operand`` bits.
+    weights
+        Operands of all multipliers, ``OPERANDS`` cycles after ``inputs``.
+    sums
+        Per output lane, the sum over the input lanes, SUM bits, ``LATENCY`` cycles after ``inputs``.
+    products
+        Per depthwise lane, its product, SUM bits, ``PRODUCT`` cycles after ``inputs``.
+
+    Latency
+    -------
+    Register stages: inputs as they come, inputs per multiplier, products, one per level of the tree, RADIX values each.
+    """
+
+    OPERANDS = 2
+    PRODUCT = OPERANDS + 1
+
+    def __init__(self, config: Config, *, operand: int = OPERAND) -> None:
+        self.config = config
+        self.operand = operand
+        self.lanes = max(config.ic, config.dw)
+        self.LATENCY = self.PRODUCT + tree_stages(config)
+        super().__init__(
+            {
+                "depthwise": In(1),
+                "extra": In(3),
+                "inputs": In(operand * self.lanes),
+                "weights": In(operand * config.macs_per_cycle),
+                "sums": Out(SUM * config.oc),
+                "products": Out(SUM * config.dw),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, operand = self.config, self.operand
+        shared, own = (
+            Signal(operand * n, name=name, reset_less=True) for n, name in ((config.ic, "shared"), (config.dw, "own"))
+        )
+        inputs = Signal(len(self.inputs), reset_less=True)
+        m.d.sync += [inputs.eq(self.inputs), shared.eq(inputs[: len(shared)])]
+        if config.dw:
+            # Known long before the inputs; here, it has a short way.
+            depthwise, extra = Signal(), Signal.like(self.extra)
+            m.d.sync += [depthwise.eq(self.depthwise), extra.eq(self.extra)]
+            with m.If(depthwise), m.Switch(extra):
+                for multiplier in range(1, config.dw + 1)[:MULTIPLIERS]:
+                    with m.Case(multiplier - 1):
+                        m.d.sync += own.eq(self._spread(inputs, multiplier))
+            with m.Else():
+                m.d.sync += own.eq(Cat(word(inputs, n // config.oc, operand) for n in range(config.dw)))
+
+        values = Signal(SUM * config.macs_per_cycle, name="products_all", reset_less=True)
+        products = []
+        for n in range(config.macs_per_cycle):
+            x = word(own, n, operand) if n < config.dw else word(shared, n // config.oc, operand)
+            w = word(self.weights, n, operand)
+            products.append((x * w if operand == SUM else x.as_signed() * w.as_signed())[:SUM])
+        m.d.sync += values.eq(Cat(products))
+        shown: Value = values[: len(self.products)]
+        if operand != SUM:  # what is above a product's bits is its sign and needs no registers
+            bits = product_bits(config)
+            signs = (word(values, n, SUM)[:bits].as_signed() for n in range(config.dw))
+            shown = Cat((value + Const(0, signed(SUM)))[:SUM] for value in signs)
+        m.d.comb += self.products.eq(shown)
+
+        rows, terms = config.ic, 1
+        for stage in range(tree_stages(config)):
+            fewer = ceil_div(rows, RADIX)
+            sums = []
+            for row in range(fewer):
+                for lane in range(config.oc):
+                    inputs = range(row * RADIX, min(row * RADIX + RADIX, rows))
+                    sums.append(self._sum([word(values, n * config.oc + lane, SUM) for n in inputs], terms))
+            terms *= RADIX
+            level = Signal(SUM * fewer * config.oc, name=f"sums_{stage}", reset_less=True)
+            m.d.sync += level.eq(Cat(sums))
+            values, rows = level, fewer
+        m.d.comb += self.sums.eq(values)
+        return m
+
+    def _spread(self, inputs: Value, multiplier: int) -> Value:
+        """Input of each depthwise lane. Lanes that are left over take their own, which is there anyway."""
+        used = self.config.dw - self.config.dw % multiplier
+        lanes = [n // multiplier if n < used else n for n in range(self.config.dw)]
+        return Cat(word(inputs, n, self.operand) for n in lanes)
+
+    def _sum(self, values: list[Value], terms: int) -> Value:
+        """Sum of values, each a sum of ``terms`` products. On an FPGA only the bits that they have are worth adders and
+        registers (what is never read goes); for Verilator whole words, modulo 2^SUM, are quicker."""
+        total = values[0]
+        if self.operand == SUM:
+            for value in values[1:]:
+                total = (total + value)[:SUM]
+            return total
+        bits = product_bits(self.config) + ceil_log2(terms)
+        total = Const(0, signed(SUM))
+        for value in values:
+            total = (total + value[:bits].as_signed())[:SUM].as_signed()
+        return total

@@ -1,0 +1,198 @@
+"""Registers of the array unit, the checks of an operation and the banks it claims."""
+
+from amaranth import Cat, Module, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from dovetail.hw.common.ports import spans
+from dovetail.hw.common.regions import Region, register_layout
+from dovetail.isa.config import Config
+from dovetail.isa.instructions.table import REGISTERS, Cause, Op, Unit
+from dovetail.isa.timing.common import CHECK
+
+MULTIPLIERS = 8
+"""Channel multipliers that MODE.extra can hold, from 1 on."""
+
+ARRAY_REGISTERS = register_layout(Unit.ARRAY)
+"""The array unit's registers by name, packed into one word: a simulator then holds them in one variable."""
+
+
+class ArrayRegisters(wiring.Component):
+    """Registers and checks of the array unit.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+
+    Members
+    -------
+    clear, cfg_en, cfg_index, cfg_value, start, op
+        As in :class:`~dovetail.hw.common.ports.Core`.
+    regs
+        :data:`ARRAY_REGISTERS`.
+    depthwise, matrix, clamps
+        The operation is DEPTH_CONV; MAT_MUL; it clamps to QUANT.lo and QUANT.hi. From the cycle after ``start`` on,
+        like the following.
+    pixels
+        Output pixels.
+    channels
+        Output channels of a block.
+    inputs
+        Of a depthwise convolution, input channels of a block.
+    load
+        Pulse in the cycle after ``start``.
+    cause, reads, writes
+        Failed check and claimed banks.
+    streams
+        Banks whose read port is for weights and matrix; of the others that the operation reads it is for the input.
+    sources, target
+        What the operation reads and writes in SRAM.
+    awake
+        Something is about to change.
+
+    Latency
+    -------
+    ``cause`` and ``streams`` are valid CHECK = 3 cycles after ``start``, until the next one; ``reads``, ``writes``,
+    ``sources`` and ``target`` are a cycle earlier.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "clear": In(1),
+                "cfg_en": In(1),
+                "cfg_index": In(6),
+                "cfg_value": In(32),
+                "start": In(1),
+                "op": In(8),
+                "regs": Out(ARRAY_REGISTERS),
+                "depthwise": Out(1),
+                "matrix": Out(1),
+                "clamps": Out(1),
+                "pixels": Out(32),
+                "channels": Out(range(config.acc_lanes + 1)),
+                "inputs": Out(range(config.dw + 1)),
+                "load": Out(1),
+                "cause": Out(Cause),
+                "reads": Out(config.n_banks),
+                "writes": Out(config.n_banks),
+                "streams": Out(config.n_banks),
+                **spans(config),
+                "awake": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self.config
+        regs = self.regs
+        assert CHECK == 3, "sums, comparisons, decision: one cycle each"
+
+        # One comparator per register: cheaper than a shifter over all of them, and quicker to simulate.
+        with m.If(self.clear):
+            m.d.sync += regs.as_value().eq(0)
+        with m.Elif(self.cfg_en), m.Switch(self.cfg_index):
+            for register in REGISTERS[Unit.ARRAY].values():
+                with m.Case(register.index):
+                    m.d.sync += regs.as_value()[32 * register.index :][:32].eq(self.cfg_value)
+
+        depthwise, matrix = Signal(), Signal()
+        compare, decide = Signal(), Signal()
+        m.d.comb += [
+            depthwise.eq(self.op == Op.DEPTH_CONV if config.dw else 0),
+            matrix.eq(self.op == Op.MAT_MUL if config.matmul else 0),
+        ]
+        m.d.comb += [
+            self.load.eq(compare),
+            self.awake.eq(self.clear | self.cfg_en | self.start | compare | decide),
+        ]
+        m.d.sync += [compare.eq(self.start), decide.eq(compare)]
+
+        # Channels of a block: with a channel multiplier, whole input channels.
+        channels, inputs = Signal.like(self.channels), Signal.like(self.inputs)
+        m.d.comb += channels.eq(config.oc)
+        with m.If(depthwise), m.Switch(regs.MODE.extra):
+            for multiplier in range(1, config.dw + 1)[:MULTIPLIERS]:
+                with m.Case(multiplier - 1):
+                    whole = config.dw // multiplier
+                    m.d.comb += [channels.eq(whole * multiplier), inputs.eq(whole)]
+            if config.dw < MULTIPLIERS:
+                with m.Default():
+                    m.d.comb += channels.eq(0)
+
+        # 1: ends of the regions; sizes.
+        regions = {name: Region(config, regs, name) for name in ("IN", "W", *["B"] * config.matmul, "OUT")}
+        *read, output = regions.values()
+        present = [1] * len(regions)  # whether the operation has the region
+        if config.matmul:
+            present[-2] = self.matrix
+        zero, large, misaligned = Signal(), Signal(), Signal()
+        sizes: list[Value] = [
+            *(region.size.any() for name, region in regions.items() if name != "B"),
+            *(region.size.any() | ~matrix for name, region in regions.items() if name == "B"),
+            regs.GEOMETRY.kh.any(),
+            regs.GEOMETRY.kw.any(),
+            regs.TILE.height.any(),
+            regs.TILE.width.any(),
+            regs.BLOCKS.count.any(),
+            regs.BLOCKS.last.any(),
+            regs.STRIPE.pixels.any(),
+            regs.KC.blocks.any() | depthwise,
+        ]
+        low = exact_log2(config.word_bytes)
+        with m.If(self.start):
+            m.d.sync += [
+                *(region.end.eq(region.sum()) for region in regions.values()),
+                self.depthwise.eq(depthwise),
+                self.matrix.eq(matrix),
+                self.channels.eq(channels),
+                self.inputs.eq(inputs),
+                self.clamps.eq(self.op != Op.CONV),
+                self.pixels.eq(regs.TILE.height * regs.TILE.width),
+                zero.eq(~Cat(sizes).all()),
+                large.eq((regs.BLOCKS.last > channels) | (regs.STRIPE.pixels > config.stripe)),
+                misaligned.eq(regs.W_ADDR[:low].any() | regs.W_BYTES[:low].any()),
+            ]
+
+        # 2: comparisons and banks.
+        outside, overlaps = Signal(), Signal()
+        with m.If(compare):
+            m.d.sync += [
+                *(region.banks.eq(region.touched()) for region in regions.values()),
+                outside.eq(
+                    Cat(region.outside() & has for region, has in zip(regions.values(), present, strict=True)).any()
+                ),
+                overlaps.eq(
+                    Cat(region.overlaps(output) & has for region, has in zip(read, present, strict=False)).any()
+                ),
+            ]
+        m.d.comb += output.show(self.target)
+        for region, source, has in zip(read, self.sources, present, strict=False):
+            m.d.comb += region.show(source, has)
+
+        # 3: the decision.
+        old = regs.MODE.accumulate.replicate(config.n_banks)
+        banks = {name: region.banks for name, region in regions.items()}
+        streams, others = Signal(config.n_banks), Signal(config.n_banks)
+        m.d.comb += [streams.eq(banks["W"]), others.eq(banks["IN"] | banks["OUT"] & old)]
+        if config.matmul:
+            with m.If(self.matrix):
+                m.d.comb += streams.eq(banks["W"] | banks["B"])
+        m.d.comb += [self.reads.eq(streams | others), self.writes.eq(output.banks)]
+        twice = (streams & others).any()
+        with m.If(decide):
+            m.d.sync += self.streams.eq(streams)
+            for failed, cause in (
+                (1, Cause.NONE),
+                (twice | overlaps, Cause.BANK_CONFLICT),
+                (outside, Cause.SRAM_RANGE),
+                (misaligned, Cause.ALIGNMENT),
+                (large, Cause.TOO_LARGE),
+                (zero, Cause.ZERO_SIZE),
+            ):
+                with m.If(failed):
+                    m.d.sync += self.cause.eq(cause)
+        return m

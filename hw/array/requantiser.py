@@ -1,0 +1,146 @@
+"""Requantiser: int32 accumulators to int8, per-channel multipliers, both roundings."""
+
+from amaranth import Cat, Module, Mux, Signal, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from dovetail.hw.common.scaler import (
+    SCALE_SHARED,
+    ScaleKind,
+    Scaler,
+    lane,
+    left_shift_of,
+    multiplier_of,
+    right_shift_of,
+    rounding_to_24,
+    shift_loses,
+)
+from dovetail.isa.numerics import Rounding
+from dovetail.isa.timing.latency import REQUANTISE
+
+
+class Requantiser(wiring.Component):
+    """``isa.numerics.requantise`` for ``lanes`` values per cycle, a pipeline without stalls.
+
+    All inputs are sampled together and travel with their values, so each cycle may have its own.
+
+    Parameters
+    ----------
+    lanes
+        Values per cycle.
+
+    Members
+    -------
+    acc
+        int32 per lane, lane 0 lowest.
+    mult
+        Multiplier, 32 bits per lane, of which the low 31 count.
+    shift
+        Its shift, signed, 8 bits per lane, of which the low 6 count.
+    rounding
+        ``isa.numerics.Rounding``, one bit.
+    zero_point, lo, hi
+        int8: added after scaling, and the clamping range.
+    result
+        int8 per lane.
+
+    Latency
+    -------
+    ``LATENCY`` cycles (``isa.timing.latency.REQUANTISE``).
+
+    Raises
+    ------
+    ValueError
+        When ``lanes`` is not positive.
+    """
+
+    LATENCY = REQUANTISE
+
+    def __init__(self, *, lanes: int) -> None:
+        if lanes < 1:
+            raise ValueError(f"lanes must be positive, not {lanes!r}")
+        self.lanes = lanes
+        super().__init__(
+            {
+                "acc": In(32 * lanes),
+                "mult": In(32 * lanes),
+                "shift": In(8 * lanes),
+                "rounding": In(1),
+                "zero_point": In(signed(8)),
+                "lo": In(signed(8)),
+                "hi": In(signed(8)),
+                "result": Out(8 * lanes),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.scaler = scaler = Scaler(lanes=self.lanes)
+        assert self.LATENCY == 3 + scaler.LATENCY
+        onnx = self.rounding == Rounding.ONNX
+
+        shared_1 = Signal(SCALE_SHARED, reset_less=True)
+        shared_2 = Signal(SCALE_SHARED, reset_less=True)
+        shared_3 = Signal(SCALE_SHARED, reset_less=True)
+        m.d.sync += [
+            shared_1.kind.eq(Mux(onnx, ScaleKind.ONNX, ScaleKind.TFLITE)),
+            shared_1.zero_point.eq(self.zero_point),
+            shared_1.lo.eq(self.lo),
+            shared_1.hi.eq(self.hi),
+            shared_2.eq(shared_1),
+            shared_3.eq(shared_2),
+        ]
+
+        # 1: left shift, and whether it saturates; the multiplier in one encoding.
+        shifted = Signal(32 * self.lanes, reset_less=True)
+        sign_1, saturates = (Signal(self.lanes, name=name, reset_less=True) for name in ("sign_1", "saturates"))
+        mult_1 = Signal(32 * self.lanes, reset_less=True)
+        right_1 = Signal(8 * self.lanes, reset_less=True)
+        for i in range(self.lanes):
+            shift = lane(self.shift, i, 8)[:6]
+            value, left = lane(self.acc, i, 32), left_shift_of(shift)
+            m.d.sync += [
+                lane(shifted, i, 32).eq(value << left),
+                sign_1[i].eq(value[31]),
+                saturates[i].eq(onnx & shift_loses(value, left)),
+                lane(mult_1, i, 32).eq(multiplier_of(lane(self.mult, i, 32), onnx)),
+                lane(right_1, i, 8).eq(right_shift_of(shift)),
+            ]
+
+        # 2: sign and magnitude.
+        magnitude = Signal(32 * self.lanes, reset_less=True)
+        negative_2 = Signal(self.lanes, reset_less=True)
+        mult_2 = Signal(32 * self.lanes, reset_less=True)
+        right_2 = Signal(8 * self.lanes, reset_less=True)
+        m.d.sync += [mult_2.eq(mult_1), right_2.eq(right_1)]
+        for i in range(self.lanes):
+            value, sign = lane(shifted, i, 32), sign_1[i]
+            absolute = ((value ^ value[31].replicate(32)) + value[31])[:32]
+            limit = Cat((~sign).replicate(31), sign)
+            m.d.sync += [
+                negative_2[i].eq(Mux(saturates[i], sign, value[31])),
+                lane(magnitude, i, 32).eq(Mux(saturates[i], limit, absolute)),
+            ]
+
+        # 3: ONNX, float32 of the accumulator.
+        rounded = Signal(32 * self.lanes, reset_less=True)
+        negative_3 = Signal(self.lanes, reset_less=True)
+        mult_3 = Signal(32 * self.lanes, reset_less=True)
+        right_3 = Signal(8 * self.lanes, reset_less=True)
+        m.d.sync += [mult_3.eq(mult_2), right_3.eq(right_2), negative_3.eq(negative_2)]
+        for i in range(self.lanes):
+            value = lane(magnitude, i, 32)
+            addend, mask = rounding_to_24(value, shared_2.kind == ScaleKind.ONNX)
+            total = (value + addend)[:32]
+            m.d.sync += lane(rounded, i, 32).eq(Cat(total[:8] & ~mask, total[8:]))
+
+        m.d.comb += [
+            scaler.negative.eq(negative_3),
+            scaler.mult.eq(mult_3),
+            scaler.right.eq(right_3),
+            scaler.shared.eq(shared_3),
+            self.result.eq(scaler.result),
+        ]
+        for i in range(self.lanes):
+            m.d.comb += lane(scaler.magnitude, i, 64).eq(lane(rounded, i, 32))
+        return m

@@ -1,0 +1,205 @@
+"""The array unit: CONV, CONV_RELU, DEPTH_CONV and MAT_MUL."""
+
+from amaranth import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from dovetail.hw.array.accumulator import Accumulator
+from dovetail.hw.array.drain import Drain
+from dovetail.hw.array.loops import ArraySequencer, Step
+from dovetail.hw.array.multipliers import SUM, MultiplierArray, word
+from dovetail.hw.array.registers import ArrayRegisters
+from dovetail.hw.array.taps import PARTS
+from dovetail.hw.array.weights import OPERAND, WIDE_OPERAND, ArrayWeights, extended, less
+from dovetail.hw.common.pipeline import delayed, resting
+from dovetail.hw.common.ports import Core, SramRead, SramWrite
+from dovetail.hw.memory.window import WindowReads
+from dovetail.isa.config import Config
+from dovetail.isa.timing.array import to_accumulator
+
+ROWS = 128
+"""Rows of accumulators: two buffers of 64 pixels."""
+
+
+class ArrayCore(wiring.Component):
+    """Core of the array unit.
+
+    Registers and checks; the sequencer, in lockstep with it the reads of inputs and weights, the multipliers and the
+    accumulators; and the drain, on its own. Nothing stalls on the way.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+    simulation
+        For Verilator: blocks that rest have gated clocks (:mod:`dovetail.hw.common.clock_gate`), operands are wider.
+
+    Members
+    -------
+    core
+        Border to unit control.
+    input
+        Read port for activations and old int32 values.
+    weights
+        Read port for the weight stream, whole words inside its region, and for the matrix.
+    streams
+        Banks that ``weights`` reads, from the cycle on in which the operation may go; ``input`` reads others.
+    output
+        Write port.
+
+    Latency
+    -------
+    As in ``isa.timing.array``.
+    """
+
+    def __init__(self, config: Config, *, simulation: bool = False) -> None:
+        self.config = config
+        self.simulation = simulation
+        super().__init__(
+            {
+                "core": In(Core(config)),
+                "input": Out(SramRead(config)),
+                "weights": Out(SramRead(config)),
+                "streams": Out(config.n_banks),
+                "output": Out(SramWrite(config)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, core = self.config, self.core
+        lanes = max(config.ic, config.dw)
+        operand = WIDE_OPERAND if self.simulation else OPERAND
+        registers, weights, drain = ArrayRegisters(config), ArrayWeights(config, operand=operand), Drain(config)
+        for name, block, awake in (
+            ("registers", registers, registers.awake),
+            ("weights", weights, weights.awake | drain.awake),
+            ("drain", drain, drain.awake),
+        ):
+            m.submodules[name] = resting(m, block, awake=awake, name=f"array_{name}", simulation=self.simulation)
+        m.submodules.sequencer = sequencer = ArraySequencer(config)
+        m.submodules.window = window = WindowReads(config, lanes=lanes)
+        m.submodules.multipliers = multipliers = MultiplierArray(config, operand=operand)
+        m.submodules.accumulator = accumulator = Accumulator(config, rows=ROWS)
+        regs, depthwise, matrix = registers.regs, registers.depthwise, registers.matrix
+        m.d.comb += [
+            registers.clear.eq(core.clear),
+            registers.cfg_en.eq(core.cfg_en),
+            registers.cfg_index.eq(core.cfg_index),
+            registers.cfg_value.eq(core.cfg_value),
+            registers.start.eq(core.start),
+            registers.op.eq(core.op),
+            core.cause.eq(registers.cause),
+            core.reads.eq(registers.reads),
+            core.writes.eq(registers.writes),
+            core.target.eq(registers.target),
+            *(shown.eq(source) for shown, source in zip(core.sources, registers.sources, strict=True)),
+            core.done.eq(drain.done),
+            self.streams.eq(registers.streams),
+            sequencer.regs.eq(regs),
+            sequencer.depthwise.eq(depthwise),
+            sequencer.matrix.eq(matrix),
+            sequencer.pixels.eq(registers.pixels),
+            sequencer.channels.eq(registers.channels),
+            sequencer.inputs.eq(registers.inputs),
+            sequencer.load.eq(registers.load),
+            sequencer.go.eq(core.go),
+            sequencer.freed.eq(drain.freed),
+            sequencer.settled.eq(drain.settled),
+            window.valid.eq(sequencer.step.valid),
+            window.old.eq(sequencer.step.old),
+            *(
+                getattr(window, f"{of}_{part}").eq(getattr(sequencer, f"{of}_{part}"))
+                for of in ("pixel", "tap")
+                for part in PARTS
+            ),
+            window.in_addr.eq(regs.IN_ADDR),
+            window.in_bytes.eq(regs.IN_BYTES),
+            window.in_rows.eq(regs.IN_ROWS),
+            window.row_bytes.eq(regs.ROW_BYTES),
+            window.out_addr.eq(regs.OUT_ADDR),
+            window.out_bytes.eq(regs.OUT_BYTES),
+            self.input.en.eq(window.en),
+            self.input.addr.eq(window.addr),
+            weights.regs.eq(regs),
+            weights.depthwise.eq(depthwise),
+            weights.matrix.eq(matrix),
+            weights.restart.eq(registers.load),
+            weights.fetch.eq(sequencer.fetch),
+            weights.record_row.eq(drain.record_row),
+            drain.regs.eq(regs),
+            drain.channels.eq(registers.channels),
+            drain.clamps.eq(registers.clamps),
+            drain.load.eq(registers.load),
+            drain.stripes.eq(sequencer.stripes),
+            drain.records.eq(weights.records),
+            drain.accumulators.eq(accumulator.drained),
+            accumulator.drain_row.eq(drain.row),
+        ]
+        wiring.connect(m, weights.port, wiring.flipped(self.weights))
+        wiring.connect(m, drain.port, wiring.flipped(self.output))
+
+        # A step on its way: its bytes come at `arrives`, its sums at `summed`, its products at `multiplied`.
+        arrives = window.LATENCY
+        multiplied, summed = arrives + multipliers.PRODUCT, arrives + multipliers.LATENCY
+        settles = summed - accumulator.TERM + accumulator.VISIBLE
+        assert settles == to_accumulator(config)
+        step = Step(Signal.like(sequencer.step.as_value(), name="step"))
+        m.d.comb += step.eq(sequencer.step)
+        late = max(summed - accumulator.TERM - 1, arrives + 1)
+        steps = [Step(value) for value in delayed(m, "steps", step.as_value(), late)]
+        m.d.comb += [
+            weights.swap.eq(steps[arrives + multipliers.OPERANDS - 1].swap),
+            multipliers.depthwise.eq(depthwise),
+            multipliers.extra.eq(regs.MODE.extra),
+            multipliers.weights.eq(weights.operands),
+            drain.filled.eq(delayed(m, "filled", sequencer.filled, settles - 1)[-1]),
+        ]
+
+        # Inputs: a lane that does not count is the zero point; without a step, zero. A matrix product takes the zero
+        # point off.
+        live = steps[arrives].valid & ~steps[arrives].old
+        zero = Signal(operand)
+        m.d.comb += zero.eq(Mux(live, extended(regs.QUANT.zero_in, 0, operand), 0))
+        m.d.comb += multipliers.inputs.eq(
+            Cat(Mux(window.mask[n], extended(self.input.data, n, operand), zero) for n in range(lanes))
+        )
+        if config.matmul:
+            differences = (less(self.input.data, n, regs.QUANT.zero_in, operand) for n in range(config.ic))
+            with m.If(matrix):
+                m.d.comb += multipliers.inputs.eq(
+                    Cat(Mux(window.mask[n], difference, 0) for n, difference in enumerate(differences))
+                )
+
+        # Old values, in place of sums.
+        group = len(window.old_mask)
+        old = Signal(SUM * group)  # zero but for old values: what a reset left here would be added to every sum
+        olds = [Signal(name="old_now"), Signal(name="old_before")]
+        m.d.comb += olds[0].eq(steps[arrives].valid & steps[arrives].old)
+        m.d.sync += olds[1].eq(olds[0])
+        with m.If(olds[0] | olds[1]):
+            m.d.sync += old.eq(Cat(Mux(window.old_mask[n], word(self.input.data, n, SUM), 0) for n in range(group)))
+        terms = []
+        for n in range(config.acc_lanes):
+            total: Value = word(multipliers.sums, n, SUM) if n < config.oc else Const(0, SUM)
+            if n < config.dw:
+                total = Mux(depthwise, word(multipliers.products, n, SUM), total)
+            mine = steps[arrives + 1].word == n // group if config.acc_lanes > group else 1
+            terms.append(total | Mux(mine, word(old, n % group, SUM), 0))
+        m.d.comb += accumulator.term.eq(Cat(terms))
+
+        # Which accumulators: old values come first, then products, then sums. Chosen a cycle before.
+        tap = Step(Signal.like(step.as_value(), name="tap"))
+        adds = Signal()
+        at_old, at_product, at_sum = (n - accumulator.TERM - 1 for n in (arrives + 1, multiplied, summed))
+        m.d.comb += [tap.eq(steps[at_sum]), adds.eq(tap.valid & ~tap.old)]
+        with m.If(depthwise):
+            m.d.comb += tap.eq(steps[at_product])
+        with m.If(steps[at_old].valid & steps[at_old].old):
+            m.d.comb += [tap.eq(steps[at_old]), adds.eq(1)]
+        m.d.sync += [
+            accumulator.valid.eq(adds),
+            accumulator.row.eq(Cat(tap.pixel, tap.turn)),
+            accumulator.first.eq(tap.first),
+        ]
+        return m

@@ -1,0 +1,302 @@
+"""The weight stream and the matrix of MAT_MUL: reads them, holds the weights in use and the next ones, and the
+requantisation records."""
+
+from amaranth import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from dovetail.hw.array.loops import BUFFERS, Load, reads_at_most
+from dovetail.hw.array.matrix import MatrixReads, first_lane, parts_of_row
+from dovetail.hw.array.registers import ARRAY_REGISTERS
+from dovetail.hw.common.pipeline import delayed
+from dovetail.hw.common.ports import SramRead
+from dovetail.hw.memory.window import WindowReads
+from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.timing.common import SRAM_READ
+
+RECORD_BYTES = 16
+OPERAND = 16
+"""Bits of a multiplier's operand: an int8, or a difference of two, sign-extended."""
+WIDE_OPERAND = 32
+"""The same for Verilator: products of 32-bit words modulo 2^32 need no more than the processor's instruction for them,
+which works on vectors. Multipliers of an FPGA would be too small for it."""
+
+
+MATRIX_WEIGHT = 9
+"""Bits of a weight less its zero point."""
+
+
+class Record(data.Struct):
+    """What requantisation needs of a channel."""
+
+    bias: unsigned(32)
+    mult: unsigned(31)
+    shift: unsigned(6)
+
+
+class ArrayWeights(wiring.Component):
+    """Reader of the weight stream and of a matrix.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+    operand
+        OPERAND or WIDE_OPERAND.
+
+    Members
+    -------
+    regs, depthwise, matrix
+        Registers and operation: its stream, and with ``matrix`` the matrix that the weights come from.
+    restart
+        Pulse: go to the begin of the stream.
+    fetch
+        What to read.
+    port
+        Read port. Reads of the stream are whole words inside the region.
+    swap
+        Pulse: the weights loaded last are in use from the next cycle on.
+    operands
+        Weights in use, ``operand`` bits each.
+    record_row
+        Row of the record memory: the lowest bit is the block's number mod 2, above it the group of ``requant_lanes``
+        channels.
+    records
+        That row, a Record per lane, one cycle later.
+    awake
+        Something but ``records`` is about to change.
+
+    Latency
+    -------
+    A word's weights take part in a ``swap`` ``LATENCY`` cycles after its ``fetch``, or later.
+    """
+
+    READ = WindowReads.READ
+    LATENCY = READ + SRAM_READ + 1
+
+    def __init__(self, config: Config, *, operand: int = OPERAND) -> None:
+        self.config = config
+        self.operand = operand
+        # Bits that a weight is held in until it is in use. It is nine if a matrix' zero point is taken off before: then
+        # there is one subtractor per byte of a word. For Verilator it comes off in use; narrow registers are quicker.
+        self.held = MATRIX_WEIGHT if config.matmul and operand != WIDE_OPERAND else 8
+        self.groups = ceil_div(config.acc_lanes, config.requant)
+        super().__init__(
+            {
+                "regs": In(ARRAY_REGISTERS),
+                "depthwise": In(1),
+                "matrix": In(1),
+                "restart": In(1),
+                "fetch": In(Load),
+                "port": Out(SramRead(config)),
+                "swap": In(1),
+                "operands": Out(operand * config.macs_per_cycle),
+                "record_row": In(range(BUFFERS * self.groups)),
+                "records": Out(data.ArrayLayout(Record, config.requant)),
+                "awake": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, regs = self.config, self.regs
+        word = config.word_bytes
+        shift = exact_log2(word)
+        conv, depth = config.param_rows(config.oc), config.param_rows(config.dw) if config.dw else 0
+        params = Mux(self.depthwise, depth, conv) if config.dw else conv
+        per_word = exact_log2(word // RECORD_BYTES)
+        assert self.READ == 4
+
+        # 1: where the word is, in words from the begin of the stream. Pointers stop far beyond any stream's end.
+        bits = max((config.sram_bytes >> shift).bit_length(), 8) + 1
+        pointer, weights_at, records_at, records_next = (
+            Signal(bits + 1, name=name) for name in ("pointer", "weights_at", "records_at", "records_next")
+        )
+        fetch = Signal(Load)
+        index = Signal(bits + 1)
+        passed = Signal(bits + 1)  # first weights of the block whose records the pointer is at
+        record = Signal(range(max(config.acc_lanes, 2)))
+        m.d.sync += fetch.eq(self.fetch)
+        m.d.comb += passed.eq(pointer + params)
+        with m.If(fetch.begin & fetch.onward):
+            m.d.comb += index.eq(passed)
+        with m.Elif(fetch.begin & fetch.again):
+            m.d.comb += index.eq(weights_at)
+        with m.Else():
+            m.d.comb += index.eq(pointer)
+        with m.If(self.restart):
+            m.d.sync += [pointer.eq(params), weights_at.eq(params), records_next.eq(0)]
+        with m.Else():
+            m.d.sync += pointer.eq(Mux(index[-1], index, index + (fetch.weights & ~self.matrix)))
+            with m.If(fetch.begin):
+                m.d.sync += record.eq(0)
+                with m.If(fetch.onward):
+                    m.d.sync += [weights_at.eq(passed), records_next.eq(pointer)]
+                with m.If(fetch.enter):
+                    m.d.sync += records_at.eq(records_next)
+            with m.If(fetch.record):
+                m.d.sync += record.eq(Mux(fetch.begin, 1, record + 1))
+
+        # 2: records.
+        reads_2, weights_2 = Signal(), Signal()
+        index_2 = Signal(bits + 1)
+        record_2 = Signal(len(record))
+        m.d.sync += [
+            reads_2.eq(fetch.weights | fetch.record),
+            weights_2.eq(fetch.weights),
+            index_2.eq(index),
+            record_2.eq(Mux(fetch.begin, 0, record)),
+        ]
+        index_3 = Signal(bits + 1)
+        reads_3 = Signal()
+        m.d.sync += [
+            reads_3.eq(reads_2),
+            index_3.eq(Mux(weights_2, index_2, records_at + (record_2 >> per_word))),
+        ]
+
+        # 3: the address.
+        inside = Signal()
+        m.d.comb += inside.eq(index_3 < regs.W_BYTES[shift:])
+        m.d.sync += [
+            self.port.en.eq(reads_3 & inside),
+            self.port.addr.eq(Cat(Const(0, shift), (regs.W_ADDR[shift:] + index_3)[: len(self.port.addr) - shift])),
+        ]
+        if config.matmul:
+            m.submodules.matrix_reads = reads = MatrixReads(config)
+            m.d.comb += [
+                reads.restart.eq(self.restart),
+                reads.fetch.eq(fetch),
+                reads.fetch.weights.eq(fetch.weights & self.matrix),
+                reads.transposed.eq(regs.B_FORM.transposed),
+                reads.address.eq(regs.B_ADDR),
+                reads.size.eq(regs.B_BYTES),
+                reads.step.eq(regs.B_STEP),
+            ]
+            weights_3 = Signal()
+            m.d.sync += weights_3.eq(weights_2 & self.matrix)
+            with m.If(weights_3):
+                m.d.sync += [self.port.en.eq(1), self.port.addr.eq(reads.position)]
+
+        # Meanwhile, where it goes.
+        flags = Cat(fetch.begin, fetch.enter, fetch.weights, fetch.record)
+        *_, coming, there = delayed(m, "flags", flags, self.LATENCY - 1)
+        begins, enters, _, is_record = there
+        read = delayed(m, "read", self.port.en, SRAM_READ)[-1]
+        value = Signal(8 * word)
+        m.d.sync += value.eq(Mux(read, self.port.data, 0))
+        self._store_weights(m, value, reads.mask if config.matmul else None, coming)
+        self._store_records(m, value, begins, enters, is_record)
+
+        fetches = Signal()
+        on_its_way = Signal(self.LATENCY + 2)
+        m.d.comb += fetches.eq(self.fetch.begin | self.fetch.weights | self.fetch.record)
+        m.d.sync += on_its_way.eq(Cat(fetches, on_its_way))
+        m.d.comb += self.awake.eq(self.restart | self.swap | fetches | on_its_way.any())
+        return m
+
+    def _store_weights(self, m: Module, value: Value, mask: Value | None, coming: Value) -> None:
+        """The words of a window fill ``shadow``; a swap puts it to use. Bytes of a matrix count where ``mask`` is set,
+        less their zero point. ``coming``: flags of the read whose word is ``value`` a cycle later."""
+        config, held, word = self.config, self.held, self.config.word_bytes
+        shadow = Signal(held * config.macs_per_cycle, reset_less=True)
+        row, coming_at, at = (
+            Signal(range(max(reads_at_most(config), 2)), name=name) for name in ("row", "coming_at", "at")
+        )
+        is_weights = Signal()
+        begins, _, comes, _ = coming
+        m.d.comb += coming_at.eq(Mux(begins, 0, row))
+        m.d.sync += [at.eq(coming_at), is_weights.eq(comes)]
+        with m.If(comes):
+            m.d.sync += row.eq(coming_at + 1)
+        zero = self.regs.B_FORM.zero_b
+        stream = matrix = value
+        if mask is not None and held == 8:
+            matrix = Signal.like(value)
+            m.d.comb += matrix.eq(value & mask | zero.replicate(word) & ~mask)
+        elif mask is not None:
+            offset = Signal(8)
+            stream = matrix = Signal(held * word)
+            m.d.sync += offset.eq(Mux(self.matrix, zero, 0))
+            m.d.comb += matrix.eq(Cat(Mux(mask[8 * n], less(value, n, offset, held), 0) for n in range(word)))
+
+        def hold(weight: int, source: Value, lane: int, count: int = 1) -> None:
+            m.d.sync += shadow[held * weight :][: held * count].eq(source[held * lane :][: held * count])
+
+        with m.If(is_weights):
+            with m.If(~self.matrix), m.Switch(at):
+                for n in range(config.weight_rows):
+                    with m.Case(n):
+                        hold(n * word, stream, 0, min(word, config.macs_per_cycle - n * word))
+            if config.matmul:
+                parts = parts_of_row(config)
+                with m.Elif(self.regs.B_FORM.transposed), m.Switch(at):
+                    for n in range(config.oc):
+                        with m.Case(n):
+                            for lane in range(config.ic):
+                                hold(lane * config.oc + n, matrix, lane)
+                with m.Else(), m.Switch(at):
+                    for n in range(config.ic * parts):
+                        channel = n % parts * word
+                        with m.Case(n):
+                            lane = first_lane(config, n) if parts == 1 else 0
+                            hold(n // parts * config.oc + channel, matrix, lane, min(word, config.oc - channel))
+        with m.If(self.swap):
+            numbers = range(config.macs_per_cycle)
+            m.d.sync += self.operands.eq(Cat(extended(shadow, n, self.operand, held) for n in numbers))
+            if config.matmul and held == 8:
+                with m.If(self.matrix):
+                    m.d.sync += self.operands.eq(Cat(less(shadow, n, zero, self.operand) for n in numbers))
+
+    def _store_records(self, m: Module, value: Signal, begins: Value, enters: Value, is_record: Value) -> None:
+        """Records fill the memory in the order of channels."""
+        config = self.config
+        m.submodules.records = cells = memory.Memory(
+            shape=data.ArrayLayout(Record, config.requant), depth=BUFFERS * self.groups, init=[]
+        )
+        write, read = cells.write_port(granularity=1), cells.read_port()
+        per_word = config.word_bytes // RECORD_BYTES
+        ranges = {"slot": per_word, "lane": config.requant, "group": self.groups}
+        slot, lane, group = (Signal(range(max(n, 2)), name=name) for name, n in ranges.items())
+        slot_at, lane_at, group_at = (Signal(range(max(n, 2)), name=f"{name}_at") for name, n in ranges.items())
+        m.d.comb += [at.eq(Mux(begins, 0, n)) for at, n in ((slot_at, slot), (lane_at, lane), (group_at, group))]
+        odd, odd_at = Signal(), Signal()
+        m.d.comb += odd_at.eq(odd ^ (begins & enters))
+        with m.If(self.restart):
+            m.d.sync += odd.eq(1)
+        with m.Else():
+            m.d.sync += odd.eq(odd_at)
+
+        ends_lane = lane_at == config.requant - 1
+        m.d.sync += [slot.eq(slot_at), lane.eq(lane_at), group.eq(group_at), write.en.eq(0)]
+        with m.If(is_record):
+            m.d.sync += [
+                slot.eq(Mux(slot_at == per_word - 1, 0, slot_at + 1)),
+                lane.eq(Mux(ends_lane, 0, lane_at + 1)),
+                group.eq(group_at + ends_lane),
+                write.en.eq(1 << lane_at),
+                write.addr.eq(Cat(odd_at, group_at)),
+            ]
+            source = Signal(8 * RECORD_BYTES)
+            m.d.comb += source.eq(value.word_select(slot_at, 8 * RECORD_BYTES))
+            for n in range(config.requant):
+                target = write.data[n]
+                m.d.sync += [
+                    target.bias.eq(source[:32]),
+                    target.mult.eq(source[32:64]),
+                    target.shift.eq(source[64:96]),
+                ]
+        m.d.comb += [read.addr.eq(self.record_row), read.en.eq(1), self.records.eq(read.data)]
+
+
+def extended(values: Value, n: int, width: int, bits: int = 8) -> Value:
+    """The n-th signed number of ``values``, ``bits`` wide, sign-extended to ``width`` bits.
+
+    Written as a sum because Amaranth spells an extension bit by bit, which takes tools long for wide arrays.
+    """
+    return (values[bits * n :][:bits].as_signed() + Const(0, signed(width)))[:width]
+
+
+def less(values: Value, n: int, zero: Value, width: int) -> Value:
+    """The n-th int8 of ``values`` less the int8 ``zero``, sign-extended to ``width`` bits."""
+    return (values[8 * n :][:8].as_signed() - zero.as_signed() + Const(0, signed(width)))[:width]

@@ -1,0 +1,69 @@
+"""Registers of a unit that works on SRAM regions, and what is checked of such a region."""
+
+from typing import Any
+
+from amaranth import Const, Signal, Value
+from amaranth.lib import data
+from amaranth.utils import exact_log2
+
+from dovetail.isa.config import Config
+from dovetail.isa.instructions.table import REGISTERS, Unit
+
+
+def register_layout(unit: Unit) -> data.StructLayout:
+    """All registers of a unit, 32 bits each, in the order of their indices."""
+    members: dict[str, object] = {}
+    for name, register in REGISTERS[unit].items():
+        fields = {f.name: data.Field(f.width, f.low) for f in register.fields}
+        members[name] = data.FlexibleLayout(32, fields) if fields else 32
+    return data.StructLayout(members)
+
+
+class Region:
+    """A region ``<name>_ADDR``, ``<name>_BYTES`` of an operation that is verified.
+
+    ``end`` and ``banks`` are registers that the owner loads: ``end`` with :meth:`sum`, later ``banks`` with
+    :meth:`touched`. Both hold until the next operation.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+    registers
+        The unit's registers, a view of :func:`register_layout`.
+    name
+        Which region.
+    """
+
+    def __init__(self, config: Config, registers: Any, name: str) -> None:
+        self.config = config
+        self.start: Value = registers[f"{name}_ADDR"]
+        self.size: Value = registers[f"{name}_BYTES"]
+        self.end = Signal(33, name=f"{name.lower()}_end")
+        self.banks = Signal(config.n_banks, name=f"{name.lower()}_banks")
+
+    def sum(self) -> Value:
+        """Where the region ends."""
+        return self.start + self.size
+
+    def outside(self) -> Value:
+        """Whether it goes beyond the SRAM, from ``end``."""
+        return self.end > self.config.sram_bytes
+
+    def overlaps(self, other: "Region") -> Value:
+        """Whether the two share a byte, from their ``end``."""
+        return (self.start < other.end) & (other.start < self.end)
+
+    def touched(self) -> Value:
+        """Mask of the banks that a region inside the SRAM touches, from ``end``."""
+        banks = self.config.n_banks
+        bits = exact_log2(self.config.bank_bytes)
+        width = (banks + 1).bit_length()
+        ones = Const((1 << banks) - 1, banks)
+        first = self.start[bits : bits + width]
+        beyond = (self.end[bits : bits + width] + self.end[:bits].any())[:width]
+        return ((ones << first) & ~(ones << beyond))[:banks]
+
+    def show(self, span: Any, valid: Any = 1) -> list[Any]:
+        """What drives a :class:`~dovetail.hw.common.ports.Span` with the region."""
+        return [span.start.eq(self.start), span.end.eq(self.end), span.valid.eq(valid)]

@@ -1,0 +1,1 @@
+"""The LOAD and STORE units: between AXI4 and SRAM."""

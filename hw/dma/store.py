@@ -1,0 +1,176 @@
+"""Core of the STORE unit: from the SRAM to AXI4 writes."""
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from dovetail.hw.common.axi import INCR, AxiWrite
+from dovetail.hw.common.ports import Core, SramRead
+from dovetail.hw.dma.burst import Beat, BeatWalker, BurstWalker
+from dovetail.hw.dma.registers import DmaRegisters, reaches
+from dovetail.isa.config import Config
+from dovetail.isa.instructions.table import Unit
+from dovetail.isa.timing.common import SRAM_READ
+
+BUFFER = 16
+"""Write beats between the SRAM and the bus; the way through takes 9 cycles, so this keeps a beat per cycle."""
+
+
+class StoreCore(wiring.Component):
+    """Writes rows of the SRAM to system memory, one SRAM read per beat.
+
+    Parameters
+    ----------
+    config: the accelerator.
+
+    Members
+    -------
+    core: border to the unit's control.
+    base: what ``MEM_ADDR`` is relative to.
+    axi: write channels; write data of a burst comes after its address.
+    sram: read port.
+
+    Latency
+    -------
+    See :mod:`dovetail.isa.timing.dma`.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "core": In(Core(config)),
+                "base": In(32),
+                "axi": Out(AxiWrite(config.bus)),
+                "sram": Out(SramRead(config)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, core, axi = self.config, self.core, self.axi
+        m.submodules.registers = registers = DmaRegisters(config, unit=Unit.STORE)
+        m.submodules.bursts = bursts = BurstWalker(bus_bytes=config.bus_bytes)
+        m.submodules.beats = beats = BeatWalker(bus_bytes=config.bus_bytes)
+        m.d.comb += [
+            *(
+                getattr(registers, name).eq(getattr(core, name))
+                for name in ("clear", "cfg_en", "cfg_index", "cfg_value", "start", "fetch", "address")
+            ),
+            registers.base.eq(self.base),
+            core.cause.eq(registers.cause),
+            core.reads.eq(registers.banks),
+            core.sources[0].eq(registers.span),
+            bursts.transfer.eq(registers.transfer),
+            bursts.begin.eq(core.go),
+            beats.transfer.eq(registers.transfer),
+            beats.begin.eq(core.go),
+        ]
+
+        # Addresses: at most `outstanding` bursts without an answer.
+        in_flight = Signal(range(config.outstanding + 1))
+        free, issued, answered = Signal(), Signal(), Signal()
+        m.d.comb += [
+            free.eq(in_flight != config.outstanding),
+            axi.awaddr.eq(bursts.o.payload.address),
+            axi.awlen.eq(bursts.o.payload.length),
+            axi.awsize.eq(exact_log2(config.bus_bytes)),
+            axi.awburst.eq(INCR),
+            axi.awvalid.eq(bursts.o.valid & free),
+            bursts.o.ready.eq(axi.awready & free),
+            axi.bready.eq(1),
+            issued.eq(axi.awvalid & axi.awready),
+            answered.eq(axi.bvalid),
+        ]
+        with m.If(issued ^ answered):
+            m.d.sync += in_flight.eq(in_flight + issued - answered)
+
+        # Beats: walk, SRAM address, SRAM read, alignment, buffer. `taken` counts beats between walk and bus.
+        taken = Signal(range(BUFFER + 1))
+        walk, sent = Signal(), Signal()
+        m.d.comb += [walk.eq(beats.active & ~taken[exact_log2(BUFFER)]), beats.advance.eq(walk)]
+        with m.If(walk ^ sent):
+            m.d.sync += taken.eq(taken + walk - sent)
+
+        beat = Signal(Beat(config.bus_bytes))
+        room = Signal(33)  # bytes from its first one to the end of the region
+        walked = Signal()
+        m.d.sync += walked.eq(walk)
+        with m.If(walk):
+            m.d.sync += [beat.eq(beats.beat), room.eq(registers.sram_bytes - beats.beat.offset)]
+
+        inside = Signal()
+        read = Signal(data.StructLayout({"low": len(beat.low), "size": len(beat.size), "last": 1, "inside": 1}))
+        reading = Signal()
+        m.d.comb += inside.eq(reaches(room, beat.size))
+        m.d.sync += [reading.eq(walked), self.sram.en.eq(walked & inside)]
+        with m.If(walked):
+            m.d.sync += [
+                self.sram.addr.eq((registers.sram_addr + beat.offset)[: len(self.sram.addr)]),
+                read.low.eq(beat.low),
+                read.size.eq(beat.size),
+                read.last.eq(beat.burst_last),
+                read.inside.eq(inside),
+            ]
+
+        coming = Cat(read, reading)
+        for stage in range(SRAM_READ):
+            later = Signal(len(coming), name=f"coming{stage}")
+            m.d.sync += later.eq(coming)
+            coming = later
+        came = data.View(read.shape(), coming[:-1])
+        entry = data.StructLayout({"data": config.bus, "strb": config.bus_bytes, "last": 1})
+        m.submodules.buffer = buffer = memory.Memory(shape=entry, depth=BUFFER, init=[])
+        write = buffer.write_port()
+        out = buffer.read_port(domain="comb")
+        head = Signal(range(BUFFER))
+        tail = Signal(range(BUFFER))
+        filled = Signal(range(BUFFER + 1))
+        m.d.comb += [
+            write.en.eq(coming[-1]),
+            write.addr.eq(tail),
+            write.data.data.eq(Mux(came.inside, self.sram.data[: config.bus] << (came.low << 3), 0)),
+            write.data.strb.eq(Cat(n < came.size for n in range(config.bus_bytes)) << came.low),
+            write.data.last.eq(came.last),
+            out.addr.eq(head),
+        ]
+        with m.If(write.en):
+            m.d.sync += tail.eq(tail + 1)
+        with m.If(sent):
+            m.d.sync += head.eq(head + 1)
+        any_filled = Signal()
+        with m.If(write.en ^ sent):
+            m.d.sync += filled.eq(filled + write.en - sent)
+        m.d.sync += any_filled.eq(write.en | (filled > 1) | any_filled & ~sent)
+
+        # Write data goes out only behind its address.
+        open_bursts = Signal(range(config.outstanding + 1))
+        any_open = Signal()
+        closed = Signal()
+        m.d.comb += [
+            axi.wdata.eq(out.data.data),
+            axi.wstrb.eq(out.data.strb),
+            axi.wlast.eq(out.data.last),
+            axi.wvalid.eq(any_filled & any_open),
+            sent.eq(axi.wvalid & axi.wready),
+            closed.eq(sent & out.data.last),
+        ]
+        with m.If(issued ^ closed):
+            m.d.sync += open_bursts.eq(open_bursts + issued - closed)
+        m.d.sync += any_open.eq(issued | (open_bursts > 1) | any_open & ~closed)
+
+        # The end: WRITE_END cycles after the last answer.
+        working = Signal()
+        bad = Signal()
+        answered = Signal()
+        m.d.comb += answered.eq(~bursts.active & ~in_flight.any())
+        m.d.sync += core.done.eq(working & answered)
+        with m.If(core.go):
+            m.d.sync += [working.eq(1), bad.eq(0)]
+        with m.Elif(answered):
+            m.d.sync += working.eq(0)
+        with m.If(axi.bvalid):
+            m.d.sync += bad.eq(bad | axi.bresp.any())
+        m.d.comb += core.error.eq(bad)
+        return m

@@ -1,0 +1,1 @@
+"""The host's side: registers behind AXI4-Lite."""

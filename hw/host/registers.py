@@ -1,0 +1,157 @@
+"""The host's register block behind AXI4-Lite."""
+
+from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from dovetail.hw.common.axi import AxiLite
+from dovetail.hw.sequencer.control import Fault
+from dovetail.hw.sequencer.frontend import PAGES_BITS
+from dovetail.hw.sequencer.statistics import Stalls
+from dovetail.isa.config import Config
+from dovetail.isa.host import (
+    ADDRESS_BITS,
+    CONTROL_IRQ,
+    CONTROL_START,
+    HOST_REGISTERS,
+    ID,
+    OKAY,
+    SLVERR,
+    STATUS_BUSY,
+    STATUS_DONE,
+    STATUS_FAULT,
+    VERSION,
+    HostRegister,
+)
+from dovetail.isa.instructions.table import PAGE_BYTES, Field, Unit
+from dovetail.isa.timing.dma import BOUNDARY
+
+
+class Host(wiring.Component):
+    """Registers of :data:`dovetail.isa.host.HOST_REGISTERS`.
+
+    Parameters
+    ----------
+    config: the accelerator.
+
+    Members
+    -------
+    bus: AXI4-Lite; one access at a time in each direction.
+    start: pulse in the cycle after its write; the host wants a run. Only given while not ``busy``.
+    program, pages, base: what the host has set.
+    busy, ended, faulted, first, cycles: state of the run; ``ended`` is a pulse.
+    stalls: of each unit.
+    irq: a run has ended and the interrupt is enabled.
+
+    Latency
+    -------
+    An address that comes with its data is answered in the next cycle; so is a read.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "bus": In(AxiLite(ADDRESS_BITS)),
+                "start": Out(1),
+                "program": Out(32),
+                "pages": Out(PAGES_BITS),
+                "base": Out(32),
+                "busy": In(1),
+                "ended": In(1),
+                "faulted": In(1),
+                "first": In(Fault),
+                "cycles": In(64),
+                "stalls": In(Stalls()).array(len(Unit)),
+                "irq": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        bus = self.bus
+        irq_enable, done = Signal(), Signal()
+        m.d.comb += self.irq.eq(irq_enable & done)
+
+        def at(field: Field, value: Signal) -> Value:
+            return value << field.low
+
+        values = {
+            "ID": ID,
+            "VERSION": VERSION,
+            "CONFIG_HASH_LO": self.config.hash & 0xFFFF_FFFF,
+            "CONFIG_HASH_HI": self.config.hash >> 32,
+            "CONTROL": at(CONTROL_IRQ, irq_enable),
+            "STATUS": at(STATUS_BUSY, self.busy) | at(STATUS_DONE, done) | at(STATUS_FAULT, self.faulted & ~self.busy),
+            "CAUSE": self.first.cause,
+            "FAULT_PC": self.first.pc,
+            "PROGRAM": self.program,
+            "PAGES": self.pages,
+            "BASE": self.base,
+            "CYCLES_LO": self.cycles[:32],
+            "CYCLES_HI": self.cycles[32:],
+        }
+        for unit in Unit:
+            for name in Stalls().members:
+                values[f"{unit.name}_{name.upper()}"] = getattr(self.stalls[unit], name)
+        assert set(values) == set(HOST_REGISTERS)
+
+        def case(register: HostRegister) -> int:
+            return register.offset >> 2
+
+        m.d.comb += bus.arready.eq(~bus.rvalid)
+        with m.If(bus.rvalid & bus.rready):
+            m.d.sync += bus.rvalid.eq(0)
+        with m.If(bus.arvalid & bus.arready):
+            m.d.sync += [bus.rvalid.eq(1), bus.rdata.eq(0), bus.rresp.eq(SLVERR)]
+            with m.Switch(bus.araddr[2:]):
+                for name, value in values.items():
+                    with m.Case(case(HOST_REGISTERS[name])):
+                        m.d.sync += [bus.rdata.eq(value), bus.rresp.eq(OKAY)]
+
+        write = Signal()
+        m.d.comb += [
+            write.eq(bus.awvalid & bus.wvalid & ~bus.bvalid),
+            bus.awready.eq(write),
+            bus.wready.eq(write),
+        ]
+        lanes = Signal(32)
+        m.d.comb += lanes.eq(Cat(bit.replicate(8) for bit in bus.wstrb))
+
+        def merged(old: Signal) -> Value:
+            return bus.wdata & lanes | old & ~lanes
+
+        def given(field: Field) -> Value:
+            return (bus.wdata & lanes)[field.low]
+
+        m.d.sync += self.start.eq(0)
+        with m.If(self.ended):
+            m.d.sync += done.eq(1)
+        with m.If(bus.bvalid & bus.bready):
+            m.d.sync += bus.bvalid.eq(0)
+        with m.If(write):
+            m.d.sync += [bus.bvalid.eq(1), bus.bresp.eq(SLVERR)]
+            with m.Switch(bus.awaddr[2:]):
+                for register in HOST_REGISTERS.values():
+                    with m.Case(case(register)):
+                        m.d.sync += bus.bresp.eq(OKAY)
+                        if register.name == "CONTROL":
+                            m.d.sync += self.start.eq(given(CONTROL_START) & ~self.busy)
+                            m.d.sync += irq_enable.eq(Mux(lanes[CONTROL_IRQ.low], given(CONTROL_IRQ), irq_enable))
+                        elif register.name == "STATUS":
+                            with m.If(given(STATUS_DONE)):
+                                m.d.sync += done.eq(0)
+                        elif register.name == "PAGES":
+                            with m.If(~self.busy):
+                                m.d.sync += self.pages.eq(merged(self.pages))
+                        elif register.name in ("PROGRAM", "BASE"):
+                            target, size = (
+                                (self.program, PAGE_BYTES) if register.name == "PROGRAM" else (self.base, BOUNDARY)
+                            )
+                            low = exact_log2(size)
+                            with m.If(~self.busy):
+                                m.d.sync += target[low:].eq(merged(target)[low:])
+        with m.If(self.start):
+            m.d.sync += done.eq(0)
+        return m

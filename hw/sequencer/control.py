@@ -1,0 +1,163 @@
+"""Control of a unit: takes entries from its queue, has them verified, starts its core."""
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from dovetail.hw.common.ports import Core, Entry, EntryKind
+from dovetail.hw.sequencer.scoreboard import Claimant
+from dovetail.hw.sequencer.statistics import Activity
+from dovetail.isa.config import Config
+from dovetail.isa.instructions.table import Cause, Unit
+from dovetail.isa.timing.common import CHECK
+
+BUS_CAUSE = {Unit.LOAD: Cause.BUS_READ, Unit.STORE: Cause.BUS_WRITE}
+"""What a core's ``error`` means, fetches aside."""
+
+
+class Fault(data.Struct):
+    """A fault: what and where."""
+
+    cause: 4
+    pc: 32
+
+
+class Trace(wiring.Signature):
+    """What a unit does, for simulation. ``start``: pulse in the pop cycle of an operation or fetch, with ``fetch``
+    and ``pc``. ``end``: pulse in its end cycle; one that fails its checks ends in the cycle in which it does."""
+
+    def __init__(self) -> None:
+        super().__init__({"start": Out(1), "fetch": Out(1), "pc": Out(32), "end": Out(1)})
+
+
+class UnitControl(wiring.Component):
+    """Control of one unit.
+
+    Parameters
+    ----------
+    config: the accelerator.
+    unit: which unit.
+
+    Members
+    -------
+    entries: the unit's queue.
+    core: the unit's core.
+    claim: the unit's side of the scoreboard.
+    completed: completion counts of all units. ``done``: this unit's.
+    clear: pulse before a run: registers and counts to zero.
+    halt: nothing is popped.
+    idle: no operation or fetch is in the unit. ``awake``: the core has something to do.
+    fetched: pulse in the end cycle of a fetch.
+    failed: pulse with a fault in the cycle to which it belongs. ``fault``: what it was, in the cycle after it.
+    stirs: a register of this block is about to change.
+    activity, trace: what the unit does.
+
+    Latency
+    -------
+    An operation popped in cycle t is verified in t + CHECK; the next entry is popped after its end at the earliest.
+    """
+
+    def __init__(self, config: Config, *, unit: Unit) -> None:
+        self.config = config
+        self.unit = unit
+        super().__init__(
+            {
+                "entries": In(stream.Signature(Entry)),
+                "core": Out(Core(config)),
+                "claim": Out(Claimant(config)),
+                "completed": In(32).array(len(Unit)),
+                "done": Out(32),
+                "clear": In(1),
+                "halt": In(1),
+                "idle": Out(1),
+                "awake": Out(1),
+                "fetched": Out(1),
+                "failed": Out(1),
+                "fault": Out(Fault),
+                "stirs": Out(1),
+                "activity": Out(Activity()),
+                "trace": Out(Trace()),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        core, claim, entry = self.core, self.claim, self.entries.payload
+        busy, fetching = Signal(), Signal()
+        pc = Signal(32)
+        check = Signal(CHECK)  # the operation's way to its verification
+
+        # Nothing is popped in the first cycles of a run, so the registers of the core may be zeroed in the second. A
+        # register of this clock spares a simulator their next state in all cycles in which the core rests.
+        cleared = Signal()
+        m.d.sync += cleared.eq(self.clear)
+
+        ready, start, waits = Signal(), Signal(), Signal()
+        lacking = Signal(len(Unit))  # units that have not completed so many operations; counts are below 2^30
+        m.d.comb += [
+            ready.eq(self.entries.valid & ~busy & ~self.halt),
+            lacking.eq(Cat((count - entry.value)[31] for count in self.completed)),
+            waits.eq((entry.waits & lacking).any()),
+            self.entries.ready.eq(~busy & ~self.halt & ~waits),
+            start.eq(ready & ((entry.kind == EntryKind.OP) | (entry.kind == EntryKind.FETCH))),
+            core.clear.eq(cleared),
+            core.cfg_en.eq(ready & (entry.kind == EntryKind.CFG)),
+            core.cfg_index.eq(entry.code),
+            core.cfg_value.eq(entry.value),
+            core.start.eq(start),
+            core.op.eq(entry.code),
+            core.fetch.eq(entry.kind == EntryKind.FETCH),
+            core.address.eq(entry.value),
+        ]
+
+        verify, passes = Signal(), Signal()
+        m.d.sync += check.eq(check << 1 | start)
+        m.d.comb += [
+            verify.eq(check[-1]),
+            passes.eq(~core.cause.any() & ~claim.blocked),
+            core.go.eq(verify & passes),
+            claim.verify.eq(verify),
+            claim.reads.eq(core.reads),
+            claim.writes.eq(core.writes),
+            claim.target.eq(core.target),
+            *(mine.eq(shown) for mine, shown in zip(claim.sources, core.sources, strict=True)),
+            claim.granted.eq(core.go),
+            claim.release.eq(core.done),
+        ]
+
+        m.d.comb += [
+            self.idle.eq(~busy),
+            self.awake.eq(busy | start | core.cfg_en | core.clear),
+            self.fetched.eq(core.done & fetching),
+            self.fault.pc.eq(pc),
+        ]
+        with m.If(verify & ~passes):
+            m.d.comb += self.failed.eq(1)
+        with m.Elif(core.done & core.error):
+            m.d.comb += self.failed.eq(1)
+        shared = Mux(claim.conflict, Cause.BANK_CONFLICT, Cause.RACE)
+        bus = Mux(fetching, Cause.BUS_FETCH, BUS_CAUSE.get(self.unit, Cause.NONE))
+        with m.If(verify | core.done):
+            m.d.sync += self.fault.cause.eq(Mux(verify, Mux(core.cause.any(), core.cause, shared), bus))
+
+        m.d.sync += busy.eq(start | busy & ~(core.done | (verify & ~passes)))
+        with m.If(start):
+            m.d.sync += [pc.eq(entry.pc), fetching.eq(core.fetch)]
+        with m.If(self.clear):
+            m.d.sync += self.done.eq(0)
+        with m.Elif(core.done & ~fetching):
+            m.d.sync += self.done.eq(self.done + 1)
+
+        m.d.comb += [
+            self.trace.start.eq(start),
+            self.trace.fetch.eq(core.fetch),
+            self.trace.pc.eq(entry.pc),
+            self.trace.end.eq(core.done | (verify & ~passes)),
+        ]
+        m.d.comb += [
+            self.activity.busy.eq(busy | start),
+            self.activity.config.eq(ready & ~waits & ~start),
+            self.activity.token.eq(ready & waits),
+            self.stirs.eq(ready & ~waits | check.any() | core.done),
+        ]
+        return m

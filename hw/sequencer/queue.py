@@ -1,0 +1,72 @@
+"""Instruction queue of a unit."""
+
+from amaranth import Module, Mux, Signal
+from amaranth.lib import memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from dovetail.hw.common.ports import Entry
+
+
+class Queue(wiring.Component):
+    """First in, first out, ``depth`` entries.
+
+    Parameters
+    ----------
+    depth: entries held; a power of two of at least 2.
+
+    Members
+    -------
+    i: what is pushed; ready while a place is free.
+    o: the oldest entry.
+    clear: empties the queue (what is pushed in the same cycle is lost).
+
+    Latency
+    -------
+    An entry pushed in cycle d shows from d + 1 on; a place freed in cycle c takes an entry from c + 1 on.
+    """
+
+    def __init__(self, *, depth: int) -> None:
+        if depth < 2 or depth & (depth - 1):
+            raise ValueError(f"depth must be a power of two of at least 2, not {depth}")
+        self.depth = depth
+        super().__init__({"i": In(stream.Signature(Entry)), "o": Out(stream.Signature(Entry)), "clear": In(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        bits = ceil_log2(self.depth)
+        m.submodules.entries = entries = memory.Memory(shape=Entry, depth=self.depth, init=[])
+        write = entries.write_port()
+        read = entries.read_port(domain="comb")
+        behind = Signal(bits, init=1)  # the place after the oldest entry's
+        tail = Signal(bits)
+        level = Signal(bits + 1)
+        many = Signal()  # more than one
+        push, pop = Signal(), Signal()
+        full = Signal()
+        m.d.comb += [
+            push.eq(self.i.valid & self.i.ready),
+            pop.eq(self.o.valid & self.o.ready),
+            self.i.ready.eq(~full),
+            write.addr.eq(tail),
+            write.data.eq(self.i.payload),
+            write.en.eq(push),
+            read.addr.eq(behind),
+        ]
+        # Registers hold the oldest entry and what the level allows: nobody waits for the memory or a comparison.
+        with m.If(self.o.ready | ~self.o.valid):
+            m.d.sync += self.o.payload.eq(Mux(many, read.data, self.i.payload))
+        m.d.sync += [
+            level.eq(level + push - pop),
+            full.eq(~pop & (level[-1] | push & (level == self.depth - 1))),
+            many.eq(Mux(pop, push & many | (level > 2), push & self.o.valid | many)),
+            self.o.valid.eq(push | many | self.o.valid & ~pop),
+        ]
+        with m.If(push):
+            m.d.sync += tail.eq(tail + 1)
+        with m.If(pop):
+            m.d.sync += behind.eq(behind + 1)
+        with m.If(self.clear):
+            m.d.sync += [behind.eq(1), tail.eq(0), level.eq(0)]
+            m.d.sync += [full.eq(0), many.eq(0), self.o.valid.eq(0)]
+        return m

@@ -1,0 +1,1 @@
+"""The vector unit: pooling, element-wise operations, activations, copies."""

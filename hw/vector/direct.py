@@ -1,0 +1,142 @@
+"""Results of the vector unit that need no scaling: copies, look-ups, 32-bit sums and shifts."""
+
+from amaranth import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from dovetail.hw.common.scaler import lane
+from dovetail.hw.memory.cells import block_ram, read_row
+from dovetail.hw.memory.window import INT32_BYTES
+from dovetail.hw.vector.registers import KIND, VECTOR_REGISTERS
+from dovetail.isa.config import Config
+from dovetail.isa.numerics import Rounding
+from dovetail.isa.timing.latency import VECTOR_DIRECT
+from dovetail.isa.timing.vector import TABLE_BYTES, table_lanes
+
+
+class VectorDirect(wiring.Component):
+    """MOV, ACT_LUT, E32_ADD and E32_SHIFT of ``vector_lanes`` values per cycle, a pipeline without stalls.
+
+    Every lane has a table of its own: all of them look up at once.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+
+    Members
+    -------
+    regs, kind
+        Registers and kind of the operation, constant while it runs and from two cycles before the first operand on.
+    fill
+        ``a`` holds the next ``table_lanes`` bytes of the table. A whole table comes at once.
+    a
+        int8 per lane: operand of MOV and ACT_LUT.
+    sum
+        int32 per lane: result of E32_ADD, operand of E32_SHIFT.
+    result
+        The bytes to write: int8 per lane, or int32.
+
+    Latency
+    -------
+    ``LATENCY`` cycles (``isa.timing.latency.VECTOR_DIRECT``).
+    """
+
+    LATENCY = VECTOR_DIRECT
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.result_bytes = (INT32_BYTES if config.elementwise else 1) * config.vec
+        super().__init__(
+            {
+                "regs": In(VECTOR_REGISTERS),
+                "kind": In(KIND),
+                "fill": In(1),
+                "a": In(8 * config.vec),
+                "sum": In(32 * config.vec),
+                "result": Out(8 * self.result_bytes),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        lanes = self.config.vec
+
+        # 1: look-up. 2: the byte in the row. 3: the result.
+        values = Signal(8 * lanes, reset_less=True)
+        found = Signal(8 * lanes, reset_less=True)
+        m.d.sync += [values.eq(self.a), found.eq(values)]
+        rows = self._tables(m, platform) if self.config.activation else []
+        result = Signal(len(self.result), reset_less=True)
+        m.d.comb += self.result.eq(result)
+        m.d.sync += result.eq(found)
+        for i, row in enumerate(rows):
+            value = lane(values, i, 8)
+            with m.If(self.kind.looks_up):
+                m.d.sync += lane(found, i, 8).eq(row.word_select(value[: exact_log2(len(row) // 8)], 8))
+        if self.config.elementwise:
+            with m.If(self.kind.int32_output):
+                m.d.sync += result.eq(self._shifted(m))
+        return m
+
+    def _tables(self, m: Module, platform: object) -> list[Value]:
+        """Per lane, the row of its table with the byte for ``a``, a cycle later."""
+        width = table_lanes(self.config)
+        depth = TABLE_BYTES // width
+        place = Signal(range(depth))  # of the next row; back at 0 when the table is full
+        with m.If(self.fill):
+            m.d.sync += place.eq(place + 1)
+        rows = []
+        for i in range(self.config.vec):
+            m.submodules[f"table_{i}"] = cells = block_ram(width=8 * width, depth=depth)
+            write = cells.write_port()
+            m.d.comb += [
+                write.en.eq(self.fill),
+                write.addr.eq(place),
+                write.data.eq(self.a),
+            ]
+            where = lane(self.a, i, 8) >> exact_log2(width)
+            rows.append(read_row(m, cells, name=f"row_{i}", addr=where, platform=platform))
+        return rows
+
+    def _shifted(self, m: Module) -> Value:
+        """What is to be registered in stage 3: the sums, shifted and rounded.
+
+        Either direction is a rotation to the left in stage 1. By n: the bits from n up belong to a shift by n to the
+        left, and those below n to one by 32 - n to the right, whose fraction is what is above them.
+        """
+        regs = self.regs
+        shifts = self.kind.int32_output & ~self.kind.two_operands
+        count = Signal(5)
+        right = Signal()
+        low = Signal(32)  # the bits below `count`
+        onnx = Signal()
+        amount = Mux(shifts, regs.SHIFTS.out, 0)
+        m.d.sync += [
+            count.eq(amount),
+            right.eq(amount[5]),
+            low.eq(~(Const(0xFFFF_FFFF, 32) << amount[:5])),
+            onnx.eq(regs.MODE.rounding == Rounding.ONNX),
+        ]
+        results = []
+        truncated = Signal(32 * self.config.vec, reset_less=True)
+        ups = Signal(self.config.vec, reset_less=True)
+        rotated = Signal(32 * self.config.vec, reset_less=True)
+        signs = Signal(self.config.vec, reset_less=True)
+        for i in range(self.config.vec):
+            value = lane(self.sum, i, 32)
+            m.d.sync += [lane(rotated, i, 32).eq(_rotate_left(value, count)), signs[i].eq(value[31])]
+            word, sign = lane(rotated, i, 32), signs[i]
+            quotient = word & low | sign.replicate(32) & ~low
+            fraction = word & ~low
+            up = fraction[31] & (fraction[:31].any() | Mux(onnx, quotient[0], ~sign))
+            m.d.sync += [lane(truncated, i, 32).eq(Mux(right, quotient, fraction)), ups[i].eq(right & up)]
+            results.append((lane(truncated, i, 32) + ups[i])[:32])
+        return Cat(results)
+
+
+def _rotate_left(value: Value, count: Value) -> Value:
+    for n in range(len(count)):
+        value = Mux(count[n], value.rotate_left(1 << n), value)
+    return value

@@ -1,0 +1,161 @@
+"""Registers of the vector unit, the checks of an operation and the banks it claims."""
+
+from collections.abc import Collection
+
+from amaranth import Cat, Const, Module, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from dovetail.hw.common.ports import spans
+from dovetail.hw.common.regions import Region, register_layout
+from dovetail.isa.config import Config
+from dovetail.isa.instructions.checks import INT32_INPUT, INT32_OUTPUT, TWO_OPERANDS, has
+from dovetail.isa.instructions.table import REGISTERS, Cause, Op, Unit
+from dovetail.isa.timing.common import CHECK
+from dovetail.isa.timing.vector import DIRECT
+
+VECTOR_REGISTERS = register_layout(Unit.VECTOR)
+"""The vector unit's registers by name, packed into one word: a simulator then holds them in one variable."""
+
+KINDS: dict[str, Collection[Op]] = {
+    "pools": {Op.POOL},
+    "two_operands": TWO_OPERANDS,
+    "int32_input": INT32_INPUT,
+    "int32_output": INT32_OUTPUT,
+    "looks_up": {Op.ACT_LUT},
+    "direct": DIRECT,
+}
+"""What the blocks of the unit must know of an operation: whether it is one of these."""
+
+KIND = data.StructLayout(dict.fromkeys(KINDS, 1))
+"""A bit for each of :data:`KINDS`."""
+
+
+def one_of(config: Config, op: Value, operations: Collection[Op]) -> Value:
+    """Whether ``op`` is one of those ``operations`` that the accelerator has."""
+    built = [operation for operation in operations if has(config, operation)]
+    return Cat(op == operation for operation in built).any() if built else Const(0, 1)
+
+
+class VectorRegisters(wiring.Component):
+    """Registers and checks of the vector unit.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+
+    Members
+    -------
+    clear, cfg_en, cfg_index, cfg_value, start, op
+        As in :class:`~dovetail.hw.common.ports.Core`.
+    regs
+        :data:`VECTOR_REGISTERS`.
+    operation, kind
+        The opcode and its :data:`KIND`, from the cycle after ``start`` on.
+    load
+        Pulse in the cycle after ``start``.
+    cause, reads, writes
+        Failed check and claimed banks.
+    sources, target
+        What the operation reads and writes in SRAM.
+
+    Latency
+    -------
+    ``cause`` is valid CHECK = 3 cycles after ``start``, until the next one; the banks, ``sources`` and ``target`` are a
+    cycle earlier.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "clear": In(1),
+                "cfg_en": In(1),
+                "cfg_index": In(6),
+                "cfg_value": In(32),
+                "start": In(1),
+                "op": In(8),
+                "regs": Out(VECTOR_REGISTERS),
+                "operation": Out(8),
+                "kind": Out(KIND),
+                "load": Out(1),
+                "cause": Out(Cause),
+                "reads": Out(config.n_banks),
+                "writes": Out(config.n_banks),
+                **spans(config),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self.config
+        regs, kind = self.regs, self.kind
+        assert CHECK == 3, "sums, comparisons, decision: one cycle each"
+
+        # One comparator per register: cheaper than a shifter over all of them, and quicker to simulate.
+        with m.If(self.clear):
+            m.d.sync += regs.as_value().eq(0)
+        with m.Elif(self.cfg_en), m.Switch(self.cfg_index):
+            for register in REGISTERS[Unit.VECTOR].values():
+                with m.Case(register.index):
+                    m.d.sync += regs.as_value()[32 * register.index :][:32].eq(self.cfg_value)
+
+        m.d.sync += self.load.eq(self.start)
+
+        # 1: ends of the regions; the kind of operation. Operand B and the table of ACT_LUT have one region.
+        target = Region(config, regs, "OUT")
+        read: dict[Region, Value] = {Region(config, regs, "IN"): Const(1, 1)}
+        if any(has(config, op) for op in (*TWO_OPERANDS, Op.ACT_LUT)):
+            read[Region(config, regs, "B")] = kind.two_operands | kind.looks_up
+        with m.If(self.start):
+            m.d.sync += [
+                *(region.end.eq(region.sum()) for region in (*read, target)),
+                self.operation.eq(self.op),
+                *(kind[name].eq(one_of(config, self.op, operations)) for name, operations in KINDS.items()),
+            ]
+
+        # 2: comparisons and banks.
+        zero = Signal()
+        large = Signal()
+        outside = Signal()
+        overlaps = Signal()
+        divides = kind.pools & regs.MODE.average & ~regs.MODE.requantise
+        sizes: list[Value] = [
+            *(region.size.any() | ~used for region, used in read.items()),
+            target.size.any(),
+            regs.GEOMETRY.kh.any(),
+            regs.GEOMETRY.kw.any(),
+            regs.TILE.height.any(),
+            regs.TILE.width.any(),
+            regs.BLOCKS.count.any(),
+            regs.BLOCKS.last.any(),
+            regs.POOL_COUNT.count.any() | ~divides,
+        ]
+        with m.If(self.load):
+            m.d.sync += [
+                *(region.banks.eq(region.touched()) for region in (*read, target)),
+                zero.eq(~Cat(sizes).all()),
+                large.eq(regs.BLOCKS.last > config.vec),
+                outside.eq(target.outside() | Cat(region.outside() & used for region, used in read.items()).any()),
+                overlaps.eq(Cat(region.overlaps(target) & used for region, used in read.items()).any()),
+            ]
+        m.d.comb += target.show(self.target)
+        for (region, used), span in zip(read.items(), self.sources, strict=False):
+            m.d.comb += region.show(span, used)
+
+        # 3: the decision; what it follows from stays until the next operation.
+        claimed: Value = Const(0, config.n_banks)
+        for region, used in read.items():
+            claimed = claimed | region.banks & used.replicate(config.n_banks)
+        m.d.comb += [self.reads.eq(claimed), self.writes.eq(target.banks)]
+        m.d.sync += self.cause.eq(Cause.NONE)
+        for failed, cause in (
+            (overlaps, Cause.BANK_CONFLICT),
+            (outside, Cause.SRAM_RANGE),
+            (large, Cause.TOO_LARGE),
+            (zero, Cause.ZERO_SIZE),
+        ):
+            with m.If(failed):
+                m.d.sync += self.cause.eq(cause)
+        return m

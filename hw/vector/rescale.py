@@ -1,0 +1,385 @@
+"""The arithmetic of pooling and element-wise operations: int8 operands or an int32 sum to int8."""
+
+from collections.abc import Collection
+
+from amaranth import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from dovetail.hw.common.pipeline import delayed
+from dovetail.hw.common.scaler import (
+    SCALE_SHARED,
+    ScaleKind,
+    Scaler,
+    lane,
+    left_shift_of,
+    multiplier_of,
+    right_shift_of,
+    rounding_to_24,
+    wide_registers,
+)
+from dovetail.isa.numerics import ADD_SHIFT_MAX, ADD_SHIFT_MIN, Rounding, VectorOperation
+from dovetail.isa.timing.latency import VECTOR_LANE
+
+VECTOR_PARAMS = data.StructLayout(
+    {
+        "operation": VectorOperation,
+        "rounding": Rounding,
+        "za": signed(8),
+        "zb": signed(8),
+        "zy": signed(8),
+        "lo": signed(8),
+        "hi": signed(8),
+        "mult_a": 31,
+        "shift_a": signed(6),
+        "mult_b": 31,
+        "shift_b": signed(6),
+        "mult_out": 31,
+        "shift_out": signed(6),
+        "count": 15,
+    }
+)
+"""Parameters of a :class:`VectorLane`, named as in ``isa.numerics.AddParams``.
+
+REQUANTISE, ABSOLUTE and MULTIPLY use ``mult_out``, ``shift_out`` and ``zy``; LEAKY also ``mult_b`` and ``shift_b``,
+below zero; AVERAGE ``mult_out``, ``shift_out`` (both from ``isa.numerics.average_magic``), ``count`` and ``zy``; PASS
+none of the multipliers and no zero point. All clamp to ``lo`` .. ``hi``.
+"""
+
+ADDITIONS = frozenset({VectorOperation.ADD, VectorOperation.SUBTRACT, VectorOperation.MINIMUM, VectorOperation.MAXIMUM})
+"""Operations that bring two operands to a common scale."""
+
+OF_TWO = ADDITIONS | {VectorOperation.MULTIPLY}
+"""Operations on two operands."""
+
+OF_SUM = frozenset({VectorOperation.REQUANTISE, VectorOperation.ABSOLUTE, VectorOperation.LEAKY})
+"""Operations that requantise an int32."""
+
+
+class VectorLane(wiring.Component):
+    """The operations of ``isa.numerics.VectorOperation`` on ``lanes`` values per cycle, a pipeline without stalls.
+
+    Parameters
+    ----------
+    lanes
+        Values per cycle.
+    operations
+        What is built; ``params.operation`` must be one of them.
+
+    Members
+    -------
+    a, b
+        int8 per lane, lane 0 lowest: operands of ADD, SUBTRACT, MINIMUM, MAXIMUM and MULTIPLY; ``a`` also of PASS.
+    sum
+        int32 per lane: operand of AVERAGE, REQUANTISE, LEAKY and ABSOLUTE, which must not be -2^31.
+    params
+        :data:`VECTOR_PARAMS`. Must be there ``PARAMS`` cycles before the first operands and not change while values are
+        in the pipeline.
+    result
+        int8 per lane.
+
+    Latency
+    -------
+    ``LATENCY`` cycles (``isa.timing.latency.VECTOR_LANE``), whatever the operation. All of them take the path of operand a;
+    only sums and the like have a second one.
+
+    Raises
+    ------
+    ValueError
+        When ``lanes`` is not positive, or there is no operation.
+    """
+
+    LATENCY = VECTOR_LANE
+    PARAMS = 1
+
+    def __init__(self, *, lanes: int, operations: Collection[VectorOperation] = tuple(VectorOperation)) -> None:
+        if lanes < 1:
+            raise ValueError(f"lanes must be positive, not {lanes!r}")
+        if not operations:
+            raise ValueError("operations must name at least one operation")
+        self.lanes = lanes
+        self.operations = frozenset(operations)
+        super().__init__(
+            {
+                "a": In(8 * lanes),
+                "b": In(8 * lanes),
+                "sum": In(32 * lanes),
+                "params": In(VECTOR_PARAMS),
+                "result": Out(8 * lanes),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.scaler = scaler = Scaler(lanes=self.lanes)
+        assert self.LATENCY == 11 + scaler.LATENCY
+        params = self.params
+        lanes = self.lanes
+        two_operands = bool(self.operations & OF_TWO)
+        leaky = VectorOperation.LEAKY in self.operations
+
+        def does(*operations: VectorOperation) -> Value:
+            built = [op for op in operations if op in self.operations]
+            return Cat(params.operation == op for op in built).any() if built else Const(0, 1)
+
+        # Decoded once, in registers: what is constant takes no time.
+        onnx = Signal()
+        adds = Signal()
+        adds_onnx = Signal()
+        adds_tflite = Signal()
+        multiplies = Signal()
+        averages = Signal()
+        absolute = Signal()
+        subtracts = Signal()
+        chooses = Signal()
+        chooses_greater = Signal()
+        rounds_24 = Signal()
+        leaks = Signal()
+        passes = Signal()
+        onnx_0 = params.rounding == Rounding.ONNX
+        adds_0 = does(*ADDITIONS)
+        of_sum_0 = does(*OF_SUM)
+        leaks_0 = does(VectorOperation.LEAKY)
+        averages_0 = does(VectorOperation.AVERAGE)
+        multiplies_0 = does(VectorOperation.MULTIPLY)
+        passes_0 = does(VectorOperation.PASS)
+        m.d.sync += [
+            onnx.eq(onnx_0),
+            adds.eq(adds_0),
+            adds_onnx.eq(adds_0 & onnx_0),
+            adds_tflite.eq(adds_0 & ~onnx_0),
+            multiplies.eq(multiplies_0),
+            averages.eq(averages_0),
+            absolute.eq(does(VectorOperation.ABSOLUTE)),
+            subtracts.eq(does(VectorOperation.SUBTRACT)),
+            chooses.eq(does(VectorOperation.MINIMUM, VectorOperation.MAXIMUM)),
+            chooses_greater.eq(does(VectorOperation.MAXIMUM)),
+            leaks.eq(leaks_0),
+            passes.eq(passes_0),
+            rounds_24.eq(onnx_0 & (adds_0 | of_sum_0)),
+        ]
+        signs = Cat(lane(self.sum, i, 32)[31] for i in range(lanes))
+        below = delayed(m, "below", signs, 10 if leaky else 2, reset_less=True)
+
+        # 0: an int32 shifted to the left, and whether that loses bits.
+        a_0 = Signal(8 * lanes, reset_less=True)
+        b_0 = Signal(8 * lanes, reset_less=True)
+        shifted_0 = Signal(32 * lanes, reset_less=True)
+        lost_0 = Signal(lanes, reset_less=True)
+        left_out = Signal(5)
+        left_b = Signal(5)
+        m.d.sync += [
+            a_0.eq(self.a),
+            b_0.eq(self.b),
+            left_out.eq(Mux(of_sum_0, left_shift_of(params.shift_out.as_unsigned()), 0)),
+            left_b.eq(left_shift_of(params.shift_b.as_unsigned())),
+        ]
+        for i in range(lanes):
+            left = Mux(leaks & signs[i], left_b, left_out)
+            shifted, lost = shift_left(lane(self.sum, i, 32), left)
+            m.d.sync += [lane(shifted_0, i, 32).eq(shifted), lost_0[i].eq(lost & onnx)]
+
+        # 1: two operands, sign and magnitude of each less its zero point; else the operand of the final scaling. PASS
+        # doubles its operand, which the product with 2**30 and the binary point at bit 31 make up for. What operand a
+        # is multiplied with in stage 2: the low bits of its multiplier, or operand b.
+        a_1 = Signal(16 * lanes, reset_less=True)
+        b_1 = Signal(16 * lanes, reset_less=True)
+        factor_1 = Signal(16 * lanes, reset_less=True)
+        value_1 = Signal(32 * lanes, reset_less=True)
+        low_a = params.mult_a[:16]
+        for i in range(lanes):
+            total = Mux(lost_0[i], saturated(below[1][i]), lane(shifted_0, i, 32))
+            operand = lane(a_0, i, 8)
+            doubled = Cat(Const(0, 1), operand, operand[7].replicate(23))
+            m.d.sync += lane(value_1, i, 32).eq(Mux(passes, doubled, total))
+            if two_operands:
+                b = _difference(lane(b_0, i, 8), params.zb)
+                m.d.sync += [
+                    lane(a_1, i, 16).eq(_difference(operand, params.za)),
+                    lane(b_1, i, 16).eq(b),
+                    lane(factor_1, i, 16).eq(Mux(multiplies, b[:8], low_a)),
+                ]
+
+        # 2: two operands, products with the low 16 and the high bits of the operands' multipliers; else the magnitude,
+        # twice for AVERAGE. ABSOLUTE: what the left shift made negative is, in TFLITE, whatever its sign was before.
+        a_2 = wide_registers("a_2", lanes)
+        b_2 = wide_registers("b_2", lanes)
+        negative_a_2 = Signal(lanes, reset_less=True)
+        negative_b_2 = Signal(lanes, reset_less=True)
+        high_a = Signal(15)
+        mult_b = Signal(31)
+        m.d.sync += [
+            high_a.eq(Mux(adds_0, Mux(onnx_0, params.mult_a[16:24], params.mult_a[16:]), 0)),
+            mult_b.eq(Mux(adds_0, Mux(onnx_0, params.mult_b[:24], params.mult_b), 0)),
+        ]
+        for i in range(lanes):
+            value = lane(value_1, i, 32)
+            magnitude = ((value ^ value[31].replicate(32)) + value[31])[:32]
+            wrapped = ((value[31] ^ below[2][i]) | magnitude[31]) & ~onnx
+            negative = Mux(absolute, wrapped, value[31])
+            magnitude = Mux(averages, Cat(Const(0, 1), magnitude[:31]), magnitude)
+            if two_operands:
+                a, b, factor = lane(a_1, i, 16), lane(b_1, i, 16), lane(factor_1, i, 16)
+                magnitude = Mux(adds | multiplies, a[:8] * factor, magnitude)
+                negative = Mux(adds | multiplies, a[8] ^ (b[8] & multiplies), negative)
+                m.d.sync += [
+                    a_2[i].eq(Cat(magnitude, a[:8] * high_a)),
+                    b_2[i].eq(Cat(b[:8] * mult_b[:16], Const(0, 8), b[:8] * mult_b[16:])),
+                    negative_b_2[i].eq(b[8] & adds),
+                ]
+            else:
+                m.d.sync += a_2[i].eq(magnitude)
+            m.d.sync += negative_a_2[i].eq(negative)
+        sides = {"a": (a_2, negative_a_2)} | ({"b": (b_2, negative_b_2)} if two_operands else {})
+
+        # 3: the products. 4: what the first rounding adds. 5: the first rounding: in TFLITE to Q31 (operands times
+        # 2**20, hence 11 bits), in ONNX to 24 bits, also that of an int32; AVERAGE adds its count. 6: the common binary
+        # point, bit 32 in TFLITE, 40 in ONNX; what is no addition is an integer at bit 32. 7: TFLITE, the second
+        # rounding, ties away from zero; the sign. A difference takes the other sign of b, but only now: the first
+        # rounding depends on it.
+        operands = {}
+        for name, (word_2, negative_2) in sides.items():
+            negative = delayed(m, f"negative_{name}", negative_2, 3, reset_less=True)
+            word_3, word_4, word_6, word_7 = (wide_registers(f"{name}_{stage}", lanes) for stage in (3, 4, 6, 7))
+            adds_4 = Signal(16 * lanes, name=f"{name}_adds", reset_less=True)
+            mask_4 = Signal(8 * lanes, name=f"{name}_mask", reset_less=True)
+            word_5 = Signal(32 * lanes, name=f"{name}_5", reset_less=True)
+            sign = Signal(lanes, name=f"{name}_sign", reset_less=True)
+            m.d.sync += sign.eq(negative[3] ^ subtracts.replicate(lanes) if name == "b" else negative[3])
+            right = Signal(6, name=f"right_{name}")
+            m.d.sync += right.eq(Mux(adds_0, _alignment(params[f"shift_{name}"], onnx_0), 0))
+            extra = Mux(averages, params.count, 0) if name == "a" else 0
+            for i in range(lanes):
+                upper = (word_2[i][16:32] + word_2[i][32:55])[:24]
+                m.d.sync += word_3[i].eq(Cat(word_2[i][:16], upper))
+
+                word = word_3[i]
+                addend, mask = rounding_to_24(word[:32], rounds_24)
+                q31 = _half_q31(negative[1][i], adds_tflite)
+                m.d.sync += [
+                    word_4[i].eq(word[:40]),
+                    lane(adds_4, i, 16).eq(addend | q31 | extra),
+                    lane(mask_4, i, 8).eq(mask),
+                ]
+
+                mask = lane(mask_4, i, 8)
+                total = (word_4[i][:39] + lane(adds_4, i, 16))[:40]
+                m.d.sync += lane(word_5, i, 32).eq(Mux(adds_tflite, total[11:], Cat(total[:8] & ~mask, total[8:32])))
+
+                m.d.sync += word_6[i].eq(Cat(Const(0, 32), lane(word_5, i, 32)) >> right)
+
+                word = word_6[i]
+                integer = (word[32:] + word[31])[:32]
+                unsigned = Mux(adds_onnx, word[:55], integer)[:55]
+                if two_operands:
+                    unsigned = unsigned ^ sign[i].replicate(55)
+                m.d.sync += word_7[i].eq(Cat(unsigned, sign[i]))
+            operands[name] = word_7
+
+        # 8: signed sum of the two operands, negative ones less 1; which is less. 9: the sum, or one of the two. 10: its
+        # sign and magnitude.
+        magnitude_10 = wide_registers("magnitude_10", lanes)
+        negative_10 = Signal(lanes, reset_less=True)
+        sum_8 = wide_registers("sum_8", lanes)
+        chosen_9 = wide_registers("chosen_9", lanes)
+        for i in range(lanes):
+            word = chosen_9[i][:57]
+            if not two_operands:
+                m.d.sync += [
+                    sum_8[i].eq(operands["a"][i][:56]),
+                    chosen_9[i].eq(sum_8[i][:56]),
+                    magnitude_10[i].eq(word[:55]),
+                    negative_10[i].eq(word[55]),
+                ]
+                continue
+            a, b = (operands[name][i][:56].as_signed() for name in ("a", "b"))
+            a_8, b_8 = (Signal(64, name=f"{name}_8_{i}", reset_less=True) for name in ("a", "b"))
+            less = Signal(name=f"less_{i}", reset_less=True)
+            carry = Cat(a[55] ^ b[55], a[55] & b[55])
+            chosen = Mux(less == chooses_greater, b_8[:56].as_signed(), a_8[:56].as_signed())
+            m.d.sync += [
+                sum_8[i].eq(((a + b) + carry)[:57]),
+                a_8.eq(a[:56].as_unsigned()),
+                b_8.eq(b[:56].as_unsigned()),
+                less.eq(a < b),
+                chosen_9[i].eq(Mux(chooses, chosen, sum_8[i][:57].as_signed())[:57]),
+                magnitude_10[i].eq(((word ^ word[56].replicate(57)) + (word[56] & ~chooses))[:57]),
+                negative_10[i].eq(word[56]),
+            ]
+
+        scales = of_sum_0 | multiplies_0
+        mult = Signal(32)
+        right = Signal(8)
+        shared = Signal(SCALE_SHARED, reset_less=True)
+        m.d.sync += [
+            mult.eq(multiplier_of(params.mult_out, onnx_0 & scales)),
+            right.eq(right_shift_of(params.shift_out.as_unsigned())),
+            shared.kind.eq(Mux(onnx_0, ScaleKind.ONNX, ScaleKind.TFLITE)),
+            shared.zero_point.eq(params.zy),
+            shared.lo.eq(params.lo),
+            shared.hi.eq(params.hi),
+        ]
+        with m.If(adds_0 & onnx_0):
+            # The sum has 40 fraction bits, the scaler's product 31.
+            m.d.sync += [mult.eq(1), right.eq(9)]
+        with m.Elif(averages_0):
+            m.d.sync += shared.kind.eq(Mux(onnx_0, ScaleKind.FLOOR_EVEN, ScaleKind.FLOOR))
+        with m.Elif(passes_0):
+            m.d.sync += [mult.eq(1 << 30), right.eq(0), shared.kind.eq(ScaleKind.FLOOR), shared.zero_point.eq(0)]
+        m.d.comb += [
+            scaler.negative.eq(negative_10),
+            scaler.magnitude.eq(Cat(*magnitude_10)),
+            scaler.shared.eq(shared),
+            self.result.eq(scaler.result),
+        ]
+        if not leaky:
+            m.d.comb += [scaler.mult.eq(mult.replicate(lanes)), scaler.right.eq(right.replicate(lanes))]
+            return m
+
+        # LEAKY has two multipliers. Every lane keeps its own: a multiplexer would cost the multiplier its speed.
+        mult_below = Signal(32)
+        right_below = Signal(8)
+        mult_10 = Signal(32 * lanes, reset_less=True)
+        right_10 = Signal(8 * lanes, reset_less=True)
+        m.d.sync += [
+            mult_below.eq(multiplier_of(params.mult_b, onnx_0)),
+            right_below.eq(right_shift_of(params.shift_b.as_unsigned())),
+        ]
+        for i in range(lanes):
+            negative = leaks & below[10][i]
+            m.d.sync += [
+                lane(mult_10, i, 32).eq(Mux(negative, mult_below, mult)),
+                lane(right_10, i, 8).eq(Mux(negative, right_below, right)),
+            ]
+        m.d.comb += [scaler.mult.eq(mult_10), scaler.right.eq(right_10)]
+        return m
+
+
+def shift_left(value: Value, amount: Value) -> tuple[Value, Value]:
+    """``value << amount`` in 32 bits, signed, and whether that overflows. ``amount`` has 5 bits."""
+    shifted = (value[:32].as_unsigned() << amount)[:32]
+    lost = (Const(0xFFFF_FFFF, 32) << ~amount)[:31] & (value[:31] ^ value[31].replicate(31))
+    return shifted, lost.any()
+
+
+def saturated(negative: Value) -> Value:
+    """The int32 that is furthest from 0."""
+    return Cat((~negative).replicate(31), negative)
+
+
+def _difference(value: Value, zero_point: Value) -> Value:
+    """Magnitude (8 bits) and sign (bit 8) of an int8 less its zero point."""
+    difference = value.as_signed() - zero_point
+    sign = difference[8]
+    return Cat(((difference[:8] ^ sign.replicate(8)) + sign)[:8], sign)
+
+
+def _half_q31(negative: Value, enable: Value) -> Value:
+    """One half at 11 fraction bits, less an infinitesimal for negative values."""
+    return Cat((negative & enable).replicate(10), ~negative & enable)
+
+
+def _alignment(shift: Value, onnx: Value) -> Value:
+    """Right shift, 0..32, of an ADD operand that starts at bit 32."""
+    fixed = Mux(shift > ADD_SHIFT_MAX, ADD_SHIFT_MAX, Mux(shift < ADD_SHIFT_MIN, ADD_SHIFT_MIN, shift))
+    return Mux(onnx, (Const(16, 6) - fixed)[:6], right_shift_of(shift.as_unsigned()))

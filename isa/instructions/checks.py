@@ -1,0 +1,200 @@
+"""What an operation is verified for before it works: static checks of its registers, and the bank ports it claims.
+
+Registers are given as the sequence of a unit's values in the order of :data:`REGISTERS`. Values may be arrays, of many
+operations at once that have the opcode and MODE in common: what comes out then are arrays, too.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dovetail.isa.config import Config
+from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit
+
+INDEX = {unit: {name: r.index for name, r in registers.items()} for unit, registers in REGISTERS.items()}
+"""Where each register stands in its unit's sequence."""
+
+_FIELDS = {
+    unit: {(r.name, f.name): (r.index, f.low, (1 << f.width) - 1) for r in registers.values() for f in r.fields}
+    for unit, registers in REGISTERS.items()
+}
+
+Region = tuple[int, int]
+"""(SRAM byte address, bytes)."""
+
+TWO_OPERANDS = frozenset({Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX, Op.E32_ADD})
+"""VECTOR operations that read a second operand wherever they read the first."""
+
+INT32_INPUT = frozenset({Op.E32_ADD, Op.E32_SHIFT, Op.REQUANT})
+"""VECTOR operations on int32 operands."""
+
+INT32_OUTPUT = frozenset({Op.E32_ADD, Op.E32_SHIFT})
+"""VECTOR operations with int32 results."""
+
+
+def has(config: Config, op: Op) -> bool:
+    """Whether an accelerator has the instruction; what it lacks is trapped as UNIT_ABSENT."""
+    feature = INSTRUCTIONS[op].feature
+    return feature is None or bool(getattr(config, feature))
+
+
+class View:
+    """Reads a unit's registers by name: ``view["KC"]``, ``view["KC", "blocks"]``; all unsigned."""
+
+    def __init__(self, unit: Unit, values: Sequence[int]) -> None:
+        self.unit = unit
+        self.values = values
+        self._index = INDEX[unit]
+        self._fields = _FIELDS[unit]
+
+    def __getitem__(self, key: str | tuple[str, str]) -> int:
+        if isinstance(key, str):
+            return self.values[self._index[key]]
+        index, low, mask = self._fields[key]
+        return self.values[index] >> low & mask
+
+    def region(self, name: str) -> Region:
+        """``<name>_ADDR`` and ``<name>_BYTES``."""
+        return self.values[self._index[name + "_ADDR"]], self.values[self._index[name + "_BYTES"]]
+
+
+@dataclass(frozen=True)
+class Regions:
+    """The SRAM regions that an operation declares, in the order input, weights or operand B, accumulators; output."""
+
+    reads: tuple[Region, ...]
+    writes: tuple[Region, ...]
+    exclusive: tuple[tuple[Region, Region], ...] = ()
+    """Pairs of read regions that must not share a bank: they are read at the same time."""
+    apart: tuple[tuple[Region, Region], ...] = ()
+    """Pairs that must not share a byte: one is written while the other is read."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Bank ports as masks: bit k is bank k. ``twice``: the instruction is in its own way, needing a read port twice or
+    writing over what it reads."""
+
+    reads: int
+    writes: int
+    twice: bool
+
+
+def regions(op: Op, view: View) -> Regions:
+    """The regions that ``op`` claims."""
+    if op == Op.DMA_READ:
+        return Regions((), (view.region("SRAM"),))
+    if op == Op.DMA_WRITE:
+        return Regions((view.region("SRAM"),), ())
+    source, target = view.region("IN"), view.region("OUT")
+    if view.unit == Unit.VECTOR:
+        operands = (source, view.region("B")) if op in TWO_OPERANDS or op == Op.ACT_LUT else (source,)
+        return Regions(operands, (target,), (), tuple((operand, target) for operand in operands))
+    streams: tuple[Region, ...] = (view.region("W"), view.region("B")) if op == Op.MAT_MUL else (view.region("W"),)
+    exclusive = [(source, stream) for stream in streams]
+    apart = tuple((region, target) for region in (source, *streams))
+    if not view["MODE", "accumulate"]:
+        return Regions((source, *streams), (target,), tuple(exclusive), apart)
+    exclusive += [(stream, target) for stream in streams]
+    return Regions((source, *streams, target), (target,), tuple(exclusive), apart)
+
+
+def lanes_of(config: Config, op: Op, view: View) -> int:
+    """Channels per block of output channels."""
+    if view.unit == Unit.VECTOR:
+        return config.vec
+    if op == Op.DEPTH_CONV:
+        return config.dw - config.dw % multiplier_of(op, view)
+    return config.oc
+
+
+def multiplier_of(op: Op, view: View) -> int:
+    """Output channels per input channel of a depthwise convolution; 1 for other operations."""
+    return 1 + view["MODE", "extra"] if op == Op.DEPTH_CONV else 1
+
+
+def _sizes(op: Op, view: View) -> Iterable[int]:
+    """Everything that must not be zero, regions aside."""
+    if op in (Op.DMA_READ, Op.DMA_WRITE):
+        return view["LENGTH"], view["COUNT", "rows"], view["COUNT", "planes"]
+    sizes = [
+        view["TILE", "height"],
+        view["TILE", "width"],
+        view["BLOCKS", "count"],
+        view["BLOCKS", "last"],
+        view["GEOMETRY", "kh"],
+        view["GEOMETRY", "kw"],
+    ]
+    if view.unit == Unit.ARRAY:
+        sizes.append(view["STRIPE", "pixels"])
+        if op != Op.DEPTH_CONV:
+            sizes.append(view["KC", "blocks"])
+    elif op == Op.POOL and view["MODE", "average"] and not view["MODE", "requantise"]:
+        sizes.append(view["POOL_COUNT", "count"])
+    return sizes
+
+
+def failures(config: Config, op: Op, view: View) -> Iterator[tuple[Cause, bool]]:
+    """The static checks and whether they fail, the lowest cause number first."""
+    declared = regions(op, view)
+    spaces = declared.reads + declared.writes
+    empty = False
+    for size in (*_sizes(op, view), *(size for _, size in spaces)):
+        empty |= size == 0
+    yield Cause.ZERO_SIZE, empty
+    if view.unit in (Unit.ARRAY, Unit.VECTOR):
+        yield Cause.TOO_LARGE, view["BLOCKS", "last"] > lanes_of(config, op, view)
+    if view.unit == Unit.ARRAY:
+        yield Cause.TOO_LARGE, view["STRIPE", "pixels"] > config.stripe
+        yield Cause.ALIGNMENT, (view["W_ADDR"] | view["W_BYTES"]) % config.word_bytes != 0
+    outside = False
+    for address, size in spaces:
+        outside |= address + size > config.sram_bytes
+    yield Cause.SRAM_RANGE, outside
+
+
+def check(config: Config, op: Op, view: View) -> Cause:
+    """The lowest cause number among the static checks that fail, else ``NONE``."""
+    return next((cause for cause, fails in failures(config, op, view) if fails), Cause.NONE)
+
+
+def banks_of(config: Config, space: Region) -> tuple[int, int]:
+    """The first and the last bank of a region."""
+    address, size = space
+    return address // config.bank_bytes, (address + size - 1) // config.bank_bytes
+
+
+def share_bank(config: Config, a: Region, b: Region) -> bool:
+    """Whether two regions lie in one bank."""
+    (first, last), (begin, end) = banks_of(config, a), banks_of(config, b)
+    return (first <= end) & (begin <= last)
+
+
+def share_byte(a: Region, b: Region) -> bool:
+    """Whether two regions overlap."""
+    (first, size), (begin, length) = a, b
+    return (first < begin + length) & (begin < first + size)
+
+
+def in_its_own_way(config: Config, declared: Regions) -> bool:
+    """Whether an operation that passes :func:`check` needs a read port twice or writes over what it reads."""
+    twice = False
+    for a, b in declared.exclusive:
+        twice |= share_bank(config, a, b)
+    for a, b in declared.apart:
+        twice |= share_byte(a, b)
+    return twice
+
+
+def _banks(config: Config, spaces: Iterable[Region]) -> int:
+    mask = 0
+    for space in spaces:
+        first, last = banks_of(config, space)
+        mask |= (2 << last) - (1 << first)
+    return mask
+
+
+def claim(config: Config, op: Op, view: View) -> Claim:
+    """The bank ports of an operation that passes :func:`check`."""
+    declared = regions(op, view)
+    twice = in_its_own_way(config, declared)
+    return Claim(_banks(config, declared.reads), _banks(config, declared.writes), twice)

@@ -1,0 +1,1 @@
+"""Timing of the microcoded implementation: one word after the other."""

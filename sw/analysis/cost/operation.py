@@ -1,0 +1,195 @@
+"""Events of one operation, from its registers (docs/architecture.md says what they make the hardware do)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import itemgetter
+
+import numpy as np
+
+from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.instructions.checks import (
+    INDEX,
+    INT32_INPUT,
+    INT32_OUTPUT,
+    TWO_OPERANDS,
+    View,
+    lanes_of,
+    multiplier_of,
+)
+from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Op, Unit
+from dovetail.isa.timing.array import matrix_reads
+from dovetail.isa.timing.dma import BOUNDARY, Shape
+from dovetail.isa.timing.vector import TABLE_BYTES, table_lanes
+from dovetail.sw.analysis.cost.accesses import Image, Lanes, beats_inside, bus_use, grid, reads, reads_inside, writes
+
+Counts = dict[str, int]
+Registers = tuple[int, ...]
+
+RECORD_BYTES = 16
+INT32_BYTES = 4
+
+_IDLE = {
+    Unit.ARRAY: {"IN_ADDR", "W_ADDR", "OUT_ADDR", "B_ADDR", "B_BYTES", "B_STEP", "QUANT"},
+    Unit.VECTOR: {"IN_ADDR", "OUT_ADDR", "B_ADDR", "QUANT", "MODE", "B_ZERO", "A_MULT", "B_MULT", "OUT_MULT", "SHIFTS"}
+    | {"SUM_BIAS", "POOL_COUNT", "POOL_MAGIC", "POOL_SHIFT"},
+}
+"""Registers that change nothing that is counted."""
+
+
+_TRANSFER = ("MEM_ADDR", "MEM_ROW_STEP", "MEM_PLANE_STEP", "SRAM_ROW_STEP", "SRAM_PLANE_STEP", "SRAM_BYTES", "LENGTH",
+             "COUNT")  # fmt: skip
+_of_transfer = itemgetter(*(INDEX[Unit.LOAD][name] for name in _TRANSFER))
+
+
+def _transfer_key(registers: Registers) -> Registers:
+    """Of the address in system memory only the place within 4 KiB matters, and of that in SRAM nothing."""
+    address, *others = _of_transfer(registers)
+    return address % BOUNDARY, *others
+
+
+KEYS: dict[Unit, Callable[[Registers], Registers]] = {
+    unit: itemgetter(*(INDEX[unit][name] for name in REGISTERS[unit] if name not in idle))
+    for unit, idle in _IDLE.items()
+} | {Unit.LOAD: _transfer_key, Unit.STORE: _transfer_key}
+"""Of a unit's registers, those that decide the counts of an operation."""
+
+
+def counts_of(config: Config, op: Op, registers: Registers) -> Counts:
+    """The events of an operation that passes its checks; names as in `dovetail.sw.analysis.cost.activity.EVENTS`."""
+    unit = INSTRUCTIONS[op].unit
+    assert unit is not None
+    view = View(unit, registers)
+    if unit == Unit.ARRAY:
+        return _array(config, op, view)
+    if unit == Unit.VECTOR:
+        return _vector(config, op, view)
+    return _transfer(config, unit, view)
+
+
+def _image(view: View) -> Image:
+    return Image(view["IN_ROWS"], view["ROW_BYTES"], view["PAD_TOP"], view["PAD_LEFT"])
+
+
+def _rows(view: View, kh: int) -> tuple[np.ndarray, np.ndarray]:
+    """Per output row and kernel row, the number of the input row and its offset."""
+    height, geometry = view["TILE", "height"], (view["GEOMETRY", "stride_y"], view["GEOMETRY", "dilation_y"])
+    return grid((height, geometry[0]), (kh, geometry[1])), grid((height, view["Y_STEP"]), (kh, view["KY_STEP"]))
+
+
+def _array(config: Config, op: Op, view: View) -> Counts:
+    depthwise = op == Op.DEPTH_CONV
+    lanes = config.dw if depthwise else config.oc
+    channels, multiplier = lanes_of(config, op, view), multiplier_of(op, view)
+    height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
+    kh, kw, kc = view["GEOMETRY", "kh"], view["GEOMETRY", "kw"], 1 if depthwise else view["KC", "blocks"]
+    pixels, steps = height * width, kh * kw * kc
+
+    # A block of output channels walks over the same window as the one before, but of other channels if depthwise.
+    across = (blocks, channels // multiplier) if depthwise else (kc, config.ic)
+    column = grid((width, view["X_STEP"]), (kw, view["KX_STEP"]), across)
+    window = Lanes(max(config.ic, config.dw), 1, view["IN_BYTES"])
+    inputs = reads(_rows(view, kh), column, view["ORIGIN"], _image(view), window) * (1 if depthwise else blocks)
+
+    old_words = ceil_div(INT32_BYTES * lanes, config.word_bytes) if view["MODE", "accumulate"] else 0
+    groups, written = _results(config, view, channels)
+    return {
+        "multiplies": steps * pixels * blocks * (config.dw if depthwise else config.macs_per_cycle),
+        "accumulates": (steps + old_words) * pixels * blocks * config.acc_lanes,
+        "requantises": pixels * groups * config.requant,
+        "sram_read_input": inputs + _old_reads(config, view, channels, old_words),
+        "sram_read_weights": _stream_reads(config, op, view, lanes, steps, ceil_div(pixels, view["STRIPE", "pixels"])),
+        "sram_write_array": written,
+    }
+
+
+def _old_reads(config: Config, view: View, channels: int, words: int) -> int:
+    """Reads of old int32 values that are added to, ``words`` per pixel and block."""
+    place = grid(
+        (view["TILE", "height"], view["OUT_Y_STEP"]),
+        (view["TILE", "width"], view["OUT_X_STEP"]),
+        (view["BLOCKS", "count"], INT32_BYTES * channels),
+        (words, config.word_bytes),
+    )
+    whole = max(view["OUT_BYTES"] - (INT32_BYTES - 1), 0)
+    return reads_inside(place, Lanes(config.word_bytes // INT32_BYTES, INT32_BYTES, whole))
+
+
+def _results(config: Config, view: View, channels: int) -> tuple[int, int]:
+    """Groups of `requant_lanes` channels in which a pixel's results leave, the last of a block shorter; all writes."""
+    height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
+    item = INT32_BYTES if view["MODE", "int32"] else 1
+    group = np.arange(0, channels, config.requant, dtype=np.int64)
+    first = (np.arange(blocks, dtype=np.int64)[:, None] * channels + group).ravel()
+    in_block = np.full(blocks, channels)
+    in_block[-1] = view["BLOCKS", "last"]
+    left = (in_block[:, None] - group).ravel()
+    first, size = first[left > 0], np.minimum(left[left > 0], config.requant)
+    column = (grid((width, view["OUT_X_STEP"]))[:, None] + first * item).ravel()
+    written = writes(grid((height, view["OUT_Y_STEP"])), column, np.tile(size * item, width), view["OUT_BYTES"])
+    return len(first), written
+
+
+def _stream_reads(config: Config, op: Op, view: View, lanes: int, steps: int, stripes: int) -> int:
+    """Reads of records, once per block and one each, and of weights, once per stripe; of those that are in the stream,
+    and of the matrix in any case."""
+    matrix = op == Op.MAT_MUL
+    rows = 0 if matrix else 1 if op == Op.DEPTH_CONV else config.weight_rows
+    blocks, words = view["BLOCKS", "count"], view["W_BYTES"] // config.word_bytes
+    params = config.param_rows(lanes)
+    left = words - np.arange(blocks, dtype=np.int64) * (params + steps * rows)
+    records = np.clip(left * (config.word_bytes // RECORD_BYTES), 0, lanes).sum()
+    weights = np.clip(left - params, 0, steps * rows).sum() * stripes
+    if matrix:
+        weights += matrix_reads(config, transposed=bool(view["B_FORM", "transposed"])) * steps * stripes * blocks
+    return int(records + weights)
+
+
+def _vector(config: Config, op: Op, view: View) -> Counts:
+    lanes, item = config.vec, INT32_BYTES if op in INT32_INPUT else 1
+    height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
+    kh, kw = (view["GEOMETRY", "kh"], view["GEOMETRY", "kw"]) if op == Op.POOL else (1, 1)
+    taps = 2 if op in TWO_OPERANDS else kh * kw
+    outputs = height * width * blocks
+
+    def whole(size: int) -> int:
+        """Where a value of a region can begin."""
+        return size if item == 1 else max(size - (INT32_BYTES - 1), 0)
+
+    column = grid((width, view["X_STEP"]), (blocks, lanes * item), (kw, view["KX_STEP"]))
+    window = Lanes(lanes, item, whole(view["IN_BYTES"]))
+    made = reads(_rows(view, kh), column, view["ORIGIN"], _image(view), window)
+    second = Lanes(lanes, item, whole(view["B_BYTES"]))
+    if op in TWO_OPERANDS:
+        place = grid((height, view["B_Y_STEP"]), (width, view["B_X_STEP"]), (blocks, lanes * item))
+        made += reads_inside(place, second)
+    table = TABLE_BYTES // table_lanes(config) if op == Op.ACT_LUT else 0
+    if table:
+        made += reads_inside(grid((table, table_lanes(config))), second)
+
+    result = INT32_BYTES if op in INT32_OUTPUT else 1
+    size = np.full(blocks, lanes)
+    size[-1] = view["BLOCKS", "last"]
+    column = grid((width, view["OUT_X_STEP"]), (blocks, lanes * result))
+    return {
+        "vector_taps": (outputs * taps + table) * lanes,
+        "vector_results": outputs * lanes,
+        "sram_read_vector": made,
+        "sram_write_vector": writes(
+            grid((height, view["OUT_Y_STEP"])), column, np.tile(size * result, width), view["OUT_BYTES"]
+        ),
+    }
+
+
+def _transfer(config: Config, unit: Unit, view: View) -> Counts:
+    address, row_step, plane_step, sram_row_step, sram_plane_step, size, length, _ = _transfer_key(tuple(view.values))
+    rows, planes = view["COUNT", "rows"], view["COUNT", "planes"]
+    transfer = Shape(address, rows, planes, row_step, plane_step, length)
+    beats, bursts = bus_use(transfer, config.bus_bytes)
+    way, port = ("read", "sram_write_load") if unit == Unit.LOAD else ("write", "sram_read_store")
+    return {
+        f"dram_{way}_bytes": rows * planes * length,
+        f"dram_{way}_beats": beats,
+        f"dram_{way}_bursts": bursts,
+        port: beats_inside(transfer, beats, sram_row_step, sram_plane_step, config.bus_bytes, size),
+    }

@@ -1,0 +1,157 @@
+"""Splits the duration of an operation into causes, by its timing rule, so that they add up exactly.
+
+The rules are those of `dovetail.isa.timing`; this file says what their terms are spent on. What no closed form gives,
+such as the cycles in which the array waits for its requantiser, is what is left of the duration.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from functools import lru_cache
+
+from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.instructions.checks import TWO_OPERANDS, View, lanes_of
+from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit
+from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, Free, matrix_reads, to_accumulator
+from dovetail.isa.timing.common import CHECK
+from dovetail.isa.timing.vector import TABLE_BYTES, table_lanes
+
+Parts = dict[str, int]
+"""Cycles by the name of the cause; those with none are left out."""
+
+
+def unit_of(op: Op) -> Unit:
+    """The unit that executes an operation."""
+    unit = INSTRUCTIONS[op].unit
+    assert unit is not None
+    return unit
+
+
+def parts_of(
+    config: Config, op: Op, view: View, duration: int, useful: Fraction = Fraction(1), free: Free = NOTHING
+) -> Parts:
+    """The causes of an operation's ``duration`` cycles.
+
+    ``useful``: which share of the MACs that `array_macs` counts are the network's. Lanes that have a channel are
+    counted in whole cycles of all lanes, rounded down for each operation. ``free``: what takes the array no time.
+    """
+    if view.unit == Unit.ARRAY:
+        parts = _array(config, op, view, duration, useful, free)
+    elif view.unit == Unit.VECTOR:
+        parts = _vector(config, op, view, duration)
+    else:
+        parts = _transfer(config, op, view, duration)
+    return {name: cycles for name, cycles in parts.items() if cycles}
+
+
+def array_macs(config: Config, op: Op, view: View) -> int:
+    """MACs of an array operation, as if all of its input lanes had a channel."""
+    return _pixels(view) * _steps(op, view) * (1 if op == Op.DEPTH_CONV else config.ic) * _channels(config, op, view)
+
+
+def _array(config: Config, op: Op, view: View, duration: int, useful: Fraction, free: Free) -> Parts:
+    depthwise = op == Op.DEPTH_CONV
+    pixels, steps, blocks = _pixels(view), _steps(op, view), view["BLOCKS", "count"]
+    size = min(view["STRIPE", "pixels"], pixels)
+    stripes = ceil_div(pixels, size)
+    rest = pixels - (stripes - 1) * size
+    lanes = config.dw if depthwise else config.oc
+    words = ceil_div(4 * lanes, config.word_bytes) if view["MODE", "accumulate"] else 0
+    if op == Op.MAT_MUL:
+        rows = matrix_reads(config, transposed=bool(view["B_FORM", "transposed"]))
+    else:
+        rows = 1 if depthwise else config.weight_rows
+    records = lanes
+
+    slots, macs = pixels * steps * blocks, array_macs(config, op, view)
+    least = ACCUMULATE
+    multiply = macs * useful // config.macs_per_cycle
+    filled = macs * useful // config.dw if depthwise else macs // config.macs_per_cycle
+    if free.steps:
+        size = rest = slots = multiply = filled = least = 0
+    if free.weights:
+        rows = records = 0
+
+    # (pixels that pass in a window, reads of weights and records in it) -> how many such windows
+    windows = Counter({(size, rows): blocks * (stripes - 1) * steps})
+    windows[rest, rows] += blocks * steps
+    windows[size, rows] -= blocks
+    windows[size, rows + records] += blocks
+    last = records if stripes == steps == 1 else 0
+    windows[rest, rows + last] -= 1
+    windows[rest, last] += 1
+    weights = sum(count * max(reads - passing, 0) for (passing, reads), count in windows.items())
+    turnaround = sum(count * max(least - max(window), 0) for window, count in windows.items())
+    first = max(rows, least)
+    old = blocks * words * ((stripes - 1) * max(size, least) + max(rest, least))
+    latency = CHECK + 1 + to_accumulator(config) - 1 + DRAIN
+    return {
+        "multiply": multiply,
+        ("depthwise" if depthwise else "input_lanes"): filled - multiply,
+        ("depthwise_lanes" if depthwise else "output_lanes"): slots - filled,
+        "turnaround": turnaround,
+        "partial_sums": old,
+        "weights": first + weights,
+        "requantise": duration - (slots + turnaround + old + first + weights + latency),
+        "array_latency": latency,
+    }
+
+
+def _vector(config: Config, op: Op, view: View, duration: int) -> Parts:
+    reads = _pixels(view) * (_taps(view) if op == Op.POOL else 2 if op in TWO_OPERANDS else 1)
+    table = TABLE_BYTES // table_lanes(config) if op == Op.ACT_LUT else 0
+    slots = reads * view["BLOCKS", "count"]
+    filled = reads * _channels(config, op, view) // config.vec
+    return {
+        "vector": table + filled,
+        "vector_lanes": slots - filled,
+        "vector_latency": duration - table - slots,
+    }
+
+
+def _transfer(config: Config, op: Op, view: View, duration: int) -> Parts:
+    name = "load" if op == Op.DMA_READ else "store"
+    bus, rows, planes, length = config.bus_bytes, view["COUNT", "rows"], view["COUNT", "planes"], view["LENGTH"]
+    steps = view["MEM_ROW_STEP"] % bus, view["MEM_PLANE_STEP"] % bus
+    beats = _beats(bus, view["MEM_ADDR"] % bus, rows, planes, *steps, length)
+    full = ceil_div(length * rows * planes, bus)
+    # The bus is busy from the first beat to the last one.
+    busy = (beats - 1) * config.memory.beat_cycles + 1
+    partial = (beats - full) * config.memory.beat_cycles
+    return {name: busy - partial, name + "_partial": partial, name + "_latency": duration - busy}
+
+
+@lru_cache(maxsize=65536)
+def _beats(bus: int, address: int, rows: int, planes: int, row_step: int, plane_step: int, length: int) -> int:
+    """Beats of a transfer's rows; what matters of addresses and steps is where in a beat they lead."""
+    total = 0
+    for plane, same_planes in _places(bus, address, planes, plane_step).items():
+        for start, same_rows in _places(bus, plane, rows, row_step).items():
+            total += same_planes * same_rows * ceil_div(start + length, bus)
+    return total
+
+
+def _places(bus: int, start: int, count: int, step: int) -> Counter[int]:
+    """Where in a beat ``count`` addresses lie that are ``step`` apart, and how many of them."""
+    places: Counter[int] = Counter()
+    for number in range(min(count, bus)):  # then they come again
+        places[(start + number * step) % bus] += ceil_div(count - number, bus)
+    return places
+
+
+def _pixels(view: View) -> int:
+    return view["TILE", "height"] * view["TILE", "width"]
+
+
+def _taps(view: View) -> int:
+    return view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"]
+
+
+def _steps(op: Op, view: View) -> int:
+    return _taps(view) * (1 if op == Op.DEPTH_CONV else view["KC", "blocks"])
+
+
+def _channels(config: Config, op: Op, view: View) -> int:
+    """Output channels of an operation on pixels."""
+    return (view["BLOCKS", "count"] - 1) * lanes_of(config, op, view) + view["BLOCKS", "last"]

@@ -1,0 +1,278 @@
+"""The list of supported operators, ``docs/operators.md``: which of a file's operators run on the accelerator, and how.
+
+Make it anew with ``python -m dovetail.sw.analysis.operators docs/operators.md``.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from inspect import getdoc
+from pathlib import Path
+from textwrap import fill
+
+from dovetail.isa.instructions.table import Op
+from dovetail.sw.compiler.partition.partition import RULES, pays_for_its_round_trip
+from dovetail.sw.frontend.onnx.elementwise import COMBINATIONS, FUNCTIONS
+from dovetail.sw.frontend.tflite.elementwise import FUNCTIONS as TFLITE_FUNCTIONS
+from dovetail.sw.frontend.tflite.elementwise import RECTIFIERS
+from dovetail.sw.frontend.tflite.floats.operators import OPERATORS as FLOAT_OPERATORS
+
+
+@dataclass(frozen=True)
+class Row:
+    """Operators of both kinds of files that become the same instructions, and what they must satisfy."""
+
+    tflite: tuple[str, ...]
+    onnx: tuple[str, ...]
+    instructions: tuple[Op, ...]
+    rule: str
+
+
+ROWS = (
+    Row(("CONV_2D",), ("Conv", "QLinearConv"), (Op.CONV_RELU,), "constant 8-bit weights; any stride, dilation, groups"),
+    Row(
+        ("DEPTHWISE_CONV_2D",),
+        (),
+        (Op.DEPTH_CONV,),
+        "ONNX: Conv with one input channel per group; a channel multiplier above 8 or the depthwise lanes: CONV_RELU",
+    ),
+    Row(
+        ("FULLY_CONNECTED",),
+        ("Gemm", "QGemm", "MatMul", "QLinearMatMul"),
+        (Op.CONV_RELU,),
+        "constant 8-bit weights; ONNX: MatMul and Add too",
+    ),
+    Row(
+        ("BATCH_MATMUL",),
+        ("MatMul", "QLinearMatMul"),
+        (Op.MAT_MUL,),
+        "two activations, equally many matrices; ONNX: or one matrix for all rows; TFLite: FULLY_CONNECTED with "
+        "computed weights too",
+    ),
+    Row(
+        ("ADD", "SUB", "MUL", "MINIMUM", "MAXIMUM"),
+        ("Add", "Sub", "Mul", "Min", "Max", "QLinearAdd", "QLinearMul"),
+        (Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX),
+        "one shape, or one row, column or channel (repeated by CONV_RELU) in an operand; constants too. With a "
+        "constant of one element, or all on one tensor (`x * sigmoid(x)`): ACT_LUT",
+    ),
+    Row(tuple(RECTIFIERS), (), (Op.ACT_RELU,), "alone; behind a convolution, pooling or sum they cost nothing"),
+    Row(("QUANTIZE",), (), (Op.ACT_RELU,), "int8 to int8; from float on the host"),
+    Row(("ABS",), (), (Op.E_ABS,), ""),
+    Row(("LEAKY_RELU",), (), (Op.ACT_LRELU,), "with a negative slope: ACT_LUT"),
+    Row(
+        TFLITE_FUNCTIONS,
+        (*FUNCTIONS, *COMBINATIONS, "QLinearSigmoid", "QLinearLeakyRelu"),
+        (Op.ACT_LUT,),
+        "functions of one activation; ONNX: any expression of these (Add and the like with constants of one element)"
+        " between DequantizeLinear and QuantizeLinear, Relu and Clip behind another operator at no cost;"
+        " Relu alone that keeps its quantisation: POOL",
+    ),
+    Row((), ("QuantizeLinear", "DequantizeLinear"), (Op.ACT_LUT,), "from one 8-bit quantisation to another; else host"),
+    Row(
+        ("AVERAGE_POOL_2D",),
+        ("AveragePool", "QLinearAveragePool"),
+        (Op.POOL,),
+        "quantisation kept; padding counted or not (an instruction per area of equal count)",
+    ),
+    Row(("MAX_POOL_2D",), ("MaxPool",), (Op.POOL,), "quantisation kept"),
+    Row(
+        ("MEAN",),
+        ("GlobalAveragePool", "QLinearGlobalAveragePool", "ReduceMean"),
+        (Op.POOL,),
+        "over height and width",
+    ),
+    Row(
+        ("PAD", "PADV2"),
+        ("Pad",),
+        (Op.MOV,),
+        "constant sizes; none at all in front of a convolution or pooling that can do it; ONNX: height, width and "
+        "channels, with zero",
+    ),
+    Row(
+        ("CONCATENATION",),
+        ("Concat", "QLinearConcat"),
+        (Op.DMA_READ, Op.DMA_WRITE),
+        "parts are stored in their place where whatever else reads them can step from pixel to pixel; ONNX: other "
+        "quantisations are rescaled by ACT_LUT first",
+    ),
+    Row(
+        ("SLICE", "STRIDED_SLICE", "SPLIT", "SPLIT_V"),
+        ("Slice", "Split"),
+        (Op.DMA_READ, Op.DMA_WRITE),
+        "constant bounds, forwards; none at all for channels or rows read by what can step from pixel to pixel",
+    ),
+    Row(
+        ("RESIZE_NEAREST_NEIGHBOR",),
+        ("Resize",),
+        (Op.DMA_READ, Op.DMA_WRITE),
+        "nearest pixel, whole factors: every pixel is repeated",
+    ),
+    Row(
+        ("TRANSPOSE", "SPACE_TO_DEPTH", "DEPTH_TO_SPACE"),
+        ("Transpose", "SpaceToDepth", "DepthToSpace"),
+        (Op.MOV,),
+        "ONNX: only where bytes must move; the order of channels goes into the weights of a convolution next to it",
+    ),
+    Row(
+        ("RESHAPE", "SQUEEZE", "EXPAND_DIMS"),
+        ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"),
+        (),
+        "nothing to do",
+    ),
+)
+
+
+HEADER = """\
+# Operators
+
+<!-- Made by `python -m dovetail.sw.analysis.operators docs/operators.md`. Change sw/analysis/operators.py; a test compares. -->
+
+What int8 networks are made of, and the instructions that do it. TFLite files compute as TFLite Micro does (LiteRT's
+reference kernels where it lacks an operator, and for uint8 files), ONNX files (QDQ and QOperator, int8 or uint8
+activations) as ONNX Runtime's integer kernels do, with tables where an operator's definition in float32 leaves 256
+cases. Every other operator, and these where the rule is not met, runs on the host with LiteRT's reference kernels or
+ONNX Runtime; `dovetail compile` and `run` say which and why.
+
+| TFLite | ONNX | instructions | rule |
+|---|---|---|---|
+"""
+
+CONFIGURATION = """
+## What the configuration decides
+
+A node that breaks one of these runs on the host:
+
+"""
+
+UNSIGNED = """
+## uint8 TFLite files
+
+Files from before TFLite's int8 quantisation have uint8 activations, and weights with a zero point, per tensor. Inside,
+activations are 128 lower, which changes no result. Weights less their zero point may exceed int8: then they are the sum
+of two int8 arrays (three where a weight is 255). Blocks of output channels with such weights take more steps: twice as
+many in dense layers, 1 x 1 convolutions and first layers, a second instruction for the taps concerned in depthwise
+ones. Other convolutions take a further pass over the input channels concerned. MobileNetV1 takes 1.1 to 1.5 times the
+cycles of its int8 form (`decisions/0011-old-uint8-weights.md`). MEAN, ABS, LEAKY_RELU and
+BATCH_MATMUL of uint8 files run on the host.
+"""
+
+STATE = """
+## Variables
+
+READ_VARIABLE, ASSIGN_VARIABLE, VAR_HANDLE and CALL_ONCE of TFLite files cost nothing. Operators with a state of their
+own (UNIDIRECTIONAL_SEQUENCE_LSTM, SVDF, RNN) run on the host. See [state](state.md).
+"""
+
+UNKNOWN = """
+## Operators that nobody knows
+
+TFLite's custom operators that LiteRT has (`TFLite_Detection_PostProcess` in float and uint8) run on the host. Others,
+control flow, and ONNX nodes of domains other than ONNX's and ONNX Runtime's end the part that Dovetail does: what
+depends on none of them is computed, `dovetail export` writes the rest as a file. See [exported parts](export.md).
+"""
+
+DIFFERENCES = """
+## Where runtimes differ
+
+- ONNX Runtime's QLinearAdd and QLinearMul add the zero point before they round to even, the accelerator afterwards:
+  near ties, and true ties with an odd zero point, may fall otherwise. Multipliers, zero points and rounding of the
+  accelerator's sum are chosen so that all 65536 pairs of bytes give what ONNX Runtime gives. Where none are found, the
+  layer runs on the host with ONNX Runtime's kernel: of sums with random scales 3 in 1000. Scales written by hand, such
+  as 0.05 or 0.062, have ties in plenty (an odd multiple of half a step is common, and no power of two): of 1,000 random
+  cases with scales of one or two digits from 0.005 to 0.099, 41 % of the sums and 33 % of the products run on the host.
+  That is the accelerator's rounding, not the search: the kernel rounds to 24 bits with the zero point in it, which
+  decides these ties. Of 74 such products factors that are off by up to 400 units and TFLite's rounding mend none, of 41
+  such sums all zero points of the same meaning mend one. Sums in powers of two always fit. `dovetail quantise` chooses
+  scales that all fit.
+- These kernels are functions of the bytes, and of two things more. Of a sum whose first operand is one value for a run
+  of the second's (`[1, C, 1, 1] + [1, C, H, W]`, or tensors of one element) the operands are swapped, which moves near
+  ties: so does Dovetail. Bodies and tails of vectors are equal (measured with version 1.32 on AVX-512, all lengths from
+  2 to 139, one and two threads). And int8 and uint8 differ by the magnitude at which float32 rounds: one pair in some
+  10^5. Files of QOperators have the kernels of their type, QDQ files those of uint8.
+- RELU6 alone with another scale behind it than before it: TFLite Micro does not rescale, LiteRT and Dovetail do.
+- Sub, Min and Max have no integer kernel in ONNX Runtime: they are computed in float32 and quantised, on the
+  accelerator too, for every pair of bytes.
+- Averages of ONNX files tie to even, in the integers of the file. ONNX Runtime's QLinearAveragePool adds up reals in
+  float32, one tap after the other, so the last bits of these decide a tie (a window of 2 x 2 or 4 x 4 whose sum is half
+  way; 3 x 3 and 5 x 5 have none). That is no function of the sum, and so of no rounding, multiplier or RESCALE of it:
+  with a scale of 0.05 and zero point 0, windows of 37, 44, 41, 16 give 35, and such of 16, 41, 44, 37 give 34, both of
+  34.5. Of the ties of random bytes up to 12 % (2 x 2) and 22 % (4 x 4) depart, by one step, by the scale; all else is
+  equal. With a scale of few bits all sums are exact: `dovetail quantise` gives averaged tensors a scale of 8 bits, and
+  both are equal in every case. `dovetail diff` says of an average that departs at ties alone that it does.
+- A layer norm in float with nothing but sums in front of it (a residual, a bias): ONNX Runtime fuses them to
+  SkipLayerNormalization, whose float32 results differ in the last bit from those of the operators one by one. Dovetail
+  gives it the same nodes together. (One by one, a keyword transformer with 12 such blocks and only its matrix products
+  quantised had 34 of 228 logits off by steps; so it has none.) GELU with its bias (BiasGelu) gives the same reals.
+- The 32-bit instructions (`E32_ADD`, `E32_SHIFT`, `REQUANT`) are for programs written by hand: no operator here needs
+  them, as the array adds up in its accumulators what the compiler splits.
+"""
+
+FUSED = """
+## What ONNX Runtime fuses between DequantizeLinear and QuantizeLinear
+
+In a session with its default optimisations, measured with version 1.32 on x86-64; `dovetail diff` opens such sessions,
+of int8 QDQ files on their uint8 form, in which convolutions and matrix products are integer too.
+
+| operator | uint8 | int8 | Dovetail |
+|---|---|---|---|
+| Conv | QLinearConv | float | integer, as QLinearConv |
+| MatMul | QLinearMatMul | float | integer, as QLinearMatMul |
+| Gemm | QGemm | QGemm | integer, as QGemm |
+| Add, Mul | QLinearAdd, QLinearMul | the same | the kernel's bytes for every pair, else the kernel on the host |
+| Sub, Min, Max | float | float | float32's bytes for every pair |
+| Softmax | QLinearSoftmax | QLinearSoftmax | QLinearSoftmax on the host; generated C has its table |
+| Sigmoid, LeakyRelu | QLinearSigmoid, QLinearLeakyRelu | the same | a table of what the session gives for each byte |
+| other functions of one element | float (HardSwish: HardSigmoid and Mul; Gelu, QuickGelu) | the same | the same |
+| Concat | QLinearConcat | QLinearConcat | movement, and a table for each part in another quantisation |
+| AveragePool | QLinearAveragePool | the same | integer if the quantisation stays, else the kernel on the host |
+| GlobalAveragePool | QLinearGlobalAveragePool | the same | integer, as the kernel |
+| ReduceMean over height and width | float | float | integer |
+| MaxPool, Relu, Clip, Transpose, Reshape, Resize, Slice, Pad | float | float | integer: nothing is rounded |
+| LayerNormalization, LogSoftmax, InstanceNormalization, Div of two tensors | float | float | float on the host |
+
+An operator followed by Relu or Clip is not fused as the file has it; the uint8 form has a pair of its own between them.
+"""
+
+FLOAT = """
+## Float TFLite networks
+
+`dovetail quantise` takes these operators, with the usual fused activations, and weights in float32, float16 or 8 bits:
+
+"""
+
+
+def text() -> str:
+    """The whole document."""
+    rules = [" ".join((getdoc(rule) or "").split()) for rule in (*RULES, pays_for_its_round_trip)]
+    return (
+        HEADER
+        + "".join(map(_line, ROWS))
+        + CONFIGURATION
+        + "".join(f"- {rule}\n" for rule in rules)
+        + UNSIGNED
+        + STATE
+        + UNKNOWN
+        + DIFFERENCES
+        + FUSED
+        + _float()
+    )
+
+
+def _float() -> str:
+    return FLOAT + fill(f"{', '.join(sorted(FLOAT_OPERATORS))}.", 120, break_on_hyphens=False) + "\n"
+
+
+def _line(row: Row) -> str:
+    instructions = ", ".join(f"`{op.name}`" for op in row.instructions)
+    return f"| {', '.join(row.tflite)} | {', '.join(row.onnx)} | {instructions} | {row.rule} |\n"
+
+
+def main() -> None:
+    """Write the document to the file named on the command line."""
+    Path(sys.argv[1]).write_text(text())
+
+
+if __name__ == "__main__":
+    main()

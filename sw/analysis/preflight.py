@@ -1,0 +1,258 @@
+"""What becomes of a network on a configuration, node by node, before anybody waits for a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from inspect import getdoc
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from dovetail.isa.config import Config
+from dovetail.isa.instructions.table import Op
+from dovetail.sw import frontend
+from dovetail.sw.analysis.file_nodes import FileNode, destinations, nodes_of, nodes_of_model
+from dovetail.sw.analysis.operators import ROWS
+from dovetail.sw.compiler import Code, Options, generate
+from dovetail.sw.compiler.partition.partition import broken_rule, is_accelerated, pays_for_its_round_trip
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.onnx.file import is_quantised
+from dovetail.sw.frontend.open_shapes import with_shapes
+from dovetail.sw.frontend.remainder import Remainder, remainder_of
+from dovetail.sw.frontend.tflite.file import TfliteFile, is_float, is_tflite
+from dovetail.sw.frontend.tflite.floats.convert import to_onnx
+from dovetail.sw.host.work import HostWork, host_work
+from dovetail.sw.network import graph as ir
+
+ACCELERATOR, HOST, FREE = "accelerator", "host", "nothing to do"
+_TRANSFERS = (Op.DMA_READ, Op.DMA_WRITE)
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """A node of the network after fusion.
+
+    Parameters
+    ----------
+    name, kind: of the node; the name is the file's where one of the file's nodes became it.
+    file_nodes: the file's nodes in it, as "operator name".
+    place: `ACCELERATOR`, `HOST` or `FREE`.
+    rule: what decides: the rule that the node breaks, or the one by which its operator runs on the accelerator.
+    reason: how a node on the host breaks the rule.
+    instructions: mnemonics; transfers are named only where there is nothing else.
+    macs, weight_bytes, activation_bytes: multiply-accumulates; weights, biases and tables; inputs and outputs.
+    """
+
+    name: str
+    kind: str
+    file_nodes: tuple[str, ...]
+    place: str
+    rule: str
+    reason: str
+    instructions: tuple[str, ...]
+    macs: int
+    weight_bytes: int
+    activation_bytes: int
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """The outcome for a network.
+
+    Parameters
+    ----------
+    is_float: the network is float; this is what holds once it is quantised.
+    nodes: in execution order.
+    gone: the file's nodes that left nothing behind, as "operator name".
+    host_work: what the host takes, an estimate.
+    segments, host_steps: runs of nodes on the accelerator and on the host.
+    left: operators behind what Dovetail does, which are the user's to run, and why.
+    """
+
+    name: str
+    is_float: bool
+    nodes: tuple[NodeReport, ...]
+    gone: tuple[str, ...]
+    host_work: HostWork
+    segments: int
+    host_steps: int
+    left: tuple[str, ...] = ()
+    why_left: str = ""
+
+    def macs(self, place: str | None = None) -> int:
+        """Multiply-accumulates of all nodes, or of those in a place."""
+        return sum(node.macs for node in self.nodes if place in (None, node.place))
+
+    @property
+    def share(self) -> float:
+        """The accelerator's share of the multiply-accumulates; 1 where there are none."""
+        return self.macs(ACCELERATOR) / self.macs() if self.macs() else 1.0
+
+    @property
+    def round_trips(self) -> int:
+        """How often data go from the accelerator to the host and back in the middle of the network."""
+        return max(self.segments - 1, 0)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything runs on the accelerator as the file is."""
+        return not self.is_float and not self.left and all(node.place != HOST for node in self.nodes)
+
+
+def inspect(
+    network: str | Path, config: Config, options: Options, shapes: Mapping[str, Sequence[int]] | None = None
+) -> Preflight:
+    """The preflight of a network file, or of a ``zoo:`` network.
+
+    A float network is quantised by a random input first: that decides no node's place. ``shapes``: sizes of inputs, by
+    name, where the file leaves them open.
+
+    Raises
+    ------
+    NetworkError, CompileError
+        The network cannot be read at all, or not compiled.
+    """
+    name, data = frontend.read(network)
+    remainder = _remainder(data)
+    data = data if remainder is None else remainder.head
+    float_network = _is_float(data)
+    if float_network:
+        quantised = _quantised(network, shapes)
+        graph = frontend.parse(quantised.SerializeToString(), name, None)
+        stages = [nodes_of(data), nodes_of_model(quantised), _graph_nodes(graph)]
+        if is_tflite(data):
+            stages.insert(1, nodes_of_model(to_onnx(data, name)))
+    else:
+        data = with_shapes(data, name, shapes)
+        graph = frontend.parse(data, name, Path(network).parent)
+        stages = [nodes_of(data), _graph_nodes(graph)]
+    code = generate(graph, config, options)
+    instructions = _instructions(code)
+    held: dict[str, list[FileNode]] = {}
+    found = {node.name: node.name for node in stages[0]}
+    for before, after in pairwise(stages):
+        places = destinations(before, after)
+        found = {name: places[place] for name, place in found.items() if place in places}
+    for node in stages[0]:
+        held.setdefault(found.get(node.name, ""), []).append(node)
+    return Preflight(
+        name=name,
+        is_float=float_network,
+        nodes=tuple(
+            _report(code, node, held.get(node.name, []), instructions.get(node.name, ()))
+            for step in code.steps
+            for node in step.nodes
+        ),
+        gone=tuple(map(str, held.get("", []))),
+        host_work=host_work(graph, code.steps, options.host),
+        segments=sum(map(is_accelerated, code.steps)),
+        host_steps=sum(step.host for step in code.steps),
+        left=() if remainder is None else remainder.left,
+        why_left="" if remainder is None else remainder.reason,
+    )
+
+
+def _remainder(data: bytes) -> Remainder | None:
+    """What is damaged is left to the front ends."""
+    try:
+        return remainder_of(data)
+    except NetworkError:
+        raise
+    except Exception:  # readers of damaged files raise anything
+        return None
+
+
+def _graph_nodes(graph: ir.Graph) -> list[FileNode]:
+    return [FileNode(node.name, node.op, node.inputs, node.outputs) for node in graph.nodes]
+
+
+def _is_float(data: bytes) -> bool:
+    """Whether a file is a float network; what is damaged is left to the front ends."""
+    try:
+        if is_tflite(data):
+            return is_float(TfliteFile(data))
+        operators = {node.op_type for node in onnx.load_model_from_string(data).graph.node}
+        return bool(operators) and not is_quantised(operators)
+    except Exception:  # readers of damaged files raise anything
+        return False
+
+
+def _quantised(network: str | Path, shapes: Mapping[str, Sequence[int]] | None) -> onnx.ModelProto:
+    """A float network quantised by a random input."""
+    # Imported late: other networks do not need ONNX Runtime's quantiser.
+    from dovetail.sw.quantise import FloatGraph, quantise
+    from dovetail.sw.quantise.calibration.samples import RandomSamples
+    from dovetail.sw.quantise.float_file import read_float
+
+    model = read_float(network, shapes)
+    return quantise(model, RandomSamples(FloatGraph(model).inputs, 1, 0))
+
+
+# --- a node -----------------------------------------------------------------------------------------------------
+
+
+def _report(code: Code, node: ir.Node, held: list[FileNode], instructions: tuple[str, ...]) -> NodeReport:
+    graph = code.graph
+    place = FREE if isinstance(node, ir.FREE) else HOST if node.name in code.host_reasons else ACCELERATOR
+    return NodeReport(
+        name=node.name,
+        kind=node.op,
+        file_nodes=tuple(map(str, held)),
+        place=place,
+        rule=_rule(code, node, held, instructions),
+        reason=code.host_reasons.get(node.name, ""),
+        instructions=instructions,
+        macs=graph.macs(node),
+        weight_bytes=_weight_bytes(node),
+        activation_bytes=sum(
+            graph.tensors[name].size * np.dtype(graph.tensors[name].dtype).itemsize
+            for name in (*node.inputs, *node.outputs)
+        ),
+    )
+
+
+def _rule(code: Code, node: ir.Node, held: list[FileNode], instructions: tuple[str, ...]) -> str:
+    """The text of the rule that decides."""
+    broken = broken_rule(code.config, code.options, code.graph, node)
+    if broken:
+        return " ".join((getdoc(broken[0]) or "").split())
+    if node.name in code.host_reasons and not isinstance(node, ir.Host):
+        return " ".join((getdoc(pays_for_its_round_trip) or "").split())
+    operators = {file_node.op for file_node in held}
+    operators = operators - _MARKS or operators
+    rows = [row for row in ROWS if operators.intersection(row.tflite + row.onnx)]
+    used = [row for row in rows if any(op.name in instructions for op in row.instructions)]
+    row = next(iter([*used, *rows]), None)
+    if isinstance(node, ir.Host):
+        return f"between int8 tensors: {row.rule}" if row else "the accelerator has no such operator"
+    return row.rule if row else ""
+
+
+_MARKS = {"QuantizeLinear", "DequantizeLinear"}
+"""Part of every quantised operator."""
+
+
+def _instructions(code: Code) -> dict[str, tuple[str, ...]]:
+    """Mnemonics of each layer's operations, in the order of their first use."""
+    used: dict[int, dict[Op, None]] = {}
+    for segment in code.segments:
+        for at, layer in segment.layers.items():
+            used.setdefault(layer, {})[Op(segment.words[at] & 0xFF)] = None
+    return {
+        code.layers[layer].name: tuple(op.name for op in [op for op in ops if op not in _TRANSFERS] or ops)
+        for layer, ops in used.items()
+    }
+
+
+def _weight_bytes(node: ir.Node) -> int:
+    match node:
+        case ir.Conv() | ir.Depthwise():
+            return node.weights.size + 4 * node.bias.size
+        case ir.Table():
+            return node.values.size
+        case ir.Constant():
+            return node.value.size
+    return 0

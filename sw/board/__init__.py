@@ -1,6 +1,0 @@
-"""A real board at a serial port: the host link, and the engine ``board`` on top of it."""
-
-from dovetail.sw.board.engine import BoardEngine
-from dovetail.sw.board.link import Link, LinkError
-
-__all__ = ["BoardEngine", "Link", "LinkError"]

@@ -1,0 +1,1 @@
+"""From a plan to words: tasks of each kind of layer, waits, weight streams."""

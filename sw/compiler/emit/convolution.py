@@ -1,0 +1,434 @@
+"""Code for convolution, dense and depthwise layers and matrix products: the tile tasks of a tiling."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.isa.config import Config, ceil_div, round_up
+from dovetail.isa.instructions.table import Unit, pack
+from dovetail.sw.compiler.emit import weights
+from dovetail.sw.compiler.emit.arena import Arena
+from dovetail.sw.compiler.emit.hazards import Range
+from dovetail.sw.compiler.emit.runs import Run, runs_of, starts_of
+from dovetail.sw.compiler.emit.words import Compute, Form, Task, Transfer
+from dovetail.sw.compiler.layer import ConvLayer, use_packing
+from dovetail.sw.compiler.place import Place
+from dovetail.sw.compiler.plan.schedule import Space, Tiling, buffer_bytes, stripe_of
+from dovetail.sw.network import graph as ir
+
+MAX_SLOTS = 64
+"""The most weight buffers of a layer."""
+MAX_EXTRA = 7
+"""The channel multiplier less one that DEPTH_CONV can hold."""
+
+
+def layer_of(config: Config, graph: ir.Graph, node: ir.Conv | ir.Depthwise | ir.MatMul) -> ConvLayer:
+    """The layer's shape on this configuration."""
+    if isinstance(node, ir.MatMul):
+        *_, rows, depth = graph.tensors[node.inputs[0]].shape
+        columns = graph.tensors[node.outputs[0]].shape[-1]
+        return ConvLayer(
+            rows, 1, depth, rows, 1, columns, (1, 1), (1, 1), (1, 1), 0, 0, "matmul", False, transposed=node.transposed
+        )  # fmt: skip
+    _, height, width, channels = graph.tensors[node.inputs[0]].nhwc
+    _, out_height, out_width, out_channels = graph.tensors[node.outputs[0]].nhwc
+    packed, group = False, (1, 1)
+    if isinstance(node, ir.Depthwise):
+        group = (1, out_channels // channels)
+        native = config.depthwise == "native" and group[1] <= min(MAX_EXTRA + 1, config.dw)
+        mode = "depthwise" if native else "grouped"
+    elif node.groups > 1:
+        mode, group = "grouped", (channels // node.groups, out_channels // node.groups)
+    else:
+        mode = "conv"
+        packed = use_packing(config, channels, node.kernel, node.dilation[1])
+    terms, repeats, span, spot = 1, 1, (0, 0), (0, 0, 0, 0)
+    wide: tuple[int, ...] = ()
+    if node.rest is not None and node.rest.any():
+        if mode == "depthwise":
+            repeats, (down, across, wide) = 1 + len(node.rest), _seen(node.rest, 1, 2, 3)
+            spot = down[0], down[-1] - down[0] + 1, across[0], across[-1] - across[0] + 1
+        elif mode == "conv" and (packed or node.kernel[1] == 1):
+            repeats, (wide,) = 1 + len(node.rest), _seen(node.rest, 1)
+        elif mode == "conv":
+            terms, (seen,) = 1 + len(node.rest), _seen(node.rest, 4)
+            span = seen[0], seen[-1] - seen[0] + 1
+    return ConvLayer(
+        height, width, channels, out_height, out_width, out_channels, node.kernel, node.stride, node.dilation,
+        node.pads[0], node.pads[1], mode, packed, group, terms=terms, span=span, repeats=repeats, wide=wide,
+        spot=spot,
+    )  # fmt: skip
+
+
+def _seen(rest: NDArray[np.int8], *axes: int) -> list[tuple[int, ...]]:
+    """Per axis where not all is zero."""
+    others = (tuple(n for n in range(rest.ndim) if n != axis) for axis in axes)
+    return [tuple(np.flatnonzero(rest.any(axis=rows)).tolist()) for rows in others]
+
+
+def passes_of(layer: ConvLayer, tiling: Tiling) -> list[weights.Pass]:
+    """The passes of a tile, each of which adds to the sums of those before it."""
+    step = layer.channels if layer.separable else tiling.in_channels
+    passes = []
+    for first in range(0, layer.channels, step):
+        loaded = first, min(step, layer.channels - first)
+        passes.append(weights.Pass(*loaded, 0, loaded))
+        begin, end = max(first, layer.span[0]), min(sum(loaded), sum(layer.span))
+        if begin < end:
+            passes += [weights.Pass(begin, end - begin, term, loaded) for term in range(1, layer.terms)]
+    return passes
+
+
+def block_of(config: Config, layer: ConvLayer, tiling: Tiling) -> int:
+    """Output channels of a weight block."""
+    return min(layer.lanes(config), tiling.out_channels)
+
+
+def constants_of(
+    config: Config, node: ir.Conv | ir.Depthwise | ir.MatMul, layer: ConvLayer, tiling: Tiling
+) -> tuple[int, Callable[[], weights.Bytes]]:
+    """(bytes, what makes them) of a layer's weight streams."""
+    block, passes = block_of(config, layer, tiling), passes_of(layer, tiling)
+    blocks = ceil_div(layer.out_channels, block)
+    if isinstance(node, ir.MatMul):
+        # The zero points are the instruction's; every pass has the same records.
+        bias = np.zeros(layer.out_channels, np.int64)
+        size = blocks * layer.stream_bytes(config, 1, layer.channels)
+        return size, lambda: weights.records(bias, node.requant, block, config.oc, config).ravel()
+    size = sum(starts_of(config, layer, block, one.channels)[-1] for one in passes)
+    return size, partial(weights.pack, node, layer, config, block, passes)
+
+
+def spread(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, arena: Arena) -> Tiling:
+    """The same tiling with its buffers where SRAM has been out of use for longest, and with as many buffers for weights
+    as there is room for, so that loads can go far ahead; or the tiling as it is where that does not work out."""
+    bank, free = config.bank_bytes, space.free
+    sizes = buffer_bytes(config, layer, tiling.rows, tiling.out_channels, tiling.in_channels, space, tiling.columns)
+    places: list[tuple[int, ...]] = []
+    for at, size in ((tiling.input_at, sizes.input), (tiling.output_at, sizes.output)):
+        padded = round_up(size, config.word_bytes)
+        found = arena.banks(free, ceil_div(len(at) * padded, bank))
+        if found is None:
+            return tiling
+        first, free = found
+        places.append(tuple(first * bank + i * padded for i in range(len(at))))
+    streams = ceil_div(layer.out_channels, tiling.out_channels) * len(passes_of(layer, tiling))
+    slots = arena.slots(free, sizes.weights, min(streams, MAX_SLOTS))
+    if len(slots) < len(tiling.weights_at):
+        return tiling
+    return replace(tiling, input_at=places[0], weights_at=tuple(slots), output_at=places[1])
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The second operand of a matrix product: its place in system memory, and its zero point."""
+
+    address: int
+    zero: int
+
+
+class Area(NamedTuple):
+    """A tile's part of the output: first row and rows, first column and columns."""
+
+    row: int
+    rows: int
+    column: int
+    columns: int
+
+
+class _Window(NamedTuple):
+    """The input of a tile: first row, rows and rows of padding above, and the same of columns."""
+
+    row: int
+    rows: int
+    pad_top: int
+    column: int
+    columns: int
+    pad_left: int
+
+
+class _Piece(NamedTuple):
+    """What tiles have in common whose addresses differ: the form of their instructions, the bytes of input, weights and
+    output that each of these claims."""
+
+    form: Form
+    input: int
+    weights: int
+    output: int
+
+
+Follower = Callable[[Area, tuple[int, int], int, int], Iterator[Task]]
+"""The tasks that follow those of a tile: its area, (first, number of) channels, SRAM address, bytes between pixels."""
+_Loop = tuple[int, int, int]
+"""Steps, and the bytes between them in system memory and in SRAM."""
+
+
+def _block(length: int, outer: _Loop, inner: _Loop) -> tuple[int, ...]:
+    """A transfer, but for addresses, of two loops around ``length`` bytes; those that run on in both places are
+    joined."""
+    for _ in range(2):
+        if inner[1:] == (length, length):
+            length, inner, outer = length * inner[0], outer, (1, 0, 0)
+    return length, inner[0], outer[0], inner[1], outer[1], inner[2], outer[2]
+
+
+class _Rotation:
+    """Buffers of one operand, filled in turn; tells where a piece lies and whether it must be loaded."""
+
+    def __init__(self, addresses: tuple[int, ...]) -> None:
+        self.addresses = addresses
+        self.keys: list[object] = [None] * len(addresses)
+        self.slots: dict[object, int] = {}
+        self.next = 0
+
+    def get(self, key: object) -> tuple[int, bool]:
+        """(address, must be loaded)."""
+        slot = self.slots.get(key)
+        if slot is not None:
+            return self.addresses[slot], False
+        slot = self.next
+        self.slots.pop(self.keys[slot], None)
+        self.keys[slot] = key
+        self.slots[key] = slot
+        self.next = (slot + 1) % len(self.addresses)
+        return self.addresses[slot], True
+
+
+class ConvCode:
+    """Generates the tasks of one layer, or of one matrix product.
+
+    ``source``, ``target``: where input and output lie; ``constants``: system memory address of the weight streams;
+    ``index``: the layer's number; ``matrix``: what a product takes instead of weights; ``tail``: what follows a tile.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        layer: ConvLayer,
+        tiling: Tiling,
+        requant: ir.Requant,
+        index: int,
+        source: Place,
+        target: Place,
+        constants: int,
+        matrix: Matrix | None = None,
+        tail: Follower | None = None,
+    ) -> None:
+        self.config, self.layer, self.tiling, self.requant, self.index = config, layer, tiling, requant, index
+        self.source, self.target, self.matrix = source, target, matrix
+        self.tail = tail
+        (kh, kw), (stride_y, _), (dilation_y, _) = layer.taps, layer.stride, layer.dilation
+        self.geometry, self.repeated, self.spot = (
+            pack(Unit.ARRAY, "GEOMETRY", kh=rows, kw=columns, stride_y=stride_y, dilation_y=dilation_y)
+            for rows, columns in ((kh, kw), (kh, layer.repeats), layer.spot[1::2])
+        )
+        quant = {"zero_in": requant.zero_in, "zero_out": requant.zero_out, "lo": requant.lo, "hi": requant.hi}
+        self.quant = pack(Unit.ARRAY, "QUANT", **quant)
+        self.passes = passes_of(layer, tiling)
+        self.block = block_of(config, layer, tiling)
+        self.starts = [starts_of(config, layer, self.block, one.channels) for one in self.passes]
+        sizes = [0 if matrix else starts[-1] for starts in self.starts]
+        self.streams = [constants + size for size in accumulate(sizes, initial=0)]
+        self._pieces: dict[tuple[int, ...], _Piece] = {}
+
+    def tasks(self) -> Iterator[Task]:
+        """One task per tile and pass."""
+        tiling, layer = self.tiling, self.layer
+        width = tiling.columns or layer.out_width
+        areas = [
+            Area(y, min(tiling.rows, layer.out_height - y), x, min(width, layer.out_width - x))
+            for y in range(0, layer.out_height, tiling.rows)
+            for x in range(0, layer.out_width, width)
+        ]
+        step = tiling.out_channels
+        cols = [(c, min(step, layer.out_channels - c)) for c in range(0, layer.out_channels, step)]
+        order = [(a, c) for a in areas for c in cols] if tiling.rows_outer else [(a, c) for c in cols for a in areas]
+        inputs = _Rotation(tiling.input_at)
+        streams = _Rotation(tiling.weights_at)
+        windows = {area: _Window(*layer.input_rows(*area[:2]), *layer.input_columns(*area[2:])) for area in areas}
+        resident, stores = self.source.sram is not None, self.target.memory is not None
+        for number, (area, col) in enumerate(order):
+            window, (channel, count) = windows[area], col
+            output = self._output(number, area, col)
+            for turn, (first, channels, _, part) in enumerate(self.passes):
+                task = Task(self.index)
+                skip = first - part[0]
+                if layer.separable:
+                    part = layer.inputs_of(channel, 0), layer.inputs_of(count, 0)
+                    channels = part[1]
+                inner = turn > 0, turn < len(self.passes) - 1
+                stream, runs = runs_of(
+                    self.config, layer, self.block, self.starts[turn], col, self.passes[turn].channels, *inner
+                )
+                weights_at, missing = streams.get((col, turn))
+                if missing:
+                    at = self.streams[turn] + self.starts[turn][channel // self.block]
+                    task.loads.append(Transfer(at, weights_at, stream))
+                    if self.matrix:
+                        above = weights_at + stream
+                        task.loads.append(self._load_matrix(self.matrix, col, (first, channels), above))
+                if resident:
+                    input_at = self._input(self.source.sram, window, part[0])
+                else:
+                    input_at, missing = inputs.get((area, part))
+                    if missing:
+                        start = self._input(self.source.memory, window, part[0])
+                        task.loads.append(Transfer(start, input_at, *self._load(window, part[1])))
+                places = input_at + skip, output[0], weights_at
+                for run in runs:
+                    piece = self._piece(area, window, run, channels, turn, part[1], output[1])
+                    task.computes += self._computes(piece, run, turn, *places)
+                if stores and turn == len(self.passes) - 1:
+                    end = self._result(self.target.memory, area, channel)
+                    task.stores.append(Transfer(end, output[0], *self._store(area, count, output[1])))
+                yield task
+            if self.tail:
+                yield from self.tail(area, col, *output)
+
+    def _output(self, number: int, area: Area, col: tuple[int, int]) -> tuple[int, int]:
+        """(SRAM address, bytes between pixels) of the results of a tile."""
+        if self.target.sram is None:
+            at = self.tiling.output_at[number % len(self.tiling.output_at)]
+            return at, 4 * col[1] if len(self.passes) > 1 else int(self.layer.pixel_bytes(self.config, col[1]))
+        return self._result(self.target.sram, area, col[0]), self.target.pitch
+
+    def _input(self, base: int | None, window: _Window, channel: int) -> int:
+        """Where a tile's input begins in a tensor at ``base``."""
+        assert base is not None
+        return base + (window.row * self.layer.width + window.column) * self.source.pitch + channel
+
+    def _result(self, base: int | None, area: Area, channel: int) -> int:
+        """Where a tile's results begin in a tensor at ``base``."""
+        assert base is not None
+        return base + (area.row * self.layer.out_width + area.column) * self.target.pitch + channel
+
+    def _load(self, window: _Window, part: int) -> tuple[int, ...]:
+        """The transfer of a tile's input, ``part`` channels, but for addresses."""
+        pitch, columns = self.source.pitch, window.columns
+        lines = window.rows, self.layer.width * pitch, columns * part
+        return _block(part, lines, (columns, pitch, part))
+
+    def _store(self, area: Area, count: int, out_pixel: int) -> tuple[int, ...]:
+        """The transfer of a tile's results, ``count`` channels, but for addresses."""
+        pitch = self.target.pitch
+        lines = area.rows, self.layer.out_width * pitch, self._out_line(area, out_pixel)
+        return _block(count, lines, (area.columns, pitch, out_pixel))
+
+    def _load_matrix(self, matrix: Matrix, col: tuple[int, int], part: tuple[int, int], at: int) -> Transfer:
+        """Columns ``col`` and rows ``part`` of the matrix, in the matrix's order."""
+        layer = self.layer
+        (outer, pitch), inner = ((col, layer.channels), part) if layer.transposed else ((part, layer.out_channels), col)
+        start = matrix.address + outer[0] * pitch + inner[0]
+        if inner[1] == pitch:
+            return Transfer(start, at, outer[1] * pitch)
+        return Transfer(start, at, inner[1], rows=outer[1], memory_row=pitch, sram_row=inner[1])
+
+    def _out_line(self, area: Area, pixel: int) -> int:
+        """Bytes between the rows of results in SRAM."""
+        return pixel * (area.columns if self.target.sram is None else self.layer.out_width)
+
+    def _computes(self, piece: _Piece, run: Run, turn: int, source: int, target: int, weights: int) -> list[Compute]:
+        """A run's instructions; SRAM addresses of the tile's input, output and weight stream."""
+        layer, (form, in_bytes, w_bytes, out_bytes) = self.layer, piece
+        channels, stream = run.channels, run.stream
+        source, target, weights = source + layer.inputs_of(run.first, 0), target + run.first, weights + run.at
+        if layer.mode == "grouped":
+            seen, made = layer.group
+            groups = range(channels // made)
+            return [
+                Compute(form, (a, b, c), ((a, in_bytes), (c, w_bytes)), (b, out_bytes))
+                for a, b, c in ((source + n * seen, target + n * made, weights + n * w_bytes) for n in groups)
+            ]
+        addresses: tuple[int, ...] = source, target, weights
+        reads: tuple[Range, ...] = (source, in_bytes), (weights, w_bytes)
+        if self.matrix:
+            addresses = *addresses, weights + stream
+            reads = *reads, (weights + stream, self.passes[turn].channels * channels)
+        if run.adds:
+            reads = *reads, (target, out_bytes)
+        return [Compute(form, addresses, reads, (target, out_bytes))]
+
+    def _piece(
+        self, area: Area, window: _Window, run: Run, channels: int, turn: int, part: int, out_pixel: int
+    ) -> _Piece:
+        """Of a tile: a run of its output channels, of the input ``channels`` that count, ``part`` loaded; bytes between
+        the pixels of the output."""
+        sizes = area.rows, area.columns, window.rows, window.pad_top, window.columns, window.pad_left
+        key = *sizes, run.channels, *run[3:], turn, out_pixel
+        piece = self._pieces.get(key)
+        if piece is None:
+            layer, pixel = self.layer, part if self.source.sram is None else self.source.pitch
+            registers = self._registers(area, window, run, channels, turn, pixel, out_pixel)
+            addresses = ("IN_ADDR", "OUT_ADDR", "W_ADDR", "B_ADDR")[: 3 + bool(self.matrix)]
+            form = Form(Unit.ARRAY, layer.op, registers, addresses)
+            piece = _Piece(form, registers["IN_BYTES"], registers["W_BYTES"], registers["OUT_BYTES"])
+            self._pieces[key] = piece
+        return piece
+
+    def _registers(
+        self, area: Area, window: _Window, run: Run, channels: int, turn: int, pixel: int, out_pixel: int
+    ) -> dict[str, int]:
+        """Of a run's instructions, but for addresses."""
+        layer, config, count = self.layer, self.config, run.channels
+        grouped = layer.mode == "grouped"
+        _, rows, pad_top, _, columns, pad_left = window
+        line = pixel * (columns if self.source.sram is None else layer.width)
+        out_line = self._out_line(area, out_pixel)
+        seen, made = layer.group if grouped else (int(layer.inputs_of(count, channels)), count)
+        lanes = config.oc if grouped else layer.lanes(config)
+        blocks = ceil_div(made, lanes)
+        pixels = area.rows * area.columns
+        item = 4 if run.adds or run.int32 else 1
+        out_bytes = (area.rows - 1) * out_line + area.columns * out_pixel - (out_pixel - made * item)
+        trim = pixel - seen
+        spot = run.adds and layer.apart
+        row, column = (layer.spot[0] * layer.dilation[0], layer.spot[2] * layer.dilation[1]) if spot else (0, 0)
+        geometry = self.spot if spot else self.repeated if run.repeated and not layer.apart else self.geometry
+        registers = {
+            "IN_ADDR": 0,
+            "IN_BYTES": (rows - 1) * line + columns * pixel - trim,
+            "ORIGIN": (row - pad_top) * line + (column - pad_left) * pixel,
+            "Y_STEP": layer.stride[0] * line,
+            "X_STEP": layer.stride[1] * pixel,
+            "KY_STEP": layer.dilation[0] * line,
+            "KX_STEP": 0 if run.repeated and not layer.apart else layer.dilation[1] * pixel,
+            "IN_ROWS": rows,
+            "ROW_BYTES": columns * pixel - trim,
+            "PAD_TOP": pad_top - row,
+            "PAD_LEFT": (pad_left - column) * pixel,
+            "GEOMETRY": geometry,
+            "TILE": pack(Unit.ARRAY, "TILE", height=area.rows, width=area.columns),
+            "QUANT": self.quant,
+            "OUT_ADDR": 0,
+            "OUT_BYTES": out_bytes,
+            "OUT_Y_STEP": out_line,
+            "OUT_X_STEP": out_pixel,
+            "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=blocks, last=made - (blocks - 1) * lanes),
+            "KC": layer.kc(config, channels),
+            "W_ADDR": 0,
+            "W_BYTES": run.stream * made // count,
+            "STRIPE": stripe_of(
+                config, layer, pixels, count, layer.channels if layer.separable else channels, self.tiling.best_stripe
+            ),
+            "MODE": pack(
+                Unit.ARRAY,
+                "MODE",
+                rounding=int(self.requant.rounding),
+                int32=int(run.int32),
+                accumulate=int(run.adds),
+                extra=layer.group[1] - 1 if layer.mode == "depthwise" else 0,
+            ),
+        }
+        if self.matrix:
+            registers |= {
+                "B_ADDR": 0,
+                "B_BYTES": channels * count,
+                "B_STEP": channels if layer.transposed else count,
+                "B_FORM": pack(Unit.ARRAY, "B_FORM", zero_b=self.matrix.zero, transposed=int(layer.transposed)),
+            }
+        return registers

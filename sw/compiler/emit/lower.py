@@ -1,0 +1,331 @@
+"""From the nodes of a segment to tile tasks: what each kind of node becomes, and where its tensors lie."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.timing.vector import TABLE_BYTES
+from dovetail.sw.compiler.emit import convolution, elementwise, movement, pooling
+from dovetail.sw.compiler.emit.arena import Arena
+from dovetail.sw.compiler.emit.tail import Tail, finer
+from dovetail.sw.compiler.emit.words import Emitter, Task
+from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.partition.parts import Part
+from dovetail.sw.compiler.place import Place
+from dovetail.sw.compiler.plan import residency, schedule, tiling
+from dovetail.sw.errors import CompileError
+from dovetail.sw.network import graph as ir
+
+Packer = Callable[[], NDArray[np.uint8]]
+Constants = tuple[int, Packer]
+"""Bytes, and what makes them."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A node, and perhaps an element-wise one that follows it tile by tile and reads its result, ``between``."""
+
+    head: ir.Node
+    tail: ir.Node | None = None
+    between: str = ""
+
+    @property
+    def nodes(self) -> tuple[ir.Node, ...]:
+        """Both."""
+        return (self.head, self.tail) if self.tail else (self.head,)
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """What the second node reads besides the first one's result."""
+        return tuple(name for name in self.tail.inputs if name != self.between) if self.tail else ()
+
+
+class Segment:
+    """The nodes that run as one program, how each is cut, and which of their tensors stay in SRAM.
+
+    Parameters
+    ----------
+    config, options, graph
+        What to compile, and for what.
+    nodes
+        Nodes that execute instructions, in order.
+    roots
+        The tensor whose bytes each tensor shares.
+    parts
+        The tensors inside another one.
+    stored
+        Roots that must be in system memory, as somebody outside reads them.
+    resident
+        Whether tensors may stay in SRAM.
+
+    Raises
+    ------
+    CompileError
+        A layer does not fit the configuration; names layer, rule and way out.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        options: Options,
+        graph: ir.Graph,
+        nodes: Sequence[ir.Node],
+        roots: Mapping[str, str],
+        parts: Mapping[str, Part],
+        stored: set[str],
+        *,
+        resident: bool,
+    ) -> None:
+        self.config, self.graph, self.roots, self.parts = config, graph, roots, parts
+        self.layers = {
+            node.name: convolution.layer_of(config, graph, node)
+            for node in nodes
+            if isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul)
+        }
+        self.stages = self._fused(nodes, stored) if resident else [Stage(node) for node in nodes]
+        self.nodes = [node for stage in self.stages for node in stage.nodes]
+        works = [self._work(stage) for stage in self.stages]
+        sizes = {root: graph.tensors[root].size for root in roots.values()}
+        self.plan = residency.Plan(config, works, sizes, stored, enabled=resident)
+        self.stored = {name for work in works for name in (*work.reads, work.writes)}
+        self.stored -= self.plan.residents.keys() - stored
+        self.tilings: dict[str, tiling.Tiling] = {}
+        for number, stage in enumerate(self.stages):
+            if layer := self.layers.get(stage.head.name):
+                space = self.plan.space(number)
+                try:
+                    chosen = tiling.choose(config, layer, space, options)
+                except CompileError as error:
+                    raise CompileError(f"layer {stage.head.name!r}: {error}") from None
+                follows = stage.tail or (stage.head if self._is_copied(number) else None)
+                if follows:
+                    chosen = finer(config, layer, chosen, space, self._vector_cycles(follows))
+                self.tilings[stage.head.name] = chosen
+
+    def _is_copied(self, number: int) -> bool:
+        """Whether the results of a stage's tiles are copied to their place in SRAM."""
+        work = self.plan.works[number]
+        return work.copied and work.writes in self.plan.residents
+
+    def _fused(self, nodes: Sequence[ir.Node], stored: set[str]) -> list[Stage]:
+        """The nodes in order, element-wise ones behind the convolution that makes the last of their operands, where
+        nobody else reads that."""
+        made = {self.roots[name]: number for number, node in enumerate(nodes) for name in node.outputs}
+        readers = Counter(self.roots[name] for node in nodes for name in node.inputs)
+        stages = {number: Stage(node) for number, node in enumerate(nodes)}
+        for number, node in enumerate(nodes):
+            if not isinstance(node, ir.Elementwise | ir.Rescale | ir.Table):
+                continue
+            if len({self.graph.tensors[name].shape for name in node.inputs}) > 1:
+                continue
+            last = max(node.inputs, key=lambda name: made.get(self.roots[name], -1))
+            head = made.get(last, -1)
+            if head not in stages or stages[head].tail or not isinstance(nodes[head], ir.Conv | ir.Depthwise):
+                continue
+            alone = nodes[head].outputs == (last,) and readers[last] == 1 and last not in stored
+            stage = Stage(nodes[head], node, last)
+            if alone and residency.Plan(self.config, [self._work(stage)], {}, (), enabled=False).suffices(0):
+                stages[head] = stage
+                del stages[number]
+                if node.outputs[0] in made:
+                    made[node.outputs[0]] = head
+        return [stages[number] for number in sorted(stages)]
+
+    def constants(self, node: ir.Node) -> Constants | None:
+        """What a node needs in system memory besides tensors."""
+        if isinstance(node, ir.Table):
+            return node.values.size, partial(_table, node)
+        if isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul):
+            return convolution.constants_of(self.config, node, self.layers[node.name], self.tilings[node.name])
+        return None
+
+    def emit(
+        self,
+        emitter: Emitter,
+        first: int,
+        where: Mapping[str, int],
+        constants: Mapping[str, int],
+        later: Mapping[str, int],
+        limit: int | None,
+    ) -> bool:
+        """Write the program.
+
+        ``first``: the number of the first layer; ``where``, ``constants``: system memory addresses of tensors, and of
+        what nodes need besides; ``later``: as of `residency.Plan.alive`.
+
+        Returns False, as soon as that is sure, if it would take more than ``limit`` cycles; it is of no use then.
+        """
+        rest = sum(self.array_cycles.values())
+        for number, stage in enumerate(self.stages):
+            tasks = self._tasks(emitter.arena, number, stage, first, where, constants)
+            emitter.add(tasks, self.plan.alive(number, later))
+            first += len(stage.nodes)
+            rest -= self.array_cycles.get(stage.head.name, 0)
+            if not emitter.advance(limit, rest=rest, more=len(self.stages) - number - 1):
+                return False
+        return emitter.end(limit)
+
+    @cached_property
+    def array_cycles(self) -> dict[str, int]:
+        """The least cycles of the array, by node."""
+        return {
+            name: tiling.array_cycles(self.config, self.layers[name], chosen) for name, chosen in self.tilings.items()
+        }
+
+    def _work(self, stage: Stage) -> residency.Work:
+        node, last = stage.head, stage.nodes[-1]
+        operands = stage.operands
+        reads = tuple(self.roots[name] for name in (*self._inputs(node), *operands))
+        layer, writes = self.layers.get(node.name), self.roots[last.outputs[0]]
+        bound: set[str] = set()
+        if isinstance(node, ir.MatMul):
+            bound = {reads[1]}
+        elif isinstance(node, ir.Move) and not self.config.vector:
+            bound = {*reads, writes}
+        elif layer and layer.spread and not stage.tail and not self.config.vector:
+            bound = {writes}  # in SRAM its pixels lie apart
+        cycles = constants = 0
+        if layer:
+            cycles = residency.layer_cycles(self.config, layer)
+            constants = layer.weight_bytes(self.config, layer.out_channels, layer.channels)
+            constants += (layer.terms - 1) * layer.weight_bytes(self.config, layer.out_channels, layer.span[1])
+        copied = bool(layer and layer.spread and not stage.tail and self.config.vector)
+        if not layer or stage.tail or copied:
+            cycles = max(cycles, self._vector_cycles(last))
+        table = isinstance(last, ir.Table)
+        return residency.Work(
+            reads,
+            writes,
+            layer,
+            cycles,
+            constants + TABLE_BYTES * table,
+            frozenset(bound),
+            tail=stage.tail is not None,
+            operand=self.roots[operands[0]] if operands else None,
+            table=table,
+            copied=copied,
+        )
+
+    def _vector_cycles(self, node: ir.Node) -> int:
+        """About the cycles of a node on the vector unit."""
+        if not self.config.vector:
+            return 0
+        tensor = self.graph.tensors[node.outputs[0]]
+        channels = tensor.shape[-1]
+        return tensor.size // channels * ceil_div(channels, self.config.vec) * self._steps(node)
+
+    def _steps(self, node: ir.Node) -> int:
+        """Steps of the vector unit per result."""
+        if isinstance(node, ir.AvgPool | ir.MaxPool):
+            return node.kernel[0] * node.kernel[1]
+        if isinstance(node, ir.Mean):
+            return self.graph.tensors[node.inputs[0]].nhwc[1] * self.graph.tensors[node.inputs[0]].nhwc[2]
+        return len(node.inputs) if isinstance(node, ir.Elementwise) else 1
+
+    def _inputs(self, node: ir.Node) -> tuple[str, ...]:
+        """What a node reads: of a move, not what lies where it belongs."""
+        if isinstance(node, ir.Move):
+            return tuple(name for name in node.inputs if name not in self.parts)
+        return node.inputs
+
+    def _place(self, name: str, where: Mapping[str, int]) -> Place:
+        root, part = self.roots[name], self.parts.get(name)
+        resident = self.plan.residents.get(root)
+        offset = part.offset if part else 0
+        memory = where.get(name) if root in self.stored else None
+        sram = resident.bank * self.config.bank_bytes + offset if resident else None
+        return Place(memory, sram, part.pitch if part else self.graph.tensors[name].shape[-1])
+
+    def _tasks(
+        self,
+        arena: Arena,
+        number: int,
+        stage: Stage,
+        index: int,
+        where: Mapping[str, int],
+        addresses: Mapping[str, int],
+    ) -> Iterator[Task]:
+        config, graph, space, node = self.config, self.graph, self.plan.space(number), stage.head
+        constants = addresses.get(node.name, 0)
+        sources = [self._place(name, where) for name in node.inputs]
+        target = self._place(node.outputs[0], where)
+        if isinstance(node, ir.Conv | ir.Depthwise):
+            layer = self.layers[node.name]
+            cut = convolution.spread(config, layer, self.tilings[node.name], space, arena)
+            tail = None
+            if stage.tail:
+                tail = self._tail(number, stage, index + 1, where, addresses.get(stage.tail.name, 0)).tasks
+                target = Place(None, None, layer.out_channels)
+            elif self._is_copied(number):
+                copies = Tail(config, index, movement.MOV, layer.out_width, True, None, target, 0, ((0, 0), (0, 0)))
+                tail, target = copies.tasks, Place(None, None, layer.out_channels)
+            code = convolution.ConvCode(
+                config, layer, cut, node.requant, index, sources[0], target, constants, tail=tail
+            )
+            return code.tasks()
+        if isinstance(node, ir.MatMul):
+            return self._products(arena, node, index, space, (sources[0], sources[1], target), constants)
+        if isinstance(node, ir.Elementwise | ir.Rescale | ir.Table):
+            operation = elementwise.operation_of(node)
+            tensors = [graph.tensors[name] for name in node.inputs]
+            if len({tensor.shape for tensor in tensors}) > 1:
+                shapes = [tensor.nhwc for tensor in tensors]
+                return elementwise.broadcast_tasks(config, index, operation, shapes, sources, target, space, arena)
+            channels = graph.tensors[node.outputs[0]].shape[-1]
+            shape = tensors[0].size // channels, channels
+            return elementwise.flat_tasks(config, index, operation, shape, sources, target, constants, space, arena)
+        if isinstance(node, ir.AvgPool | ir.MaxPool | ir.Mean | ir.Pad):
+            return pooling.pool_tasks(config, index, graph, node, sources[0], target, space, arena)
+        if isinstance(node, ir.Move):
+            return (
+                task
+                for name, copy, source in zip(node.inputs, node.copies, sources, strict=True)
+                if name not in self.parts
+                for task in movement.copy_tasks(config, index, copy, source, target, space, arena)
+            )
+        raise AssertionError(f"{node.name}: {node.op} was placed on the accelerator but has no code")
+
+    def _tail(self, number: int, stage: Stage, index: int, where: Mapping[str, int], table: int) -> Tail:
+        assert isinstance(stage.tail, ir.Elementwise | ir.Rescale | ir.Table)
+        others = [self._place(name, where) for name in stage.operands]
+        return Tail(
+            config=self.config,
+            index=index,
+            operation=elementwise.operation_of(stage.tail),
+            width=self.layers[stage.head.name].out_width,
+            first=stage.tail.inputs[0] == stage.between,
+            other=others[0] if others else None,
+            target=self._place(stage.tail.outputs[0], where),
+            table=table,
+            areas=self.plan.areas(number),
+        )
+
+    def _products(
+        self,
+        arena: Arena,
+        node: ir.MatMul,
+        index: int,
+        space: schedule.Space,
+        places: tuple[Place, Place, Place],
+        constants: int,
+    ) -> Iterator[Task]:
+        """One product after the other."""
+        config, layer = self.config, self.layers[node.name]
+        cut = convolution.spread(config, layer, self.tilings[node.name], space, arena)
+        tensors = [self.graph.tensors[name] for name in (*node.inputs, *node.outputs)]
+        sizes = [tensor.shape[-2] * tensor.shape[-1] for tensor in tensors]
+        for number in range(tensors[0].size // sizes[0]):
+            a, b, out = (place.moved(number * size) for place, size in zip(places, sizes, strict=True))
+            assert b.memory is not None
+            matrix = convolution.Matrix(b.memory, node.zero_b)
+            yield from convolution.ConvCode(config, layer, cut, node.requant, index, a, out, constants, matrix).tasks()
+
+
+def _table(node: ir.Table) -> NDArray[np.uint8]:
+    """The bytes of ACT_LUT's table, which is indexed by the operand's bits."""
+    return np.roll(np.ascontiguousarray(node.values).view(np.uint8).ravel(), 128)

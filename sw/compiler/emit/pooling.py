@@ -1,0 +1,149 @@
+"""Code for pooling layers, and for padding, which walks its input like these."""
+
+from collections.abc import Iterator
+from itertools import product
+
+from dovetail.isa import numerics
+from dovetail.isa.config import Config, ceil_div, round_up
+from dovetail.isa.instructions.table import Op, Unit, pack
+from dovetail.isa.numerics import Rounding
+from dovetail.sw.compiler.emit.arena import Arena
+from dovetail.sw.compiler.emit.elementwise import mode_of
+from dovetail.sw.compiler.emit.room import Room, tiles
+from dovetail.sw.compiler.emit.slab import Slab, operand_of, result_of, store
+from dovetail.sw.compiler.emit.words import Compute, Form, Task
+from dovetail.sw.compiler.place import Place
+from dovetail.sw.compiler.plan.schedule import Space
+from dovetail.sw.network import graph as ir
+
+Window = ir.AvgPool | ir.MaxPool | ir.Mean | ir.Pad
+
+
+def pool_tasks(
+    config: Config,
+    index: int,
+    graph: ir.Graph,
+    node: Window,
+    source: Place,
+    target: Place,
+    space: Space,
+    arena: Arena,
+) -> Iterator[Task]:
+    """Tasks of a pooling layer, cut in output rows, and in channels where a row is too large; of padding likewise."""
+    _, height, width, channels = graph.tensors[node.inputs[0]].nhwc
+    _, out_height, out_width, _ = graph.tensors[node.outputs[0]].nhwc
+    kernel, stride, pads = _window(node, height, width)
+    room = Room(config, arena, space.free, operands=source.sram is None, results=target.sram is None)
+    word = config.word_bytes
+
+    def bytes_of(rows: int, part: int) -> tuple[int, int]:
+        span = min((rows - 1) * stride[0] + kernel[0], height)
+        return (
+            0 if source.sram is not None else round_up(span * width * part, word),
+            0 if target.sram is not None else round_up(rows * out_width * part, word),
+        )
+
+    smallest = f"what one output row of one channel needs, {kernel[0]} x {width} bytes"
+    op = Op.MOV if isinstance(node, ir.Pad) else Op.POOL
+    uneven = isinstance(node, ir.AvgPool) and node.counted is None
+    columns = _runs(range(out_width), width, kernel[1], stride[1], pads[1], uneven)
+    for tile in tiles(room, bytes_of, out_height, channels, smallest):
+        first, rows, channel, count = tile.first, tile.rows, tile.channel, tile.channels
+        top = first * stride[0] - pads[0]
+        # A tile that lies in the padding alone still has a row of input, which it does not see.
+        low = min(max(top, 0), height - 1)
+        high = max(min(top + (rows - 1) * stride[0] + kernel[0], height), low + 1)
+        blocks = ceil_div(count, config.vec)
+        task = Task(index)
+        view = operand_of(task, Slab(low, high - low, width, channel, count), source, tile.operands)
+        slab = Slab(first, rows, out_width, channel, count)
+        out = result_of(slab, target, tile.results)
+        pitch = width * view.pitch
+        lines = _runs(range(first, first + rows), height, kernel[0], stride[0], pads[0], uneven)
+        for (y, y_size, y_taps), (x, x_size, x_taps) in product(lines, columns):
+            y -= first
+            skip = y * out_width * out.pitch + x * out.pitch
+            registers = _pool_registers(node, kernel, stride, y_taps * x_taps) | {
+                "IN_ADDR": view.at,
+                "IN_BYTES": view.bytes,
+                "ORIGIN": (y * stride[0] - low + top) * pitch + (x * stride[1] - pads[1]) * view.pitch,
+                "Y_STEP": stride[0] * pitch,
+                "X_STEP": stride[1] * view.pitch,
+                "KY_STEP": pitch,
+                "KX_STEP": view.pitch,
+                "IN_ROWS": high - low,
+                "ROW_BYTES": pitch - (view.pitch - count),
+                "PAD_TOP": low - top - y * stride[0],
+                "PAD_LEFT": (pads[1] - x * stride[1]) * view.pitch,
+                "TILE": pack(Unit.VECTOR, "TILE", height=y_size, width=x_size),
+                "OUT_ADDR": out.at + skip,
+                "OUT_BYTES": out.bytes - skip,
+                "OUT_Y_STEP": out_width * out.pitch,
+                "OUT_X_STEP": out.pitch,
+                "BLOCKS": pack(Unit.VECTOR, "BLOCKS", count=blocks, last=count - (blocks - 1) * config.vec),
+            }
+            written = (out.at + skip, out.bytes - skip)
+            task.computes.append(Compute(Form(Unit.VECTOR, op, registers), (), ((view.at, view.bytes),), written))
+        store(task, slab, out, target)
+        yield task
+
+
+def _runs(outputs: range, size: int, kernel: int, stride: int, pad: int, uneven: bool) -> list[tuple[int, int, int]]:
+    """(first, outputs, taps that count) of runs of outputs along one axis with equally many taps inside the image.
+
+    One run with all taps unless ``uneven``.
+    """
+    if not uneven:
+        return [(outputs.start, len(outputs), kernel)]
+    runs: list[tuple[int, int, int]] = []
+    for at in outputs:
+        begin = at * stride - pad
+        taps = min(begin + kernel, size) - max(begin, 0)
+        if runs and runs[-1][2] == taps:
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1, taps)
+        else:
+            runs.append((at, 1, taps))
+    return runs
+
+
+def _window(node: Window, height: int, width: int) -> tuple[ir.Pair, ir.Pair, ir.Pads]:
+    if isinstance(node, ir.Mean):
+        return (height, width), (1, 1), (0, 0, 0, 0)
+    if isinstance(node, ir.Pad):
+        return (1, 1), (1, 1), node.pads
+    return node.kernel, node.stride, node.pads
+
+
+def _pool_registers(node: Window, kernel: ir.Pair, stride: ir.Pair, taps: int) -> dict[str, int]:
+    """Registers that do not depend on the tile; ``taps`` count in an average."""
+    zero_in, zero_out, lo, hi = 0, 0, -128, 127
+    values: dict[str, int] = {}
+    rounding = Rounding.TFLITE
+    if isinstance(node, ir.Pad):
+        zero_in = node.value
+    elif isinstance(node, ir.MaxPool):
+        zero_in, lo, hi = -128, node.lo, node.hi
+    elif isinstance(node, ir.AvgPool):
+        rounding, lo, hi = node.rounding, node.lo, node.hi
+        zero_in, zero_out = node.counted or 0, node.origin
+        mult, shift = numerics.average_magic(taps)
+        values = {
+            "SUM_BIAS": -node.origin * taps,
+            "POOL_COUNT": taps,
+            "POOL_MAGIC": mult,
+            "POOL_SHIFT": pack(Unit.VECTOR, "POOL_SHIFT", shift=shift),
+        }
+    else:
+        requant = node.requant
+        rounding, zero_out, lo, hi = requant.rounding, requant.zero_out, requant.lo, requant.hi
+        values = {
+            "SUM_BIAS": -requant.zero_in * taps,
+            "OUT_MULT": int(requant.mult[0]),
+            "SHIFTS": pack(Unit.VECTOR, "SHIFTS", a=0, b=0, out=int(requant.shift[0])),
+        }
+    average = isinstance(node, ir.AvgPool | ir.Mean)
+    return values | {
+        "GEOMETRY": pack(Unit.VECTOR, "GEOMETRY", kh=kernel[0], kw=kernel[1], stride_y=stride[0], dilation_y=1),
+        "QUANT": pack(Unit.VECTOR, "QUANT", zero_in=zero_in, zero_out=zero_out, lo=lo, hi=hi),
+        "MODE": mode_of(rounding, average=average, requantise=isinstance(node, ir.Mean)),
+    }

@@ -1,0 +1,118 @@
+"""Packs weights, biases and multipliers into the array's weight streams (layout: docs/architecture.md, ARRAY)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.isa.config import Config, ceil_div
+from dovetail.sw.compiler.layer import ConvLayer
+from dovetail.sw.network import graph as ir
+
+Bytes = NDArray[np.uint8]
+
+
+class Pass(NamedTuple):
+    """What one pass adds up: first and number of input channels, and which of the weights' int8 terms; ``loaded``: the
+    first and the number of those that are loaded for it, and for passes beside it."""
+
+    first: int
+    channels: int
+    term: int
+    loaded: tuple[int, int]
+
+
+def _grouped(values: NDArray[Any], group: int, lanes: int) -> NDArray[Any]:
+    """Channels (first axis) cut into blocks of ``group``, each padded with zeros to ``lanes``."""
+    blocks = ceil_div(len(values), group)
+    full = np.zeros((blocks * group, *values.shape[1:]), values.dtype)
+    full[: len(values)] = values
+    padded = np.zeros((blocks, lanes, *values.shape[1:]), values.dtype)
+    padded[:, :group] = full.reshape(blocks, group, *values.shape[1:])
+    return padded
+
+
+def records(bias: NDArray[np.int64], requant: ir.Requant, group: int, lanes: int, config: Config) -> Bytes:
+    """Requantisation records (blocks, bytes) of channels, ``group`` in each block of ``lanes``."""
+    fields = np.zeros((len(bias), 4), np.int32)
+    fields[:, 0] = bias.astype(np.int32)  # wraps, as the accumulator does
+    fields[:, 1] = requant.mult
+    fields[:, 2] = requant.shift
+    grouped = _grouped(fields, group, lanes)
+    packed = np.zeros((len(grouped), config.param_rows(lanes) * config.word_bytes), np.uint8)
+    packed[:, : 16 * lanes] = grouped.reshape(len(grouped), -1).view(np.uint8)
+    return packed
+
+
+def _part(requant: ir.Requant, channels: slice) -> ir.Requant:
+    """The multipliers of some channels."""
+    if requant.mult.size == 1:
+        return requant
+    return replace(requant, mult=requant.mult[channels], shift=requant.shift[channels])
+
+
+def _blocks(taps: NDArray[np.int8], group: int, lanes: int, ic: int, block_bytes: int) -> Bytes:
+    """Weight blocks (output blocks, bytes) of (channels, taps, input bytes) weights."""
+    kc = ceil_div(taps.shape[2], ic)
+    full = np.zeros((*taps.shape[:2], kc * ic), np.int8)
+    full[:, :, : taps.shape[2]] = taps
+    padded = _grouped(full, group, lanes)
+    blocks = len(padded)
+    order = padded.reshape(blocks, lanes, taps.shape[1], kc, ic).transpose(0, 2, 3, 4, 1)
+    packed = np.zeros((blocks, taps.shape[1] * kc, block_bytes), np.uint8)
+    packed[:, :, : ic * lanes] = order.reshape(blocks, -1, ic * lanes).view(np.uint8)
+    return packed.reshape(blocks, -1)
+
+
+def _taps(node: ir.Conv | ir.Depthwise, layer: ConvLayer, weights: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Weights as (channels, taps, input bytes)."""
+    if isinstance(node, ir.Depthwise):
+        return np.ascontiguousarray(weights.reshape(-1, weights.shape[2]).T)[:, :, None]
+    return weights.reshape(len(weights), layer.taps[0] * layer.taps[1], -1)
+
+
+def _joined(head: Bytes, plain: Bytes, repeated: Bytes, which: Sequence[bool]) -> Bytes:
+    """The blocks of a stream, each with its records and its weights, ``plain`` or ``repeated``."""
+    if not any(which):
+        return np.concatenate([head, plain], 1).ravel()
+    return np.concatenate(
+        [part for n, twice in enumerate(which) for part in (head[n], (repeated if twice else plain)[n])]
+    )
+
+
+def pack(node: ir.Conv | ir.Depthwise, layer: ConvLayer, config: Config, block: int, passes: Sequence[Pass]) -> Bytes:
+    """The weight streams of a layer, one per pass or per group, back to back.
+
+    Every block holds ``block`` output channels (the last may hold fewer), so any run of blocks is contiguous.
+    """
+    terms = [node.weights, *(() if node.rest is None else node.rest)]
+    # The input zero point goes into the bias.
+    sums = sum(_taps(node, layer, term).sum((1, 2), dtype=np.int64) for term in terms)
+    bias = node.bias - node.requant.zero_in * sums
+    parts = []
+    if layer.mode == "depthwise":
+        head = records(bias, node.requant, block, config.dw, config)
+        row, rows, column, columns = layer.spot
+        spots = [term[row : row + rows, column : column + columns] for term in terms[1:]]
+        plain, *more = (
+            _blocks(_taps(node, layer, taps), block, config.dw, 1, config.word_bytes) for taps in (terms[0], *spots)
+        )
+        twice = np.concatenate([plain, *(part for rest in more for part in (head, rest))], 1)
+        return _joined(head, plain, twice, layer.repeated(block, layer.channels))
+    size = config.weight_rows * config.word_bytes
+    if layer.mode == "grouped":
+        taps, step = _taps(node, layer, node.weights), layer.group[1]
+        for first in range(0, layer.out_channels, step):
+            own = slice(first, first + step)
+            head = records(bias[own], _part(node.requant, own), config.oc, config.oc, config)
+            parts.append(np.concatenate([head, _blocks(taps[own], config.oc, config.oc, config.ic, size)], 1).ravel())
+        return np.concatenate(parts)
+    head = records(bias, node.requant, block, config.oc, config)
+    for first, channels, term, _ in passes:
+        some = [_taps(node, layer, one[:, :, :, first : first + channels]) for one in terms]
+        repeated = np.stack(some, 2).reshape(*some[0].shape[:1], -1, *some[0].shape[2:])
+        plain, twice = (_blocks(taps, block, config.oc, config.ic, size) for taps in (some[term], repeated))
+        parts.append(_joined(head, plain, twice, layer.repeated(block, channels)))
+    return np.concatenate(parts)

@@ -1,0 +1,469 @@
+"""Turns tile tasks into instruction words: register writes that change something, waits, operations, loads ahead.
+
+Computations and stores keep their order, and so do loads; but a load goes out as soon as the bytes that it replaces, or
+reads, are no longer waited for and its unit's queue has room, however far ahead of its task that is.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import add
+from typing import NamedTuple
+
+from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.instructions.checks import View
+from dovetail.isa.instructions.table import PAGE_WORDS, REGISTERS, Op, Unit, cfg, pack
+from dovetail.isa.timing.clock import Clock
+from dovetail.isa.timing.recurrence import time_program
+from dovetail.isa.timing.rules import duration
+from dovetail.sw.compiler.emit.arena import Arena
+from dovetail.sw.compiler.emit.hazards import Range, Tracker
+from dovetail.sw.compiler.plan.smaller import Moved, Residents
+
+_PAGE = 4096
+"""Bytes of system memory whose stores are kept together."""
+_RANGES = 8
+"""Stores to a page that are told apart."""
+_MARGIN = 128
+"""Cycles before LOAD runs dry in which it gets its next load."""
+_CFG = {unit: {name: (r.index, cfg(unit, name, 0)) for name, r in rows.items()} for unit, rows in REGISTERS.items()}
+"""Of each register its index, and the word that sets it to zero."""
+_ADDRESSES = ("IN_ADDR", "OUT_ADDR", "W_ADDR", "B_ADDR")
+"""Registers of array and vector unit that hold SRAM addresses."""
+_TRANSFERS = (Unit.LOAD, Unit.STORE)
+_ARRAY = int(Unit.ARRAY)
+_MAX_FORMS = 1 << 12
+"""Forms of transfers that are kept."""
+_LOOKS = 8
+"""Loads after which the limit is looked at."""
+_WORDS = 6
+"""About the words of an operation: register writes, waits, itself."""
+
+
+class Form:
+    """What operations have in common that differ in addresses only.
+
+    Parameters
+    ----------
+    unit, op
+        Who executes what.
+    registers
+        Values by name, in the order in which they are written; among them all that the duration depends on.
+    addresses
+        Those of them that each operation brings a value of its own for, in the same order. What is in ``registers``
+        for them does not count.
+    """
+
+    __slots__ = ("_cycles", "moving", "op", "registers", "unit")
+
+    def __init__(self, unit: Unit, op: Op, registers: Mapping[str, int], addresses: Sequence[str] = ()) -> None:
+        self.unit, self.op = int(unit), int(op)
+        words = _CFG[unit]
+        self.moving = [words[name] for name in addresses]
+        """Index and word of each register of ``addresses``."""
+        places = {name: place for place, name in enumerate(addresses)}
+        self.registers = [
+            (*words[name], value & 0xFFFF_FFFF, places.get(name, -1)) for name, value in registers.items()
+        ]
+        """Index and word of each register, its value, its place among the addresses or -1."""
+        self._cycles: dict[int, int] = {}  # by what they depend on besides
+
+    def moved(self, moved: Moved) -> "Form":
+        """The same with its own SRAM addresses in a larger memory."""
+        own = {REGISTERS[Unit(self.unit)][name].index for name in _ADDRESSES if name in REGISTERS[Unit(self.unit)]}
+        if not any(index in own and place < 0 for index, _, _, place in self.registers):
+            return self
+        form = copy(self)
+        form.registers = [
+            (index, word, moved.at(value) if index in own and place < 0 else value, place)
+            for index, word, value, place in self.registers
+        ]
+        return form
+
+    def cycles(self, config: Config, addresses: Sequence[int]) -> int:
+        """The duration of an operation."""
+        varies = addresses[0] % _PAGE if self.unit in _TRANSFERS else 0
+        cycles = self._cycles.get(varies)
+        if cycles is None:
+            values = [0] * len(REGISTERS[Unit(self.unit)])
+            for index, _, fixed, place in self.registers:
+                values[index] = fixed if place < 0 else addresses[place]
+            cycles = self._cycles[varies] = duration(config, Op(self.op), View(Unit(self.unit), values))
+        return cycles
+
+
+class Transfer(NamedTuple):
+    """A DMA between system memory and SRAM: ``planes`` x ``rows`` x ``length`` bytes."""
+
+    memory: int
+    sram: int
+    length: int
+    rows: int = 1
+    planes: int = 1
+    memory_row: int = 0
+    memory_plane: int = 0
+    sram_row: int = 0
+    sram_plane: int = 0
+
+    @property
+    def memory_range(self) -> Range:
+        """Bytes of system memory between the first and the last."""
+        span = self.length + (self.rows - 1) * self.memory_row + (self.planes - 1) * self.memory_plane
+        return self.memory, span
+
+    @property
+    def sram_range(self) -> Range:
+        """Bytes of SRAM between the first and the last."""
+        span = self.length + (self.rows - 1) * self.sram_row + (self.planes - 1) * self.sram_plane
+        return self.sram, span
+
+    @property
+    def bytes(self) -> int:
+        """Bytes moved."""
+        return self.length * self.rows * self.planes
+
+    def form(self, unit: Unit) -> Form:
+        """What it has in common with transfers that differ in addresses only."""
+        values = {
+            "MEM_ADDR": self.memory,
+            "SRAM_ADDR": self.sram,
+            "SRAM_BYTES": self.sram_range[1],
+            "LENGTH": self.length,
+            "COUNT": pack(unit, "COUNT", rows=self.rows, planes=self.planes),
+        }
+        if self.rows > 1:
+            values |= {"MEM_ROW_STEP": self.memory_row, "SRAM_ROW_STEP": self.sram_row}
+        if self.planes > 1:
+            values |= {"MEM_PLANE_STEP": self.memory_plane, "SRAM_PLANE_STEP": self.sram_plane}
+        op = Op.DMA_READ if unit == Unit.LOAD else Op.DMA_WRITE
+        return Form(unit, op, values, ("MEM_ADDR", "SRAM_ADDR"))
+
+
+class Compute(NamedTuple):
+    """An operation of the array or vector unit, the values of its form's addresses, and the regions it claims."""
+
+    form: Form
+    addresses: tuple[int, ...]
+    reads: tuple[Range, ...]
+    write: Range
+
+
+@dataclass(slots=True)
+class Task:
+    """A tile: what must be loaded, the operations, what is stored."""
+
+    layer: int
+    loads: list[Transfer] = field(default_factory=list)
+    computes: list[Compute] = field(default_factory=list)
+    stores: list[Transfer] = field(default_factory=list)
+
+
+class _Operation(NamedTuple):
+    """An instruction to come. Ranges are what it touches: SRAM, then system memory."""
+
+    layer: int
+    form: Form
+    addresses: tuple[int, ...]
+    cycles: int
+    reads: tuple[Range, ...] = ()
+    writes: tuple[Range, ...] = ()
+    mem_reads: tuple[Range, ...] = ()
+    mem_writes: tuple[Range, ...] = ()
+
+
+def _moved(operation: _Operation, moved: Moved, forms: dict[int, Form]) -> _Operation:
+    """The operation at its place in a larger SRAM; ``forms``: those with addresses of their own, by identity."""
+    form, addresses = operation.form, operation.addresses
+    if form.unit in _TRANSFERS:
+        addresses = addresses[0], moved.at(addresses[1])
+    else:
+        addresses = tuple(map(moved.at, addresses))
+        form = forms.get(id(form)) or forms.setdefault(id(form), form.moved(moved))
+    reads, writes = tuple(map(moved.region, operation.reads)), tuple(map(moved.region, operation.writes))
+    return operation._replace(form=form, addresses=addresses, reads=reads, writes=writes)
+
+
+class _Load(NamedTuple):
+    """A load to come: not before the first ``after`` of the other operations are out, and before number ``due`` is."""
+
+    operation: _Operation
+    after: int
+    due: int
+
+
+class Emitter:
+    """The words of one segment.
+
+    ``words`` are there after `end`; ``layers`` maps the word index of each operation to the layer it belongs to.
+    ``arena`` knows which operation touches which SRAM last, of those that were added; ``clock`` when they are executed.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+    like
+        What has written the words of the same tasks for one with less SRAM. Addresses are moved to the larger one;
+        the order of operations and all waits stay, others are added.
+    """
+
+    def __init__(self, config: Config, like: "Emitter | None" = None) -> None:
+        self.config, self.like = config, like
+        self.words: list[int] = []
+        self.layers: dict[int, int] = {}
+        self.moved: dict[int, int] = {}
+        """Bytes moved over the bus, by layer."""
+        self.arena = Arena(like.config if like else config)
+        self._tracker = Tracker(config)
+        self.clock = Clock(config)
+        self._by_clock = not config.serial  # whose engine is another one
+        self.cycles = self.span = 0
+        """Cycles of the program, once it has ended, and those from the start of its first operation to the end of the
+        last one."""
+        self._operations: list[_Operation] = []
+        self._out = 0  # of them
+        self._loads: list[_Load] = []
+        self.turns: list[int] = []
+        """Of each load, the other operations before it."""
+        self.waits: list[list[int]] = []
+        """Of each instruction the SYNC words before it."""
+        self.late: set[int] = set()
+        """Layers that wait where they do not in ``like``."""
+        self._stored = Stores()
+        self._transfers = forms_of(config.memory, config.bus, config.outstanding)
+        self._values = [[0] * len(REGISTERS[unit]) for unit in Unit]
+        self._latest: list[Form | None] = [None] * len(Unit)
+        self._busy = [0] * len(Unit)
+        """Per unit the cycles that it needs for the operations to come."""
+
+    def add(self, tasks: Iterable[Task], residents: Residents = ()) -> None:
+        """Take tasks, in an order in which they could be executed one by one. ``residents``: what is in
+        SRAM before or after them."""
+        operations, touch, busy = self._operations, self.arena.touch, self._busy
+        begin = len(operations), len(self._loads)
+        for task in tasks:
+            due, layer = len(operations), task.layer
+            for transfer in task.loads:
+                self._add_load(layer, transfer, due)
+            for form, addresses, reads, write in task.computes:
+                cycles = form.cycles(self.config, addresses)
+                busy[form.unit] += cycles + 1
+                operations.append(_Operation(layer, form, addresses, cycles, reads, (write,)))
+                number = len(operations)
+                for region in reads:
+                    touch(region, number)
+                touch(write, number)
+            for transfer in task.stores:
+                self._add_store(layer, transfer)
+        if self.like:
+            self._move(self.like.config, residents, *begin)
+
+    def _move(self, inner: Config, residents: Residents, first: int, first_load: int) -> None:
+        """Move the operations and loads from these on to their place in the larger SRAM."""
+        operations, loads = self._operations[first:], self._loads[first_load:]
+        touched = [region for one in operations for region in (*one.reads, *one.writes)]
+        touched += [region for load in loads for region in load.operation.writes]
+        moved = Moved(inner, self.config, residents, touched)
+        forms: dict[int, Form] = {}
+        self._operations[first:] = [_moved(operation, moved, forms) for operation in operations]
+        self._loads[first_load:] = [load._replace(operation=_moved(load.operation, moved, forms)) for load in loads]
+
+    def advance(self, limit: int | None, *, rest: int = 0, more: int = 0, alone: bool = False) -> bool:
+        """Write the loads that were added, and all operations that go before them.
+
+        Returns False, as soon as that is sure, if ``cycles`` would exceed ``limit``; the words are of no use then.
+
+        Parameters
+        ----------
+        limit
+            The most cycles; None for any.
+        rest, more
+            The least cycles of the array for what was not added yet, and the least number of operations of it.
+        alone
+            Whether the limit is for ``span``.
+        """
+        operations, free, busy, clock = self._operations, self.clock.free, self._busy, self.clock
+        # As long as there is more than a page to come, the clock tells what happens.
+        last = len(operations) + len(self._loads) + more - PAGE_WORDS
+        out = self._out
+        for number in range(len(self.turns), len(self._loads)):
+            load = self._loads[number]
+            if limit is not None and number % _LOOKS == 0 and number + out < last and self._by_clock:
+                least = max(*map(add, free, busy), free[_ARRAY] + busy[_ARRAY] + rest)
+                if least > limit + alone * clock.begun:
+                    return False
+            if self.like:
+                after = due = self.like.turns[number]
+            else:
+                after, due = load.after, load.due
+            while out < after or (out < due and self._goes_first(operations[out].form.unit)):
+                self._emit(operations[out])
+                out += 1
+            self.turns.append(out)
+            self._emit(load.operation)
+        self._out = out
+        return True
+
+    def end(self, limit: int | None = None, *, alone: bool = False) -> bool:
+        """Write the words: all that was added, the end, and what fills the last page. As `advance`."""
+        if not self.advance(limit, alone=alone):
+            return False
+        for operation in self._operations[self._out :]:
+            self._emit(operation)
+        self.words.append(int(Op.END))
+        self.words += [int(Op.END)] * (-len(self.words) % PAGE_WORDS)
+        self.cycles, self.span = self._timed()
+        return limit is None or (self.span if alone else self.cycles) <= limit
+
+    def _timed(self) -> tuple[int, int]:
+        """Cycles of the program, and from the start of its first operation to the end of the last one."""
+        if not self._by_clock:
+            timeline = time_program(self.config, self.words)
+            operations = ~timeline.is_fetch
+            span = timeline.end[operations].max() - timeline.start[operations].min() + 1 if operations.any() else 0
+            return timeline.cycles, int(span)
+        cycles = self.clock.end()
+        return cycles, self.clock.ended - self.clock.begun
+
+    @property
+    def array_cycles(self) -> int:
+        """Cycles of the array that were added and are not written yet."""
+        return self._busy[_ARRAY]
+
+    def _goes_first(self, unit: int) -> bool:
+        """Whether an operation for a unit goes out before a load: its queue takes it while LOAD is busy still.
+
+        More loads than LOAD needs to go on would only be in the way of instruction fetches, which queue behind them.
+        """
+        clock = self.clock
+        return clock.ready(unit, _WORDS) < max(clock.ready(Unit.LOAD, _WORDS), clock.free[Unit.LOAD] - _MARGIN)
+
+    def _add_load(self, layer: int, transfer: Transfer, due: int) -> None:
+        form, cycles, memory, sram = self._transfer(layer, transfer, Unit.LOAD)
+        after = max(self.arena.touched(sram), self._stored.latest(memory))
+        operation = _Operation(layer, form, transfer[:2], cycles, writes=(sram,), mem_reads=(memory,))
+        self._loads.append(_Load(operation, after, due))
+
+    def _add_store(self, layer: int, transfer: Transfer) -> None:
+        form, cycles, memory, sram = self._transfer(layer, transfer, Unit.STORE)
+        self._operations.append(_Operation(layer, form, transfer[:2], cycles, reads=(sram,), mem_writes=(memory,)))
+        self.arena.touch(sram, len(self._operations))
+        self._stored.add(memory, len(self._operations))
+
+    def _transfer(self, layer: int, transfer: Transfer, unit: Unit) -> tuple[Form, int, Range, Range]:
+        """Its form and duration, and the ranges that it touches in system memory and in SRAM."""
+        key = unit, *transfer[2:]
+        known = self._transfers.get(key)
+        if known is None:
+            if len(self._transfers) >= _MAX_FORMS:
+                self._transfers.clear()
+            sizes = transfer.bytes, transfer.memory_range[1], transfer.sram_range[1]
+            known = self._transfers[key] = transfer.form(unit), *sizes
+        form, moved, memory, sram = known
+        self.moved[layer] = self.moved.get(layer, 0) + moved
+        cycles = form.cycles(self.config, transfer)
+        self._busy[unit] += cycles + 1
+        return form, cycles, (transfer.memory, memory), (transfer.sram, sram)
+
+    def _emit(self, operation: _Operation) -> None:
+        layer, form, addresses, cycles, reads, writes, mem_reads, mem_writes = operation
+        waited = self.like.waits[len(self.waits)] if self.like else ()
+        words, clock, unit = self.words, self.clock, form.unit
+        values, before = self._values[unit], len(words)
+        if form is self._latest[unit]:
+            for (index, word), value in zip(form.moving, addresses, strict=True):
+                if values[index] != value:
+                    values[index] = value
+                    words.append(word | value << 32)
+        else:
+            self._latest[unit] = form
+            for index, word, fixed, place in form.registers:
+                value = fixed if place < 0 else addresses[place]
+                if values[index] != value:
+                    values[index] = value
+                    words.append(word | value << 32)
+        clock.write(unit, len(words) - before)
+        waits = self._tracker.issue(
+            unit, reads=reads, writes=writes, mem_reads=mem_reads, mem_writes=mem_writes, waited=waited
+        )
+        if self.like:
+            if waits:
+                self.late.add(layer)
+            waits = [*waited, *waits]
+        self.waits.append(waits)
+        for word in waits:
+            words.append(word)
+            clock.wait(unit, word >> 16 & 0xFF, word >> 32)
+        self.layers[len(words)] = layer
+        words.append(form.op)
+        self._busy[unit] -= cycles + 1
+        clock.operate(unit, cycles)
+
+
+@lru_cache(maxsize=4)
+def forms_of(memory: MemoryTiming, bus: int, outstanding: int) -> dict[tuple[int, ...], tuple[Form, int, int, int]]:
+    """Of transfers by unit and all but the addresses: the form, the bytes that they move, and those between the first
+    and the last in system memory and in SRAM. Whatever else a configuration has, their durations are the same."""
+    return {}
+
+
+_Stored = tuple[int, int, int]
+"""First byte, byte after the last, number of the operation."""
+
+
+class Stores:
+    """Which operation writes a part of system memory last. Ranges are kept by page, a few of them in each."""
+
+    def __init__(self) -> None:
+        self._pages: dict[int, list[_Stored]] = {}
+        """Neighbours may have one list in common, which is never changed."""
+        self._log: list[_Stored] = []  # what is not by page yet
+        self._low, self._high = 1 << 64, 0  # of all ranges
+
+    def add(self, memory: Range, number: int) -> None:
+        """An operation, of a higher number than those before, writes a range."""
+        low, high = memory[0], sum(memory)
+        self._log.append((low, high, number))
+        if low < self._low:
+            self._low = low
+        if high > self._high:
+            self._high = high
+
+    def latest(self, memory: Range) -> int:
+        """The highest number of an operation that writes to a range; 0 if none does."""
+        low, high, found = memory[0], sum(memory), 0
+        if high <= self._low or self._high <= low:
+            return 0
+        for stored in self._log:
+            self._by_page(stored)
+        self._log.clear()
+        pages = self._pages
+        before: list[_Stored] | None = None
+        for page in _pages(low, high):
+            entries = pages.get(page)
+            if entries is not before:
+                before = entries
+                for first, end, number in entries or ():
+                    if number > found and first < high and low < end:
+                        found = number
+        return found
+
+    def _by_page(self, stored: _Stored) -> None:
+        low, high, _ = stored
+        pages = self._pages
+        before: list[_Stored] | None = None
+        now = [stored]
+        for page in _pages(low, high):
+            entries = pages.get(page)
+            if entries is not before:
+                before = entries
+                now = [entry for entry in entries or () if entry[0] < low or entry[1] > high]
+                if len(now) == _RANGES:
+                    (a, b, _), (c, d, later), *rest = now
+                    now = [(min(a, c), max(b, d), later), *rest]
+                now.append(stored)
+            pages[page] = now
+
+
+def _pages(low: int, high: int) -> range:
+    return range(low // _PAGE, (high - 1) // _PAGE + 1)

@@ -1,0 +1,172 @@
+"""What the host takes: for the nodes that it runs, and for starting the accelerator. An estimate.
+
+The partition weighs small segments by it, and reports count it beside the accelerator's exact cycles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from math import ceil, isfinite
+from pathlib import Path
+from typing import Any
+
+from dovetail.isa.common.toml import parse_toml
+from dovetail.sw.errors import CompileError
+from dovetail.sw.network import graph as ir
+from dovetail.sw.runtime.clock import CLOCKS
+
+NOT_MEASURED = "not measured"
+MOST_TRIP = 10**12
+"""Cycles of a round trip, at most."""
+RATES = ("macs_per_cycle", "values_per_cycle")
+MOST_BYTES = 1 << 20
+"""Of a table's file."""
+
+
+@dataclass(frozen=True)
+class OperatorCost:
+    """The rates of one kind of node, such as ``softmax``, where they are not those of the others."""
+
+    operator: str
+    macs_per_cycle: float
+    values_per_cycle: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.operator, str) or not self.operator:
+            raise CompileError(f"the host's operator must be a name, not {self.operator!r}")
+        for name in RATES:
+            _check_rate(f"{self.operator}.{name}", getattr(self, name))
+
+
+@dataclass(frozen=True)
+class HostCost:
+    """A coarse model of the host, in cycles of the accelerator.
+
+    The defaults stand for a scalar core on the accelerator's clock: a slow host, so that work leaves the accelerator
+    only where it hardly matters. They were not measured on any host.
+
+    Parameters
+    ----------
+    round_trip: a segment's start and end as seen by the host: cache maintenance of its operands, register writes, the
+        interrupt. 0 keeps everything that the accelerator can run on it.
+    macs_per_cycle: int8 multiply-accumulates; a scalar core loads two operands, multiplies and adds: about two cycles.
+    values_per_cycle: elements of tensors read and written by anything; one is loaded, scaled or stored in about four
+        cycles.
+    operators: kinds of nodes with rates of their own.
+    clock: of the accelerator in Hz, with which these cycles hold, for a host whose clock is another one: it takes as
+        long beside a faster accelerator, so more of its cycles. None: the host is on the accelerator's clock.
+    name: what the host is called.
+    error: how far the estimate is from measurements, in the words of who made the table.
+
+    Raises
+    ------
+    CompileError
+        A number below what makes sense.
+    """
+
+    round_trip: int = 2000
+    macs_per_cycle: float = 0.5
+    values_per_cycle: float = 0.25
+    operators: tuple[OperatorCost, ...] = ()
+    clock: float | None = None
+    name: str = "a scalar core"
+    error: str = NOT_MEASURED
+
+    def __post_init__(self) -> None:
+        trip = self.round_trip
+        if isinstance(trip, bool) or not isinstance(trip, int) or not 0 <= trip <= MOST_TRIP:
+            raise CompileError(f"round trip must be 0 to {MOST_TRIP} cycles, a whole number, not {trip!r}")
+        for name in RATES:
+            _check_rate(name, getattr(self, name))
+        if self.clock is not None and not (_is_number(self.clock) and CLOCKS[0] <= self.clock <= CLOCKS[1]):
+            raise CompileError(f"the clock of host costs must be {CLOCKS[0]:g} to {CLOCKS[1]:g} Hz, not {self.clock!r}")
+        for name in ("name", "error"):
+            if not isinstance(getattr(self, name), str) or not getattr(self, name):
+                raise CompileError(f"the host's {name} must be a text, not {getattr(self, name)!r}")
+
+    def cycles(self, graph: ir.Graph, node: ir.Node) -> int:
+        """About the cycles of a node on the host."""
+        rates = next((own for own in self.operators if own.operator == node.op), self)
+        size = sum(graph.tensors[name].size for name in (*node.inputs, *node.outputs))
+        return ceil(graph.macs(node) / rates.macs_per_cycle + size / rates.values_per_cycle)
+
+    def at(self, cycles: float, clock: float | None) -> float:
+        """The host's cycles in those of an accelerator with a clock of so many Hz; None: that of these costs."""
+        return cycles if self.clock is None or clock is None else cycles * clock / self.clock
+
+    @property
+    def basis(self) -> str:
+        """What the estimate rests on, and its error."""
+        rates = f"{self.macs_per_cycle:g} MACs or {self.values_per_cycle:g} values a cycle"
+        names = ", ".join(own.operator for own in self.operators)
+        own = f", rates of their own for {names}" if names else ""
+        clock = "on the accelerator's clock" if self.clock is None else f"in cycles of {self.clock / 1e6:g} MHz"
+        return (
+            f"{self.name} {clock}: {rates}{own}, {self.round_trip:,} cycles per start of the accelerator;"
+            f" error {self.error}"
+        )
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> HostCost:
+        """The inverse of `dataclasses.asdict`, from JSON too. Raises CompileError."""
+        _check_keys("", data, tuple(field.name for field in fields(cls)))
+        operators = data.get("operators", ())
+        if not isinstance(operators, list | tuple) or not all(isinstance(own, Mapping) for own in operators):
+            raise CompileError(f"the host's operators must be a list of rates, not {operators!r}")
+        for own in operators:
+            _check_keys("operators.", own, ("operator", *RATES), needed=True)
+        return cls(**{**data, "operators": tuple(OperatorCost(**own) for own in operators)})
+
+
+def load_host_cost(path: str | Path) -> HostCost:
+    """A user's table of what the host costs: a TOML file (docs/host-cost.md).
+
+    Raises CompileError: the file cannot be read, or breaks a rule.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise CompileError(f"{path}: table of host costs must have at most {MOST_BYTES:,} bytes")
+        return _of_table(parse_toml(content.decode()))
+    except OSError as error:
+        raise CompileError(f"{path}: table of host costs must be a TOML file ({error.strerror})") from None
+    except CompileError as error:
+        raise error if str(error).startswith(f"{path}: ") else CompileError(f"{path}: {error}") from None
+    except ValueError as error:  # of TOML, or of its encoding
+        raise CompileError(f"{path}: table of host costs must be TOML: {error}") from None
+
+
+def _of_table(data: Mapping[str, Any]) -> HostCost:
+    """A table's values; operators stand there by name, and take from the whole table what they do not say."""
+    _check_keys("", data, tuple(field.name for field in fields(HostCost)))
+    operators = data.get("operators", {})
+    if not isinstance(operators, Mapping):
+        raise CompileError(f"operators must be tables such as [operators.softmax], not {operators!r}")
+    own = []
+    for name, rates in operators.items():
+        if not isinstance(rates, Mapping):
+            raise CompileError(f"operators.{name} must be a table with {' or '.join(RATES)}, not {rates!r}")
+        _check_keys(f"operators.{name}.", rates, RATES)
+        defaults = {rate: data.get(rate, getattr(HostCost, rate)) for rate in RATES}
+        own.append({"operator": name, **defaults, **rates})
+    return HostCost.from_dict({"name": "the host of a table", **data, "operators": own})
+
+
+def _check_keys(before: str, data: Mapping[str, Any], known: tuple[str, ...], needed: bool = False) -> None:
+    for name in data:
+        if name not in known:
+            raise CompileError(f"{before}{name} is not a key of host costs; known: {', '.join(known)}")
+    for name in known if needed else ():
+        if name not in data:
+            raise CompileError(f"{before}{name} must be given")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def _check_rate(name: str, value: Any) -> None:
+    if not (_is_number(value) and 1e-12 <= value <= 1e12):
+        raise CompileError(f"the host's {name} must be a number above 0 (1e-12 to 1e+12), not {value!r}")

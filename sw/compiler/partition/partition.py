@@ -1,0 +1,249 @@
+"""Decides which nodes run on the accelerator, and groups them into segments between host steps."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from dovetail.isa.config import Config, ceil_div
+from dovetail.sw.compiler.emit import convolution, elementwise, pooling
+from dovetail.sw.compiler.emit.arena import Arena
+from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.place import Place
+from dovetail.sw.compiler.plan import tiling
+from dovetail.sw.errors import CompileError
+from dovetail.sw.network import graph as ir
+
+
+@dataclass(frozen=True)
+class Step:
+    """Nodes that run together: a segment of the accelerator, or a run of nodes on the host."""
+
+    host: bool
+    nodes: tuple[ir.Node, ...]
+
+
+def is_accelerated(step: Step) -> bool:
+    """Whether a step executes instructions (reshapes and constants alone do not)."""
+    return not step.host and any(not isinstance(node, ir.FREE) for node in step.nodes)
+
+
+def border_of(graph: ir.Graph, step: Step) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(tensors that a step reads from before it, those that it makes for others, user or next run), each once."""
+    names = {node.name for node in step.nodes}
+    made = dict.fromkeys(name for node in step.nodes for name in node.outputs)
+    read = dict.fromkeys(name for node in step.nodes for name in node.inputs if name not in made)
+    wanted = set(graph.wanted)
+    wanted |= {name for node in graph.nodes if node.name not in names for name in node.inputs}
+    return tuple(read), tuple(name for name in made if name in wanted)
+
+
+def has_array(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
+    """Depthwise convolutions need depthwise = "emulated" or "native", products of two activations matmul = true."""
+    if isinstance(node, ir.Depthwise) and config.depthwise == "none":
+        return 'the configuration has depthwise = "none"'
+    if isinstance(node, ir.MatMul) and not config.matmul:
+        return "the configuration has matmul = false"
+    return None
+
+
+def fits_int8(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
+    """Weights less their zero point are within int8, except in convolutions without groups and in depthwise ones with
+    depthwise = "native"."""
+    if not isinstance(node, ir.Conv | ir.Depthwise) or node.rest is None:
+        return None
+    grouped = convolution.layer_of(config, graph, node).mode == "grouped"
+    return "weights less their zero point must be within int8 here" if grouped else None
+
+
+def has_vector(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
+    """Pooling, element-wise operations and activations need the parts of the vector unit that do them, padding any of
+    these parts."""
+    feature = None
+    match node:
+        case ir.AvgPool() | ir.MaxPool() | ir.Mean():
+            feature = "pooling"
+        case ir.Elementwise() | ir.Rescale(absolute=True):
+            feature = "elementwise"
+        case ir.Rescale() | ir.Table():
+            feature = "activation"
+        case ir.Pad():
+            return None if config.vector else "the configuration has no vector unit"
+    if feature and not getattr(config, feature):
+        return f"the configuration has {feature} = false"
+    return None
+
+
+def fits_fields(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
+    """Kernel, stride, dilation and a convolution's or pooling's padding are at most 255; height, width and channels,
+    and rows and columns of matrices, at most 65535."""
+    if isinstance(node, ir.Conv | ir.Depthwise | ir.AvgPool | ir.MaxPool):
+        small = [*node.kernel, *node.stride, *node.pads]
+        small += node.dilation if isinstance(node, ir.Conv | ir.Depthwise) else ()
+        if max(small) > 255:
+            return f"kernel, stride, dilation and padding must be at most 255, not {max(small)}"
+    if isinstance(node, ir.Rescale | ir.Table | ir.Move):
+        return None  # cut along the flat tensor
+    tensors = [graph.tensors[name] for name in (*node.inputs, *node.outputs)]
+    if isinstance(node, ir.Elementwise) and len({tensor.shape for tensor in tensors}) == 1:
+        return None
+    shapes = [tensor.shape[-2:] if isinstance(node, ir.MatMul) else tensor.nhwc for tensor in tensors]
+    largest = max(size for shape in shapes for size in shape)
+    return f"height, width and channels must be at most 65535, not {largest}" if largest > 65535 else None
+
+
+def product_below_one(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
+    """An element-wise product is scaled by less than one."""
+    if isinstance(node, ir.Elementwise) and isinstance(node.params, ir.MulParams) and node.params.shift > 0:
+        return "the product's scale is above that of the result"
+    return None
+
+
+def averages_fit(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
+    """An average is over at most 16384 taps, a mean over at most 255 x 255 pixels."""
+    if isinstance(node, ir.AvgPool) and node.kernel[0] * node.kernel[1] > 1 << 14:
+        return f"average pooling must have at most 16384 taps, not {node.kernel[0] * node.kernel[1]}"
+    if isinstance(node, ir.Mean):
+        _, height, width, _ = graph.tensors[node.inputs[0]].nhwc
+        if max(height, width) > 255:
+            return f"a mean must be over at most 255 x 255 pixels, not {height} x {width}"
+    return None
+
+
+def pads_inside(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
+    """Every window of a maximum, and of an average that does not count padding, touches the input: padding is smaller
+    than the kernel."""
+    if not isinstance(node, ir.MaxPool | ir.AvgPool) or (isinstance(node, ir.AvgPool) and node.counted is not None):
+        return None
+    if max(node.pads[::2]) >= node.kernel[0] or max(node.pads[1::2]) >= node.kernel[1]:
+        return f"padding must be smaller than the kernel, not {node.pads}"
+    return None
+
+
+def fits_sram(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
+    """The smallest tile of a layer fits the SRAM, each of its operands in banks of its own."""
+    space, arena, place = tiling.Space.whole(config), Arena(config), Place(0, None, 1)
+    try:
+        match node:
+            case ir.Conv() | ir.Depthwise() | ir.MatMul():
+                layer = convolution.layer_of(config, graph, node)
+                tiling.check(config, layer, space, whole_rows=options.tiling == "channels")
+            case ir.AvgPool() | ir.MaxPool() | ir.Mean() | ir.Pad():
+                next(pooling.pool_tasks(config, 0, graph, node, place, place, space, arena))
+            case ir.Elementwise():
+                tensors = [graph.tensors[name] for name in node.inputs]
+                if len({tensor.shape for tensor in tensors}) > 1:
+                    shapes, operation = [tensor.nhwc for tensor in tensors], elementwise.operation_of(node)
+                    next(elementwise.broadcast_tasks(config, 0, operation, shapes, (place, place), place, space, arena))
+    except CompileError as error:
+        return str(error)
+    return None
+
+
+Rule = Callable[[Config, Options, ir.Graph, ir.Node], str | None]
+
+RULES: tuple[Rule, ...] = (
+    has_array,
+    has_vector,
+    fits_fields,
+    fits_int8,
+    product_below_one,
+    averages_fit,
+    pads_inside,
+    fits_sram,
+)
+"""What a node must satisfy to run on the accelerator; each rule's docstring is its text for users."""
+
+
+def broken_rule(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> tuple[Rule, str] | None:
+    """The first rule that a node breaks, and how; None when there is none, or the node is not an operation at all."""
+    if isinstance(node, (*ir.FREE, ir.Host)):
+        return None
+    for rule in RULES:
+        if text := rule(config, options, graph, node):
+            return rule, text
+    return None
+
+
+def host_reasons(config: Config, options: Options, graph: ir.Graph) -> dict[str, str]:
+    """Name -> reason of every node that runs on the host, in the graph's order: it breaks a rule, or is in a segment
+    that does not pay for its round trip."""
+    reasons: dict[str, str] = {}
+    for node in graph.nodes:
+        if isinstance(node, ir.Host):
+            reasons[node.name] = f"{node.label} is not an accelerator operation"
+        elif broken := broken_rule(config, options, graph, node):
+            reasons[node.name] = broken[1]
+    while reasons and options.host.round_trip:
+        segments = [step.nodes for step in steps_of(graph, reasons) if is_accelerated(step)]
+        cycles = [least_cycles(config, graph, nodes) for nodes in segments]
+        small: dict[str, str] = {}
+        for nodes, least in zip(segments, cycles, strict=True):
+            if least < max(cycles) and (text := pays_for_its_round_trip(options, graph, nodes, least)):
+                small |= {node.name: text for node in nodes if not isinstance(node, ir.FREE)}
+        if not small:
+            break
+        reasons |= small
+    return {node.name: reasons[node.name] for node in graph.nodes if node.name in reasons}
+
+
+def least_cycles(config: Config, graph: ir.Graph, nodes: tuple[ir.Node, ...]) -> int:
+    """Cycles that a segment takes at least: its multiply-accumulates, or its bytes over the bus, and their latency."""
+    size = sum(graph.tensors[name].size for names in border_of(graph, Step(False, nodes)) for name in names)
+    size += sum(node.weights.size + 4 * node.bias.size for node in nodes if isinstance(node, ir.Conv | ir.Depthwise))
+    memory = config.memory
+    beats = ceil_div(size, config.bus_bytes) * memory.beat_cycles + memory.read_latency + memory.write_latency
+    return max(ceil_div(sum(map(graph.macs, nodes)), config.macs_per_cycle), beats)
+
+
+def pays_for_its_round_trip(options: Options, graph: ir.Graph, nodes: tuple[ir.Node, ...], least: int) -> str | None:
+    """A segment costs no more cycles, those of its round trip (`--round-trip`) included, than the host takes for it;
+    the network's longest segment is never asked."""
+    host = sum(options.host.cycles(graph, node) for node in nodes if not isinstance(node, ir.FREE))
+    trip = options.host.round_trip
+    if host >= trip + least:
+        return None
+    return (
+        f"its segment costs {trip} cycles for the round trip and at least {least} on the accelerator,"
+        f" about {host} on the host"
+    )
+
+
+def steps_of(graph: ir.Graph, host: Collection[str]) -> list[Step]:
+    """Steps in execution order, with as few accelerator segments as there can be.
+
+    ``host``: names of the nodes that run on the host. Accelerator and host take turns, each with all that is ready;
+    whichever turn comes first, only that may cost a segment more.
+
+    Raises
+    ------
+    CompileError
+        A node reads a tensor that nothing makes, or that follows from the node itself.
+    """
+    orders = [_take_turns(graph, host, first) for first in (False, True)]
+    return min(orders, key=lambda steps: sum(map(is_accelerated, steps)))
+
+
+def _take_turns(graph: ir.Graph, host: Collection[str], turn: bool) -> list[Step]:
+    """``turn``: whether the host begins. Constants lie in system memory before anything runs."""
+    constants: tuple[ir.Node, ...] = tuple(node for node in graph.nodes if isinstance(node, ir.Constant))
+    steps = [Step(False, constants)] if constants else []
+    ready = set(graph.given) | {name for node in constants for name in node.outputs}
+    waiting: list[ir.Node] = [node for node in graph.nodes if not isinstance(node, ir.Constant)]
+    stuck = False
+    while waiting:
+        taken: list[ir.Node] = []
+        left: list[ir.Node] = []
+        for node in waiting:
+            mine = isinstance(node, ir.Reshape) or (node.name in host) == turn
+            if mine and all(name in ready for name in node.inputs):
+                taken.append(node)
+                ready.update(node.outputs)
+            else:
+                left.append(node)
+        if taken:
+            steps.append(Step(turn, tuple(taken)))
+        elif stuck:
+            missing = next(name for name in left[0].inputs if name not in ready)
+            raise CompileError(f"node {left[0].name!r}: tensor {missing!r} must be made before it is read")
+        stuck = not taken
+        waiting, turn = left, not turn
+    return steps

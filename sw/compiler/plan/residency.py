@@ -1,0 +1,225 @@
+"""Decides which tensors stay in SRAM from the node that makes them to the last one that reads them.
+
+A tensor in SRAM lies dense in whole banks of its own. Who goes first: the tensor that saves the most cycles for the
+banks and nodes that it occupies, where a node is taken to last as long as its computation, its loads or its stores,
+whichever is longest.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from dovetail.isa.config import Config, ceil_div
+from dovetail.sw.compiler.emit.arena import Runs
+from dovetail.sw.compiler.layer import ConvLayer
+from dovetail.sw.compiler.plan import schedule
+from dovetail.sw.compiler.plan.smaller import Residents
+
+EXPOSED = 8
+"""Of what a node loads or stores beside its computation, one part in so many is taken to show: the first tile's load,
+the last tile's store."""
+TAIL_SHARE = 8
+"""Of the free banks, one part in so many goes to each kind of buffer of a node that follows tile by tile."""
+TABLE = 512
+"""Room for a table, more than it takes so that what follows is aligned."""
+
+
+@dataclass(frozen=True)
+class Resident:
+    """A tensor in SRAM: ``banks`` from ``bank`` on, while the segment's nodes ``begin .. end`` run."""
+
+    bank: int
+    banks: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """A step of a segment, in execution order: a node, or one with another that follows it tile by tile.
+
+    ``reads``: the tensors that it reads, ``writes`` the one that it writes, by the name of the tensor whose bytes they
+    share; ``array``: its layer if it runs on the array; ``cycles``: its computation; ``constants``: bytes of its
+    weights; ``bound``: what it reads or writes in system memory only; ``tail``: whether an element-wise node follows,
+    ``operand``: the tensor that this one reads besides, ``table``: whether it has a table; ``copied``: whether results
+    that stay in SRAM are copied there from where the tiles are.
+    """
+
+    reads: tuple[str, ...]
+    writes: str
+    array: ConvLayer | None
+    cycles: int
+    constants: int
+    bound: frozenset[str] = frozenset()
+    tail: bool = False
+    operand: str | None = None
+    table: bool = False
+    copied: bool = False
+
+
+def layer_cycles(config: Config, layer: ConvLayer) -> int:
+    """About the cycles of a whole layer on the array."""
+    pixels = layer.out_height * layer.out_width
+    groups = layer.out_channels // layer.group[1] if layer.mode == "grouped" else 1
+
+    def one(channels: int) -> int:
+        return schedule.array_cycles(config, layer, pixels, layer.out_channels, channels, config.stripe)
+
+    more = (layer.terms - 1) * one(layer.span[1]) if layer.terms > 1 else 0
+    return groups * one(layer.channels) + more + schedule.repeated_cycles(config, layer, pixels)
+
+
+Extent = tuple[int, int]
+"""SRAM byte address, bytes."""
+
+
+class Plan:
+    """The residents of a segment.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+    works
+        The segment's nodes.
+    sizes
+        Bytes of every tensor that they read or write.
+    stored
+        Tensors that must be in system memory too.
+    enabled
+        Whether there may be any.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        works: Sequence[Work],
+        sizes: Mapping[str, int],
+        stored: Collection[str],
+        *,
+        enabled: bool = True,
+    ) -> None:
+        self.config, self.works, self.sizes, self.stored = config, works, sizes, stored
+        self.residents: dict[str, Resident] = {}
+        self._free = [(1 << config.n_banks) - 1] * len(works)
+        for name, begin, end in self._candidates() if enabled else ():
+            self._try(name, begin, end)
+
+    def space(self, number: int) -> schedule.Space:
+        """What a step's first node finds; addresses are those of the whole tensors whose bytes it shares."""
+        work = self.works[number]
+        source = self.residents.get(work.reads[0]) if work.reads else None
+        target = None if work.tail or work.copied else self.residents.get(work.writes)
+        bank = self.config.bank_bytes
+        return schedule.Space(
+            self._split(number)[0],
+            source.bank * bank if source else None,
+            target.bank * bank if target else None,
+        )
+
+    def alive(self, number: int, later: Mapping[str, int]) -> Residents:
+        """The residents beside a step; ``later``: by how many banks some start later on a larger SRAM."""
+        found = ((name, r) for name, r in self.residents.items() if r.begin <= number <= r.end)
+        return tuple((r.bank, r.banks, later.get(name, 0)) for name, r in found)
+
+    def areas(self, number: int) -> tuple[Extent, Extent]:
+        """Where the node that follows tile by tile has its operand and its table, and where its results."""
+        return self._split(number)[1]
+
+    def _split(self, number: int) -> tuple[Runs, tuple[Extent, Extent]]:
+        """The banks of a step's first node, and the areas of the one that follows."""
+        work, free = self.works[number], _runs(self._free[number], self.config.n_banks)
+        if not work.tail:
+            return free, ((0, 0), (0, 0))
+        count = max(1, sum(banks for _, banks in free) // TAIL_SHARE)
+        streamed = work.operand is not None and work.operand not in self.residents
+        areas = []
+        for wanted in (streamed or work.table, work.writes not in self.residents):
+            area = 0, 0
+            run = min((run for run in free if run[1] >= count), key=lambda run: run[1], default=None)
+            if wanted and run:
+                area = (run[0] + run[1] - count) * self.config.bank_bytes, count * self.config.bank_bytes
+                free = tuple((first, n - count * ((first, n) == run)) for first, n in free)
+                free = tuple(run for run in free if run[1])
+            areas.append(area)
+        return free, (areas[0], areas[1])
+
+    def _candidates(self) -> list[tuple[str, int, int]]:
+        """(tensor, first, last node) of what may stay, the most worth first."""
+        uses: dict[str, list[int]] = {}
+        made: set[str] = set()
+        barred: set[str] = set()
+        for number, work in enumerate(self.works):
+            barred |= work.bound
+            for name in {*work.reads, work.writes}:
+                uses.setdefault(name, []).append(number)
+                if name == work.writes:
+                    made.add(name)
+                elif name not in made:
+                    barred.add(name)  # comes from outside
+        found = []
+        for name, numbers in uses.items():
+            banks = ceil_div(self.sizes[name], self.config.bank_bytes)
+            span = numbers[-1] - numbers[0] + 1
+            if name in barred or span < 2 or banks > self.config.n_banks - 2:
+                continue
+            gain = sum(self._cost(n, "") - self._cost(n, name) for n in numbers)
+            if gain > 0:
+                found.append((-gain / (banks * span), numbers[0], name, numbers[-1]))
+        return [(name, begin, end) for _, begin, name, end in sorted(found)]
+
+    def _cost(self, number: int, resident: str) -> float:
+        """About the cycles of a node where one of its tensors is in SRAM."""
+        work, bus = self.works[number], self.config.bus_bytes
+        loads = sum(self.sizes[name] for name in work.reads if name != resident)
+        stores = self.sizes[work.writes] if work.writes != resident or resident in self.stored else 0
+        beside = (loads + stores) / bus / EXPOSED
+        return max(work.cycles + beside, (loads + work.constants) / bus, stores / bus)
+
+    def _try(self, name: str, begin: int, end: int) -> None:
+        """Keep a tensor in SRAM if there are banks for it and every node then still has enough."""
+        count = ceil_div(self.sizes[name], self.config.bank_bytes)
+        free = (1 << self.config.n_banks) - 1
+        for number in range(begin, end + 1):
+            free &= self._free[number]
+        mask = (1 << count) - 1
+        starts = [k for k in range(self.config.n_banks - count + 1) if free >> k & mask == mask]
+        for start in dict.fromkeys((starts[0], starts[-1])) if starts else ():
+            self.residents[name] = Resident(start, count, begin, end)
+            for number in range(begin, end + 1):
+                self._free[number] &= ~(mask << start)
+            if all(self.suffices(number) for number in range(begin, end + 1)):
+                return
+            del self.residents[name]
+            for number in range(begin, end + 1):
+                self._free[number] |= mask << start
+
+    def suffices(self, number: int) -> bool:
+        """Whether a node has room for what it needs besides residents, with some to spare."""
+        work, space, config = self.works[number], self.space(number), self.config
+        if work.array is None:
+            streams = any(name not in self.residents for name in work.reads) + (work.writes not in self.residents)
+            return sum(banks for _, banks in space.free) >= max(2 * streams, work.constants > 0)
+        layer = work.array
+        channels = min(layer.out_channels, 2 * layer.lanes(config))
+        if work.tail:
+            streamed = work.operand is not None and work.operand not in self.residents
+            row = 2 * layer.out_width * channels
+            least = row * streamed + TABLE * work.table, row * (work.writes not in self.residents)
+            if any(size < need for (_, size), need in zip(self.areas(number), least, strict=True)):
+                return False
+        rows = min(layer.out_height, ceil_div(config.stripe, layer.out_width))
+        sizes = schedule.buffer_bytes(config, layer, rows, channels, layer.channels, space)
+        copies = int(space.input_at is None) * 2, 2, int(space.output_at is None) * 2
+        return schedule.place(config, sizes, copies, space) is not None
+
+
+def _runs(free: int, banks: int) -> Runs:
+    """Runs of the banks whose bits are set."""
+    runs: list[tuple[int, int]] = []
+    for bank in range(banks):
+        if free >> bank & 1:
+            if runs and sum(runs[-1]) == bank:
+                runs[-1] = runs[-1][0], runs[-1][1] + 1
+            else:
+                runs.append((bank, 1))
+    return tuple(runs)

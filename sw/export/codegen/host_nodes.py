@@ -1,0 +1,281 @@
+"""Calls for the host's own nodes: conversions, and the file's operators for which there is a kernel."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx
+import tflite
+from onnx import helper, numpy_helper
+
+from dovetail.isa.program import ITEM_BYTES
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.export.codegen.movement import places_of, write_places
+from dovetail.sw.export.codegen.softmax import MOST_COLUMNS, exponentials, float_exponentials
+from dovetail.sw.export.codegen.storage import Pointer
+from dovetail.sw.export.codegen.text import Fields, number
+from dovetail.sw.export.codegen.writer import Writer, pairs_fields
+from dovetail.sw.frontend.tflite.file import TfliteFile
+from dovetail.sw.host import kernels as host
+from dovetail.sw.network import graph as ir
+from dovetail.sw.network.layout import Array, Layout, Shape
+
+_ONNX_MOVES = {
+    *("Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity"),
+    *("Pad", "Reshape", "Resize", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose"),
+    *("Unsqueeze", "Upsample"),
+}
+_TFLITE_MOVES = {
+    *("batch_to_space_nd", "broadcast_to", "depth_to_space", "expand_dims", "gather", "gather_nd"),
+    *("mirror_pad", "reshape", "resize_nearest_neighbor", "reverse_v2", "slice", "space_to_batch_nd"),
+    *("space_to_depth", "split", "split_v", "squeeze", "strided_slice", "tile", "transpose", "unpack"),
+}
+"""Operators that may move data and do nothing else; trying tells."""
+_TFLITE_TABLES = {
+    *("abs", "elu", "exp", "gelu", "hard_swish", "leaky_relu", "log", "logistic", "neg", "relu", "relu6"),
+    *("relu_n1_to_1", "relu_0_to_1", "rsqrt", "sqrt", "square", "tanh"),
+}
+"""Functions of one element."""
+_FLOAT_PAIRS = {"Add": "ADD", "Sub": "SUB", "Mul": "MUL", "Div": "DIV"}
+
+
+def write_host(writer: Writer, node: ir.Host) -> None:
+    """Append the calls of a node of the host. Raises NetworkError where there is no kernel."""
+    payload = node.payload
+    match payload:
+        case host.Quantize():
+            ends = _typed(writer, node, "float32", "int8")
+            even, count = int(payload.ties_even), writer.size(node.outputs[0])
+            writer.call("dovetail_quantise", np.float32(payload.scale), payload.zero_point, even, count, *ends)
+        case host.Dequantize():
+            ends = _typed(writer, node, "int8", "float32")
+            count = writer.size(node.outputs[0])
+            writer.call("dovetail_dequantise", np.float32(payload.scale), payload.zero_point, count, *ends)
+        case host.Permute():
+            order = payload.after.inside(payload.before.order().reshape(payload.before.shape)).ravel()
+            item_bytes = ITEM_BYTES[writer.graph.tensors[node.inputs[0]].dtype]
+            write_places(writer, *writer.ends(node), order, item_bytes, node.name)
+        case host.OnnxOp():
+            _OnnxNode(writer, node, payload).write()
+        case host.TfliteOp():
+            _write_tflite(writer, node, payload)
+        case _:
+            raise _refused(node)
+
+
+def _refused(node: ir.Node, why: str = "") -> NetworkError:
+    return NetworkError(
+        f"node {node.name!r} ({node.op}): generated C has no kernel for it{why and ', ' + why}; `dovetail export`"
+        " writes it as a file for a runtime on the host"
+    )
+
+
+def _typed(writer: Writer, node: ir.Host, before: str, after: str) -> tuple[Pointer, Pointer]:
+    """Operand and result of these element types."""
+    tensors = [writer.graph.tensors[name] for name in (*node.inputs[:1], *node.outputs[:1])]
+    if [tensor.dtype for tensor in tensors] != [before, after]:
+        raise _refused(node, f"which must make {after} of {before}")
+    return writer.ends(node, in_place=True)
+
+
+def _write_moves(writer: Writer, node: ir.Host) -> None:
+    """Append what an operator turns out to move."""
+    found = None
+    if len(node.inputs) == 1:
+        found = places_of(node.payload, writer.graph.tensors[node.inputs[0]])
+    if found is None:
+        raise _refused(node, "as it does more than move the elements of one tensor")
+    item_bytes = ITEM_BYTES[writer.graph.tensors[node.inputs[0]].dtype]
+    for name, places in zip(node.outputs, found, strict=True):
+        source, result = map(writer.storage.pointer, (node.inputs[0], name))
+        write_places(writer, source, result, places, item_bytes, node.name)
+
+
+# --- TFLite -------------------------------------------------------------------------------------------------------
+
+
+def _write_tflite(writer: Writer, node: ir.Host, payload: host.TfliteOp) -> None:
+    if node.label == "softmax":
+        source = writer.graph.tensors[node.inputs[0]]
+        ends = _typed(writer, node, "int8", "int8")
+        columns = source.shape[-1]
+        if columns > MOST_COLUMNS:
+            raise _refused(node, f"which must have at most {MOST_COLUMNS} elements in a row")
+        beta = TfliteFile(payload.data).operators[payload.index].options(tflite.SoftmaxOptions).Beta()
+        table = writer.constants.array(exponentials(float(beta), float(source.scale or 1)), f"{node.name}_exps")
+        writer.call("dovetail_softmax", table, source.size // columns, columns, *ends)
+    elif node.label in _TFLITE_TABLES and len(node.inputs) == 1:
+        ends = _typed(writer, node, "int8", "int8")
+        table = writer.constants.array(payload.table().astype(np.int8), f"{node.name}_table")
+        writer.call("dovetail_look_up", table, writer.size(node.outputs[0]), *ends)
+    elif node.label in _TFLITE_MOVES:
+        _write_moves(writer, node)
+    else:
+        raise _refused(node)
+
+
+# --- ONNX ---------------------------------------------------------------------------------------------------------
+
+
+class _OnnxNode:
+    """One operator of an ONNX file; its operands and results are in the file's order while it computes."""
+
+    def __init__(self, writer: Writer, node: ir.Host, payload: host.OnnxOp) -> None:
+        self.writer = writer
+        self.node = node
+        self.payload = payload
+        model = onnx.load_model_from_string(payload.model)
+        *self.sums, self.proto = model.graph.node
+        self.is_plain = all(part.domain in ("", "ai.onnx") for part in model.graph.node)
+        self.is_integer_softmax = (self.proto.domain, self.proto.op_type) == ("com.microsoft", "QLinearSoftmax")
+        self.opset = max((opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")), default=1)
+        self.attributes: dict[str, Any] = {a.name: helper.get_attribute_value(a) for a in self.proto.attribute}
+        self.values: dict[str, Array] = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+        self.wires = {wire.name: (wire, name) for wire, name in zip(payload.inputs, node.inputs, strict=True)}
+        self.made: dict[str, tuple[Pointer, Shape]] = {}
+
+    def write(self) -> None:
+        kind = self.proto.op_type
+        if self.is_integer_softmax:
+            self._integer_softmax()
+            return
+        if not self.is_plain or (self.sums and kind != "LayerNormalization"):
+            raise _refused(self.node)
+        if kind in _ONNX_MOVES and not (kind == "Concat" and len(self.proto.input) > 1):
+            _write_moves(self.writer, self.node)
+        elif kind in (*_FLOAT_PAIRS, "Concat", "Softmax", "LayerNormalization"):
+            self._check_types()
+            self._compute(kind)
+        else:
+            raise _refused(self.node)
+
+    def _check_types(self) -> None:
+        tensors = [self.writer.graph.tensors[name].dtype for name in (*self.node.inputs, *self.node.outputs)]
+        constants = [value.dtype.name for value in self.values.values()]
+        if {*tensors, *constants} != {"float32"} or len(self.node.outputs) != 1:
+            raise _refused(self.node, "which must make one float32 tensor of float32 ones")
+
+    def _compute(self, kind: str) -> None:
+        writer = self.writer
+        wire = self.payload.outputs[0]
+        result = self._ordered(wire.layout, self.node.outputs[0])
+        for part in self.sums:
+            self._sum_in_front(part)
+        operands = [self._operand(name) for name in self.proto.input if name]
+        for pointer, _ in operands if kind != "Concat" else ():
+            if isinstance(pointer, Pointer):
+                writer.storage.may_replace(result, pointer)
+        shape = operands[0][1]
+        if kind in _FLOAT_PAIRS:
+            self._pairs(kind, operands, self.node.name, result)
+        elif kind == "Concat":
+            self._joined(operands, wire.layout.shape, result)
+        elif kind == "Softmax":
+            self._softmax(operands[0][0], shape, result)
+        else:
+            self._layer_norm([pointer for pointer, _ in operands], shape, result)
+        self._settle(wire.layout, result)
+
+    def _sum_in_front(self, part: onnx.NodeProto) -> None:
+        """A sum that is computed together with the node that reads it."""
+        if part.op_type not in _FLOAT_PAIRS:
+            raise _refused(self.node)
+        operands = [self._operand(name) for name in part.input]
+        shape = tuple(int(size) for size in np.broadcast_shapes(*(shape for _, shape in operands)))
+        result = self.writer.storage.temporary(ITEM_BYTES["float32"] * prod(shape))
+        self._pairs(part.op_type, operands, f"{self.node.name}_{part.output[0]}", result)
+        self.made[part.output[0]] = result, shape
+
+    def _pairs(self, kind: str, operands: list[tuple[str | Pointer, Shape]], name: str, result: Pointer) -> None:
+        (a, left), (b, right) = operands
+        pairs = self.writer.constants.struct("dovetail_pairs", pairs_fields(left, right, name), f"{name}_pairs")
+        self.writer.call("dovetail_float_pairs", f"DOVETAIL_FLOAT_{_FLOAT_PAIRS[kind]}", pairs, a, b, result)
+
+    def _joined(self, operands: list[tuple[str | Pointer, Shape]], shape: Shape, result: Pointer) -> None:
+        """Tensors one after the other along an axis: a copy of each."""
+        axis = self.attributes["axis"] % len(shape)
+        rows, row, place = prod(shape[:axis]), prod(shape[axis:]), 0
+        for source, part in operands:
+            count = prod(part[axis:])
+            copy = ir.Copy((rows, count), 0, (count, 1), place, (row, 1))
+            self.writer.move(source, result, copy, ITEM_BYTES["float32"], self.node.name)
+            place += count
+
+    def _integer_softmax(self) -> None:
+        """ONNX Runtime's QLinearSoftmax: a float table, and a division."""
+        writer, node, (wire,) = self.writer, self.node, self.payload.outputs
+        _typed(writer, node, "int8", "int8")
+        scale, zero = (self.values.get(name) for name in self.proto.input[3:5])
+        step = self.values.get(self.proto.input[1])
+        if step is None or scale is None or zero is None or self.payload.inputs[0].layout.shape != wire.layout.shape:
+            raise _refused(node, "which must have a constant quantisation")
+        sizes = _softmax_sizes(wire.layout.shape, self.attributes["axis"], self.attributes["opset"])
+        table = writer.constants.array(float_exponentials(float(step), sizes[1]), f"{node.name}_exps")
+        fields: Fields = {
+            "exps": table,
+            "levels": number(np.float32(np.floor(np.float32(1) / scale))),
+            "zero_point": int(zero) - (128 if zero.dtype == np.uint8 else 0),
+        }
+        rule = writer.constants.struct("dovetail_softmax_rule", fields, f"{node.name}_rule")
+        source, _ = self._operand(self.proto.input[0])
+        result = self._ordered(wire.layout, node.outputs[0])
+        writer.call("dovetail_softmax_table", rule, *sizes, source, result)
+        self._settle(wire.layout, result)
+
+    def _softmax(self, source: str | Pointer, shape: Shape, result: Pointer) -> None:
+        sizes = _softmax_sizes(shape, self.attributes.get("axis", -1 if self.opset >= 13 else 1), self.opset)
+        self.writer.call("dovetail_softmax_float", *sizes, source, result)
+        self.writer.inexact.append(self.node.name)
+
+    def _layer_norm(self, operands: list[str | Pointer], shape: Shape, result: Pointer) -> None:
+        columns = prod(shape[self.attributes.get("axis", -1) % len(shape) :])
+        names = [name for name in self.proto.input if name]
+        if any(name not in self.values or self.values[name].size != columns for name in names[1:]):
+            raise _refused(self.node, "which must have a constant gain and offset for every element of a row")
+        source, gain, *offset = operands
+        epsilon = np.float32(self.attributes.get("epsilon", 1e-5))
+        rows = prod(shape) // columns
+        self.writer.call(
+            "dovetail_layer_norm", epsilon, gain, offset[0] if offset else "NULL", rows, columns, source, result
+        )
+        self.writer.inexact.append(self.node.name)
+
+    def _operand(self, name: str) -> tuple[str | Pointer, Shape]:
+        """A constant, or a tensor in the file's order."""
+        if name in self.made:
+            return self.made[name]
+        if name in self.values:
+            value = self.values[name]
+            return self.writer.constants.array(value, f"{self.node.name}_{name}"), value.shape
+        wire, tensor = self.wires[name]
+        pointer = self.writer.storage.pointer(tensor)
+        if wire.layout.is_plain:
+            return pointer, wire.layout.shape
+        ordered = self._ordered(wire.layout, tensor)
+        write_places(self.writer, pointer, ordered, wire.layout.order(), self._item_bytes(tensor), self.node.name)
+        return ordered, wire.layout.shape
+
+    def _settle(self, layout: Layout, result: Pointer) -> None:
+        """Move the result from the file's order to its own."""
+        if not layout.is_plain:
+            (tensor,) = self.node.outputs
+            order = layout.inside(np.arange(prod(layout.shape)).reshape(layout.shape)).ravel()
+            pointer, item_bytes = self.writer.storage.pointer(tensor), self._item_bytes(tensor)
+            write_places(self.writer, result, pointer, order, item_bytes, self.node.name)
+
+    def _item_bytes(self, tensor: str) -> int:
+        return ITEM_BYTES[self.writer.graph.tensors[tensor].dtype]
+
+    def _ordered(self, layout: Layout, tensor: str) -> Pointer:
+        """Where a tensor is in the file's order: its own place if that is how it lies there."""
+        storage = self.writer.storage
+        return storage.pointer(tensor) if layout.is_plain else storage.temporary(storage.bytes_of(tensor))
+
+
+def _softmax_sizes(shape: Shape, axis: int, opset: int) -> tuple[int, int, int]:
+    """Elements before, along and behind the axis; before operator set 13 it begins a row's axes."""
+    axis %= len(shape)
+    end = axis + 1 if opset >= 13 else len(shape)
+    return prod(shape[:axis]), prod(shape[axis:end]), prod(shape[end:])

@@ -1,0 +1,224 @@
+"""The static schedule of one inference: conversions of the ports, kernels, segments of the accelerator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.isa.instructions.table import PAGE_BYTES, WORD_BYTES
+from dovetail.isa.program import ITEM_BYTES
+from dovetail.sw.compiler.partition.partition import Step, is_accelerated
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.export.codegen.constants import Constants
+from dovetail.sw.export.codegen.host_nodes import write_host
+from dovetail.sw.export.codegen.movement import write_places
+from dovetail.sw.export.codegen.nodes import WRITERS
+from dovetail.sw.export.codegen.storage import Pointer, Storage
+from dovetail.sw.export.codegen.text import identifier
+from dovetail.sw.export.codegen.writer import Call, Note, Writer
+from dovetail.sw.network import graph as ir
+from dovetail.sw.runtime.compiled_network import CompiledNetwork
+
+C_TYPES = {
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "int32": "int32_t",
+    "int64": "int64_t",
+    "float32": "float",
+}
+"""Element types of inputs and outputs."""
+
+
+@dataclass(frozen=True)
+class Array:
+    """An input or output in the generated code: ``member`` of the struct of inputs or outputs."""
+
+    port: ir.Port
+    member: str
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return prod(self.port.shape)
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of an element."""
+        return ITEM_BYTES[self.port.dtype]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What one inference does.
+
+    ``lines``: C statements of inference_run(), in order; ``constants``: definitions that they need; ``functions``: the
+    kernels that they call; ``scratch_bytes``: memory between them that the accelerator does not see; ``inexact``: nodes
+    in float whose kernel may round the last bit in another way than the runtime.
+    """
+
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+    lines: tuple[str, ...]
+    constants: str
+    functions: frozenset[str]
+    scratch_bytes: int
+    inexact: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """A run of the accelerator; (offset, bytes) of what the host made for it, and of what it makes for the host."""
+
+    program: int
+    pages: int
+    read: Sequence[tuple[int, int]]
+    made: Sequence[tuple[int, int]]
+
+    def lines(self, storage: Storage) -> list[str]:
+        device = "&inference->device, &inference->memory"
+        return [
+            *(f"dovetail_flush({device}, {offset:#x}, {size});" for offset, size in self.read),
+            f"status = run_segment(inference, {self.program:#x}, {self.pages});",
+            "if (status)",
+            "    return status;",
+            *(f"dovetail_invalidate({device}, {offset:#x}, {size});" for offset, size in self.made),
+        ]
+
+
+def schedule_of(compiled: CompiledNetwork) -> Schedule:
+    """Write the schedule.
+
+    Raises
+    ------
+    NetworkError
+        A node of the host has no kernel, or an input or output has an element type that C has not; names it.
+    """
+    return _Scheduler(compiled).schedule()
+
+
+class _Scheduler:
+    def __init__(self, compiled: CompiledNetwork) -> None:
+        self.code, self.graph = compiled.code, compiled.graph
+        arrays = _arrays((*self.graph.inputs, *self.graph.outputs))
+        self.inputs, self.outputs = arrays[: len(self.graph.inputs)], arrays[len(self.graph.inputs) :]
+        self.storage = Storage(self.graph, self.code.where)
+        self.direct = {array for array in self.inputs if self._is_tensor(array, "inputs")}
+        self.direct |= {array for array in self.outputs if self._is_tensor(array, "outputs")}
+        """Inputs and outputs that are tensors in the caller's arrays."""
+        self.constants = Constants()
+        self.writer = Writer(self.graph, self.storage, self.constants)
+        self.makers = {
+            self.storage.root(name): index
+            for index, step in enumerate(self.code.steps)
+            for node in step.nodes
+            if not isinstance(node, ir.Reshape)
+            for name in node.outputs
+        }
+        """Of each tensor the step that makes it; inputs are not among them."""
+        self.given: set[str] = set()
+        """Tensors that segments have read of the host's."""
+
+    def schedule(self) -> Schedule:
+        for array in self.inputs:
+            self._take(array)
+        segments = iter(self.code.segments)
+        for index, step in enumerate(self.code.steps):
+            if is_accelerated(step):
+                segment = next(segments)
+                pages = len(segment.words) * WORD_BYTES // PAGE_BYTES
+                self.writer.statements.append(_Segment(segment.address, pages, *self._borders(index, step)))
+            elif step.host:
+                for node in step.nodes:
+                    self._compute(node)
+        for array in self.outputs:
+            self._give(array)
+        scratch = self.storage.lay_out()
+        statements = self.writer.statements
+        return Schedule(
+            self.inputs,
+            self.outputs,
+            tuple(line for statement in statements for line in statement.lines(self.storage)),
+            self.constants.text,
+            frozenset(statement.function for statement in statements if isinstance(statement, Call)),
+            scratch,
+            tuple(self.writer.inexact),
+        )
+
+    def _is_tensor(self, array: Array, struct: str) -> bool:
+        """Whether the caller's array can be the tensor's place; then it is."""
+        port = array.port
+        fits = not port.offset and port.layout.is_plain and port.tensor not in self.code.where
+        return fits and self.storage.claim(port.tensor, f"{struct}->{array.member}")
+
+    def _begin(self, text: str) -> None:
+        self.storage.next_step()
+        self.writer.statements.append(Note(text))
+
+    def _compute(self, node: ir.Node) -> None:
+        if isinstance(node, ir.FREE):
+            return
+        self._begin(f"{node.op} {node.name}")
+        if isinstance(node, ir.Host):
+            write_host(self.writer, node)
+        else:
+            WRITERS[type(node)](self.writer, node)
+
+    def _borders(self, index: int, step: Step) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """What a segment is the first to read of the host's, and what it makes for it."""
+        root, steps = self.storage.root, self.code.steps
+        host = {number for number, other in enumerate(steps) if other.host}
+        read = {root(name) for node in step.nodes for name in node.inputs}
+        wanted = {root(name) for number in host for node in steps[number].nodes for name in node.inputs}
+        wanted |= {root(array.port.tensor) for array in self.outputs}
+        made = {name for name in wanted if self.makers.get(name) == index}
+        given = {name for name in read if name not in self.makers or self.makers[name] in host} - self.given
+        self.given |= given
+        return self._extents(given), self._extents(made)
+
+    def _extents(self, tensors: Iterable[str]) -> list[tuple[int, int]]:
+        where = self.code.where
+        return sorted({(where[name], self.storage.bytes_of(name)) for name in tensors if name in where})
+
+    def _take(self, array: Array) -> None:
+        """Bring an input to where it is read."""
+        if array in self.direct:
+            return
+        port, source = array.port, f"inputs->{array.member}"
+        self._begin(f"input {port.name}")
+        target = self.storage.pointer(port.tensor)
+        order = port.layout.inside(np.arange(array.elements).reshape(port.shape)).ravel()
+        self._convert(array, source, target, order)
+
+    def _give(self, array: Array) -> None:
+        """Bring an output to the caller."""
+        if array in self.direct:
+            return
+        port = array.port
+        self._begin(f"output {port.name}")
+        self._convert(array, self.storage.pointer(port.tensor), f"outputs->{array.member}", port.layout.order())
+
+    def _convert(self, array: Array, source: str | Pointer, target: str | Pointer, order: NDArray[np.int64]) -> None:
+        """Copy between the file's order and the tensor's; uint8 is 128 higher in the file."""
+        if not array.port.offset:
+            write_places(self.writer, source, target, order, array.item_bytes, array.member)
+        elif array.port.layout.is_plain:
+            self.writer.call("dovetail_flip", array.elements, source, target)
+        else:
+            write_places(self.writer, source, target, order, array.item_bytes, array.member)
+            self.writer.call("dovetail_flip", array.elements, target, target)
+
+
+def _arrays(ports: Sequence[ir.Port]) -> tuple[Array, ...]:
+    found: list[Array] = []
+    for port in ports:
+        if port.dtype not in C_TYPES:
+            raise NetworkError(
+                f"{port.name!r}: generated C takes and makes {', '.join(C_TYPES)}, not {port.dtype}; convert it in the"
+                " network"
+            )
+        found.append(Array(port, identifier(port.name, [array.member for array in found])))
+    return tuple(found)

@@ -1,0 +1,175 @@
+"""What writers of calls share: the network, where its tensors lie, the constants, and the calls so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Protocol
+
+import numpy as np
+
+from dovetail.isa.numerics import Rounding
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.export.codegen.constants import Constants, int8
+from dovetail.sw.export.codegen.storage import Pointer, Storage
+from dovetail.sw.export.codegen.text import WIDTH, Fields, comment, number
+from dovetail.sw.network import graph as ir
+from dovetail.sw.network.layout import Shape
+
+ROUNDINGS = {Rounding.TFLITE: "DOVETAIL_ROUND_TFLITE", Rounding.ONNX: "DOVETAIL_ROUND_ONNX"}
+AXES = 8
+"""The most axes of the kernels' loops, DOVETAIL_AXES."""
+
+
+class Statement(Protocol):
+    """Something that an inference does."""
+
+    def lines(self, storage: Storage) -> list[str]:
+        """Its C text, when scratch memory is laid out."""
+        ...
+
+
+@dataclass(frozen=True)
+class Note:
+    """A comment."""
+
+    text: str
+
+    def lines(self, storage: Storage) -> list[str]:
+        return [comment(self.text)]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a kernel."""
+
+    function: str
+    arguments: tuple[str | Pointer, ...]
+
+    def lines(self, storage: Storage) -> list[str]:
+        texts = (storage.text(value) if isinstance(value, Pointer) else value for value in self.arguments)
+        return wrap(f"{self.function}({', '.join(texts)});", WIDTH, subsequent_indent="    ", break_long_words=False)
+
+
+class Writer:
+    """Collects the statements of one inference."""
+
+    def __init__(self, graph: ir.Graph, storage: Storage, constants: Constants) -> None:
+        self.graph = graph
+        self.storage = storage
+        self.constants = constants
+        self.statements: list[Statement] = []
+        self.inexact: list[str] = []
+        """Nodes in float whose result another library may round in another way."""
+
+    def call(self, function: str, *arguments: str | int | float | np.floating | Pointer) -> None:
+        """Append a call."""
+        texts = (value if isinstance(value, str | Pointer) else number(value) for value in arguments)
+        self.statements.append(Call(function, tuple(texts)))
+
+    def ends(self, node: ir.Node, *, in_place: bool = False) -> tuple[Pointer, Pointer]:
+        """First operand and result; ``in_place``: the kernel may put the latter where the former is."""
+        source, result = self.storage.pointer(node.inputs[0]), self.storage.pointer(node.outputs[0])
+        if in_place:
+            self.storage.may_replace(result, source)
+        return source, result
+
+    def size(self, tensor: str) -> int:
+        """Elements of a tensor."""
+        return self.graph.tensors[tensor].size
+
+    def requant(self, requant: ir.Requant, name: str) -> Fields:
+        """A struct dovetail_requant."""
+        mult, shift = np.broadcast_arrays(np.atleast_1d(requant.mult), np.atleast_1d(requant.shift))
+        return {
+            "mult": self.constants.array(mult.astype(np.int32), f"{name}_mult"),
+            "shift": self.constants.array(int8(shift), f"{name}_shift"),
+            "step": int(mult.size > 1),
+            "rounding": ROUNDINGS[requant.rounding],
+            "zero_in": requant.zero_in,
+            "zero_out": requant.zero_out,
+            "lo": requant.lo,
+            "hi": requant.hi,
+        }
+
+    def move(self, source: str | Pointer, result: str | Pointer, copy: ir.Copy, item_bytes: int, name: str) -> None:
+        """Append a strided copy of elements."""
+        fields = copy_fields(copy, item_bytes, name)
+        if not any((fields["axes"], copy.source, copy.target)):
+            self.call("memcpy", result, source, int(fields["run"]))
+            return
+        self.call("dovetail_move", self.constants.struct("dovetail_copy", fields, f"{name}_copy"), source, result)
+
+
+def copy_fields(copy: ir.Copy, item_bytes: int, name: str) -> dict[str, str | int]:
+    """A struct dovetail_copy: neighbouring axes are one where they can be, and the last one a run of bytes."""
+    axes = [(1, item_bytes, item_bytes)]
+    run = item_bytes
+    for size, source, target in reversed(tuple(zip(copy.sizes, copy.source_steps, copy.target_steps, strict=True))):
+        if size == 1:
+            continue
+        source, target = source * item_bytes, target * item_bytes
+        n, s, t = axes[-1]
+        if len(axes) == 1 and source == target == run:
+            run *= size
+            axes[-1] = (1, run, run)
+        elif len(axes) > 1 and source == n * s and target == n * t:
+            axes[-1] = (n * size, s, t)
+        else:
+            axes.append((size, source, target))
+    outer = axes[:0:-1]
+    _check_axes(len(outer), name)
+    return {
+        "run": run,
+        "axes": len(outer),
+        **_numbers("sizes", [n for n, _, _ in outer]),
+        "source": copy.source * item_bytes,
+        **_numbers("source_steps", [s for _, s, _ in outer]),
+        "target": copy.target * item_bytes,
+        **_numbers("target_steps", [t for _, _, t in outer]),
+    }
+
+
+def pairs_fields(a: Shape, b: Shape, name: str) -> Fields:
+    """A struct dovetail_pairs for two operands that are repeated where they have one element and the other more."""
+    shape = np.broadcast_shapes(a, b)
+    steps = [_steps(operand, len(shape)) for operand in (a, b)]
+    axes: list[tuple[int, int, int]] = []
+    for axis in zip(shape[::-1], steps[0][::-1], steps[1][::-1], strict=True):
+        size, left, right = axis
+        if size == 1:
+            continue
+        if axes and left == axes[-1][0] * axes[-1][1] and right == axes[-1][0] * axes[-1][2]:
+            axes[-1] = (axes[-1][0] * size, *axes[-1][1:])
+        else:
+            axes.append(axis)
+    axes.reverse()
+    _check_axes(len(axes), name)
+    return {
+        "axes": len(axes),
+        **_numbers("sizes", [n for n, _, _ in axes]),
+        **_numbers("steps_a", [s for _, s, _ in axes]),
+        **_numbers("steps_b", [s for _, _, s in axes]),
+    }
+
+
+def _steps(shape: Shape, rank: int) -> list[int]:
+    """Elements between neighbours along each axis of a dense tensor; 0 where it is repeated."""
+    steps: list[int] = []
+    step = 1
+    for size in reversed((1,) * (rank - len(shape)) + shape):
+        steps.append(step if size > 1 else 0)
+        step *= size
+    return steps[::-1]
+
+
+def _numbers(name: str, values: list[int]) -> dict[str, str]:
+    """A member that is an array; none where it is empty."""
+    return {name: f"{{{', '.join(map(str, values))}}}"} if values else {}
+
+
+def _check_axes(count: int, name: str) -> None:
+    if count > AXES:
+        raise NetworkError(
+            f"node {name!r}: generated C moves data along at most {AXES} axes, not {count}; split the node in two"
+        )

@@ -1,0 +1,50 @@
+"""The C99 driver as files: sources, headers made from the tables, examples and their Makefile."""
+
+from importlib.resources import files
+
+from dovetail.isa.config import Config
+from dovetail.isa.generate.cheader import PREFIX, cheader
+
+DRIVER = (
+    "dovetail.h",
+    "dovetail.c",
+    "dovetail_host.h",
+    "dovetail_json.h",
+    "dovetail_json.c",
+    "dovetail_program.h",
+    "dovetail_program.c",
+)
+"""What every host needs, besides the two headers that are made."""
+EXAMPLES = ("barrier.h", "network.h", "network.c", "main.c", "uio.c", "baremetal.c", "Makefile")
+ISA_HEADER, CONFIG_HEADER = "dovetail_isa.h", "dovetail_config.h"
+
+
+def driver_files(config: Config, *, examples: bool = False) -> dict[str, str]:
+    """Text by file name, all for one folder: the driver for ``config``, and its examples if they are wanted."""
+    folder = files("dovetail.sw").joinpath("c/driver")
+    texts = {name: folder.joinpath(name).read_text() for name in DRIVER}
+    texts |= {ISA_HEADER: cheader(), CONFIG_HEADER: config_header(config)}
+    if examples:
+        texts |= {name: folder.joinpath("examples", name).read_text() for name in EXAMPLES}
+    return texts
+
+
+def config_header(config: Config) -> str:
+    """The text of ``dovetail_config.h``: which accelerator programs and bitstream are for."""
+    rows = {
+        "HASH": (f"0x{config.hash:016x}ull", "for dovetail_open()"),
+        "IC_LANES": (f"{config.ic}u", "input channels multiplied per cycle"),
+        "OC_LANES": (f"{config.oc}u", "output channels per cycle"),
+        "SRAM_BYTES": (f"{config.sram_bytes}u", "on-chip memory"),
+        "BUS_BYTES": (f"{config.bus_bytes}u", "bytes of a beat of the memory bus"),
+    }
+    lines = [
+        "/* One accelerator's configuration. Made by `dovetail driver`; change the configuration instead. */",
+        "#ifndef DOVETAIL_CONFIG_H",
+        "#define DOVETAIL_CONFIG_H",
+        "",
+        *(f"#define {PREFIX}_CONFIG_{name} {value} /* {doc} */" for name, (value, doc) in rows.items()),
+        "",
+        "#endif",
+    ]
+    return "\n".join(lines) + "\n"

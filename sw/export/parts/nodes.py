@@ -1,0 +1,188 @@
+"""Writers of the accelerator's nodes, one function each: QDQ for what ONNX Runtime has an integer kernel, operators on
+bytes and tables for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from dovetail.isa.numerics import AddParams, Rounding, VectorOperation
+from dovetail.sw.export.parts.exactness import LEFT, LEVELS, RIGHT, rescaled, runtime_difference, scales_of
+from dovetail.sw.export.parts.part import Part
+from dovetail.sw.network import graph as ir
+from dovetail.sw.network import reference
+from dovetail.sw.network.layout import as_unsigned
+
+
+def _convolution(part: Part, node: ir.Conv | ir.Depthwise) -> None:
+    source, result, r = node.inputs[0], node.outputs[0], node.requant
+    if isinstance(node, ir.Depthwise):
+        weights = node.whole_weights.transpose(2, 0, 1)[:, None]
+        groups = part.graph.tensors[source].nhwc[3]
+    else:
+        weights, groups = node.whole_weights.transpose(0, 3, 1, 2), node.groups
+    scales = scales_of(r, part.scale(source), None, part.scale(result), len(weights))
+    part.exact &= scales.exact
+    # Weights beyond int8 come from uint8 ones with a zero point.
+    zero = np.int8(0) if node.rest is None else np.uint8(max(-int(weights.min()), 0))
+    integers = part.constant(np.ascontiguousarray((weights + zero).astype(zero.dtype)), f"{node.name}/weights")
+    steps = part.constant(scales.weights, f"{node.name}/weights/scale")
+    zeros = part.constant(np.full(len(weights), zero), f"{node.name}/weights/zero")
+    bias = part.constant(node.bias, f"{node.name}/bias")
+    bias_steps = part.constant(scales.operand * scales.weights, f"{node.name}/bias/scale")
+    bias_zeros = part.constant(np.zeros(len(weights), np.int32), f"{node.name}/bias/zero")
+    operands = [
+        part.real(part.image(source), scales.operand, r.zero_in),
+        part.op("DequantizeLinear", [integers, steps, zeros], f"{integers}/real", axis=0),
+        part.op("DequantizeLinear", [bias, bias_steps, bias_zeros], f"{bias}/real", axis=0),
+    ]
+    sums = part.op(
+        "Conv",
+        operands,
+        f"{node.name}/sums",
+        kernel_shape=list(node.kernel),
+        strides=list(node.stride),
+        dilations=list(node.dilation),
+        pads=list(node.pads),
+        group=groups,
+    )
+    part.images[result] = part.quantised(sums, result, scales.result, r.zero_out, (r.lo, r.hi))
+
+
+def _product(part: Part, node: ir.MatMul) -> None:
+    a, b, result, r = *node.inputs, node.outputs[0], node.requant
+    right = part.plain(b)
+    if node.transposed:
+        rank = len(part.graph.tensors[b].shape)
+        right = part.transposed(right, (*range(rank - 2), rank - 1, rank - 2))
+    scales = scales_of(r, part.scale(b), part.scale(a), part.scale(result))
+    part.exact &= scales.exact
+    reals = [
+        part.real(part.plain(a), scales.weights[0], r.zero_in),
+        part.real(right, scales.operand, node.zero_b),
+    ]
+    sums = part.op("MatMul", reals, f"{node.name}/sums")
+    part.values[result] = part.quantised(sums, result, scales.result, r.zero_out, (r.lo, r.hi))
+
+
+def _elementwise(part: Part, node: ir.Elementwise) -> None:
+    params, result = node.params, node.outputs[0]
+    values = [part.plain(name) for name in node.inputs]
+    if isinstance(params, AddParams) and params.combine in (VectorOperation.MINIMUM, VectorOperation.MAXIMUM):
+        kind = "Min" if params.combine == VectorOperation.MINIMUM else "Max"
+        sides = [part.lookup(value, levels, f"{result}/{side}") for value, levels, side in zip(
+            values, rescaled(params), "ab", strict=True
+        )]  # fmt: skip
+        part.values[result] = part.op(kind, sides, result)
+        return
+    scales = [part.scale(name) for name in (*node.inputs, result)]
+    kind = "Add" if isinstance(params, AddParams) else "Mul"
+    # A sum may have other zero points than its tensors, with which the accelerator rounds as the file's runtime does.
+    own = [part.graph.tensors[name].zero_point for name in (*node.inputs, result)]
+    choices = [[params.za, params.zb, params.zy], own]
+    differences = [runtime_difference(node, kind, scales, zeros) for zeros in choices]
+    difference = min(differences)
+    if difference > (part.graph.source == "tflite"):
+        part.values[result] = _pairs(part, values, node)
+        return
+    part.exact &= difference == 0
+    zeros = choices[differences.index(difference)]
+    if isinstance(params, AddParams) and params.combine == VectorOperation.SUBTRACT:
+        values[1], zeros[1] = part.lookup(values[1], ~LEVELS, f"{result}/negated"), ~zeros[1]
+    reals = [part.real(value, scale, zero) for value, scale, zero in zip(values, scales, zeros, strict=False)]
+    combined = part.op(kind, reals, f"{node.name}/real")
+    part.values[result] = part.quantised(combined, result, scales[2], zeros[2], (params.lo, params.hi))
+
+
+def _pairs(part: Part, values: Sequence[str], node: ir.Elementwise) -> str:
+    """The result for every pair of bytes from a table."""
+    name = node.outputs[0]
+    a, b = (part.op("Cast", [value], f"{name}/index", to=TensorProto.INT32) for value in values)
+    row = part.op("Mul", [a, part.constant(np.int32(256), f"{name}/pitch")], f"{name}/row")
+    place = part.op("Add", [row, b], f"{name}/place")
+    levels = reference.elementwise(node, LEFT, RIGHT)
+    return part.op("Gather", [part.constant(as_unsigned(levels), f"{name}/table"), place], name)
+
+
+def _rescale(part: Part, node: ir.Rescale) -> None:
+    levels = reference.rescale(node, LEVELS)
+    part.values[node.outputs[0]] = part.lookup(part.plain(node.inputs[0]), levels, node.outputs[0])
+
+
+def _table(part: Part, node: ir.Table) -> None:
+    part.values[node.outputs[0]] = part.lookup(part.plain(node.inputs[0]), node.values, node.outputs[0])
+
+
+def _average(part: Part, node: ir.AvgPool) -> None:
+    source, result = node.inputs[0], node.outputs[0]
+    tensor = part.graph.tensors[source]
+    part.exact &= node.rounding == Rounding.ONNX
+    value, pads = part.image(source), node.pads
+    if node.counted is not None and any(pads):
+        sizes = part.constant(np.array([0, 0, *pads[:2], 0, 0, *pads[2:]], np.int64), f"{result}/pads")
+        fill = part.constant(np.uint8(node.counted + 128), f"{result}/fill")
+        value, pads = part.op("Pad", [value, sizes, fill], f"{result}/padded"), (0, 0, 0, 0)
+    real = part.real(value, part.scale(source), tensor.zero_point)
+    pooled = part.op(
+        "AveragePool",
+        [real],
+        f"{node.name}/real",
+        kernel_shape=list(node.kernel),
+        strides=list(node.stride),
+        pads=list(pads),
+    )
+    clamp = node.lo, node.hi
+    part.images[result] = part.quantised(pooled, result, part.scale(source), tensor.zero_point, clamp)
+
+
+def _mean(part: Part, node: ir.Mean) -> None:
+    source, result, r = node.inputs[0], node.outputs[0], node.requant
+    _, height, width, channels = part.graph.tensors[source].nhwc
+    count = np.float32(height * width)
+    scales = scales_of(r, np.float32(1), part.scale(source), part.scale(result) * count)
+    part.exact &= scales.exact
+    sums = part.real(part.image(source), scales.weights[0], r.zero_in)
+    mean = part.op("GlobalAveragePool", [sums], f"{node.name}/real")
+    pooled = part.quantised(mean, result, np.float32(scales.result / count), r.zero_out, (r.lo, r.hi))
+    part.values[result] = part.reshaped(pooled, (1, channels, 1, 1), part.graph.tensors[result].shape)
+
+
+def _maximum(part: Part, node: ir.MaxPool) -> None:
+    source, result, clamp = node.inputs[0], node.outputs[0], (node.lo, node.hi)
+    if node.kernel == (1, 1) and node.stride == (1, 1):
+        part.values[result] = part.clamped(part.plain(source), result, clamp)
+        return
+    sizes = {"kernel_shape": list(node.kernel), "strides": list(node.stride), "pads": list(node.pads)}
+    pooled = part.op("MaxPool", [part.image(source)], result, **sizes)
+    part.images[result] = part.clamped(pooled, result, clamp)
+
+
+def _pad(part: Part, node: ir.Pad) -> None:
+    top, left, bottom, right = node.pads
+    sizes = np.array([0, 0, top, left, 0, 0, bottom, right], np.int64)
+    operands = [part.image(node.inputs[0]), part.constant(sizes, f"{node.name}/pads")]
+    fill = part.constant(np.uint8(node.value + 128), f"{node.name}/fill")
+    part.images[node.outputs[0]] = part.op("Pad", [*operands, fill], node.outputs[0])
+
+
+def _reshape(part: Part, node: ir.Reshape) -> None:
+    source, result = (part.graph.tensors[name] for name in (node.inputs[0], node.outputs[0]))
+    part.values[result.name] = part.reshaped(part.plain(source.name), source.shape, result.shape)
+
+
+WRITERS: Mapping[type, Callable[[Part, Any], None]] = {
+    ir.Conv: _convolution,
+    ir.Depthwise: _convolution,
+    ir.MatMul: _product,
+    ir.Elementwise: _elementwise,
+    ir.Rescale: _rescale,
+    ir.Table: _table,
+    ir.AvgPool: _average,
+    ir.Mean: _mean,
+    ir.MaxPool: _maximum,
+    ir.Pad: _pad,
+    ir.Reshape: _reshape,
+}

@@ -1,0 +1,1 @@
+"""Files of arrays, of inputs, of networks that are packed into one."""

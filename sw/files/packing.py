@@ -1,0 +1,112 @@
+"""Writes portable network files (see `dovetail.sw.files.portable`). Equal networks and samples give equal bytes."""
+
+from __future__ import annotations
+
+import zipfile
+from collections import Counter
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+import dovetail
+from dovetail.sw import frontend
+from dovetail.sw.files.portable import FORMAT, MANIFEST, VERSION, Sample, sha256
+from dovetail.sw.frontend.onnx.external_data import self_contained
+from dovetail.sw.frontend.open_shapes import Shapes, with_shapes
+from dovetail.sw.network import graph as ir
+from dovetail.sw.network import reference
+from dovetail.sw.network.layout import Array
+
+_NEVER = (1980, 1, 1, 0, 0, 0)
+"""The time that every member carries: the first that a zip archive can."""
+
+
+def pack(network: str | Path, sample: Mapping[str, Array] | None = None, shapes: Shapes | None = None) -> bytes:
+    """The portable file of a network.
+
+    Parameters
+    ----------
+    network
+        A quantised ONNX or TFLite file, external data included, or a ``zoo:`` name.
+    sample
+        An input by name; its output, by the graph interpreter, goes in with it.
+    shapes
+        Input name -> sizes, for axes that an ONNX file leaves open; they are fixed in the packed network.
+
+    Raises
+    ------
+    NetworkError
+        The network cannot be read, or the sample does not fit it.
+    """
+    name, source = frontend.read(network)
+    data = with_shapes(self_contained(source, name, Path(network).parent), name, shapes)
+    graph = frontend.parse(data, name, None)
+    file = f"network.{graph.source}"
+    members = {file: data}
+    manifest: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "made_by": f"dovetail {dovetail.__version__}",
+        "name": name,
+        "source_sha256": sha256(source),
+        "network": {"file": file, "kind": graph.source, "bytes": len(data), "sha256": sha256(data)},
+        "quantisation": _quantisation(graph, data),
+        "inputs": [_port(port) for port in graph.inputs],
+        "outputs": [_port(port) for port in graph.outputs],
+        **({"states": [_state(graph, state) for state in graph.states]} if graph.states else {}),
+        "macs": graph.total_macs,
+        "operators": dict(sorted(Counter(node.op for node in graph.nodes).items())),
+    }
+    if sample is not None:
+        held = Sample(dict(sample), reference.run(graph, sample))
+        manifest["sample"] = _put_sample(held, members)
+    return _archive({MANIFEST: yaml.safe_dump(manifest, sort_keys=False).encode(), **members})
+
+
+def _archive(members: Mapping[str, bytes]) -> bytes:
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in members.items():
+            info = zipfile.ZipInfo(name, _NEVER)
+            info.create_system = 3
+            archive.writestr(info, content)
+    return buffer.getvalue()
+
+
+def _quantisation(graph: ir.Graph, data: bytes) -> dict[str, Any]:
+    """Whose roundings the network follows, and what its quantiser noted in the file."""
+    found: dict[str, Any] = {"rounding": graph.source}
+    if graph.source == "onnx":
+        import onnx
+
+        noted = {entry.key: entry.value for entry in onnx.load_model_from_string(data).metadata_props}
+        found |= {"noted": noted} if noted else {}
+    return found
+
+
+def _port(port: ir.Port) -> dict[str, Any]:
+    scale = None if port.scale is None else float(port.scale)
+    shape = list(port.shape)
+    return {"name": port.name, "dtype": port.dtype, "shape": shape, "scale": scale, "zero_point": port.zero_point}
+
+
+def _state(graph: ir.Graph, state: ir.State) -> dict[str, Any]:
+    tensor = graph.tensors[state.read]
+    return {"name": state.name, "dtype": tensor.dtype, "shape": list(tensor.shape)}
+
+
+def _put_sample(sample: Sample, members: dict[str, bytes]) -> dict[str, dict[str, str]]:
+    """Write the arrays as members; their names by port."""
+    entries: dict[str, dict[str, str]] = {}
+    for side, arrays in (("inputs", sample.inputs), ("outputs", sample.outputs)):
+        entries[side] = {}
+        for number, (name, value) in enumerate(arrays.items()):
+            buffer = BytesIO()
+            np.save(buffer, np.ascontiguousarray(value), allow_pickle=False)
+            entries[side][name] = f"sample/{side}/{number}.npy"
+            members[entries[side][name]] = buffer.getvalue()
+    return entries

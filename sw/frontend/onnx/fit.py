@@ -1,0 +1,242 @@
+"""Parameters with which the engine's sums and products of two tensors are ONNX Runtime's for every pair of bytes.
+
+QLinearAdd and QLinearMul add the zero point in float32 before they round, the engine adds it afterwards
+(`isa.numerics`: `add`, `multiply`). The results differ where that addition moves a value onto a tie or across it: one
+pair of bytes in some 10^5, and half of all ties where scales have simple ratios and the zero point is odd. What mends
+them is found by trying, the simplest first:
+
+- factors that are off by a few units of their 24th bit, which moves near ties and nothing else;
+- other zero points, of which the operands' are worth a whole number of the result's: an odd number of them turns ties;
+- the same sum in the fixed point of TFLite's additions, whose unit and factors are free: near ties fall as its
+  roundings have it.
+
+What then is left, one sum in some 300 of random scales and ties of ratios such as 1/6, is none of the accelerator's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from math import floor, log2
+from random import Random
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.isa.numerics import ONNX_MULT_MASK, AddParams, Rounding, VectorOperation, add, multiply
+from dovetail.sw.network.graph import MulParams
+
+REACH = 12
+"""Units of a factor's last bit that are tried in both directions."""
+MOST = 64
+"""Differing pairs of bytes beyond which there are true ties among them: none of which a factor can mend."""
+_WHOLE = 1e-4
+"""How near to a whole number of the result's steps a change of both operands' zero points must be."""
+_ORIGINS = 16
+"""Zero points that are tried."""
+_TRIES = 5000
+"""Sums that are tried beyond those with other factors: what one in some 100 needs, a third of a second."""
+_FINEST, _COARSEST = 20.0, 14.0
+"""Fraction bits of TFLite's fixed point."""
+
+Params = AddParams | MulParams
+Bytes = NDArray[np.int8]
+Reals = NDArray[np.float32]
+Factors = tuple[np.float32, np.float32]
+
+_BYTES = np.arange(-128, 128, dtype=np.int8)
+_LEFT, _RIGHT = (part.ravel() for part in np.meshgrid(_BYTES, _BYTES, indexing="ij"))
+
+
+# What ONNX Runtime computes --------------------------------------------------------------------
+
+
+def runtime_sum(params: AddParams, factors: Factors, offset: int, swapped: bool = False) -> Bytes:
+    """QLinearAdd of every pair of bytes; its multiply-adds are fused.
+
+    ``offset``: what the file's integers are above int8: 128 for uint8. ``swapped``: the kernel takes the operands the
+    other way round, as it does where the first is one value for a run of the second's.
+    """
+    terms = [
+        (factor, np.float32(zero + offset), part.astype(np.float32) + np.float32(offset))
+        for factor, zero, part in zip(factors, (params.za, params.zb), (_LEFT, _RIGHT), strict=True)
+    ]
+    (left, za, a), (right, zb, b) = reversed(terms) if swapped else terms
+    constant = np.float32(params.zy + offset) - _multiply_add(left, za, right * zb)
+    return _quantised(_multiply_add(left, a, _multiply_add(right, b, constant)), offset, params)
+
+
+def runtime_product(params: MulParams, factor: np.float32, offset: int) -> Bytes:
+    """QLinearMul of every pair of bytes."""
+    return _quantised(_products(params) * factor + np.float32(params.zy + offset), offset, params)
+
+
+def runtime_pair(params: AddParams, scales: tuple[np.float32, np.float32, np.float32]) -> Bytes:
+    """DequantizeLinear, the operator in float32, QuantizeLinear, of every pair of bytes: Sub, Min and Max, which have
+    no kernel of their own."""
+    operate = {VectorOperation.SUBTRACT: np.subtract, VectorOperation.MINIMUM: np.minimum}
+    a, b = (
+        (part.astype(np.float32) - np.float32(zero)) * scale
+        for part, zero, scale in zip((_LEFT, _RIGHT), (params.za, params.zb), scales, strict=False)
+    )
+    real = operate.get(params.combine, np.maximum)(a, b) / scales[2]
+    return np.asarray(np.clip(np.rint(real) + np.float32(params.zy), params.lo, params.hi), np.int8)
+
+
+def _multiply_add(a: np.float32, b: Reals | np.float32, c: Reals | np.float32) -> Reals:
+    """a * b + c, rounded once: float64 holds the product of a factor and a byte exactly."""
+    return np.asarray(np.float64(a) * b.astype(np.float64) + c.astype(np.float64), np.float32)
+
+
+def _quantised(values: Reals, offset: int, params: Params) -> Bytes:
+    """Rounded, brought to int8, clamped."""
+    return np.asarray(np.clip(np.rint(values) - offset, params.lo, params.hi), np.int8)
+
+
+def _products(params: MulParams) -> Reals:
+    return (_LEFT.astype(np.float32) - params.za) * (_RIGHT.astype(np.float32) - params.zb)
+
+
+# What the engine computes ----------------------------------------------------------------------
+
+
+def results(params: Params, a: Bytes = _LEFT, b: Bytes = _RIGHT) -> Bytes:
+    """The engine's sums or products; of every pair of bytes if none are given."""
+    if isinstance(params, AddParams):
+        return add(a, b, params)
+    rest = params.rounding, params.zy, params.lo, params.hi
+    return multiply(a, b, params.za, params.zb, params.mult, params.shift, *rest)
+
+
+def plain_fit(params: Params, wanted: Bytes) -> Params | None:
+    """With other factors alone: the parameters whose results are ``wanted`` for every pair of bytes, if there are."""
+    search = _Search(params, wanted)
+    return search.first(_stepped(params)) if search.differing <= MOST else None
+
+
+def fit(params: Params, wanted: Bytes) -> Params | None:
+    """The simplest parameters whose results are ``wanted`` for every pair of bytes; None if none are found."""
+    search = _Search(params, wanted)
+    if not isinstance(params, AddParams):
+        return search.first(_stepped(params))
+    origins = list(_origins(params))
+    if search.differing > MOST:
+        return search.first(iter(origins))
+    return search.first(_stepped(params)) or search.first(iter(origins)) or search.first(_varied(params, origins))
+
+
+class _Search:
+    """For parameters whose results are ``wanted``. Pairs of bytes next to a tie are looked at first."""
+
+    def __init__(self, params: Params, wanted: Bytes) -> None:
+        self.params, self.wanted = params, wanted
+        self.differing = int((results(params) != wanted).sum())
+        if self.differing:
+            reals, largest = _reals(params)
+            near = np.abs(reals - np.floor(reals) - 0.5) < 1e-3 * max(1.0, largest)
+            self.left, self.right, self.target = _LEFT[near], _RIGHT[near], wanted[near]
+
+    def first(self, candidates: Iterator[Params]) -> Params | None:
+        if not self.differing:
+            return self.params
+        for candidate in candidates:
+            fits = np.array_equal(results(candidate, self.left, self.right), self.target)
+            if fits and np.array_equal(results(candidate), self.wanted):
+                return candidate
+        return None
+
+
+def _reals(params: Params) -> tuple[NDArray[np.float64], float]:
+    """Exact results before rounding, and reals per step of an operand."""
+    if isinstance(params, MulParams):
+        factor = float(np.ldexp(params.mult, params.shift - 24))
+        return _products(params).astype(np.float64) * factor, 255.0 * factor
+    left, right = _factors(params)
+    a, b = left * (_LEFT.astype(np.float64) - params.za), right * (_RIGHT.astype(np.float64) - params.zb)
+    reals = {VectorOperation.SUBTRACT: np.subtract, VectorOperation.MINIMUM: np.minimum}
+    reals[VectorOperation.MAXIMUM] = np.maximum
+    return np.asarray(reals.get(params.combine, np.add)(a, b)), max(left, right)
+
+
+def _factors(params: AddParams) -> tuple[float, float]:
+    left, right = (params.mult_a, params.shift_a), (params.mult_b, params.shift_b)
+    first, second = (float(np.ldexp(mult, shift - 24)) for mult, shift in (left, right))
+    return first, second
+
+
+# Candidates ------------------------------------------------------------------------------------
+
+
+def _stepped(params: Params) -> Iterator[Params]:
+    """With factors that are off by some units of their last bit, the least change first."""
+    if isinstance(params, MulParams):
+        for step in sorted(range(-REACH, REACH + 1), key=abs):
+            if _encodes(params.mult + step):
+                yield replace(params, mult=params.mult + step)
+        return
+    steps = sorted(product(range(-REACH, REACH + 1), repeat=2), key=lambda step: (abs(step[0]) + abs(step[1]), step))
+    for a, b in steps:
+        if _encodes(params.mult_a + a) and _encodes(params.mult_b + b):
+            yield replace(params, mult_a=params.mult_a + a, mult_b=params.mult_b + b)
+
+
+def _origins(params: AddParams) -> Iterator[AddParams]:
+    """With other zero points of (nearly) the same meaning, the nearest first: the given ones lead."""
+    yield params
+    if params.combine not in (VectorOperation.ADD, VectorOperation.SUBTRACT):
+        return
+    left, right = _factors(params)
+    right = -right if params.combine == VectorOperation.SUBTRACT else right
+    moves_a, moves_b = (np.arange(-128 - zero, 128 - zero) for zero in (params.za, params.zb))
+    change = left * moves_a[:, None] + right * moves_b
+    whole = np.rint(change)
+    off = np.abs(change - whole)
+    held = (params.zy + whole >= -128) & (params.zy + whole <= 127) & (off < _WHOLE)
+    held &= (moves_a != 0)[:, None] | (moves_b != 0)
+    places = np.argwhere(held)
+    far = np.abs(moves_a)[places[:, 0]] + np.abs(moves_b)[places[:, 1]]
+    order = np.lexsort((far, whole[held] % 2 == 0, np.round(off[held], 12)))
+    for row, column in places[order][: _ORIGINS - 1]:
+        a, b, y = int(moves_a[row]), int(moves_b[column]), int(whole[row, column])
+        yield replace(params, za=params.za + a, zb=params.zb + b, zy=params.zy + y)
+
+
+def _varied(params: AddParams, origins: list[AddParams]) -> Iterator[AddParams]:
+    """Sums around any of the zero points: with other factors, and in TFLite's fixed point."""
+    random = Random(0)
+    left, right = _factors(params)
+    # Operands are int8 with 20 fraction bits, and their factors below one.
+    finest = min(_FINEST, 20 - log2(max(left, right)) - 2**-20)
+    coarsest = min(_COARSEST, finest - 4)
+
+    def spread(reach: float) -> float:
+        return (2 * random.random() - 1) * reach
+
+    for turn in range(_TRIES):
+        origin = origins[floor(random.random() * len(origins))]
+        if turn % 2:
+            a, b = (round(spread(6.0 * (1 + turn // 2 % 4))) for _ in range(2))
+            if _encodes(origin.mult_a + a) and _encodes(origin.mult_b + b):
+                yield replace(origin, mult_a=origin.mult_a + a, mult_b=origin.mult_b + b)
+            continue
+        unit = 2 ** (coarsest + (finest - coarsest) * random.random())
+        drift = 0.02 / unit * (0.1, 0.3, 1, 3)[turn // 2 % 4]
+        mult_a, mult_b = (round(factor * (1 + spread(drift)) * unit * 2**11) for factor in (left, right))
+        bits = floor(log2(unit))
+        mult_out = min(round(2.0 ** (31 + bits) / unit), 2**31 - 1)
+        if max(mult_a, mult_b) < 2**31:
+            yield replace(
+                origin,
+                rounding=Rounding.TFLITE,
+                mult_a=mult_a,
+                shift_a=0,
+                mult_b=mult_b,
+                shift_b=0,
+                mult_out=mult_out,
+                shift_out=-bits,
+            )
+
+
+def _encodes(mult: int) -> bool:
+    return (ONNX_MULT_MASK + 1) // 2 <= mult <= ONNX_MULT_MASK

@@ -1,0 +1,118 @@
+"""What the ONNX front end knows about a name of the file: where its bytes are and what they mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.network.layout import Array, Layout, Shape
+
+
+@dataclass(frozen=True)
+class Value:
+    """A name of the file that is a graph tensor.
+
+    Parameters
+    ----------
+    tensor: the graph tensor.
+    layout: how the file sees its bytes.
+    dtype: element type in the file; "uint8" is kept as int8 (value - 128).
+    """
+
+    tensor: str
+    layout: Layout
+    dtype: str
+
+    @property
+    def shape(self) -> Shape:
+        """Shape in the file."""
+        return self.layout.shape
+
+
+@dataclass(frozen=True)
+class Quant:
+    """Quantisation of an activation: per tensor, zero point already moved to int8 for uint8 files."""
+
+    scale: np.float32
+    zero_point: int
+    dtype: str
+
+    @classmethod
+    def of(cls, scale: Array | None, zero: Array, where: str) -> Quant | None:
+        """From the file's constants; None if it is not a per-tensor 8-bit quantisation."""
+        if scale is None or scale.size != 1:
+            return None
+        if zero.size != 1 or zero.dtype not in (np.int8, np.uint8):
+            return None
+        real = np.float32(scale.ravel()[0])
+        if not np.isfinite(real) or real <= 0:
+            raise NetworkError(f"{where}: scale must be positive and finite, not {real}")
+        return cls(real, int(zero.ravel()[0]) - (128 if zero.dtype == np.uint8 else 0), str(zero.dtype))
+
+
+@dataclass(frozen=True)
+class Source:
+    """An int8 tensor with its meaning: an operand of an integer operator, or a dequantised float name."""
+
+    value: Value
+    quant: Quant
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A quantised constant: integers, one scale or one per channel of `axis`, zero points likewise."""
+
+    values: Array
+    scale: NDArray[np.float32]
+    zero_point: Array
+    axis: int
+
+    @property
+    def quant(self) -> Quant | None:
+        """Its quantisation as that of an activation; None if it is not one for the whole tensor, of 8 bits."""
+        if self.values.dtype != self.zero_point.dtype:
+            return None
+        return Quant.of(self.scale, self.zero_point, "a constant")
+
+    def real(self) -> NDArray[np.float32]:
+        """The float array it stands for."""
+        centred = self.values.astype(np.int64) - self._spread(self.zero_point).astype(np.int64)
+        result: NDArray[np.float32] = centred.astype(np.float32) * self._spread(self.scale)
+        return result
+
+    def _spread(self, parameter: Array) -> Array:
+        if parameter.size == 1:
+            return parameter.reshape(())
+        shape = [1] * self.values.ndim
+        shape[self.axis] = -1
+        return parameter.reshape(shape)
+
+    def transposed(self, perm: tuple[int, ...]) -> Constant:
+        """After a transposition in the file."""
+        axis = perm.index(self.axis % self.values.ndim) if self.scale.size > 1 else 0
+        return Constant(self.values.transpose(perm), self.scale, self.zero_point, axis)
+
+    def weights(self, channel_axis: int, where: str) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+        """(int8 weights around zero, one float32 scale per entry of `channel_axis`).
+
+        Raises
+        ------
+        NetworkError: not 8 bits, not centred on zero, or scales along another axis.
+        """
+        if self.values.dtype not in (np.int8, np.uint8):
+            raise NetworkError(f"{where}: weights must be int8 or uint8, not {self.values.dtype}")
+        centred = self.values.astype(np.int16) - self._spread(self.zero_point).astype(np.int16)
+        if centred.size and (centred.min() < -128 or centred.max() > 127):
+            raise NetworkError(
+                f"{where}: weights must fit int8 around their zero point, not an asymmetric range; "
+                "quantise with symmetric weights (quantize_static: WeightSymmetric, weight_type=QInt8)"
+            )
+        channels = self.values.shape[channel_axis]
+        if self.scale.size == 1:
+            return centred.astype(np.int8), np.full(channels, self.scale.ravel()[0], np.float32)
+        if self.axis % self.values.ndim != channel_axis or self.scale.size != channels:
+            raise NetworkError(f"{where}: weight scales must run along output channels, not axis {self.axis}")
+        return centred.astype(np.int8), self.scale.astype(np.float32).ravel()

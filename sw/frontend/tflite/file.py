@@ -1,0 +1,183 @@
+"""Reading a TFLite file: flatbuffer to checked Python values, before anything is said about quantisation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import tflite
+from numpy.typing import NDArray
+
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.tflite.flatbuffer import FlatbufferError, verify
+from dovetail.sw.frontend.tflite.layout import TFLITE
+from dovetail.sw.frontend.tflite.sparse import expand
+from dovetail.sw.network.graph import Pads, Pair, Tensor
+from dovetail.sw.network.layout import Array
+
+RESOURCE = "resource"
+"""Element type of a handle to a variable, which has no elements."""
+_DTYPES = {
+    0: "float32",
+    1: "float16",
+    2: "int32",
+    3: "uint8",
+    4: "int64",
+    6: "bool",
+    7: "int16",
+    9: "int8",
+    13: RESOURCE,
+}
+_OP_NAMES = {
+    value: name for name, value in vars(tflite.BuiltinOperator).items() if isinstance(value, int) and name.isupper()
+}
+_DENSEST = 1024
+"""Elements of a sparse constant for each one that is stored; keeps damaged files from filling memory."""
+
+
+def is_tflite(data: bytes) -> bool:
+    """Whether the bytes carry the TFLite file identifier."""
+    return data[4:8] == b"TFL3"
+
+
+@dataclass(frozen=True)
+class Info:
+    """One tensor of the file: its record plus the value if it is a constant.
+
+    Parameters
+    ----------
+    scales, zero_points: as in the file: none, one, or one per entry of axis ``axis``.
+    variable: whether an operator that reads it leaves something in it for the next run.
+    signature: the shape with -1 for axes that the file leaves open; empty if it leaves none.
+    """
+
+    tensor: Tensor
+    scales: NDArray[np.float32]
+    zero_points: NDArray[np.int64]
+    axis: int
+    value: Array | None
+    variable: bool = False
+    signature: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator of the file; -1 stands for an input that is left out. A custom one is of kind "CUSTOM NAME"."""
+
+    index: int
+    kind: str
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    raw: Any
+
+    def options(self, table: Any) -> Any:
+        """The builtin options, read as generated class `table`."""
+        raw = self.raw.BuiltinOptions()
+        if raw is None or self.raw.BuiltinOptionsType() != getattr(tflite.BuiltinOptions, table.__name__):
+            raise NetworkError(f"{self.name}: options must be present and of its kind, not missing")
+        options = table()
+        options.Init(raw.Bytes, raw.Pos)
+        return options
+
+
+class TfliteFile:
+    """Tensors and operators, in order, of a subgraph; inputs and outputs as tensor indices.
+
+    The network is subgraph 0; ``subgraphs`` says how many there are. Others are initialisation, branches or loops.
+
+    Raises
+    ------
+    NetworkError: no sound flatbuffer, no such subgraph, element types that are no numbers; a damaged file may raise
+        anything else.
+    """
+
+    def __init__(self, data: bytes, subgraph: int = 0) -> None:
+        self.data = data
+        self.subgraph = subgraph
+        try:
+            verify(data, TFLITE, "Model")
+        except FlatbufferError as error:
+            raise NetworkError(f"the file must be a sound flatbuffer: {error}") from None
+        self._model = tflite.Model.GetRootAsModel(data, 0)
+        self.subgraphs = int(self._model.SubgraphsLength())
+        if not 0 <= subgraph < self.subgraphs:
+            raise NetworkError(f"the file must have a subgraph {subgraph}, not {self.subgraphs} in all")
+        graph = self._graph = self._model.Subgraphs(subgraph)
+        if not graph.TensorsLength() or not graph.OperatorsLength():
+            raise NetworkError("the file must have tensors and operators, not none")
+        self._used: set[str] = set()
+        self.infos = [self._tensor(index) for index in range(graph.TensorsLength())]
+        self.inputs = [int(graph.Inputs(i)) for i in range(graph.InputsLength())]
+        self.outputs = [int(graph.Outputs(i)) for i in range(graph.OutputsLength())]
+        self.operators = [self._operator(index) for index in range(graph.OperatorsLength())]
+
+    def _tensor(self, index: int) -> Info:
+        raw = self._graph.Tensors(index)
+        dtype = _DTYPES.get(raw.Type())
+        name = (raw.Name() or b"").decode(errors="replace") or f"tensor_{index}"
+        while name in self._used:
+            name += f"_{index}"
+        self._used.add(name)
+        if dtype is None:
+            raise NetworkError(f"tensor {name!r}: element type must be a plain number, not code {raw.Type()}")
+        shape = tuple(int(raw.Shape(i)) for i in range(raw.ShapeLength()))
+        quant = raw.Quantization()
+        scales, zeros, axis = np.zeros(0, np.float32), np.zeros(0, np.int64), 0
+        if quant is not None and quant.ScaleLength():
+            scales = np.array(quant.ScaleAsNumpy(), np.float32)
+            zeros = np.array(quant.ZeroPointAsNumpy(), np.int64) if quant.ZeroPointLength() else zeros
+            axis = quant.QuantizedDimension()
+        value = None
+        buffer = self._model.Buffers(raw.Buffer())
+        if buffer.Offset() > 1:
+            raise NetworkError(f"tensor {name!r}: value must lie within the flatbuffer, not behind it")
+        if buffer.DataLength():
+            stored = np.frombuffer(np.array(buffer.DataAsNumpy(), np.uint8).tobytes(), dtype)
+            value = stored.reshape(shape) if raw.Sparsity() is None else self._whole(raw.Sparsity(), stored, shape)
+        scale = scales[0] if scales.size == 1 else None
+        zero = int(zeros[0]) if scales.size == 1 and zeros.size else 0
+        signature = tuple(int(raw.ShapeSignature(i)) for i in range(raw.ShapeSignatureLength()))
+        tensor = Tensor(name, shape, scale, zero, dtype)
+        return Info(tensor, scales, zeros, axis, value, bool(raw.IsVariable()), signature)
+
+    def _whole(self, sparsity: Any, stored: Array, shape: tuple[int, ...]) -> Array:
+        if prod(shape) > _DENSEST * stored.size + _DENSEST:
+            raise NetworkError(f"a sparse constant must hold an element in {_DENSEST} at least, not {stored.size}")
+        return expand(sparsity, stored, shape)
+
+    def _operator(self, index: int) -> Operator:
+        raw = self._graph.Operators(index)
+        code = self._model.OperatorCodes(raw.OpcodeIndex())
+        number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        kind, label = (_OP_NAMES.get(number, f"operator {number}"),) * 2
+        if kind == "CUSTOM":
+            label = (code.CustomCode() or b"CUSTOM").decode(errors="replace")
+            kind = f"CUSTOM {label}"
+        ins = tuple(int(raw.Inputs(i)) for i in range(raw.InputsLength()))
+        outs = tuple(int(raw.Outputs(i)) for i in range(raw.OutputsLength()))
+        return Operator(index, kind, f"{index:02d}_{label}", ins, outs, raw)
+
+
+def is_float(file: TfliteFile) -> bool:
+    """Whether no activation is of integers, and some are float; weights may be anything."""
+    dtypes = {info.tensor.dtype for info in file.infos if info.value is None}
+    return "float32" in dtypes and not dtypes & {"int8", "uint8", "int16"}
+
+
+def pads_of(source: Tensor, out: Tensor, kernel: Pair, stride: Pair, dilation: Pair, padding: int) -> Pads:
+    """TFLite's padding: SAME puts the smaller half before."""
+    if padding == tflite.Padding.VALID:
+        return 0, 0, 0, 0
+    before, after = [], []
+    for axis in range(2):
+        size = -(-source.nhwc[axis + 1] // max(stride[axis], 1))
+        if out.nhwc[axis + 1] != size:
+            raise NetworkError(f"tensor {out.name!r}: axis {axis + 1} must be {size} long, not {out.nhwc[axis + 1]}")
+        reach = (out.nhwc[axis + 1] - 1) * stride[axis] + (kernel[axis] - 1) * dilation[axis] + 1
+        total = max(reach - source.nhwc[axis + 1], 0)
+        before.append(total // 2)
+        after.append(total - total // 2)
+    return before[0], before[1], after[0], after[1]

@@ -1,0 +1,1 @@
+"""Float TFLite networks become float ONNX networks."""

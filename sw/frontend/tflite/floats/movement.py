@@ -1,0 +1,140 @@
+"""Data movement of float TFLite networks in ONNX: shapes, slices, frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import tflite
+
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.tflite.file import Operator
+
+if TYPE_CHECKING:
+    from dovetail.sw.frontend.tflite.floats.convert import Writer
+
+
+def reshape(w: Writer, op: Operator) -> None:
+    """RESHAPE, SQUEEZE, EXPAND_DIMS: the file says what comes out."""
+    shape = w.integers(f"{op.name}/shape", w.shape(op.outputs[0]))
+    w.result(op.outputs[0], "Reshape", [w.value(op.inputs[0]), shape])
+
+
+def shape_of(w: Writer, op: Operator) -> None:
+    """SHAPE: known, since the file's shapes are fixed."""
+    w.keep(op.outputs[0], np.array(w.shape(op.inputs[0]), w.info(op.outputs[0]).tensor.dtype))
+
+
+def transpose(w: Writer, op: Operator) -> None:
+    """TRANSPOSE"""
+    w.result(op.outputs[0], "Transpose", [w.value(op.inputs[0])], perm=w.numbers(op, 1))
+
+
+_MIRRORS = ("reflect", "edge")
+
+
+def pad(w: Writer, op: Operator) -> None:
+    """PAD, PADV2, MIRROR_PAD; a symmetric frame of one element is ONNX's "edge"."""
+    mode, extra = "constant", []
+    source = op.inputs[0]
+    rank, table = len(w.shape(source)), np.array(w.numbers(op, 1)).reshape(-1, 2)
+    if op.kind == "MIRROR_PAD":
+        symmetric = op.options(tflite.MirrorPadOptions).Mode() == tflite.MirrorPadMode.SYMMETRIC
+        mode = _MIRRORS[symmetric]
+        if symmetric and table.max() > 1:
+            raise NetworkError(f"{op.name}: symmetric padding must be at most 1, not {table.max()}")
+    elif op.kind == "PADV2":
+        extra = [w.value(op.inputs[2])]
+    if table.shape != (rank, 2) or table.min() < 0:
+        raise NetworkError(f"{op.name}: padding must be {rank} pairs, none negative, not {table.tolist()}")
+    image = w.is_image(op, [source])
+    order = sorted(range(rank), key=lambda axis: w.axis(op, axis, rank, image))
+    pads = w.integers(f"{op.name}/pads", [*table[order, 0], *table[order, 1]])
+    w.result(op.outputs[0], "Pad", [w.operands([source], image)[0], pads, *extra], image=image, mode=mode)
+
+
+def cut(w: Writer, op: Operator) -> None:
+    """SLICE"""
+    shape, begins, sizes = w.shape(op.inputs[0]), w.numbers(op, 1), w.numbers(op, 2)
+    ends = [length if size < 0 else begin + size for begin, size, length in zip(begins, sizes, shape, strict=True)]
+    _sliced(w, op, begins, ends, [1] * len(shape))
+
+
+def strided_slice(w: Writer, op: Operator) -> None:
+    """STRIDED_SLICE; an axis that shrinks is one element long."""
+    options = op.options(tflite.StridedSliceOptions)
+    if options.EllipsisMask() or options.NewAxisMask() or options.Offset():
+        raise NetworkError(f"{op.name}: must be without ellipsis, new axes and offsets")
+    shape = w.shape(op.inputs[0])
+    bounds: list[tuple[int, int, int]] = []
+    for axis, (begin, end, step) in enumerate(zip(*(w.numbers(op, place) for place in (1, 2, 3)), strict=True)):
+        if options.ShrinkAxisMask() >> axis & 1:
+            bounds.append((begin % shape[axis], begin % shape[axis] + 1, 1))
+            continue
+        first = None if options.BeginMask() >> axis & 1 else begin
+        last = None if options.EndMask() >> axis & 1 else end
+        start, stop, step = slice(first, last, step).indices(shape[axis])
+        bounds.append((start, stop if stop >= 0 else -shape[axis] - 1, step))
+    starts, ends, steps = (list(numbers) for numbers in zip(*bounds, strict=True))
+    _sliced(w, op, starts, ends, steps)
+
+
+def _sliced(w: Writer, op: Operator, starts: list[int], ends: list[int], steps: list[int]) -> None:
+    parameters = {"starts": starts, "ends": ends, "axes": list(range(len(starts))), "steps": steps}
+    operands = [w.integers(f"{op.name}/{name}", numbers) for name, numbers in parameters.items()]
+    piece = w.node(f"{op.name}/piece", "Slice", [w.value(op.inputs[0]), *operands])
+    shape = w.integers(f"{op.name}/shape", w.shape(op.outputs[0]))
+    w.result(op.outputs[0], "Reshape", [piece, shape])
+
+
+def split(w: Writer, op: Operator) -> None:
+    """SPLIT and SPLIT_V"""
+    source, place = (op.inputs[1], 0) if op.kind == "SPLIT" else (op.inputs[0], 2)
+    image = w.is_image(op, [source])
+    rank, (given,) = len(w.shape(source)), w.numbers(op, place)
+    sizes = [w.shape(index)[given] for index in op.outputs]
+    lengths = w.integers(f"{op.name}/sizes", sizes)
+    axis = w.axis(op, given, rank, image)
+    w.results(op.outputs, "Split", [*w.operands([source], image), lengths], image=image, axis=axis)
+
+
+def pack(w: Writer, op: Operator) -> None:
+    """PACK: a new axis"""
+    axis = op.options(tflite.PackOptions).Axis()
+    where = w.integers(f"{op.name}/axis", [axis])
+    parts = [
+        w.node(f"{op.name}/part{place}", "Unsqueeze", [w.value(index), where]) for place, index in enumerate(op.inputs)
+    ]
+    w.result(op.outputs[0], "Concat", parts, axis=axis)
+
+
+def unpack(w: Writer, op: Operator) -> None:
+    """UNPACK: one slice per result"""
+    axis = op.options(tflite.UnpackOptions).Axis()
+    source = w.value(op.inputs[0])
+    for place, index in enumerate(op.outputs):
+        number = w.add_constant(f"{op.name}/place{place}", np.int64(place))
+        w.result(index, "Gather", [source, number], axis=axis)
+
+
+def gather(w: Writer, op: Operator) -> None:
+    """GATHER without batch axes"""
+    options = op.options(tflite.GatherOptions)
+    if options.BatchDims():
+        raise NetworkError(f"{op.name}: must be without batch axes, not {options.BatchDims()}")
+    w.result(op.outputs[0], "Gather", [w.value(index) for index in op.inputs], axis=options.Axis())
+
+
+MOVEMENT: Mapping[str, Callable[[Writer, Operator], None]] = {
+    **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), reshape),
+    "SHAPE": shape_of,
+    "TRANSPOSE": transpose,
+    **dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD"), pad),
+    "SLICE": cut,
+    "STRIDED_SLICE": strided_slice,
+    **dict.fromkeys(("SPLIT", "SPLIT_V"), split),
+    "PACK": pack,
+    "UNPACK": unpack,
+    "GATHER": gather,
+}

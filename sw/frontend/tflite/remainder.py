@@ -1,0 +1,103 @@
+"""A TFLite file in two: what Dovetail and LiteRT know, and the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.remainder import Remainder
+from dovetail.sw.frontend.tflite.file import Operator, TfliteFile, is_float
+from dovetail.sw.frontend.tflite.variables import WALK
+from dovetail.sw.host.kernels import TfliteOp
+from dovetail.sw.host.tflite_extract import extract
+
+_CONTROL = {"IF", "WHILE", "CALL"}
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Operators of both sides, by index, and tensors that go over."""
+
+    kept: tuple[Operator, ...]
+    left: tuple[Operator, ...]
+    crossing: tuple[int, ...]
+    reason: str
+
+
+def custom_op(file: TfliteFile, op: Operator) -> TfliteOp:
+    """A custom operator as LiteRT runs it."""
+    dynamic = tuple(index for index in op.inputs if index >= 0 and file.infos[index].value is None)
+    return TfliteOp(file.data, op.index, dynamic, op.outputs)
+
+
+def _unknown(file: TfliteFile, op: Operator) -> str:
+    """Why an operator is not Dovetail's to do; empty if it is."""
+    if op.kind in _CONTROL:
+        return "the network must be free of control flow up to where Dovetail's part ends"
+    if op.kind.startswith("operator "):
+        return "it is newer than the runtime"
+    if op.kind.startswith("CUSTOM ") and is_float(file):
+        # Imported late: reading a quantised file should not wait for protobuf.
+        from dovetail.sw.frontend.tflite.floats.operators import OPERATORS
+
+        return "" if op.kind in OPERATORS else "a custom operator without a counterpart in ONNX"
+    if op.kind.startswith("CUSTOM "):
+        try:
+            custom_op(file, op).shapes()
+        except NetworkError:
+            return "a custom operator that LiteRT does not have, or not for these types"
+    return ""
+
+
+def _cut(file: TfliteFile) -> _Cut | None:
+    reasons: list[str] = []
+    after: set[int] = set()
+    kept: list[Operator] = []
+    left: list[Operator] = []
+    for op in file.operators:
+        reason = "" if after.intersection(op.inputs) else _unknown(file, op)
+        if not reason and not after.intersection(op.inputs):
+            kept.append(op)
+            continue
+        reasons += [reason] if reason else []
+        left.append(op)
+        after.update(op.outputs)
+    if not left:
+        return None
+    for op in left:
+        if op.kind in WALK or any(index >= 0 and file.infos[index].variable for index in op.inputs):
+            raise NetworkError(
+                f"{op.name}: variables must be of the part that Dovetail does, not behind {left[0].name},"
+                f" {reasons[0]}; replace that on export"
+            )
+    made = {index for op in kept for index in op.outputs}
+    wanted = {index for op in left for index in op.inputs}
+    crossing = tuple(sorted(made & wanted))
+    if not crossing and not made.intersection(file.outputs):
+        raise NetworkError(f"{left[0].name}: {reasons[0]}, and nothing comes before it; replace it on export")
+    return _Cut(tuple(kept), tuple(left), crossing, reasons[0])
+
+
+def split(file: TfliteFile) -> Remainder | None:
+    """See `dovetail.sw.frontend.remainder.remainder_of`."""
+    cut = _cut(file)
+    if cut is None:
+        return None
+    made = {index for op in cut.kept for index in op.outputs}
+    read = {index for op in cut.kept for index in op.inputs}
+    outputs = [index for index in file.outputs if index in made]
+    outputs += [index for index in cut.crossing if index not in outputs]
+    inputs = [index for index in file.inputs if index in read]
+    head = extract(file.data, [op.index for op in cut.kept], inputs, outputs, others=file.subgraphs > 1)
+    return Remainder(head.data, tuple(f"{op.name} ({op.kind})" for op in cut.left), cut.reason)
+
+
+def rest(file: TfliteFile) -> bytes:
+    """See `dovetail.sw.frontend.remainder.rest_of`."""
+    cut = _cut(file)
+    assert cut is not None
+    made = {index for op in cut.left for index in op.outputs}
+    read = {index for op in cut.left for index in op.inputs}
+    inputs = [*cut.crossing, *(index for index in file.inputs if index in read)]
+    outputs = [index for index in file.outputs if index in made]
+    return extract(file.data, [op.index for op in cut.left], inputs, outputs, others=file.subgraphs > 1).data

@@ -1,0 +1,49 @@
+"""Sessions of ONNX Runtime, and networks with a view of their inner tensors. The runtime is imported with the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import onnx
+
+from dovetail.sw.network.layout import Array
+
+
+def open_session(model: bytes, *, optimises: bool = True) -> Any:
+    """A session on the processor, without the runtime's warnings and second tries.
+
+    ``optimises``: it may fuse and rewrite nodes.
+
+    Raises what the runtime raises: undocumented classes of its own.
+    """
+    import onnxruntime
+
+    onnxruntime.disable_telemetry_events()  # where a user's own code has imported it before
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    if not optimises:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+
+
+class Session:
+    """A network in ONNX Runtime with some of its inner tensors as outputs, too."""
+
+    def __init__(self, model: onnx.ModelProto, extra: Iterable[str] = ()) -> None:
+        seen = with_outputs(model, extra)
+        self._session = open_session(seen.SerializeToString())
+        self._names = [value.name for value in seen.graph.output]
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Outputs by name."""
+        return dict(zip(self._names, self._session.run(self._names, dict(inputs)), strict=True))
+
+
+def with_outputs(model: onnx.ModelProto, extra: Iterable[str]) -> onnx.ModelProto:
+    """A copy of a network with some of its inner tensors as outputs, too."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    known = {value.name for value in copy.graph.output}
+    copy.graph.output.extend(onnx.ValueInfoProto(name=name) for name in extra if name not in known)
+    return copy

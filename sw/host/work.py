@@ -1,0 +1,66 @@
+"""What the host takes in one inference: an estimate beside the accelerator's exact cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dovetail.sw.compiler.partition.host_cost import HostCost
+from dovetail.sw.compiler.partition.partition import Step, is_accelerated
+from dovetail.sw.network import graph as ir
+
+
+@dataclass(frozen=True)
+class HostWork:
+    """The host's share of one inference, by a `HostCost`.
+
+    Parameters
+    ----------
+    nodes: cycles by the name of the node that the host runs, in the order of the network.
+    steps: runs of nodes on the host, between the accelerator's programs.
+    starts: how often the host starts the accelerator; each costs a round trip.
+    cost: what the estimate rests on.
+    unused: kinds that the costs have rates of their own for, and of which the host runs no node.
+    """
+
+    nodes: Mapping[str, int]
+    steps: int
+    starts: int
+    cost: HostCost
+    unused: tuple[str, ...] = ()
+
+    @property
+    def cycles(self) -> int:
+        """Of all nodes and starts."""
+        return sum(self.nodes.values()) + self.starts * self.cost.round_trip
+
+    def at(self, clock: float | None) -> int:
+        """`cycles` as those of an accelerator with this clock in Hz."""
+        return round(self.cost.at(self.cycles, clock))
+
+    @property
+    def basis(self) -> str:
+        """What the estimate rests on, and its error."""
+        return self.cost.basis + (f"; no layer of kind {', '.join(self.unused)} is on the host" if self.unused else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """What JSON can express."""
+        return {
+            "cycles": self.cycles,
+            "steps": self.steps,
+            "starts": self.starts,
+            "nodes": dict(self.nodes),
+            "clock": self.cost.clock,
+            "basis": self.basis,
+            "error": self.cost.error,
+        }
+
+
+def host_work(graph: ir.Graph, steps: Sequence[Step], cost: HostCost) -> HostWork:
+    """What the host takes for the steps that a graph is partitioned into."""
+    own = [step for step in steps if step.host]
+    work = [node for step in own for node in step.nodes if not isinstance(node, ir.FREE)]
+    starts = sum(map(is_accelerated, steps))
+    unused = {each.operator: None for each in cost.operators if all(each.operator != node.op for node in work)}
+    return HostWork({node.name: cost.cycles(graph, node) for node in work}, len(own), starts, cost, tuple(unused))

@@ -1,0 +1,132 @@
+"""The window walk: which SRAM byte belongs to an output pixel, a tap and a channel (``docs/architecture.md``).
+
+:class:`Window` is the plan for one instruction's registers. A *regular* walk is one over an image with a fixed row
+pitch and padding around it, as compilers make them; anything else is gathered byte by byte.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.isa.instructions.checks import View
+from dovetail.sw.model.base import Sram, gathered, int8, strided
+
+Array = npt.NDArray[Any]
+
+_WRAP = 1 << 32
+_SANE = 1 << 31
+_MAX_IMAGE = 1 << 28
+
+
+class Window:
+    """Addresses of a window walk of ``channels`` contiguous values of ``item`` bytes, 1 or 4, per tap.
+
+    Attributes
+    ----------
+    height, width
+        Output pixels.
+    kh, kw
+        Taps.
+    regular
+        Whether :meth:`image` applies.
+    """
+
+    def __init__(self, registers: View, channels: int, *, single: bool = False, item: int = 1) -> None:
+        r = registers
+        self.channels, self.item = channels, item
+        self.address, self.size = r.region("IN")
+        self.height, self.width = r["TILE", "height"], r["TILE", "width"]
+        self.kh, self.kw = (1, 1) if single else (r["GEOMETRY", "kh"], r["GEOMETRY", "kw"])
+        self.stride, self.dilation = r["GEOMETRY", "stride_y"], r["GEOMETRY", "dilation_y"]
+        self.origin = r["ORIGIN"]
+        self.y_step, self.x_step = r["Y_STEP"], r["X_STEP"]
+        self.ky_step, self.kx_step = r["KY_STEP"], r["KX_STEP"]
+        self.rows, self.row_bytes = r["IN_ROWS"], r["ROW_BYTES"]
+        self.top, self.left = r["PAD_TOP"], r["PAD_LEFT"]
+        self.zero = int8(r["QUANT", "zero_in"]) if item == 1 else 0
+        # The rectangle of rows and byte columns that the walk visits, from (-top, -left) on.
+        self.image_rows = (self.height - 1) * self.stride + (self.kh - 1) * self.dilation + 1
+        reach = (self.width - 1) * self.x_step + (self.kw - 1) * self.kx_step + channels * item
+        self.image_columns = max(reach, self.width * self.x_step) if self.kw == 1 else reach
+        self.regular = self._find_rectangle(reach)
+
+    def _pitch(self) -> int | None:
+        """Bytes between input rows, when there is one such number."""
+        pitch = 0
+        if self.kh > 1 and self.dilation:
+            pitch, rest = divmod(self.ky_step, self.dilation)
+        elif self.height > 1 and self.stride:
+            pitch, rest = divmod(self.y_step, self.stride)
+        else:
+            rest = 0
+        fits = not rest
+        fits &= self.kh == 1 or self.ky_step == self.dilation * pitch
+        fits &= self.height == 1 or self.y_step == self.stride * pitch
+        return pitch if fits else None
+
+    def _find_rectangle(self, reach: int) -> bool:
+        """Find the part of the image that is real, and where it is in SRAM."""
+        pitch = self._pitch()
+        if (
+            pitch is None
+            or max(pitch, self.x_step, self.kx_step, self.top, self.left, reach) >= _SANE
+            or max(self.rows, self.row_bytes) > _SANE
+            or self.image_rows * self.image_columns > _MAX_IMAGE
+        ):
+            return False
+        self.pitch = pitch
+        # Padding bytes must be padding values.
+        if (self.x_step | self.left | self.row_bytes) % self.item and (self.left or reach > self.row_bytes):
+            return False
+        first_row, last_row = max(0, -self.top), min(self.rows, self.image_rows - self.top) - 1
+        first_col, last_col = max(0, -self.left), min(self.row_bytes, reach - self.left) - 1
+        self.real_rows = max(0, last_row - first_row + 1)
+        self.real_columns = max(0, last_col - first_col + 1)
+        if not self.real_rows or not self.real_columns:
+            self.real_rows = self.real_columns = 0
+            return True
+        start = (self.origin + self.top * pitch + self.left) % _WRAP
+        if start + last_row * pitch + last_col >= self.size:
+            return False
+        self.start = self.address + start
+        return True
+
+    def image(self, sram: Sram, dtype: type[np.generic]) -> Array:
+        """The visited rectangle (regular walks only), padding filled in."""
+        shape = (self.image_rows, self.image_columns)
+        if not self.real_rows:
+            return np.full(shape, self.zero, dtype)
+        data = sram.data.view(np.int8)
+        real = strided(data, self.start, (self.real_rows, self.real_columns), (self.pitch, 1))
+        if real.shape == shape:
+            return real.astype(dtype, order="C")
+        top, left = min(self.top, self.image_rows), min(self.left, self.image_columns)
+        image = np.empty(shape, dtype)
+        bottom, right = top + self.real_rows, left + self.real_columns
+        image[:top] = self.zero
+        image[bottom:] = self.zero
+        image[top:bottom, :left] = self.zero
+        image[top:bottom, right:] = self.zero
+        image[top:bottom, left:right] = real
+        return image
+
+    def tap(self, image: Array, ky: int, kx: int) -> Array:
+        """[height, width, channels] of a tap: a view of :meth:`image`, which must be of bytes if items are not."""
+        row, column = image.strides
+        shape = (self.height, self.width, self.channels * self.item)
+        offset = ky * self.dilation * row + kx * self.kx_step * column
+        values = strided(image, offset, shape, (self.stride * row, self.x_step * column, column))
+        return values if self.item == 1 else values.view("<i4")
+
+    def gather(self, sram: Sram, ky: int, kx: int) -> Array:
+        """[height, width, channels] of a tap of any walk, in the arithmetic of the hardware."""
+        y = np.arange(self.height, dtype=np.int64)[:, None, None]
+        x = np.arange(self.width, dtype=np.int64)[None, :, None]
+        k = np.arange(self.channels, dtype=np.int64)[None, None, :] * self.item
+        row = (y * self.stride + ky * self.dilation - self.top) % _WRAP
+        col = (x * self.x_step + kx * self.kx_step - self.left + k) % _WRAP
+        offset = y * self.y_step + ky * self.ky_step + self.origin + x * self.x_step + kx * self.kx_step + k
+        offset %= _WRAP
+        valid = (row < self.rows) & (col < self.row_bytes)
+        return gathered(sram.signed(self.address, self.size), offset, item=self.item, zero=self.zero, valid=valid)

@@ -1,1 +1,0 @@
-"""The functional model's units, one file each; :class:`dovetail.sw.model.Model` runs them in order of time."""

@@ -1,0 +1,1 @@
+"""What a network is: graph, nodes, layouts, and the exact result of each node."""

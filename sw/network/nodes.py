@@ -1,0 +1,389 @@
+"""The nodes of a network: what each operation is, with its parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.isa.numerics import AddParams, Rounding, VectorOperation, encode_multiplier
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.network.layout import Shape
+
+Pair = tuple[int, int]
+Pads = tuple[int, int, int, int]
+"""Padding in pixels: (top, left, bottom, right)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Requant:
+    """How an accumulator becomes int8: per-channel multipliers, rounding, offsets and clamp.
+
+    Parameters
+    ----------
+    mult, shift: int32 arrays, one entry per output channel (or one for all), as `isa.numerics` encodes them.
+    rounding: which of the roundings of `isa.numerics`.
+    zero_in, zero_out: zero points of input and output.
+    lo, hi: clamp of the result, activation folded in.
+    """
+
+    mult: NDArray[np.int32]
+    shift: NDArray[np.int32]
+    rounding: Rounding
+    zero_in: int
+    zero_out: int
+    lo: int = -128
+    hi: int = 127
+
+    @classmethod
+    def encode(
+        cls,
+        real: NDArray[np.floating[Any]],
+        rounding: Rounding,
+        zero_in: int,
+        zero_out: int,
+        lo: int = -128,
+        hi: int = 127,
+        *,
+        where: str,
+    ) -> Requant:
+        """From real multipliers, one per channel; `where` names the node in errors.
+
+        Raises
+        ------
+        NetworkError: a multiplier is not finite, negative, or too large to encode.
+        """
+        try:
+            mult, shift = encode_multiplier(real, rounding)
+        except ValueError as error:
+            worst = real.flat[np.argmax(np.where(np.isfinite(real) & (real >= 0), real, np.inf))]
+            raise NetworkError(f"{where!r}: scales must give multipliers of 0 to 2**31, not {worst}") from error
+        return cls(mult.astype(np.int32), shift.astype(np.int32), rounding, zero_in, zero_out, lo, hi)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Node:
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def op(self) -> str:
+        """Label for reports."""
+        return type(self).__name__.lower()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Conv(_Node):
+    """2-D convolution, and the dense layer as a 1x1 convolution on a (1, 1, rows, IC) view.
+
+    Parameters
+    ----------
+    weights: int8 [OC, KH, KW, IC / groups], zero point 0.
+    rest: int8 [N, *weights.shape], what is added to `weights` where int8 does not hold them; None: nothing. The sums
+        span 255 at most.
+    bias: int32 [OC], raw (input zero point not folded in).
+    stride, dilation: (y, x).
+    pads: pixels of input zero point, (top, left, bottom, right).
+    groups: output channels, in order, fall into this many groups, each of which sees its share of the input channels.
+    kind: "conv" or "dense", for reports.
+    """
+
+    weights: NDArray[np.int8]
+    bias: NDArray[np.int32]
+    requant: Requant
+    stride: Pair = (1, 1)
+    pads: Pads = (0, 0, 0, 0)
+    dilation: Pair = (1, 1)
+    groups: int = 1
+    kind: str = "conv"
+    rest: NDArray[np.int8] | None = None
+
+    @property
+    def op(self) -> str:
+        return self.kind
+
+    @property
+    def kernel(self) -> Pair:
+        """(KH, KW)"""
+        return self.weights.shape[1], self.weights.shape[2]
+
+    @property
+    def whole_weights(self) -> NDArray[np.int16]:
+        """The weights, with their rest."""
+        return _whole(self.weights, self.rest)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Depthwise(_Node):
+    """Depthwise convolution: output channel k sees input channel k // M, where M is the channel multiplier.
+
+    Parameters
+    ----------
+    weights: int8 [KH, KW, C * M].
+    bias: int32 [C * M].
+    rest: as of `Conv`.
+    """
+
+    weights: NDArray[np.int8]
+    bias: NDArray[np.int32]
+    requant: Requant
+    stride: Pair = (1, 1)
+    pads: Pads = (0, 0, 0, 0)
+    dilation: Pair = (1, 1)
+    rest: NDArray[np.int8] | None = None
+
+    @property
+    def kernel(self) -> Pair:
+        """(KH, KW)"""
+        return self.weights.shape[0], self.weights.shape[1]
+
+    @property
+    def whole_weights(self) -> NDArray[np.int16]:
+        """The weights, with their rest."""
+        return _whole(self.weights, self.rest)
+
+
+def _whole(weights: NDArray[np.int8], rest: NDArray[np.int8] | None) -> NDArray[np.int16]:
+    whole = weights.astype(np.int16)
+    return whole if rest is None else whole + rest.sum(axis=0, dtype=np.int16)
+
+
+def int8_terms(weights: NDArray[np.int16]) -> tuple[NDArray[np.int8], NDArray[np.int8] | None]:
+    """`weights` and `rest` of a convolution: int8 arrays whose sum the given weights are."""
+    terms: list[NDArray[np.int8]] = []
+    while weights.any() or not terms:
+        terms.append(np.clip(weights, -128, 127).astype(np.int8))
+        weights = weights - terms[-1]
+    return terms[0], np.stack(terms[1:]) if len(terms) > 1 else None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MatMul(_Node):
+    """Product of two tensors, matrix by matrix: [..., M, K] x [..., K, N] -> [..., M, N].
+
+    Parameters
+    ----------
+    requant: one entry; ``zero_in`` is the first operand's zero point.
+    zero_b: the second operand's zero point.
+    transposed: the second operand is [..., N, K].
+    """
+
+    requant: Requant
+    zero_b: int
+    transposed: bool = False
+
+
+@dataclass(frozen=True)
+class MulParams:
+    """A product of two int8 tensors: ``requantise((a - za) * (b - zb))``, see `isa.numerics.multiply`."""
+
+    rounding: Rounding
+    za: int
+    zb: int
+    zy: int
+    mult: int
+    shift: int
+    lo: int = -128
+    hi: int = 127
+
+
+_KINDS = {
+    VectorOperation.ADD: "add",
+    VectorOperation.SUBTRACT: "sub",
+    VectorOperation.MINIMUM: "min",
+    VectorOperation.MAXIMUM: "max",
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Elementwise(_Node):
+    """Sum, difference, minimum, maximum or product of two tensors, as `params` says.
+
+    An operand may have one row or one column where the result has more; it is repeated.
+    """
+
+    params: AddParams | MulParams
+
+    @property
+    def op(self) -> str:
+        return "mul" if isinstance(self.params, MulParams) else _KINDS[self.params.combine]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rescale(_Node):
+    """``requantise(x - zero_in)`` of every element: requantisation, ReLU alone, absolute value, leaky ReLU.
+
+    Parameters
+    ----------
+    requant: one entry.
+    absolute: the magnitude of ``x - zero_in`` is rescaled.
+    below: encoded (multiplier, shift) for ``x < zero_in``; None if it is the same as above.
+    kind: for reports.
+    """
+
+    requant: Requant
+    absolute: bool = False
+    below: tuple[int, int] | None = None
+    kind: str = "rescale"
+
+    @property
+    def op(self) -> str:
+        return self.kind
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Table(_Node):
+    """Any function of one element: `values` int8 [256], indexed by the element plus 128. ``kind`` is for reports."""
+
+    values: NDArray[np.int8]
+    kind: str = "table"
+
+    @property
+    def op(self) -> str:
+        return self.kind
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A strided copy between dense tensors: element (i, j, ...) of ``sizes`` goes from ``source + i * source_steps[0] +
+    j * source_steps[1] + ...`` to ``target + ...``, all counted in elements."""
+
+    sizes: Shape
+    source: int
+    source_steps: Shape
+    target: int
+    target_steps: Shape
+
+    @classmethod
+    def between(cls, reading: NDArray[np.int64], writing: NDArray[np.int64]) -> Copy | None:
+        """The copy from one view of :func:`positions` to another of the same shape; None if it runs backwards."""
+        if reading.shape != writing.shape:
+            raise ValueError(f"views must have one shape, not {reading.shape} and {writing.shape}")
+        steps = [
+            tuple(step // view.itemsize if size > 1 else 0 for step, size in zip(view.strides, view.shape, strict=True))
+            for view in (reading, writing)
+        ]
+        if min((*steps[0], *steps[1]), default=0) < 0:
+            return None
+        return cls(reading.shape, int(reading.flat[0]), steps[0], int(writing.flat[0]), steps[1])
+
+
+def positions(shape: Shape) -> NDArray[np.int64]:
+    """Where each element of a dense tensor lies; slices and transpositions of it describe a `Copy`."""
+    return np.arange(prod(shape), dtype=np.int64).reshape(shape)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Move(_Node):
+    """Data movement: concatenation, slice, split, transposition. Every byte of the result comes from one copy.
+
+    Parameters
+    ----------
+    copies: one per input, in order.
+    kind: for reports.
+    """
+
+    copies: tuple[Copy, ...]
+    kind: str = "move"
+
+    @property
+    def op(self) -> str:
+        return self.kind
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Pad(_Node):
+    """A frame of `value` around a (1, H, W, C) tensor; pixels as (top, left, bottom, right)."""
+
+    pads: Pads
+    value: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Constant(_Node):
+    """An int8 tensor that does not depend on the network's inputs; costs nothing but its memory."""
+
+    value: NDArray[np.int8]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AvgPool(_Node):
+    """Average over a window, of the integers with their zero point; input and output quantisation are equal.
+
+    `counted` is what padding reads as where it counts as taps; None: only taps inside the image count. `origin` is the
+    integer that ties are rounded away from.
+    """
+
+    kernel: Pair
+    stride: Pair
+    pads: Pads
+    rounding: Rounding
+    lo: int = -128
+    hi: int = 127
+    counted: int | None = None
+    origin: int = 0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Mean(_Node):
+    """Mean over all pixels of a (1, H, W, C) tensor -> C values, requantised from the plain sum.
+
+    `requant` (one entry) already holds the division: result = requantise(sum(x - zero_in)).
+    """
+
+    requant: Requant
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MaxPool(_Node):
+    """Maximum over the valid taps of a window, then a clamp; kernel (1, 1) is a clamp alone."""
+
+    kernel: Pair
+    stride: Pair
+    pads: Pads
+    lo: int = -128
+    hi: int = 127
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Reshape(_Node):
+    """The same bytes under another shape; costs nothing."""
+
+    shape: Shape
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Host(_Node):
+    """Anything the accelerator does not do: `payload` (see `sw.host.kernels`) runs it with the reference runtime."""
+
+    label: str
+    payload: Any
+
+    @property
+    def op(self) -> str:
+        return self.label
+
+
+Node = (
+    Conv
+    | Depthwise
+    | MatMul
+    | Elementwise
+    | Rescale
+    | Table
+    | AvgPool
+    | Mean
+    | MaxPool
+    | Pad
+    | Move
+    | Reshape
+    | Constant
+    | Host
+)
+
+FREE = (Reshape, Constant)
+"""Nodes that neither accelerator nor host has work with."""

@@ -1,0 +1,197 @@
+"""Pass: what exporters spell out of an activation becomes the activation.
+
+A function is known by its values: whatever order of sums and products an exporter chose, the expression is computed
+over the range where the function bends, and compared. Expressions without a name of their own stay: the quantiser and
+the front end take each as one table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from math import erf
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as oir
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+from dovetail.sw.frontend.onnx.elementwise import COMBINATIONS, FUNCTIONS
+from dovetail.sw.host.onnx_session import open_session
+from dovetail.sw.network.layout import Array
+from dovetail.sw.passes.float.edit import Editor, constant, is_op, shape_of
+
+Reals = NDArray[np.float64]
+
+_LONGEST = 24
+"""Nodes of the longest expression that is looked at."""
+_POINTS = np.concatenate([np.linspace(-12, 12, 2401), [-80, -40, -20, 20, 40, 80]])
+_TOLERANCE = 2e-5
+
+
+@dataclass(frozen=True)
+class Named:
+    """An operator of the standard and what it computes."""
+
+    operator: str
+    attributes: Mapping[str, Any]
+    function: Callable[[Reals], Reals]
+
+
+def _sigmoid(x: Reals) -> Reals:
+    values: Reals = 1 / (1 + np.exp(-x))
+    return values
+
+
+def _softplus(x: Reals) -> Reals:
+    return np.logaddexp(0, x)
+
+
+def _hard_sigmoid(x: Reals) -> Reals:
+    return np.clip(x / 6 + 0.5, 0, 1)
+
+
+def _gelu(x: Reals) -> Reals:
+    return np.array([v * (1 + erf(v / 2**0.5)) / 2 for v in x])
+
+
+def _gelu_tanh(x: Reals) -> Reals:
+    bent: Reals = np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3))
+    return x * (1 + bent) / 2
+
+
+NAMED = (
+    Named("Gelu", {"approximate": "none"}, _gelu),
+    Named("Gelu", {"approximate": "tanh"}, _gelu_tanh),
+    Named("HardSwish", {}, lambda x: x * _hard_sigmoid(x)),
+    Named("HardSigmoid", {"alpha": 1 / 6, "beta": 0.5}, _hard_sigmoid),
+    Named("Sigmoid", {}, _sigmoid),
+    Named("Tanh", {}, np.tanh),
+    Named("Softplus", {}, _softplus),
+    Named("Mish", {}, lambda x: x * np.tanh(_softplus(x))),
+)
+"""Functions that are recognised."""
+
+
+def name_activations(model: oir.Model) -> bool:
+    """Replace expressions of several nodes that compute a function of `NAMED`."""
+    changed = False
+    for node in reversed(list(model.graph)):
+        if node.graph is None:
+            continue
+        for variable, nodes in _expressions(node):
+            found = _named(variable, nodes)
+            if found is not None:
+                edit = Editor(node)
+                edit.replace(edit.add(found.operator, [variable], shape_of(node.outputs[0]), found.attributes))
+                changed = True
+                break
+    return changed
+
+
+def _expressions(root: oir.Node) -> Iterator[tuple[oir.Value, tuple[oir.Node, ...]]]:
+    """(variable, nodes in order) of every way to see a node's result as a function of one value by several nodes."""
+    if not _elementwise(root):
+        return
+    seen: dict[oir.Value, None] = {}
+    pending = [root]
+    while pending and len(seen) < _LONGEST:
+        for value in pending.pop().inputs:
+            if value is not None and value not in seen and constant(value) is None:
+                seen[value] = None
+                producer = value.producer()
+                if producer is not None and _elementwise(producer):
+                    pending.append(producer)
+    for variable in seen:
+        nodes = _between(variable, root)
+        if nodes is not None and len(nodes) > 1:
+            yield variable, nodes
+
+
+def _elementwise(node: oir.Node) -> bool:
+    return is_op(node, *FUNCTIONS, *COMBINATIONS) and len(node.outputs) == 1
+
+
+def _between(variable: oir.Value, root: oir.Node) -> tuple[oir.Node, ...] | None:
+    """The nodes that lead from a variable, and nothing else, to a node; None if something else takes part."""
+    order: dict[oir.Node, None] = {}
+
+    def visit(node: oir.Node) -> bool:
+        if node in order:
+            return True
+        if not _elementwise(node) or len(order) > _LONGEST:
+            return False
+        for value in node.inputs:
+            number = constant(value)
+            if value is None or value is variable or (number is not None and number.size == 1):
+                continue
+            producer = value.producer()
+            if number is not None or producer is None or not visit(producer):
+                return False
+        order[node] = None
+        return True
+
+    if not visit(root):
+        return None
+    for node in order:
+        value = node.outputs[0]
+        if node is not root and (value.is_graph_output() or any(use.node not in order for use in value.uses())):
+            return None
+    kept = shape_of(variable)
+    return tuple(order) if kept is not None and kept == shape_of(root.outputs[0]) else None
+
+
+def _named(variable: oir.Value, nodes: tuple[oir.Node, ...]) -> Named | None:
+    return _recognised(_model(variable, nodes)) if variable.dtype == oir.DataType.FLOAT else None
+
+
+def _model(variable: oir.Value, nodes: tuple[oir.Node, ...]) -> bytes:
+    """The nodes as a network of their own, in which nothing has the names of the whole: equal expressions are equal."""
+    operands = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
+    constants = [(value, array) for value in operands if (array := constant(value)) is not None]
+    names = {variable.name: "x"} | {value.name: f"constant{k}" for k, (value, _) in enumerate(constants)}
+    names |= {node.outputs[0].name: f"result{k}" for k, node in enumerate(nodes)}
+    parts = [oir.serde.serialize_node(node) for node in nodes]
+    for k, part in enumerate(parts):
+        part.name = f"node{k}"
+        del part.metadata_props[:]
+        for ends in (part.input, part.output):
+            ends[:] = [names.get(name, name) for name in ends]
+    graph = helper.make_graph(
+        parts,
+        "expression",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, _POINTS.shape)],
+        [helper.make_tensor_value_info(parts[-1].output[0], onnx.TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array.reshape(()), names[value.name]) for value, array in constants],
+    )
+    owner = nodes[0].graph
+    assert owner is not None
+    opsets = [helper.make_opsetid(domain, version) for domain, version in sorted(owner.opset_imports.items())]
+    return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString(deterministic=True))
+
+
+@lru_cache(4096)
+def _recognised(model: bytes) -> Named | None:
+    """The function that a network of `_model` computes."""
+    values = _evaluate(model)
+    if values is not None:
+        for named, wanted in _wanted():
+            if np.all(np.abs(values - wanted) <= _TOLERANCE * (1 + np.abs(wanted))):
+                return named
+    return None
+
+
+@cache
+def _wanted() -> tuple[tuple[Named, Reals], ...]:
+    return tuple((named, named.function(_POINTS)) for named in NAMED)
+
+
+def _evaluate(model: bytes) -> Array | None:
+    """What a network of `_model` makes of `_POINTS`, by ONNX Runtime; None if it cannot."""
+    try:
+        return np.asarray(open_session(model).run(None, {"x": _POINTS.astype(np.float32)})[0], np.float64)
+    except Exception:  # the runtime raises its own classes: the expression has no values, so no name
+        return None

@@ -1,0 +1,116 @@
+"""Pass: permutations of channels go into the weights of a convolution before or behind them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.sw.network import graph as ir
+from dovetail.sw.passes.integer.rewrite import Names, makers, private, rebuilt
+
+
+def permute_weights(graph: ir.Graph) -> ir.Graph:
+    """Leave out movement that orders the channels of every pixel in one way: a shuffle in front of a convolution or
+    behind one, an image flattened in another order in front of a dense layer. The weights are ordered instead."""
+    change = _Change(graph)
+    for node in graph.nodes:
+        change.visit(node)
+    return rebuilt(graph, change.nodes.values(), added=change.added) if change.changed else graph
+
+
+class _Change:
+    """``nodes`` by name: those that take the place of the graph's, in order."""
+
+    def __init__(self, graph: ir.Graph) -> None:
+        self.graph = graph
+        self.made = makers(graph)
+        self.private = private(graph)
+        self.names = Names(graph)
+        self.nodes: dict[str, ir.Node] = {}
+        self.added: list[ir.Tensor] = []
+        self.changed = False
+
+    def visit(self, node: ir.Node) -> None:
+        """Append a node, or what takes its place."""
+        if isinstance(node, ir.Conv):
+            node = self._behind(node)
+        elif isinstance(node, ir.Move):
+            node = self._before(node)
+        self.nodes[node.name] = node
+
+    def _behind(self, node: ir.Conv) -> ir.Conv:
+        """A convolution of what another order of its operand's channels was made from."""
+        operand = self.graph.tensors[node.inputs[0]]
+        name = operand.name
+        while isinstance(before := self.made.get(name), ir.Reshape):
+            name = before.inputs[0]
+        if node.groups > 1 or not isinstance(before, ir.Move):
+            return node
+        order = _order(self.graph, before, node.weights.shape[3])
+        if order is None:
+            return node
+        inverse = np.argsort(order)
+        rest = None if node.rest is None else node.rest[..., inverse]
+        source = self.graph.tensors[before.inputs[0]].name
+        if self.graph.tensors[source].shape != operand.shape:
+            view = self._tensor(operand, f"{source}/{node.name}")
+            name = self.names.fresh(f"{node.name}/view")
+            self.nodes[name] = ir.Reshape(name=name, inputs=(source,), outputs=(view,), shape=operand.shape)
+            source = view
+        self.changed = True
+        return replace(node, inputs=(source,), weights=node.weights[..., inverse], rest=rest)
+
+    def _before(self, node: ir.Move) -> ir.Node:
+        """A movement, or in its place a convolution that makes its result, or a view of it."""
+        source, out = self.graph.tensors[node.inputs[0]], self.graph.tensors[node.outputs[0]]
+        maker = self.made.get(source.name)
+        if not isinstance(maker, ir.Conv) or maker.groups > 1 or source.name not in self.private:
+            return node
+        order = _order(self.graph, node, len(maker.weights))
+        if order is None:
+            return node
+        maker = self.nodes.pop(maker.name)
+        assert isinstance(maker, ir.Conv)
+        requant = maker.requant
+        if requant.mult.size > 1:
+            requant = replace(requant, mult=requant.mult[order], shift=requant.shift[order])
+        result = out.name
+        if out.shape != source.shape:
+            result = self._tensor(replace(out, shape=source.shape), f"{out.name}/{maker.name}")
+        weights, bias = maker.weights[order], maker.bias[order]
+        rest = None if maker.rest is None else maker.rest[:, order]
+        conv = replace(maker, outputs=(result,), weights=weights, rest=rest, bias=bias, requant=requant)
+        self.made[result] = conv
+        self.changed = True
+        if result == out.name:
+            return conv
+        self.nodes[conv.name] = conv
+        view = ir.Reshape(name=node.name, inputs=(result,), outputs=node.outputs, shape=out.shape)
+        self.made[out.name] = view
+        return view
+
+    def _tensor(self, like: ir.Tensor, wanted: str) -> str:
+        """Add a tensor."""
+        self.added.append(self.names.like(like, like.shape, wanted))
+        return self.added[-1].name
+
+
+def _order(graph: ir.Graph, node: ir.Move, channels: int) -> NDArray[np.int64] | None:
+    """For each channel of the result the channel of the operand that it is, if that is the same everywhere; None if
+    bytes move from pixel to pixel."""
+    size = graph.tensors[node.outputs[0]].size
+    if len(node.copies) > 1 or graph.tensors[node.inputs[0]].size != size or size % channels:
+        return None
+    (copy,) = node.copies
+    reading, writing = np.array([copy.source]), np.array([copy.target])
+    for count, source, target in zip(copy.sizes, copy.source_steps, copy.target_steps, strict=True):
+        steps = np.arange(count)[:, None]
+        reading, writing = (reading + steps * source).ravel(), (writing + steps * target).ravel()
+    places = np.empty(size, np.int64)
+    places[writing] = reading
+    pixels = places.reshape(-1, channels) - np.arange(0, size, channels)[:, None]
+    order: NDArray[np.int64] = pixels[0]
+    inside = order.min() >= 0 and order.max() < channels
+    return order if inside and np.array_equal(pixels, np.broadcast_to(order, pixels.shape)) else None

@@ -1,0 +1,1 @@
+"""What a float network's tensors range over: samples, ranges, clipping."""

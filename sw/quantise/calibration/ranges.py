@@ -1,0 +1,164 @@
+"""Ranges of a float network's tensors on calibration samples, by ONNX Runtime's calibrators.
+
+One sample is run at a time. Smallest and largest values are reduced inside the network, so no activation is kept;
+histograms need the activations of one sample at once. The histograms cover the range that a first pass has found, so
+their size does not depend on the order of the samples.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import warnings
+from collections.abc import Iterable, Mapping
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, create_calibrator
+from onnxruntime.quantization.calibrate import HistogramCollector
+
+from dovetail.sw.errors import NetworkError, first_line
+from dovetail.sw.host.onnx_session import Session
+from dovetail.sw.network.layout import Sample
+from dovetail.sw.quantise.bias import Means, channel_means
+from dovetail.sw.quantise.calibration.divergence import least_divergent
+from dovetail.sw.quantise.calibration.samples import checked
+from dovetail.sw.quantise.float_graph import FloatGraph
+from dovetail.sw.quantise.parameters import Range
+from dovetail.sw.quantise.plan import has_weights
+from dovetail.sw.quantise.scheme import Scheme
+
+_BINS = 2048
+_WHOLE = Scheme(clipping="minmax")
+
+
+class Calibration:
+    """Ranges on the same samples for one scheme after another; what was measured once is kept.
+
+    Parameters
+    ----------
+    graph: the float network.
+    samples: calibration inputs; gone through once for "minmax", and once more for each other kind of clipping.
+
+    Raises
+    ------
+    NetworkError: no samples, samples that do not fit, or a tensor that is not finite on them.
+    """
+
+    def __init__(self, graph: FloatGraph, samples: Iterable[Sample]) -> None:
+        self.graph = graph
+        self._samples = samples if iter(samples) is not samples else list(samples)
+        self._known: dict[str, Mapping[str, Range]] = {}
+        self._means: Mapping[str, Means] | None = None
+        self._histograms: HistogramCollector | None = None
+
+    @property
+    def count(self) -> int:
+        """How many samples there are; known after the first ranges."""
+        return self._count
+
+    def ranges(self, scheme: Scheme) -> Mapping[str, Range]:
+        """Range of each float tensor by name, clipped as the scheme says. Raises NetworkError."""
+        key = f"percentile {scheme.percentile}" if scheme.clipping == "percentile" else scheme.clipping
+        if key not in self._known:
+            try:
+                self._known[key] = self._minmax() if key == "minmax" else self._clipped(scheme)
+            except (NetworkError, OSError):
+                raise
+            except Exception as error:  # the runtime raises its own classes; also MemoryError
+                reason = first_line(error)
+                raise NetworkError(f"float network must be one that ONNX Runtime runs, not: {reason}") from error
+        return self._known[key]
+
+    def means(self) -> Mapping[str, Means]:
+        """Mean of each channel of every float input of a layer with weights, by name."""
+        if self._means is None:
+            names = {node.input[0] for node in self.graph.nodes if has_weights(self.graph, node)}
+            session = Session(self.graph.model, tuple(names - {value.name for value in self.graph.inputs}))
+            sums: dict[str, Means] = {}
+            count = 0
+            for count, sample in enumerate(self._samples, 1):
+                inputs = checked(sample, self.graph.inputs, f"calibration sample {count - 1}")
+                found = {**inputs, **session.run(inputs)}
+                sums = {name: sums.get(name, 0.0) + channel_means(found[name]) for name in names}
+            self._means = {name: total / count for name, total in sums.items()}
+        return self._means
+
+    def _minmax(self) -> Mapping[str, Range]:
+        with tempfile.TemporaryDirectory() as folder:
+            calibrator = self._calibrator(folder, CalibrationMethod.MinMax)
+            self._count = self._run(calibrator)
+            found = {name: Range(*map(_number, data.range_value)) for name, data in calibrator.compute_data().items()}
+        for name, seen in found.items():
+            if not np.isfinite(seen.high - seen.low):
+                raise NetworkError(f"tensor {name!r} must be finite on the calibration samples, not NaN or infinite")
+        return found
+
+    def _clipped(self, scheme: Scheme) -> Mapping[str, Range]:
+        whole, collector = self.ranges(_WHOLE), self._collector()
+        if scheme.clipping == "kl":
+            found = {}
+            for name, (counts, edges, *_) in collector.histogram_dict.items():
+                found[name] = least_divergent(counts, edges, whole[name])
+            return found
+        collector.percentile = scheme.percentile
+        with redirect_stdout(io.StringIO()):
+            clipped = collector.compute_percentile()
+        return {name: Range(_number(low), _number(high)) for name, (low, high, *_) in clipped.items()}
+
+    def _collector(self) -> HistogramCollector:
+        """Histograms of all tensors."""
+        if self._histograms is None:
+            whole = self.ranges(_WHOLE)
+            self._histograms = HistogramCollector("percentile", False, _BINS, _BINS, 100.0, "same")
+            self._histograms.histogram_dict = {name: _empty_histogram(seen) for name, seen in whole.items()}
+            with tempfile.TemporaryDirectory() as folder:
+                calibrator = self._calibrator(folder, CalibrationMethod.Percentile)
+                calibrator.collector = self._histograms
+                self._run(calibrator)
+        return self._histograms
+
+    def _calibrator(self, folder: str, method: CalibrationMethod) -> Any:
+        path = Path(folder) / "float.onnx"
+        onnx.save_model(self.graph.model, path)
+        options = {"symmetric": False}
+        return create_calibrator(
+            path,
+            augmented_model_path=str(Path(folder) / "watched.onnx"),
+            calibrate_method=method,
+            extra_options=options,
+        )
+
+    def _run(self, calibrator: Any) -> int:
+        count = 0
+        for count, sample in enumerate(self._samples, 1):
+            one = checked(sample, self.graph.inputs, f"calibration sample {count - 1}")
+            with redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore"):  # the calibrators print
+                calibrator.collect_data(_Reader(one))
+        if not count:
+            raise NetworkError("calibration must have at least one sample, not none")
+        return count
+
+
+class _Reader(CalibrationDataReader):  # type: ignore[misc]
+    """One sample."""
+
+    def __init__(self, sample: Sample) -> None:
+        self._left = [dict(sample)]
+
+    def get_next(self) -> dict[str, Any] | None:
+        """The sample, then None."""
+        return self._left.pop() if self._left else None
+
+
+def _empty_histogram(seen: Range) -> tuple[Any, ...]:
+    threshold = np.float32(max(abs(seen.low), abs(seen.high), float(np.finfo(np.float32).tiny)))
+    edges = np.linspace(-threshold, threshold, _BINS + 1, dtype=np.float32)
+    return np.zeros(_BINS, np.int64), edges, np.float32(seen.low), np.float32(seen.high), threshold
+
+
+def _number(value: Any) -> float:
+    return float(np.asarray(value).ravel()[0])

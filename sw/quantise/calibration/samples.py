@@ -1,0 +1,120 @@
+"""Inputs of a float network from files: checked, one sample at a time, so that memory stays bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.files.inputs import read_arrays, read_inputs
+from dovetail.sw.network.layout import Array, Sample
+from dovetail.sw.quantise.float_graph import Input
+
+_LABELS = "y"
+
+
+@dataclass(frozen=True)
+class FileSamples:
+    """Samples of an .npy or .npz file, or of all such files of a folder, in the order of their names.
+
+    `dovetail.sw.files.inputs.read_inputs` says what a file holds. Every pass over this object reads the files anew.
+
+    Parameters
+    ----------
+    path: the file or folder.
+    inputs: the network's inputs.
+
+    Raises
+    ------
+    NetworkError: names, shapes or element types do not fit, or a value is not finite.
+    OSError: a file cannot be read.
+    """
+
+    path: Path
+    inputs: tuple[Input, ...]
+
+    def __iter__(self) -> Iterator[Sample]:
+        for file in self._files():
+            yield from _of_file(file, self.inputs)
+
+    def _files(self) -> Sequence[Path]:
+        if not self.path.is_dir():
+            return [self.path]
+        found = sorted(file for file in self.path.iterdir() if file.suffix in (".npy", ".npz"))
+        if not found:
+            raise NetworkError(f"{self.path}: must hold .npy or .npz files, not none")
+        return found
+
+
+@dataclass(frozen=True)
+class RandomSamples:
+    """Standard normal inputs, the same in every pass: for networks without data.
+
+    Parameters
+    ----------
+    inputs: the network's inputs; integer ones are 0.
+    count: how many samples, at least 1.
+    seed: of the random numbers.
+    """
+
+    inputs: tuple[Input, ...]
+    count: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise NetworkError(f"random samples must be at least 1, not {self.count}")
+
+    def __iter__(self) -> Iterator[Sample]:
+        random = np.random.default_rng(self.seed)
+        for _ in range(self.count):
+            yield {value.name: _random(value, random) for value in self.inputs}
+
+
+def checked(sample: Sample, inputs: Sequence[Input], where: str) -> Sample:
+    """The sample as the network takes it; ``where`` names it in messages. Raises NetworkError."""
+    missing = [value.name for value in inputs if value.name not in sample]
+    if missing:
+        raise NetworkError(f"{where}: must hold the input(s) {', '.join(missing)}, not only {', '.join(sample)}")
+    return {value.name: _checked(np.asarray(sample[value.name]), value, where) for value in inputs}
+
+
+def labels_of(path: Path, key: str = _LABELS) -> Array:
+    """Class numbers, one per sample, from an .npy file, or from array `key` of an .npz.
+
+    Raises NetworkError or OSError.
+    """
+    arrays = read_arrays(path)
+    if "" not in arrays and key not in arrays:
+        raise NetworkError(f"{path}: labels must be array {key!r}, not among {', '.join(arrays)}")
+    labels = arrays.get("", arrays.get(key, np.empty(0)))
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or not labels.size:
+        raise NetworkError(f"{path}: labels must be one integer per sample, not {labels.dtype} {labels.shape}")
+    return labels
+
+
+def _random(value: Input, random: np.random.Generator) -> Array:
+    floating = value.dtype.startswith("float")
+    return random.standard_normal(value.shape).astype(value.dtype) if floating else np.zeros(value.shape, value.dtype)
+
+
+def _of_file(path: Path, inputs: Sequence[Input]) -> Iterator[Sample]:
+    batches, _ = read_inputs(path, inputs)
+    for number in range(len(next(iter(batches.values())))):
+        sample = {name: batch[number] for name, batch in batches.items()}
+        yield checked(sample, inputs, f"{path}: sample {number}")
+
+
+def _checked(array: Array, value: Input, where: str) -> Array:
+    if array.shape != value.shape:
+        raise NetworkError(f"{where}: input {value.name!r} must have shape {value.shape}, not {array.shape}")
+    if array.dtype.kind != np.dtype(value.dtype).kind:
+        hint = "; scale it as for the float network" if value.dtype.startswith("float") else ""
+        raise NetworkError(f"{where}: input {value.name!r} must be {value.dtype}, not {array.dtype}{hint}")
+    result = array.astype(value.dtype)
+    if not np.all(np.isfinite(result)):
+        raise NetworkError(f"{where}: input {value.name!r} must be finite, not NaN or infinite")
+    return result

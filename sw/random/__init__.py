@@ -1,0 +1,1 @@
+"""Random networks and random programs."""

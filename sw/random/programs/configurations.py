@@ -1,0 +1,99 @@
+"""Many small configurations for random programs: between them every value of every parameter."""
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dovetail.isa.config import BUS_WIDTHS, DEPTHWISE, FEATURES, Config, ConfigError, ceil_div
+from dovetail.isa.instructions.table import INSTRUCTIONS, Unit
+
+VECTOR_FEATURES = tuple(
+    f for f in FEATURES if any((r.unit, r.feature) == (Unit.VECTOR, f) for r in INSTRUCTIONS.values())
+)
+"""Of which an accelerator without a vector unit has none."""
+
+VALUES: Mapping[str, Sequence[Any]] = {
+    # Odd, prime and large ones, but no more multipliers than Verilator compiles in some seconds.
+    "lanes": (
+        (1, 1),
+        (1, 8),
+        (8, 1),
+        (2, 3),
+        (3, 5),
+        (4, 4),
+        (5, 2),
+        (7, 7),
+        (8, 8),
+        (12, 4),
+        (16, 3),
+        (64, 1),
+        (1, 64),
+    ),
+    "banks": (4, 5, 6, 8, 11, 16, 32),
+    "sram_kib": (32, 32, 40, 48, 64, 96, 128),
+    "stripe": (1, 2, 3, 7, 16, 31, 64),
+    "requant_lanes": (None, 1, 2, 3, 8),
+    "vector_lanes": (None, 1, 2, 3, 5, 8, 16),
+    "depthwise": (*DEPTHWISE, "native", "native"),
+    "depthwise_lanes": (None, 1, 3, 8, 32),
+    "bus": BUS_WIDTHS,
+    "outstanding": (1, 2, 3, 4, 16),
+    **dict.fromkeys(FEATURES, (True, False, True)),
+    "vector": (True, True, True, True, False),
+}
+"""What is drawn from. ``lanes`` are (ic_lanes, oc_lanes), ``sram_kib`` the least size: banks are powers of two. Without
+``vector``, none of the vector unit's features."""
+
+
+WHOLE = Config(
+    ic_lanes=3,
+    oc_lanes=5,
+    sram="40 KiB",
+    banks=5,
+    stripe=7,
+    requant_lanes=2,
+    vector_lanes=3,
+    depthwise_lanes=6,
+    bus=32,
+    outstanding=2,
+)
+"""A small accelerator with all there is, its lanes and banks no powers of two."""
+
+
+def configurations(seed: int, count: int) -> list[Config]:
+    """``count`` different configurations, always the same for a seed.
+
+    Each parameter takes its values in turn, shuffled, so with as many configurations as a parameter has values nearly
+    all of them occur.
+    """
+    rng = random.Random(f"configurations {seed}")
+    decks: dict[str, list[Any]] = {name: [] for name in VALUES}
+    found: dict[int, Config] = {}
+    while len(found) < count:
+        drawn = {}
+        for name, values in VALUES.items():
+            if not decks[name]:
+                decks[name] = rng.sample(list(values), len(values))
+            drawn[name] = decks[name].pop()
+        config = _config(drawn)
+        if config is not None:
+            found.setdefault(config.hash, config)
+    return list(found.values())
+
+
+def _config(drawn: dict[str, Any]) -> Config | None:
+    """The configuration of drawn values, lanes cut down to what there is; None where they break another rule."""
+    ic, oc = drawn.pop("lanes")
+    least = drawn.pop("sram_kib") << 10
+    bank = 1 << (ceil_div(least, drawn["banks"]) - 1).bit_length()
+    if drawn["depthwise"] != "native":
+        drawn["depthwise_lanes"] = None
+    for name, most in (("depthwise_lanes", ic * oc), ("requant_lanes", oc)):
+        if drawn[name]:
+            drawn[name] = min(drawn[name], most)
+    if not drawn.pop("vector"):
+        drawn |= dict.fromkeys(VECTOR_FEATURES, False)
+    try:
+        return Config(ic_lanes=ic, oc_lanes=oc, sram=drawn["banks"] * bank, **drawn)
+    except ConfigError:
+        return None

@@ -1,0 +1,1 @@
+"""Compiled networks: engines to run them on, reports, saved programs, reference runtimes."""

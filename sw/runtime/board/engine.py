@@ -1,0 +1,225 @@
+"""A board behind the engine interface that the model and the RTL have too."""
+
+from types import TracebackType
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.isa.config import PRESETS, Config, format_bytes
+from dovetail.isa.host import ID, STALLS, STATUS_BUSY, STATUS_DONE, VERSION
+from dovetail.isa.instructions.table import PAGE_BYTES, Cause, Op, Unit, cfg, pack, to_bytes
+from dovetail.isa.link import BAUD, WORD
+from dovetail.isa.timing.bound import cycle_bound
+from dovetail.isa.timing.recurrence import Counters, Fault
+from dovetail.sw.runtime.board.link import PATIENCE, Link, LinkError
+from dovetail.sw.runtime.board.traffic import traffic
+from dovetail.sw.runtime.engine import Bytes, RunResult, no_timeline
+
+PAGE = 4096
+"""Memory comes in multiples of it."""
+GAP = 32
+"""Bytes that may lie between two pieces that go over the link in one go: an own request costs about as much."""
+WAIT_CYCLES = 2_000_000
+"""Cycles of one WAIT."""
+SLACK, MARGIN = 16, 1_000_000
+"""How many times its bound, and how many cycles more, a run may take before it is given up: the bound counts on the
+memory of the configuration, and a board's may be slower."""
+
+Mask = npt.NDArray[np.bool_]
+
+
+class BoardEngine:
+    """Runs programs on a board; an :class:`~dovetail.sw.runtime.engine.Engine`. A context manager.
+
+    Over the link go only what a program reads and what the board does not have yet; back comes what the program stores.
+    Timelines are empty; cycles and counters are the board's, whose memory has a timing of its own. After a fault, bytes
+    that the program would have stored but did not are what earlier runs left there. Memory that the board has beyond
+    a run's answers as well.
+
+    Parameters
+    ----------
+    config
+        The accelerator that the bitstream must hold.
+    port, baud, patience
+        See :class:`~dovetail.sw.runtime.board.link.Link`.
+
+    Raises
+    ------
+    LinkError
+        The port cannot be used, no board answers, or it holds something else. :meth:`run` raises it where memory does
+        not suffice, the link breaks, or a run does not end.
+    """
+
+    def __init__(
+        self, config: Config, port: str | None = None, baud: int = BAUD, *, patience: float = PATIENCE
+    ) -> None:
+        self._config = config
+        self.link = Link(port, baud, patience=patience)
+        try:
+            self._check()
+        except LinkError:
+            self.link.close()
+            raise
+        size = self.link.board.memory_bytes
+        self._contents: Bytes = np.zeros(size, np.uint8)
+        self._known: Mask = np.zeros(size, np.bool_)
+        self._doubtful = False
+        """Whether the last run may still be under way."""
+
+    def __enter__(self) -> "BoardEngine":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the port back."""
+        self.link.close()
+
+    @property
+    def config(self) -> Config:
+        """The accelerator."""
+        return self._config
+
+    def _check(self) -> None:
+        """Raise LinkError unless the board holds an idle accelerator of this configuration."""
+        link = self.link
+        identity = link.read_register("ID")
+        if identity != ID:
+            raise LinkError(f"{link.port}: the board must hold a Dovetail accelerator (ID {ID:#x}, not {identity:#x})")
+        version = link.read_register("VERSION")
+        if version != VERSION:
+            raise LinkError(
+                f"{link.port}: the bitstream must have version {VERSION} of the instruction set, not {version};"
+                " build it again"
+            )
+        found = link.read_register("CONFIG_HASH_LO") | link.read_register("CONFIG_HASH_HI") << 32
+        if found != self._config.hash:
+            names = [f", the preset {name}" for name, preset in PRESETS.items() if preset.hash == found][:1]
+            raise LinkError(
+                f"{link.port}: the bitstream must be of configuration {self._config.hash:016x}, not"
+                f" {found:016x}{''.join(names)}; compile for that one with --config, or `dovetail build` this one"
+            )
+        if link.read_register("STATUS") & STATUS_BUSY.mask:
+            raise LinkError(f"{link.port}: the board must be idle, not in a run of before; reset it")
+
+    # --- SRAM ----------------------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Fill SRAM with zeros, as after power-up."""
+        self.write_sram(np.zeros(self._config.sram_bytes, np.uint8))
+
+    def read_sram(self) -> Bytes:
+        """A copy of SRAM, fetched by DMA programs; they use all of the board's memory."""
+        size = self._config.sram_bytes
+        parts = [self._copy(Unit.STORE, first, np.zeros(count, np.uint8)) for first, count in self._sram_parts(size)]
+        return np.concatenate(parts)
+
+    def write_sram(self, contents: Bytes) -> None:
+        """Replace SRAM, all of it, by DMA programs; they use all of the board's memory."""
+        if contents.shape != (self._config.sram_bytes,):
+            raise ValueError(f"contents must be {self._config.sram_bytes} bytes, not {contents.shape}")
+        for first, count in self._sram_parts(len(contents)):
+            self._copy(Unit.LOAD, first, contents[first : first + count])
+
+    def _sram_parts(self, size: int) -> list[tuple[int, int]]:
+        """(first byte, bytes) of parts of SRAM for which the board has memory beside a program."""
+        most = self.link.board.memory_bytes - PAGE
+        if most <= 0:
+            raise LinkError(f"{self.link.port}: the board must have more than {PAGE} bytes of memory to copy SRAM")
+        return [(first, min(most, size - first)) for first in range(0, size, most)]
+
+    def _copy(self, unit: Unit, first: int, contents: Bytes) -> Bytes:
+        """Move a part of SRAM to or from system memory; ``contents`` is what is there before."""
+        size = len(contents)
+        values = {"MEM_ADDR": PAGE, "SRAM_ADDR": first, "SRAM_BYTES": size, "LENGTH": size}
+        values["COUNT"] = pack(unit, "COUNT", rows=1, planes=1)
+        words = [cfg(unit, name, value) for name, value in values.items()]
+        words += [int(Op.DMA_READ if unit == Unit.LOAD else Op.DMA_WRITE), int(Op.END)]
+        program = np.frombuffer(to_bytes(words), np.uint8)
+        memory = np.zeros(PAGE + -(-size // PAGE) * PAGE, np.uint8)
+        memory[: len(program)] = program
+        memory[PAGE : PAGE + size] = contents
+        result = self.run(memory, 0, 1)
+        if result.fault:
+            raise LinkError(f"{self.link.port}: the copy of SRAM failed: {result.fault}")
+        return memory[PAGE : PAGE + size].copy()
+
+    # --- runs ----------------------------------------------------------------------------------------------------
+
+    def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
+        """Run a program; see :meth:`~dovetail.sw.runtime.engine.Engine.run`."""
+        if memory.dtype != np.uint8 or memory.ndim != 1 or len(memory) % PAGE:
+            raise ValueError(f"memory must be bytes, a multiple of {PAGE}")
+        size = self.link.board.memory_bytes
+        if len(memory) > size:
+            raise LinkError(
+                f"the program needs {format_bytes(len(memory))} of memory, the board has {format_bytes(size)}: take a"
+                " smaller network, or build the board with more memory"
+            )
+        words = memory[program : program + pages * PAGE_BYTES].tobytes()
+        moved = traffic(words, base, len(memory))
+        needed = moved.taken.copy()
+        needed[program : program + pages * PAGE_BYTES] = True
+        if self._doubtful:
+            self._check()
+        self._doubtful = True
+        try:
+            self._send(memory, needed)
+            cycles, counters, fault = self._execute(program, pages, base, cycle_bound(self._config, words))
+            self._fetch(memory, moved.stored)
+        except BaseException:  # nobody knows how far it came
+            self._known[:] = False
+            raise
+        self._doubtful = False
+        return RunResult(memory, cycles, no_timeline(cycles, counters, fault), counters, fault)
+
+    def _send(self, memory: Bytes, needed: Mask) -> None:
+        """Write what is needed and not there yet."""
+        size = len(memory)
+        there = self._known[:size] & (self._contents[:size] == memory)
+        for first, past in pieces(needed & ~there):
+            self.link.write(first, memory[first:past].tobytes())
+            self._contents[first:past] = memory[first:past]
+            self._known[first:past] = True
+
+    def _fetch(self, memory: Bytes, stored: Mask) -> None:
+        """Read what the program has stored."""
+        for first, past in pieces(stored):
+            data = np.frombuffer(self.link.read(first, past - first), np.uint8)
+            self._contents[first:past] = data
+            self._known[first:past] = True
+            np.copyto(memory[first:past], data, where=stored[first:past])
+
+    def _execute(
+        self, program: int, pages: int, base: int, bound: int
+    ) -> tuple[int, dict[Unit, Counters], Fault | None]:
+        """Run what is in memory: cycles, counters, fault."""
+        link = self.link
+        for name, value in (("STATUS", STATUS_DONE.mask), ("PROGRAM", program), ("PAGES", pages), ("BASE", base)):
+            link.write_register(name, value)
+        link.start()
+        waited, limit = 0, SLACK * bound + MARGIN
+        while not link.wait(min(WAIT_CYCLES, limit - waited)):
+            waited += WAIT_CYCLES
+            if waited >= limit:
+                raise LinkError(f"{link.port}: the run did not end after {limit:,} cycles; it takes {bound:,} at most")
+        link.write_register("STATUS", STATUS_DONE.mask)
+        cycles = link.read_register("CYCLES_LO") | link.read_register("CYCLES_HI") << 32
+        counters = {unit: Counters(*(link.read_register(f"{unit.name}_{stall}") for stall in STALLS)) for unit in Unit}
+        cause = Cause(link.read_register("CAUSE"))
+        return cycles, counters, Fault(cause, link.read_register("FAULT_PC")) if cause else None
+
+
+def pieces(wanted: Mask) -> list[tuple[int, int]]:
+    """(first byte, byte after the last) of what covers the wanted bytes, in whole words; pieces with less than
+    :data:`GAP` bytes between them are one. ``wanted`` is a multiple of 4 bytes."""
+    words = np.flatnonzero(wanted.reshape(-1, WORD).any(axis=1))
+    if not len(words):
+        return []
+    breaks = np.flatnonzero(np.diff(words) > GAP // WORD)
+    firsts = words[np.concatenate(([0], breaks + 1))]
+    lasts = words[np.concatenate((breaks, [len(words) - 1]))]
+    return [(first * WORD, (last + 1) * WORD) for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)]

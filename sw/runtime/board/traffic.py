@@ -1,0 +1,60 @@
+"""Which bytes of system memory a program takes from the host, and which it leaves for it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.isa.instructions.checks import View
+from dovetail.isa.instructions.table import CFG_VALUE, REGISTERS, Op, Unit, decode
+from dovetail.isa.timing.predecode import Words, as_words
+from dovetail.sw.compiler.emit.hazards import transfer_rows
+
+MOST_ROWS = 1 << 16
+"""Rows of a transfer that are looked at one by one; of larger ones everything counts."""
+
+Mask = npt.NDArray[np.bool_]
+
+OPERATIONS = {Op.DMA_READ: Unit.LOAD, Op.DMA_WRITE: Unit.STORE}
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes of system memory, from address 0 on.
+
+    ``taken``: read by the program before it has stored them itself, in the order of its words. ``stored``: written by
+    it, if it runs to its END.
+    """
+
+    taken: Mask
+    stored: Mask
+
+
+def traffic(program: Words, base: int, memory_bytes: int) -> Traffic:
+    """What a program reads and writes of the first ``memory_bytes`` bytes; its own pages do not count. ``base`` is what
+    its addresses are relative to."""
+    found = Traffic(np.zeros(memory_bytes, np.bool_), np.zeros(memory_bytes, np.bool_))
+    registers = {unit: dict.fromkeys(REGISTERS[unit], 0) for unit in Unit}
+    for word in as_words(program).tolist():
+        decoded = decode(word)
+        if decoded.op == Op.END:
+            break
+        if decoded.register is not None:
+            registers[decoded.register.unit][decoded.register.name] = CFG_VALUE.get(word)
+        elif decoded.op in OPERATIONS:
+            unit = OPERATIONS[decoded.op]
+            _add(found, decoded.op, View(unit, tuple(registers[unit].values())), base)
+    return found
+
+
+def _add(found: Traffic, op: Op, view: View, base: int) -> None:
+    if view["COUNT", "rows"] * view["COUNT", "planes"] > MOST_ROWS:
+        rows = [(0, len(found.taken))]
+    else:
+        rows = transfer_rows(op, view.values, base)
+    for start, size in rows:
+        part = slice(start, start + size)
+        if op == Op.DMA_READ:
+            found.taken[part] |= ~found.stored[part]
+        else:
+            found.stored[part] = True

@@ -1,0 +1,415 @@
+"""A compiled network: run it on an engine, time it, report on it, save it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.isa.config import PRESETS, Config, ceil_div, format_bytes
+from dovetail.isa.instructions.table import PAGE_BYTES, WORD_BYTES, Unit, to_bytes
+from dovetail.isa.program import Program, Segment, TensorDescriptor
+from dovetail.isa.program import Step as ProgramStep
+from dovetail.isa.timing.bound import cycle_bound
+from dovetail.isa.timing.recurrence import Counters, Timeline, time_program
+from dovetail.sw import frontend
+from dovetail.sw.compiler import Code, Options, generate
+from dovetail.sw.compiler.partition.host_cost import HostCost, load_host_cost
+from dovetail.sw.compiler.partition.partition import border_of, is_accelerated
+from dovetail.sw.errors import DovetailError, NetworkError
+from dovetail.sw.frontend.onnx.external_data import self_contained
+from dovetail.sw.frontend.open_shapes import Shapes, with_shapes
+from dovetail.sw.host.step import HostUnit, units_of
+from dovetail.sw.host.work import host_work
+from dovetail.sw.network import graph as ir
+from dovetail.sw.network.layout import Array
+from dovetail.sw.runtime.engine import Engine, RunResult
+from dovetail.sw.runtime.engines import create
+from dovetail.sw.runtime.report import LayerReport, MemoryUse, Report
+
+NETWORK_STEP = "network"
+"""Label of the step that carries the network file, from which host nodes are rebuilt on loading."""
+
+
+class RunError(DovetailError):
+    """The engine stopped with a fault, or ran into its cycle limit."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run gives.
+
+    ``outputs`` by name, as the network's file declares them; ``cycles``: accelerator cycles of all segments;
+    ``timeline``: one per segment; ``counters``: stall counters per unit, summed over segments; ``tensors``: int8
+    tensors by name, but for those that were in SRAM only (with ``Options.keep_tensors`` none is).
+    """
+
+    outputs: dict[str, Array]
+    cycles: int
+    timeline: tuple[Timeline, ...]
+    counters: dict[Unit, Counters]
+    tensors: dict[str, Array] = field(repr=False)
+
+    def __repr__(self) -> str:
+        outputs = ", ".join(f"{name} {value.dtype}{list(value.shape)}" for name, value in self.outputs.items())
+        return f"<Result {self.cycles:,} cycles; {outputs}>"
+
+
+def _add_counters(runs: list[Mapping[Unit, Counters]]) -> dict[Unit, Counters]:
+    names = [f.name for f in fields(Counters)]
+    return {unit: Counters(**{name: sum(getattr(run[unit], name) for run in runs) for name in names}) for unit in Unit}
+
+
+class CompiledNetwork:
+    """A network compiled for one configuration.
+
+    Parameters
+    ----------
+    code
+        What the compiler made.
+    source
+        Bytes and name of the network file, kept for `save`.
+
+    ``state`` holds what the next run finds in the network's variables, by the name of the tensor that reads it: at
+    first their initial values, then what the last run left; empty for networks without variables. It may be set.
+    """
+
+    def __init__(self, code: Code, source: tuple[str, bytes] | None = None) -> None:
+        self.code = code
+        self.config = code.config
+        self.graph = code.graph
+        self.source = source
+        self.state = self.graph.initial_state()
+        self._engines: dict[str, Engine] = {}
+
+    def __repr__(self) -> str:
+        code = self.code
+        return (
+            f"<CompiledNetwork {self.graph.name} on {self.config.ic} x {self.config.oc}, "
+            f"{format_bytes(self.config.sram_bytes)}: {len(code.layers)} layers on the accelerator, "
+            f"{len(code.host_reasons)} on the host>"
+        )
+
+    # --- timing ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _report(self) -> Report:
+        code, config = self.code, self.config
+        timelines = []
+        offset = 0
+        reports: list[LayerReport] = []
+        layer_ends = np.zeros(len(code.layers), np.int64)
+        for segment in code.segments:
+            timeline = time_program(config, segment.words, address=segment.address, memory_bytes=code.memory_bytes)
+            if timeline.fault:
+                raise RunError(f"the compiler made a faulty program: {timeline.fault}; please report this network")
+            index = np.full(len(segment.words), -1, np.int64)
+            index[list(segment.layers)] = list(segment.layers.values())
+            operations = ~timeline.is_fetch
+            np.maximum.at(layer_ends, index[timeline.pc[operations]], timeline.end[operations] + 1 + offset)
+            timelines.append(timeline)
+            offset += timeline.cycles
+            last = max(segment.layers.values())
+            layer_ends[last] = offset  # the segment's end belongs to its last layer
+        ends = np.maximum.accumulate(layer_ends)
+        before = 0
+        for layer, end in zip(code.layers, ends.tolist(), strict=True):
+            bound = _bound(config, layer.macs, layer.least_bytes)
+            reports.append(
+                LayerReport(
+                    layer.name, layer.kind, layer.macs, end - before, bound, layer.least_bytes, layer.moved_bytes
+                )
+            )
+            before = end
+        macs = sum(layer.macs for layer in code.layers)
+        least = self._least_bytes()
+        return Report(
+            cycles=offset,
+            macs=macs,
+            host_macs=self.graph.total_macs - macs,
+            bound=_bound(config, macs, least),
+            least_bytes=least,
+            moved_bytes=sum(layer.moved_bytes for layer in code.layers),
+            layers=tuple(reports),
+            counters=_add_counters([t.counters for t in timelines]),
+            timeline=tuple(timelines),
+            host=code.host_reasons,
+            host_work=host_work(self.graph, code.steps, code.options.host),
+            memory=MemoryUse(
+                constants=code.constants_bytes,
+                tensors=code.stream_offset - code.constants_bytes,
+                least_tensors=code.least_activations,
+                program=sum(len(segment.words) * WORD_BYTES for segment in code.segments),
+            ),
+            config=config,
+        )
+
+    def report(self) -> Report:
+        """Exact cycles of an inference, where they go, and the memory that it takes; no tensor data is touched."""
+        return self._report
+
+    def _least_bytes(self) -> int:
+        """Bytes that must cross the bus: accelerator inputs from and outputs to the host, weights, biases."""
+        made: set[str] = set()
+        read: set[str] = set()
+        for step in self.code.steps:
+            for node in step.nodes:
+                if step.host:
+                    read.update(node.inputs)
+                else:
+                    made.update(node.outputs)
+        wanted = read.union(self.graph.wanted)
+        outputs = sum(self.graph.tensors[name].size for name in made & wanted)
+        used = {name for step in self.code.steps if not step.host for node in step.nodes for name in node.inputs}
+        inputs = sum(self.graph.tensors[name].size for name in used - made)
+        weights = sum(
+            node.weights.size + 4 * node.bias.size
+            for step in self.code.steps
+            if not step.host
+            for node in step.nodes
+            if isinstance(node, ir.Conv | ir.Depthwise)
+        )
+        return inputs + outputs + weights
+
+    # --- running -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _image(self) -> NDArray[np.uint8]:
+        """System memory before a run: constants and instruction stream in place."""
+        code = self.code
+        image = np.zeros(code.memory_bytes, np.uint8)
+        constants = np.frombuffer(code.constants(), np.uint8)
+        image[: len(constants)] = constants
+        for segment in code.segments:
+            words = np.frombuffer(to_bytes(segment.words), np.uint8)
+            image[segment.address : segment.address + len(words)] = words
+        return image
+
+    @cached_property
+    def _host_units(self) -> dict[int, list[HostUnit]]:
+        """What runs at once on the host, by the number of the step."""
+        return {index: units_of(step.nodes) for index, step in enumerate(self.code.steps) if step.host}
+
+    def run(self, inputs: Mapping[str, Array] | Array, engine: str | Engine = "model") -> Result:
+        """One inference; a network with variables goes on from where the last one left them (see `reset`).
+
+        Parameters
+        ----------
+        inputs
+            By input name, or one array; dtype and shape as the network's file declares them.
+        engine
+            ``"model"`` or ``"rtl"`` (same bytes, same cycles), or an engine of the network's configuration.
+
+        Raises
+        ------
+        NetworkError
+            Inputs do not fit the network.
+        RunError
+            The engine faulted.
+        """
+        graph, code = self.graph, self.code
+        accelerator = self._engine(engine) if isinstance(engine, str) else engine
+        values: dict[str, Array] = self.state | graph.bind(inputs)
+        memory = self._image.copy()
+        runs: list[RunResult] = []
+        number = 0
+        for index, step in enumerate(code.steps):
+            if step.host:
+                for unit in self._host_units[index]:
+                    values |= unit.run(graph, values)
+                continue
+            if is_accelerated(step):
+                self._write(memory, step.nodes, values)
+                segment = code.segments[number]
+                number += 1
+                run = accelerator.run(memory, segment.address, len(segment.words) * WORD_BYTES // PAGE_BYTES)
+                if run.fault:
+                    raise RunError(f"the engine stopped in segment {number - 1}: {run.fault}")
+                runs.append(run)
+            for node in step.nodes:
+                for name in node.outputs:
+                    if (value := self._read(memory, name, values, node)) is not None:
+                        values[name] = value
+        outputs = graph.unbind(values)
+        self.state = graph.next_state(values)
+        return Result(
+            outputs,
+            sum(run.cycles for run in runs),
+            tuple(run.timeline for run in runs),
+            _add_counters([run.counters for run in runs]),
+            values,
+        )
+
+    def reset(self) -> None:
+        """Give the network's variables their initial values again."""
+        self.state = self.graph.initial_state()
+
+    def _engine(self, name: str) -> Engine:
+        if name not in self._engines:
+            self._engines[name] = create(name, self.config)
+        return self._engines[name]
+
+    def _write(self, memory: NDArray[np.uint8], nodes: tuple[ir.Node, ...], values: dict[str, Array]) -> None:
+        """Put what a segment reads from outside where it expects it."""
+        made = {name for node in nodes for name in node.outputs}
+        for name in {name for node in nodes for name in node.inputs} - made:
+            address = self.code.where.get(name)
+            if address is not None:
+                data = np.ascontiguousarray(values[name]).view(np.uint8).ravel()
+                memory[address : address + data.size] = data
+
+    def _read(self, memory: NDArray[np.uint8], name: str, values: dict[str, Array], node: ir.Node) -> Array | None:
+        """A tensor, None if it was in SRAM only."""
+        tensor = self.graph.tensors[name]
+        if isinstance(node, ir.Reshape):  # perhaps of something that the host has made
+            source = values.get(node.inputs[0])
+            return None if source is None else source.reshape(tensor.shape)
+        address = self.code.where.get(name)
+        if address is None:
+            return None
+        if name in self.code.pitches:
+            pitch, channels = self.code.pitches[name], tensor.shape[-1]
+            shape = (tensor.size // channels, channels)
+            pixels = np.lib.stride_tricks.as_strided(memory[address:].view(np.int8), shape, (pitch, 1), writeable=False)
+            return pixels.reshape(tensor.shape).copy()
+        return memory[address : address + tensor.size].view(np.int8).reshape(tensor.shape).copy()
+
+    # --- container ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def program(self) -> Program:
+        """The program container (see `dovetail.isa.program`)."""
+        code, graph = self.code, self.graph
+        steps = []
+        number = 0
+        for step in code.steps:
+            if step.host:
+                inputs, outputs = border_of(graph, step)
+                steps.append(
+                    ProgramStep(
+                        label="host: " + ", ".join(f"{node.op} {node.name}" for node in step.nodes),
+                        inputs=tuple(map(self._descriptor, inputs)),
+                        outputs=tuple(map(self._descriptor, outputs)),
+                    )
+                )
+            elif is_accelerated(step):
+                steps.append(ProgramStep(label=f"segment {number}", segment=number))
+                number += 1
+        if self.source:
+            steps.append(ProgramStep(label=f"{NETWORK_STEP}: {self.source[0]}", payload=self.source[1]))
+        stream = b"".join(to_bytes(segment.words) for segment in code.segments)
+        return Program(
+            config=self.config,
+            stream=stream,
+            constants=code.constants(),
+            stream_offset=code.stream_offset,
+            memory_bytes=code.memory_bytes,
+            segments=tuple(
+                Segment(
+                    s.address,
+                    len(s.words) * WORD_BYTES // PAGE_BYTES,
+                    f"segment {i}",
+                    cycle_bound(self.config, s.words),
+                )
+                for i, s in enumerate(code.segments)
+            ),
+            inputs=tuple(self._descriptor(port.tensor) for port in graph.inputs),
+            outputs=tuple(self._descriptor(port.tensor) for port in graph.outputs),
+            steps=tuple(steps),
+            metadata={
+                "network": graph.name,
+                "options": asdict(code.options),
+                "addresses": code.where,
+                "pitches": code.pitches,
+                "least_activations": code.least_activations,
+                "layers": [asdict(layer) for layer in code.layers],
+                "operations": [sorted(segment.layers.items()) for segment in code.segments],
+                "host": code.host_reasons,
+            },
+        )
+
+    def _descriptor(self, name: str) -> TensorDescriptor:
+        tensor = self.graph.tensors[name]
+        scale = None if tensor.scale is None else float(tensor.scale)
+        return TensorDescriptor(
+            name=name,
+            offset=self.code.where.get(name),
+            shape=tensor.shape,
+            strides=self._strides(name),
+            dtype=tensor.dtype,
+            scale=scale,
+            zero_point=tensor.zero_point,
+        )
+
+    def _strides(self, name: str) -> tuple[int, ...] | None:
+        """Of a tensor that is some channels of a wider one."""
+        if name not in self.code.pitches:
+            return None
+        strides = [1, self.code.pitches[name]]
+        for size in self.graph.tensors[name].shape[-2:0:-1]:
+            strides.append(strides[-1] * size)
+        return tuple(reversed(strides[: len(self.graph.tensors[name].shape)]))
+
+    def save(self, path: str | Path) -> None:
+        """Write the program container, whole or not at all. Raises OSError."""
+        self.program.save(path)
+
+
+def _bound(config: Config, macs: int, size: int) -> int:
+    """Cycles of the roofline: the array's at its peak, or the bus's, whichever takes longer."""
+    return max(ceil_div(macs, config.macs_per_cycle), ceil_div(size, config.bus_bytes) * config.memory.beat_cycles)
+
+
+def compile_network(
+    network: str | Path | ir.Graph,
+    config: Config | None = None,
+    *,
+    shapes: Shapes | None = None,
+    tiling: str = "free",
+    keep_tensors: bool = False,
+    host: HostCost | str | Path | None = None,
+    effort: int = Options().effort,
+) -> CompiledNetwork:
+    """Compile a network for a configuration.
+
+    Parameters
+    ----------
+    network
+        An ONNX or TFLite file, a ``zoo:`` name, or a graph.
+    config
+        The accelerator; the default configuration when left out.
+    shapes
+        Input name -> sizes, for axes that an ONNX file leaves open. The batch is 1 where nothing is said.
+    tiling, keep_tensors, effort
+        See `dovetail.sw.compiler.Options`.
+    host
+        What the host costs, or the TOML file of a table (docs/host-cost.md).
+
+    Raises
+    ------
+    NetworkError, CompileError
+        One line that names the node or layer, the rule and the way out.
+    """
+    cost = load_host_cost(host) if isinstance(host, str | Path) else host or HostCost()
+    options = Options(tiling, keep_tensors, cost, effort)
+    if isinstance(network, ir.Graph):
+        return CompiledNetwork(generate(network, config or PRESETS["default"], options))
+    name, data = frontend.read(network)
+    data = with_shapes(self_contained(data, name, Path(network).parent), name, shapes)
+    graph = frontend.parse(data, name, None)
+    return CompiledNetwork(generate(graph, config or PRESETS["default"], options), (name, data))
+
+
+__all__ = [
+    "CompiledNetwork",
+    "MemoryUse",
+    "NetworkError",
+    "Report",
+    "Result",
+    "RunError",
+    "compile_network",
+]

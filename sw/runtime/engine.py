@@ -1,0 +1,58 @@
+"""The interface that the engines share: the model here, the RTL in ``dovetail.cosim``."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.isa.config import Config
+from dovetail.isa.instructions.table import Unit
+from dovetail.isa.timing.recurrence import Counters, Fault, Timeline
+
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run of the accelerator left behind.
+
+    ``memory`` is system memory after the run (the array that was given, changed in place); ``cycles`` from the start
+    write to the end; ``timeline`` when every operation and fetch ran; ``counters`` where each unit's cycles went;
+    ``fault`` why it stopped early, None when it ran to its END.
+    """
+
+    memory: Bytes
+    cycles: int
+    timeline: Timeline
+    counters: dict[Unit, Counters]
+    fault: Fault | None
+
+
+def no_timeline(cycles: int, counters: dict[Unit, Counters], fault: Fault | None) -> Timeline:
+    """The timeline of an engine that does not see when operations run."""
+    none = np.zeros(0, np.int64)
+    return Timeline(none, none, none, none, none, np.zeros(0, np.bool_), (), cycles, counters, fault)
+
+
+class Engine(Protocol):
+    """One accelerator with its system memory outside. SRAM keeps its contents from run to run."""
+
+    @property
+    def config(self) -> Config:
+        """The accelerator."""
+
+    def reset(self) -> None:
+        """As after power-up: SRAM is zero."""
+
+    def read_sram(self) -> Bytes:
+        """A copy of SRAM."""
+
+    def write_sram(self, contents: Bytes) -> None:
+        """Replace SRAM, all of it."""
+
+    def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
+        """Run the ``pages`` pages of program at address ``program`` in ``memory``, which starts at address 0 and is a
+        multiple of 4096 bytes. What lies beyond answers with bus errors. ``base`` is what the program's addresses are
+        relative to.
+        """

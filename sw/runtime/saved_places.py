@@ -1,0 +1,152 @@
+"""Where a saved program says that its tensors lie: held against the network, the memory plan and the stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dovetail.isa.instructions.table import CFG_REG, CFG_VALUE, INSTRUCTIONS, REGISTERS, Op, Unit
+from dovetail.sw.compiler import memory
+from dovetail.sw.compiler.compile import outside
+from dovetail.sw.compiler.partition.partition import Step, is_accelerated
+from dovetail.sw.compiler.partition.parts import Part
+from dovetail.sw.network import graph as ir
+
+
+class Unfit(ValueError):
+    """Something that the header says does not follow from the rest; the text names it."""
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A transfer between system memory and SRAM: its layer, its bytes, and from where to where in system memory."""
+
+    unit: Unit
+    layer: int
+    size: int
+    first: int
+    last: int
+
+
+def unit_of(word: int) -> Unit | None:
+    """The unit that executes a word; None for what the front end does, and for no instruction."""
+    code = word & 0xFF
+    return INSTRUCTIONS[Op(code)].unit if code in INSTRUCTIONS else None
+
+
+def transfers(words: Sequence[int], layers: Mapping[int, int]) -> Iterator[Transfer]:
+    """Those of a segment; ``layers``: by the place of an operation's word."""
+    values: dict[int, int] = {}
+    for pc, word in enumerate(words):
+        if word & 0xFF == Op.CFG:
+            values[CFG_REG.get(word)] = CFG_VALUE.get(word)
+        elif pc in layers and (unit := unit_of(word)) in (Unit.LOAD, Unit.STORE):
+            registers = REGISTERS[unit]
+            start, row, plane, length, count = (
+                values.get(registers[name].number, 0)
+                for name in ("MEM_ADDR", "MEM_ROW_STEP", "MEM_PLANE_STEP", "LENGTH", "COUNT")
+            )
+            rows, planes = (field.get(count) for field in registers["COUNT"].fields)
+            last = start + max(rows - 1, 0) * row + max(planes - 1, 0) * plane + length
+            yield Transfer(unit, layers[pc], length * rows * planes, start, last)
+
+
+@dataclass(frozen=True)
+class Places:
+    """``where``: addresses by tensor as the file has them; constants end at ``constants``, tensors at ``end``."""
+
+    graph: ir.Graph
+    steps: tuple[Step, ...]
+    roots: Mapping[str, str]
+    parts: Mapping[str, Part]
+    where: Mapping[str, int]
+    constants: int
+    end: int
+
+    def check(self, nodes: Sequence[ir.Node], moved: Sequence[Transfer]) -> None:
+        """Raises Unfit unless all of it is true; ``nodes``: of the layers, by number; ``moved``: by the stream."""
+        self._check_needed()
+        self._check_each()
+        self._check_stream(nodes, moved)
+
+    def _check_each(self) -> None:
+        """Tensors begin where their kind must, and end where the stream begins."""
+        constant = self._constants()
+        end = self.constants
+        for name, address in self.where.items():
+            if name not in self.graph.tensors or type(address) is not int:
+                raise Unfit(f"address {address!s:.60} of {name!r}")
+            root, part = self.roots[name], self.parts.get(name)
+            whole = address - (part.offset if part else 0)
+            if self.where.get(root) != whole:
+                raise Unfit(f"address {address:#x} of {name!r}, which is a part of {root!r}")
+            if root in constant:
+                fits = whole == constant[root]
+            else:
+                fits = whole % memory.ALIGN == 0 and self.constants <= whole
+                end = max(end, whole + memory.align(self.graph.tensors[root].size))
+            if not fits or end > self.end:
+                raise Unfit(f"address {address:#x} of {name!r}")
+        if memory.align(end) != self.end:
+            raise Unfit(f"stream_offset {self.end:#x} instead of {memory.align(end):#x}")
+
+    def _constants(self) -> dict[str, int]:
+        """Addresses of the graph's constants, which are in front."""
+        found, end = {}, 0
+        for step in self.steps:
+            for node in step.nodes:
+                if isinstance(node, ir.Constant) and not step.host:
+                    found[node.outputs[0]] = end
+                    end += memory.align(node.value.size)
+        return found
+
+    def _check_needed(self) -> None:
+        """Every tensor that passes between the accelerator and others has a place."""
+        for step, wanted in zip(self.steps, outside(self.graph, self.steps, dict(self.roots)), strict=True):
+            if not is_accelerated(step):
+                continue
+            made = {name for node in step.nodes for name in node.outputs}
+            read = {name for node in step.nodes for name in node.inputs} - made
+            missing = [name for name in (*read, *made) if self.roots[name] in wanted and name not in self.where]
+            if missing:
+                raise Unfit(f"no address of {min(missing)!r}")
+
+    def _check_stream(self, nodes: Sequence[ir.Node], moved: Sequence[Transfer]) -> None:
+        """A layer loads constants and its operands, and stores its results, all of them."""
+        stored: dict[str, int] = {}
+        for transfer in moved:
+            node = nodes[transfer.layer]
+            if transfer.unit == Unit.LOAD and transfer.last <= self.constants:
+                continue
+            names = node.inputs if transfer.unit == Unit.LOAD else node.outputs
+            for root in {self.roots[name] for name in names} & self.where.keys():
+                if self.where[root] <= transfer.first <= transfer.last <= self.where[root] + self._size(root):
+                    stored[root] = stored.get(root, 0) + (transfer.size if transfer.unit == Unit.STORE else 0)
+                    break
+            else:
+                what = "loads" if transfer.unit == Unit.LOAD else "stores"
+                raise Unfit(f"addresses: {node.name!r} {what} {transfer.first:#x}..{transfer.last:#x}")
+        for root, size in stored.items():
+            if 0 < size < self._size(root):
+                raise Unfit(f"addresses: of {root!r} {size} bytes are stored instead of {self._size(root)}")
+
+    def _size(self, root: str) -> int:
+        return self.graph.tensors[root].size
+
+    def least(self, nodes: Sequence[ir.Node], *, keep: bool) -> tuple[int, int]:
+        """Between what the bytes are that no placement can do without: they depend on which nodes follow another one
+        tile by tile, none at least, all that might at most. ``keep``: every tensor must be readable at the end."""
+        number = {node.outputs[0]: index for index, node in enumerate(nodes)}
+        follows = {}
+        for node in nodes:
+            heads = [number[name] for name in node.inputs if name in number]
+            heads = [index for index in heads if isinstance(nodes[index], ir.Conv | ir.Depthwise)]
+            if heads and isinstance(node, ir.Elementwise | ir.Rescale | ir.Table):
+                follows[node.name] = nodes[min(heads)]
+        stored = {self.roots[name] for name in self.where}
+        found = (
+            memory.buffers_of(self.graph, self.steps, self.roots, stored, keep=keep, follows=chosen)[0]
+            for chosen in ({}, follows)
+        )
+        least, most = (memory.least(buffers.values()) for buffers in found)
+        return least, most

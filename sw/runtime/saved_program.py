@@ -1,0 +1,174 @@
+"""Reading a saved program: what its header says is held against the network, the configuration and the stream.
+
+The checksum tells that a file is whole, not that it is true. Nearly all of the header follows from the network in the
+file, the configuration and the instruction stream, so it is worked out again and must be the same. Addresses of tensors
+must be those that the stream loads from and stores to; what a schedule is called must fit its layer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dovetail.isa.config import Config
+from dovetail.isa.instructions.table import PAGE_BYTES, Op, from_bytes
+from dovetail.isa.program import Program, ProgramError
+from dovetail.sw import frontend
+from dovetail.sw.compiler import Code, Layer, Options, SegmentCode
+from dovetail.sw.compiler.compile import executed, least_bytes, roots_of
+from dovetail.sw.compiler.memory import ALIGN, align
+from dovetail.sw.compiler.partition.partition import host_reasons, is_accelerated, steps_of
+from dovetail.sw.compiler.partition.parts import parts_of
+from dovetail.sw.errors import CompileError
+from dovetail.sw.network import graph as ir
+from dovetail.sw.runtime.compiled_network import NETWORK_STEP, CompiledNetwork, RunError
+from dovetail.sw.runtime.saved_places import Places, Transfer, Unfit, transfers, unit_of
+
+_TILING = re.compile(
+    r"(\d{1,9}) rows(?: x (\d{1,9}) columns)? x (\d{1,9}) of (\d{1,9}) channels, (?:rows|channels) outer,"
+    r" buffers \d/\d/\d"
+)
+
+
+def load_program(path: str | Path, config: Config | None = None) -> CompiledNetwork:
+    """Read a saved program and make it runnable.
+
+    ``config``: the accelerator it is meant to run on, when that is known; another one is refused.
+
+    Raises
+    ------
+    ProgramError
+        The file is damaged, of another version, for another configuration, or its header does not fit its content.
+    """
+    program = Program.load(path)
+    if config is not None:
+        program.check_config(config)
+    carried = [step for step in program.steps if step.label.startswith(f"{NETWORK_STEP}: ")]
+    if not carried:
+        raise ProgramError(f"{path}: program must carry its network file; compile it from the file, not from a graph")
+    name = carried[0].label.removeprefix(f"{NETWORK_STEP}: ")
+    graph = frontend.parse(carried[0].payload, name, None)
+    try:
+        compiled = CompiledNetwork(_code_of(program, graph), (name, carried[0].payload))
+        _check_header(json.loads(compiled.program.header()), json.loads(program.header()))
+        compiled.report()
+    except (Unfit, CompileError, RunError) as error:
+        raise ProgramError(f"{path}: header must fit the network and the stream, not {error}") from None
+    except (LookupError, TypeError, AttributeError, ValueError) as error:  # metadata is what this version writes
+        raise ProgramError(f"{path}: program must be of this version of the compiler; compile it again") from error
+    return compiled
+
+
+def _code_of(program: Program, graph: ir.Graph) -> Code:
+    """What the compiler made, from the container and the network in it. Raises ValueError and what reading a dictionary
+    of another form raises."""
+    data, config = program.metadata, program.config
+    options = Options.from_dict(data["options"])
+    reasons = host_reasons(config, options, graph)
+    steps = tuple(steps_of(graph, reasons))
+    parts = parts_of(config, graph, steps)
+    roots = roots_of(graph, parts)
+    accelerated = [step for step in steps if is_accelerated(step)]
+    layers = tuple(Layer(**layer) for layer in data["layers"])
+    _check("number of segments", len(program.segments), len(accelerated))
+    _check("host", data["host"], reasons)
+    _check("pitches", data["pitches"], {name: part.pitch for name, part in parts.items()})
+    _check("memory_bytes", program.memory_bytes, max(align(program.stream_offset + len(program.stream)), ALIGN))
+    segments: list[SegmentCode] = []
+    moved: list[Transfer] = []
+    for segment, operations in zip(program.segments, data["operations"], strict=True):
+        first = segment.address - program.stream_offset
+        words = list(from_bytes(program.stream[first : first + segment.pages * PAGE_BYTES]))
+        numbers = [pc for pc, _ in operations]
+        segments.append(SegmentCode(segment.address, words, dict(operations)))
+        _check("operations", numbers, _operations(words))
+        moved += transfers(words, segments[-1].layers)
+    for number, (step, code) in enumerate(zip(accelerated, segments, strict=True)):
+        mine = [index for index, layer in enumerate(layers) if layer.segment == number]
+        if not set(code.layers.values()) <= set(mine):
+            raise Unfit(f"operations of segment {number}")
+        _check_layers([layers[index] for index in mine], graph, executed(step, parts))
+    _check("layers", [layer.segment for layer in layers], sorted(layer.segment for layer in layers))
+    sizes = [0] * len(layers)
+    for transfer in moved:
+        sizes[transfer.layer] += transfer.size
+    _check("moved_bytes", [layer.moved_bytes for layer in layers], sizes)
+    constants = np.frombuffer(program.constants, np.uint8)
+    nodes = {node.name: node for node in graph.nodes}
+    places = Places(graph, steps, roots, parts, data["addresses"], len(constants), program.stream_offset)
+    order = [nodes[layer.name] for layer in layers]
+    places.check(order, moved)
+    least, most = places.least(order, keep=options.keep_tensors)
+    if not least <= data["least_activations"] <= most:
+        raise Unfit(f"least_activations {_short(data['least_activations'])} instead of {least}..{most}")
+    return Code(
+        config=config,
+        options=options,
+        graph=graph,
+        steps=steps,
+        segments=tuple(segments),
+        layers=layers,
+        where=data["addresses"],
+        pitches=data["pitches"],
+        packers=((0, lambda: constants),),
+        constants_bytes=len(constants),
+        least_activations=data["least_activations"],
+        stream_offset=program.stream_offset,
+        memory_bytes=program.memory_bytes,
+        host_reasons=reasons,
+    )
+
+
+def _check(what: str, found: Any, wanted: Any) -> None:
+    if found != wanted:
+        raise Unfit(f"{what} {_short(found)} instead of {_short(wanted)}")
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def _operations(words: Sequence[int]) -> list[int]:
+    """The places of the words that a unit executes."""
+    end = words.index(Op.END) if Op.END in words else len(words)
+    return [pc for pc, word in enumerate(words[:end]) if unit_of(word) is not None]
+
+
+def _check_layers(layers: Sequence[Layer], graph: ir.Graph, nodes: Sequence[ir.Node]) -> None:
+    """The layers of a segment are its nodes, in some order."""
+    by_name = {node.name: node for node in nodes}
+    _check("layers", sorted(layer.name for layer in layers), sorted(by_name))
+    for layer in layers:
+        node = by_name[layer.name]
+        wanted = node.op, node.outputs[0], graph.macs(node), least_bytes(graph, node)
+        _check(f"layer {node.name}", (layer.kind, layer.output, layer.macs, layer.least_bytes), wanted)
+        if not _is_tiling(layer.tiles, graph, node):
+            raise Unfit(f"tiles {_short(layer.tiles)} of layer {node.name}")
+
+
+def _is_tiling(text: Any, graph: ir.Graph, node: ir.Node) -> bool:
+    """Whether a layer may be cut as a text says (`dovetail.sw.compiler.plan.schedule.Tiling`)."""
+    if not isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul):
+        return bool(text == "")
+    found = _TILING.fullmatch(text)
+    if found is None:
+        return False
+    _, height, width, channels = graph.tensors[node.outputs[0]].nhwc
+    numbers = [int(number) for number in found.groups(default="1")]
+    return all(1 <= n <= most for n, most in zip(numbers[:3], (height * width, width, channels), strict=True))
+
+
+def _check_header(wanted: Mapping[str, Any], found: Mapping[str, Any], within: str = "") -> None:
+    """The header is the one that would be written."""
+    if wanted.keys() != found.keys():
+        raise Unfit(f"entries {_short(sorted(found))} instead of {_short(sorted(wanted))}")
+    for name, value in wanted.items():
+        if isinstance(value, dict) and not within:
+            _check_header(value, found[name], f"{name}.")
+        _check(f"{within}{name}", found[name], value)

@@ -1,0 +1,163 @@
+"""Transformers of the zoo, with seeded random weights: their softmax and layer norms are in float, for the host."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import helper
+
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.zoo.builder import LINEAR, Act, Builder, Range, in_range
+
+GELU = Range("", -0.2, 5.6, 2.0, 1.3)
+
+OPSET = 17
+"""The first with LayerNormalization."""
+
+
+class TransformerBuilder(Builder):
+    """With the layers that only transformers have."""
+
+    def softmax(self, name: str, act: Act, factor: float) -> Act:
+        """Softmax of `factor` times the input along the last axis, in float."""
+        inputs = [self.dequantised(act), self.constant(f"{name}_factor", np.array(factor, np.float32))]
+        self.nodes.append(helper.make_node("Mul", inputs, [f"{name}_scaled"], name=f"{name}_scale"))
+        self.nodes.append(helper.make_node("Softmax", [f"{name}_scaled"], [f"{name}_float"], name=name, axis=-1))
+        return self.quantised(name, act.shape, 1 / 256, -128, 0.2)
+
+    def layer_norm(self, name: str, act: Act) -> Act:
+        """Layer norm of the last axis, with gains and offsets, in float."""
+        gain = 1 + 0.1 * self.random.standard_normal(act.shape[-1], dtype=np.float32)
+        offset = 0.1 * self.random.standard_normal(act.shape[-1], dtype=np.float32)
+        inputs = [
+            self.dequantised(act),
+            self.constant(f"{name}_gain", gain),
+            self.constant(f"{name}_offset", offset),
+        ]
+        self.nodes.append(helper.make_node("LayerNormalization", inputs, [f"{name}_float"], name=name, axis=-1))
+        return self.quantised(name, act.shape, 8 / 255, 0, 1.0)
+
+    def gelu(self, name: str, act: Act) -> Act:
+        """x / 2 * (1 + erf(x / sqrt 2)), as exporters write it."""
+        constants = {"root": np.sqrt(2), "one": 1, "half": 0.5}
+        root, one, half = (
+            self.constant(f"{name}_{key}", np.array(value, np.float32)) for key, value in constants.items()
+        )
+        x = self.dequantised(act)
+        for op, inputs, result in (
+            ("Div", [x, root], "scaled"),
+            ("Erf", [f"{name}_scaled"], "erf"),
+            ("Add", [f"{name}_erf", one], "raised"),
+            ("Mul", [x, f"{name}_raised"], "product"),
+            ("Mul", [f"{name}_product", half], "float"),
+        ):
+            self.nodes.append(helper.make_node(op, inputs, [f"{name}_{result}"], name=f"{name}_{result}"))
+        return self.activated(name, act.shape, GELU)
+
+    def product(self, name: str, a: Act, b: Act, result: Range) -> Act:
+        """Matrix product of two activations."""
+        return self.operator("MatMul", name, [a, b], (*a.shape[:-1], b.shape[-1]), result)
+
+    def first_row(self, name: str, act: Act) -> Act:
+        """(1, N, C) -> (1, 1, C)"""
+        ends = {"from": 0, "to": 1, "axis": 1}
+        bounds = [self.constant(f"{name}_{key}", np.array([value])) for key, value in ends.items()]
+        self.nodes.append(helper.make_node("Slice", [self.dequantised(act), *bounds], [f"{name}_float"], name=name))
+        return self.quantised(name, (1, 1, act.shape[2]), act.scale, act.zero, act.rms)
+
+    def parameter(self, name: str, like: Act, shape: tuple[int, ...]) -> Act:
+        """A learnt constant, distributed and quantised as `like`."""
+        levels = self.random.standard_normal(shape, dtype=np.float32) * (like.rms / like.scale) + like.zero
+        self.constant(name, np.clip(np.rint(levels), -128, 127).astype(np.int8))
+        return Act(name, shape, like.scale, like.zero, like.rms)
+
+
+def attention_block(tokens: int = 16, channels: int = 32, heads: int = 2, seed: int = 9) -> bytes:
+    """Self-attention with a residual, its softmax in float; input (1, tokens, channels)."""
+    _check(channels, heads)
+    in_range("tokens", tokens, 1, 4096)
+    build = TransformerBuilder("attention_block", seed)
+    start = build.start((1, tokens, channels), 1 / 32, 0)
+    return build.finish(build.add("residual", start, _attention(build, "", start, heads), LINEAR))
+
+
+def vit_tiny(
+    depth: int = 12,
+    channels: int = 192,
+    heads: int = 3,
+    patch: int = 16,
+    resolution: int = 224,
+    classes: int = 1000,
+    seed: int = 14,
+) -> bytes:
+    """ViT-tiny with patches of 16 x 16 and a class token: 1.25 G MACs; input (1, 3, resolution, resolution)."""
+    _check(channels, heads)
+    in_range("depth", depth, 1, 1000)
+    in_range("patch", patch, 1, 64)
+    in_range("resolution", resolution, patch, 1024)
+    in_range("classes", classes, 1, 100_000)
+    if resolution % patch:
+        raise NetworkError(f"resolution must be a multiple of patch, {patch}, not {resolution}")
+    build = TransformerBuilder("vit_tiny", seed)
+    act = build.start((1, 3, resolution, resolution), 1 / 32, 0)
+    act = build.conv("patches", act, channels, (patch, patch), patch, LINEAR)
+    tokens = act.shape[2] * act.shape[3]
+    act = build.transpose("tokens", build.reshape("rows", act, (1, channels, tokens)), (0, 2, 1))
+    act = build.concat("classed", build.parameter("class_token", act, (1, 1, channels)), act)
+    act = build.residual("embedded", act, build.parameter("positions", act, act.shape))
+    for layer in range(depth):
+        name = f"layer{layer}_"
+        normed = build.layer_norm(f"{name}norm1", act)
+        act = build.residual(f"{name}add1", act, _attention(build, name, normed, heads))
+        normed = build.layer_norm(f"{name}norm2", act)
+        act = build.residual(f"{name}add2", act, _feed_forward(build, name, normed))
+    act = build.flatten("class", build.first_row("class_row", build.layer_norm("norm", act)))
+    return build.finish(build.dense("logits", act, classes, LINEAR), OPSET)
+
+
+def bert_tiny(depth: int = 2, channels: int = 128, heads: int = 2, tokens: int = 128, seed: int = 15) -> bytes:
+    """Encoder of BERT-tiny: 58.7 M MACs; input: embeddings, (1, tokens, channels)."""
+    _check(channels, heads)
+    in_range("depth", depth, 1, 1000)
+    in_range("tokens", tokens, 1, 4096)
+    build = TransformerBuilder("bert_tiny", seed)
+    act = build.start((1, tokens, channels), 1 / 64, 0)
+    for layer in range(depth):
+        name = f"layer{layer}_"
+        act = build.residual(f"{name}add1", act, _attention(build, name, act, heads))
+        act = build.layer_norm(f"{name}norm1", act)
+        act = build.residual(f"{name}add2", act, _feed_forward(build, name, act))
+        act = build.layer_norm(f"{name}norm2", act)
+    return build.finish(act, OPSET)
+
+
+def _attention(build: TransformerBuilder, prefix: str, start: Act, heads: int) -> Act:
+    """Multi-head self-attention with its output projection."""
+    _, tokens, channels = start.shape
+    depth = channels // heads
+
+    def part(name: str, perm: tuple[int, ...]) -> Act:
+        act = build.matmul(f"{prefix}{name}", start, channels, LINEAR)
+        apart = build.reshape(f"{prefix}{name}_heads", act, (1, tokens, heads, depth))
+        return build.transpose(f"{prefix}{name}_turned", apart, perm)
+
+    query, key, value = part("query", (0, 2, 1, 3)), part("key", (0, 2, 3, 1)), part("value", (0, 2, 1, 3))
+    wide = 4.0 * depth**0.5
+    scores = build.product(f"{prefix}scores", query, key, Range("", -3 * wide, 3 * wide, wide, wide))
+    weights = build.softmax(f"{prefix}softmax", scores, 0.5 / depth**0.5)
+    act = build.product(f"{prefix}mix", weights, value, LINEAR)
+    turned = build.transpose(f"{prefix}mix_turned", act, (0, 2, 1, 3))
+    act = build.reshape(f"{prefix}mix_joined", turned, (1, tokens, channels))
+    return build.matmul(f"{prefix}output_dense", act, channels, LINEAR)
+
+
+def _feed_forward(build: TransformerBuilder, prefix: str, act: Act) -> Act:
+    channels = act.shape[-1]
+    act = build.gelu(f"{prefix}gelu", build.matmul(f"{prefix}widen", act, 4 * channels, LINEAR))
+    return build.matmul(f"{prefix}narrow", act, channels, LINEAR)
+
+
+def _check(channels: int, heads: int) -> None:
+    in_range("heads", heads, 1, 64)
+    in_range("channels", channels, heads, 4096)
+    if channels % heads:
+        raise NetworkError(f"channels must be a multiple of heads, {heads}, not {channels}")

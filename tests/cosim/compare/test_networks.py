@@ -1,0 +1,110 @@
+"""Whole networks in lockstep: bytes, cycles, timeline and counters of model and RTL are equal."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dovetail.cosim.compare.networks import verify
+from dovetail.isa.config import Config, MemoryTiming
+from dovetail.sw.network import graph as ir
+from dovetail.sw.random.networks import RandomNet, random_network
+from dovetail.sw.runtime.compiled_network import compile_network
+
+MODELS = Path(__file__).parents[4] / "shared" / "models"
+TINY = {
+    "resnet8": "mlperf_tiny/ic_resnet8/resnet8_int8.tflite",
+    "vww": "mlperf_tiny/vww_mobilenet_v1_025/vww_int8.tflite",
+    "kws": "mlperf_tiny/kws_dscnn/kws_int8.tflite",
+    "ad": "mlperf_tiny/ad_autoencoder/ad_int8.tflite",
+}
+MOBILENET = "imagenet/mobilenet_v1_1.0_224/mobilenet_v1_1.0_224_int8.tflite"
+LATENCIES = ((10, 5), (100, 60))
+"""Memory latencies, (read, write) in cycles."""
+
+trained = pytest.mark.skipif(not MODELS.is_dir(), reason="the trained networks are not beside the project")
+
+
+def lockstep(network: str | ir.Graph, config: Config, cache: Path) -> int:
+    """Cycles of one inference in which everything agrees."""
+    compiled = compile_network(network, config)
+    port = compiled.graph.inputs[0]
+    x = np.random.default_rng(1).integers(-128, 128, port.shape).astype(port.dtype)
+    (verdict,) = verify(compiled, [x], cache=cache)
+    assert verdict.equal, verdict.first_difference
+    return compiled.report().cycles
+
+
+@pytest.mark.parametrize("network", ["zoo:dscnn", "zoo:resnet8", "zoo:autoencoder"])
+def test_zoo_networks_on_8x8(network: str, build_cache: Path) -> None:
+    lockstep(network, Config(ic_lanes=8, oc_lanes=8, sram="64 KiB"), build_cache)
+
+
+BLOCKS = {
+    "mobilenet_v2_block": 13_260,
+    "hard_swish_block": 13_327,
+    "inception_block": 14_558,
+    "shuffle_block": 6_020,
+    "attention_block": 4_277,
+}
+"""Cycles on 8x8."""
+SMALL = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
+ODD = Config(ic_lanes=3, oc_lanes=5, sram="64 KiB", stripe=7, bus=32, vector_lanes=3, depthwise_lanes=7)
+
+
+def test_windows_in_the_padding_alone(build_cache: Path) -> None:
+    """Convolutions whose tiles see no input: above, below and beside it."""
+    net = RandomNet(9)
+    x = net.conv(net.input(1, 3, 90, 32), 24, 1, pads=(3, 80, 5, 90))
+    x = net.conv(x, 0, 2, 3, multiplier=1, pads=(4, 0, 9, 7))
+    lockstep(net.graph(net.conv(x, 8, 3, 2, pads=(0, 5, 8, 0))), SMALL, build_cache)
+
+
+@pytest.mark.parametrize(("network", "cycles"), BLOCKS.items())
+def test_blocks_with_every_operator_on_8x8(network: str, cycles: int, build_cache: Path) -> None:
+    assert lockstep(f"zoo:{network}", SMALL, build_cache) == cycles
+
+
+@pytest.mark.parametrize("network", BLOCKS)
+def test_blocks_on_odd_lanes(network: str, build_cache: Path) -> None:
+    lockstep(f"zoo:{network}", ODD, build_cache)
+
+
+@pytest.mark.parametrize("config", [SMALL, ODD], ids=["8x8", "odd"])
+def test_random_networks(config: Config, build_cache: Path) -> None:
+    for seed in range(20):
+        graph = random_network(seed, 10)
+        compiled = compile_network(graph, config)
+        rng = np.random.default_rng(seed)
+        x = {port.name: rng.integers(-128, 128, port.shape).astype(np.int8) for port in graph.inputs}
+        (verdict,) = verify(compiled, [x], cache=build_cache)
+        assert verdict.equal, f"seed {seed}: {verdict.first_difference}"
+
+
+@pytest.mark.slow
+@trained
+@pytest.mark.parametrize(("sram", "bus"), [("64 KiB", 64), ("1 MiB", 32), ("256 KiB", 128)])
+@pytest.mark.parametrize("array", [(8, 8), (1, 64), (64, 1), (16, 16)])
+def test_tiny_networks(array: tuple[int, int], sram: str, bus: int, build_cache: Path) -> None:
+    for (read, write), network in product(LATENCIES, TINY.values()):
+        memory = MemoryTiming(read_latency=read, write_latency=write)
+        config = Config(ic_lanes=array[0], oc_lanes=array[1], sram=sram, bus=bus, memory=memory)
+        lockstep(str(MODELS / network), config, build_cache)
+
+
+@pytest.mark.slow
+@trained
+@pytest.mark.parametrize("depthwise", ["none", "emulated"])
+def test_other_depthwise_scenarios(depthwise: str, build_cache: Path) -> None:
+    config = Config(ic_lanes=8, oc_lanes=8, sram="128 KiB", depthwise=depthwise)
+    lockstep(str(MODELS / TINY["vww"]), config, build_cache)
+
+
+@pytest.mark.slow
+@trained
+@pytest.mark.parametrize("array", [(8, 8), (16, 16)])
+def test_whole_mobilenet(array: tuple[int, int], build_cache: Path) -> None:
+    lockstep(str(MODELS / MOBILENET), Config(ic_lanes=array[0], oc_lanes=array[1], sram="512 KiB"), build_cache)

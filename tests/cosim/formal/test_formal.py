@@ -1,0 +1,178 @@
+"""Proofs hold, and each fails when its block is broken."""
+
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from amaranth.hdl import Fragment
+
+from dovetail.cosim.formal import PROOFS, Proof, Sentences
+from dovetail.cosim.formal import prover as formal
+from dovetail.cosim.formal.proof import INVARIANT
+from dovetail.cosim.formal.properties import Opened
+from dovetail.cosim.rtl.verilate import ToolError
+from dovetail.hw.dma.burst import BeatWalker, BurstWalker
+from dovetail.hw.dma.load import LoadCore
+from dovetail.hw.dma.store import StoreCore
+from dovetail.hw.host.registers import Host
+from dovetail.hw.sequencer.control import UnitControl
+from dovetail.hw.sequencer.frontend import Frontend
+from dovetail.hw.sequencer.queue import Queue
+from dovetail.hw.sequencer.run import Run
+from dovetail.hw.sequencer.scoreboard import Scoreboard
+
+
+def parameters(names: list[str]) -> list[object]:
+    return [pytest.param(name, marks=pytest.mark.slow if PROOFS[name].slow else ()) for name in names]
+
+
+@pytest.mark.parametrize("name", parameters(list(PROOFS)))
+def test_proof_holds(name: str, build_cache: Path) -> None:
+    verdict = formal.prove(PROOFS[name], build_cache)
+    assert verdict.passed, verdict
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A fault: in ``block``'s ``elaborate``, ``old`` becomes ``new``. ``within``: cycles from reset in which the
+    harness shows a violation; None: the proof does not succeed."""
+
+    proof: str
+    block: type
+    old: str
+    new: str
+    within: int | None = None
+    slow: bool = False
+
+
+MUTATIONS = (
+    Mutation("queue", Queue, "ready.eq(~full)", "ready.eq(1)", 6),
+    Mutation("queue", Queue, "read.addr.eq(behind)", "read.addr.eq(tail[:bits])", 6),
+    Mutation("queue", Queue, "full.eq(~pop & (", "full.eq((", 8),
+    Mutation("queue", Queue, "many | self.o.valid & ~pop", "many | self.o.valid", 6),
+    Mutation("queue", Queue, "Mux(many, read.data, self.i.payload)", "self.i.payload", 6),
+    Mutation("run", Run, "self.start & ~self.busy", "self.start", 4),
+    Mutation("run", Run, "Mux(self.halt, 0, self.failed)", "self.failed", 6),
+    Mutation("host", Host, "bus.wvalid & ~bus.bvalid", "bus.wvalid", 5),
+    Mutation("host", Host, "arready.eq(~bus.rvalid)", "arready.eq(1)", 5),
+    Mutation("host", Host, "given(CONTROL_START) & ~self.busy", "given(CONTROL_START)", 5),
+    Mutation("control", UnitControl, "(count - entry.value)", "(count - entry.value - 1)", 5),
+    Mutation("control", UnitControl, "~busy & ~self.halt & ~waits", "~busy & ~waits", 5),
+    Mutation("control", UnitControl, "core.done & ~fetching", "core.done", 10, slow=True),
+    Mutation("scoreboard", Scoreboard, "if other < unit:", "if other < 0:", 3),
+    Mutation("scoreboard", Scoreboard, "runs | self.units[other].granted", "runs", 3),
+    Mutation("load", LoadCore, "o.ready.eq(axi.arready & free)", "o.ready.eq(free)", 10),
+    Mutation("load", LoadCore, "free.eq(in_flight != config.outstanding)", "free.eq(1)", 14, slow=True),
+    Mutation("store", StoreCore, "o.ready.eq(axi.awready & free)", "o.ready.eq(free)", 10),
+    Mutation("store", StoreCore, "any_filled & any_open", "any_filled", 16, slow=True),
+    Mutation("load", LoadCore, "error.eq(bad)", "error.eq(came_bad)", slow=True),
+    Mutation("load", LoadCore, "reaches(room, beat.size)", "~room[32]", slow=True),
+    Mutation("load", LoadCore, "ending[-1]", "ending[0]", slow=True),
+    Mutation(
+        "store", StoreCore, "answered.eq(~bursts.active & ~in_flight.any())", "answered.eq(~bursts.active)", slow=True
+    ),
+    Mutation("store", StoreCore, "last.eq(beat.burst_last)", "last.eq(beat.last)", slow=True),
+    Mutation("store", StoreCore, "beats.active & ~taken[exact_log2(BUFFER)]", "beats.active", slow=True),
+    Mutation("frontend", Frontend, "active & ~self.halt", "active", 6, slow=True),
+    Mutation("walkers", BurstWalker, "in_page >= to_boundary", "in_page > to_boundary + 1", 6, slow=True),
+    Mutation("walkers", BeatWalker, "left.eq(left - 1)", "left.eq(left - 2)", 6, slow=True),
+    Mutation("walkers_wide", BurstWalker, "left_now[:8] <= limit", "left_now[:8] < limit", 6),
+)
+
+
+@pytest.mark.parametrize(
+    "mutation",
+    [
+        pytest.param(m, id=f"{m.proof}-{m.new or m.old}"[:60], marks=pytest.mark.slow if m.slow else ())
+        for m in MUTATIONS
+    ],
+)
+def test_broken_block_fails(mutation: Mutation, build_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutation.block, "elaborate", mutated(mutation.block, mutation.old, mutation.new))
+    proof = PROOFS[mutation.proof]
+    if mutation.within is None:
+        verdict = formal.prove(proof, build_cache)
+        assert verdict.result in ("failed", "unknown"), verdict
+    else:
+        verdict = formal.prove(replace(proof, mode="bmc", depth=mutation.within), build_cache)
+        assert verdict.result == "failed", verdict
+    assert verdict.sentences
+
+
+def mutated(block: type, old: str, new: str) -> Callable[..., object]:
+    """``elaborate`` of ``block`` with ``old``, which must occur once, replaced."""
+    elaborate = block.elaborate  # type: ignore[attr-defined]
+    source = textwrap.dedent(inspect.getsource(elaborate))
+    assert source.count(old) == 1, old
+    namespace: dict[str, Callable[..., object]] = {}
+    exec(source.replace(old, new), elaborate.__globals__, namespace)
+    return namespace["elaborate"]
+
+
+def test_every_proof_has_a_mutation() -> None:
+    assert {m.proof for m in MUTATIONS} == set(PROOFS)
+
+
+def test_a_property_that_does_not_hold_is_named_with_waves(
+    build_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Run, "elaborate", mutated(Run, "Mux(self.halt, 0, self.failed)", "self.failed"))
+    verdict = formal.prove(PROOFS["run"], build_cache, depth=6, waves=tmp_path)
+    assert (verdict.result, verdict.depth) == ("failed", 6)
+    assert verdict.waves == str(tmp_path / "run.vcd")
+    assert "$enddefinitions" in Path(verdict.waves).read_text()
+
+
+def test_induction_that_does_not_succeed_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Run, "elaborate", mutated(Run, "Mux(self.halt, 0, self.failed)", "self.failed"))
+    assert formal.prove(PROOFS["run"], tmp_path, depth=1).result == "unknown"
+
+
+def test_a_cover_out_of_reach_is_not_a_proof(tmp_path: Path) -> None:
+    verdict = formal.prove(replace(PROOFS["queue"], cover=3), tmp_path)
+    assert verdict.result == "unreached"
+    assert "full, and an entry leaves" in verdict.sentences
+
+
+def test_verdicts_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = formal.prove(PROOFS["run"], tmp_path)
+
+    def never(*args: object) -> None:
+        raise AssertionError("proved again")
+
+    monkeypatch.setattr(formal, "_run", never)
+    assert formal.prove(PROOFS["run"], tmp_path) == first
+
+
+def test_missing_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
+    with pytest.raises(ToolError, match=r'need yowasp-sby, .*z3; pip install "dovetail\[formal\]"'):
+        formal.prove(PROOFS["run"], tmp_path)
+
+
+def test_depth_must_be_positive(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="depth must be positive, not 0"):
+        formal.prove(PROOFS["run"], tmp_path, depth=0)
+    with pytest.raises(ValueError, match="mode must be one of prove, bmc, not 'live'"):
+        replace(PROOFS["run"], mode="live")
+
+
+@pytest.mark.parametrize("proof", PROOFS.values(), ids=PROOFS)
+def test_every_check_has_a_sentence(proof: Proof) -> None:
+    sentences = Sentences(proof.rtlil())
+    every = [*sentences.properties, *sentences.invariants, *sentences.assumptions, *sentences.covers]
+    assert sentences.properties and sentences.covers
+    assert all(every)
+    assert proof.mode == "prove" or all(not text.startswith(INVARIANT) for text in sentences.properties)
+
+
+def test_inner_signals_are_found_by_name() -> None:
+    opened = Opened(Queue(depth=4))
+    Fragment.get(opened, None)
+    assert opened["tail"].name == "tail"
+    with pytest.raises(LookupError, match="nothing must name one signal, not 0"):
+        opened["nothing"]

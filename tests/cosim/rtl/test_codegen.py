@@ -1,0 +1,127 @@
+"""Generated C on the Verilated accelerator: bytes and cycles of the compiled network, one inference after another."""
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dovetail.cosim.rtl.c_host import c_program
+from dovetail.isa.config import Config
+from dovetail.sw.export.codegen import Project, project_of
+from dovetail.sw.network import graph as ir
+from dovetail.sw.network.layout import Array
+from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
+
+MODELS = Path(__file__).parents[4] / "shared" / "models" / "mlperf_tiny"
+beside = pytest.mark.skipif(not MODELS.is_dir(), reason="the trained networks are not beside the project")
+CONFIG = Config.load("small")
+RUNS = 2
+
+
+@pytest.fixture
+def build(build_cache: Path, tmp_path: Path) -> Callable[[CompiledNetwork], Path]:
+    """Makes an executable of a network's project, with weights.bin beside it."""
+
+    def built(compiled: CompiledNetwork) -> Path:
+        project = project_of(compiled)
+        (tmp_path / "weights.bin").write_bytes(project.files["inference_weights.bin"])
+        return c_program(compiled.config, sources_of(project), tmp_path / "inference", cache=build_cache)
+
+    return built
+
+
+def sources_of(project: Project) -> dict[str, str]:
+    """All but the host, which is the simulation here."""
+    return {
+        name: data.decode() for name, data in project.files.items() if name.endswith((".c", ".h")) and name != "uio.c"
+    }
+
+
+def samples(graph: ir.Graph, count: int) -> list[dict[str, Array]]:
+    rng = np.random.default_rng(0)
+    return [
+        {port.name: rng.integers(-128, 128, port.shape).astype(port.dtype) for port in graph.inputs}
+        for _ in range(count)
+    ]
+
+
+def check(compiled: CompiledNetwork, program: Path, folder: Path, runs: int = RUNS) -> None:
+    """Every inference of a file of them gives the network's outputs in its cycles."""
+    inputs = samples(compiled.graph, runs)
+    (folder / "input.bin").write_bytes(b"".join(value.tobytes() for sample in inputs for value in sample.values()))
+    files = [str(folder / name) for name in ("weights.bin", "input.bin", "output.bin")]
+    done = subprocess.run([program, *files], capture_output=True, text=True, timeout=600)
+    assert (done.returncode, done.stderr) == (0, "")
+    wanted = [compiled.run(sample) for sample in inputs]
+    assert (folder / "output.bin").read_bytes() == b"".join(
+        value.tobytes() for result in wanted for value in result.outputs.values()
+    )
+    assert [int(n) for n in re.findall(r"^cycles (\d+)$", done.stdout, re.M)] == [result.cycles for result in wanted]
+
+
+def test_host_operators_in_the_middle(build: Callable[[CompiledNetwork], Path], tmp_path: Path) -> None:
+    compiled = compile_network("zoo:attention_block", CONFIG, effort=0)
+    assert len(compiled.code.segments) == 2
+    check(compiled, build(compiled), tmp_path)
+
+
+@beside
+def test_keyword_spotting(build: Callable[[CompiledNetwork], Path], tmp_path: Path) -> None:
+    compiled = compile_network(MODELS / "kws_dscnn" / "kws_int8.tflite", CONFIG)
+    check(compiled, build(compiled), tmp_path)
+
+
+@beside
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kws_dscnn/kws_int8_qdq.onnx",
+        "ad_autoencoder/ad_int8.tflite",
+        "ad_autoencoder/ad_int8_qdq.onnx",
+        "ic_resnet8/resnet8_int8.tflite",
+        "ic_resnet8/resnet8_int8_qdq.onnx",
+        "vww_mobilenet_v1_025/vww_int8.tflite",
+    ],
+)
+def test_mlperf_tiny(name: str, build: Callable[[CompiledNetwork], Path], tmp_path: Path) -> None:
+    compiled = compile_network(MODELS / name, CONFIG)
+    check(compiled, build(compiled), tmp_path)
+
+
+@beside
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["kws_dscnn/kws_int8.tflite", "kws_dscnn/kws_int8_qdq.onnx"])
+def test_depthwise_convolutions_on_the_host(
+    name: str, build: Callable[[CompiledNetwork], Path], tmp_path: Path
+) -> None:
+    compiled = compile_network(MODELS / name, Config.load("small").replace(depthwise="none", depthwise_lanes=None))
+    assert len(compiled.code.segments) == 5
+    check(compiled, build(compiled), tmp_path)
+
+
+def test_what_the_application_says(build: Callable[[CompiledNetwork], Path], tmp_path: Path, build_cache: Path) -> None:
+    compiled = compile_network("zoo:attention_block", CONFIG, effort=0)
+    program = build(compiled)
+    weights, sample = tmp_path / "weights.bin", tmp_path / "input.bin"
+    data = bytearray(weights.read_bytes())
+    data[-30] ^= 4
+    (tmp_path / "damaged.bin").write_bytes(data)
+    elsewhere = project_of(compile_network("zoo:attention_block", Config.load("8x8"), effort=0))
+    (tmp_path / "other").mkdir()
+    other = c_program(CONFIG, sources_of(elsewhere), tmp_path / "other" / "inference", cache=build_cache)
+    sample.write_bytes(bytes(10))
+    texts = {
+        (program, weights): "input: must be whole inferences",
+        (program, tmp_path / "damaged.bin"): "inference: weights file must be undamaged: its CRC does not hold",
+        (program, tmp_path / "lost.bin"): f"{tmp_path / 'lost.bin'}: must be a file that can be opened",
+        (other, weights): "inference: ",
+    }
+    for (application, file), text in texts.items():
+        done = subprocess.run(
+            [application, file, sample, tmp_path / "output.bin"], capture_output=True, text=True, timeout=60
+        )
+        assert (done.returncode, done.stdout, done.stderr[: len(text)]) == (1, "", text)

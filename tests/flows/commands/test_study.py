@@ -1,0 +1,51 @@
+"""The reference study's findings on MobileNetV1 224, from exact cycles."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from dovetail.isa.config import Config
+from dovetail.sw import frontend
+from dovetail.sw.network import graph as ir
+from dovetail.sw.runtime.compiled_network import compile_network
+
+
+@cache
+def network() -> ir.Graph:
+    return frontend.load("zoo:mobilenet_v1")
+
+
+@cache
+def cycles(pe: int, sram: str, dataflow: str, depthwise: str = "native", tiling: str = "channels") -> int:
+    config = Config(pe=pe, sram=sram, dataflow=dataflow, depthwise=depthwise)
+    return compile_network(network(), config, tiling=tiling, effort=0).report().cycles
+
+
+def test_output_parallel_wins_when_nothing_is_tiled() -> None:
+    for pe in (64, 128):
+        assert cycles(pe, "256 MiB", "output") < cycles(pe, "256 MiB", "input")
+
+
+def test_input_parallel_wins_at_512_kib() -> None:
+    for pe in (64, 128):
+        assert cycles(pe, "512 KiB", "output") > cycles(pe, "512 KiB", "input")
+
+
+def test_128_pes_with_1_mib_beat_64_pes_with_256_mib() -> None:
+    for dataflow in ("input", "output"):
+        assert cycles(128, "1 MiB", dataflow) < cycles(64, "256 MiB", dataflow)
+
+
+def test_emulated_depthwise_costs_several_times_native() -> None:
+    """The depthwise layers themselves: what emulation adds over leaving them out, against what native adds."""
+    for pe in (64, 128):
+        none, emulated, native = (cycles(pe, "1 MiB", "output", kind) for kind in ("none", "emulated", "native"))
+        assert emulated > 2 * native
+        assert emulated - none > 5 * (native - none)
+
+
+def test_free_tiling_never_loses() -> None:
+    for pe in (64, 128):
+        for sram in ("512 KiB", "1 MiB", "256 MiB"):
+            for dataflow in ("input", "output"):
+                assert cycles(pe, sram, dataflow, tiling="free") < cycles(pe, sram, dataflow)

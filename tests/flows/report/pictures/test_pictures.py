@@ -1,0 +1,252 @@
+"""Every picture: its bytes, its order and figures, and that labels do not run into one another."""
+
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations
+from xml.etree import ElementTree
+
+import pytest
+from matplotlib.colors import to_rgb
+
+from dovetail.flows.explore.results.results import Results, Row
+from dovetail.flows.explore.space.space import Space, Workload
+from dovetail.flows.report.pictures import occupancy, pareto, roofline, shares, style, timeline
+from dovetail.flows.report.pictures.labels import Mark, place_labels
+from dovetail.flows.report.pictures.layers import layer_colours
+from dovetail.flows.report.pictures.pareto import Axis, Panel, Spot
+from dovetail.isa import Config
+from dovetail.sw.analysis.explain import BOUNDS, CAUSES, Explanation, LayerExplanation
+from dovetail.sw.analysis.history import ROLES, History, Span, history
+from dovetail.sw.compiler.partition.host_cost import HostCost
+from dovetail.sw.host.work import HostWork
+from dovetail.sw.runtime.compiled_network import compile_network
+
+CYCLES, AREA = Axis("cycles"), Axis("LUT")
+SPACE = Space((Workload("zoo:dscnn"),), Config(), {"lanes": [(4, 4), (8, 8)], "bus": [32, 64]}, objectives=("cycles",))
+
+
+@lru_cache
+def run() -> History:
+    return history(compile_network("zoo:dscnn", Config(sram="64 KiB"), effort=0))
+
+
+def explanation(*layers: LayerExplanation, peak: int = 64) -> Explanation:
+    total = {cause: sum(layer.shares.get(cause, 0) for layer in layers) for cause in CAUSES}
+    return Explanation(
+        macs=sum(layer.macs for layer in layers),
+        cycles=sum(layer.cycles for layer in layers),
+        read_bytes=sum(layer.read_bytes for layer in layers),
+        write_bytes=sum(layer.write_bytes for layer in layers),
+        peak=peak,
+        bandwidth=Fraction(8),
+        shares={cause: cycles for cause, cycles in total.items() if cycles},
+        network="net",
+        config={},
+        host_macs=0,
+        host=HostWork({}, 0, 1, HostCost()),
+        layers=layers,
+        next=(),
+    )
+
+
+def layer(name: str, cycles: int, macs: int, moved: int, kind: str = "conv") -> LayerExplanation:
+    split = {"multiply": cycles // 2, "load": cycles - cycles // 2}
+    return LayerExplanation(macs, cycles, moved, 0, 64, Fraction(8), split, name, kind, 0, None)
+
+
+LAYERS = (layer("first", 1000, 40_000, 900), layer("second", 500, 32_000, 0), layer("sum", 50, 0, 400, "add"))
+
+
+def results(count: int = 4) -> Results:
+    rows = [
+        Row(
+            n,
+            dict(SPACE.point(n).axes),
+            Config(),
+            values={"cycles": 1000 - n * 100.0, "pe": 16.0 + n, "host_macs": 0, "host_nodes": 0},
+        )
+        for n in range(count)
+    ]
+    return Results(SPACE, (*rows, Row(count, {"lanes": (99, 99), "bus": 32}, None, error="no", feasible=False)))
+
+
+def points(fmt: str) -> bytes:
+    picture = pareto.of_results(results(), fmt=fmt)
+    assert picture is not None
+    return picture
+
+
+PICTURES: dict[str, Callable[[str], bytes]] = {
+    "pareto": points,
+    "roofline": lambda fmt: roofline.draw([explanation(*LAYERS)], ["a"], "net", fmt=fmt),
+    "two rooflines": lambda fmt: roofline.draw(
+        [explanation(*LAYERS), explanation(*LAYERS, peak=256)], ["a", "b"], "net", fmt=fmt
+    ),
+    "shares": lambda fmt: shares.draw(explanation(*LAYERS), "net", fmt=fmt),
+    "timeline": lambda fmt: timeline.draw(run(), "net", fmt=fmt),
+    "occupancy": lambda fmt: occupancy.draw(run(), "net", fmt=fmt),
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_png_is_wide_enough_to_read(name: str) -> None:
+    data = PICTURES[name]("png")
+    assert data.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = struct.unpack(">II", data[16:24])
+    assert width == 9 * style.DPI
+    assert height > 300
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_an_svg_is_the_same_every_time(name: str) -> None:
+    data = PICTURES[name]("svg")
+    assert ElementTree.fromstring(data).tag.endswith("svg")
+    assert b"<dc:date>" not in data
+    assert PICTURES[name]("svg") == data
+
+
+def test_another_format_is_an_error() -> None:
+    with pytest.raises(ValueError, match="fmt must be png or svg, not 'pdf'"):
+        PICTURES["shares"]("pdf")
+
+
+def test_a_network_without_accelerator_layers_can_be_drawn() -> None:
+    empty = History("net", Config(), 0, (), (), (), ())
+    assert timeline.draw(empty, "net")
+    assert occupancy.draw(empty, "net")
+    assert shares.draw(explanation(), "net")
+    assert roofline.draw([explanation()], [""], "net")
+
+
+def test_the_front_is_what_nothing_beats() -> None:
+    spots = [Spot(1, 9), Spot(2, 5), Spot(2, 4), Spot(3, 4), Spot(4, 1), Spot(5, 2)]
+    assert pareto.front(spots, AREA, CYCLES) == [Spot(1, 9), Spot(2, 4), Spot(4, 1)]
+    assert pareto.front(spots, replace(AREA, more=True), CYCLES) == [Spot(5, 2), Spot(4, 1)]
+    assert pareto.front(spots, AREA, replace(CYCLES, more=True)) == [Spot(1, 9)]
+    assert pareto.front([], AREA, CYCLES) == []
+
+
+def test_what_leaves_more_to_the_host_is_no_part_of_the_front(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Spot] = []
+
+    def draw(panels: list[Panel], *arguments: object, **options: object) -> bytes:
+        drawn.extend(panels[0].spots)
+        return b""
+
+    monkeypatch.setattr(pareto, "draw", draw)
+    found = results()
+    last = replace(found.rows[3], values={**found.rows[3].values, "host_macs": 5})
+    pareto.of_results(replace(found, rows=(*found.rows[:2], replace(found.rows[2], feasible=False), last)))
+    assert [(spot.competes, spot.feasible) for spot in drawn] == [(True, True)] * 2 + [(False, False), (False, True)]
+
+
+def test_the_colour_is_the_parameter_that_explains_most() -> None:
+    rows = results().rows[:4]
+    assert pareto.telling_axis(rows, "cycles") == "lanes"
+    assert pareto.telling_axis([replace(row, axes={"bus": 32}) for row in rows], "cycles") is None
+    assert pareto.telling_axis([replace(row, axes={}) for row in rows], "cycles") is None
+
+
+def test_a_sweep_in_which_nothing_was_possible_has_no_picture() -> None:
+    assert pareto.of_results(results(0)) is None
+
+
+def test_labels_stay_apart_and_inside() -> None:
+    figure = style.new_figure(6, 4)
+    plot = style.add_plot(figure, 0.8, 0.5, 0.2)
+    plot.set(xlim=(-1, 7), ylim=(-1, 7))
+    marks = [Mark(n % 7, n // 7, f"point {n}", 3.0) for n in range(49)]
+    place_labels(plot, marks, marks, [[(0, 0), (6, 6)]], most=100)
+    boxes = [text.get_window_extent() for text in plot.texts]
+    assert len(boxes) > 5
+    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
+    inside = plot.get_window_extent()
+    assert all(inside.x0 <= box.x0 and box.x1 <= inside.x1 for box in boxes)
+    centres = plot.transData.transform([(mark.x, mark.y) for mark in marks])
+    assert not any(box.contains(*centre) for box in boxes for centre in centres)
+
+
+def test_a_window_is_where_the_largest_layer_begins() -> None:
+    first, last = timeline.window_of(run())
+    largest = max(run().layers, key=lambda layer: layer.end - layer.start)
+    number = run().layers.index(largest)
+    assert first <= min(event.start for event in run().events if event.layer == number) < last
+    assert sum(first <= event.start < last for event in run().events) >= timeline.EVENTS
+
+
+def test_a_large_network_has_bars_of_kinds() -> None:
+    many = explanation(*(layer(f"l{n}", 10, 10, 10, "add" if n % 2 else "conv") for n in range(shares.MOST + 2)))
+    bars = shares.bars_of(many)
+    assert [bar.name for bar in bars] == ["conv (41)", "add (41)"]
+    assert sum(bar.cycles for bar in bars) == many.cycles
+    assert all(sum(bar.shares.values()) == bar.cycles for bar in bars)
+
+
+def test_rooflines_are_one_or_two() -> None:
+    with pytest.raises(ValueError, match="explanations must be one or two with a title each, not 0"):
+        roofline.draw([], [], "net")
+
+
+def test_every_bound_cause_and_role_has_a_colour() -> None:
+    assert set(style.BOUNDS) == set(BOUNDS)
+    assert set(shares.cause_colours()) == set(CAUSES)
+    assert set(occupancy.COLOURS) == set(ROLES)
+
+
+def test_colours_within_a_picture_differ_in_lightness_or_hue() -> None:
+    for table in (style.KINDS, style.BOUNDS, occupancy.COLOURS):
+        for a, b in combinations(table.values(), 2):
+            assert sum(abs(x - y) for x, y in zip(to_rgb(a), to_rgb(b), strict=True)) > 0.2, (a, b)
+
+
+def test_layers_of_one_kind_alternate() -> None:
+    spans = [Span("a", "conv", 0, 1), Span("b", "add", 1, 2), Span("c", "conv", 2, 3), Span("d", "conv", 3, 4)]
+    first, _, second, third = layer_colours(spans)
+    assert first == third != second
+
+
+@pytest.mark.parametrize(
+    ("text", "length", "shown"), [("conv0", 11, "conv0"), ("pointwise13", 9, "poin…se13"), ("abcdef", 1, "…")]
+)
+def test_names_are_cut_in_the_middle(text: str, length: int, shown: str) -> None:
+    assert style.short(text, length) == shown
+
+
+@pytest.mark.parametrize(("value", "text"), [(0, "0"), (950, "950"), (12500, "12.5k"), (3e6, "3M"), (2e9, "2G")])
+def test_figures_of_axes(value: float, text: str) -> None:
+    assert style.count(value) == text
+
+
+def test_titles_are_not_cut() -> None:
+    """A long one goes on in the next line, and what is below moves down."""
+    figure = style.new_figure(9, 5)
+    assert style.write_title(figure, "net", "small") == 0.62
+    assert style.write_title(figure, "a_long_name" * 20, "configurations, " * 30) > 1.2
+    assert max(text.get_window_extent().x1 for text in figure.texts) <= 9 * style.DPI
+
+
+def test_depthwise_layers_have_a_ceiling_of_their_own() -> None:
+    layers = (*LAYERS, layer("dw", 100, 900, 100, "depthwise"))
+    native = replace(explanation(*layers), config={"depthwise_lanes": 16})
+    assert native.depthwise_peak == native.to_dict()["depthwise_peak"] == 16
+    assert replace(native, config={"depthwise_lanes": 0}).depthwise_peak is None
+    assert replace(explanation(*LAYERS), config={"depthwise_lanes": 16}).depthwise_peak is None
+    drawn = roofline.draw([native], ["a"], "net", fmt="svg")
+    assert drawn != roofline.draw([replace(native, config={})], ["a"], "net", fmt="svg")
+    assert b"depthwise, 16 MACs per cycle" in drawn
+
+
+def test_every_objective_of_a_front_is_drawn_or_said() -> None:
+    space = replace(SPACE, objectives=("cycles", "pe", "lut", "sram", "bram"))
+    rows = [
+        replace(r, values={**r.values, "lut": r.number, "sram": 5 - r.number, "bram": 3}) for r in results().rows[:4]
+    ]
+    picture = pareto.of_results(Results(space, tuple(rows)).marked(), fmt="svg")
+    assert picture is not None
+    for text in ("PEs, less is better", "LUTs, less is better", "SRAM, less is better"):
+        assert text.encode() in picture
+    assert b"objectives that are not drawn: block RAMs" in picture
+    assert b"Pareto front of cycles, PEs, LUTs, SRAM, block RAMs, 4 points" in picture

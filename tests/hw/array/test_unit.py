@@ -1,0 +1,602 @@
+"""The array unit against a brute-force oracle written from docs/architecture.md, and against its timing rule.
+
+Named cases run in the Amaranth simulator; a slow test runs many random ones, garbage among them, under Verilator.
+"""
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from amaranth import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+from amaranth.sim import Simulator
+
+from dovetail.cosim.rtl.block import Bench
+from dovetail.hw.array.unit import ArrayCore
+from dovetail.hw.common.clock_gate import gated_sources
+from dovetail.hw.common.ports import Core, SramRead, SramWrite
+from dovetail.hw.memory.sram import Sram, simulation_sources
+from dovetail.isa.config import Config
+from dovetail.isa.instructions.checks import View, check, claim, has, regions
+from dovetail.isa.instructions.table import REGISTERS, Cause, Op, Unit, pack
+from dovetail.isa.numerics import Rounding, requantise
+from dovetail.isa.timing.array import array_duration
+from dovetail.isa.timing.common import CHECK, SRAM_READ
+from dovetail.isa.timing.rules import duration
+
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+
+INDEX = {name: register.index for name, register in REGISTERS[Unit.ARRAY].items()}
+WRAP = 1 << 32
+
+SMALL = Config(ic_lanes=3, oc_lanes=5, stripe=7, requant_lanes=2, depthwise_lanes=4, sram="32 KiB", banks=4)
+CONFIGS = {
+    "3x5": SMALL,
+    "1x1": Config(ic_lanes=1, oc_lanes=1, requant_lanes=1, sram="40 KiB", banks=5),
+    "8x8": Config(ic_lanes=8, oc_lanes=8, requant_lanes=3, sram="32 KiB"),
+    "1x64": Config(ic_lanes=1, oc_lanes=64, requant_lanes=5, depthwise="none", sram="64 KiB"),
+    "3x40": Config(ic_lanes=3, oc_lanes=40, requant_lanes=4, depthwise_lanes=11, sram="64 KiB"),
+    "5x7": Config(ic_lanes=5, oc_lanes=7, requant_lanes=4, depthwise_lanes=9, sram="64 KiB", matmul=False),
+    "64x1": Config(ic_lanes=64, oc_lanes=1, sram="64 KiB"),
+    "2x13": Config(ic_lanes=2, oc_lanes=13, stripe=64, depthwise_lanes=26, sram="112 KiB", banks=7),
+}
+
+
+# --- the oracle ---------------------------------------------------------------------------------------------------
+
+
+def int8(value: int) -> int:
+    return (value & 0xFF ^ 0x80) - 0x80
+
+
+def oracle(config: Config, op: Op, r: View, memory: Bytes) -> None:
+    """What the instruction does to ``memory``, output pixel by output pixel."""
+    depthwise, product = op == Op.DEPTH_CONV, op == Op.MAT_MUL
+    multiplier = r["MODE", "extra"] + 1 if depthwise else 1
+    records = config.dw if depthwise else config.oc
+    lanes = records - records % multiplier
+    inputs = lanes // multiplier if depthwise else config.ic
+    kc, rows = (1, 1) if depthwise else (r["KC", "blocks"], 0 if product else config.weight_rows)
+    height, width = r["TILE", "height"], r["TILE", "width"]
+    (in_addr, in_bytes), (w_addr, w_bytes), (out_addr, out_bytes) = map(r.region, ("IN", "W", "OUT"))
+    low, high = (int8(r["QUANT", name]) for name in ("lo", "hi")) if op != Op.CONV else (-128, 127)
+    item = 4 if r["MODE", "int32"] else 1
+    params = config.param_rows(records) * config.word_bytes
+    taps = [(ky, kx, c) for ky in range(r["GEOMETRY", "kh"]) for kx in range(r["GEOMETRY", "kw"]) for c in range(kc)]
+    size = params + len(taps) * rows * config.word_bytes
+    y, x = (a.reshape(-1, 1).astype(np.int64) for a in np.mgrid[:height, :width])
+    lane = np.arange(lanes) // multiplier if depthwise else np.arange(inputs)
+    source = memory.copy()
+    matrix = Matrix(config, r, source) if product else None
+    for block in range(r["BLOCKS", "count"]):
+        channels = r["BLOCKS", "last"] if block == r["BLOCKS", "count"] - 1 else lanes
+        stream = np.zeros(size, np.uint8)
+        present = source[w_addr : w_addr + w_bytes][block * size :][:size]
+        stream[: len(present)] = present
+        bias, mult, shift, _ = stream[: 16 * lanes].view("<i4").reshape(lanes, 4).T.astype(np.int64)
+        sums = np.zeros((height * width, lanes), np.int64)
+        for n, (ky, kx, c) in enumerate(taps):
+            first = (block if depthwise else c) * inputs
+            row = (y * r["GEOMETRY", "stride_y"] + ky * r["GEOMETRY", "dilation_y"] - r["PAD_TOP"]) % WRAP
+            col = (x * r["X_STEP"] + kx * r["KX_STEP"] - r["PAD_LEFT"] + first + lane) % WRAP
+            off = r["ORIGIN"] + y * r["Y_STEP"] + x * r["X_STEP"] + ky * r["KY_STEP"] + kx * r["KX_STEP"]
+            off = (off + first + lane) % WRAP
+            inside = (row < r["IN_ROWS"]) & (col < r["ROW_BYTES"]) & (off < in_bytes)
+            values = source[in_addr + np.where(inside, off, 0)].view(np.int8)
+            values = np.where(inside, values, int8(r["QUANT", "zero_in"]))
+            weights = stream[params + n * rows * config.word_bytes :][: rows * config.word_bytes].view(np.int8)
+            if matrix:
+                sums += (values.astype(np.int64) - int8(r["QUANT", "zero_in"])) @ matrix.weights(n, block)
+            elif depthwise:
+                sums += values.astype(np.int64) * weights[:lanes]
+            else:
+                sums += values.astype(np.int64) @ weights[: inputs * lanes].reshape(inputs, lanes).astype(np.int64)
+        at = (y * r["OUT_Y_STEP"] + x * r["OUT_X_STEP"])[:, 0].tolist()
+        for start in range(0, height * width, r["STRIPE", "pixels"]):
+            stripe = range(start, min(start + r["STRIPE", "pixels"], height * width))
+            totals = {p: sums[p] + bias for p in stripe}
+            if r["MODE", "accumulate"]:
+                totals = {p: sums[p] + old(r, memory, at[p], block * lanes, lanes) for p in stripe}
+            for p in stripe:
+                total = ((totals[p] + (WRAP >> 1)) % WRAP - (WRAP >> 1)).astype("<i4")
+                if item == 1:
+                    scale = mult & 0x7FFF_FFFF, (shift & 63 ^ 32) - 32
+                    rounding = Rounding(r["MODE", "rounding"])
+                    total = requantise(total, *scale, rounding, int8(r["QUANT", "zero_out"]), low, high)
+                for group in range(0, channels, config.requant):
+                    data = total[group : min(group + config.requant, channels)].view(np.uint8)
+                    off_out = (at[p] + (block * lanes + group) * item) % WRAP
+                    if off_out + len(data) <= out_bytes:
+                        memory[out_addr + off_out :][: len(data)] = data
+
+
+class Matrix:
+    """Weights of a matrix product, less their zero point."""
+
+    def __init__(self, config: Config, r: View, memory: Bytes) -> None:
+        address, size = r.region("B")
+        self.config, self.size, self.step = config, size, r["B_STEP"]
+        self.bytes = memory[address : address + size].view(np.int8).astype(np.int64)
+        self.zero, self.transposed = int8(r["B_FORM", "zero_b"]), r["B_FORM", "transposed"]
+
+    def weights(self, step: int, block: int) -> Ints:
+        """[ic_lanes, oc_lanes]."""
+        i, o = (a.astype(np.int64) for a in np.mgrid[: self.config.ic, : self.config.oc])
+        i, o = step * self.config.ic + i, block * self.config.oc + o
+        off = (o * self.step + i if self.transposed else i * self.step + o) % WRAP
+        return np.where(off < self.size, self.bytes[np.where(off < self.size, off, 0)] - self.zero, 0)
+
+
+def old(r: View, memory: Bytes, at: int, channel: int, count: int) -> Ints:
+    """Old int32 values: always 4 bytes a channel; 0 unless wholly inside the region."""
+    address, size = r.region("OUT")
+    offsets = [(at + 4 * (channel + n)) % WRAP for n in range(count)]
+    return np.array([memory[address + o :][:4].view("<i4")[0] if o + 4 <= size else 0 for o in offsets], np.int64)
+
+
+def expected_cause(config: Config, op: Op, r: View) -> Cause:
+    """Static checks, and what the instruction needs twice."""
+    cause = check(config, op, r)
+    if cause:
+        return cause
+    (out, out_size), *others = (r.region(name) for name in ("OUT", "IN", "W", *["B"] * (op == Op.MAT_MUL)))
+    overlaps = any(out < start + size and start < out + out_size for start, size in others)
+    return Cause.BANK_CONFLICT if overlaps or claim(config, op, r).twice else Cause.NONE
+
+
+# --- cases --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Layer:
+    """A tile as a compiler would ask for it; ``changes`` are registers to set instead."""
+
+    op: Op = Op.CONV
+    kernel: tuple[int, int] = (1, 1)
+    stride: int = 1
+    dilation: int = 1
+    pad: int = 0
+    tile: tuple[int, int] = (2, 3)
+    kc: int = 1
+    blocks: int = 1
+    last: int | None = None
+    stripe: int | None = None
+    rounding: int = 0
+    int32: int = 0
+    accumulate: int = 0
+    extra: int = 0
+    transposed: int = 0
+    changes: dict[str, int] = field(default_factory=dict)
+
+    def registers(self, config: Config) -> View:
+        depthwise, product = self.op == Op.DEPTH_CONV, self.op == Op.MAT_MUL
+        multiplier = self.extra + 1 if depthwise else 1
+        records = config.dw if depthwise else config.oc
+        lanes = records - records % multiplier
+        inputs = lanes // multiplier if depthwise else config.ic
+        rows, kc = (1, 1) if depthwise else (0 if product else config.weight_rows, self.kc)
+        last = min(self.last or lanes, lanes)
+        (height, width), (kh, kw) = self.tile, self.kernel
+        channels = inputs * (self.blocks if depthwise else kc)
+        in_rows = max(1, (height - 1) * self.stride + (kh - 1) * self.dilation + 1 - 2 * self.pad)
+        in_columns = max(1, (width - 1) * self.stride + (kw - 1) * self.dilation + 1 - 2 * self.pad)
+        pitch, outputs = in_columns * channels, (self.blocks - 1) * lanes + last
+        pixel = outputs * (4 if self.int32 or self.accumulate else 1)
+        words = self.blocks * (config.param_rows(records) + kh * kw * kc * rows)
+        bank = config.bank_bytes
+        shared = kh * kw * kc * config.ic  # what an output of a matrix product is the sum of
+        pitch_b, rows_b = (shared, outputs) if self.transposed else (outputs, shared)
+        values = {
+            "IN_ADDR": 5,
+            "IN_BYTES": min(in_rows * pitch, bank - 5),
+            "ORIGIN": -self.pad * (pitch + channels),
+            "Y_STEP": self.stride * pitch,
+            "X_STEP": self.stride * channels,
+            "KY_STEP": self.dilation * pitch,
+            "KX_STEP": self.dilation * channels,
+            "IN_ROWS": in_rows,
+            "ROW_BYTES": pitch,
+            "PAD_TOP": self.pad,
+            "PAD_LEFT": self.pad * channels,
+            "GEOMETRY": pack(Unit.ARRAY, "GEOMETRY", kh=kh, kw=kw, stride_y=self.stride, dilation_y=self.dilation),
+            "TILE": pack(Unit.ARRAY, "TILE", height=height, width=width),
+            "QUANT": pack(Unit.ARRAY, "QUANT", zero_in=-7, zero_out=3, lo=-100, hi=90),
+            "OUT_ADDR": bank + 3,
+            "OUT_BYTES": min(height * width * pixel, bank - 3),
+            "OUT_Y_STEP": width * pixel,
+            "OUT_X_STEP": pixel,
+            "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=self.blocks, last=last),
+            "KC": kc,
+            "W_ADDR": 2 * bank,
+            "W_BYTES": min(words * config.word_bytes, bank if product else 2 * bank),
+            "STRIPE": min(self.stripe or config.stripe, config.stripe),
+            "MODE": pack(
+                Unit.ARRAY,
+                "MODE",
+                rounding=self.rounding,
+                int32=self.int32,
+                accumulate=self.accumulate,
+                extra=self.extra,
+            ),
+            "B_ADDR": 3 * bank + 7,
+            "B_BYTES": min(rows_b * pitch_b, bank - 7),
+            "B_STEP": pitch_b,
+            "B_FORM": pack(Unit.ARRAY, "B_FORM", zero_b=5, transposed=self.transposed),
+        }
+        values |= self.changes
+        return View(Unit.ARRAY, [values[n] % WRAP & r.mask for n, r in REGISTERS[Unit.ARRAY].items()])
+
+
+LAYERS = {
+    "pointwise": Layer(kc=2, tile=(3, 4)),
+    "one pixel": Layer(tile=(1, 1), kc=3, blocks=2),
+    "padding": Layer(op=Op.CONV_RELU, kernel=(3, 3), pad=1, tile=(3, 3), rounding=1),
+    "stride": Layer(op=Op.CONV_RELU, kernel=(2, 3), stride=2, pad=1, tile=(2, 5), stripe=3),
+    "dilation": Layer(kernel=(2, 2), dilation=2, pad=1, tile=(2, 3)),
+    "blocks": Layer(blocks=3, last=2, tile=(2, 5), stripe=4),
+    "int32": Layer(int32=1, blocks=2, last=3, tile=(1, 3)),
+    "accumulate": Layer(int32=1, accumulate=1, blocks=2, last=1, tile=(2, 5), stripe=4, kc=2),
+    "accumulate to int8": Layer(op=Op.CONV_RELU, accumulate=1, blocks=2, tile=(3, 3), stripe=2),
+    "depthwise": Layer(op=Op.DEPTH_CONV, kernel=(3, 3), pad=1, tile=(3, 3), blocks=2, last=3),
+    "depthwise accumulate": Layer(op=Op.DEPTH_CONV, kernel=(1, 2), accumulate=1, int32=1, rounding=1, tile=(1, 9)),
+    "short regions": Layer(changes={"IN_BYTES": 11, "OUT_BYTES": 13, "W_BYTES": 96}, tile=(2, 5), blocks=2),
+    "old values at the end": Layer(accumulate=1, int32=1, tile=(1, 4), changes={"OUT_BYTES": 74}),
+    # Of the last pixel's int32 values at 60 .. 79, the one at 72 is a byte too long; its int8 result is inside.
+    "old values at the end, to int8": Layer(accumulate=1, tile=(1, 4), changes={"OUT_BYTES": 75}),
+    "old values that are all too long": Layer(accumulate=1, tile=(1, 3), changes={"OUT_BYTES": 3, "OUT_X_STEP": 1}),
+    "wrap-around": Layer(
+        tile=(3, 3),
+        changes={"ORIGIN": -2, "IN_BYTES": 100, "PAD_LEFT": 2, "X_STEP": -1, "OUT_X_STEP": -3, "ROW_BYTES": WRAP - 1},
+    ),
+    "product": Layer(op=Op.MAT_MUL, kc=2, blocks=2, last=3, tile=(1, 9), stripe=4),
+    "product, transposed": Layer(op=Op.MAT_MUL, kc=3, blocks=3, tile=(1, 8), stripe=7, transposed=1, rounding=1),
+    "product, few": Layer(op=Op.MAT_MUL, tile=(1, 1), int32=1, last=2, changes={"B_FORM": 0x80, "QUANT": 0x7F80_0080}),
+    "product, accumulate": Layer(op=Op.MAT_MUL, kernel=(2, 1), blocks=2, tile=(2, 3), stripe=2, accumulate=1),
+    "product, wide rows": Layer(op=Op.MAT_MUL, kc=2, blocks=2, tile=(1, 3), changes={"B_STEP": 29, "B_BYTES": 150}),
+    "product, short matrix": Layer(
+        op=Op.MAT_MUL, kc=2, blocks=2, tile=(1, 3), transposed=1, changes={"B_BYTES": 33, "W_BYTES": 96}
+    ),
+    "product, input that ends early": Layer(op=Op.MAT_MUL, kc=2, tile=(1, 4), int32=1, changes={"ROW_BYTES": 17}),
+    "product, wrap-around": Layer(
+        op=Op.MAT_MUL, kc=2, blocks=3, tile=(1, 3), changes={"B_STEP": -1, "B_BYTES": 17, "OUT_X_STEP": 20}
+    ),
+    "multiplier 2": Layer(op=Op.DEPTH_CONV, kernel=(2, 2), extra=1, blocks=3, last=3, tile=(2, 3), stripe=4),
+    "multiplier 3": Layer(op=Op.DEPTH_CONV, kernel=(1, 3), pad=1, extra=2, blocks=3, last=2, tile=(2, 3), int32=1),
+    "multiplier 4": Layer(op=Op.DEPTH_CONV, kernel=(2, 1), extra=3, blocks=2, tile=(2, 3), stripe=2, accumulate=1),
+    "rows and columns of another tile": Layer(
+        kernel=(3, 3), pad=1, tile=(4, 4), dilation=2, changes={"IN_ROWS": 3, "ROW_BYTES": 7}
+    ),
+    "bits of rubbish": Layer(
+        kernel=(2, 2),
+        kc=2,
+        changes={
+            "ROW_BYTES": WRAP - 2,
+            "IN_ROWS": WRAP - 1,
+            "PAD_TOP": 1,
+            "PAD_LEFT": 4,
+            "KX_STEP": 3,
+            "OUT_Y_STEP": 7,
+        },
+    ),
+}
+
+FAULTS = {
+    "multiplier above the lanes": ({"MODE": 4 << 4}, Cause.TOO_LARGE, Op.DEPTH_CONV),
+    "last block with a multiplier": ({"MODE": 2 << 4, "BLOCKS": 1 | 4 << 16}, Cause.TOO_LARGE, Op.DEPTH_CONV),
+    "no matrix": ({"B_BYTES": 0}, Cause.ZERO_SIZE, Op.MAT_MUL),
+    "no steps of a product": ({"KC": 0}, Cause.ZERO_SIZE, Op.MAT_MUL),
+    "matrix outside": ({"B_ADDR": 32768 - 14}, Cause.SRAM_RANGE, Op.MAT_MUL),
+    "matrix beside input": ({"B_ADDR": 8191}, Cause.BANK_CONFLICT, Op.MAT_MUL),
+    "matrix beside old values": ({"B_ADDR": 16000, "MODE": 4}, Cause.BANK_CONFLICT, Op.MAT_MUL),
+    "matrix under the output": ({"B_ADDR": 8192}, Cause.BANK_CONFLICT, Op.MAT_MUL),
+    "no pixels": ({"TILE": 5}, Cause.ZERO_SIZE, Op.CONV),
+    "no weights": ({"W_BYTES": 0, "STRIPE": 100}, Cause.ZERO_SIZE, Op.CONV),
+    "no channels": ({"KC": 0}, Cause.ZERO_SIZE, Op.CONV),
+    "stripe": ({"STRIPE": 8, "W_ADDR": 8}, Cause.TOO_LARGE, Op.CONV),
+    "last block": ({"BLOCKS": 1 | 6 << 16}, Cause.TOO_LARGE, Op.CONV),
+    "stripe and last block": ({"STRIPE": 8, "BLOCKS": 1 | 6 << 16}, Cause.TOO_LARGE, Op.CONV),
+    "weights' address": ({"W_ADDR": 8, "IN_ADDR": 1 << 20}, Cause.ALIGNMENT, Op.CONV),
+    "weights' length": ({"W_BYTES": 24}, Cause.ALIGNMENT, Op.CONV),
+    "input outside": ({"IN_ADDR": 32765}, Cause.SRAM_RANGE, Op.CONV),
+    "output wraps around": ({"OUT_ADDR": WRAP - 1}, Cause.SRAM_RANGE, Op.CONV),
+    "weights beside input": ({"W_ADDR": 1024}, Cause.BANK_CONFLICT, Op.CONV),
+    "weights beside old values": ({"W_ADDR": 9216, "MODE": 4}, Cause.BANK_CONFLICT, Op.CONV),
+    "output on input": ({"OUT_ADDR": 7}, Cause.BANK_CONFLICT, Op.CONV),
+    "output on weights": ({"OUT_ADDR": 16384}, Cause.BANK_CONFLICT, Op.CONV),
+}
+
+
+def rubbish(config: Config, rng: random.Random) -> tuple[Op, View]:
+    """A layer of random size, most often with some registers that make no sense."""
+    ops = [Op.CONV, Op.CONV_RELU, Op.DEPTH_CONV, Op.DEPTH_CONV, Op.MAT_MUL, Op.MAT_MUL]
+    op = rng.choice([op for op in ops if has(config, op)])
+    layer = Layer(
+        op=op,
+        kernel=rng.choice([(1, 1), (1, 1), (3, 3), (rng.randint(1, 3), rng.randint(1, 4))]),
+        stride=rng.randint(1, 2),
+        dilation=rng.randint(1, 2),
+        pad=rng.randint(0, 2),
+        tile=rng.choice([(1, 1), (rng.randint(1, 6), rng.randint(1, 9)), (1, rng.randint(1, 30))]),
+        kc=rng.choice([1, 1, 2, 3]),
+        blocks=rng.choice([1, 1, 2, 3]),
+        last=rng.choice([None, rng.randint(1, config.acc_lanes)]),
+        stripe=rng.choice([None, 1, 2, rng.randint(1, 64)]),
+        rounding=rng.randint(0, 1),
+        int32=int(rng.random() < 0.2),
+        accumulate=int(rng.random() < 0.3),
+        extra=rng.choice([0, rng.randrange(min(8, max(config.dw, 1)))]),
+        transposed=rng.randint(0, 1),
+    )
+    values = layer.registers(config)
+    bank = config.bank_bytes
+    changes = {"QUANT": rng.randrange(WRAP), "B_FORM": rng.getrandbits(8) | layer.transposed << 8}
+    changes["IN_ADDR"] = rng.randint(0, bank - values["IN_BYTES"])
+    changes["OUT_ADDR"] = bank + rng.randint(0, bank - values["OUT_BYTES"])
+    for _ in range(rng.choice([0, 1, 2, 4])):
+        name = rng.choice(sorted(INDEX.keys() - {"TILE", "GEOMETRY", "BLOCKS", "KC", "STRIPE", "W_ADDR"}))
+        if name == "W_BYTES":
+            changes[name] = rng.randrange(0, values[name], config.word_bytes)
+        elif name in ("IN_BYTES", "OUT_BYTES", "B_BYTES"):
+            changes[name] = rng.randint(1, values[name])
+        else:
+            changes[name] = rng.choice([values[name] + rng.randint(-3, 3), rng.randint(-200, 200), rng.randrange(WRAP)])
+    layer.changes = changes
+    return op, layer.registers(config)
+
+
+def image(config: Config, seed: object) -> Bytes:
+    return np.frombuffer(random.Random(str(seed)).randbytes(config.sram_bytes), np.uint8).copy()
+
+
+@dataclass
+class Outcome:
+    """What a run showed; ``end`` is -1 if it never ended."""
+
+    cause: int
+    reads: int
+    writes: int
+    end: int
+    memory: Bytes
+
+    def compare(self, config: Config, op: Op, r: View, before: Bytes) -> None:
+        cause = expected_cause(config, op, r)
+        assert self.cause == cause
+        if cause:
+            assert self.end == -1
+            assert np.array_equal(self.memory, before)
+            return
+        needed = claim(config, op, r)
+        assert (self.reads, self.writes) == (needed.reads, needed.writes)
+        wanted = before.copy()
+        oracle(config, op, r, wanted)
+        assert np.flatnonzero(self.memory != wanted).tolist() == []
+        assert self.end == duration(config, op, r)
+
+
+# --- the Amaranth simulator -----------------------------------------------------------------------------------------
+
+
+class Ports:
+    """SRAM, cycle by cycle; checks that accesses keep to the regions."""
+
+    def __init__(self, config: Config, op: Op, r: View, memory: Bytes) -> None:
+        self.memory = memory
+        self.bank_bytes = config.bank_bytes
+        self.word = config.word_bytes
+        self.pending: dict[str, list[Bytes]] = {name: [] for name in ("input", "weights")}
+        old_values = (r.region("OUT"),) if r["MODE", "accumulate"] else ()
+        self.readable = {"input": (r.region("IN"), *old_values), "weights": (r.region("W"),)}
+        self.product = op == Op.MAT_MUL
+        self.writable = r.region("OUT")
+        self.written: tuple[int, bytes] = (0, b"")
+
+    def cycle(self, ctx: Any, dut: ArrayCore) -> None:
+        for name, pending in self.pending.items():
+            port = getattr(dut, name)
+            pending.append(np.zeros(self.word, np.uint8))
+            if ctx.get(port.en):
+                places = (ctx.get(port.addr) + np.arange(self.word)) % len(self.memory)
+                if name == "input" or not self.product:
+                    inside = sum(((start <= places) & (places < start + size)) for start, size in self.readable[name])
+                    assert inside.all() if name == "weights" else inside.any()
+                # A port gets what is in its banks.
+                streams = ctx.get(dut.streams) >> (places // self.bank_bytes) & 1 == (name == "weights")
+                pending[-1] = np.where(streams, self.memory[places], 0xA5).astype(np.uint8)
+        start, data = self.written
+        self.memory[start : start + len(data)] = np.frombuffer(data, np.uint8)
+        self.written = (0, b"")
+        if ctx.get(dut.output.en):
+            size = ctx.get(dut.output.size)
+            self.written = ctx.get(dut.output.addr), ctx.get(dut.output.data).to_bytes(self.word, "little")[:size]
+            first, length = self.writable
+            assert first <= self.written[0] and self.written[0] + size <= first + length
+
+    def answer(self, ctx: Any, dut: ArrayCore) -> None:
+        for name, pending in self.pending.items():
+            if len(pending) == SRAM_READ:
+                ctx.set(getattr(dut, name).data, int.from_bytes(pending.pop(0).tobytes(), "little"))
+
+
+def simulate(config: Config, cases: list[tuple[Op, View, Bytes]]) -> list[Outcome]:
+    """Run instructions one after the other, registers cleared before each."""
+    dut = ArrayCore(config)
+    outcomes: list[Outcome] = []
+
+    async def one(ctx: Any, op: Op, r: View, memory: Bytes) -> Outcome:
+        core, ports = dut.core, Ports(config, op, r, memory)
+        ctx.set(core.clear, 1)
+        await ctx.tick()
+        ctx.set(core.clear, 0)
+        ctx.set(core.cfg_en, 1)
+        for index, value in enumerate(r.values):
+            ctx.set(core.cfg_index, index)
+            ctx.set(core.cfg_value, value)
+            await ctx.tick()
+        ctx.set(core.cfg_en, 0)
+        ctx.set(core.start, 1)
+        ctx.set(core.op, int(op))
+        answer: tuple[int, int, int] | None = None
+        end, limit = -1, 20
+        cycle = 0
+        while cycle < limit:
+            if cycle == CHECK - 1:
+                shown = [(ctx.get(span.start), ctx.get(span.end)) for span in core.sources if ctx.get(span.valid)]
+                target = ctx.get(core.target.start), ctx.get(core.target.end)
+            if cycle == CHECK:
+                answer = ctx.get(core.cause), ctx.get(core.reads), ctx.get(core.writes)
+                ctx.set(core.go, answer[0] == 0)
+                limit = 20 if answer[0] else duration(config, op, r) + 10
+            if ctx.get(core.done):
+                assert end == -1
+                end = cycle
+            ports.cycle(ctx, dut)
+            await ctx.tick()
+            ports.answer(ctx, dut)
+            ctx.set(core.start, 0)
+            if cycle == CHECK:
+                ctx.set(core.go, 0)
+            cycle += 1
+        assert answer is not None
+        if not answer[0]:
+            needed = regions(op, r)
+            assert [target] == [(start, start + size) for start, size in needed.writes]
+            assert shown == [
+                (start, start + size) for start, size in needed.reads if (start, size) not in needed.writes
+            ]
+        return Outcome(*answer, end, memory)
+
+    async def bench(ctx: Any) -> None:
+        for op, r, memory in cases:
+            outcomes.append(await one(ctx, op, r, memory.copy()))
+
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-8)
+    simulator.add_testbench(bench)
+    simulator.run()
+    return outcomes
+
+
+BATCHES = [list(LAYERS)[n : n + 5] for n in range(0, len(LAYERS), 5)]
+
+
+@pytest.mark.parametrize("names", BATCHES, ids=lambda names: ", ".join(names))
+def test_layers(names: list[str]) -> None:
+    cases = [(LAYERS[name].op, LAYERS[name].registers(SMALL), image(SMALL, name)) for name in names]
+    for name, case, outcome in zip(names, cases, simulate(SMALL, cases), strict=True):
+        assert outcome.cause == Cause.NONE, name
+        assert not np.array_equal(outcome.memory, case[2]), name
+        outcome.compare(SMALL, *case)
+
+
+def test_rows_of_a_matrix_in_several_words() -> None:
+    """Four reads per row of the matrix, the last one in part."""
+    config = Config(ic_lanes=1, oc_lanes=52, requant_lanes=4, bus=32, depthwise="none", sram="32 KiB", banks=4)
+    assert config.word_bytes == 16
+    layers = (
+        Layer(op=Op.MAT_MUL, kc=2, blocks=2, last=45, tile=(1, 2)),
+        Layer(op=Op.MAT_MUL, kc=3, tile=(1, 1), changes={"B_STEP": 59, "B_BYTES": 160}),
+    )
+    cases = [(layer.op, layer.registers(config), image(config, n)) for n, layer in enumerate(layers)]
+    for case, outcome in zip(cases, simulate(config, cases), strict=True):
+        assert outcome.cause == Cause.NONE
+        outcome.compare(config, *case)
+
+
+def test_faults() -> None:
+    base = Layer(tile=(1, 2))
+    cases = []
+    for changes, _, op in FAULTS.values():
+        cases.append((op, Layer(op, tile=(1, 2), changes=changes).registers(SMALL), image(SMALL, 0)))
+    cases.append((base.op, base.registers(SMALL), image(SMALL, 1)))
+    outcomes = simulate(SMALL, cases)
+    for (name, (_, cause, _)), outcome in zip(FAULTS.items(), outcomes, strict=False):
+        assert outcome.cause == cause, name
+    for case, outcome in zip(cases, outcomes, strict=True):
+        outcome.compare(SMALL, *case)
+
+
+def test_duration_is_the_rule() -> None:
+    """The engine passes on what the rule needs."""
+    r = Layer(kernel=(2, 3), kc=2, blocks=3, last=2, tile=(3, 5), stripe=4).registers(SMALL)
+    rule = array_duration(SMALL, depthwise=False, taps=6, kc=2, pixels=15, stripe=4, blocks=3, last=2, accumulate=False)
+    assert duration(SMALL, Op.CONV, r) == rule
+
+
+# --- Verilator ------------------------------------------------------------------------------------------------------
+
+
+class WithMemory(wiring.Component):
+    """Simulation form of core and SRAM; ``go`` counts only if there is no ``cause``."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__({"core": In(Core(config)), "load": In(SramWrite(config)), "dump": In(SramRead(config))})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.array = array = ArrayCore(self.config, simulation=True)
+        m.submodules.sram = sram = Sram(self.config, simulation=True)
+        wiring.connect(m, wiring.flipped(self.core), array.core)
+        m.d.comb += array.core.go.eq(self.core.go & ~array.core.cause.any())
+        wiring.connect(m, array.input, sram.read_array_input)
+        wiring.connect(m, array.weights, sram.read_array_weights)
+        wiring.connect(m, array.output, sram.write_array)
+        wiring.connect(m, wiring.flipped(self.load), sram.write_load)
+        wiring.connect(m, wiring.flipped(self.dump), sram.read_store)
+        return m
+
+
+def verilated(config: Config, bench: Bench, op: Op, r: View, memory: Bytes) -> Outcome:
+    """One run: write the memory, configure, start, wait, read the memory."""
+    word = config.word_bytes
+    rows = config.sram_bytes // word
+    wait = 40 if expected_cause(config, op, r) else duration(config, op, r) + 20
+    start = max(rows, len(r.values))
+    total = start + wait + rows + SRAM_READ
+    number = np.arange(total)
+    reading = number >= start + wait
+    answer = bench.stream(
+        {
+            "load__en": number < rows,
+            "load__addr": np.minimum(number, rows - 1) * word,
+            "load__size": np.array([word]),
+            "load__data": memory.reshape(rows, word),
+            "core__cfg_en": number < len(r.values),
+            "core__cfg_index": np.minimum(number, len(r.values) - 1),
+            "core__cfg_value": np.array(r.values, np.int64),
+            "core__start": number == start,
+            "core__op": np.array([int(op)]),
+            "core__go": number == start + CHECK,
+            "dump__en": reading,
+            "dump__addr": np.where(reading, np.minimum(number - start - wait, rows - 1), 0) * word,
+        },
+        ["core__cause", "core__reads", "core__writes", "core__done", "dump__data"],
+    )
+    cause, reads, writes = (int(answer[f"core__{name}"][start + CHECK]) for name in ("cause", "reads", "writes"))
+    ends = np.flatnonzero(answer["core__done"]).tolist()
+    assert len(ends) <= 1
+    return Outcome(cause, reads, writes, ends[0] - start if ends else -1, answer["dump__data"][-rows:].reshape(-1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONFIGS)
+def test_rubbish(name: str, build_cache: Path) -> None:
+    config = CONFIGS[name]
+    modules = simulation_sources(config) | gated_sources()
+    with Bench(WithMemory(config), cache=build_cache, extra=modules) as bench:
+        bench.reset()
+        bench.tick(2)  # the reset of gated blocks comes a cycle late
+        for seed in range(150):
+            rng = random.Random(seed)
+            op, r = rubbish(config, rng)
+            memory = image(config, seed)
+            try:
+                verilated(config, bench, op, r, memory).compare(config, op, r, memory)
+            except AssertionError as error:
+                raise AssertionError(f"seed {seed}: {op.name} {dict(zip(INDEX, r.values, strict=True))}") from error

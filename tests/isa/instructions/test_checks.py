@@ -1,0 +1,191 @@
+"""What operations are verified for: every check by one register that breaks it, claims, what a configuration has."""
+
+import pytest
+
+from dovetail.isa.config import Config
+from dovetail.isa.instructions.checks import View, check, claim, has, lanes_of, regions
+from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit, pack
+
+CONFIG = Config(ic_lanes=4, oc_lanes=6, sram="64 KiB", banks=16, stripe=20, vector_lanes=3, depthwise_lanes=10)
+BANK = CONFIG.bank_bytes
+
+OPERATIONS = [op for op, row in INSTRUCTIONS.items() if row.unit is not None]
+COMPUTE = [op for op in OPERATIONS if INSTRUCTIONS[op].unit in (Unit.ARRAY, Unit.VECTOR)]
+ARRAY = [op for op in COMPUTE if INSTRUCTIONS[op].unit == Unit.ARRAY]
+WITH_B = [Op.MAT_MUL, Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX, Op.E32_ADD, Op.ACT_LUT]
+"""Operations that read region B."""
+
+
+def legal(op: Op, **changes: int) -> View:
+    """The least registers that pass the checks of ``op``, with regions in banks 1 (input), 3, 5, 7 (output)."""
+    unit = INSTRUCTIONS[op].unit
+    assert unit is not None
+    values = dict.fromkeys(REGISTERS[unit], 0)
+    if unit in (Unit.LOAD, Unit.STORE):
+        values |= {"SRAM_ADDR": BANK, "SRAM_BYTES": 64, "LENGTH": 64, "COUNT": pack(unit, "COUNT", rows=1, planes=1)}
+    else:
+        values |= {"IN_ADDR": BANK, "IN_BYTES": 64, "OUT_ADDR": 7 * BANK, "OUT_BYTES": 64}
+        values |= {
+            "TILE": pack(unit, "TILE", height=1, width=1),
+            "GEOMETRY": pack(unit, "GEOMETRY", kh=1, kw=1, stride_y=0, dilation_y=0),
+            "BLOCKS": pack(unit, "BLOCKS", count=1, last=1),
+        }
+    if unit == Unit.ARRAY:
+        values |= {"W_ADDR": 3 * BANK, "W_BYTES": 64, "STRIPE": 1}
+    if op in WITH_B:
+        values |= {"B_ADDR": 5 * BANK, "B_BYTES": 64}
+    if unit == Unit.ARRAY and op != Op.DEPTH_CONV:
+        values["KC"] = 1
+    return View(unit, list((values | changes).values()))
+
+
+def array_mode(**fields: int) -> int:
+    return pack(Unit.ARRAY, "MODE", **{"rounding": 0, "int32": 0, "accumulate": 0, "extra": 0} | fields)
+
+
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_legal(op: Op) -> None:
+    assert check(CONFIG, op, legal(op)) == Cause.NONE
+    assert not claim(CONFIG, op, legal(op)).twice
+
+
+@pytest.mark.parametrize("op", COMPUTE)
+@pytest.mark.parametrize("name", ["IN_BYTES", "OUT_BYTES", "TILE", "GEOMETRY", "BLOCKS"])
+def test_zero_sizes(op: Op, name: str) -> None:
+    unit = legal(op).unit
+    assert check(CONFIG, op, legal(op, **{name: 0})) == Cause.ZERO_SIZE
+    for field in (f.name for f in REGISTERS[unit][name].fields if f.name not in ("stride_y", "dilation_y")):
+        others = {f.name: int(f.name != field) for f in REGISTERS[unit][name].fields}
+        assert check(CONFIG, op, legal(op, **{name: pack(unit, name, **others)})) == Cause.ZERO_SIZE
+
+
+@pytest.mark.parametrize("op", COMPUTE)
+def test_region_b_counts_where_it_is_read(op: Op) -> None:
+    reads = op in WITH_B
+    assert (legal(op).region("B") in regions(op, legal(op)).reads) == reads
+    for changes, cause in (({"B_BYTES": 0}, Cause.ZERO_SIZE), ({"B_ADDR": CONFIG.sram_bytes - 63}, Cause.SRAM_RANGE)):
+        assert check(CONFIG, op, legal(op, **changes)) == (cause if reads else Cause.NONE)
+
+
+@pytest.mark.parametrize("op", ARRAY)
+def test_array_limits(op: Op) -> None:
+    for name in ("W_BYTES", "STRIPE", *(["KC"] if op != Op.DEPTH_CONV else [])):
+        assert check(CONFIG, op, legal(op, **{name: 0})) == Cause.ZERO_SIZE
+    assert check(CONFIG, op, legal(op, STRIPE=20)) == Cause.NONE
+    assert check(CONFIG, op, legal(op, STRIPE=21)) == Cause.TOO_LARGE
+    for name in ("W_ADDR", "W_BYTES"):
+        assert check(CONFIG, op, legal(op, **{name: CONFIG.word_bytes // 2})) == Cause.ALIGNMENT
+
+
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_regions_end_with_the_sram(op: Op) -> None:
+    names = [n.removesuffix("_ADDR") for n in REGISTERS[legal(op).unit] if n.endswith("_ADDR") and n != "MEM_ADDR"]
+    for name in names:
+        if name == "B" and op not in WITH_B:
+            continue
+        end = CONFIG.sram_bytes
+        assert check(CONFIG, op, legal(op, **{f"{name}_ADDR": end - 64})) == Cause.NONE
+        assert check(CONFIG, op, legal(op, **{f"{name}_ADDR": end})) == Cause.SRAM_RANGE
+        assert check(CONFIG, op, legal(op, **{f"{name}_ADDR": (1 << 32) - 64})) == Cause.SRAM_RANGE
+
+
+@pytest.mark.parametrize(
+    ("op", "extra", "lanes"),
+    [
+        (Op.CONV, 7, 6),
+        (Op.MAT_MUL, 7, 6),
+        (Op.DEPTH_CONV, 0, 10),
+        (Op.DEPTH_CONV, 2, 9),
+        (Op.DEPTH_CONV, 5, 6),
+        (Op.MOV, 0, 3),
+    ],
+)
+def test_last_block_fits_the_lanes(op: Op, extra: int, lanes: int) -> None:
+    unit = legal(op).unit
+    mode = {"MODE": array_mode(extra=extra)} if unit == Unit.ARRAY else {}
+    for last in (lanes, lanes + 1):
+        view = legal(op, **mode, BLOCKS=pack(unit, "BLOCKS", count=1, last=last))
+        assert lanes_of(CONFIG, op, view) == lanes
+        assert check(CONFIG, op, view) == (Cause.NONE if last == lanes else Cause.TOO_LARGE)
+
+
+def test_channel_multiplier_beyond_the_lanes() -> None:
+    config = Config(ic_lanes=4, oc_lanes=6, depthwise_lanes=5)
+    view = legal(Op.DEPTH_CONV, MODE=array_mode(extra=5))
+    assert lanes_of(config, Op.DEPTH_CONV, view) == 0
+    assert check(config, Op.DEPTH_CONV, view) == Cause.TOO_LARGE
+
+
+def test_division_needs_a_count() -> None:
+    for average, requantise in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        mode = pack(Unit.VECTOR, "MODE", rounding=0, average=average, requantise=requantise, subtract=0)
+        cause = Cause.ZERO_SIZE if average and not requantise else Cause.NONE
+        assert check(CONFIG, Op.POOL, legal(Op.POOL, MODE=mode)) == cause
+        assert check(CONFIG, Op.MOV, legal(Op.MOV, MODE=mode)) == Cause.NONE
+
+
+@pytest.mark.parametrize("op", COMPUTE)
+@pytest.mark.parametrize(("offset", "twice"), [(-64, False), (-63, True), (0, True), (63, True), (64, False)])
+def test_results_must_not_lie_on_what_is_read(op: Op, offset: int, twice: bool) -> None:
+    """By a byte; two regions in one bank are no matter, one is read and one is written."""
+    for name, bank in (("IN", 1), *([("W", 3)] if op in ARRAY else []), *([("B", 5)] if op in WITH_B else [])):
+        assert (
+            claim(
+                CONFIG, op, legal(op, OUT_ADDR=bank * BANK + 128 + offset, **{f"{name}_ADDR": bank * BANK + 128})
+            ).twice
+            == twice
+        )
+
+
+@pytest.mark.parametrize("op", ARRAY)
+def test_array_reads_at_the_same_time_from_different_banks(op: Op) -> None:
+    streams = ["W", "B"] if op == Op.MAT_MUL else ["W"]
+    for accumulate in (0, 1):
+        mode = array_mode(accumulate=accumulate)
+        for name in streams:
+            assert claim(CONFIG, op, legal(op, MODE=mode, **{f"{name}_ADDR": BANK + 128})).twice
+            view = legal(op, MODE=mode, **{f"{name}_ADDR": 7 * BANK + 128})
+            assert claim(CONFIG, op, view).twice == bool(accumulate)
+        old = legal(op, MODE=mode, OUT_ADDR=BANK + 128)  # pixels and old values take turns
+        assert not claim(CONFIG, op, old).twice
+    if op == Op.MAT_MUL:  # so do records and matrix
+        assert not claim(CONFIG, op, legal(op, B_ADDR=3 * BANK + 128)).twice
+
+
+@pytest.mark.parametrize("op", COMPUTE)
+def test_claims(op: Op) -> None:
+    reads = 1 << 1
+    if op in ARRAY:
+        reads |= 1 << 3
+    if op in WITH_B:
+        reads |= 1 << 5
+    claims = claim(CONFIG, op, legal(op))
+    assert (claims.reads, claims.writes) == (reads, 1 << 7)
+    if op in ARRAY:
+        assert claim(CONFIG, op, legal(op, MODE=array_mode(accumulate=1))).reads == reads | 1 << 7
+    wide = claim(CONFIG, op, legal(op, OUT_ADDR=8 * BANK - 1, OUT_BYTES=BANK + 2))
+    assert wide.writes == 0b111 << 7
+
+
+@pytest.mark.parametrize(
+    ("feature", "ops"),
+    [
+        ("matmul", [Op.MAT_MUL]),
+        ("pooling", [Op.POOL]),
+        (
+            "elementwise",
+            [Op.E_ADD, Op.E_MUL, Op.E_ABS, Op.C_MIN, Op.C_MAX, Op.E32_ADD, Op.E32_SHIFT, Op.REQUANT],
+        ),
+        ("activation", [Op.ACT_RELU, Op.ACT_LRELU, Op.ACT_LUT]),
+    ],
+)
+def test_a_feature_has_its_operations(feature: str, ops: list[Op]) -> None:
+    assert {op for op in OPERATIONS if not has(CONFIG.replace(**{feature: False}), op)} == set(ops)
+
+
+def test_copies_come_with_any_vector_unit() -> None:
+    nothing = {"pooling": False, "elementwise": False, "activation": False}
+    assert not has(CONFIG.replace(**nothing), Op.MOV)
+    assert all(has(CONFIG.replace(**nothing | {name: True}), Op.MOV) for name in nothing)
+    assert not has(CONFIG.replace(depthwise="none", depthwise_lanes=None), Op.DEPTH_CONV)
+    assert all(has(CONFIG, op) for op in INSTRUCTIONS)

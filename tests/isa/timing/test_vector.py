@@ -1,0 +1,78 @@
+"""The vector unit's timing rule; its equality with the RTL is tested in ``tests/hw/vector/test_unit.py``."""
+
+import pytest
+
+from dovetail.isa.config import PRESETS, Config
+from dovetail.isa.instructions.checks import View
+from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Op, Unit, pack
+from dovetail.isa.timing.common import CHECK, SRAM_READ
+from dovetail.isa.timing.latency import VECTOR_DIRECT, VECTOR_LANE
+from dovetail.isa.timing.rules import duration
+from dovetail.isa.timing.vector import (
+    DIRECT,
+    DIRECT_PIPELINE,
+    OUTPUT,
+    PIPELINE,
+    TAPS,
+    WALK,
+    table_lanes,
+    vector_duration,
+)
+
+
+def test_pipeline_is_the_sum_of_its_parts() -> None:
+    assert PIPELINE == WALK + SRAM_READ + TAPS + VECTOR_LANE + OUTPUT
+    assert DIRECT_PIPELINE == WALK + SRAM_READ + TAPS + VECTOR_DIRECT + OUTPUT
+
+
+@pytest.mark.parametrize(
+    ("pixels", "blocks", "reads", "steps"),
+    [
+        (1, 1, 1, 1),  # the shortest instruction
+        (1, 1, 2, 2),  # addition
+        (49, 256, 49, 614_656),  # global average of 7 x 7 x 1024
+        (65535 * 65535, 65535, 255 * 255, 65535**3 * 65025),  # no overflow
+    ],
+)
+def test_one_cycle_per_read(pixels: int, blocks: int, reads: int, steps: int) -> None:
+    assert (
+        vector_duration(PRESETS["default"], Op.POOL, pixels=pixels, blocks=blocks, reads=reads)
+        == CHECK + steps + PIPELINE
+    )
+
+
+def test_lanes_do_not_matter_but_by_the_number_of_blocks() -> None:
+    durations = {vector_duration(Config(vector_lanes=n), Op.POOL, pixels=5, blocks=3, reads=9) for n in (1, 3, 16)}
+    assert durations == {CHECK + 135 + PIPELINE}
+
+
+@pytest.mark.parametrize("op", [op for op, row in INSTRUCTIONS.items() if row.unit == Unit.VECTOR])
+def test_pipeline_and_table(op: Op) -> None:
+    scaled = op not in (Op.MOV, Op.ACT_LUT, Op.E32_ADD, Op.E32_SHIFT)
+    assert scaled == (op not in DIRECT)
+    table = 256 // 8 if op == Op.ACT_LUT else 0
+    duration = vector_duration(Config(vector_lanes=13), op, pixels=7, blocks=2, reads=1)
+    assert duration == CHECK + table + 14 + (PIPELINE if scaled else DIRECT_PIPELINE)
+
+
+@pytest.mark.parametrize(("lanes", "read"), [(1, 1), (2, 2), (3, 2), (4, 4), (7, 4), (8, 8), (15, 8), (16, 16)])
+def test_table_lanes(lanes: int, read: int) -> None:
+    """A power of two, so that a step's bytes never wrap around the table's end."""
+    assert table_lanes(Config(vector_lanes=lanes)) == read
+
+
+@pytest.mark.parametrize(
+    ("op", "reads"),
+    [
+        *((op, 2) for op in (Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX, Op.E32_ADD)),
+        *((op, 1) for op in (Op.E_ABS, Op.ACT_RELU, Op.ACT_LRELU, Op.ACT_LUT, Op.MOV, Op.E32_SHIFT, Op.REQUANT)),
+        (Op.POOL, 6),
+    ],
+)
+def test_only_pooling_walks_the_kernel(op: Op, reads: int) -> None:
+    config, values = PRESETS["default"], dict.fromkeys(REGISTERS[Unit.VECTOR], 0)
+    values["TILE"] = pack(Unit.VECTOR, "TILE", height=3, width=4)
+    values["BLOCKS"] = pack(Unit.VECTOR, "BLOCKS", count=5, last=1)
+    values["GEOMETRY"] = pack(Unit.VECTOR, "GEOMETRY", kh=2, kw=3, stride_y=1, dilation_y=1)
+    expected = vector_duration(config, op, pixels=12, blocks=5, reads=reads)
+    assert duration(config, op, View(Unit.VECTOR, list(values.values()))) == expected

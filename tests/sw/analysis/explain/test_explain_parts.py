@@ -1,0 +1,191 @@
+"""What an operation's cycles are spent on, against loops over its windows, reads and beats."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+from itertools import product
+
+import pytest
+
+from dovetail.isa.config import Config, MemoryTiming, ceil_div
+from dovetail.isa.instructions.checks import TWO_OPERANDS, View, lanes_of
+from dovetail.isa.instructions.table import REGISTERS, Op, Unit, pack
+from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, SETTLE, Free, matrix_reads, to_accumulator
+from dovetail.isa.timing.common import CHECK
+from dovetail.isa.timing.dma import bursts, row_addresses
+from dovetail.isa.timing.rules import duration
+from dovetail.sw.analysis.explain import CAUSES
+from dovetail.sw.analysis.explain.parts import Parts, array_macs, parts_of, unit_of
+from dovetail.sw.random.programs import legal_registers, operations, random_config
+
+STEPS = ("multiply", "depthwise", "input_lanes", "output_lanes", "depthwise_lanes")
+FREES = [Free(*flags) for flags in product((False, True), repeat=3)]
+
+
+def random_view(rng: random.Random, config: Config, unit: Unit) -> tuple[Op, View]:
+    op = rng.choice([op for op in operations(config) if unit_of(op) == unit])
+    values = legal_registers(rng, config, op)
+    return op, View(unit, [values[name] for name in REGISTERS[unit]])
+
+
+def split(config: Config, op: Op, view: View, useful: Fraction = Fraction(1), free: Free = NOTHING) -> Parts:
+    return parts_of(config, op, view, duration(config, op, view, free), useful, free)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_parts_add_up(seed: int) -> None:
+    rng = random.Random(seed)
+    config = random_config(rng, vector=True)
+    for unit in Unit:
+        for _ in range(10):
+            op, view = random_view(rng, config, unit)
+            free = rng.choice(FREES)
+            parts = split(config, op, view, Fraction(rng.randint(0, 7), 7), free)
+            assert sum(parts.values()) == duration(config, op, view, free)
+            assert min(parts.values()) > 0
+            assert set(parts) <= set(CAUSES)
+
+
+def windows(config: Config, op: Op, view: View, free: Free) -> dict[str, int]:
+    """Every window of an array operation, one after the other: its pixels, what it is longer by, waits before it."""
+    depthwise = op == Op.DEPTH_CONV
+    lanes = config.dw if depthwise else config.oc
+    rows = 1 if depthwise else config.weight_rows
+    if op == Op.MAT_MUL:
+        rows = matrix_reads(config, transposed=bool(view["B_FORM", "transposed"]))
+    rows, records = (0, 0) if free.weights else (rows, lanes)
+    least = 0 if free.steps else ACCUMULATE
+    pixels = view["TILE", "height"] * view["TILE", "width"]
+    stripe = view["STRIPE", "pixels"]
+    sizes = [stripe] * (pixels // stripe) + [pixels % stripe] * (pixels % stripe > 0)
+    steps = view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"] * (1 if depthwise else view["KC", "blocks"])
+    stripes = [(block, number) for block in range(view["BLOCKS", "count"]) for number in range(len(sizes))]
+    fill = to_accumulator(config) - 1
+    found = {"steps": 0, "weights": max(rows, least), "turnaround": 0, "partial_sums": 0, "requantise": 0}
+    time = drained = 0
+    buffers = [0, 0]
+    for block, number in stripes:
+        size = sizes[number]
+        begin = max(time, buffers.pop(0))
+        if view["MODE", "accumulate"] and not free.steps:
+            begin = max(begin, drained + SETTLE) if drained else begin
+            found["partial_sums"] += ceil_div(4 * lanes, config.word_bytes) * max(size, least)
+        found["requantise"] += begin - time
+        passing = 0 if free.steps else size
+        for step in range(steps):
+            reads = records if number == step == 0 else 0
+            if (block, number, step) != (*stripes[-1], steps - 1):
+                reads += rows
+            found["steps"] += passing
+            found["weights"] += max(reads - passing, 0)
+            found["turnaround"] += max(passing, reads, least) - max(passing, reads)
+        first = max(rows, least)
+        time = sum(found.values()) - first
+        channels = view["BLOCKS", "last"] if block == stripes[-1][0] else lanes_of(config, op, view)
+        drained = max(drained, time + fill) + (0 if free.results else size * ceil_div(channels, config.requant))
+        buffers.append(drained + 1)
+    found["requantise"] += drained - (time + fill)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_array_window_by_window(seed: int) -> None:
+    rng = random.Random(seed)
+    config = random_config(rng)
+    for _ in range(10):
+        op, view = random_view(rng, config, Unit.ARRAY)
+        free = rng.choice(FREES)
+        parts = split(config, op, view, Fraction(rng.randint(0, 5), 5), free)
+        found = windows(config, op, view, free)
+        assert sum(parts.get(name, 0) for name in STEPS) == found.pop("steps")
+        assert {name: parts.get(name, 0) for name in found} == found
+        assert parts["array_latency"] == CHECK + 1 + to_accumulator(config) - 1 + DRAIN
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_lanes_one_by_one(seed: int) -> None:
+    """The slots of all lanes in all steps: those of the network, those of lanes without a channel."""
+    rng = random.Random(seed)
+    config = random_config(rng)
+    op, view = random_view(rng, config, Unit.ARRAY)
+    parts, useful = split(config, op, view, Fraction(3, 4)), Fraction(3, 4)
+    depthwise = op == Op.DEPTH_CONV
+    lanes, inputs = (config.dw, 1) if depthwise else (config.oc, config.ic)
+    pixels = view["TILE", "height"] * view["TILE", "width"]
+    steps = view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"] * (1 if depthwise else view["KC", "blocks"])
+    blocks = [lanes_of(config, op, view)] * (view["BLOCKS", "count"] - 1) + [view["BLOCKS", "last"]]
+    macs = sum(pixels * steps * channels * inputs for channels in blocks)
+    assert array_macs(config, op, view) == macs
+    assert parts.get("multiply", 0) == macs * 3 // (4 * config.macs_per_cycle)
+    if depthwise:
+        assert parts.get("depthwise", 0) == macs * useful // lanes - macs * useful // config.macs_per_cycle
+        assert parts.get("depthwise_lanes", 0) == pixels * steps * len(blocks) - macs * useful // lanes
+    else:
+        idle = sum(pixels * steps * (lanes - channels) for channels in blocks)
+        assert parts.get("output_lanes", 0) == ceil_div(idle, lanes)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_beats_one_by_one(seed: int) -> None:
+    rng = random.Random(seed)
+    config = random_config(rng)
+    for unit, name in ((Unit.LOAD, "load"), (Unit.STORE, "store")):
+        for _ in range(5):
+            op, view = random_view(rng, config, unit)
+            rows, planes, length = view["COUNT", "rows"], view["COUNT", "planes"], view["LENGTH"]
+            steps = view["MEM_ROW_STEP"], view["MEM_PLANE_STEP"]
+            starts = list(row_addresses(view["MEM_ADDR"], rows, planes, *steps))
+            beats = sum(count for start in starts for _, _, count in bursts(start, length, config.bus_bytes))
+            full = ceil_div(length * len(starts), config.bus_bytes)
+            parts = split(config, op, view)
+            pace = config.memory.beat_cycles
+            assert parts[name] == (full - 1) * pace + 1
+            assert parts.get(f"{name}_partial", 0) == (beats - full) * pace
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_vector_reads(seed: int) -> None:
+    rng = random.Random(seed)
+    config = random_config(rng, vector=True)
+    op, view = random_view(rng, config, Unit.VECTOR)
+    parts = split(config, op, view)
+    reads = view["TILE", "height"] * view["TILE", "width"]
+    reads *= view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"] if op == Op.POOL else 1 + (op in TWO_OPERANDS)
+    idle = reads * (config.vec - view["BLOCKS", "last"])
+    assert parts.get("vector_lanes", 0) == ceil_div(idle, config.vec)
+    table = ceil_div(256, 1 << config.vec.bit_length() - 1) if op == Op.ACT_LUT else 0
+    spent = parts.get("vector", 0) + parts.get("vector_lanes", 0)
+    assert spent == table + reads * view["BLOCKS", "count"]
+
+
+def test_convolution_by_hand() -> None:
+    """One pixel, 20 of 24 output channels, 16 input channels of which 12 are there, on 8 x 8 lanes."""
+    config = Config(ic_lanes=8, oc_lanes=8, requant_lanes=4)
+    assert config.weight_rows == 2
+    values = dict.fromkeys(REGISTERS[Unit.ARRAY], 0)
+    values["TILE"] = pack(Unit.ARRAY, "TILE", height=1, width=1)
+    values["GEOMETRY"] = pack(Unit.ARRAY, "GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1)
+    values["STRIPE"] = pack(Unit.ARRAY, "STRIPE", pixels=32)
+    values["BLOCKS"] = pack(Unit.ARRAY, "BLOCKS", count=3, last=4)
+    values["KC"] = pack(Unit.ARRAY, "KC", blocks=2)
+    view = View(Unit.ARRAY, [values[name] for name in REGISTERS[Unit.ARRAY]])
+    parts = split(config, Op.CONV, view, Fraction(12, 16))
+    # Six steps of 64 slots; 16 * 20 of them have an output channel, 12 * 20 an input channel as well.
+    assert (parts["multiply"], parts["input_lanes"], parts["output_lanes"]) == (3, 5 - 3, 6 - 5)
+    # The first weights; then a window a step: 10 reads where a block's records come as well, else 2, in the last none.
+    assert parts["weights"] == 3 + (9 + 1) + (9 + 1) + 9
+    assert parts["turnaround"] == 1 + 1 + 2
+
+
+@pytest.mark.parametrize("op", [Op.DMA_READ, Op.DMA_WRITE])
+def test_unaligned_rows_by_hand(op: Op) -> None:
+    """Three rows of 16 bytes, 20 apart, from byte 4 on, on a bus of 8 bytes: 3 + 2 + 3 beats where 6 would do."""
+    unit = unit_of(op)
+    config = Config(bus=64, memory=MemoryTiming(beat_cycles=2))
+    values = dict.fromkeys(REGISTERS[unit], 0)
+    values |= {"MEM_ADDR": 4, "MEM_ROW_STEP": 20, "LENGTH": 16, "COUNT": pack(unit, "COUNT", rows=3, planes=1)}
+    parts = split(config, op, View(unit, [values[name] for name in REGISTERS[unit]]))
+    name = "load" if op == Op.DMA_READ else "store"
+    assert parts[name] == 2 * (6 - 1) + 1
+    assert parts[f"{name}_partial"] == 2 * 2

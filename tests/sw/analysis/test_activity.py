@@ -1,0 +1,245 @@
+"""Counts of events: against loops that follow docs/architecture.md step by step, and on a network."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from dovetail.isa.config import Config
+from dovetail.isa.instructions.checks import INT32_INPUT, INT32_OUTPUT, TWO_OPERANDS, View, lanes_of, multiplier_of
+from dovetail.isa.instructions.table import PAGE_WORDS, Op, Unit
+from dovetail.isa.timing.dma import Shape, bursts, row_addresses
+from dovetail.isa.timing.recurrence import Timeline, time_program
+from dovetail.sw.analysis.cost.accesses import Image, Lanes, bus_use, reads, reads_inside, writes
+from dovetail.sw.analysis.cost.activity import EVENTS, activity_of, events_of
+from dovetail.sw.random.programs import WHOLE, legal_program
+from dovetail.sw.runtime.compiled_network import compile_network
+
+WRAP = 1 << 32
+WIDE = Config(ic_lanes=20, oc_lanes=3, sram="64 KiB", requant_lanes=1, vector_lanes=4, depthwise_lanes=9, bus=128)
+
+
+def timeline_of(config: Config, seed: int, count: int = 12) -> Timeline:
+    program = legal_program(random.Random(seed), config, count=count)
+    words = list(program.words)
+    return time_program(config, words, address=program.program, base=program.base, memory_bytes=len(program.memory))
+
+
+def window(view: View, lanes: int, item: int, limit: int, taps: tuple[int, int], step: int, blocks: int) -> int:
+    """Reads of the window walk, one by one."""
+    made = 0
+    for oy in range(view["TILE", "height"]):
+        for ox in range(view["TILE", "width"]):
+            for block in range(blocks):
+                for ky in range(taps[0]):
+                    for kx in range(taps[1]):
+                        row = oy * view["GEOMETRY", "stride_y"] + ky * view["GEOMETRY", "dilation_y"] - view["PAD_TOP"]
+                        across = ox * view["X_STEP"] + kx * view["KX_STEP"] + block * step
+                        off = view["ORIGIN"] + oy * view["Y_STEP"] + ky * view["KY_STEP"] + across
+                        made += row % WRAP < view["IN_ROWS"] and any(
+                            (across - view["PAD_LEFT"] + lane * item) % WRAP < view["ROW_BYTES"]
+                            and (off + lane * item) % WRAP < limit
+                            for lane in range(lanes)
+                        )
+    return made
+
+
+def places(view: View, names: tuple[str, str]) -> Iterator[int]:
+    """Offset of every output pixel by the steps of these names."""
+    for oy in range(view["TILE", "height"]):
+        for ox in range(view["TILE", "width"]):
+            yield oy * view[names[0]] + ox * view[names[1]]
+
+
+def inside(offsets: Iterator[int], lanes: int, item: int, limit: int) -> int:
+    return sum(any((off + lane * item) % WRAP < limit for lane in range(lanes)) for off in offsets)
+
+
+def whole(size: int, item: int) -> int:
+    """Where values of ``item`` bytes can begin in a region."""
+    return max(size - item + 1, 0)
+
+
+def array_events(config: Config, op: Op, view: View) -> Counter[str]:
+    events: Counter[str] = Counter()
+    depthwise, channels = op == Op.DEPTH_CONV, lanes_of(config, op, view)
+    lanes = config.dw if depthwise else config.oc
+    taps = view["GEOMETRY", "kh"], view["GEOMETRY", "kw"]
+    count, width = view["BLOCKS", "count"], max(config.ic, config.dw)
+    for block in range(count):
+        if depthwise:
+            step = channels // multiplier_of(op, view)
+            made = window(view, width, 1, view["IN_BYTES"], taps, step, count) if block == 0 else 0
+        else:
+            made = window(view, width, 1, view["IN_BYTES"], taps, config.ic, view["KC", "blocks"])
+        events["sram_read_input"] += made
+    pixels = list(places(view, ("OUT_Y_STEP", "OUT_X_STEP")))
+    steps = taps[0] * taps[1] * (1 if depthwise else view["KC", "blocks"])
+    stripes = -(-len(pixels) // view["STRIPE", "pixels"])
+    old = -(-4 * lanes // config.word_bytes) if view["MODE", "accumulate"] else 0
+    pointer, limit = 0, view["W_BYTES"] // config.word_bytes
+    for block in range(count):
+        starts = [p + block * channels * 4 + n * config.word_bytes for p in pixels for n in range(old)]
+        events["sram_read_input"] += inside(iter(starts), config.word_bytes // 4, 4, whole(view["OUT_BYTES"], 4))
+        events["accumulates"] += (steps + old) * len(pixels) * config.acc_lanes
+        events["multiplies"] += steps * len(pixels) * (config.dw if depthwise else config.ic * config.oc)
+        per_word = config.word_bytes // 16
+        events["sram_read_weights"] += sum(pointer + lane // per_word < limit for lane in range(lanes))
+        pointer += config.param_rows(lanes)
+        for _ in range(steps):
+            if op == Op.MAT_MUL:
+                wide = -(-config.oc // config.word_bytes)
+                rows = config.oc if view["B_FORM", "transposed"] else config.ic * wide
+                events["sram_read_weights"] += stripes * rows
+                continue
+            for _ in range(1 if depthwise else config.weight_rows):
+                events["sram_read_weights"] += stripes * (pointer < limit)
+                pointer += 1
+        item = 4 if view["MODE", "int32"] else 1
+        left = view["BLOCKS", "last"] if block == count - 1 else channels
+        for start in range(0, left, config.requant):
+            size = min(config.requant, left - start) * item
+            for pixel in pixels:
+                events["requantises"] += config.requant
+                end = (pixel + (block * channels + start) * item) % WRAP + size
+                events["sram_write_array"] += end <= view["OUT_BYTES"]
+    return events
+
+
+def vector_events(config: Config, op: Op, view: View) -> Counter[str]:
+    events: Counter[str] = Counter()
+    lanes, item = config.vec, 4 if op in INT32_INPUT else 1
+    taps = (view["GEOMETRY", "kh"], view["GEOMETRY", "kw"]) if op == Op.POOL else (1, 1)
+    blocks = view["BLOCKS", "count"]
+    limit, second = whole(view["IN_BYTES"], item), whole(view["B_BYTES"], item)
+    events["sram_read_vector"] += window(view, lanes, item, limit, taps, lanes * item, blocks)
+    pixels = list(places(view, ("OUT_Y_STEP", "OUT_X_STEP")))
+    steps = len(pixels) * blocks * taps[0] * taps[1]
+    if op in TWO_OPERANDS:
+        starts = [p + block * lanes * item for p in places(view, ("B_Y_STEP", "B_X_STEP")) for block in range(blocks)]
+        events["sram_read_vector"] += inside(iter(starts), lanes, item, second)
+        steps *= 2
+    if op == Op.ACT_LUT:
+        row = 1 << lanes.bit_length() - 1
+        events["sram_read_vector"] += inside(iter(range(0, 256, row)), lanes, 1, second)
+        steps += 256 // row
+    result = 4 if op in INT32_OUTPUT else 1
+    for block in range(blocks):
+        size = (view["BLOCKS", "last"] if block == blocks - 1 else lanes) * result
+        ends = ((pixel + block * lanes * result) % WRAP + size for pixel in pixels)
+        events["sram_write_vector"] += sum(end <= view["OUT_BYTES"] for end in ends)
+    events["vector_taps"] += steps * lanes
+    events["vector_results"] += len(pixels) * blocks * lanes
+    return events
+
+
+def transfer_events(config: Config, op: Op, view: View) -> Counter[str]:
+    events: Counter[str] = Counter()
+    rows, planes, length = view["COUNT", "rows"], view["COUNT", "planes"], view["LENGTH"]
+    way, port = ("read", "sram_write_load") if op == Op.DMA_READ else ("write", "sram_read_store")
+    starts = row_addresses(view["MEM_ADDR"], rows, planes, view["MEM_ROW_STEP"], view["MEM_PLANE_STEP"])
+    targets = row_addresses(0, rows, planes, view["SRAM_ROW_STEP"], view["SRAM_PLANE_STEP"])
+    for start, target in zip(starts, targets, strict=True):
+        events[f"dram_{way}_bytes"] += length
+        for address, size, beats in bursts(start, length, config.bus_bytes):
+            events[f"dram_{way}_bursts"] += 1
+            events[f"dram_{way}_beats"] += beats
+            while size:
+                beat = min(size, config.bus_bytes - address % config.bus_bytes)
+                place = (target + address - start) % WRAP
+                events[port] += place + beat <= view["SRAM_BYTES"]
+                address, size = address + beat, size - beat
+    return events
+
+
+def by_hand(config: Config, timeline: Timeline) -> dict[str, int]:
+    events: Counter[str] = Counter(dict.fromkeys(EVENTS, 0))
+    events["cycles"] = timeline.cycles
+    for number, code in enumerate(timeline.op.tolist()):
+        unit = Unit(int(timeline.unit[number]))
+        events[f"busy_{unit.name.lower()}"] += int(timeline.end[number] - timeline.start[number]) + 1
+        if code:
+            count = {Unit.ARRAY: array_events, Unit.VECTOR: vector_events}.get(unit, transfer_events)
+            events.update(count(config, Op(code), View(unit, timeline.registers[number])))
+        else:
+            events["fetched_words"] += PAGE_WORDS
+    return dict(events)
+
+
+@pytest.mark.parametrize("config", [WHOLE, WIDE], ids=["whole", "wide"])
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs(config: Config, seed: int) -> None:
+    timeline = timeline_of(config, seed)
+    assert events_of(config, [timeline]) == by_hand(config, timeline)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_walks_that_wrap_around(seed: int) -> None:
+    """Walks that no compiler makes: offsets around 0, rows longer than half the address space."""
+    rng = random.Random(seed)
+
+    def near() -> int:
+        return rng.choice((0, 5, 40, WRAP - 7, WRAP - 60, 1 << 31, rng.randrange(WRAP)))
+
+    numbers, offsets, columns = (np.array([near() + n for n in range(8)]) % WRAP for _ in range(3))
+    image = Image(rng.choice((3, 50, WRAP - 1)), rng.choice((4, 90, (1 << 31) + 9, WRAP - 3)), near(), near())
+    lanes, origin = Lanes(rng.randint(1, 9), rng.choice((1, 4)), rng.choice((0, 6, 64, 4096))), near()
+    made = 0
+    for number, offset in zip(numbers.tolist(), offsets.tolist(), strict=True):
+        for column in columns.tolist() if (number - image.top) % WRAP < image.rows else ():
+            made += any(
+                (column + lane * lanes.item - image.left) % WRAP < image.row_bytes
+                and (origin + offset + column + lane * lanes.item) % WRAP < lanes.limit
+                for lane in range(lanes.count)
+            )
+    assert reads((numbers, offsets), columns, origin, image, lanes) == made
+    assert reads_inside(offsets, lanes) == inside(iter(offsets.tolist()), lanes.count, lanes.item, lanes.limit)
+    sizes = np.array([rng.randint(1, 9) for _ in columns])
+    ends = [(o + c) % WRAP + s for o in offsets.tolist() for c, s in zip(columns.tolist(), sizes.tolist(), strict=True)]
+    assert writes(offsets, columns, sizes, lanes.limit) == sum(end <= lanes.limit for end in ends)
+
+
+def test_runs_add_up() -> None:
+    one, other = timeline_of(WHOLE, 1), timeline_of(WHOLE, 2)
+    alone = [events_of(WHOLE, [timeline]) for timeline in (one, other)]
+    assert events_of(WHOLE, [one, other]) == {name: alone[0][name] + alone[1][name] for name in EVENTS}
+
+
+@pytest.mark.parametrize("bus_bytes", [4, 8, 64])
+def test_bus_use(bus_bytes: int) -> None:
+    rng = random.Random(bus_bytes)
+    for _ in range(200):
+        transfer = Shape(
+            rng.choice((0, 64, rng.randrange(4096))),
+            rng.choice((1, 2, 5, 70)),
+            rng.choice((1, 1, 3, 40)),
+            rng.choice((0, 512, 4096, rng.randrange(1 << 20))),
+            rng.choice((0, 8192, 12288, rng.randrange(1 << 20))),
+            rng.choice((1, 16, 512, 5000, rng.randrange(1, 20000))),
+        )
+        found = [b for a in row_addresses(*transfer[:5]) for *_, b in bursts(a, transfer.length, bus_bytes)]
+        assert bus_use(transfer, bus_bytes) == (sum(found), len(found)), transfer
+
+
+def test_a_transfer_of_billions_of_rows() -> None:
+    transfer = Shape(4, 65535, 65535, 4160, 33, 8)
+    beats, count = bus_use(transfer, 8)
+    rows = 65535**2
+    assert rows < count <= 2 * rows and rows <= beats <= 2 * rows
+
+
+def test_network() -> None:
+    compiled = compile_network("zoo:dscnn", WIDE, effort=0)
+    report, events = compiled.report(), activity_of(compiled)
+    assert set(events) == set(EVENTS)
+    assert events["cycles"] == report.cycles and events["macs"] == report.macs == 2_656_768
+    assert events["multiplies"] >= events["macs"]
+    assert events["dram_read_bytes"] + events["dram_write_bytes"] == report.moved_bytes
+    assert all(events[f"busy_{unit.name.lower()}"] == report.counters[unit].busy for unit in Unit)
+
+
+def test_a_run_with_a_fault() -> None:
+    with pytest.raises(ValueError, match="events must be those of runs without faults, not Fault"):
+        events_of(WHOLE, [time_program(WHOLE, [])])

@@ -1,0 +1,33 @@
+"""The list of operators is complete, and the committed one is what the tables say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit
+from dovetail.sw.analysis.operators import ROWS, text
+from dovetail.sw.frontend.onnx import importer as onnx
+from dovetail.sw.frontend.onnx import movement as onnx_movement
+from dovetail.sw.frontend.onnx import qoperator as onnx_qoperator
+from dovetail.sw.frontend.tflite import importer as tflite
+
+COMMITTED = Path(__file__).parents[3] / "docs" / "operators.md"
+FOR_PROGRAMS = {Op.CONV, Op.E32_ADD, Op.E32_SHIFT, Op.REQUANT}
+"""Instructions that no operator needs: CONV_RELU clamps to any range."""
+
+
+def test_the_committed_list_is_up_to_date() -> None:
+    assert COMMITTED.read_text() == text(), "run: python -m dovetail.sw.analysis.operators docs/operators.md"
+
+
+def test_every_operator_of_the_front_ends_is_listed() -> None:
+    assert {op for row in ROWS for op in row.tflite} == set(tflite.BUILDERS)
+    special = {"MaxPool", "Pad", "Resize", "QuantizeLinear", "DequantizeLinear"}
+    known = {*onnx.WAITING, *onnx_qoperator.QOPERATORS, *onnx_movement.MOVES, *onnx_movement.CUTS, *special}
+    assert {op for row in ROWS for op in row.onnx} == known - {"Softmax"}  # fused, on the host
+
+
+def test_every_instruction_has_an_operator() -> None:
+    used = {op for row in ROWS for op in row.instructions}
+    operations = {op for op, row in INSTRUCTIONS.items() if row.unit in set(Unit)}
+    assert operations - used == FOR_PROGRAMS

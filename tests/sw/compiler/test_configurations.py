@@ -1,0 +1,30 @@
+"""Configurations for random programs: reproducible, different, and between them every value."""
+
+import pytest
+
+from dovetail.isa.config import FEATURES
+from dovetail.sw.random.programs.configurations import VALUES, configurations
+
+
+def test_a_seed_gives_the_same_configurations() -> None:
+    assert configurations(3, 20) == configurations(3, 20)
+    assert configurations(3, 20)[:5] == configurations(3, 5)
+    assert configurations(3, 20) != configurations(4, 20)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_differ_and_every_value_occurs(seed: int) -> None:
+    configs = configurations(seed, 50)
+    assert len({config.hash for config in configs}) == 50
+    assert {(c.ic, c.oc) for c in configs} == set(VALUES["lanes"])
+    for name in ("banks", "stripe", "depthwise", "bus", "outstanding"):
+        assert {getattr(c, name) for c in configs} == set(VALUES[name])
+    assert min(c.sram_bytes for c in configs) == 32 << 10
+    assert any(c.sram_bytes & c.sram_bytes - 1 for c in configs)
+
+
+def test_every_feature_is_built_and_left_out() -> None:
+    configs = configurations(0, 12)
+    for name in FEATURES:
+        assert {getattr(config, name) for config in configs} == {True, False}
+    assert {config.vector for config in configs} == {True, False}

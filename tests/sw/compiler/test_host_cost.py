@@ -1,0 +1,136 @@
+"""What the host costs: the table of a user, and the cycles that reports count."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from dovetail.isa.config import Config
+from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.partition.host_cost import HostCost, OperatorCost, load_host_cost
+from dovetail.sw.errors import CompileError
+from dovetail.sw.network import graph as ir
+from dovetail.sw.runtime.clock import frequency_text, rate_text, time_text
+from dovetail.sw.runtime.compiled_network import compile_network
+from dovetail.sw.runtime.saved_program import load_program
+
+CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
+TABLE = """
+name = "Cortex"
+error = "within 20 %"
+clock = 50e6
+round_trip = 900
+macs_per_cycle = 8
+[operators.softmax]
+values_per_cycle = 0.5
+"""
+
+
+def test_a_table_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "host.toml"
+    path.write_text(TABLE)
+    own = (OperatorCost("softmax", 8, 0.5),)
+    cost = load_host_cost(path)
+    assert cost == HostCost(900, 8, operators=own, clock=50e6, name="Cortex", error="within 20 %")
+    assert cost.basis == (
+        "Cortex in cycles of 50 MHz: 8 MACs or 0.25 values a cycle, rates of their own for softmax, 900 cycles"
+        " per start of the accelerator; error within 20 %"
+    )
+    assert Options.from_dict(asdict(Options(host=cost))).host == cost
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("round_trip = ", "table of host costs must be TOML: Invalid value"),
+        ("round_trip = 1.5", "round trip must be 0 to 1000000000000 cycles, a whole number, not 1.5"),
+        ("round_trip = true", "round trip must be 0 to 1000000000000 cycles, a whole number, not True"),
+        ("macs = 1", "macs is not a key of host costs; known: round_trip, macs_per_cycle, values_per_cycle, operators"),
+        ("macs_per_cycle = nan", "the host's macs_per_cycle must be a number above 0 (1e-12 to 1e+12), not nan"),
+        ('macs_per_cycle = "8"', "the host's macs_per_cycle must be a number above 0 (1e-12 to 1e+12), not '8'"),
+        ("values_per_cycle = 0", "the host's values_per_cycle must be a number above 0 (1e-12 to 1e+12), not 0"),
+        ("clock = 0", "the clock of host costs must be 1 to 1e+12 Hz, not 0"),
+        ("name = 3", "the host's name must be a text, not 3"),
+        ("operators = [1]", "operators must be tables such as [operators.softmax], not [1]"),
+        (
+            "[operators]\nsoftmax = 4",
+            "operators.softmax must be a table with macs_per_cycle or values_per_cycle, not 4",
+        ),
+        ("[operators.softmax]\nmacs = 4", "operators.softmax.macs is not a key of host costs; known: macs_per_cycle"),
+        ("[operators.softmax]\nmacs_per_cycle = -1", "the host's softmax.macs_per_cycle must be a number above 0"),
+        ("a = " + "[" * 3000, "table of host costs must be TOML: "),
+        ("# " + "x" * (1 << 20), "table of host costs must have at most 1,048,576 bytes"),
+        ("a = \ud800", "table of host costs must be TOML: "),
+    ],
+)
+def test_a_bad_table_is_one_line(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "host.toml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(CompileError) as caught:
+        load_host_cost(path)
+    assert str(caught.value).startswith(f"{path}: {message}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_table_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match=re.escape("no.toml: table of host costs must be a TOML file (No such file")):
+        load_host_cost(tmp_path / "no.toml")
+
+
+def test_reports_count_what_the_host_takes(tmp_path: Path) -> None:
+    """By hand: every node on the host by its tensors, and a round trip per segment."""
+    compiled = compile_network("zoo:attention_block", CONFIG, effort=0)
+    graph, report = compiled.graph, compiled.report()
+    work = report.host_work
+    on_host = [node for node in graph.nodes if node.name in report.host and not isinstance(node, ir.FREE)]
+    assert work.nodes and list(work.nodes) == [node.name for node in on_host]
+    for node in on_host:
+        size = sum(graph.tensors[name].size for name in (*node.inputs, *node.outputs))
+        assert work.nodes[node.name] == 4 * size + 2 * graph.macs(node)
+    assert work.starts == len(compiled.code.segments)
+    assert work.cycles == sum(work.nodes.values()) + 2000 * work.starts
+    assert report.total() == report.cycles + work.cycles
+    assert report.latency(1e6) == pytest.approx(report.total() / 1e3)
+    assert report.fps(1e6) == pytest.approx(1e6 / report.total())
+    path = tmp_path / "saved.dvt"
+    compiled.save(path)
+    assert load_program(path).report().host_work == work
+
+
+def test_a_clock_of_its_own_keeps_the_host_s_time() -> None:
+    compiled = compile_network("zoo:attention_block", CONFIG, effort=0, host=HostCost(clock=100e6))
+    report = compiled.report()
+    host = report.host_work.cycles
+    assert (report.total(), report.total(100e6), report.total(200e6)) == (
+        report.cycles + host,
+        report.cycles + host,
+        report.cycles + 2 * host,
+    )
+
+
+def test_kinds_have_rates_of_their_own() -> None:
+    compiled = compile_network("zoo:attention_block", CONFIG, effort=0)
+    graph = compiled.graph
+    node = next(node for node in graph.nodes if node.op == "softmax")
+    other = next(node for node in graph.nodes if node.op != "softmax" and not isinstance(node, ir.FREE))
+    slow = replace(HostCost(), operators=(OperatorCost("softmax", 1.0, 0.125),))
+    assert slow.cycles(graph, node) == 2 * HostCost().cycles(graph, node)
+    assert slow.cycles(graph, other) == HostCost().cycles(graph, other)
+
+
+def test_a_kind_that_the_host_does_not_run_is_named() -> None:
+    """A misspelt one would change nothing, and nobody would know."""
+    cost = HostCost(operators=(OperatorCost("softmax", 1, 1), OperatorCost("soft_max", 1, 1)))
+    work = compile_network("zoo:attention_block", CONFIG, effort=0, host=cost).report().host_work
+    assert work.unused == ("soft_max",)
+    assert work.basis.endswith("error not measured; no layer of kind soft_max is on the host")
+
+
+def test_times_in_words() -> None:
+    texts = [time_text(cycles, 100e6) for cycles in (0, 1, 1e3, 123_456, 99_999_999_9, 1e13)]
+    assert texts == ["0 ns", "10 ns", "10 µs", "1.235 ms", "10 s", "100,000 s"]
+    assert frequency_text(1e6, 100e6) == "100 inferences/s"
+    assert rate_text(4e6, 1e6, 100e6) == "0.4 GB/s"
