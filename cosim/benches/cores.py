@@ -174,8 +174,8 @@ class CoreDriver:
 
 
 class UnitScoreboard:
-    """What an operation must do, from the model: ``sw.model`` for bytes, ``isa.instructions.checks`` for causes and claims,
-    ``isa.timing`` for cycles.
+    """What an operation must do, from the model: ``sw.model`` for bytes, ``isa.instructions.checks`` for causes and
+    claims, ``isa.timing`` for cycles.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Formal proofs about blocks of the hardware: harnesses, and the list of proofs.
 
-A harness is an ordinary component; :func:`dovetail.cosim.formal.prover.prove` and the command ``dovetail prove`` run it. To
-prove something about a modified block, change the block, or build a :class:`Proof` around a harness of your own.
+A harness is an ordinary component; :func:`dovetail.cosim.formal.prover.prove` and the command ``dovetail prove`` run
+it. To prove something about a modified block, change the block, or build a :class:`Proof` around a harness of your own.
 """
 
 from dovetail.cosim.formal.catalogue import PROOFS

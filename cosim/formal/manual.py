@@ -20,8 +20,8 @@ cycles as the depth says, from reset on. Every *reached* sentence is a trace tha
 is empty; and for each proof `tests/cosim/formal/test_formal.py` breaks the block and demands that the proof fails.
 Assumptions that name another proof are shown there.
 
-To prove a modified block, change it and run the command, or call `dovetail.cosim.formal.prover.prove` with a `Proof` of a
-harness of your own; `dovetail prove NAME --waves FOLDER` leaves a VCD of a violation.
+To prove a modified block, change it and run the command, or call `dovetail.cosim.formal.prover.prove` with a `Proof` of
+a harness of your own; `dovetail prove NAME --waves FOLDER` leaves a VCD of a violation.
 """
 
 

@@ -1,4 +1,5 @@
-"""Makes ``import pyverilator`` work, and its ``PyVerilator`` the one of :mod:`dovetail.cosim.handle.pyverilator_compat`.
+"""Makes ``import pyverilator`` work, and its ``PyVerilator`` the one of
+:mod:`dovetail.cosim.handle.pyverilator_compat`.
 
 PyVerilator 0.7.0 depends on tclwrapper for its remote control of GTKWave, and that cannot be imported by any Python
 that Dovetail supports: it wants a method of tkinter that is gone since Python 3.9, where there is a tkinter at all. All

@@ -36,7 +36,7 @@ class Port:
 
 def driver(name: str) -> str:
     """The text of a C++ driver of this package."""
-    return files("dovetail.cosim").joinpath(name).read_text()
+    return files("dovetail.cosim.rtl").joinpath(name).read_text()
 
 
 def block_design(component: Any, *, trace: str = "", extra: Mapping[str, str] | None = None) -> Design:

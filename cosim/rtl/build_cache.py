@@ -1,6 +1,7 @@
 """Keeps built simulators below a size: the least recently used go first, and none that a process is using.
 
-Each is a folder with one library, sealed (see `dovetail.cosim.rtl.sealed`): a damaged one is never loaded, but built again.
+Each is a folder with one library, sealed (see `dovetail.cosim.rtl.sealed`): a damaged one is never loaded, but built
+again.
 """
 
 import fcntl

@@ -80,5 +80,5 @@ def c_program(
 
 def example_sources() -> dict[str, str]:
     """The example application without a host: it runs a program file, see ``main.c``."""
-    folder = files("dovetail.sw").joinpath("c/driver/examples")
+    folder = files("dovetail.sw.export").joinpath("c/driver/examples")
     return {name: folder.joinpath(name).read_text() for name in ("main.c", "network.c", "network.h")}

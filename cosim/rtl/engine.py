@@ -52,8 +52,9 @@ def accelerator_design(
     config: Config, *, trace: str = "", coverage: Sequence[str] = (), form: str = FORMS[0]
 ) -> Design:
     """What is Verilated for ``config``; the memory timing does not matter. ``trace``: of
-    :data:`~dovetail.cosim.rtl.verilate.WAVES`; ``coverage``: of the flags :data:`~dovetail.cosim.rtl.verilate.COVERAGE`;
-    ``form``: of :data:`FORMS`. Raises :class:`ToolError` without Yosys."""
+    :data:`~dovetail.cosim.rtl.verilate.WAVES`; ``coverage``: of the flags
+    :data:`~dovetail.cosim.rtl.verilate.COVERAGE`; ``form``: of :data:`FORMS`. Raises :class:`ToolError` without
+    Yosys."""
     check_form(config, form)
     try:
         if form == "fpga":
@@ -121,7 +122,7 @@ def _sources_hash(config: Config, trace: str, coverage: Sequence[str], form: str
 def sources_hash(config: Config, *more: str) -> str:
     """Hash of the sources, tools and the machine that decide a design around ``config``, and of ``more``."""
     digest = hashlib.sha256()
-    for package in ("hw", "isa", "cosim"):
+    for package in ("hw", "isa", "cosim/rtl", "cosim/systemc"):
         root = files("dovetail").joinpath(package)
         assert isinstance(root, Path)
         for path in sorted(p for p in root.rglob("*") if p.suffix in (".py", ".cpp", ".h")):

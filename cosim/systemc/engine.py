@@ -27,7 +27,8 @@ SERVER = "dovetail.cosim.systemc.server"
 
 
 class SystemCEngine:
-    """The accelerator on the platform of ``main.cpp``; an :class:`~dovetail.sw.runtime.engine.Engine` whose timeline is empty.
+    """The accelerator on the platform of ``main.cpp``; an :class:`~dovetail.sw.runtime.engine.Engine` whose timeline is
+    empty.
 
     Parameters
     ----------

@@ -71,7 +71,8 @@ def first_cause(decoded: Any) -> Value:
 
 
 class Decoder(wiring.Component):
-    """Decodes and checks a word, combinationally, as ``isa.instructions.table.decode`` does and with the units of ``config``.
+    """Decodes and checks a word, combinationally, as ``isa.instructions.table.decode`` does and with the units of
+    ``config``.
 
     Members
     -------

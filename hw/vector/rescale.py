@@ -80,8 +80,8 @@ class VectorLane(wiring.Component):
 
     Latency
     -------
-    ``LATENCY`` cycles (``isa.timing.latency.VECTOR_LANE``), whatever the operation. All of them take the path of operand a;
-    only sums and the like have a second one.
+    ``LATENCY`` cycles (``isa.timing.latency.VECTOR_LANE``), whatever the operation. All of them take the path of
+    operand a; only sums and the like have a second one.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Times a program while it grows: when its words go out, when units are free.
 
-The recurrence is that of `dovetail.isa.timing.recurrence`, without faults: there it is one loop over known words. As nobody
-knows yet where the program ends, a page is fetched ahead even of the last one, until :meth:`Clock.end`.
+The recurrence is that of `dovetail.isa.timing.recurrence`, without faults: there it is one loop over known words. As
+nobody knows yet where the program ends, a page is fetched ahead even of the last one, until :meth:`Clock.end`.
 """
 
 from typing import NamedTuple

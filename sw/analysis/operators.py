@@ -127,7 +127,8 @@ ROWS = (
 HEADER = """\
 # Operators
 
-<!-- Made by `python -m dovetail.sw.analysis.operators docs/operators.md`. Change sw/analysis/operators.py; a test compares. -->
+<!-- Made by `python -m dovetail.sw.analysis.operators docs/operators.md`. Change sw/analysis/operators.py; a test
+compares. -->
 
 What int8 networks are made of, and the instructions that do it. TFLite files compute as TFLite Micro does (LiteRT's
 reference kernels where it lacks an operator, and for uint8 files), ONNX files (QDQ and QOperator, int8 or uint8

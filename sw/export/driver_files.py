@@ -21,7 +21,7 @@ ISA_HEADER, CONFIG_HEADER = "dovetail_isa.h", "dovetail_config.h"
 
 def driver_files(config: Config, *, examples: bool = False) -> dict[str, str]:
     """Text by file name, all for one folder: the driver for ``config``, and its examples if they are wanted."""
-    folder = files("dovetail.sw").joinpath("c/driver")
+    folder = files("dovetail.sw.export").joinpath("c/driver")
     texts = {name: folder.joinpath(name).read_text() for name in DRIVER}
     texts |= {ISA_HEADER: cheader(), CONFIG_HEADER: config_header(config)}
     if examples:

@@ -1,4 +1,5 @@
-"""What a network costs on a configuration: exact counts, no judgement (that is in `dovetail.flows.explore.space.metrics`)."""
+"""What a network costs on a configuration: exact counts, no judgement (that is in
+`dovetail.flows.explore.space.metrics`)."""
 
 from __future__ import annotations
 

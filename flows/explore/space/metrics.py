@@ -158,8 +158,8 @@ def _of_work(
 def energy_parts(
     space: Space, config: Config, costs: Sequence[Cost], weights: Sequence[float] = ()
 ) -> dict[str, float]:
-    """µJ of a unit of work by component (see `dovetail.sw.analysis.cost.energy_report.COMPONENTS`); nothing where a cost has no
-    activity. ``weights`` of the costs, if they are not those of the workloads. Raises EnergyError."""
+    """µJ of a unit of work by component (see `dovetail.sw.analysis.cost.energy_report.COMPONENTS`); nothing where a
+    cost has no activity. ``weights`` of the costs, if they are not those of the workloads. Raises EnergyError."""
     if not all(cost.activity for cost in costs):
         return {}
     table = _table(space.energy_table or DEFAULT_TABLE)

@@ -92,7 +92,7 @@ def export(config: Config, folder: Path, *, part: str = PART, frequency: int = 1
             " the initial content of every word is written out, which takes gigabytes"
         )
     common = settings(config, part, frequency)
-    source = files("dovetail.flows.fpga") / "tcl"
+    source = files("dovetail.flows.fpga.vivado") / "tcl"
     core = Accelerator(config, simulation=False)
     texts = {
         f"{WRAPPER}.v": wrapper(core),

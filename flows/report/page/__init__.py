@@ -36,8 +36,8 @@ def render(
 
     Parameters
     ----------
-    explanations: by number of the row, what `dovetail.sw.analysis.explain` says of each network of the space, as JSON has it.
-    version: of the compiler that priced the rows.
+    explanations: by number of the row, what `dovetail.sw.analysis.explain` says of each network of the space, as JSON
+    has it. version: of the compiler that priced the rows.
     """
     return _page(payload_of(results, explanations or {}, version), NOBODY)
 

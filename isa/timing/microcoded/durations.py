@@ -1,4 +1,5 @@
-"""Timing of the serial engine: words one after the other, each a number of microinstructions (`hw.microcoded.microcode`).
+"""Timing of the serial engine: words one after the other, each a number of microinstructions
+(`hw.microcoded.microcode`).
 
 A microinstruction takes :data:`STEP` cycles; those that read SRAM, sum up products or wait for the bus take longer. The
 durations follow from an operation's registers, never from data.

@@ -27,7 +27,8 @@ BUS = {Op.DMA_READ: Cause.BUS_READ, Op.DMA_WRITE: Cause.BUS_WRITE}
 def time_serial(
     config: Config, words: npt.NDArray[np.uint64], address: int, base: int, memory_bytes: int, broken: Broken
 ) -> Timeline:
-    """What :func:`~dovetail.isa.timing.recurrence.time_program` gives, for the serial engine. ``words``: whole pages."""
+    """What :func:`~dovetail.isa.timing.recurrence.time_program` gives, for the serial engine. ``words``: whole
+    pages."""
     rules = rules_of(config)
     causes = front_end_faults(config, words)
     registers = {unit: [0] * len(REGISTERS[unit]) for unit in Unit}

@@ -1,7 +1,8 @@
 """The events of a program and what each waits for: times under any durations, and the critical path.
 
-The recurrence is that of `dovetail.isa.timing.recurrence`, without faults. There it is one loop for speed; here what each
-word waits for is kept, as this does not depend on durations. An *action* is a word up to the END, or a page's fetch, in
+The recurrence is that of `dovetail.isa.timing.recurrence`, without faults. There it is one loop for speed; here what
+each word waits for is kept, as this does not depend on durations. An *action* is a word up to the END, or a page's
+fetch, in
 the order in which the front end takes them. It is dispatched, popped by its unit, and ends; register writes and waits
 end as they are popped:
 

@@ -27,7 +27,7 @@ def version() -> str:
     """Hash of the source that schedules and their prices follow from: instruction set, timing, compiler."""
     isa, sw = (Path(package.__path__[0]) for package in (dovetail.isa, dovetail.sw))
     digest = hashlib.sha256()
-    for path in [*sorted(isa.rglob("*.py")), *sorted((sw / "compiler").rglob("*.py")), sw / "hazards.py"]:
+    for path in [*sorted(isa.rglob("*.py")), *sorted((sw / "compiler").rglob("*.py"))]:
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -144,7 +144,7 @@ def project_of(compiled: CompiledNetwork, *, embed: bool = False, prefix: str = 
 
 
 def _resource(folder: str, name: str) -> str:
-    return files("dovetail.sw").joinpath(folder, name).read_text()
+    return files("dovetail.sw.export").joinpath(folder, name).read_text()
 
 
 def _fill(template: str, **values: object) -> str:

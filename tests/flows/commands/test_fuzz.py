@@ -12,7 +12,7 @@ from dovetail.cosim.rtl import verilate
 from dovetail.flows.cli import main
 
 BOMB = b85encode(zlib.compress(bytes(1 << 27), 9)).decode()
-REGRESSIONS = Path(__file__).parent.parent / "cosim" / "regressions"
+REGRESSIONS = Path(__file__).parents[2] / "cosim" / "compare" / "regressions"
 
 
 @pytest.fixture(autouse=True)

@@ -169,7 +169,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no gcc")
     folder = tmp_path_factory.mktemp("archive")
     texts = driver_files(Config())
-    kernels = files("dovetail.sw").joinpath("c/kernels")
+    kernels = files("dovetail.sw.export").joinpath("c/kernels")
     texts |= {path.name: path.read_text() for path in kernels.iterdir()}
     for name, text in texts.items():
         (folder / name).write_text(text)

@@ -56,7 +56,7 @@ class SumRule(ctypes.Structure):
 def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """All kernels."""
     target = tmp_path_factory.mktemp("kernels") / "kernels.so"
-    folder = Path(str(files("dovetail.sw").joinpath("c/kernels")))
+    folder = Path(str(files("dovetail.sw.export").joinpath("c/kernels")))
     command = ["gcc", *FLAGS, "-fno-sanitize-recover=all", "-shared", "-fPIC", *map(str, sorted(folder.glob("*.c")))]
     subprocess.run([*command, "-o", str(target), "-lm"], check=True, timeout=300)
     loaded = ctypes.CDLL(str(target))
