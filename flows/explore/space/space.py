@@ -117,8 +117,7 @@ class Space:
     workloads: at least one network.
     base: what the axes change.
     axes: setting (of `dovetail.flows.options.parameters.AXES`) -> its values, outermost first. Those of the memory's
-    timing
-        are properties of the world: their combinations are scenarios, which do not compete with each other.
+        timing are properties of the world: their combinations are scenarios, which do not compete with each other.
     constraints: expressions over parameters and metrics; those that the configuration alone tells
         (``"ic_lanes * oc_lanes <= 256"``, ``"lut <= 60000"``) rule points out, the others make them infeasible.
     objectives: names of metrics, or expressions over them; of these less is better unless ``max`` stands before them.
