@@ -66,6 +66,32 @@ class Drawing:
         )
 
 
+def overview() -> Drawing:
+    """The whole of it: a network and a configuration in, one program, and what is made of it."""
+    d = Drawing(920, 330, "A network and a configuration become one program, on which model and RTL agree")
+    d.box("outside", 20, 40, 160, 60, "your network", "ONNX or TFLite")
+    d.box("outside", 20, 220, 160, 60, "a configuration", "PEs, SRAM, dataflow, bus")
+    d.box("front", 250, 40, 150, 60, "compiler", "tiles, residents, waits")
+    d.box("front", 250, 220, 150, 60, "generator", "Amaranth HDL")
+    d.arrow((180, 70), (250, 70))
+    d.arrow((180, 250), (250, 250))
+    d.arrow((215, 250), (215, 85), (250, 85))
+    d.box("unit", 500, 40, 170, 60, "fast model", "bytes and cycles, exact")
+    d.box("unit", 500, 220, 170, 60, "RTL", "Verilator, cocotb, boards")
+    d.arrow((400, 70), (500, 70))
+    d.text(450, 62, "program", "type")
+    d.arrow((450, 70), (450, 235), (500, 235))
+    d.arrow((400, 258), (500, 258))
+    d.text(442, 275, "Verilog", "type")
+    d.arrow((585, 100), (585, 220), both=True)
+    d.box("store", 500, 136, 170, 48, "equal", "every byte, every cycle")
+    d.box("outside", 740, 20, 160, 100, "architect", "sweep, explain,", "area, energy")
+    d.box("outside", 740, 200, 160, 100, "engineers", "verify, fuzz, prove;", "bitstream, C driver")
+    d.arrow((670, 70), (740, 70))
+    d.arrow((670, 250), (740, 250))
+    return d
+
+
 def accelerator() -> Drawing:
     """The accelerator: front end, queues, units, SRAM, buses."""
     d = Drawing(
@@ -195,7 +221,7 @@ def compiler() -> Drawing:
     return d
 
 
-DRAWINGS = {"accelerator": accelerator, "unit": unit, "compiler": compiler}
+DRAWINGS = {"overview": overview, "accelerator": accelerator, "unit": unit, "compiler": compiler}
 
 if __name__ == "__main__":
     for name, draw in DRAWINGS.items():
