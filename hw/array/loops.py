@@ -204,8 +204,9 @@ class ArraySequencer(wiring.Component):
         waiting, unsettled = Signal(range(BUFFERS + 1)), Signal(range(BUFFERS + 1))
         next_waiting, next_unsettled = Signal.like(waiting), Signal.like(unsettled)
 
-        # Registered, as the end of a window decides on much else in the same cycle. `passed` and `read`, whether pixels
-        # and reads are at their last or through, come right a cycle after the window's first, `aged` no earlier.
+        # Registered, because much else depends on the end of a window in the same cycle. `passed` and `read` say that
+        # the window is at its last pixel or read, or past it. They are valid from the window's second cycle on. `aged`
+        # is not set before then, so a window cannot end on a stale value.
         row_last, record_last, pixel_at_last, aged = Signal(), Signal(), Signal(), Signal()
         passed, read = Signal(), Signal()
         m.d.sync += [

@@ -78,7 +78,8 @@ class TapWalk(wiring.Component):
             "row": (0, 0, regs.GEOMETRY.dilation_y, 0),
         }
         first = {"off": regs.ORIGIN, "col": -regs.PAD_LEFT, "row": -regs.PAD_TOP}
-        # Decided a cycle before they move. What they move to takes two cycles: a choice, a sum.
+        # `moves` is decided one cycle before the places move. The next place takes two cycles to compute: the first
+        # selects base and step, the second adds them.
         loaded = Signal()
         moves = Signal(4)
         m.d.sync += [

@@ -185,7 +185,7 @@ class _Reader:
         seen = set()
         for index, item in enumerate(map(_shown, value)):
             if item in seen:
-                raise self.error((*place, index), f"{place[-1]}: {item} must stand there once only")
+                raise self.error((*place, index), f"{place[-1]}: {item} must be listed only once")
             seen.add(item)
         return value
 

@@ -55,8 +55,8 @@ def fits_int8(config: Config, options: Options, graph: ir.Graph, node: ir.Node) 
 
 
 def has_vector(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
-    """Pooling, element-wise operations and activations need the parts of the vector unit that do them, padding any of
-    these parts."""
+    """Pooling, element-wise operations and activations need the part of the vector unit that performs them. Padding
+    needs a vector unit with at least one of these parts."""
     feature = None
     match node:
         case ir.AvgPool() | ir.MaxPool() | ir.Mean():
@@ -195,8 +195,8 @@ def least_cycles(config: Config, graph: ir.Graph, nodes: tuple[ir.Node, ...]) ->
 
 
 def pays_for_its_round_trip(options: Options, graph: ir.Graph, nodes: tuple[ir.Node, ...], least: int) -> str | None:
-    """A segment costs no more cycles, those of its round trip (`--round-trip`) included, than the host takes for it;
-    the network's longest segment is never asked."""
+    """A segment, with the cycles of its round trip (`--round-trip`), is no slower than the host would be. The network's
+    longest segment is exempt: it always runs on the accelerator."""
     host = sum(options.host.cycles(graph, node) for node in nodes if not isinstance(node, ir.FREE))
     trip = options.host.round_trip
     if host >= trip + least:

@@ -1,16 +1,18 @@
 """Parameters with which the engine's sums and products of two tensors are ONNX Runtime's for every pair of bytes.
 
-QLinearAdd and QLinearMul add the zero point in float32 before they round, the engine adds it afterwards
-(`isa.numerics`: `add`, `multiply`). The results differ where that addition moves a value onto a tie or across it: one
-pair of bytes in some 10^5, and half of all ties where scales have simple ratios and the zero point is odd. What mends
-them is found by trying, the simplest first:
+QLinearAdd and QLinearMul add the zero point in float32 before they round; the engine adds it afterwards
+(`isa.numerics`: `add`, `multiply`). The results differ where that addition moves a value onto a tie or across it. That
+happens for about one pair of bytes in 10^5, and for half of all ties if scales have simple ratios and the zero point is
+odd. Parameters that restore equality are found by search, simplest first:
 
-- factors that are off by a few units of their 24th bit, which moves near ties and nothing else;
-- other zero points, of which the operands' are worth a whole number of the result's: an odd number of them turns ties;
-- the same sum in the fixed point of TFLite's additions, whose unit and factors are free: near ties fall as its
-  roundings have it.
+- Factors changed by a few units of their 24th bit. This moves near ties and nothing else.
+- Other zero points, where the change of the operands' equals a whole number of steps of the result: an odd number
+  reverses the direction of ties.
+- The same sum in the fixed point of TFLite's additions, whose unit and factors can be chosen. Its roundings decide near
+  ties.
 
-What then is left, one sum in some 300 of random scales and ties of ratios such as 1/6, is none of the accelerator's.
+Some sums remain for which the search finds nothing: about one in 300 with random scales, and those with ties of ratios
+such as 1/6. These do not run on the accelerator.
 """
 
 from __future__ import annotations
@@ -28,15 +30,15 @@ from dovetail.isa.numerics import ONNX_MULT_MASK, AddParams, Rounding, VectorOpe
 from dovetail.sw.network.graph import MulParams
 
 REACH = 12
-"""Units of a factor's last bit that are tried in both directions."""
+"""How many units of a factor's last bit are tried in each direction."""
 MOST = 64
-"""Differing pairs of bytes beyond which there are true ties among them: none of which a factor can mend."""
+"""Above this many differing pairs of bytes some are true ties, which no change of a factor can correct."""
 _WHOLE = 1e-4
-"""How near to a whole number of the result's steps a change of both operands' zero points must be."""
+"""Tolerance, in steps of the result, for a change of the operands' zero points to count as a whole number."""
 _ORIGINS = 16
-"""Zero points that are tried."""
+"""How many zero points are tried."""
 _TRIES = 5000
-"""Sums that are tried beyond those with other factors: what one in some 100 needs, a third of a second."""
+"""Further candidates for a sum, after those with other factors. About one sum in 100 needs them: a third of a second."""
 _FINEST, _COARSEST = 20.0, 14.0
 """Fraction bits of TFLite's fixed point."""
 
