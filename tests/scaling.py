@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.isa.numerics import Rounding
+from dovetail.isa.numerics.rounding import Rounding
 
 Ints = npt.NDArray[np.int64]
 

@@ -15,7 +15,7 @@ from dovetail.hw.common.scaler import (
     rounding_to_24,
     shift_loses,
 )
-from dovetail.isa.numerics import Rounding
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.timing.latency import REQUANTISE
 
 
@@ -38,7 +38,7 @@ class Requantiser(wiring.Component):
     shift
         Its shift, signed, 8 bits per lane, of which the low 6 count.
     rounding
-        ``isa.numerics.Rounding``, one bit.
+        ``isa.numerics.rounding.Rounding``, one bit.
     zero_point, lo, hi
         int8: added after scaling, and the clamping range.
     result

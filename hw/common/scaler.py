@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 
 class ScaleKind(IntEnum):
-    """How :class:`Scaler` rounds. The first two are the values of ``isa.numerics.Rounding``."""
+    """How :class:`Scaler` rounds. The first two are the values of ``isa.numerics.rounding.Rounding``."""
 
     TFLITE = 0
     """Rounded twice: to Q31 with ties upward, then by the right shift with ties away from zero."""

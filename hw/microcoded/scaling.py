@@ -2,11 +2,11 @@
 
 from dovetail.hw.microcoded.assembler import Alu, Assembler, If
 from dovetail.hw.microcoded.steps import ADC, ADD, AND, OR, SAR, SHL, SHR, SUB, XOR
-from dovetail.isa.numerics import ONNX_MULT_MASK
+from dovetail.isa.numerics.multiplier import ONNX_MULT_MASK
 
 
 def scale_tflite(u: Assembler, to: str) -> None:
-    """``value`` scaled, as `isa.numerics.scale_tflite` does.
+    """``value`` scaled, as `isa.numerics.requantise.scale_tflite` does.
 
     With the product p, r = floor((p + c) / 2^(31 + right)) where c = 2^30 + 2^31 g and g = 2^(right - 1) less 1 for a
     negative value; g = 0 for right = 0.
@@ -51,7 +51,7 @@ def scale_tflite(u: Assembler, to: str) -> None:
 
 
 def scale_onnx(u: Assembler) -> None:
-    """``value`` scaled, as `isa.numerics.scale_onnx` does.
+    """``value`` scaled, as `isa.numerics.requantise.scale_onnx` does.
 
     Of the magnitude the 24 upper bits are kept, then of the product: k * 2^-s. With s <= 0 the result clamps, and so
     does k.

@@ -10,7 +10,7 @@ from dovetail.hw.memory.cells import block_ram, read_row
 from dovetail.hw.memory.window import INT32_BYTES
 from dovetail.hw.vector.registers import KIND, VECTOR_REGISTERS
 from dovetail.isa.config import Config
-from dovetail.isa.numerics import Rounding
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.timing.latency import VECTOR_DIRECT
 from dovetail.isa.timing.vector import TABLE_BYTES, table_lanes
 

@@ -18,7 +18,9 @@ from dovetail.hw.common.scaler import (
     rounding_to_24,
     wide_registers,
 )
-from dovetail.isa.numerics import ADD_SHIFT_MAX, ADD_SHIFT_MIN, Rounding, VectorOperation
+from dovetail.isa.numerics.add import ADD_SHIFT_MAX, ADD_SHIFT_MIN
+from dovetail.isa.numerics.operation import VectorOperation
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.timing.latency import VECTOR_LANE
 
 VECTOR_PARAMS = data.StructLayout(
@@ -39,10 +41,10 @@ VECTOR_PARAMS = data.StructLayout(
         "count": 15,
     }
 )
-"""Parameters of a :class:`VectorLane`, named as in ``isa.numerics.AddParams``.
+"""Parameters of a :class:`VectorLane`, named as in ``isa.numerics.add.AddParams``.
 
 REQUANTISE, ABSOLUTE and MULTIPLY use ``mult_out``, ``shift_out`` and ``zy``; LEAKY also ``mult_b`` and ``shift_b``,
-below zero; AVERAGE ``mult_out``, ``shift_out`` (both from ``isa.numerics.average_magic``), ``count`` and ``zy``; PASS
+below zero; AVERAGE ``mult_out``, ``shift_out`` (both from ``average_magic``), ``count`` and ``zy``; PASS
 none of the multipliers and no zero point. All clamp to ``lo`` .. ``hi``.
 """
 
@@ -57,7 +59,7 @@ OF_SUM = frozenset({VectorOperation.REQUANTISE, VectorOperation.ABSOLUTE, Vector
 
 
 class VectorLane(wiring.Component):
-    """The operations of ``isa.numerics.VectorOperation`` on ``lanes`` values per cycle, a pipeline without stalls.
+    """The operations of :class:`VectorOperation` on ``lanes`` values per cycle, a pipeline without stalls.
 
     Parameters
     ----------

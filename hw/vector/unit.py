@@ -15,7 +15,7 @@ from dovetail.hw.vector.rescale import VectorLane
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import has
 from dovetail.isa.instructions.table import Op
-from dovetail.isa.numerics import VectorOperation
+from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.timing.common import CHECK, SRAM_READ
 from dovetail.isa.timing.vector import DIRECT_PIPELINE, OUTPUT, PIPELINE, TAPS
 

@@ -12,6 +12,14 @@ from typing import Any
 from dovetail.isa import config, host, numerics, program
 from dovetail.isa.instructions import assembler
 from dovetail.isa.instructions import table as isa
+from dovetail.isa.numerics.add import add
+from dovetail.isa.numerics.average import average, average_magic, average_product
+from dovetail.isa.numerics.leaky_relu import leaky_relu
+from dovetail.isa.numerics.multiplier import encode_multiplier, mean_multiplier
+from dovetail.isa.numerics.multiply import multiply
+from dovetail.isa.numerics.requantise import requantise, scale_onnx, scale_tflite
+from dovetail.isa.numerics.rounding import round_half_even_shift, round_to_24
+from dovetail.isa.numerics.shift import shift32
 from dovetail.isa.timing import array, common, dma, latency, vector
 from dovetail.isa.timing import sequencer as engine_constants
 from dovetail.isa.timing.microcoded import durations as serial
@@ -28,20 +36,20 @@ reference of words, registers, causes, configuration, numbers and durations.
 """
 
 NUMERICS: tuple[Callable[..., Any], ...] = (
-    numerics.scale_tflite,
-    numerics.scale_onnx,
-    numerics.requantise,
-    numerics.round_to_24,
-    numerics.round_half_even_shift,
-    numerics.add,
-    numerics.multiply,
-    numerics.leaky_relu,
-    numerics.shift32,
-    numerics.average,
-    numerics.average_product,
-    numerics.average_magic,
-    numerics.mean_multiplier,
-    numerics.encode_multiplier,
+    scale_tflite,
+    scale_onnx,
+    requantise,
+    round_to_24,
+    round_half_even_shift,
+    add,
+    multiply,
+    leaky_relu,
+    shift32,
+    average,
+    average_product,
+    average_magic,
+    mean_multiplier,
+    encode_multiplier,
 )
 """The functions whose docstrings define the arithmetic."""
 

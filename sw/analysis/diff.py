@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dovetail.isa.numerics import Rounding
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.network import graph as ir
 from dovetail.sw.network.layout import Array

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dovetail.isa.numerics import Rounding
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.network import graph as ir
 
 

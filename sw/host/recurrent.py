@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa import numerics
-from dovetail.isa.numerics import Rounding
+from dovetail.isa.numerics.multiplier import encode_multiplier, tflite_dense_multiplier
+from dovetail.isa.numerics.requantise import scale_tflite
+from dovetail.isa.numerics.rounding import Rounding, wrap32
 from dovetail.sw.network.layout import Array
 
 Int64 = NDArray[np.int64]
@@ -36,12 +37,12 @@ class Multiplier:
     @classmethod
     def of(cls, real: float) -> Multiplier:
         """Raises ValueError where it is not finite, negative, or too large."""
-        mult, shift = numerics.encode_multiplier(np.float64(real), Rounding.TFLITE)
+        mult, shift = encode_multiplier(np.float64(real), Rounding.TFLITE)
         return cls(int(mult), int(shift))
 
     def times(self, value: Int64) -> Int64:
         """int32 times the number, rounded."""
-        return numerics.scale_tflite(value, self.mult, self.shift)
+        return scale_tflite(value, self.mult, self.shift)
 
 
 def _saturated(value: Int64, bits: int) -> Int64:
@@ -118,7 +119,7 @@ class Gate:
     ) -> Gate:
         """From the file's constants and their scales. Raises ValueError for scales that cannot be encoded."""
         forms = [
-            Multiplier.of(float(numerics.tflite_dense_multiplier(source, constant[1], _GATE)))
+            Multiplier.of(float(tflite_dense_multiplier(source, constant[1], _GATE)))
             for source, constant in ((scale_in, weights), (scale_hidden, recurrent))
         ]
         return cls(weights[0], recurrent[0], bias, *forms)
@@ -126,7 +127,7 @@ class Gate:
     def value(self, source: Int64, hidden: Int64) -> Int64:
         """Input and hidden state, less their zero points, [batch, ...] -> int16 Q3.12 [batch, units]."""
         products = (
-            self.scale.times(numerics.wrap32(source @ self.weights.T.astype(np.int64) + self.bias)),
+            self.scale.times(wrap32(source @ self.weights.T.astype(np.int64) + self.bias)),
             self.recurrent_scale.times(hidden @ self.recurrent.T.astype(np.int64)),
         )
         return _saturated(_saturated(products[0], 16) + _saturated(products[1], 16), 16)
@@ -234,7 +235,7 @@ class Svdf:
         )  # with a zero point it wraps around, as the kernel does
         held = state.reshape(-1, filters, memory).astype(np.int64)
         held = np.concatenate([held[:, :, 1:], newest[:, :, None]], axis=2)
-        filtered = numerics.wrap32(((held - self.zero_state) * self.time.astype(np.int64)).sum(axis=2))
-        total = numerics.wrap32(filtered.reshape(len(held), -1, self.rank).sum(axis=2) + self.bias)
+        filtered = wrap32(((held - self.zero_state) * self.time.astype(np.int64)).sum(axis=2))
+        total = wrap32(filtered.reshape(len(held), -1, self.rank).sum(axis=2) + self.bias)
         output = _saturated(self.scale_out.times(total) + self.zero_out, 8)
         return [output.astype(np.int8), held.astype(state.dtype).reshape(state.shape)]

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import View, lanes_of, multiplier_of
 from dovetail.isa.instructions.table import Op
-from dovetail.isa.numerics import INT8_MAX, INT8_MIN, Rounding, requantise
+from dovetail.isa.numerics.requantise import requantise
+from dovetail.isa.numerics.rounding import INT8_MAX, INT8_MIN, Rounding
 from dovetail.sw.model.base import Sram, SystemMemory, UnitModel, gathered, int8, strided
 from dovetail.sw.model.output import Output
 from dovetail.sw.model.weights import Shape, WeightCache, Weights

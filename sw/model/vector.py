@@ -8,18 +8,14 @@ import numpy.typing as npt
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import INT32_INPUT, INT32_OUTPUT, TWO_OPERANDS, View
 from dovetail.isa.instructions.table import Op
-from dovetail.isa.numerics import (
-    AddParams,
-    Rounding,
-    VectorOperation,
-    add,
-    average_product,
-    leaky_relu,
-    multiply,
-    requantise,
-    shift32,
-    wrap32,
-)
+from dovetail.isa.numerics.add import AddParams, add
+from dovetail.isa.numerics.average import average_product
+from dovetail.isa.numerics.leaky_relu import leaky_relu
+from dovetail.isa.numerics.multiply import multiply
+from dovetail.isa.numerics.operation import VectorOperation
+from dovetail.isa.numerics.requantise import requantise
+from dovetail.isa.numerics.rounding import Rounding, wrap32
+from dovetail.isa.numerics.shift import shift32
 from dovetail.sw.model.base import Int8s, Sram, SystemMemory, UnitModel, gathered, int6, int8, strided
 from dovetail.sw.model.output import Output
 from dovetail.sw.model.window import Window

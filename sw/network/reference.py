@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa import numerics
+from dovetail.isa.numerics.add import add
+from dovetail.isa.numerics.average import average
+from dovetail.isa.numerics.multiply import multiply
+from dovetail.isa.numerics.requantise import requantise
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.network import graph as ir
 from dovetail.sw.network.layout import Array
@@ -106,10 +109,10 @@ def execute(graph: ir.Graph, node: ir.Node, inputs: list[Array]) -> list[Array]:
 _SPATIAL = ir.Conv | ir.Depthwise | ir.AvgPool | ir.Mean | ir.MaxPool | ir.Pad
 
 
-def requantise(acc: Int64, requant: ir.Requant) -> Int8:
+def rescaled(acc: Int64, requant: ir.Requant) -> Int8:
     """int32 accumulators [..., C] to int8."""
     r = requant
-    return numerics.requantise(acc, r.mult, r.shift, r.rounding, r.zero_out, r.lo, r.hi)
+    return requantise(acc, r.mult, r.shift, r.rounding, r.zero_out, r.lo, r.hi)
 
 
 def _padded(pixels: Array, pads: ir.Pads, fill: int) -> Array:
@@ -173,12 +176,12 @@ def _wrap(acc: Int64) -> Int64:
 
 def conv(node: ir.Conv, pixels: Int8) -> Int8:
     """(1, H, W, IC) -> [OH, OW, OC]"""
-    return requantise(conv_accumulators(node, pixels), node.requant)
+    return rescaled(conv_accumulators(node, pixels), node.requant)
 
 
 def depthwise(node: ir.Depthwise, pixels: Int8) -> Int8:
     """(1, H, W, C) -> [OH, OW, C]"""
-    return requantise(depthwise_accumulators(node, pixels), node.requant)
+    return rescaled(depthwise_accumulators(node, pixels), node.requant)
 
 
 def matmul(node: ir.MatMul, a: Int8, b: Int8) -> Int8:
@@ -186,25 +189,25 @@ def matmul(node: ir.MatMul, a: Int8, b: Int8) -> Int8:
     left = a.astype(np.float64) - node.requant.zero_in
     right = b.astype(np.float64) - node.zero_b
     sums = left @ (np.swapaxes(right, -1, -2) if node.transposed else right)  # exact: far below 2^53
-    return requantise(_wrap(sums.astype(np.int64)), node.requant)
+    return rescaled(_wrap(sums.astype(np.int64)), node.requant)
 
 
 def elementwise(node: ir.Elementwise, a: Int8, b: Int8) -> Int8:
     """Two tensors to one, as NumPy broadcasts them."""
     p = node.params
     if isinstance(p, ir.MulParams):
-        return numerics.multiply(a, b, p.za, p.zb, p.mult, p.shift, p.rounding, p.zy, p.lo, p.hi)
-    return numerics.add(a, b, p)
+        return multiply(a, b, p.za, p.zb, p.mult, p.shift, p.rounding, p.zy, p.lo, p.hi)
+    return add(a, b, p)
 
 
 def rescale(node: ir.Rescale, values: Int8) -> Int8:
     """Element by element."""
     total = values.astype(np.int64) - node.requant.zero_in
-    above = requantise(np.abs(total) if node.absolute else total, node.requant)
+    above = rescaled(np.abs(total) if node.absolute else total, node.requant)
     if node.below is None:
         return above
     r = node.requant
-    below = numerics.requantise(total, *node.below, r.rounding, r.zero_out, r.lo, r.hi)
+    below = requantise(total, *node.below, r.rounding, r.zero_out, r.lo, r.hi)
     return np.where(total < 0, below, above)
 
 
@@ -227,14 +230,14 @@ def average_pool(node: ir.AvgPool, pixels: Int8) -> Int8:
     total = np.sum(_taps(values, node.kernel, node.stride), axis=0, dtype=np.int64)
     count = np.sum(_taps(valid, node.kernel, node.stride), axis=0, dtype=np.int64)
     above = total - node.origin * count
-    result = np.asarray(numerics.average(above, np.broadcast_to(count, total.shape), node.rounding))
+    result = np.asarray(average(above, np.broadcast_to(count, total.shape), node.rounding))
     return np.clip(result + node.origin, node.lo, node.hi).astype(np.int8)
 
 
 def mean(node: ir.Mean, pixels: Int8) -> Int8:
     """(1, H, W, C) -> [C]"""
     total = (pixels.astype(np.int64) - node.requant.zero_in).sum(axis=(0, 1, 2))
-    return requantise(total, node.requant)
+    return rescaled(total, node.requant)
 
 
 def max_pool(node: ir.MaxPool, pixels: Int8) -> Int8:

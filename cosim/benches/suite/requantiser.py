@@ -11,7 +11,8 @@ import numpy as np
 from cocotb.triggers import RisingEdge
 
 from dovetail.cosim.benches.bench import Scoreboard, options, rng, start
-from dovetail.isa.numerics import Rounding, requantise
+from dovetail.isa.numerics.requantise import requantise
+from dovetail.isa.numerics.rounding import Rounding
 
 INPUTS = ("acc", "mult", "shift", "rounding", "zero_point", "lo", "hi")
 

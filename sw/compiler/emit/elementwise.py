@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from dovetail.isa.config import Config, ceil_div, round_up
 from dovetail.isa.instructions.table import Op, Unit, pack
-from dovetail.isa.numerics import Rounding, VectorOperation
+from dovetail.isa.numerics.operation import VectorOperation
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.timing.vector import TABLE_BYTES
 from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.emit.hazards import Range

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from itertools import product
 
-from dovetail.isa import numerics
 from dovetail.isa.config import Config, ceil_div, round_up
 from dovetail.isa.instructions.table import Op, Unit, pack
-from dovetail.isa.numerics import Rounding
+from dovetail.isa.numerics.average import average_magic
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.emit.elementwise import mode_of
 from dovetail.sw.compiler.emit.room import Room, tiles
@@ -126,7 +126,7 @@ def _pool_registers(node: Window, kernel: ir.Pair, stride: ir.Pair, taps: int) -
     elif isinstance(node, ir.AvgPool):
         rounding, lo, hi = node.rounding, node.lo, node.hi
         zero_in, zero_out = node.counted or 0, node.origin
-        mult, shift = numerics.average_magic(taps)
+        mult, shift = average_magic(taps)
         values = {
             "SUM_BIAS": -node.origin * taps,
             "POOL_COUNT": taps,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from dovetail.isa.config import Config, ceil_div
-from dovetail.isa.numerics import Rounding
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.compiler.emit import convolution
 from dovetail.sw.compiler.emit.words import Emitter
 from dovetail.sw.compiler.layer import ConvLayer

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from dovetail.isa.numerics import Rounding
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.export.codegen.constants import Constants, int8
 from dovetail.sw.export.codegen.storage import Pointer, Storage

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from dovetail.isa import numerics
-from dovetail.isa.numerics import AddParams, Rounding, VectorOperation
+from dovetail.isa.numerics.add import AddParams, add
+from dovetail.isa.numerics.multiplier import encode_multiplier, onnx_multiplier
+from dovetail.isa.numerics.operation import VectorOperation
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.export.parts.part import IR_VERSION, OPSET
 from dovetail.sw.host import kernels as host
 from dovetail.sw.network import graph as ir
@@ -49,7 +51,7 @@ def scales_of(
     fits the others, as in networks whose multipliers do not come from scales, those are 1.
     """
     if weights is not None:
-        mult, shift = numerics.encode_multiplier(numerics.onnx_multiplier(operand, weights, result), Rounding.ONNX)
+        mult, shift = encode_multiplier(onnx_multiplier(operand, weights, result), Rounding.ONNX)
         given = int(requant.mult.flat[0]), int(requant.shift.flat[0])
         if requant.rounding == Rounding.ONNX and (int(mult), int(shift)) == given:
             return Scales(operand, np.array([weights], np.float32), result, True)
@@ -67,7 +69,7 @@ def _searched(requant: ir.Requant, operand: np.float32, result: np.float32, chan
     best, found = guess.copy(), wanted == 0
     for step in sorted(range(-_SEARCH, _SEARCH + 1), key=abs):
         scales = (guess.view(np.int32) + np.int32(step)).view(np.float32)
-        fits = numerics.onnx_multiplier(operand, scales, result).astype(np.float64) == wanted
+        fits = onnx_multiplier(operand, scales, result).astype(np.float64) == wanted
         best = np.where(fits & ~found, scales, best)
         found |= fits
     return Scales(operand, best, result, bool(found.all()) and requant.rounding == Rounding.ONNX)
@@ -104,4 +106,4 @@ def rescaled(params: AddParams) -> tuple[Array, Array]:
     monotonic, so it may come before the comparison."""
     plain = replace(params, combine=VectorOperation.ADD)
     zero_a, zero_b = np.int8(params.za), np.int8(params.zb)
-    return numerics.add(LEVELS, zero_b, plain), numerics.add(zero_a, LEVELS, plain)
+    return add(LEVELS, zero_b, plain), add(zero_a, LEVELS, plain)

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from dovetail.isa.numerics import AddParams, Rounding, VectorOperation
+from dovetail.isa.numerics.add import AddParams
+from dovetail.isa.numerics.operation import VectorOperation
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.export.parts.exactness import LEFT, LEVELS, RIGHT, rescaled, runtime_difference, scales_of
 from dovetail.sw.export.parts.part import Part
 from dovetail.sw.network import graph as ir

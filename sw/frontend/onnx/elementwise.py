@@ -13,7 +13,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.numerics import AddParams, Rounding, VectorOperation, encode_multiplier, onnx_multiplier
+from dovetail.isa.numerics.add import AddParams
+from dovetail.isa.numerics.multiplier import encode_multiplier, onnx_multiplier
+from dovetail.isa.numerics.operation import VectorOperation
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.frontend.onnx.builder import GraphBuilder
 from dovetail.sw.frontend.onnx.file import OnnxNode
 from dovetail.sw.frontend.onnx.fit import fit, plain_fit, runtime_pair, runtime_product, runtime_sum

@@ -26,7 +26,11 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.numerics import ONNX_MULT_MASK, AddParams, Rounding, VectorOperation, add, multiply
+from dovetail.isa.numerics.add import AddParams, add
+from dovetail.isa.numerics.multiplier import ONNX_MULT_MASK
+from dovetail.isa.numerics.multiply import multiply
+from dovetail.isa.numerics.operation import VectorOperation
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.network.graph import MulParams
 
 REACH = 12

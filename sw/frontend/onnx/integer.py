@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa import numerics
-from dovetail.isa.numerics import Rounding
+from dovetail.isa.numerics.multiplier import onnx_multiplier
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx.builder import GraphBuilder
 from dovetail.sw.frontend.onnx.values import Constant, Quant, Source, Value
@@ -303,6 +303,6 @@ def _ohwi(weights: NDArray[np.int8]) -> NDArray[np.int8]:
 
 
 def _requant(name: str, source: Quant, scales: NDArray[np.float32], target: Quant, clamp: Clamp) -> ir.Requant:
-    real = numerics.onnx_multiplier(np.asarray(source.scale), scales, np.asarray(target.scale))
+    real = onnx_multiplier(np.asarray(source.scale), scales, np.asarray(target.scale))
     zeros = source.zero_point, target.zero_point
     return ir.Requant.encode(real, Rounding.ONNX, *zeros, *clamp, where=name)

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tflite
 
-from dovetail.isa.numerics import AddParams, Rounding, VectorOperation, encode_multiplier, tflite_dense_multiplier
+from dovetail.isa.numerics.add import AddParams
+from dovetail.isa.numerics.multiplier import encode_multiplier, tflite_dense_multiplier
+from dovetail.isa.numerics.operation import VectorOperation
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.repeat import repeated
 from dovetail.sw.host.kernels import TfliteOp

@@ -10,8 +10,8 @@ import numpy as np
 import tflite
 from numpy.typing import NDArray
 
-from dovetail.isa import numerics
-from dovetail.isa.numerics import Rounding
+from dovetail.isa.numerics.multiplier import mean_multiplier, tflite_dense_multiplier, tflite_multiplier
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.errors import NetworkError, not_quantised
 from dovetail.sw.frontend.tflite.elementwise import ELEMENTWISE, clamp_of, product_of_rows
 from dovetail.sw.frontend.tflite.file import Operator, TfliteFile, is_float, pads_of
@@ -278,7 +278,7 @@ class Reader:
             return None
         assert source.scale is not None and out.scale is not None
         count = source.shape[1] * source.shape[2]
-        mult, shift = numerics.mean_multiplier(float(source.scale), float(out.scale), count)
+        mult, shift = mean_multiplier(float(source.scale), float(out.scale), count)
         requant = ir.Requant(
             np.array([mult], np.int32),
             np.array([shift], np.int32),
@@ -376,7 +376,7 @@ class Reader:
         assert source.scale is not None and out.scale is not None
         scales = np.broadcast_to(self.infos[op.inputs[1]].scales, (channels,))
         one_scale = (dense or self.unsigned) and self.infos[op.inputs[1]].scales.size == 1
-        form = numerics.tflite_dense_multiplier if one_scale else numerics.tflite_multiplier
+        form = tflite_dense_multiplier if one_scale else tflite_multiplier
         real = form(np.asarray(source.scale), scales, np.asarray(out.scale))
         clamp = clamp_of(op, out, activation)
         zeros = source.zero_point, out.zero_point

@@ -12,7 +12,8 @@ from dovetail.isa.instructions.table import (
     pack,
     unpack,
 )
-from dovetail.isa.numerics import SHIFT_MAX, SHIFT_MIN, average_magic
+from dovetail.isa.numerics.average import average_magic
+from dovetail.isa.numerics.multiplier import SHIFT_MAX, SHIFT_MIN
 
 DATA_BYTES = 64 << 10
 """System memory, from BASE on, that random programs read and write."""

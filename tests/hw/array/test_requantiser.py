@@ -11,8 +11,9 @@ from amaranth.sim import Simulator
 
 from dovetail.hw.array.requantiser import Requantiser
 from dovetail.hw.common.scaler import Scaler
-from dovetail.isa import numerics
-from dovetail.isa.numerics import Rounding
+from dovetail.isa.numerics.multiplier import encode_multiplier
+from dovetail.isa.numerics.requantise import requantise_integer, scale_onnx
+from dovetail.isa.numerics.rounding import Rounding, round_half_even_shift, round_to_24
 from dovetail.isa.timing import latency
 
 # A refused component is never elaborated.
@@ -65,7 +66,7 @@ def run(lanes: int, jobs: list[Job]) -> list[list[int]]:
 def reference(job: Job) -> list[int]:
     rounding, zero_point, lo, hi, acc, mult, shift = job
     values = np.array(acc), np.array(mult), np.array(shift)
-    return numerics.requantise_integer(*values, rounding, zero_point, lo, hi).tolist()
+    return requantise_integer(*values, rounding, zero_point, lo, hi).tolist()
 
 
 def check(lanes: int, jobs: list[Job]) -> None:
@@ -128,8 +129,8 @@ def near_ties(rng: np.random.Generator, size: int) -> tuple[npt.NDArray[np.int64
 
 def test_onnx_near_ties() -> None:
     acc, mult, shift = near_ties(np.random.default_rng(12), 1 << 16)
-    once = numerics.round_half_even_shift(acc * mult, 24 - shift)
-    twice = numerics.scale_onnx(acc, mult, shift)
+    once = round_half_even_shift(acc * mult, 24 - shift)
+    twice = scale_onnx(acc, mult, shift)
     chosen = np.flatnonzero((once != twice) & (np.abs(acc) < 2**24))[:100]
     assert len(chosen) == 100, "rounding to 24 bits must matter in these"
     chosen = np.concatenate([chosen, np.arange(1000)])
@@ -166,7 +167,7 @@ def test_onnx_exact_double_ties() -> None:
     for acc, mult, shift in operands:
         assert mult >> 23 == 1
         assert (acc * mult).bit_length() == 45 and (acc * mult) % (1 << 21) == 1 << 20, "half a unit of 24 bits"
-        assert int(numerics.round_to_24(acc * mult)) % (1 << 24 - shift) == 1 << 23 - shift, "a tie"
+        assert int(round_to_24(acc * mult)) % (1 << 24 - shift) == 1 << 23 - shift, "a tie"
     jobs: list[Job] = [
         (Rounding.ONNX, 0, -128, 127, [acc, -acc], [mult, mult], [shift, shift]) for acc, mult, shift in operands
     ]
@@ -182,7 +183,7 @@ def test_measured_vectors(rounding: Rounding, column: str) -> None:
     if rounding == Rounding.TFLITE:
         mult, shift = v["q31_multiplier"], v["q31_shift"]
     else:
-        mult, shift = numerics.encode_multiplier(v["f32_multiplier"], rounding)
+        mult, shift = encode_multiplier(v["f32_multiplier"], rounding)
     lanes = 10
     jobs: list[Job] = [
         (rounding, 3, -128, 127, a, q, e)

@@ -24,7 +24,8 @@ from dovetail.hw.memory.sram import Sram, simulation_sources
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import View, check, claim, has, regions
 from dovetail.isa.instructions.table import REGISTERS, Cause, Op, Unit, pack
-from dovetail.isa.numerics import Rounding, requantise
+from dovetail.isa.numerics.requantise import requantise
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.timing.array import array_duration
 from dovetail.isa.timing.common import CHECK, SRAM_READ
 from dovetail.isa.timing.rules import duration

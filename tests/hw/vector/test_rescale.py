@@ -11,8 +11,12 @@ from amaranth.sim import Simulator
 
 from dovetail.hw.common.scaler import Scaler
 from dovetail.hw.vector.rescale import ADDITIONS, VectorLane
-from dovetail.isa import numerics
-from dovetail.isa.numerics import AddParams, Rounding, VectorOperation
+from dovetail.isa.numerics.add import AddParams, add_integer
+from dovetail.isa.numerics.average import average, average_magic, average_product
+from dovetail.isa.numerics.multiplier import encode_multiplier
+from dovetail.isa.numerics.operation import VectorOperation
+from dovetail.isa.numerics.requantise import requantise_integer
+from dovetail.isa.numerics.rounding import Rounding, wrap32
 from dovetail.isa.timing import latency
 
 # A refused component is never elaborated.
@@ -92,27 +96,27 @@ def reference(fields: dict[str, int], a: Ints, b: Ints, total: Ints) -> Ints:
     result: npt.NDArray[np.integer[Any]]
     match operation:
         case VectorOperation.AVERAGE:
-            quotient = numerics.average_product(total, fields["count"], *out, rounding)
+            quotient = average_product(total, fields["count"], *out, rounding)
             result = np.maximum(np.minimum(quotient + zy, hi), lo)
         case VectorOperation.PASS:
             result = np.maximum(np.minimum(a, hi), lo)
         case VectorOperation.REQUANTISE | VectorOperation.ABSOLUTE:
-            value = numerics.wrap32(np.abs(total)) if operation == VectorOperation.ABSOLUTE else total
-            result = numerics.requantise_integer(value, *out, rounding, zy, lo, hi)
+            value = wrap32(np.abs(total)) if operation == VectorOperation.ABSOLUTE else total
+            result = requantise_integer(value, *out, rounding, zy, lo, hi)
         case VectorOperation.LEAKY:
             below = fields["mult_b"], fields["shift_b"]
             result = np.where(
                 total < 0,
-                numerics.requantise_integer(total, *below, rounding, zy, lo, hi),
-                numerics.requantise_integer(total, *out, rounding, zy, lo, hi),
+                requantise_integer(total, *below, rounding, zy, lo, hi),
+                requantise_integer(total, *out, rounding, zy, lo, hi),
             )
         case VectorOperation.MULTIPLY:
             total = (a - fields["za"]) * (b - fields["zb"])
-            result = numerics.requantise_integer(total, out[0], min(out[1], 0), rounding, zy, lo, hi)
+            result = requantise_integer(total, out[0], min(out[1], 0), rounding, zy, lo, hi)
         case _:
             values: dict[str, Any] = {name: fields[name] for name in AddParams.__dataclass_fields__ if name in fields}
             values |= {"rounding": rounding, "combine": operation}
-            result = numerics.add_integer(a, b, AddParams(**values))
+            result = add_integer(a, b, AddParams(**values))
     return result.astype(np.int64)
 
 
@@ -212,7 +216,7 @@ def test_product(rounding: Rounding) -> None:
     a, b = (grid.ravel() for grid in np.meshgrid(corners, corners))
     batches = []
     for real in (1 / 255, 0.0041, 1e-4, 0.5, 0.99):
-        mult, shift = (int(v) for v in numerics.encode_multiplier(np.float32(real), rounding))
+        mult, shift = (int(v) for v in encode_multiplier(np.float32(real), rounding))
         za, zb, zy = rng.choice([-128, -3, 0, 127], 3).tolist()
         fields = params(VectorOperation.MULTIPLY, rounding, za=za, zb=zb, zy=zy, mult_out=mult, shift_out=shift)
         batches.append((fields, a, b, np.zeros_like(a)))
@@ -228,7 +232,7 @@ def test_every_difference(operation: VectorOperation, rounding: Rounding) -> Non
     batches = []
     for positive, negative in ((1.0, 0.1), (0.3, 2.5), (2.0**30, 2.0**-9), (3.7, 1e6)):
         (mult_out, shift_out), (mult_b, shift_b) = (
-            (int(v) for v in numerics.encode_multiplier(np.float32(real), rounding)) for real in (positive, negative)
+            (int(v) for v in encode_multiplier(np.float32(real), rounding)) for real in (positive, negative)
         )
         fields = {"mult_out": mult_out, "shift_out": shift_out, "mult_b": mult_b, "shift_b": shift_b, "zy": -7}
         batches.append((params(operation, rounding, **fields), none, none, totals))
@@ -243,11 +247,11 @@ def test_average_is_the_quotient(rounding: Rounding) -> None:
         sums = (np.arange(0, 256)[:, None] * count // 2 + np.arange(-1, 2)).ravel()[:: 3 if count > 64 else 1]
         sums = np.concatenate([sums, -sums])
         sums = sums[: len(sums) // LANES * LANES]
-        mult, shift = numerics.average_magic(count)
+        mult, shift = average_magic(count)
         fields = params(VectorOperation.AVERAGE, rounding, mult_out=mult, shift_out=shift, count=count)
         batches.append((fields, np.zeros_like(sums), np.zeros_like(sums), sums))
     for (fields, _, _, sums), result in zip(batches, run(batches), strict=True):
-        expected = np.clip(numerics.average(sums, fields["count"], rounding), -128, 127)
+        expected = np.clip(average(sums, fields["count"], rounding), -128, 127)
         assert np.array_equal(result, expected), fields["count"]
 
 

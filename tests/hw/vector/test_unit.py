@@ -18,11 +18,15 @@ from dovetail.cosim.rtl.block import Bench as VerilatorBench
 from dovetail.hw.common.clock_gate import gated_sources
 from dovetail.hw.common.ports import Span
 from dovetail.hw.vector.unit import VectorCore
-from dovetail.isa import numerics
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import INT32_INPUT, INT32_OUTPUT, TWO_OPERANDS, View, check, claim, has, regions
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit, pack
-from dovetail.isa.numerics import Rounding, VectorOperation
+from dovetail.isa.numerics.add import AddParams, add_integer
+from dovetail.isa.numerics.average import average_magic, average_product
+from dovetail.isa.numerics.multiplier import encode_multiplier
+from dovetail.isa.numerics.operation import VectorOperation
+from dovetail.isa.numerics.requantise import requantise_integer
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.timing.common import CHECK, SRAM_READ
 from dovetail.isa.timing.vector import vector_duration
 
@@ -94,12 +98,10 @@ def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes
         return max(min(value, quant["hi"]), quant["lo"])
 
     def requantise(value: int, mult: int, shift: int) -> int:
-        return int(
-            numerics.requantise_integer(value, mult, shift, rounding, quant["zero_out"], quant["lo"], quant["hi"])
-        )
+        return int(requantise_integer(value, mult, shift, rounding, quant["zero_out"], quant["lo"], quant["hi"]))
 
     def combine(a: int, b: int, how: VectorOperation) -> int:
-        params = numerics.AddParams(
+        params = AddParams(
             rounding=rounding,
             za=quant["zero_in"],
             zb=zero_b,
@@ -114,7 +116,7 @@ def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes
             hi=quant["hi"],
             combine=how,
         )
-        return int(numerics.add_integer(a, b, params))
+        return int(add_integer(a, b, params))
 
     def pool(oy: int, ox: int, c: int) -> int:
         taps = [
@@ -126,7 +128,7 @@ def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes
         if view["MODE", "requantise"]:
             return requantise(total, r["OUT_MULT"], shift["out"])
         pool_shift = signed(view["POOL_SHIFT", "shift"], 6)
-        quotient = numerics.average_product(total, r["POOL_COUNT"], r["POOL_MAGIC"], pool_shift, rounding)
+        quotient = average_product(total, r["POOL_COUNT"], r["POOL_MAGIC"], pool_shift, rounding)
         return clamp(int(quotient) + quant["zero_out"])
 
     def value(oy: int, ox: int, c: int) -> int:
@@ -404,7 +406,7 @@ def pool(
 
 
 def average(taps: int, rounding: Rounding, zero_point: int = 0, **quant: int) -> Registers:
-    mult, shift = numerics.average_magic(taps, 255 * taps)
+    mult, shift = average_magic(taps, 255 * taps)
     quant = {"zero_in": zero_point, "zero_out": zero_point, "lo": -128, "hi": 127} | quant
     return {
         "MODE": vec("MODE", rounding=int(rounding), average=1, requantise=0, subtract=0),
@@ -416,7 +418,7 @@ def average(taps: int, rounding: Rounding, zero_point: int = 0, **quant: int) ->
     }
 
 
-def addition(config: Config, elements: int, params: numerics.AddParams, **registers: int) -> Registers:
+def addition(config: Config, elements: int, params: AddParams, **registers: int) -> Registers:
     """A flat element-wise addition."""
     return {
         "IN_ADDR": 77,
@@ -440,15 +442,15 @@ def addition(config: Config, elements: int, params: numerics.AddParams, **regist
     } | registers
 
 
-def add_params(rounding: Rounding) -> numerics.AddParams:
-    make = numerics.AddParams.tflite if rounding == Rounding.TFLITE else numerics.AddParams.onnx
+def add_params(rounding: Rounding) -> AddParams:
+    make = AddParams.tflite if rounding == Rounding.TFLITE else AddParams.onnx
     return make(0.021, 3, 0.034, -7, 0.041, 5)
 
 
 def scaling(rounding: Rounding, out: float, below: float = 0.0, **mode: int) -> Registers:
     """Rounding, multiplier of the result and another for what is below zero."""
     (mult, shift), (mult_b, shift_b) = (
-        (int(v) for v in numerics.encode_multiplier(np.float32(real), rounding)) for real in (out, below)
+        (int(v) for v in encode_multiplier(np.float32(real), rounding)) for real in (out, below)
     )
     flags = {"average": 0, "requantise": 0, "subtract": 0} | mode
     return {
@@ -534,7 +536,7 @@ def test_average_rounds_ties(rounding: Rounding) -> None:
 @pytest.mark.parametrize("rounding", list(Rounding))
 def test_average_with_requantisation(rounding: Rounding) -> None:
     config = config_of(4)
-    mult, shift = numerics.encode_multiplier(np.float32(0.0437), rounding)
+    mult, shift = encode_multiplier(np.float32(0.0437), rounding)
     changes = {
         "MODE": vec("MODE", rounding=int(rounding), average=1, requantise=1, subtract=0),
         "QUANT": vec("QUANT", zero_in=0, zero_out=-4, lo=-100, hi=100),

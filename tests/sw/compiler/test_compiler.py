@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dovetail.isa import numerics
 from dovetail.isa.config import Config, MemoryTiming, ceil_div
-from dovetail.isa.numerics import AddParams, Rounding
+from dovetail.isa.numerics.add import AddParams
+from dovetail.isa.numerics.multiplier import encode_multiplier
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.program import Program, ProgramError
 from dovetail.sw.compiler import Options, generate
 from dovetail.sw.compiler.layer import ConvLayer
@@ -45,7 +46,7 @@ class Builder:
         real = self.random.uniform(0.2, 1.0, channels) / (60 * fan_in**0.5)
         if self.rounding == Rounding.ONNX:
             real = real.astype(np.float32)
-        mult, shift = numerics.encode_multiplier(real, self.rounding)
+        mult, shift = encode_multiplier(real, self.rounding)
         return ir.Requant(mult.astype(np.int32), shift.astype(np.int32), self.rounding, 3, -5, -120, 110)
 
     def _rest(self, count: int, size: tuple[int, ...]) -> NDArray[np.int8]:

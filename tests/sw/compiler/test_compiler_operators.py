@@ -9,7 +9,7 @@ import pytest
 
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Op
-from dovetail.isa.numerics import Rounding
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.compiler import Options, generate
 from dovetail.sw.compiler.emit.hazards import races
 from dovetail.sw.compiler.partition.host_cost import HostCost

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dovetail.isa.config import Config, MemoryTiming, ceil_div
-from dovetail.isa.numerics import Rounding
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.compiler import Options, generate
 from dovetail.sw.compiler import compile as driver
 from dovetail.sw.compiler.emit import convolution

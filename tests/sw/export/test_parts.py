@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.flows.cli import main
 from dovetail.isa.config import Config
-from dovetail.isa.numerics import Rounding
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.program import Program
 from dovetail.sw.compiler import Options, generate
 from dovetail.sw.compiler.partition.host_cost import HostCost

@@ -9,7 +9,10 @@ import pytest
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from dovetail.isa.numerics import AddParams, Rounding, VectorOperation, encode_multiplier, onnx_multiplier
+from dovetail.isa.numerics.add import AddParams
+from dovetail.isa.numerics.multiplier import encode_multiplier, onnx_multiplier
+from dovetail.isa.numerics.operation import VectorOperation
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.frontend.onnx.fit import (
     fit,
     plain_fit,

@@ -20,14 +20,11 @@ from dovetail.isa.instructions.table import (
     sync,
     to_bytes,
 )
-from dovetail.isa.numerics import (
-    AddParams,
-    Rounding,
-    VectorOperation,
-    add_integer,
-    average_product,
-    requantise_integer,
-)
+from dovetail.isa.numerics.add import AddParams, add_integer
+from dovetail.isa.numerics.average import average_product
+from dovetail.isa.numerics.operation import VectorOperation
+from dovetail.isa.numerics.requantise import requantise_integer
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.model.base import Sram, SystemMemory
 from dovetail.sw.model.dma import LoadModel
 from dovetail.sw.model.model import UNITS, Model

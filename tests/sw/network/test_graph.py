@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from dovetail.isa.numerics import Rounding
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.errors import DovetailError, NetworkError
 from dovetail.sw.host import kernels as host
 from dovetail.sw.network import graph as ir

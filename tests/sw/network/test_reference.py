@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dovetail.isa import numerics
-from dovetail.isa.numerics import Rounding
+from dovetail.isa.numerics.requantise import requantise_integer
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.network import graph as ir
 from dovetail.sw.network import reference
 from dovetail.sw.network.layout import Array
@@ -23,7 +23,7 @@ def requant(channels: int, rounding: Rounding, zero_in: int = 5, zero_out: int =
 
 def one(acc: int, r: ir.Requant, channel: int) -> int:
     mult, shift = int(r.mult[channel]), int(r.shift[channel])
-    value = numerics.requantise_integer(np.array(acc), mult, shift, r.rounding, r.zero_out, r.lo, r.hi)
+    value = requantise_integer(np.array(acc), mult, shift, r.rounding, r.zero_out, r.lo, r.hi)
     return int(value)
 
 

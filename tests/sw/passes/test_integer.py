@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dovetail.isa.config import Config
-from dovetail.isa.numerics import Rounding
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.compiler import Options, generate
 from dovetail.sw.network import graph as ir
 from dovetail.sw.network import reference

@@ -17,8 +17,11 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from dovetail.isa import numerics
-from dovetail.isa.numerics import AddParams, Rounding, VectorOperation
+from dovetail.isa.numerics.add import AddParams, add
+from dovetail.isa.numerics.average import average
+from dovetail.isa.numerics.operation import VectorOperation
+from dovetail.isa.numerics.requantise import scale_onnx, scale_tflite
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.export.codegen.movement import copy_of
 from dovetail.sw.export.codegen.softmax import exponentials, float_exponentials
 from dovetail.sw.host.kernels import Dequantize, Quantize
@@ -82,7 +85,7 @@ def test_scaling(library: Any, rounding: Rounding) -> None:
     shifts = np.concatenate([np.tile(np.arange(-32, 32), len(CORNERS)), np.clip(bits - 24, -32, 31)])
     # Ties: multipliers of one half and their like.
     mults[1::23], shifts[1::23] = 1 << (width - 1), rng.integers(-3, 1, len(shifts[1::23]))
-    scale = numerics.scale_tflite if rounding == Rounding.TFLITE else numerics.scale_onnx
+    scale = scale_tflite if rounding == Rounding.TFLITE else scale_onnx
     wanted = scale(values, mults, shifts).tolist()
     operands = zip(values.tolist(), mults.tolist(), shifts.tolist(), strict=True)
     assert [library.dovetail_scale(*given, int(rounding)) for given in operands] == wanted
@@ -110,14 +113,14 @@ def test_sums(library: Any, rule: AddParams) -> None:
     a, b = np.random.default_rng(2).integers(-128, 128, (2, PAIRS)).astype(np.int8)
     a[:4], b[:4] = [-128, -128, 127, 127], [-128, 127, -128, 127]
     found = [library.dovetail_sum_one(ctypes.byref(fields), int(x), int(y)) for x, y in zip(a, b, strict=True)]
-    np.testing.assert_array_equal(found, numerics.add(a, b, rule))
+    np.testing.assert_array_equal(found, add(a, b, rule))
 
 
 @pytest.mark.parametrize("rounding", Rounding)
 def test_averages(library: Any, rounding: Rounding) -> None:
     totals = np.tile(np.arange(-600, 600), 5)
     counts = np.repeat([1, 2, 3, 4, 49], 1200)
-    wanted = numerics.average(totals, counts, rounding).tolist()
+    wanted = average(totals, counts, rounding).tolist()
     operands = zip(totals.tolist(), counts.tolist(), strict=True)
     assert [library.dovetail_divide(*given, int(rounding)) for given in operands] == wanted
     assert library.dovetail_divide(5, 0, int(rounding)) == 0
