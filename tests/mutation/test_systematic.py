@@ -82,6 +82,16 @@ def test_explanations_are_of_code_that_is_there() -> None:
         assert why
 
 
+def test_names_of_files_are_of_files_that_are_there() -> None:
+    hw = systematic.ROOT / "hw"
+    files = [path.relative_to(hw).as_posix() for path in hw.rglob("*.py")]
+    assert set(files) >= systematic.LEFT_OUT
+    for test, beginnings in systematic.UNIT_TESTS.items():
+        assert (systematic.ROOT / test).is_file(), test
+        for beginning in beginnings:
+            assert any(file.startswith(beginning) for file in files), f"{test}: {beginning}"
+
+
 def test_report_says_what_was_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(systematic, "code_at", lambda mutant: f"line {mutant[1]}")
     monkeypatch.setattr(systematic, "reasons", lambda: {("a.py", "line 4", "never"): "it is so"})

@@ -1,4 +1,4 @@
-// A queue as a shift register: the ports and the behaviour of hw/queue.py at depth 4, other internals.
+// A queue as a shift register: the ports and the behaviour of hw/sequencer/queue.py at depth 4, other internals.
 module shift_queue #(parameter DEPTH = 4, parameter WIDTH = 74) (
     input clk, input rst, input clear,
     input i__valid, output i__ready, input [WIDTH-1:0] i__payload,

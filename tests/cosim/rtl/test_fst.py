@@ -13,7 +13,7 @@ from dovetail.cosim.rtl.block import Bench
 from dovetail.cosim.rtl.verilate import compiler, wave_format
 from dovetail.hw.sequencer.queue import Queue
 
-FST = Path(__file__).resolve().parents[3] / "cosim" / "fst"
+FST = Path(__file__).resolve().parents[3] / "cosim" / "rtl" / "fst"
 
 
 def expand(block: bytes) -> bytes:
