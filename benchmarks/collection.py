@@ -17,7 +17,7 @@ from dovetail.sw import frontend
 from dovetail.sw.network.layout import Sample, as_unsigned
 from dovetail.sw.quantise import quantise
 from dovetail.sw.quantise.float_file import read_float
-from dovetail.sw.zoo import zoo
+from dovetail.sw.zoo import catalogue
 
 ZOO = ("mobilenet_v1", "mobilenet_v2", "resnet18", "resnet50", "efficientnet_lite0", "vit_tiny", "bert_tiny")
 CALIBRATION = 8
@@ -119,7 +119,7 @@ def _light(path: Path) -> Made:
 
 
 def _zoo(name: str) -> Made:
-    data = zoo.model_bytes(name)
+    data = catalogue.model_bytes(name)
     (port,) = frontend.parse(data, name, None).inputs
     return Made(data, {port.name: np.random.default_rng(0).integers(-128, 128, port.shape).astype(np.int8)})
 

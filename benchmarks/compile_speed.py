@@ -13,9 +13,8 @@ from pathlib import Path
 from dovetail.isa.config import Config
 from dovetail.isa.timing import rules
 from dovetail.sw import frontend
-from dovetail.sw.compiler.emit import words as emit
-from dovetail.sw.compiler.plan import cache as schedule_cache
-from dovetail.sw.compiler.plan import schedule, tiling
+from dovetail.sw.compiler.emit import words
+from dovetail.sw.compiler.plan import schedule, schedule_cache, tiling
 from dovetail.sw.network import graph as ir
 from dovetail.sw.random.networks import RandomNet
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
@@ -30,7 +29,7 @@ def seconds(graph: ir.Graph, config: Config, effort: int) -> tuple[float, Compil
     """CPU seconds of a compilation in a process that knows nothing, and its outcome."""
     tiling.forget()
     schedule.stripe_of.cache_clear()
-    emit.forms_of.cache_clear()
+    words.forms_of.cache_clear()
     rules.forget()
     start = time.process_time()
     compiled = compile_network(graph, config, effort=effort)

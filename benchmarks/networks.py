@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 
 from dovetail.isa.config import Config
 from dovetail.sw import frontend
-from dovetail.sw.compiler.partition.partition import is_accelerated
+from dovetail.sw.compiler.partition.segments import is_accelerated
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.network import graph as ir
 from dovetail.sw.network import reference
-from dovetail.sw.runtime import reference_runtimes as runtimes
+from dovetail.sw.runtime import reference_runtimes
 from dovetail.sw.runtime.compiled_network import compile_network
 
 ROOT = Path(__file__).parents[1]
@@ -130,7 +130,7 @@ def _point(graph: ir.Graph, config: Config, made: Made, outputs: Mapping[str, ND
 
 def _agreement(graph: ir.Graph, name: str, made: Made, outputs: Mapping[str, NDArray[Any]]) -> Agreement:
     try:
-        run = runtimes.run(graph, (name, made.data), made.sample)
+        run = reference_runtimes.run(graph, (name, made.data), made.sample)
     except DovetailError as error:
         return Agreement(failure=str(error))
     values = dict(graph.bind(made.sample))

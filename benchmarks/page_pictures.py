@@ -16,8 +16,8 @@ from typing import Any
 from selenium import webdriver
 
 from dovetail.flows.cli import main as dovetail
-from dovetail.flows.explore.results.results import Results, Row
-from dovetail.flows.explore.store.store import Store
+from dovetail.flows.explore.results.rows import Results, Row
+from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.report.page import render
 from dovetail.flows.report.page.explaining import explain_point
 

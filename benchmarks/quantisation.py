@@ -24,8 +24,8 @@ from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.passes.float import normalise
 from dovetail.sw.quantise import Calibration, FloatGraph, Goal, Quality, Scheme, search
-from dovetail.sw.quantise.comparison import Comparison
 from dovetail.sw.quantise.float_file import read_float
+from dovetail.sw.quantise.quality import Comparison
 from dovetail.sw.quantise.quantiser import apply
 
 BEGIN, END = "<!-- table: python benchmarks/quantisation.py -->", "<!-- end of table -->"

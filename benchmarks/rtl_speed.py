@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dovetail.cosim.rtl.engine import RtlEngine
+from dovetail.cosim.rtl.rtl_engine import RtlEngine
 from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Op, Unit, cfg, pack, to_bytes

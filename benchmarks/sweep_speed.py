@@ -22,11 +22,11 @@ from pathlib import Path
 
 import psutil
 
-from dovetail.flows.explore.driver import Means, Progress, sweep
+from dovetail.flows.explore.space.design_space import Plan, Space
 from dovetail.flows.explore.space.file import load
 from dovetail.flows.explore.space.networks import read_all
-from dovetail.flows.explore.space.space import Plan, Space
-from dovetail.flows.explore.store.store import Store
+from dovetail.flows.explore.store.result_store import Store
+from dovetail.flows.explore.sweep import Means, Progress, sweep
 
 SPACE = Path(__file__).parent.parent / "docs" / "examples" / "spaces" / "mobilenet_v1.toml"
 """Lanes, depthwise, stripe, bus and SRAM: 10,080 configurations."""

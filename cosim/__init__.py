@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 def _rtl(config: "Config") -> "Engine":
     # Imported when needed: Amaranth and Verilator are no matter of those who only use the model.
-    from dovetail.cosim.rtl.engine import RtlEngine
+    from dovetail.cosim.rtl.rtl_engine import RtlEngine
     from dovetail.cosim.rtl.verilate import default_cache
 
     return RtlEngine(config, cache=default_cache())
@@ -25,6 +25,6 @@ def register() -> None:
 def __getattr__(name: str) -> Any:
     if name != "Handle":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from dovetail.cosim.handle.handle import Handle
+    from dovetail.cosim.handle.design import Handle
 
     return Handle

@@ -16,8 +16,8 @@ from dovetail.hw.memory.sram import Sram
 from dovetail.hw.microcoded.datapath import SerialEngine
 from dovetail.hw.microcoded.host import SerialHost
 from dovetail.hw.sequencer.control import Trace
-from dovetail.hw.sequencer.sequencer import Engine
 from dovetail.hw.sequencer.statistics import Statistics
+from dovetail.hw.sequencer.top import Engine
 from dovetail.hw.vector.unit import VectorCore
 from dovetail.isa.config import Config
 from dovetail.isa.host import ADDRESS_BITS

@@ -18,10 +18,10 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dovetail.flows.explore.driver import explore
     from dovetail.flows.explore.results.layers import layers
-    from dovetail.flows.explore.results.results import Results
-    from dovetail.flows.explore.space.space import Space, Workload
+    from dovetail.flows.explore.results.rows import Results
+    from dovetail.flows.explore.space.design_space import Space, Workload
+    from dovetail.flows.explore.sweep import explore
     from dovetail.isa import Config, MemoryTiming
     from dovetail.sw.analysis.cost.energy_report import energy_report as energy
     from dovetail.sw.analysis.explain import explain
@@ -58,10 +58,10 @@ _HOME = {
     "Result": ("dovetail.sw.runtime.compiled_network", "Result"),
     "compile": ("dovetail.sw.runtime.compiled_network", "compile_network"),
     "load": ("dovetail.sw.runtime.saved_program", "load_program"),
-    "Results": ("dovetail.flows.explore.results.results", "Results"),
-    "Space": ("dovetail.flows.explore.space.space", "Space"),
-    "Workload": ("dovetail.flows.explore.space.space", "Workload"),
-    "explore": ("dovetail.flows.explore.driver", "explore"),
+    "Results": ("dovetail.flows.explore.results.rows", "Results"),
+    "Space": ("dovetail.flows.explore.space.design_space", "Space"),
+    "Workload": ("dovetail.flows.explore.space.design_space", "Workload"),
+    "explore": ("dovetail.flows.explore.sweep", "explore"),
     "layers": ("dovetail.flows.explore.results.layers", "layers"),
     "HostCost": ("dovetail.sw.compiler.partition.host_cost", "HostCost"),
     "energy": ("dovetail.sw.analysis.cost.energy_report", "energy_report"),

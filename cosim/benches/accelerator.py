@@ -12,7 +12,7 @@ from dovetail.cosim.coverage.bins import Counts, as_json, cover
 from dovetail.isa.config import Config
 from dovetail.isa.host import STALLS
 from dovetail.isa.instructions.table import PAGE_BYTES, Cause, Op, Unit, cfg, from_bytes, pack, to_bytes
-from dovetail.sw.model.model import Model
+from dovetail.sw.model.accelerator import Model
 from dovetail.sw.runtime.engine import Bytes, RunResult
 
 FUNCTIONAL = "functional-coverage.json"

@@ -17,8 +17,8 @@ from dovetail.isa.instructions.checks import View, check, claim
 from dovetail.isa.instructions.table import PAGE_BYTES, REGISTERS, Cause, Op, Unit
 from dovetail.isa.timing.common import CHECK, SRAM_READ
 from dovetail.isa.timing.rules import Broken, answers, bus_error, duration, rules_of
+from dovetail.sw.model.accelerator import UNITS
 from dovetail.sw.model.base import Sram, SystemMemory
-from dovetail.sw.model.model import UNITS
 
 READ_PORTS = {Unit.LOAD: (), Unit.ARRAY: ("input", "weights"), Unit.VECTOR: ("input",), Unit.STORE: ("sram",)}
 WRITE_PORTS = {Unit.LOAD: ("sram",), Unit.ARRAY: ("output",), Unit.VECTOR: ("output",), Unit.STORE: ()}

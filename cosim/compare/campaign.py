@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from dovetail.cosim.compare.fuzz import Case, random_case, random_timing, save, shrink
 from dovetail.cosim.compare.lockstep import Lockstep
 from dovetail.cosim.coverage.bins import Counts, cover, executed_words
-from dovetail.cosim.rtl.engine import FORMS
+from dovetail.cosim.rtl.rtl_engine import FORMS
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Cause, Op
 from dovetail.isa.timing.recurrence import Timeline

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dovetail.cosim.compare.fuzz import Case, random_timing
 from dovetail.cosim.compare.lockstep import Lockstep, compare
-from dovetail.cosim.rtl.engine import DEFAULT_LIMIT, FORMS, RtlEngine, RtlError
+from dovetail.cosim.rtl.rtl_engine import DEFAULT_LIMIT, FORMS, RtlEngine, RtlError
 from dovetail.cosim.rtl.setting import Setting
 from dovetail.isa.config import Config
 from dovetail.isa.host import CONTROL_START

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from dovetail.cosim.compare.writers import writer
-from dovetail.cosim.rtl.engine import DEFAULT_LIMIT, FORMS, RtlEngine, RtlError
+from dovetail.cosim.rtl.rtl_engine import DEFAULT_LIMIT, FORMS, RtlEngine, RtlError
 from dovetail.cosim.rtl.setting import Setting
 from dovetail.cosim.rtl.waves import Waves, dump
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.instructions.table import Op, Unit
 from dovetail.isa.timing.bound import cycle_bound
 from dovetail.isa.timing.recurrence import FETCH, Timeline
-from dovetail.sw.model.model import Model
+from dovetail.sw.model.accelerator import Model
 from dovetail.sw.runtime.engine import Bytes, RunResult
 
 
@@ -87,7 +87,7 @@ class Lockstep:
     coverage
         Flags for counting what the RTL covers.
     form
-        The RTL's, of :data:`~dovetail.cosim.rtl.engine.FORMS`.
+        The RTL's, of :data:`~dovetail.cosim.rtl.rtl_engine.FORMS`.
     waves
         Waves of a run by itself: of the first that differs, or of the latest, if waves of all cycles are wanted. For
         them the program runs once more, on an RTL that dumps them.

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.cosim.compare.lockstep import Comparison, Lockstep
-from dovetail.cosim.rtl.engine import FORMS
+from dovetail.cosim.rtl.rtl_engine import FORMS
 from dovetail.cosim.rtl.waves import Waves
 from dovetail.isa.config import Config
-from dovetail.sw.model.model import Model
+from dovetail.sw.model.accelerator import Model
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 from dovetail.sw.runtime.engine import Bytes, RunResult
 
@@ -50,7 +50,7 @@ class LockstepEngine:
     waves
         Waves of one run, see :class:`~dovetail.cosim.compare.lockstep.Lockstep`.
     form
-        The RTL's, of :data:`~dovetail.cosim.rtl.engine.FORMS`.
+        The RTL's, of :data:`~dovetail.cosim.rtl.rtl_engine.FORMS`.
     """
 
     def __init__(

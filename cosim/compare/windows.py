@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.cosim.compare.lockstep import Comparison, Lockstep, bytes_difference
-from dovetail.cosim.rtl.engine import FORMS
+from dovetail.cosim.rtl.rtl_engine import FORMS
 from dovetail.cosim.rtl.setting import Setting, settings_of
 from dovetail.cosim.rtl.waves import Waves
 from dovetail.isa.instructions.table import BY_NUMBER, PAGE_BYTES, WORD_BYTES, Op, cfg, to_bytes
 from dovetail.sw.compiler import Code
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.model.model import Model
+from dovetail.sw.model.accelerator import Model
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 from dovetail.sw.runtime.engine import Bytes
 

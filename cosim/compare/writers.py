@@ -9,8 +9,8 @@ from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import View, regions
 from dovetail.isa.instructions.table import Op, Unit
 from dovetail.isa.timing.recurrence import FETCH, Timeline
+from dovetail.sw.model.accelerator import UNITS, Model
 from dovetail.sw.model.base import Sram, SystemMemory, UnitModel
-from dovetail.sw.model.model import UNITS, Model
 
 _WRAP = 1 << 32
 

@@ -1,6 +1,6 @@
 """One Amaranth component under Verilator: poke, peek and tick its ports, and stream arrays through it.
 
-For speed over many cycles; to look inside a design there is :class:`dovetail.cosim.handle.handle.Handle`.
+For speed over many cycles; to look inside a design there is :class:`dovetail.cosim.handle.design.Handle`.
 """
 
 import ctypes

@@ -12,7 +12,7 @@ from threading import Thread
 from types import TracebackType
 
 from dovetail.cosim.rtl.block import driver
-from dovetail.cosim.rtl.engine import RtlError, noted_library, sources_hash
+from dovetail.cosim.rtl.rtl_engine import RtlError, noted_library, sources_hash
 from dovetail.cosim.rtl.verilate import Design
 from dovetail.hw.board.design import BoardDesign
 from dovetail.hw.board.memory import BoardMemory

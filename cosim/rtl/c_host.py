@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from dovetail.cosim.rtl.block import driver
-from dovetail.cosim.rtl.engine import accelerator_library
+from dovetail.cosim.rtl.rtl_engine import accelerator_library
 from dovetail.cosim.rtl.verilate import LOG_LINES, ToolError
 from dovetail.isa.config import Config
 from dovetail.sw.export.driver_files import driver_files

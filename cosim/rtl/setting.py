@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import PAGE_BYTES
-from dovetail.sw.model.model import Model
+from dovetail.sw.model.accelerator import Model
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 from dovetail.sw.runtime.engine import Bytes, RunResult
 

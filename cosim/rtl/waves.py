@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dovetail.cosim.rtl.engine import FORMS, TOP, RtlEngine, RtlError
+from dovetail.cosim.rtl.rtl_engine import FORMS, TOP, RtlEngine, RtlError
 from dovetail.cosim.rtl.setting import Setting
 from dovetail.cosim.rtl.verilate import wave_format
 from dovetail.isa.common.files import write_atomically

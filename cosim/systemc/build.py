@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from dovetail.cosim.rtl.build_cache import hold, library_path, noted, trim
-from dovetail.cosim.rtl.engine import sources_hash
+from dovetail.cosim.rtl.rtl_engine import sources_hash
 from dovetail.cosim.rtl.sealed import locked, workplace, write_note
 from dovetail.cosim.rtl.verilate import LAYOUT, LOG_LINES, ToolError, machine, publish_library, verilator_root
 from dovetail.cosim.systemc.folder import makefile, platform_files

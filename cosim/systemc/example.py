@@ -4,11 +4,11 @@ import random
 
 import numpy as np
 
-from dovetail.cosim.rtl.engine import sram_program
+from dovetail.cosim.rtl.rtl_engine import sram_program
 from dovetail.cosim.rtl.setting import Setting
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Unit
-from dovetail.sw.model.model import Model
+from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs import legal_program
 
 FOLDER = "example"

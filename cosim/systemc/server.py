@@ -28,9 +28,9 @@ from dovetail.isa.timing.dma import row_addresses
 from dovetail.isa.timing.recurrence import FETCH, Timeline, time_program
 from dovetail.isa.timing.rules import ADDRESS_SPACE, BROKEN_BYTES
 from dovetail.sw.errors import DovetailError
+from dovetail.sw.model.accelerator import Model
 from dovetail.sw.model.base import Sram, SystemMemory
 from dovetail.sw.model.dma import StoreModel, Transfer
-from dovetail.sw.model.model import Model
 from dovetail.sw.runtime.engine import Bytes
 
 PAGE = 4096

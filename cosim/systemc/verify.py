@@ -12,11 +12,11 @@ import numpy.typing as npt
 from dovetail.cosim.compare.lockstep import compare
 from dovetail.cosim.compare.windows import window_setting, windows_of
 from dovetail.cosim.rtl.setting import Setting, settings_of
-from dovetail.cosim.systemc.engine import SystemCEngine
 from dovetail.cosim.systemc.folder import PERIOD_NS
 from dovetail.cosim.systemc.library import SystemC
+from dovetail.cosim.systemc.systemc_engine import SystemCEngine
 from dovetail.isa.config import Config
-from dovetail.sw.model.model import Model
+from dovetail.sw.model.accelerator import Model
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 
 

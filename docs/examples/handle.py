@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from dovetail.cosim.handle.handle import Handle
+from dovetail.cosim.handle.design import Handle
 from dovetail.hw.common.ports import EntryKind
 from dovetail.hw.sequencer.queue import Queue
 

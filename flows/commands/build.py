@@ -131,7 +131,7 @@ def open_store(path: Path | None) -> Any:
     """The store that keeps the figures, opened before minutes have passed. Raises StoreError."""
     if path is None:
         return None
-    from dovetail.flows.explore.store.store import Store
+    from dovetail.flows.explore.store.result_store import Store
 
     return Store(path, write=True)
 
@@ -179,14 +179,14 @@ def say(text: str) -> None:
 
 def run_export(args: argparse.Namespace) -> Report:
     """Write the sources for Vivado, and lint them."""
-    from dovetail.flows.fpga.vivado import export as vivado
+    from dovetail.flows.fpga.vivado import ip
 
     config = configuration(args)
     hertz = frequency(args, 100 * MHZ)
-    written = vivado.export(config, args.output, part=args.part or vivado.PART, frequency=hertz)
-    complaints = vivado.lint(args.output)
+    written = ip.export(config, args.output, part=args.part or ip.PART, frequency=hertz)
+    complaints = ip.lint(args.output)
     lines = [f"written      {path}" for path in written]
-    lines.append(f"lint         {complaints or f'clean; {len(vivado.WAIVERS)} rules are waived, see dovetail.vlt'}")
+    lines.append(f"lint         {complaints or f'clean; {len(ip.WAIVERS)} rules are waived, see dovetail.vlt'}")
     if not complaints:
         lines.append(f"next         vivado -mode batch -source {args.output / 'package_ip.tcl'} (or project.tcl)")
     data = {"output": str(args.output), "files": [path.name for path in written], "lint": complaints}
@@ -204,7 +204,7 @@ def run_table(args: argparse.Namespace) -> Report:
 def run_list(args: argparse.Namespace) -> Report:
     """Show the builds of a store."""
     from dovetail.flows.explore.store.builds import builds
-    from dovetail.flows.explore.store.store import Store
+    from dovetail.flows.explore.store.result_store import Store
 
     if args.store is None:
         raise DovetailError("--list must come with --store FILE")

@@ -108,14 +108,14 @@ def _reference(
     args: argparse.Namespace, compiled: CompiledNetwork, sample: Sample, before: Sequence[Sample]
 ) -> Reference:
     from dovetail.sw.analysis.dump import read_dump
-    from dovetail.sw.runtime import reference_runtimes as runtimes
+    from dovetail.sw.runtime import reference_runtimes
 
     if args.reference is None:
         assert compiled.source is not None  # compiled from a file
-        return runtimes.run(compiled.graph, compiled.source, sample, Path(args.network).parent, before)
+        return reference_runtimes.run(compiled.graph, compiled.source, sample, Path(args.network).parent, before)
     if args.reference.is_dir():
-        return runtimes.Reference(str(args.reference), read_dump(args.reference))
-    return runtimes.read(compiled.graph, args.reference)
+        return reference_runtimes.Reference(str(args.reference), read_dump(args.reference))
+    return reference_runtimes.read(compiled.graph, args.reference)
 
 
 def _table(difference: Difference) -> Table:

@@ -18,7 +18,7 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from dovetail.cosim.formal import prover as formal
+from dovetail.cosim.formal import prover
 from dovetail.cosim.rtl.build_cache import LIMIT, builds, trim
 from dovetail.cosim.rtl.verilate import ToolError, default_cache, verilator_root
 from dovetail.cosim.systemc.library import find_systemc
@@ -215,12 +215,12 @@ def systemc() -> Check:
         return Check("SystemC", "optional", "not installed", "apt install libsystemc-dev")
 
 
-def provers(find: Callable[[], dict[str, str]] = formal.tools) -> Check:
+def provers(find: Callable[[], dict[str, str]] = prover.tools) -> Check:
     """The programs that formal proofs call."""
     try:
         return Check("formal proofs", "ok", ", ".join(sorted(find())))
     except ToolError as error:
-        return Check("formal proofs", "optional", str(error), formal.INSTALL)
+        return Check("formal proofs", "optional", str(error), prover.INSTALL)
 
 
 def cache_folder(path: Path) -> Check:

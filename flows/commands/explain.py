@@ -11,7 +11,7 @@ from rich.console import RenderableType
 
 from dovetail.flows.options.network import add_clock_option, add_network_options, clock_of, compiled_of, times
 from dovetail.flows.options.parameters import SETTINGS, changed
-from dovetail.flows.output import explain_tables as tables
+from dovetail.flows.output import explain_tables
 from dovetail.flows.output.energy import (
     add_energy_option,
     check_energy_option,
@@ -25,7 +25,7 @@ from dovetail.flows.output.reply import Report
 from dovetail.isa.common.files import write_atomically, written_whole
 from dovetail.isa.config import Config, ConfigError, format_bytes
 from dovetail.sw.analysis.explain import Explanation, compare, explain
-from dovetail.sw.analysis.explain.text import answer, summary
+from dovetail.sw.analysis.explain.sentences import answer, summary
 
 if TYPE_CHECKING:
     from dovetail.sw.analysis.cost.energy_report import EnergyReport
@@ -61,7 +61,11 @@ def run(args: argparse.Namespace) -> Report:
     energies = [energy_for(args, compiled)]
     data: dict[str, Any] = first.to_dict() | _more(compiled, clock, energies[0])
     explained = [first]
-    text: list[RenderableType] = [block(summary(first, clock)), tables.causes(first), tables.what_ifs(first)]
+    text: list[RenderableType] = [
+        block(summary(first, clock)),
+        explain_tables.causes(first),
+        explain_tables.what_ifs(first),
+    ]
     if args.against is not None:
         other = second_config(args.against, compiled.config)
         against = compiled_of(args, config=other)
@@ -74,12 +78,12 @@ def run(args: argparse.Namespace) -> Report:
             "comparison": comparison.to_dict(),
         }
         explained.append(second)
-        text = [block(answer(comparison, clock)), tables.losses(comparison, first, second)]
+        text = [block(answer(comparison, clock)), explain_tables.losses(comparison, first, second)]
         if args.layers:
-            text.append(tables.differences(comparison))
+            text.append(explain_tables.differences(comparison))
     text += map(energy_text, energies)
     if args.layers:
-        text += [tables.layers(explanation) for explanation in explained]
+        text += [explain_tables.layers(explanation) for explanation in explained]
         text += [energy_table(energy) for energy in energies if energy]
     if args.pictures:
         data["pictures"] = [str(path) for path in _draw(args.pictures, explained)]

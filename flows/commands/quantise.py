@@ -72,8 +72,8 @@ def run(args: argparse.Namespace) -> Report:
     """Run the command."""
     # Imported late: other commands do not need ONNX Runtime's quantiser.
     from dovetail.sw.quantise import Calibration, FloatGraph, Goal, search
-    from dovetail.sw.quantise.comparison import Comparison
     from dovetail.sw.quantise.float_file import read_float, read_rest
+    from dovetail.sw.quantise.quality import Comparison
     from dovetail.sw.quantise.quantiser import apply
 
     scheme, goal = _scheme(args), Goal.parse(args.auto) if args.auto else None

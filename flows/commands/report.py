@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
     from dovetail.flows.explore.results.layers import layers_of
-    from dovetail.flows.explore.store.store import Store
+    from dovetail.flows.explore.store.result_store import Store
     from dovetail.flows.report.page import render
     from dovetail.flows.report.page.explaining import explain_best
 

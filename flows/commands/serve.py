@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command, until it is interrupted."""
-    from dovetail.flows.explore.store.store import Store
+    from dovetail.flows.explore.store.result_store import Store
     from dovetail.flows.report.page.live import Live
     from dovetail.flows.report.page.server import Server
 

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from dovetail.cosim.rtl.verilate import compiler, verilator_root
-from dovetail.flows.explore.space.space import METHODS, Space, Workload
+from dovetail.flows.explore.space.design_space import METHODS, Space, Workload
 from dovetail.flows.explore.space.study import STUDY
 from dovetail.flows.options.goals import add_goals, has_goals, with_goals
 from dovetail.flows.options.network import NETWORK_HELP, add_host_cost_option, add_shape_option, shapes_of
@@ -30,9 +30,9 @@ from dovetail.sw.compiler.partition.host_cost import load_host_cost
 from dovetail.sw.errors import DovetailError
 
 if TYPE_CHECKING:
-    from dovetail.flows.explore.driver import Progress
-    from dovetail.flows.explore.results.results import Row
-    from dovetail.flows.explore.store.store import Store
+    from dovetail.flows.explore.results.rows import Row
+    from dovetail.flows.explore.store.result_store import Store
+    from dovetail.flows.explore.sweep import Progress
     from dovetail.flows.options.confirmation import Confirmed
 
 NAME = "sweep"
@@ -95,9 +95,9 @@ def run(args: argparse.Namespace) -> Report:
 
 def _swept(args: argparse.Namespace, space: Space | None) -> Report:
     """Look at the points of a space, or go on with the store's latest sweep."""
-    from dovetail.flows.explore.driver import Means, resume, sweep
     from dovetail.flows.explore.progress import progress_bar
     from dovetail.flows.explore.space.networks import read_all
+    from dovetail.flows.explore.sweep import Means, resume, sweep
 
     if args.confirm:  # before the sweep's time has passed
         verilator_root()
@@ -188,7 +188,7 @@ def _refuse(args: argparse.Namespace, names: tuple[str, ...], reason: str) -> No
 @contextmanager
 def _store_of(args: argparse.Namespace) -> Iterator[Store]:
     """The store of a command line; one that is thrown away if it names none. Raises StoreError."""
-    from dovetail.flows.explore.store.store import Store
+    from dovetail.flows.explore.store.result_store import Store
 
     path = args.store or (args.output and args.output / STORE_NAME)
     if path is None:
@@ -220,7 +220,7 @@ def _store_of(args: argparse.Namespace) -> Iterator[Store]:
 def _drop_empty(path: Path) -> None:
     """Remove a store in which no sweep has begun."""
     from dovetail.flows.explore.store.database import StoreError
-    from dovetail.flows.explore.store.store import Store
+    from dovetail.flows.explore.store.result_store import Store
 
     with suppress(StoreError):
         with Store(path) as store:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from dovetail.flows.explore.driver import Progress
+from dovetail.flows.explore.sweep import Progress
 
 
 @contextmanager

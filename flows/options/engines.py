@@ -80,7 +80,7 @@ def waves_line(waves: Waves, dumped: bool) -> str:
 
 def check_form(config: Config, form: str) -> None:
     """Raise before minutes have passed, unless an accelerator can be simulated in a form."""
-    from dovetail.cosim.rtl.engine import check_form as check
+    from dovetail.cosim.rtl.rtl_engine import check_form as check
 
     try:
         check(config, form)

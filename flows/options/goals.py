@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from typing import Any
 
-from dovetail.flows.explore.space.space import PART_NAMES, SCENARIOS, Space
+from dovetail.flows.explore.space.design_space import PART_NAMES, SCENARIOS, Space
 from dovetail.flows.options.parameters import AXES, CLOCK, SETTINGS, values_of_text
 from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE, load_table
 from dovetail.sw.errors import DovetailError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.sw.compiler.options import EFFORTS
-from dovetail.sw.compiler.plan import cache as schedule_cache
+from dovetail.sw.compiler.plan import schedule_cache
 
 VARIABLE = "DOVETAIL_SCHEDULES"
 """Environment variable with the folder of the schedule cache; "off": there is none."""

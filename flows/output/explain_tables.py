@@ -7,7 +7,7 @@ from rich.table import Table
 
 from dovetail.sw.analysis.explain import CAUSES, Comparison, Explanation, LayerExplanation
 from dovetail.sw.analysis.explain.resources import RESOURCES
-from dovetail.sw.analysis.explain.text import short, title_of
+from dovetail.sw.analysis.explain.sentences import short, title_of
 
 SMALL = 0.01
 """What part of a layer's cycles has no name of its own."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dovetail.flows.explore.results.frame import Frame, Record
 from dovetail.flows.explore.results.layers import layers_of
-from dovetail.flows.explore.results.results import Results, common
+from dovetail.flows.explore.results.rows import Results, common
 from dovetail.flows.explore.results.table import ALL
 from dovetail.isa.common.files import write_atomically
 from dovetail.isa.config import format_bytes

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from dovetail.isa import host, program
-from dovetail.isa.instructions import table as isa
+from dovetail.isa.instructions import table
 from dovetail.isa.timing.dma import BOUNDARY
 
 PREFIX = "DOVETAIL"
@@ -31,27 +31,27 @@ def cheader() -> str:
         "",
         "#include <stdint.h>",
         *_section("Sizes"),
-        _define("WORD_BYTES", isa.WORD_BYTES),
-        _define("PAGE_WORDS", isa.PAGE_WORDS),
-        _define("PAGE_BYTES", isa.PAGE_BYTES),
-        _define("QUEUE_DEPTH", isa.QUEUE_DEPTH),
+        _define("WORD_BYTES", table.WORD_BYTES),
+        _define("PAGE_WORDS", table.PAGE_WORDS),
+        _define("PAGE_BYTES", table.PAGE_BYTES),
+        _define("QUEUE_DEPTH", table.QUEUE_DEPTH),
         _define("BASE_BYTES", BOUNDARY, "BASE is a multiple of it"),
         _define("PROGRAM_MAGIC", f'"{program.MAGIC.decode()}"', "the first bytes of program files"),
         _define("PROGRAM_VERSION", program.VERSION, "format version of program files"),
         *_section("Units"),
-        *(_define(f"UNIT_{unit.name}", int(unit)) for unit in isa.Unit),
-        _define("UNIT_COUNT", len(isa.Unit)),
-        *_list("UNITS", "X(name) for every unit", [unit.name for unit in isa.Unit]),
+        *(_define(f"UNIT_{unit.name}", int(unit)) for unit in table.Unit),
+        _define("UNIT_COUNT", len(table.Unit)),
+        *_list("UNITS", "X(name) for every unit", [unit.name for unit in table.Unit]),
         *_section("Opcodes"),
-        *(_define(f"OP_{op.name}", f"0x{op:02x}u", row.doc) for op, row in isa.INSTRUCTIONS.items()),
+        *(_define(f"OP_{op.name}", f"0x{op:02x}u", row.doc) for op, row in table.INSTRUCTIONS.items()),
         *_section("Fields of instruction words (masks are of the 64-bit word)"),
-        *_fields("", (isa.OPCODE,), 64),
-        *(line for op, row in isa.INSTRUCTIONS.items() for line in _fields(f"{op.name}_", row.fields, 64)),
+        *_fields("", (table.OPCODE,), 64),
+        *(line for op, row in table.INSTRUCTIONS.items() for line in _fields(f"{op.name}_", row.fields, 64)),
         *_section("Registers: the number for CFG, then the fields of packed ones"),
         *_registers(),
         *_section("Causes"),
-        *(_define(f"CAUSE_{cause.name}", int(cause), doc) for cause, doc in isa.CAUSE_DOC.items()),
-        *_list("CAUSES", "X(name, text) for every cause", [f'{c.name}, "{doc}"' for c, doc in isa.CAUSE_DOC.items()]),
+        *(_define(f"CAUSE_{cause.name}", int(cause), doc) for cause, doc in table.CAUSE_DOC.items()),
+        *_list("CAUSES", "X(name, text) for every cause", [f'{c.name}, "{doc}"' for c, doc in table.CAUSE_DOC.items()]),
         *_host(),
         "",
         HELPERS,
@@ -76,7 +76,7 @@ def _list(name: str, doc: str, rows: Iterable[str]) -> Iterator[str]:
     yield from " \\\n".join(f"    X({row})" for row in rows).split("\n")
 
 
-def _fields(prefix: str, fields: tuple[isa.Field, ...], width: int) -> Iterator[str]:
+def _fields(prefix: str, fields: tuple[table.Field, ...], width: int) -> Iterator[str]:
     suffix = "ull" if width > 32 else "u"
     for field in fields:
         name = f"{prefix}{field.name.upper()}"
@@ -85,7 +85,7 @@ def _fields(prefix: str, fields: tuple[isa.Field, ...], width: int) -> Iterator[
 
 
 def _registers() -> Iterator[str]:
-    for unit, registers in isa.REGISTERS.items():
+    for unit, registers in table.REGISTERS.items():
         for register in registers.values():
             name = f"{unit.name}_{register.name}"
             yield _define(f"REG_{name}", f"0x{register.number:02x}u", register.doc)

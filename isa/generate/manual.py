@@ -10,8 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from dovetail.isa import config, host, numerics, program
-from dovetail.isa.instructions import assembler
-from dovetail.isa.instructions import table as isa
+from dovetail.isa.instructions import assembler, table
 from dovetail.isa.numerics.add import add
 from dovetail.isa.numerics.average import average, average_magic, average_product
 from dovetail.isa.numerics.leaky_relu import leaky_relu
@@ -20,9 +19,8 @@ from dovetail.isa.numerics.multiply import multiply
 from dovetail.isa.numerics.requantise import requantise, scale_onnx, scale_tflite
 from dovetail.isa.numerics.rounding import round_half_even_shift, round_to_24
 from dovetail.isa.numerics.shift import shift32
-from dovetail.isa.timing import array, common, dma, latency, vector
-from dovetail.isa.timing import sequencer as engine_constants
-from dovetail.isa.timing.microcoded import durations as serial
+from dovetail.isa.timing import array, common, dma, latency, sequencer, vector
+from dovetail.isa.timing.microcoded import durations
 
 HEADER = """\
 # The instruction set
@@ -55,12 +53,21 @@ NUMERICS: tuple[Callable[..., Any], ...] = (
 
 TIMING: tuple[tuple[ModuleType, tuple[Callable[..., Any], ...]], ...] = (
     (common, ()),
-    (engine_constants, ()),
+    (sequencer, ()),
     (array, (array.tree_stages, array.to_accumulator, array.array_duration)),
     (vector, (vector.table_lanes, vector.vector_duration)),
     (dma, (dma.bursts, dma.row_addresses)),
     (latency, ()),
-    (serial, (serial.codes, serial.sums_together, serial.sum_cycles, serial.value_cycles, serial.array_cycles)),
+    (
+        durations,
+        (
+            durations.codes,
+            durations.sums_together,
+            durations.sum_cycles,
+            durations.value_cycles,
+            durations.array_cycles,
+        ),
+    ),
 )
 """Timing modules with the functions that are quoted."""
 
@@ -70,10 +77,10 @@ def manual() -> str:
     parts = [
         HEADER.format(
             bits=assembler.WORD_BITS,
-            words=isa.PAGE_WORDS,
-            page=isa.PAGE_BYTES,
-            depth=isa.QUEUE_DEPTH,
-            units=", ".join(unit.name for unit in isa.Unit),
+            words=table.PAGE_WORDS,
+            page=table.PAGE_BYTES,
+            depth=table.QUEUE_DEPTH,
+            units=", ".join(unit.name for unit in table.Unit),
         ),
         _instructions(),
         _registers(),
@@ -93,7 +100,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
     return "".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |\n" for row in lines)
 
 
-def _bits(field: isa.Field) -> str:
+def _bits(field: table.Field) -> str:
     high = field.low + field.width - 1
     return f"{high}:{field.low}" if field.width > 1 else str(field.low)
 
@@ -107,10 +114,10 @@ def _instructions() -> str:
             f"`{row.feature}`" if row.feature else "",
             row.doc,
         )
-        for op, row in isa.INSTRUCTIONS.items()
+        for op, row in table.INSTRUCTIONS.items()
     ]
-    layout = [("all", _bits(isa.OPCODE), f"`{isa.OPCODE.name}`", isa.OPCODE.doc)]
-    for op, row in isa.INSTRUCTIONS.items():
+    layout = [("all", _bits(table.OPCODE), f"`{table.OPCODE.name}`", table.OPCODE.doc)]
+    for op, row in table.INSTRUCTIONS.items():
         layout += [(f"`{op.name}`", _bits(f), f"`{f.name}`", f.doc) for f in row.fields]
     return (
         "## Instructions\n\n"
@@ -123,14 +130,14 @@ def _instructions() -> str:
 
 def _registers() -> str:
     text = ["## Registers\n\n32 bits each, zero at program start. Reserved bits must be zero.\n"]
-    groups: dict[tuple[tuple[object, ...], ...], list[isa.Unit]] = {}
-    for unit, registers in isa.REGISTERS.items():
+    groups: dict[tuple[tuple[object, ...], ...], list[table.Unit]] = {}
+    for unit, registers in table.REGISTERS.items():
         key = tuple((r.index, r.name, r.doc, r.fields) for r in registers.values())
         groups.setdefault(key, []).append(unit)
     for units in groups.values():
         names = ", ".join(f"{u.name} (from `0x{u << 6:02x}`)" for u in units)
         rows: list[tuple[object, ...]] = []
-        for r in isa.REGISTERS[units[0]].values():
+        for r in table.REGISTERS[units[0]].values():
             rows.append((f"`0x{r.index:02x}`", f"`{r.name}`", "31:0" if not r.fields else "", "", r.doc))
             rows += [("", "", _bits(f), f"`{f.name}`", f.doc) for f in r.fields]
         text.append(f"### {names}\n\n" + _table(("index", "register", "bits", "field", "meaning"), rows))
@@ -138,7 +145,7 @@ def _registers() -> str:
 
 
 def _causes() -> str:
-    rows = [(int(cause), f"`{cause.name}`", doc) for cause, doc in isa.CAUSE_DOC.items()]
+    rows = [(int(cause), f"`{cause.name}`", doc) for cause, doc in table.CAUSE_DOC.items()]
     return "## Causes\n\nWhere several apply to one instruction the lowest is reported.\n\n" + _table(
         ("cause", "name", "meaning"), rows
     )

@@ -15,9 +15,9 @@ from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Op
 from dovetail.sw import frontend
 from dovetail.sw.analysis.file_nodes import FileNode, destinations, nodes_of, nodes_of_model
-from dovetail.sw.analysis.operators import ROWS
+from dovetail.sw.analysis.operator_list import ROWS
 from dovetail.sw.compiler import Code, Options, generate
-from dovetail.sw.compiler.partition.partition import broken_rule, is_accelerated, pays_for_its_round_trip
+from dovetail.sw.compiler.partition.segments import broken_rule, is_accelerated, pays_for_its_round_trip
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx.file import is_quantised
 from dovetail.sw.frontend.open_shapes import with_shapes

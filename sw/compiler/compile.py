@@ -16,8 +16,8 @@ from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.emit.lower import Packer, Segment
 from dovetail.sw.compiler.emit.words import Emitter
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.partition.partition import Step, host_reasons, is_accelerated, steps_of
 from dovetail.sw.compiler.partition.parts import Part, parts_of
+from dovetail.sw.compiler.partition.segments import Step, host_reasons, is_accelerated, steps_of
 from dovetail.sw.compiler.plan.smaller import smaller
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import graph as ir

@@ -6,7 +6,7 @@ from itertools import accumulate
 from types import MappingProxyType
 
 from dovetail.isa.config import round_up
-from dovetail.sw.compiler.partition.partition import Step
+from dovetail.sw.compiler.partition.segments import Step
 from dovetail.sw.network import graph as ir
 
 ALIGN = 4096

@@ -16,7 +16,7 @@ from typing import Any
 
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.files.arrays import parse_array
-from dovetail.sw.files.yaml import parse_yaml
+from dovetail.sw.files.manifest import parse_yaml
 from dovetail.sw.network.layout import Array
 
 FORMAT, VERSION = "dovetail-network", 1

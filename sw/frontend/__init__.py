@@ -10,7 +10,7 @@ from dovetail.sw.frontend.open_shapes import Shapes, with_shapes
 from dovetail.sw.frontend.tflite.file import is_tflite
 from dovetail.sw.frontend.tflite.importer import load_tflite
 from dovetail.sw.network.graph import Graph
-from dovetail.sw.passes import integer as passes
+from dovetail.sw.passes import integer
 
 ZOO = "zoo:"
 """Prefix of the built-in networks."""
@@ -39,7 +39,7 @@ def read(path: str | Path) -> tuple[str, bytes]:
     """
     text = str(path)
     if text.startswith(ZOO):
-        from dovetail.sw.zoo.zoo import model_bytes
+        from dovetail.sw.zoo.catalogue import model_bytes
 
         return text, model_bytes(text[len(ZOO) :])
     try:
@@ -59,7 +59,7 @@ def parse(data: bytes, name: str, folder: Path | None) -> Graph:
 
     Raises NetworkError.
     """
-    return passes.run(load_tflite(data, name) if is_tflite(data) else _load_onnx(data, name, folder))
+    return integer.run(load_tflite(data, name) if is_tflite(data) else _load_onnx(data, name, folder))
 
 
 def _load_onnx(data: bytes, name: str, folder: Path | None) -> Graph:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dovetail.sw.compiler.partition.host_cost import HostCost
-from dovetail.sw.compiler.partition.partition import Step, is_accelerated
+from dovetail.sw.compiler.partition.segments import Step, is_accelerated
 from dovetail.sw.network import graph as ir
 
 

@@ -58,7 +58,7 @@ class SystemMemory:
 
 
 class UnitModel(ABC):
-    """One unit. To probe or replace it, give :class:`~dovetail.sw.model.model.Model` an instance of a subclass."""
+    """One unit. To probe or replace one, give :class:`~dovetail.sw.model.accelerator.Model` a subclass's."""
 
     def __init__(self, config: Config) -> None:
         self.config = config

@@ -19,7 +19,7 @@ from dovetail.isa.timing.recurrence import Counters, Timeline, time_program
 from dovetail.sw import frontend
 from dovetail.sw.compiler import Code, Options, generate
 from dovetail.sw.compiler.partition.host_cost import HostCost, load_host_cost
-from dovetail.sw.compiler.partition.partition import border_of, is_accelerated
+from dovetail.sw.compiler.partition.segments import border_of, is_accelerated
 from dovetail.sw.errors import DovetailError, NetworkError
 from dovetail.sw.frontend.onnx.external_data import self_contained
 from dovetail.sw.frontend.open_shapes import Shapes, with_shapes

@@ -9,7 +9,7 @@ from dovetail.sw.runtime.engine import Engine
 
 
 def _model(config: Config) -> Engine:
-    from dovetail.sw.model.model import Model
+    from dovetail.sw.model.accelerator import Model
 
     return Model(config)
 

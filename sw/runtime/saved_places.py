@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from dovetail.isa.instructions.table import CFG_REG, CFG_VALUE, INSTRUCTIONS, REGISTERS, Op, Unit
 from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.compile import outside
-from dovetail.sw.compiler.partition.partition import Step, is_accelerated
 from dovetail.sw.compiler.partition.parts import Part
+from dovetail.sw.compiler.partition.segments import Step, is_accelerated
 from dovetail.sw.network import graph as ir
 
 

@@ -22,8 +22,8 @@ from dovetail.sw import frontend
 from dovetail.sw.compiler import Code, Layer, Options, SegmentCode
 from dovetail.sw.compiler.compile import executed, least_bytes, roots_of
 from dovetail.sw.compiler.memory import ALIGN, align
-from dovetail.sw.compiler.partition.partition import host_reasons, is_accelerated, steps_of
 from dovetail.sw.compiler.partition.parts import parts_of
+from dovetail.sw.compiler.partition.segments import host_reasons, is_accelerated, steps_of
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import graph as ir
 from dovetail.sw.runtime.compiled_network import NETWORK_STEP, CompiledNetwork, RunError

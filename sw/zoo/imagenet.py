@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.zoo.builder import LINEAR, RELU, RELU6, Act, Builder, in_range
+from dovetail.sw.zoo.onnx_builder import LINEAR, RELU, RELU6, Act, Builder, in_range
 
 
 @dataclass(frozen=True)

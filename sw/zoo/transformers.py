@@ -6,7 +6,7 @@ import numpy as np
 from onnx import helper
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.zoo.builder import LINEAR, Act, Builder, Range, in_range
+from dovetail.sw.zoo.onnx_builder import LINEAR, Act, Builder, Range, in_range
 
 GELU = Range("", -0.2, 5.6, 2.0, 1.3)
 

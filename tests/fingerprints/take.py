@@ -20,7 +20,7 @@ from dovetail.cosim.compare.fuzz import Case, random_case, random_timing
 from dovetail.isa.config import PRESETS, Config
 from dovetail.isa.instructions.table import Unit, to_bytes
 from dovetail.isa.timing.timeline import Timeline
-from dovetail.sw.model.model import Model
+from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.networks import random_network
 from dovetail.sw.random.programs import WHOLE
 from dovetail.sw.runtime.compiled_network import compile_network

@@ -20,7 +20,7 @@ from dovetail.flows.options.network import NETWORK_HELP
 from dovetail.isa import Config, Program
 from dovetail.isa.generate.cheader import cheader
 from dovetail.isa.generate.manual import manual
-from dovetail.sw.zoo.zoo import NETWORKS
+from dovetail.sw.zoo.catalogue import NETWORKS
 from tests.sw.runtime.stateful_networks import streaming
 
 SMALL = ["--ic-lanes", "4", "--oc-lanes", "4", "--sram", "128KiB"]

@@ -83,8 +83,7 @@ def letters(data: bytes, random: Random) -> bytes:
 @cache
 def schedule_files() -> Sequence[Files]:
     from dovetail.isa.config import Config
-    from dovetail.sw.compiler.plan import cache as schedule_cache
-    from dovetail.sw.compiler.plan import tiling
+    from dovetail.sw.compiler.plan import schedule_cache, tiling
     from dovetail.sw.runtime.compiled_network import compile_network
 
     with tempfile.TemporaryDirectory() as folder:
@@ -98,8 +97,7 @@ def schedule_files() -> Sequence[Files]:
 def with_schedules(folder: Path) -> object:
     """Compile with a schedule cache, to the same program as without."""
     from dovetail.isa.config import Config
-    from dovetail.sw.compiler.plan import cache as schedule_cache
-    from dovetail.sw.compiler.plan import tiling
+    from dovetail.sw.compiler.plan import schedule_cache, tiling
     from dovetail.sw.runtime.compiled_network import compile_network
 
     config = Config(ic_lanes=4, oc_lanes=4, sram="64 KiB")

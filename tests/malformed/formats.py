@@ -31,7 +31,7 @@ from dovetail.sw import frontend
 from dovetail.sw.analysis.cost.energy import FOLDER, load_table
 from dovetail.sw.export.parts.folder import MANIFEST, run_parts
 from dovetail.sw.files.packing import pack
-from dovetail.sw.zoo import zoo
+from dovetail.sw.zoo import catalogue
 from tests.malformed import onnx_edits, tflite_edits
 from tests.malformed.caches import (
     build_files,
@@ -101,7 +101,7 @@ QUANTISED: tuple[Action, ...] = (
 
 @cache
 def onnx_files() -> Sequence[Files]:
-    return [{"net": zoo.model_bytes(name)} for name in BLOCKS]
+    return [{"net": catalogue.model_bytes(name)} for name in BLOCKS]
 
 
 @cache

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from dovetail.sw.zoo import zoo
+from dovetail.sw.zoo import catalogue
 
 Edit = Callable[[Any], object]
 HUGE = (2**31 - 1, 2**31, 2**40, 2**62)
@@ -18,7 +18,7 @@ HUGE = (2**31 - 1, 2**31, 2**40, 2**62)
 
 def quantised() -> Any:
     """Two convolutions, one depthwise, and a residual sum."""
-    return onnx.load_model_from_string(zoo.model_bytes("mobilenet_v2_block?channels=4&resolution=6"))
+    return onnx.load_model_from_string(catalogue.model_bytes("mobilenet_v2_block?channels=4&resolution=6"))
 
 
 def real() -> Any:

@@ -134,7 +134,7 @@ def build_one(mutator: Mutator, cache: Path, config: Any, form: str) -> Path:
     from amaranth.hdl._ir import PortDirection
     from amaranth.lib import wiring
 
-    from dovetail.cosim.rtl import engine as rtl
+    from dovetail.cosim.rtl import rtl_engine
     from dovetail.cosim.rtl.verilate import verilate
     from dovetail.hw import verilog as hw_verilog
 
@@ -151,9 +151,9 @@ def build_one(mutator: Mutator, cache: Path, config: Any, form: str) -> Path:
         return text
 
     hw_verilog._convert = convert
-    design = rtl.accelerator_design(config, form=form)
+    design = rtl_engine.accelerator_design(config, form=form)
     files = dict(design.verilog)
-    top = f"{rtl.TOP}.v"
+    top = f"{rtl_engine.TOP}.v"
     bits = mutants.SELECT_BITS
     files[top] = (
         files[top]
@@ -174,13 +174,13 @@ class Bench:
 
     def __init__(self, built: Built) -> None:
         from dovetail.cosim.compare.lockstep import Lockstep
-        from dovetail.cosim.rtl import engine as rtl
-        from dovetail.sw.model.model import Model
+        from dovetail.cosim.rtl import rtl_engine
+        from dovetail.sw.model.accelerator import Model
 
         def accelerator_library(*_: Any, **__: Any) -> Path:
             return built.library
 
-        rtl.accelerator_library = accelerator_library
+        rtl_engine.accelerator_library = accelerator_library
         self.built = built
         self.config = built.config
         self.pair = Lockstep(built.config, cache=built.library.parent, form=built.form)
@@ -196,7 +196,7 @@ class Bench:
     def _program(self, n: int) -> tuple[Any, Any, Any]:
         """The n-th program, how the model runs it on the SRAM that the one before has left, and SRAM after it."""
         from dovetail.cosim.compare.fuzz import random_case, random_timing
-        from dovetail.sw.model.model import Model
+        from dovetail.sw.model.accelerator import Model
 
         while len(self.prepared) <= n:
             at = len(self.prepared)
@@ -213,25 +213,25 @@ class Bench:
         """Whether the n-th program, after those before it, shows a difference. SRAM is looked at now and then only:
         moving all of it takes longer than most programs."""
         from dovetail.cosim.compare.lockstep import compare
-        from dovetail.cosim.rtl.engine import RtlError
+        from dovetail.cosim.rtl.rtl_engine import RtlError
 
         program, result, sram = self._program(n)
-        rtl = self.pair.rtl
-        rtl.timing = program.config.memory
+        rtl_engine = self.pair.rtl
+        rtl_engine.timing = program.config.memory
         try:
-            rtl.limit = 2 * result.cycles + 1000
-            got = rtl.run(program.memory.copy(), program.program, program.pages, program.base)
+            rtl_engine.limit = 2 * result.cycles + 1000
+            got = rtl_engine.run(program.memory.copy(), program.program, program.pages, program.base)
             if not compare(result, got).equal:
                 return True
-            rtl.limit = 100_000
-            return (n + 1) % LOOK == 0 and bool((rtl.read_sram() != sram).any())
+            rtl_engine.limit = 100_000
+            return (n + 1) % LOOK == 0 and bool((rtl_engine.read_sram() != sram).any())
         except RtlError:
             return True
 
     def faults(self, programs: int = 3) -> str:
         """What kind of fault of `dovetail faults` shows a difference; empty: none. From power-up to power-up."""
         from dovetail.cosim.compare import faults
-        from dovetail.sw.model.model import Model
+        from dovetail.sw.model.accelerator import Model
         from dovetail.sw.random.programs import legal_program
 
         for kind, provoke in faults.KINDS.items():

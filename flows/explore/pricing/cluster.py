@@ -10,9 +10,9 @@ from distributed import Client, KilledWorker, WorkerPlugin
 from distributed.comm.addressing import get_address_host_port
 from distributed.worker import Worker
 
-from dovetail.flows.explore.pricing import pricing
+from dovetail.flows.explore.pricing import evaluation
 from dovetail.flows.explore.pricing.cost import Outcome
-from dovetail.flows.explore.pricing.pricing import Session
+from dovetail.flows.explore.pricing.evaluation import Session
 from dovetail.flows.explore.pricing.workers import AHEAD, DIED, Task, WorkersError
 from dovetail.sw.errors import first_line
 
@@ -29,11 +29,11 @@ class SessionPlugin(WorkerPlugin):
 
     def setup(self, worker: Worker) -> None:
         """Begin on a worker."""
-        pricing.begin(self._session)
+        evaluation.begin(self._session)
 
     def teardown(self, worker: Worker) -> None:
         """End on a worker."""
-        pricing.end(self.name)
+        evaluation.end(self.name)
 
 
 class ClusterWorkers:
@@ -68,7 +68,7 @@ class ClusterWorkers:
 
     def submit(self, task: Task) -> None:
         """Give a task to the scheduler."""
-        future = self._pool.submit(pricing.evaluate, self._session.name, task.network, task.config)
+        future = self._pool.submit(evaluation.evaluate, self._session.name, task.network, task.config)
         self._futures[future] = task
 
     def wait(self) -> list[tuple[Task, Outcome]]:

@@ -13,9 +13,9 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
-from dovetail.flows.explore.pricing import pricing
+from dovetail.flows.explore.pricing import evaluation
 from dovetail.flows.explore.pricing.cost import Outcome
-from dovetail.flows.explore.pricing.pricing import Session
+from dovetail.flows.explore.pricing.evaluation import Session
 from dovetail.flows.explore.pricing.workers import AHEAD, DIED, Task, WorkersError
 
 ATTEMPTS = 2
@@ -68,7 +68,7 @@ class Lane:
     def submit(self, task: Task) -> None:
         """Put a task at the end of the queue."""
         try:
-            future = self._pool.submit(pricing.evaluate, self._session.name, task.network, task.config)
+            future = self._pool.submit(evaluation.evaluate, self._session.name, task.network, task.config)
         except BrokenProcessPool as error:  # it has just died
             future = Future()
             future.set_exception(error)
@@ -101,7 +101,7 @@ class Lane:
         reader, self._leash = context.Pipe(duplex=False)
         self._pool = ProcessPoolExecutor(1, context, prepare, (reader,))
         with _interrupts_ignored(), reader:
-            self._begun = self._pool.submit(pricing.begin, self._session)
+            self._begun = self._pool.submit(evaluation.begin, self._session)
 
     def _restart(self) -> None:
         """Start a process in place of the dead one, and give it the tasks again."""

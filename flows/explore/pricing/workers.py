@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from dovetail.flows.explore.pricing.cost import Outcome
-from dovetail.flows.explore.pricing.pricing import Session
+from dovetail.flows.explore.pricing.evaluation import Session
 from dovetail.isa.config import Config
 from dovetail.sw.errors import DovetailError
 

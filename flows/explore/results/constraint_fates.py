@@ -8,10 +8,10 @@ from math import ceil
 from random import Random
 from typing import Any
 
-from dovetail.flows.explore.results.results import Results, Row, known_of
+from dovetail.flows.explore.results.rows import Results, Row, known_of
+from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.space.expressions import Constraint
 from dovetail.flows.explore.space.metrics import area_values
-from dovetail.flows.explore.space.space import Space
 from dovetail.flows.options.parameters import CLOCK, flat, label
 
 COUNTED = 4000

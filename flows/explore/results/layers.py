@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.flows.explore.results.frame import Frame, Record
-from dovetail.flows.explore.results.results import Results, common
+from dovetail.flows.explore.results.rows import Results, common
 from dovetail.flows.options.parameters import flat
 from dovetail.isa.config import Config
 from dovetail.sw import frontend

@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from dovetail.flows.explore.results.constraint_fates import Fate
-from dovetail.flows.explore.results.results import Results, Row
+from dovetail.flows.explore.results.rows import Results, Row
+from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.space.metrics import METRICS, Metric, area_doubt
-from dovetail.flows.explore.space.space import Space
 from dovetail.flows.options.parameters import AXES, label
 from dovetail.flows.output.printable import Block, block
 

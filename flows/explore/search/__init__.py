@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from dovetail.flows.explore.results.results import Row
-from dovetail.flows.explore.space.space import Point, Space
+from dovetail.flows.explore.results.rows import Row
+from dovetail.flows.explore.space.design_space import Point, Space
 
 
 class Search(Protocol):

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import islice
 from random import Random
 
-from dovetail.flows.explore.results.results import Row
-from dovetail.flows.explore.space.space import Point, Space
+from dovetail.flows.explore.results.rows import Row
+from dovetail.flows.explore.space.design_space import Point, Space
 
 
 class Listed:

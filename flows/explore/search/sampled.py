@@ -12,10 +12,10 @@ from importlib.util import find_spec
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from dovetail.flows.explore.results.results import Row, violations
+from dovetail.flows.explore.results.rows import Row, violations
 from dovetail.flows.explore.search.listed import shuffled
-from dovetail.flows.explore.space import json as space_json
-from dovetail.flows.explore.space.space import Plan, Point, Space
+from dovetail.flows.explore.space import space_json
+from dovetail.flows.explore.space.design_space import Plan, Point, Space
 from dovetail.flows.options.parameters import AXES, FREQUENCY, INT, SIZE, label
 from dovetail.sw.errors import DovetailError, first_line
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.flows.explore.space import toml_lines
-from dovetail.flows.explore.space.expressions import ExpressionError, parse
-from dovetail.flows.explore.space.space import (
+from dovetail.flows.explore.space.design_space import (
     HOSTS,
     METHODS,
     PART_NAMES,
@@ -24,6 +23,7 @@ from dovetail.flows.explore.space.space import (
     Space,
     Workload,
 )
+from dovetail.flows.explore.space.expressions import ExpressionError, parse
 from dovetail.flows.options.parameters import AXES, CLOCK, INT, SETTINGS, SIZE, changed, values_between
 from dovetail.isa.common.suggestion import nearest
 from dovetail.isa.common.toml import parse_toml
@@ -231,7 +231,7 @@ class _Reader:
     def source(self, place: Place, value: Any) -> str:
         if not self.text(place, value).startswith(ZOO):
             return self.file(place, value)
-        from dovetail.sw.zoo.zoo import builder  # it brings the ONNX library: not for reading files
+        from dovetail.sw.zoo.catalogue import builder  # it brings the ONNX library: not for reading files
 
         try:
             builder(value.removeprefix(ZOO))

@@ -16,7 +16,7 @@ from dovetail.sw.runtime.clock import milliseconds, per_second
 
 if TYPE_CHECKING:
     from dovetail.flows.explore.pricing.cost import Cost
-    from dovetail.flows.explore.space.space import Space
+    from dovetail.flows.explore.space.design_space import Space
     from dovetail.sw.compiler.partition.host_cost import HostCost
 
 

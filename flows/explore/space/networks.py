@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dovetail.flows.explore.space.space import Space, Workload
+from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.sw import frontend
 from dovetail.sw.frontend.onnx.external_data import self_contained
 from dovetail.sw.frontend.open_shapes import with_shapes

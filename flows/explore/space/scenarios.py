@@ -7,8 +7,8 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from dovetail.flows.explore.results.results import Row, known_of
-from dovetail.flows.explore.space.space import Space
+from dovetail.flows.explore.results.rows import Row, known_of
+from dovetail.flows.explore.space.design_space import Space
 
 
 def merged(space: Space, rows: Sequence[Row]) -> list[tuple[Row, list[Row]]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dovetail.flows.explore.store.recorder import configuration_id
-from dovetail.flows.explore.store.store import Store, now
+from dovetail.flows.explore.store.result_store import Store, now
 from dovetail.flows.fpga.record import Build
 
 COLUMNS = (

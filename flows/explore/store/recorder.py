@@ -10,12 +10,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from dovetail.flows.explore.pricing.cost import Outcome
-from dovetail.flows.explore.pricing.pricing import version
-from dovetail.flows.explore.space import json as space_json
+from dovetail.flows.explore.pricing.evaluation import version
+from dovetail.flows.explore.space import space_json
+from dovetail.flows.explore.space.design_space import Point, Space
 from dovetail.flows.explore.space.networks import NetworkFile
-from dovetail.flows.explore.space.space import Point, Space
 from dovetail.flows.explore.store.lock import SweepLock
-from dovetail.flows.explore.store.store import Store, Sweep, now, outcome_of
+from dovetail.flows.explore.store.result_store import Store, Sweep, now, outcome_of
 from dovetail.isa.config import Config
 from dovetail.sw.compiler.partition.host_cost import HostCost
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from dovetail.flows.explore.pricing.cost import Cost
 from dovetail.flows.explore.results.constraint_fates import fates_of, nearest_miss
-from dovetail.flows.explore.results.results import Results, Row, competing
+from dovetail.flows.explore.results.rows import Results, Row, competing
 from dovetail.flows.explore.results.table import is_unsure, notes_of, scenarios_in_words
+from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.space.metrics import area_doubt
-from dovetail.flows.explore.space.space import Space
 from dovetail.flows.options.parameters import CLOCK, PARAMETERS, flat
 from dovetail.flows.report.pictures.pareto import telling_axis
 from dovetail.flows.report.pictures.shares import cause_colours

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
-from dovetail.flows.explore.results.results import Results, Row, competing
+from dovetail.flows.explore.results.rows import Results, Row, competing
 from dovetail.flows.explore.results.table import is_unsure, scenarios_in_words
 from dovetail.flows.options.parameters import AXES
 from dovetail.flows.report.pictures.labels import Mark, place_labels

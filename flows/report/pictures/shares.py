@@ -26,7 +26,7 @@ from dovetail.flows.report.pictures.style import (
     write_title,
 )
 from dovetail.sw.analysis.explain import CAUSES, Explanation, LayerExplanation
-from dovetail.sw.analysis.explain.text import title_of
+from dovetail.sw.analysis.explain.sentences import title_of
 
 WIDTH, ROW = 9.0, 0.19
 """Inches: the picture, and a bar."""

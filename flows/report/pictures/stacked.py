@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
 from dovetail.flows.explore.pricing.cost import Cost
-from dovetail.flows.explore.results.results import Row
+from dovetail.flows.explore.results.rows import Row
 from dovetail.flows.options.parameters import AXES
 from dovetail.flows.output.reply import si
 from dovetail.flows.report.pictures.style import (

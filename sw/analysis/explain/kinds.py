@@ -15,7 +15,7 @@ from dovetail.isa.timing.array import NOTHING, Free
 from dovetail.isa.timing.dma import BOUNDARY
 from dovetail.isa.timing.rules import duration, rules_of
 from dovetail.isa.timing.timeline import FETCH, Timeline
-from dovetail.sw.analysis.explain.parts import Parts, array_macs, parts_of, unit_of
+from dovetail.sw.analysis.explain.cycle_parts import Parts, array_macs, parts_of, unit_of
 
 NO_LAYER = -1
 """Of instruction fetches."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dovetail.isa.config import Config, ceil_div, round_up
 from dovetail.isa.instructions.table import Unit, pack
-from dovetail.sw.compiler.emit import weights
+from dovetail.sw.compiler.emit import weight_streams
 from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.emit.hazards import Range
 from dovetail.sw.compiler.emit.runs import Run, runs_of, starts_of
@@ -71,16 +71,16 @@ def _seen(rest: NDArray[np.int8], *axes: int) -> list[tuple[int, ...]]:
     return [tuple(np.flatnonzero(rest.any(axis=rows)).tolist()) for rows in others]
 
 
-def passes_of(layer: ConvLayer, tiling: Tiling) -> list[weights.Pass]:
+def passes_of(layer: ConvLayer, tiling: Tiling) -> list[weight_streams.Pass]:
     """The passes of a tile, each of which adds to the sums of those before it."""
     step = layer.channels if layer.separable else tiling.in_channels
     passes = []
     for first in range(0, layer.channels, step):
         loaded = first, min(step, layer.channels - first)
-        passes.append(weights.Pass(*loaded, 0, loaded))
+        passes.append(weight_streams.Pass(*loaded, 0, loaded))
         begin, end = max(first, layer.span[0]), min(sum(loaded), sum(layer.span))
         if begin < end:
-            passes += [weights.Pass(begin, end - begin, term, loaded) for term in range(1, layer.terms)]
+            passes += [weight_streams.Pass(begin, end - begin, term, loaded) for term in range(1, layer.terms)]
     return passes
 
 
@@ -91,7 +91,7 @@ def block_of(config: Config, layer: ConvLayer, tiling: Tiling) -> int:
 
 def constants_of(
     config: Config, node: ir.Conv | ir.Depthwise | ir.MatMul, layer: ConvLayer, tiling: Tiling
-) -> tuple[int, Callable[[], weights.Bytes]]:
+) -> tuple[int, Callable[[], weight_streams.Bytes]]:
     """(bytes, what makes them) of a layer's weight streams."""
     block, passes = block_of(config, layer, tiling), passes_of(layer, tiling)
     blocks = ceil_div(layer.out_channels, block)
@@ -99,9 +99,9 @@ def constants_of(
         # The zero points are the instruction's; every pass has the same records.
         bias = np.zeros(layer.out_channels, np.int64)
         size = blocks * layer.stream_bytes(config, 1, layer.channels)
-        return size, lambda: weights.records(bias, node.requant, block, config.oc, config).ravel()
+        return size, lambda: weight_streams.records(bias, node.requant, block, config.oc, config).ravel()
     size = sum(starts_of(config, layer, block, one.channels)[-1] for one in passes)
-    return size, partial(weights.pack, node, layer, config, block, passes)
+    return size, partial(weight_streams.pack, node, layer, config, block, passes)
 
 
 def spread(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, arena: Arena) -> Tiling:
@@ -158,7 +158,7 @@ class _Piece(NamedTuple):
 
     form: Form
     input: int
-    weights: int
+    weight_streams: int
     output: int
 
 
@@ -332,23 +332,29 @@ class ConvCode:
         """Bytes between the rows of results in SRAM."""
         return pixel * (area.columns if self.target.sram is None else self.layer.out_width)
 
-    def _computes(self, piece: _Piece, run: Run, turn: int, source: int, target: int, weights: int) -> list[Compute]:
+    def _computes(
+        self, piece: _Piece, run: Run, turn: int, source: int, target: int, weight_streams: int
+    ) -> list[Compute]:
         """A run's instructions; SRAM addresses of the tile's input, output and weight stream."""
         layer, (form, in_bytes, w_bytes, out_bytes) = self.layer, piece
         channels, stream = run.channels, run.stream
-        source, target, weights = source + layer.inputs_of(run.first, 0), target + run.first, weights + run.at
+        source, target, weight_streams = (
+            source + layer.inputs_of(run.first, 0),
+            target + run.first,
+            weight_streams + run.at,
+        )
         if layer.mode == "grouped":
             seen, made = layer.group
             groups = range(channels // made)
             return [
                 Compute(form, (a, b, c), ((a, in_bytes), (c, w_bytes)), (b, out_bytes))
-                for a, b, c in ((source + n * seen, target + n * made, weights + n * w_bytes) for n in groups)
+                for a, b, c in ((source + n * seen, target + n * made, weight_streams + n * w_bytes) for n in groups)
             ]
-        addresses: tuple[int, ...] = source, target, weights
-        reads: tuple[Range, ...] = (source, in_bytes), (weights, w_bytes)
+        addresses: tuple[int, ...] = source, target, weight_streams
+        reads: tuple[Range, ...] = (source, in_bytes), (weight_streams, w_bytes)
         if self.matrix:
-            addresses = *addresses, weights + stream
-            reads = *reads, (weights + stream, self.passes[turn].channels * channels)
+            addresses = *addresses, weight_streams + stream
+            reads = *reads, (weight_streams + stream, self.passes[turn].channels * channels)
         if run.adds:
             reads = *reads, (target, out_bytes)
         return [Compute(form, addresses, reads, (target, out_bytes))]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dovetail.isa.config import Config
 from dovetail.sw.compiler.emit.movement import Axis, axes_of
 from dovetail.sw.compiler.layer import use_packing
-from dovetail.sw.compiler.partition.partition import Step
+from dovetail.sw.compiler.partition.segments import Step
 from dovetail.sw.network import graph as ir
 
 MAX_PITCHED = 1024

@@ -16,8 +16,7 @@ import numpy as np
 from dovetail.isa.config import MAX_SRAM, Config, ceil_div, format_bytes, round_up
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.plan import cache as schedule_cache
-from dovetail.sw.compiler.plan import pricing
+from dovetail.sw.compiler.plan import pricing, schedule_cache
 from dovetail.sw.compiler.plan.candidates import Estimates, all_stay, cheapest, cheapest_of, estimates_of
 from dovetail.sw.compiler.plan.estimate import Costs, Counts, array_total, costs_of, lower_bound, transfers
 from dovetail.sw.compiler.plan.grid import Grid

@@ -12,13 +12,13 @@ from onnx import helper, numpy_helper
 
 from dovetail.isa.program import ITEM_BYTES
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.export.codegen.c_text import Fields, number
 from dovetail.sw.export.codegen.movement import places_of, write_places
 from dovetail.sw.export.codegen.softmax import MOST_COLUMNS, exponentials, float_exponentials
 from dovetail.sw.export.codegen.storage import Pointer
-from dovetail.sw.export.codegen.text import Fields, number
 from dovetail.sw.export.codegen.writer import Writer, pairs_fields
 from dovetail.sw.frontend.tflite.file import TfliteFile
-from dovetail.sw.host import kernels as host
+from dovetail.sw.host import kernels
 from dovetail.sw.network import graph as ir
 from dovetail.sw.network.layout import Array, Layout, Shape
 
@@ -45,21 +45,21 @@ def write_host(writer: Writer, node: ir.Host) -> None:
     """Append the calls of a node of the host. Raises NetworkError where there is no kernel."""
     payload = node.payload
     match payload:
-        case host.Quantize():
+        case kernels.Quantize():
             ends = _typed(writer, node, "float32", "int8")
             even, count = int(payload.ties_even), writer.size(node.outputs[0])
             writer.call("dovetail_quantise", np.float32(payload.scale), payload.zero_point, even, count, *ends)
-        case host.Dequantize():
+        case kernels.Dequantize():
             ends = _typed(writer, node, "int8", "float32")
             count = writer.size(node.outputs[0])
             writer.call("dovetail_dequantise", np.float32(payload.scale), payload.zero_point, count, *ends)
-        case host.Permute():
+        case kernels.Permute():
             order = payload.after.inside(payload.before.order().reshape(payload.before.shape)).ravel()
             item_bytes = ITEM_BYTES[writer.graph.tensors[node.inputs[0]].dtype]
             write_places(writer, *writer.ends(node), order, item_bytes, node.name)
-        case host.OnnxOp():
+        case kernels.OnnxOp():
             _OnnxNode(writer, node, payload).write()
-        case host.TfliteOp():
+        case kernels.TfliteOp():
             _write_tflite(writer, node, payload)
         case _:
             raise _refused(node)
@@ -96,7 +96,7 @@ def _write_moves(writer: Writer, node: ir.Host) -> None:
 # --- TFLite -------------------------------------------------------------------------------------------------------
 
 
-def _write_tflite(writer: Writer, node: ir.Host, payload: host.TfliteOp) -> None:
+def _write_tflite(writer: Writer, node: ir.Host, payload: kernels.TfliteOp) -> None:
     if node.label == "softmax":
         source = writer.graph.tensors[node.inputs[0]]
         ends = _typed(writer, node, "int8", "int8")
@@ -122,7 +122,7 @@ def _write_tflite(writer: Writer, node: ir.Host, payload: host.TfliteOp) -> None
 class _OnnxNode:
     """One operator of an ONNX file; its operands and results are in the file's order while it computes."""
 
-    def __init__(self, writer: Writer, node: ir.Host, payload: host.OnnxOp) -> None:
+    def __init__(self, writer: Writer, node: ir.Host, payload: kernels.OnnxOp) -> None:
         self.writer = writer
         self.node = node
         self.payload = payload

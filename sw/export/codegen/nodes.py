@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.isa.numerics.operation import VectorOperation
-from dovetail.sw.export.codegen.text import Fields
+from dovetail.sw.export.codegen.c_text import Fields
 from dovetail.sw.export.codegen.writer import ROUNDINGS, Writer, pairs_fields
 from dovetail.sw.network import graph as ir
 

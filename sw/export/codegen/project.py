@@ -13,10 +13,10 @@ from textwrap import indent
 import dovetail
 from dovetail.isa.common.files import write_atomically
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.export.codegen.schedule import C_TYPES, Array, Schedule, schedule_of
+from dovetail.sw.export.codegen.c_text import comment, identifier, lines_of, number, printable
+from dovetail.sw.export.codegen.inference import C_TYPES, Array, Schedule, schedule_of
 from dovetail.sw.export.codegen.storage import ALIGN
-from dovetail.sw.export.codegen.text import comment, identifier, lines_of, number, printable
-from dovetail.sw.export.codegen.weights import crc_of, weights_file
+from dovetail.sw.export.codegen.weights_file import crc_of, weights_file
 from dovetail.sw.export.driver_files import ISA_HEADER, driver_files
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.export.codegen.constants import Constants, int8
+from dovetail.sw.export.codegen.c_text import WIDTH, Fields, comment, number
+from dovetail.sw.export.codegen.constant_data import Constants, int8
 from dovetail.sw.export.codegen.storage import Pointer, Storage
-from dovetail.sw.export.codegen.text import WIDTH, Fields, comment, number
 from dovetail.sw.network import graph as ir
 from dovetail.sw.network.layout import Shape
 

@@ -14,7 +14,7 @@ from dovetail.isa.numerics.multiplier import encode_multiplier, onnx_multiplier
 from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.export.parts.part import IR_VERSION, OPSET
-from dovetail.sw.host import kernels as host
+from dovetail.sw.host import kernels
 from dovetail.sw.network import graph as ir
 from dovetail.sw.network import reference
 from dovetail.sw.network.layout import Array, Layout, as_unsigned
@@ -94,8 +94,8 @@ def runtime_difference(node: ir.Elementwise, kind: str, scales: Sequence[np.floa
     )
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
     data = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION).SerializeToString()
-    wires = [host.Wire(name, Layout.plain((len(LEFT),))) for name in "abc"]
-    kernel = host.OnnxOp(data, f"node {node.name!r}", tuple(wires[:2]), tuple(wires[2:]))
+    wires = [kernels.Wire(name, Layout.plain((len(LEFT),))) for name in "abc"]
+    kernel = kernels.OnnxOp(data, f"node {node.name!r}", tuple(wires[:2]), tuple(wires[2:]))
     found = kernel.raw({"a": as_unsigned(LEFT), "b": as_unsigned(right)})[0]
     wanted = as_unsigned(reference.elementwise(node, LEFT, RIGHT)).astype(np.int32)
     return int(np.abs(np.clip(found, params.lo + 128, params.hi + 128) - wanted).max())

@@ -17,10 +17,10 @@ import yaml
 
 import dovetail
 from dovetail.isa.common.files import write_atomically, written_whole
-from dovetail.sw.compiler.partition.partition import Step, border_of, is_accelerated
+from dovetail.sw.compiler.partition.segments import Step, border_of, is_accelerated
 from dovetail.sw.errors import NetworkError, first_line
+from dovetail.sw.files.manifest import parse_yaml
 from dovetail.sw.files.portable import sha256
-from dovetail.sw.files.yaml import parse_yaml
 from dovetail.sw.frontend.remainder import rest_of
 from dovetail.sw.host.kernels import OnnxOp, Permute, TfliteOp
 from dovetail.sw.host.step import can_join

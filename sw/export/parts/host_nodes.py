@@ -7,7 +7,7 @@ from onnx import numpy_helper, version_converter
 
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.export.parts.part import OPSET, Part
-from dovetail.sw.host import kernels as host
+from dovetail.sw.host import kernels
 from dovetail.sw.network import graph as ir
 
 
@@ -15,19 +15,19 @@ def write_host(part: Part, node: ir.Host) -> None:
     """Append a node of the host. Raises NetworkError where it has no form in ONNX."""
     payload, source, result = node.payload, node.inputs[0] if node.inputs else "", node.outputs[0]
     match payload:
-        case host.Quantize():
+        case kernels.Quantize():
             part.exact &= payload.ties_even
             value = part.plain(source)
             quantised = part.quantised(value, result, payload.scale, payload.zero_point, (-128, 127))
             part.values[result] = _shaped(part, quantised, source, result)
-        case host.Dequantize():
+        case kernels.Dequantize():
             real = part.real(part.plain(source), payload.scale, payload.zero_point)
             part.values[result] = _shaped(part, real, source, result)
-        case host.Permute():
+        case kernels.Permute():
             outside = part.outside(part.plain(source), part.graph.tensors[source].shape, payload.before)
             value = part.inside(outside, payload.after)
             part.values[result] = part.reshaped(value, payload.after.inner, part.graph.tensors[result].shape)
-        case host.OnnxOp():
+        case kernels.OnnxOp():
             _file_node(part, node, payload)
         case _:
             raise NetworkError(f"{node.name!r}: {node.op} has no form in ONNX")
@@ -37,7 +37,7 @@ def _shaped(part: Part, value: str, source: str, result: str) -> str:
     return part.reshaped(value, part.graph.tensors[source].shape, part.graph.tensors[result].shape)
 
 
-def _file_node(part: Part, node: ir.Host, payload: host.OnnxOp) -> None:
+def _file_node(part: Part, node: ir.Host, payload: kernels.OnnxOp) -> None:
     """A node of the network's file, as it is there."""
     model = _current(part, onnx.load_model_from_string(payload.model), payload.label)
     names: dict[str, str] = {"": ""}

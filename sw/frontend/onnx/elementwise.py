@@ -17,9 +17,9 @@ from dovetail.isa.numerics.add import AddParams
 from dovetail.isa.numerics.multiplier import encode_multiplier, onnx_multiplier
 from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.sw.frontend.onnx.builder import GraphBuilder
 from dovetail.sw.frontend.onnx.file import OnnxNode
 from dovetail.sw.frontend.onnx.fit import fit, plain_fit, runtime_pair, runtime_product, runtime_sum
+from dovetail.sw.frontend.onnx.graph_builder import GraphBuilder
 from dovetail.sw.frontend.onnx.integer import FULL, Clamp
 from dovetail.sw.frontend.onnx.values import Constant, Quant, Source, Value
 from dovetail.sw.frontend.repeat import repeated

@@ -42,7 +42,7 @@ _WHOLE = 1e-4
 _ORIGINS = 16
 """How many zero points are tried."""
 _TRIES = 5000
-"""Further candidates for a sum, after those with other factors. About one sum in 100 needs them: a third of a second."""
+"""Further candidates for a sum, after those with other factors. About one in 100 needs them: a third of a second."""
 _FINEST, _COARSEST = 20.0, 14.0
 """Fraction bits of TFLite's fixed point."""
 

@@ -17,7 +17,6 @@ import onnx
 
 from dovetail.sw.errors import NetworkError, not_quantised
 from dovetail.sw.frontend.onnx import movement
-from dovetail.sw.frontend.onnx.builder import GraphBuilder
 from dovetail.sw.frontend.onnx.elementwise import BINARY, COMBINATIONS, FUNCTIONS, ElementwiseOps, Expression
 from dovetail.sw.frontend.onnx.file import (
     STANDARD_DOMAINS,
@@ -27,6 +26,7 @@ from dovetail.sw.frontend.onnx.file import (
     check_valid,
     is_quantised,
 )
+from dovetail.sw.frontend.onnx.graph_builder import GraphBuilder
 from dovetail.sw.frontend.onnx.integer import FULL, Clamp, IntegerOps
 from dovetail.sw.frontend.onnx.qoperator import QOPERATORS
 from dovetail.sw.frontend.onnx.remainder import split

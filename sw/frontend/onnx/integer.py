@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from dovetail.isa.numerics.multiplier import onnx_multiplier
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend.onnx.builder import GraphBuilder
+from dovetail.sw.frontend.onnx.graph_builder import GraphBuilder
 from dovetail.sw.frontend.onnx.values import Constant, Quant, Source, Value
-from dovetail.sw.frontend.onnx.window import window_of
+from dovetail.sw.frontend.onnx.window_attributes import window_of
 from dovetail.sw.network import graph as ir
 from dovetail.sw.network.layout import Array, Layout, Shape
 

@@ -58,14 +58,23 @@ def _normalised(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> 
     from onnx import inliner
 
     from dovetail.sw.frontend.onnx.limits import check_functions
-    from dovetail.sw.passes.float import borders, constants, float32, infer, inputs, names, opset, runtime_operators
+    from dovetail.sw.passes.float import (
+        borders,
+        constants,
+        fixed_inputs,
+        float32,
+        infer,
+        names,
+        opset,
+        runtime_operators,
+    )
 
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     if copy.functions:
         check_functions(copy)
         copy = inliner.inline_local_functions(copy)
-    inputs.fix_inputs(copy, shapes)
+    fixed_inputs.fix_inputs(copy, shapes)
     network = oir.serde.deserialize_model(opset.upgrade(copy))
     names.name_nodes(network)
     borders.check_operators(network)

@@ -7,7 +7,7 @@ legal one with something broken; it still has one outcome (no program returned h
 
 from dovetail.sw.random.programs.broken import BREAKS, bounded, illegal_program, settled
 from dovetail.sw.random.programs.configurations import WHOLE, configurations
-from dovetail.sw.random.programs.programs import RandomProgram, legal_program
+from dovetail.sw.random.programs.legal import RandomProgram, legal_program
 from dovetail.sw.random.programs.registers import (
     DATA_BYTES,
     legal_registers,

@@ -19,7 +19,7 @@ from dovetail.isa.instructions.table import (
 from dovetail.isa.timing.recurrence import time_program
 from dovetail.isa.timing.rules import Rule, rules_of
 from dovetail.sw.compiler.emit.hazards import overwrites, races
-from dovetail.sw.random.programs.programs import RandomProgram, build, finish
+from dovetail.sw.random.programs.legal import RandomProgram, build, finish
 from dovetail.sw.random.programs.registers import (
     DATA_BYTES,
     DMA_OPS,

@@ -16,7 +16,7 @@ from dovetail.cosim.benches.accelerator import FAULTS, Case, fault_case
 from dovetail.cosim.benches.runner import BenchError, run
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.instructions.table import Cause
-from dovetail.sw.model.model import Model
+from dovetail.sw.model.accelerator import Model
 
 CONFIG = Config(ic_lanes=2, oc_lanes=2, sram="32 KiB", banks=4)
 EXAMPLE = Path(__file__).resolve().parents[3] / "docs/examples/modified_rtl"

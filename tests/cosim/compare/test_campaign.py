@@ -11,7 +11,7 @@ from dovetail.cosim.compare.campaign import Tally, difference, run_campaign, run
 from dovetail.cosim.compare.fuzz import load, random_case
 from dovetail.cosim.compare.lockstep import Lockstep
 from dovetail.cosim.coverage.bins import cover, executed_words
-from dovetail.cosim.rtl.engine import RtlEngine
+from dovetail.cosim.rtl.rtl_engine import RtlEngine
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import PAGE_WORDS, Cause, Op, Unit, cfg
 from dovetail.isa.timing.recurrence import time_program

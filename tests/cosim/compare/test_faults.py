@@ -24,11 +24,11 @@ from dovetail.cosim.compare.faults import (
     untouched,
 )
 from dovetail.cosim.compare.lockstep import Lockstep
-from dovetail.cosim.rtl.engine import RtlEngine
+from dovetail.cosim.rtl.rtl_engine import RtlEngine
 from dovetail.cosim.rtl.setting import Setting, settings_of
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import BY_NUMBER, Cause, Op, Unit, cfg, pack, to_bytes
-from dovetail.sw.model.model import Model
+from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs import legal_program
 from dovetail.sw.runtime.compiled_network import compile_network
 

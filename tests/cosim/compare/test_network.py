@@ -9,11 +9,11 @@ import pytest
 
 from dovetail.cosim.compare.lockstep import Comparison
 from dovetail.cosim.compare.networks import LockstepEngine, Verdict, verify
-from dovetail.cosim.rtl.engine import RtlEngine
+from dovetail.cosim.rtl.rtl_engine import RtlEngine
 from dovetail.isa import Config, MemoryTiming
 from dovetail.sw.analysis.dump import read_dump, write_dump
 from dovetail.sw.compiler import Options, generate
-from dovetail.sw.model.model import Model
+from dovetail.sw.model.accelerator import Model
 from dovetail.sw.network import reference
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 from dovetail.sw.runtime.engine import Engine

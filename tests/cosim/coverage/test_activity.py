@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.cosim.coverage.rtl import Point, read_points
-from dovetail.cosim.rtl.engine import RtlEngine, accelerator_design
+from dovetail.cosim.rtl.rtl_engine import RtlEngine, accelerator_design
 from dovetail.cosim.rtl.verilate import COVERAGE
 from dovetail.hw.memory.sram import MODULE, READERS, WRITERS
 from dovetail.isa.config import Config

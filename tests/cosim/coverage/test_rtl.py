@@ -20,7 +20,7 @@ from dovetail.cosim.coverage.rtl import (
     read_points,
     reason,
 )
-from dovetail.cosim.rtl.engine import RtlEngine
+from dovetail.cosim.rtl.rtl_engine import RtlEngine
 from dovetail.flows.cli import main
 from dovetail.isa.config import Config
 from dovetail.sw.random.programs import WHOLE

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from amaranth.hdl import Fragment
 
-from dovetail.cosim.formal import PROOFS, Proof, Sentences
-from dovetail.cosim.formal import prover as formal
+from dovetail.cosim.formal import PROOFS, Proof, Sentences, prover
 from dovetail.cosim.formal.proof import INVARIANT
 from dovetail.cosim.formal.properties import Opened
 from dovetail.cosim.rtl.verilate import ToolError
@@ -31,7 +30,7 @@ def parameters(names: list[str]) -> list[object]:
 
 @pytest.mark.parametrize("name", parameters(list(PROOFS)))
 def test_proof_holds(name: str, build_cache: Path) -> None:
-    verdict = formal.prove(PROOFS[name], build_cache)
+    verdict = prover.prove(PROOFS[name], build_cache)
     assert verdict.passed, verdict
 
 
@@ -94,10 +93,10 @@ def test_broken_block_fails(mutation: Mutation, build_cache: Path, monkeypatch: 
     monkeypatch.setattr(mutation.block, "elaborate", mutated(mutation.block, mutation.old, mutation.new))
     proof = PROOFS[mutation.proof]
     if mutation.within is None:
-        verdict = formal.prove(proof, build_cache)
+        verdict = prover.prove(proof, build_cache)
         assert verdict.result in ("failed", "unknown"), verdict
     else:
-        verdict = formal.prove(replace(proof, mode="bmc", depth=mutation.within), build_cache)
+        verdict = prover.prove(replace(proof, mode="bmc", depth=mutation.within), build_cache)
         assert verdict.result == "failed", verdict
     assert verdict.sentences
 
@@ -120,7 +119,7 @@ def test_a_property_that_does_not_hold_is_named_with_waves(
     build_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Run, "elaborate", mutated(Run, "Mux(self.halt, 0, self.failed)", "self.failed"))
-    verdict = formal.prove(PROOFS["run"], build_cache, depth=6, waves=tmp_path)
+    verdict = prover.prove(PROOFS["run"], build_cache, depth=6, waves=tmp_path)
     assert (verdict.result, verdict.depth) == ("failed", 6)
     assert verdict.waves == str(tmp_path / "run.vcd")
     assert "$enddefinitions" in Path(verdict.waves).read_text()
@@ -128,35 +127,35 @@ def test_a_property_that_does_not_hold_is_named_with_waves(
 
 def test_induction_that_does_not_succeed_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Run, "elaborate", mutated(Run, "Mux(self.halt, 0, self.failed)", "self.failed"))
-    assert formal.prove(PROOFS["run"], tmp_path, depth=1).result == "unknown"
+    assert prover.prove(PROOFS["run"], tmp_path, depth=1).result == "unknown"
 
 
 def test_a_cover_out_of_reach_is_not_a_proof(tmp_path: Path) -> None:
-    verdict = formal.prove(replace(PROOFS["queue"], cover=3), tmp_path)
+    verdict = prover.prove(replace(PROOFS["queue"], cover=3), tmp_path)
     assert verdict.result == "unreached"
     assert "full, and an entry leaves" in verdict.sentences
 
 
 def test_verdicts_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = formal.prove(PROOFS["run"], tmp_path)
+    first = prover.prove(PROOFS["run"], tmp_path)
 
     def never(*args: object) -> None:
         raise AssertionError("proved again")
 
-    monkeypatch.setattr(formal, "_run", never)
-    assert formal.prove(PROOFS["run"], tmp_path) == first
+    monkeypatch.setattr(prover, "_run", never)
+    assert prover.prove(PROOFS["run"], tmp_path) == first
 
 
 def test_missing_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
     with pytest.raises(ToolError, match=r'need yowasp-sby, .*z3; pip install "dovetail\[formal\]"'):
-        formal.prove(PROOFS["run"], tmp_path)
+        prover.prove(PROOFS["run"], tmp_path)
 
 
 def test_depth_must_be_positive(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="depth must be positive, not 0"):
-        formal.prove(PROOFS["run"], tmp_path, depth=0)
+        prover.prove(PROOFS["run"], tmp_path, depth=0)
     with pytest.raises(ValueError, match="mode must be one of prove, bmc, not 'live'"):
         replace(PROOFS["run"], mode="live")
 

@@ -10,7 +10,7 @@ from amaranth.hdl import Module, Signal, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.cosim.handle.handle import Handle
+from dovetail.cosim.handle.design import Handle
 from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.hw.sequencer.queue import Queue
 from dovetail.isa.config import Config

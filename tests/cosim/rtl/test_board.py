@@ -26,7 +26,7 @@ from dovetail.isa.link import (
     request,
     with_crc,
 )
-from dovetail.sw.model.model import Model
+from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs import RandomProgram, illegal_program, legal_program
 
 CONFIG = Config.load("small")

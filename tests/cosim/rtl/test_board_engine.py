@@ -13,7 +13,7 @@ from dovetail.hw.board.memory import BoardMemory
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Cause
 from dovetail.isa.timing.recurrence import Fault
-from dovetail.sw.model.model import Model
+from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs import legal_program
 from dovetail.sw.runtime.board import BoardEngine, LinkError
 from dovetail.sw.runtime.compiled_network import compile_network
@@ -96,14 +96,14 @@ def test_a_bitstream_of_another_configuration(board: SimulatedBoard) -> None:
 
 
 def test_another_version_of_the_instruction_set(board: SimulatedBoard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dovetail.sw.runtime.board.engine.VERSION", 2)
+    monkeypatch.setattr("dovetail.sw.runtime.board.board_engine.VERSION", 2)
     with pytest.raises(LinkError, match="must have version 2 of the instruction set, not 1; build it again"):
         BoardEngine(CONFIG, board.port, board.baud, patience=PATIENCE)
 
 
 def test_a_run_that_does_not_end(engine: BoardEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dovetail.sw.runtime.board.engine.SLACK", 0)
-    monkeypatch.setattr("dovetail.sw.runtime.board.engine.MARGIN", 5)
+    monkeypatch.setattr("dovetail.sw.runtime.board.board_engine.SLACK", 0)
+    monkeypatch.setattr("dovetail.sw.runtime.board.board_engine.MARGIN", 5)
     network = compile_network("zoo:dscnn", CONFIG, effort=0)  # long: it must not end while this process is waiting
     (run,) = settings_of(network, np.zeros(network.graph.inputs[0].shape, np.int8))
     arguments = run.memory, run.program, run.pages, run.base

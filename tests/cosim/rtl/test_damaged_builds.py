@@ -15,11 +15,10 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.cosim.rtl import sealed
-from dovetail.cosim.rtl import verilate as v
+from dovetail.cosim.rtl import sealed, verilate
 from dovetail.cosim.rtl.block import Bench, block_design
 from dovetail.cosim.rtl.build_cache import LIBRARY, builds, hold, noted
-from dovetail.cosim.rtl.engine import noted_library
+from dovetail.cosim.rtl.rtl_engine import noted_library
 
 
 class Increment(wiring.Component):  # type: ignore[misc]
@@ -65,7 +64,7 @@ def exit_code_of(cache: Path) -> int | None:
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_library_is_put_aside_and_built_again(cache: Path, damage: str) -> None:
-    library = v.verilate(block_design(Increment()), cache)
+    library = verilate.verilate(block_design(Increment()), cache)
     before = set(cache.glob("damaged-*"))
     fresh = library.with_name("fresh")
     fresh.write_bytes(DAMAGE[damage](library.read_bytes()))
@@ -78,7 +77,7 @@ def test_a_damaged_library_is_put_aside_and_built_again(cache: Path, damage: str
 
 
 def test_damage_of_the_seal_and_strangers_in_the_folder(cache: Path) -> None:
-    library = v.verilate(block_design(Increment()), cache)
+    library = verilate.verilate(block_design(Increment()), cache)
     seal = library.parent / sealed.SEAL
     sound = seal.read_bytes()
     for damaged in (b"", b"\xff\xfe", sound[:-1] + b"x", sound + b"0" * 64 + b"  ../../elsewhere\n"):
@@ -95,7 +94,7 @@ def test_damage_of_the_seal_and_strangers_in_the_folder(cache: Path) -> None:
 
 @pytest.mark.slow
 def test_a_damaged_runtime_object_is_compiled_again(cache: Path) -> None:
-    library = v.verilate(block_design(Increment()), cache)
+    library = verilate.verilate(block_design(Increment()), cache)
     (runtime,) = cache.glob("runtime-*")
     for compiled in runtime.glob("*.o"):
         compiled.write_bytes(cut(compiled.read_bytes()))
@@ -109,7 +108,7 @@ def test_a_damaged_note_is_no_note(cache: Path, text: bytes) -> None:
     design, made = block_design(Increment()), []
     note = cache / "accelerator-test"
 
-    def make() -> v.Design:
+    def make() -> verilate.Design:
         made.append(1)
         return design
 
@@ -134,12 +133,12 @@ def _killed(cache: Path) -> None:
     def stop(*_: Any) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    v._run_all = stop  # type: ignore[assignment]
-    v.verilate(v.Design({"dut.v": "module dut; endmodule"}, "dut", {}), cache)
+    verilate._run_all = stop  # type: ignore[assignment]
+    verilate.verilate(verilate.Design({"dut.v": "module dut; endmodule"}, "dut", {}), cache)
 
 
 def test_leftovers_of_a_killed_build_go(cache: Path) -> None:
-    v.verilate(block_design(Increment()), cache)
+    verilate.verilate(block_design(Increment()), cache)
     process = multiprocessing.get_context("fork").Process(target=_killed, args=(cache,))
     process.start()
     process.join(60)

@@ -9,12 +9,12 @@ import pytest
 
 from dovetail.cosim.compare.lockstep import Lockstep
 from dovetail.cosim.rtl import verilate
-from dovetail.cosim.rtl.engine import RtlEngine, RtlError, accelerator_design
+from dovetail.cosim.rtl.rtl_engine import RtlEngine, RtlError, accelerator_design
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.host import ID, VERSION
 from dovetail.isa.instructions.table import Cause, Op, Unit, cfg, pack, to_bytes
 from dovetail.isa.timing.recurrence import Fault
-from dovetail.sw.model.model import Model
+from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs import legal_program
 from dovetail.sw.runtime.engines import create
 

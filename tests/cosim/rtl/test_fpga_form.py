@@ -7,7 +7,7 @@ import pytest
 from dovetail.cosim.compare.faults import KINDS, run_kind
 from dovetail.cosim.compare.fuzz import fuzz
 from dovetail.cosim.compare.lockstep import Lockstep
-from dovetail.cosim.rtl.engine import RtlEngine
+from dovetail.cosim.rtl.rtl_engine import RtlEngine
 from dovetail.isa.config import Config
 from tests.cosim.compare.test_lockstep import SMALL
 

@@ -53,7 +53,7 @@ def test_keyword_spotting(build_cache: Path) -> None:
 def test_keyword_spotting_on_a_board(build_cache: Path) -> None:
     """Through the serial port of the iCEBreaker's design, memory and all: the model's bytes and cycles."""
     pytest.importorskip("serial")
-    from dovetail.sw.runtime.board.engine import BoardEngine
+    from dovetail.sw.runtime.board.board_engine import BoardEngine
 
     config = CONFIG.replace(memory=MEMORY.timing)
     network = compile_network("zoo:dscnn", config)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dovetail.cosim.rtl.block import Bench
-from dovetail.cosim.rtl.engine import RtlEngine
+from dovetail.cosim.rtl.rtl_engine import RtlEngine
 from dovetail.hw.array.requantiser import Requantiser
 from dovetail.hw.common.scaler import SCALE_SHARED, ScaleKind, Scaler
 from dovetail.hw.vector.rescale import VECTOR_PARAMS, VectorLane
@@ -16,7 +16,7 @@ from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Op, Unit, cfg, pack, sync, to_bytes
 from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.sw.model.model import Model
+from dovetail.sw.model.accelerator import Model
 from tests.cosim.compare.test_lockstep import SMALL
 from tests.scaling import MULTIPLIERS, SCALE, SHIFTS, Ints, accumulators, corner_arrays, sum_of, to_int8
 

@@ -10,7 +10,7 @@ from amaranth.hdl import Module, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.cosim.rtl import verilate as v
+from dovetail.cosim.rtl import verilate
 from dovetail.cosim.rtl.block import Bench, block_design
 
 
@@ -67,7 +67,7 @@ def test_stream_takes_outputs_before_the_edge(build_cache: Path) -> None:
 
 def test_the_cache_may_be_named_from_here(build_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(build_cache.parent)
-    library = v.verilate(block_design(Mac()), Path(build_cache.name))
+    library = verilate.verilate(block_design(Mac()), Path(build_cache.name))
     assert library.is_absolute() and library.exists()
 
 
@@ -96,29 +96,29 @@ def test_waves(build_cache: Path, tmp_path: Path) -> None:
 
 
 def test_hash_depends_on_every_input() -> None:
-    design = v.Design({"a.v": "module dut; endmodule"}, "dut", {"a.cpp": ""})
-    others: list[v.Design] = [
-        v.Design({"a.v": "module dut;  endmodule"}, "dut", {"a.cpp": ""}),
-        v.Design({"a.v": "module dut; endmodule"}, "dut", {"a.cpp": " "}),
-        v.Design({"b.v": "module dut; endmodule"}, "dut", {"a.cpp": ""}),
-        v.Design({"a.v": "module dut; endmodule"}, "dut", {"a.cpp": ""}, trace="fst"),
-        v.Design({"a.v": "module dut; endmodule"}, "dut", {"a.cpp": ""}, defines=("A=1",)),
+    design = verilate.Design({"a.v": "module dut; endmodule"}, "dut", {"a.cpp": ""})
+    others: list[verilate.Design] = [
+        verilate.Design({"a.v": "module dut;  endmodule"}, "dut", {"a.cpp": ""}),
+        verilate.Design({"a.v": "module dut; endmodule"}, "dut", {"a.cpp": " "}),
+        verilate.Design({"b.v": "module dut; endmodule"}, "dut", {"a.cpp": ""}),
+        verilate.Design({"a.v": "module dut; endmodule"}, "dut", {"a.cpp": ""}, trace="fst"),
+        verilate.Design({"a.v": "module dut; endmodule"}, "dut", {"a.cpp": ""}, defines=("A=1",)),
     ]
-    assert len({v.design_hash(d) for d in [design, *others]}) == 6
-    assert v.design_hash(block_design(Mac())) == v.design_hash(block_design(Mac()))
+    assert len({verilate.design_hash(d) for d in [design, *others]}) == 6
+    assert verilate.design_hash(block_design(Mac())) == verilate.design_hash(block_design(Mac()))
 
 
 def _count_build(cache: Path, queue: Any) -> None:
     builds: list[int] = []
-    build = v._build
+    build = verilate._build
 
     def counted(*arguments: Any) -> None:
         builds.append(1)
         build(*arguments)
 
-    v._build = counted  # type: ignore[assignment]
+    verilate._build = counted  # type: ignore[assignment]
     try:
-        v.verilate(block_design(Mac()), cache)
+        verilate.verilate(block_design(Mac()), cache)
     finally:
         queue.put(len(builds))
 
@@ -136,27 +136,27 @@ def test_two_processes_build_once(tmp_path: Path) -> None:
 
 
 def test_failed_build_says_why(tmp_path: Path) -> None:
-    bad = v.Design({"dut.v": "module dut(input clk); wibble endmodule"}, "dut", {})
-    with pytest.raises(v.ToolError, match=r"verilator_bin failed with exit code \d+; log: (?s:.*)syntax error"):
-        v.verilate(bad, tmp_path)
+    bad = verilate.Design({"dut.v": "module dut(input clk); wibble endmodule"}, "dut", {})
+    with pytest.raises(verilate.ToolError, match=r"verilator_bin failed with exit code \d+; log: (?s:.*)syntax error"):
+        verilate.verilate(bad, tmp_path)
     assert not list(tmp_path.glob("build-*"))
     assert "wibble" in next(tmp_path.glob("*.log")).read_text()
-    bad = v.Design({"dut.v": "module dut(input clk); endmodule"}, "dut", {"x.cpp": "#error no"})
-    with pytest.raises(v.ToolError, match=r"g\+\+ failed with exit code 1"):
-        v.verilate(bad, tmp_path)
+    bad = verilate.Design({"dut.v": "module dut(input clk); endmodule"}, "dut", {"x.cpp": "#error no"})
+    with pytest.raises(verilate.ToolError, match=r"g\+\+ failed with exit code 1"):
+        verilate.verilate(bad, tmp_path)
     with pytest.raises(ValueError, match="top must be a module of the Verilog texts, not 'other'"):
-        v.verilate(v.Design({"dut.v": "module dut; endmodule"}, "other", {}), tmp_path)
+        verilate.verilate(verilate.Design({"dut.v": "module dut; endmodule"}, "other", {}), tmp_path)
 
 
 def test_missing_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(v.ToolError, match=r"g\+\+ is not on PATH; .* apt install g\+\+"):
-        v.compiler()
+    with pytest.raises(verilate.ToolError, match=r"g\+\+ is not on PATH; .* apt install g\+\+"):
+        verilate.compiler()
 
 
 def test_default_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert v.default_cache() == tmp_path / "dovetail"
+    assert verilate.default_cache() == tmp_path / "dovetail"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert v.default_cache() == tmp_path / ".cache" / "dovetail"
+    assert verilate.default_cache() == tmp_path / ".cache" / "dovetail"

@@ -9,13 +9,13 @@ import pytest
 
 from dovetail.cosim.compare.lockstep import Lockstep
 from dovetail.cosim.compare.writers import writer
-from dovetail.cosim.rtl.engine import RtlEngine
+from dovetail.cosim.rtl.rtl_engine import RtlEngine
 from dovetail.cosim.rtl.setting import Setting
 from dovetail.cosim.rtl.waves import TICK, Waves, instruction_names, write_views
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import View, regions
 from dovetail.isa.instructions.table import Op, Unit
-from dovetail.sw.model.model import Model
+from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs import legal_program
 from dovetail.sw.runtime.engine import Bytes
 

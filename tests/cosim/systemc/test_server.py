@@ -18,7 +18,7 @@ from dovetail.cosim.systemc.server import OUTCOME, PAGE, REQUEST, TRANSFER, Mode
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, Cause, Op, to_bytes
 from dovetail.isa.timing.recurrence import Fault
-from dovetail.sw.model.model import Model
+from dovetail.sw.model.accelerator import Model
 from dovetail.sw.runtime.engine import Bytes
 
 CONFIG = Config.load("small")

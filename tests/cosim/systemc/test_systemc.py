@@ -12,20 +12,20 @@ import numpy as np
 import pytest
 
 from dovetail.cosim.compare.fuzz import random_case, random_timing
-from dovetail.cosim.rtl.engine import sram_program
+from dovetail.cosim.rtl.rtl_engine import sram_program
 from dovetail.cosim.rtl.setting import Setting
 from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.cosim.systemc import folder
 from dovetail.cosim.systemc.build import build_platform
-from dovetail.cosim.systemc.engine import SystemCEngine
 from dovetail.cosim.systemc.example import example_files, random_example
 from dovetail.cosim.systemc.folder import PERIOD_NS, config_header, makefile, platform_files
 from dovetail.cosim.systemc.library import SystemC, find_systemc
+from dovetail.cosim.systemc.systemc_engine import SystemCEngine
 from dovetail.cosim.systemc.verify import programs_of, verify_systemc
 from dovetail.isa.config import Config
 from dovetail.isa.host import CONTROL_IRQ, CONTROL_START, HOST_REGISTERS, ID, STATUS_BUSY, STATUS_DONE
 from dovetail.isa.instructions.table import Unit
-from dovetail.sw.model.model import Model
+from dovetail.sw.model.accelerator import Model
 from dovetail.sw.runtime.compiled_network import compile_network
 from dovetail.sw.runtime.engine import RunResult
 

@@ -9,9 +9,8 @@ import pytest
 
 import dovetail
 from dovetail.cosim.compare import fuzz
-from dovetail.cosim.coverage import file as coverage_file
-from dovetail.cosim.rtl import build_cache
-from dovetail.cosim.rtl import engine as rtl
+from dovetail.cosim.coverage import file
+from dovetail.cosim.rtl import build_cache, rtl_engine
 from dovetail.flows.cli import main
 from dovetail.flows.commands import docs
 from dovetail.flows.explore.store import database
@@ -21,10 +20,9 @@ from dovetail.flows.report.page import live, server
 from dovetail.isa import config, program
 from dovetail.isa.common import toml
 from dovetail.sw.compiler.partition.host_cost import MOST_TRIP
-from dovetail.sw.compiler.plan import cache as schedule_cache
-from dovetail.sw.files import arrays as array_files
-from dovetail.sw.files import yaml as yaml_files
-from dovetail.sw.frontend.onnx import limits as onnx_limits
+from dovetail.sw.compiler.plan import schedule_cache
+from dovetail.sw.files import arrays, manifest
+from dovetail.sw.frontend.onnx import limits
 from dovetail.sw.frontend.tflite import flatbuffer
 
 LAYERS = ("isa", "hw", "sw", "cosim", "flows")
@@ -48,7 +46,7 @@ def test_messages_name_pages_that_an_installed_user_has() -> None:
     for path in SOURCES:
         for text in shown_texts(path):
             named |= set(re.findall(r"`dovetail docs ([\w/-]+)`", text))
-            if path.name not in ("operators.py", "manual.py"):  # the texts of pages, which stand beside each other
+            if path.name not in ("operator_list.py", "manual.py"):  # the texts of pages, which stand beside each other
                 assert not re.search(r"\bdocs/\w", text), f"{path}: {text}"
     assert named and named <= set(known)
 
@@ -58,15 +56,15 @@ def test_limits_are_those_of_the_code() -> None:
     for number, unit in (
         (toml.MOST_BYTES, " characters"),
         (toml.DEEPEST, " deep"),
-        (yaml_files.MOST_BYTES >> 20, " MiB, no aliases"),
-        (array_files.MOST_BYTES >> 20, " MiB of arrays"),
+        (manifest.MOST_BYTES >> 20, " MiB, no aliases"),
+        (arrays.MOST_BYTES >> 20, " MiB of arrays"),
         (program.MOST_MEMORY >> 30, " GiB of system memory"),
-        (coverage_file.LIMIT >> 20, " MiB of Verilog"),
+        (file.LIMIT >> 20, " MiB of Verilog"),
         (fuzz.MOST_MEMORY >> 20, " MiB of system memory"),
         (int(database.LIMIT), " s of processor time for a question"),
         (int(schedule_cache.PATIENCE), " s for an answer; else"),
-        (onnx_limits.MOST_ELEMENTS, " |"),
-        (onnx_limits.MOST_NODES, "; no function calls itself"),
+        (limits.MOST_ELEMENTS, " |"),
+        (limits.MOST_NODES, "; no function calls itself"),
         (flatbuffer.MOST_READ, " times the file"),
         (MOST_TRIP, " cycles"),
         (config.MAX_LANES, " lanes in a direction"),
@@ -77,7 +75,7 @@ def test_limits_are_those_of_the_code() -> None:
         (server.CONNECTIONS, f"; {server.DEADLINE:.0f} s for a request"),
         (live.WAITING, " |"),
         (build_cache.LIMIT >> 30, " GiB, the least recently used"),
-        (rtl.DEFAULT_LIMIT, " |"),
+        (rtl_engine.DEFAULT_LIMIT, " |"),
     ):
         assert f" {number:,}{unit}" in page, unit
 

@@ -14,11 +14,11 @@ from dovetail.isa.config import Config
 from dovetail.sw.analysis.file_nodes import FileNode, destinations
 from dovetail.sw.analysis.preflight import ACCELERATOR, FREE, HOST, inspect
 from dovetail.sw.compiler import Options
-from dovetail.sw.compiler.partition.partition import broken_rule, host_reasons
+from dovetail.sw.compiler.partition.segments import broken_rule, host_reasons
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.network import graph as ir
 from dovetail.sw.network.layout import Layout
-from dovetail.sw.zoo import zoo
+from dovetail.sw.zoo import catalogue
 
 TFLITE = Path(__file__).parents[4] / "shared/models/mlperf_tiny/kws_dscnn/kws_int8.tflite"
 CONFIG = Config(ic_lanes=4, oc_lanes=4, sram="64 KiB")
@@ -140,7 +140,7 @@ def test_host_nodes_of_any_shape_are_no_concern_of_the_rules() -> None:
 
 def test_errors_are_errors(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     broken = tmp_path / "net.onnx"
-    broken.write_bytes(zoo.model_bytes("autoencoder")[:2000])
+    broken.write_bytes(catalogue.model_bytes("autoencoder")[:2000])
     code, data = outcome(capsys, broken)
     assert code == 2
     assert "must be a complete TFLite or ONNX file" in data["error"]

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from dovetail.flows.cli import main
-from dovetail.flows.explore.results.results import Results, Row
+from dovetail.flows.explore.results.rows import Results, Row
 from dovetail.flows.explore.results.table import failures_of, table_of
-from dovetail.flows.explore.space.space import Space, Workload
-from dovetail.flows.explore.store.store import Store
+from dovetail.flows.explore.space.design_space import Space, Workload
+from dovetail.flows.explore.store.result_store import Store
 from dovetail.isa.config import PRESETS
 
 NETWORK = "zoo:autoencoder"

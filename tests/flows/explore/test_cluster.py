@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.flows.explore.driver import Means, sweep
-from dovetail.flows.explore.pricing import pricing
-from dovetail.flows.explore.pricing.pricing import Session, VersionError
+from dovetail.flows.explore.pricing import evaluation
+from dovetail.flows.explore.pricing.evaluation import Session, VersionError
 from dovetail.flows.explore.pricing.workers import AHEAD, Task, WorkersError
 from dovetail.flows.explore.space import networks
-from dovetail.flows.explore.space.space import Space, Workload
-from dovetail.flows.explore.store.store import Store
+from dovetail.flows.explore.space.design_space import Space, Workload
+from dovetail.flows.explore.store.result_store import Store
+from dovetail.flows.explore.sweep import Means, sweep
 from dovetail.isa.config import Config
 
 pytest.importorskip("distributed")
@@ -81,7 +81,7 @@ def test_a_cluster_gives_what_local_processes_give(scheduler: str, tmp_path: Pat
 
 def test_versions_and_room(scheduler: str) -> None:
     file = networks.read(SPACE.workloads[0])
-    session = Session("test", {file.hash: file}, "free", 0, None, pricing.version())
+    session = Session("test", {file.hash: file}, "free", 0, None, evaluation.version())
     with closing(ClusterWorkers(session, scheduler)) as workers:
         assert workers.room() == 2 * AHEAD
     with closing(ClusterWorkers(replace(session, version="0123"), scheduler)) as workers:
@@ -92,7 +92,7 @@ def test_versions_and_room(scheduler: str) -> None:
 
 def test_no_scheduler_and_no_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dovetail.flows.explore.pricing.cluster.PATIENCE", 1)
-    session = Session("test", {}, "free", 0, None, pricing.version())
+    session = Session("test", {}, "free", 0, None, evaluation.version())
     for address in ("tcp://127.0.0.1:1", "nonsense://"):
         with pytest.raises(WorkersError, match=f"{address}: must be the address of a Dask scheduler"):
             ClusterWorkers(session, address)

@@ -10,15 +10,15 @@ from dovetail.cosim.compare.lockstep import Comparison
 from dovetail.cosim.compare.networks import Verdict as NetworkVerdict
 from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.flows.cli import main
-from dovetail.flows.explore.confirm import confirm as confirmation
-from dovetail.flows.explore.confirm.confirm import Check, ConfirmError, Job, Plan, Queue, chosen, difference_of, plan
+from dovetail.flows.explore import confirm
+from dovetail.flows.explore.confirm import Check, ConfirmError, Job, Plan, Queue, chosen, difference_of, plan
 from dovetail.flows.explore.pricing.cost import Cost, Outcome
-from dovetail.flows.explore.pricing.pricing import price
+from dovetail.flows.explore.pricing.evaluation import price
 from dovetail.flows.explore.space import networks
-from dovetail.flows.explore.space.space import Space, Workload
-from dovetail.flows.explore.store import store as store_module
+from dovetail.flows.explore.space.design_space import Space, Workload
+from dovetail.flows.explore.store import result_store
 from dovetail.flows.explore.store.recorder import Recorder
-from dovetail.flows.explore.store.store import Store
+from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.options.confirmation import Confirmed, confirm_sweep
 from dovetail.isa.config import Config
 from dovetail.sw import frontend
@@ -88,21 +88,21 @@ def test_what_the_rtl_has_said_is_not_asked_again(tmp_path: Path, cache: Path, m
         store.confirm(0, True)
         store.confirm(1, False, "cycles: stored 1, RTL 2")
         with monkeypatch.context() as patch:
-            patch.setattr(store_module, "hardware", lambda: "another RTL")
+            patch.setattr(result_store, "hardware", lambda: "another RTL")
             store.confirm(2, True)
         assert [row.confirmed for row in store.results().rows[:3]] == ["equal", "differs", ""]
         todo = plan(store, chosen(store.results(), None), cache)
         assert todo.known == 2
         assert sorted(check.number for check in todo.checks) == [2, 3, 4, 5]
         done = Plan((0, 1), 2, (), 0, 0)
-        differences = confirmation.confirm(store, done, cache=cache, notify=lambda done, verdict: None)
+        differences = confirm.confirm(store, done, cache=cache, notify=lambda done, verdict: None)
         assert differences == [(1, "point 1, zoo:autoencoder: cycles: stored 1, RTL 2")]
 
 
 def test_a_sweep_of_another_version_is_refused(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with store_of(tmp_path) as store:
         rows = chosen(store.results(), None)
-        monkeypatch.setattr(confirmation, "version", lambda: "other")
+        monkeypatch.setattr(confirm, "version", lambda: "other")
         with pytest.raises(ConfirmError, match="sweep must be of this version of Dovetail to be confirmed"):
             plan(store, rows, cache)
 
@@ -113,7 +113,7 @@ def test_a_network_that_has_changed_is_refused(tmp_path: Path, cache: Path, monk
         todo = plan(store, chosen(store.results(), None), cache)
         monkeypatch.setattr(networks, "read", lambda workload: other)
         with pytest.raises(ConfirmError, match="network must be the one of the sweep, but has changed"):
-            confirmation.confirm(store, todo, cache=cache, notify=lambda done, verdict: None)
+            confirm.confirm(store, todo, cache=cache, notify=lambda done, verdict: None)
 
 
 def test_without_a_compiler_there_is_one_error(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +121,7 @@ def test_without_a_compiler_there_is_one_error(tmp_path: Path, cache: Path, monk
         todo = plan(store, chosen(store.results(), None), cache)
         monkeypatch.setenv("PATH", "")
         with pytest.raises(ToolError, match=r"g\+\+ is not on PATH"):
-            confirmation.confirm(store, todo, cache=cache, notify=lambda done, verdict: None)
+            confirm.confirm(store, todo, cache=cache, notify=lambda done, verdict: None)
         assert not store.confirmed()
 
 
@@ -139,7 +139,7 @@ def test_bytes_and_the_stored_cycles_must_be_those_of_the_rtl(
     def verify(*arguments: Any, **options: Any) -> list[NetworkVerdict]:
         return [NetworkVerdict((Comparison(not first, rtl, rtl, True, True, True, first),))]
 
-    monkeypatch.setattr(confirmation, "verify", verify)
+    monkeypatch.setattr(confirm, "verify", verify)
     job = Job((networks.read(SPACE.workloads[0]),), SPACE, cache, None)
     config = SPACE.point(0).config
     assert config is not None

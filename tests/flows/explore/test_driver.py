@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import dovetail
-from dovetail.flows.explore.driver import Means, Progress, resume, sweep
 from dovetail.flows.explore.pricing import local
+from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.explore.space.networks import read_all
-from dovetail.flows.explore.space.space import Space, Workload
 from dovetail.flows.explore.store import recorder
-from dovetail.flows.explore.store.store import Store
+from dovetail.flows.explore.store.result_store import Store
+from dovetail.flows.explore.sweep import Means, Progress, resume, sweep
 from dovetail.isa.config import Config
 from dovetail.sw.errors import DovetailError
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from dovetail.flows import cli
+from dovetail.flows.explore.space.design_space import HOSTS, METHODS, SAMPLERS, Plan
 from dovetail.flows.explore.space.expressions import FUNCTIONS
 from dovetail.flows.explore.space.file import TABLES, load, read
 from dovetail.flows.explore.space.metrics import METRICS
-from dovetail.flows.explore.space.space import HOSTS, METHODS, SAMPLERS, Plan
 from dovetail.flows.options.parameters import SETTINGS
 from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE
 from dovetail.sw.compiler.options import TILINGS

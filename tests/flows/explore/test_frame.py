@@ -94,7 +94,7 @@ def test_a_sweep_s_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     page = str(tmp_path / "r.html")
     assert main(["report", str(out / "results.sqlite"), "--output", page, "--top", "2", "--layers", str(again)]) == 0
     assert again.read_text("utf-8") == (out / "layers.csv").read_text("utf-8")
-    from dovetail.flows.explore.store.store import Store
+    from dovetail.flows.explore.store.result_store import Store
 
     with Store(out / "results.sqlite") as store:
         results = store.results()

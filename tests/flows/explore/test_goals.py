@@ -15,11 +15,11 @@ from dovetail.flows.cli import main
 from dovetail.flows.explore.pricing.cost import Cost
 from dovetail.flows.explore.results.constraint_fates import fates_of, nearest_miss
 from dovetail.flows.explore.results.records import records_of
-from dovetail.flows.explore.results.results import Results, row_of
+from dovetail.flows.explore.results.rows import Results, row_of
 from dovetail.flows.explore.results.table import table_of
+from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.explore.space.expressions import ExpressionError, Scope, parse, parse_number
 from dovetail.flows.explore.space.file import SpaceError, read
-from dovetail.flows.explore.space.space import Space, Workload
 from dovetail.isa.config import PRESETS, ConfigError
 from dovetail.sw.analysis.cost.activity import EVENTS
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from dovetail.flows.explore.pricing.cost import Cost
 from dovetail.flows.explore.results.records import records_of
-from dovetail.flows.explore.results.results import Results, common, front_of, pareto, row_of
+from dovetail.flows.explore.results.rows import Results, common, front_of, pareto, row_of
+from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.explore.space.metrics import METRICS, values_of
-from dovetail.flows.explore.space.space import Space, Workload
 from dovetail.isa.config import PRESETS, Config
 from dovetail.sw.analysis.cost.activity import EVENTS
 from dovetail.sw.analysis.cost.area import area_of

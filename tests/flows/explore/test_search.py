@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from dovetail.flows.explore.pricing.cost import Cost
-from dovetail.flows.explore.results.results import Row, front_of, row_of
+from dovetail.flows.explore.results.rows import Row, front_of, row_of
 from dovetail.flows.explore.search import sampled, search_of
 from dovetail.flows.explore.search.listed import shuffled
-from dovetail.flows.explore.space.space import Plan, Point, Space, Workload
+from dovetail.flows.explore.space.design_space import Plan, Point, Space, Workload
 from dovetail.flows.options.parameters import label
 from dovetail.isa.config import PRESETS, Config, ConfigError
 from dovetail.sw.errors import DovetailError

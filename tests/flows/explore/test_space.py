@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dovetail.flows.explore.space.design_space import SLOWEST_FIRST, Space, Workload
 from dovetail.flows.explore.space.expressions import parse
-from dovetail.flows.explore.space.space import SLOWEST_FIRST, Space, Workload
 from dovetail.flows.options import parameters
 from dovetail.flows.options.parameters import changed, flat, label
 from dovetail.isa.config import PRESETS, Config, ConfigError, MemoryTiming

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dovetail.flows.explore.space.design_space import Plan, Space, Workload
 from dovetail.flows.explore.space.file import SpaceError, load, read
-from dovetail.flows.explore.space.space import Plan, Space, Workload
 from dovetail.isa.config import PRESETS, Config, MemoryTiming
 from dovetail.sw.analysis.cost.energy import FOLDER
 

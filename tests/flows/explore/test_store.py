@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from dovetail.flows.explore.pricing.cost import Cost, Outcome
-from dovetail.flows.explore.space import json as space_json
+from dovetail.flows.explore.space import space_json
+from dovetail.flows.explore.space.design_space import Plan, Space, Workload
 from dovetail.flows.explore.space.networks import NetworkFile
-from dovetail.flows.explore.space.space import Plan, Space, Workload
 from dovetail.flows.explore.store import database, recorder
 from dovetail.flows.explore.store.database import StoreError
 from dovetail.flows.explore.store.recorder import Recorder
+from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.explore.store.schema import SCRIPTS
-from dovetail.flows.explore.store.store import Store
 from dovetail.isa.config import Config
 from dovetail.sw.analysis.cost.energy import TABLES
 

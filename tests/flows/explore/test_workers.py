@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from dovetail.flows.explore.pricing import pricing
+from dovetail.flows.explore.pricing import evaluation
 from dovetail.flows.explore.pricing.cost import Outcome
+from dovetail.flows.explore.pricing.evaluation import Session, VersionError
 from dovetail.flows.explore.pricing.local import LocalWorkers
-from dovetail.flows.explore.pricing.pricing import Session, VersionError
 from dovetail.flows.explore.pricing.workers import AHEAD, DIED, Task, Workers
 from dovetail.flows.explore.space import networks
+from dovetail.flows.explore.space.design_space import Workload
 from dovetail.flows.explore.space.networks import NetworkFile
-from dovetail.flows.explore.space.space import Workload
 from dovetail.isa.config import Config
 from dovetail.sw import frontend
 from dovetail.sw.runtime.compiled_network import compile_network
@@ -33,7 +33,7 @@ def file() -> NetworkFile:
 
 
 def session_of(file: NetworkFile) -> Session:
-    return Session("test", {file.hash: file}, "free", 0, None, pricing.version())
+    return Session("test", {file.hash: file}, "free", 0, None, evaluation.version())
 
 
 @pytest.fixture

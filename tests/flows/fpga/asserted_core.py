@@ -10,15 +10,15 @@ from typing import Any
 
 from dovetail.cosim.compare.fuzz import random_case, random_timing
 from dovetail.cosim.compare.lockstep import compare
-from dovetail.cosim.rtl import engine as rtl
+from dovetail.cosim.rtl import rtl_engine
 from dovetail.cosim.rtl.block import driver
 from dovetail.cosim.rtl.verilate import Design, verilate
-from dovetail.flows.fpga.vivado import export as vivado
+from dovetail.flows.fpga.vivado import ip
 from dovetail.flows.fpga.vivado.assertions import MACRO
 from dovetail.hw.accelerator import Accelerator
 from dovetail.hw.verilog import TOP, to_verilog
 from dovetail.isa.config import Config
-from dovetail.sw.model.model import Model
+from dovetail.sw.model.accelerator import Model
 
 CONFIG = Config(
     ic_lanes=2, oc_lanes=2, sram="32 KiB", banks=4, depthwise="none", requant_lanes=1, bus=32, outstanding=2,
@@ -31,19 +31,19 @@ END = "ran to the end"
 def design() -> Design:
     """The export, with trace ports, below a module with the names that the driver of the lockstep tests knows."""
     core = Accelerator(CONFIG, simulation=False, trace=True)
-    top = [f"module {rtl.TOP}(input clk, input rst"]
+    top = [f"module {rtl_engine.TOP}(input clk, input rst"]
     joined = [".aclk(clk)", ".aresetn(!rst)"]
-    for port in vivado.ports(core):
+    for port in ip.ports(core):
         if port.inner:
             top.append(f", {'output' if port.output else 'input'} [{port.bits - 1}:0] {port.name}")
             joined.append(f".{port.name}({port.name})")
         elif not port.output:
             joined.append(f".{port.name}({port.bits}'d0)")
-    top.append(f");\n  {vivado.WRAPPER} axi({', '.join(joined)});\nendmodule\n")
-    texts = {f"{rtl.TOP}.v": "".join(top), f"{vivado.WRAPPER}.v": vivado.wrapper(core)}
+    top.append(f");\n  {ip.WRAPPER} axi({', '.join(joined)});\nendmodule\n")
+    texts = {f"{rtl_engine.TOP}.v": "".join(top), f"{ip.WRAPPER}.v": ip.wrapper(core)}
     return Design(
         verilog=texts | to_verilog(core, simulation=False, name=TOP),
-        top=rtl.TOP,
+        top=rtl_engine.TOP,
         driver={name: driver(name) for name in ("accelerator.cpp", "accelerator.h", "axi_memory.h")},
         flags=("--assert", f"+define+{MACRO}"),
         defines=(f"BUS_BYTES={CONFIG.bus_bytes}", f"HAS_VECTOR={int(CONFIG.vector)}"),
@@ -59,8 +59,8 @@ def main() -> None:
     def accelerator_library(*_: Any, **__: Any) -> Path:
         return library
 
-    rtl.accelerator_library = accelerator_library
-    engine = rtl.RtlEngine(CONFIG, cache=cache, limit=200_000, form="fpga")
+    rtl_engine.accelerator_library = accelerator_library
+    engine = rtl_engine.RtlEngine(CONFIG, cache=cache, limit=200_000, form="fpga")
     equal = 0
     for seed in range(PROGRAMS):
         config = CONFIG.replace(memory=random_timing(seed))
@@ -73,7 +73,7 @@ def main() -> None:
             equal += compare(want, got).equal
             engine.stall(seed, one_in=random.Random(seed).choice((2, 5, 20)), longest=30)
             engine.run(program.memory.copy(), program.program, program.pages, program.base)
-        except rtl.RtlError as error:
+        except rtl_engine.RtlError as error:
             print(error)
     print(f"{equal} of {PROGRAMS} equal, {END}")
 

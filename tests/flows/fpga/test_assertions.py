@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.flows.fpga.vivado import export as vivado
+from dovetail.flows.fpga.vivado import ip
 from dovetail.flows.fpga.vivado.assertions import CHANNELS, MACRO, assertions
 from dovetail.isa.config import Config
 from tests.flows.fpga.asserted_core import CONFIG
@@ -23,7 +23,7 @@ SIGNALS = [f"{channel}{part}" for channel, payload in CHANNELS for part in (*pay
 SCRIPT = """
 import sys
 from pathlib import Path
-from dovetail.cosim.handle.handle import Handle
+from dovetail.cosim.handle.design import Handle
 
 file, cache, changes = sys.argv[1], Path(sys.argv[2]), eval(sys.argv[3])
 top = Handle(file, top="dut", clock="aclk", reset="reset", flags=["--assert", "+define+{macro}"], cache=cache)
@@ -84,8 +84,8 @@ def test_only_behind_the_macro(tmp_path: Path) -> None:
         "VECTOR" in line or "vector" in line
         for line in assertions(Config(pooling=False, elementwise=False, activation=False))
     )
-    vivado.export(CONFIG, tmp_path)
-    assert vivado.lint(tmp_path) == ""  # with the macro: all names are found in the core
+    ip.export(CONFIG, tmp_path)
+    assert ip.lint(tmp_path) == ""  # with the macro: all names are found in the core
     text = (tmp_path / "dovetail_axi.v").read_text()
     assert "assert" not in text.partition(f"`ifdef {MACRO}")[0]
 

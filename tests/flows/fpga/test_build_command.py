@@ -11,8 +11,8 @@ import pytest
 
 from dovetail.flows.cli import main
 from dovetail.flows.explore.store.builds import builds
+from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.explore.store.schema import SCRIPTS
-from dovetail.flows.explore.store.store import Store
 from dovetail.flows.fpga import flow
 from dovetail.flows.fpga.design.boards import BOARDS
 from dovetail.flows.fpga.synthesis import NO_ELEMENTS

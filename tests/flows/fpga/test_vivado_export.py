@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dovetail.flows.cli import main
-from dovetail.flows.fpga.vivado import export as vivado
+from dovetail.flows.fpga.vivado import ip
 from dovetail.isa.config import PRESETS, Config
 
 CONFIG = Config(
@@ -27,7 +27,7 @@ LITE = (
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("vivado")
-    vivado.export(CONFIG, path, frequency=125_000_000)
+    ip.export(CONFIG, path, frequency=125_000_000)
     return path
 
 
@@ -69,21 +69,21 @@ def test_parameters_of_the_buses(folder: Path) -> None:
 
 
 def test_lint_is_clean_and_waives_only_what_it_must(folder: Path, tmp_path: Path) -> None:
-    assert vivado.lint(folder) == ""
-    for name in vivado.FILES:
+    assert ip.lint(folder) == ""
+    for name in ip.FILES:
         (tmp_path / name).write_text((folder / name).read_text())
     control = (tmp_path / "dovetail.vlt").read_text()
-    for rule, why in vivado.WAIVERS.items():
+    for rule, why in ip.WAIVERS.items():
         assert f'// {why}\nlint_off -rule {rule} -file "*/dovetail.v"' in control
     (tmp_path / "dovetail_axi.v").write_text((folder / "dovetail_axi.v").read_text().replace("4'b0011", "3'b011", 1))
-    assert "%Warning-WIDTHEXPAND" in vivado.lint(tmp_path)
+    assert "%Warning-WIDTHEXPAND" in ip.lint(tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_is_lint_clean_or_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = Config.load(name)
-    refused = config.serial or config.sram_bytes > vivado.MOST_SRAM
+    refused = config.serial or config.sram_bytes > ip.MOST_SRAM
     assert main(["build", name, "--export", "vivado", "--output", str(tmp_path / "ip")]) == (2 if refused else 0)
     assert ("next         vivado" in capsys.readouterr().out) != refused
 
@@ -130,15 +130,15 @@ def test_command(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -
         core._MustUse__used = True
         return {f"{name}.v": "module dovetail;"}
 
-    monkeypatch.setattr(vivado, "to_verilog", to_verilog)
-    monkeypatch.setattr(vivado, "lint", lambda folder: "%Warning-X")
+    monkeypatch.setattr(ip, "to_verilog", to_verilog)
+    monkeypatch.setattr(ip, "lint", lambda folder: "%Warning-X")
     call = ["build", "small", "--export", "vivado", "--output", str(tmp_path)]
     assert main(call) == 1
     assert "next" not in capsys.readouterr().out
     call += ["--json", "--part", "xczu3eg-sbva484-1-e"]
     assert main(call) == 1
     data = json.loads(capsys.readouterr().out)
-    assert data["files"] == list(vivado.FILES) and data["lint"] == "%Warning-X"
+    assert data["files"] == list(ip.FILES) and data["lint"] == "%Warning-X"
     assert "set part xczu3eg-sbva484-1-e" in (tmp_path / "settings.tcl").read_text()
     assert main([*call[:-1], "a part; exit"]) == 2
     assert "part must be a name such as xc7z020clg400-1, not 'a part; exit'" in capsys.readouterr().err

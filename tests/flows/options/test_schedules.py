@@ -9,8 +9,7 @@ import pytest
 
 from dovetail.flows.cli import main
 from dovetail.flows.options.schedules import VARIABLE
-from dovetail.sw.compiler.plan import cache as schedule_cache
-from dovetail.sw.compiler.plan import tiling
+from dovetail.sw.compiler.plan import schedule_cache, tiling
 
 
 @pytest.fixture(autouse=True)

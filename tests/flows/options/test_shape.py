@@ -9,14 +9,14 @@ import pytest
 
 from dovetail.flows.cli import main
 from dovetail.sw.runtime.compiled_network import compile_network
-from dovetail.sw.zoo import zoo
+from dovetail.sw.zoo import catalogue
 
 SIZES = "1x16x12x12"
 
 
 @pytest.fixture
 def network(tmp_path: Path) -> Path:
-    model = onnx.load_model_from_string(zoo.model_bytes("mobilenet_v2_block"))
+    model = onnx.load_model_from_string(catalogue.model_bytes("mobilenet_v2_block"))
     for axis, name in ((0, "N"), (2, "H"), (3, "W")):
         dim = model.graph.input[0].type.tensor_type.shape.dim[axis]
         dim.Clear()
@@ -42,7 +42,7 @@ def test_commands_take_sizes(capsys: pytest.CaptureFixture[str], network: Path, 
 
 
 def test_an_open_batch_is_one_by_itself(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    model = onnx.load_model_from_string(zoo.model_bytes("mobilenet_v2_block"))
+    model = onnx.load_model_from_string(catalogue.model_bytes("mobilenet_v2_block"))
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
     onnx.save(model, tmp_path / "net.onnx")
     code, data = outcome(capsys, "diff", tmp_path / "net.onnx")

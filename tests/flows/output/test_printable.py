@@ -17,7 +17,7 @@ from dovetail.flows.output.reply import Report
 from dovetail.flows.output.trouble import LONGEST
 from dovetail.isa.config import ConfigError
 from dovetail.sw.errors import DovetailError
-from dovetail.sw.zoo import zoo
+from dovetail.sw.zoo import catalogue
 
 NAME = "layer[0]/conv[/] $x_{ :warning: [bold]"
 HOSTILE = NAME + "\x1b[2J\x07\r\x00\u202e\n]]>"
@@ -27,7 +27,7 @@ SMALL = ("--ic-lanes", "4", "--oc-lanes", "4", "--sram", "64KiB")
 @pytest.fixture(scope="module", params=[NAME, HOSTILE], ids=["brackets", "control"])
 def network(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every node and tensor has the name in its own."""
-    model = onnx.load_model_from_string(zoo.model_bytes("mobilenet_v2_block?channels=4&resolution=6"))
+    model = onnx.load_model_from_string(catalogue.model_bytes("mobilenet_v2_block?channels=4&resolution=6"))
     for number, node in enumerate(model.graph.node):
         node.name = f"{number} {request.param}"
         for side in (node.input, node.output):

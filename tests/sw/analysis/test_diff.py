@@ -21,8 +21,8 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx.importer import load_onnx
 from dovetail.sw.network import graph as ir
 from dovetail.sw.network import reference
-from dovetail.sw.passes import integer as passes
-from dovetail.sw.runtime import reference_runtimes as runtimes
+from dovetail.sw.passes import integer
+from dovetail.sw.runtime import reference_runtimes
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 
 MODELS = Path(__file__).parents[4] / "shared" / "models"
@@ -78,7 +78,7 @@ def test_built_in_networks_equal_onnx_runtime(name: str) -> None:
     source = frontend.read(f"zoo:{name}")
     graph = frontend.load(f"zoo:{name}")
     sample = sample_of(graph)
-    theirs = runtimes.run(graph, source, sample)
+    theirs = reference_runtimes.run(graph, source, sample)
     assert (theirs.runtime, theirs.notes) == ("ONNX Runtime on the uint8 form", ())
     _, result = run(graph, sample)
     difference = compare(graph, result.tensors, theirs.tensors)
@@ -93,7 +93,7 @@ def test_averages_that_depart_at_ties_alone(tmp_path: Path) -> None:
     sample = averages(tmp_path / "ties.onnx", [*orders, (37, 44, 41, 17), (1, 2, 3, 3)])
     source = "ties.onnx", (tmp_path / "ties.onnx").read_bytes()
     graph = frontend.load(tmp_path / "ties.onnx")
-    theirs = runtimes.run(graph, source, sample)
+    theirs = reference_runtimes.run(graph, source, sample)
     (made,) = (theirs.tensors[node.outputs[0]] for node in graph.nodes)
     levels = made.ravel().astype(int) + 128
     assert set(levels[: len(orders)]) == {34, 35}
@@ -118,7 +118,7 @@ def test_trained_networks_equal_their_runtimes(stem: str, suffix: str, runtime: 
     source = frontend.read(f"{MODELS / stem}{suffix}")
     graph = frontend.parse(source[1], source[0], None)
     sample = sample_of(graph)
-    theirs = runtimes.run(graph, source, sample)
+    theirs = reference_runtimes.run(graph, source, sample)
     assert theirs.runtime == runtime
     _, result = run(graph, sample)
     difference = compare(graph, result.tensors, theirs.tensors)
@@ -131,7 +131,7 @@ def test_a_changed_weight_is_found_in_its_layer(place: int) -> None:
     graph = frontend.load("zoo:inception_block")
     layers = [node for node in graph.nodes if isinstance(node, ir.Conv | ir.Depthwise)]
     sample = sample_of(graph)
-    theirs = runtimes.run(graph, source, sample)
+    theirs = reference_runtimes.run(graph, source, sample)
     _, result = run(with_one_weight_changed(graph, layers[place].name), sample)
     first = compare(graph, result.tensors, theirs.tensors).first
     assert first is not None and (first.layer, first.kind) == (layers[place].name, "conv")
@@ -148,7 +148,7 @@ def test_names_mean_the_same_bytes_before_and_after_the_passes() -> None:
     for name in BLOCKS:
         label, data = frontend.read(f"zoo:{name}")
         before = load_onnx(data, label)
-        after = passes.run(before)
+        after = integer.run(before)
         values = [reference.evaluate(g, g.bind(sample_of(g)), keep_all=True) for g in (before, after)]
         shared = set(values[0]) & set(values[1])
         assert len(shared) > len(after.nodes) / 2
@@ -163,11 +163,11 @@ def test_litert_stands_in_for_tflite_micro(monkeypatch: pytest.MonkeyPatch) -> N
     def absent(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr(runtimes, "import_module", absent)
+    monkeypatch.setattr(reference_runtimes, "import_module", absent)
     source = frontend.read(MODELS / "mlperf_tiny/kws_dscnn/kws_int8.tflite")
     graph = frontend.parse(source[1], source[0], None)
     sample = sample_of(graph)
-    theirs = runtimes.run(graph, source, sample)
+    theirs = reference_runtimes.run(graph, source, sample)
     assert theirs.runtime == "LiteRT, reference kernels"
     assert "rounds FULLY_CONNECTED in another way" in theirs.notes[0]
     difference = compare(graph, reference.evaluate(graph, graph.bind(sample), keep_all=True), theirs.tensors, 1)
@@ -181,7 +181,7 @@ def test_litert_stands_in_for_tflite_micro(monkeypatch: pytest.MonkeyPatch) -> N
 def test_layers_of_an_npz_by_node_name() -> None:
     folder = MODELS / "mlperf_tiny" / "ic_resnet8"
     graph = frontend.load(folder / "resnet8_int8.tflite")
-    theirs = runtimes.read(graph, folder / "layer_dump.npz")
+    theirs = reference_runtimes.read(graph, folder / "layer_dump.npz")
     assert theirs.notes == (f"{folder / 'layer_dump.npz'}: no tensor or node of the network is named input",)
     x = np.load(folder / "samples.npz")["x"][:1]
     ours = reference.evaluate(graph, graph.bind(x), keep_all=True)
@@ -200,14 +200,14 @@ def test_npz_files_that_do_not_fit(tmp_path: Path, arrays: dict[str, Any], rule:
     path = tmp_path / "x.npz"
     np.savez(path, **arrays)
     with pytest.raises(NetworkError, match=rule):
-        runtimes.read(frontend.load("zoo:inception_block"), path)
+        reference_runtimes.read(frontend.load("zoo:inception_block"), path)
 
 
 def test_files_of_another_kind_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     path.write_text("hello")
     with pytest.raises(NetworkError, match=r"must be an \.npy or \.npz file"):
-        runtimes.read(frontend.load("zoo:inception_block"), path)
+        reference_runtimes.read(frontend.load("zoo:inception_block"), path)
 
 
 # Dumps -------------------------------------------------------------------------------------------

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit
-from dovetail.sw.analysis.operators import ROWS, text
-from dovetail.sw.frontend.onnx import importer as onnx
-from dovetail.sw.frontend.onnx import movement as onnx_movement
-from dovetail.sw.frontend.onnx import qoperator as onnx_qoperator
+from dovetail.sw.analysis.operator_list import ROWS, text
+from dovetail.sw.frontend.onnx import importer, movement, qoperator
 from dovetail.sw.frontend.tflite import importer as tflite
 
 COMMITTED = Path(__file__).parents[3] / "docs" / "operators.md"
@@ -17,13 +15,13 @@ FOR_PROGRAMS = {Op.CONV, Op.E32_ADD, Op.E32_SHIFT, Op.REQUANT}
 
 
 def test_the_committed_list_is_up_to_date() -> None:
-    assert COMMITTED.read_text() == text(), "run: python -m dovetail.sw.analysis.operators docs/operators.md"
+    assert COMMITTED.read_text() == text(), "run: python -m dovetail.sw.analysis.operator_list docs/operators.md"
 
 
 def test_every_operator_of_the_front_ends_is_listed() -> None:
     assert {op for row in ROWS for op in row.tflite} == set(tflite.BUILDERS)
     special = {"MaxPool", "Pad", "Resize", "QuantizeLinear", "DequantizeLinear"}
-    known = {*onnx.WAITING, *onnx_qoperator.QOPERATORS, *onnx_movement.MOVES, *onnx_movement.CUTS, *special}
+    known = {*importer.WAITING, *qoperator.QOPERATORS, *movement.MOVES, *movement.CUTS, *special}
     assert {op for row in ROWS for op in row.onnx} == known - {"Softmax"}  # fused, on the host
 
 

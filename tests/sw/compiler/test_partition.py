@@ -12,7 +12,7 @@ from dovetail.isa.config import Config
 from dovetail.sw import frontend
 from dovetail.sw.compiler import Options, generate
 from dovetail.sw.compiler.partition.host_cost import HostCost
-from dovetail.sw.compiler.partition.partition import border_of, host_reasons, is_accelerated, steps_of
+from dovetail.sw.compiler.partition.segments import border_of, host_reasons, is_accelerated, steps_of
 from dovetail.sw.errors import CompileError
 from dovetail.sw.host.kernels import OnnxOp
 from dovetail.sw.host.step import units_of

@@ -15,11 +15,9 @@ import pytest
 from dovetail.isa.config import Config, MemoryTiming, ceil_div
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.compiler import Options, generate
-from dovetail.sw.compiler import compile as driver
 from dovetail.sw.compiler.emit import convolution
 from dovetail.sw.compiler.layer import ConvLayer
-from dovetail.sw.compiler.plan import cache as schedule_cache
-from dovetail.sw.compiler.plan import candidates, pricing, tiling
+from dovetail.sw.compiler.plan import candidates, pricing, schedule_cache, tiling
 from dovetail.sw.compiler.plan.schedule import (
     Buffers,
     Space,
@@ -112,8 +110,8 @@ def test_the_price_is_half_of_what_two_runs_take(
     config: Config, size: int, channels: int, kernel: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other plans, which may be better for the two, are left out."""
-    monkeypatch.setattr(driver, "smaller", lambda config: [])
-    monkeypatch.setattr(driver, "_worth_trying", lambda drafts: drafts[-1:])
+    monkeypatch.setattr(compile, "smaller", lambda config: [])
+    monkeypatch.setattr(compile, "_worth_trying", lambda drafts: drafts[-1:])
     graph = twice(size, channels, kernel)
     node = graph.nodes[0]
     assert isinstance(node, ir.Conv)

@@ -17,7 +17,7 @@ import pytest
 from dovetail.isa.config import Config
 from dovetail.isa.host import CONTROL_IRQ, CONTROL_START, HOST_REGISTERS, ID, STALLS, STATUS_DONE, VERSION
 from dovetail.sw.export.driver_files import driver_files
-from dovetail.sw.model.model import Model
+from dovetail.sw.model.accelerator import Model
 from dovetail.sw.runtime.compiled_network import compile_network
 
 HERE = Path(__file__).parent

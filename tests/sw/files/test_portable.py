@@ -20,7 +20,7 @@ from dovetail.sw.files.packing import pack
 from dovetail.sw.files.portable import is_portable, load, unpack
 from dovetail.sw.runtime.compiled_network import compile_network
 from dovetail.sw.runtime.saved_program import load_program
-from dovetail.sw.zoo import zoo
+from dovetail.sw.zoo import catalogue
 
 NETWORK = "zoo:hard_swish_block"
 TFLITE = Path(__file__).parents[4] / "shared/models/mlperf_tiny/kws_dscnn/kws_int8.tflite"
@@ -95,7 +95,7 @@ def test_a_sample_must_fit() -> None:
 
 
 def test_external_data_goes_in(tmp_path: Path) -> None:
-    model = onnx.load_model_from_string(zoo.model_bytes("dscnn"))
+    model = onnx.load_model_from_string(catalogue.model_bytes("dscnn"))
     onnx.save_model(model, tmp_path / "net.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
     path = write(tmp_path / "net.dnet", pack(tmp_path / "net.onnx"))
     compile_network(tmp_path / "net.onnx", CONFIGS[0]).save(tmp_path / "net.dvt")

@@ -21,15 +21,14 @@ from dovetail.isa.config import Config, ConfigError
 from dovetail.sw import frontend
 from dovetail.sw.analysis.cost.energy import EnergyError, load_table
 from dovetail.sw.analysis.dump import read_dump
-from dovetail.sw.compiler.plan import cache as schedule_cache
-from dovetail.sw.compiler.plan import tiling
+from dovetail.sw.compiler.plan import schedule_cache, tiling
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.files import arrays as array_files
+from dovetail.sw.files import arrays
 from dovetail.sw.files.arrays import parse_array
 from dovetail.sw.files.inputs import read_arrays, read_inputs
+from dovetail.sw.files.manifest import parse_yaml
 from dovetail.sw.files.packing import pack
 from dovetail.sw.files.portable import unpack
-from dovetail.sw.files.yaml import parse_yaml
 from dovetail.sw.frontend.onnx.limits import check_functions
 from dovetail.sw.quantise.float_file import read_float
 from dovetail.sw.runtime.compiled_network import compile_network
@@ -159,8 +158,8 @@ def zipped_zeros(path: Path, size: int) -> None:
 
 def test_an_npz_that_unpacks_to_more_than_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.npz"
-    assert array_files.MOST_BYTES == 1 << 30
-    monkeypatch.setattr(array_files, "MOST_BYTES", 1 << 25)
+    assert arrays.MOST_BYTES == 1 << 30
+    monkeypatch.setattr(arrays, "MOST_BYTES", 1 << 25)
     zipped_zeros(path, 1 << 26)
     assert path.stat().st_size < 1 << 17
     with pytest.raises(NetworkError, match=re.escape(f"{path}: input 'x' must have shape (1, 4)")):

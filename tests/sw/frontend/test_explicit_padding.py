@@ -16,7 +16,7 @@ from dovetail.sw.network import graph as ir
 from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.passes.float import normalise
 from dovetail.sw.quantise import quantise
-from dovetail.sw.runtime import reference_runtimes as runtimes
+from dovetail.sw.runtime import reference_runtimes
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 from tests.sw.frontend.tflite_writer import Operator, Writer, options
 from tests.sw.quantise.test_quantise import Net, run, samples_of
@@ -45,7 +45,7 @@ def runtime(path: Path, graph: ir.Graph, sample: Sample) -> Array:
     """The output in ONNX Runtime's integer kernels, or in TFLite Micro's or LiteRT's."""
     if path.suffix == ".onnx":
         return run(uint8_form(onnx.load(path)), sample)
-    return runtimes.run(graph, (path.name, path.read_bytes()), sample).tensors[graph.outputs[0].tensor]
+    return reference_runtimes.run(graph, (path.name, path.read_bytes()), sample).tensors[graph.outputs[0].tensor]
 
 
 # ONNX ------------------------------------------------------------------------------------------

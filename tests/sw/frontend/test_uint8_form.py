@@ -14,7 +14,7 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import parse
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.network import reference
-from dovetail.sw.zoo import zoo
+from dovetail.sw.zoo import catalogue
 
 CONSTANTS = {
     "s": np.float32(0.05),
@@ -93,7 +93,7 @@ def test_clamps_of_reals_stay_as_they_are() -> None:
 
 def test_built_in_networks() -> None:
     for name in ("inception_block", "attention_block", "hard_swish_block"):
-        equal(onnx.load_model_from_string(zoo.model_bytes(name)))
+        equal(onnx.load_model_from_string(catalogue.model_bytes(name)))
 
 
 def test_the_network_itself_is_left_alone() -> None:

@@ -25,9 +25,9 @@ from dovetail.isa.numerics.average import average_product
 from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.requantise import requantise_integer
 from dovetail.isa.numerics.rounding import Rounding
+from dovetail.sw.model.accelerator import UNITS, Model
 from dovetail.sw.model.base import Sram, SystemMemory
 from dovetail.sw.model.dma import LoadModel
-from dovetail.sw.model.model import UNITS, Model
 from dovetail.sw.random.programs import (
     DATA_BYTES,
     legal_program,

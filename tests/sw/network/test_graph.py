@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.errors import DovetailError, NetworkError
-from dovetail.sw.host import kernels as host
+from dovetail.sw.host import kernels
 from dovetail.sw.network import graph as ir
 from dovetail.sw.network.layout import Layout
 
@@ -155,5 +155,5 @@ def test_macs_of_host_nodes(kind: str, operands: list[tuple[int, ...]], out: tup
     weights = [numpy_helper.from_array(np.zeros(shape), name) for name, shape in zip("wr", operands[1:], strict=False)]
     ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", operands[0]), ("y", out))]
     graph = helper.make_graph([helper.make_node(kind, list(names), ["y"])], "node", ports[:1], ports[1:], weights)
-    read, made = ((host.Wire(name, Layout.plain(shape)),) for name, shape in (("x", operands[0]), ("y", out)))
-    assert host.OnnxOp(helper.make_model(graph).SerializeToString(), "node", read, made).macs == macs
+    read, made = ((kernels.Wire(name, Layout.plain(shape)),) for name, shape in (("x", operands[0]), ("y", out)))
+    assert kernels.OnnxOp(helper.make_model(graph).SerializeToString(), "node", read, made).macs == macs

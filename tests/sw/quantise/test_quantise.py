@@ -22,11 +22,11 @@ from dovetail.sw.quantise import Calibration, FloatGraph, Goal, Scheme, quality,
 from dovetail.sw.quantise.bias import channel_means, shift
 from dovetail.sw.quantise.calibration.divergence import least_divergent
 from dovetail.sw.quantise.calibration.samples import FileSamples, RandomSamples, labels_of
-from dovetail.sw.quantise.comparison import INTERPRETER, RUNTIME
 from dovetail.sw.quantise.float_file import read_float
 from dovetail.sw.quantise.float_graph import Input
 from dovetail.sw.quantise.parameters import Level, Range, activation, weights
 from dovetail.sw.quantise.plan import plan
+from dovetail.sw.quantise.quality import INTERPRETER, RUNTIME
 from dovetail.sw.quantise.quantiser import METADATA, apply
 from dovetail.sw.runtime.compiled_network import compile_network
 
@@ -479,7 +479,7 @@ def test_quality_uses_the_interpreter_where_the_runtime_differs(monkeypatch: pyt
     quantised = quantise(model, samples_of(model))
     expected = quality(model, quantised, samples_of(model), layers=True)
     other = quantise(model, samples_of(model), Scheme("power-of-two"))
-    monkeypatch.setattr("dovetail.sw.quantise.comparison.uint8_form", lambda _: uint8_form(other))
+    monkeypatch.setattr("dovetail.sw.quantise.quality.uint8_form", lambda _: uint8_form(other))
     found = quality(model, quantised, samples_of(model), layers=True)
     assert (found.engine, found.sqnr) == (INTERPRETER, expected.sqnr)
     assert found.layers == expected.layers

@@ -13,8 +13,8 @@ from dovetail.isa.config import Config
 from dovetail.sw.frontend import parse
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.quantise import Calibration, FloatGraph, Scheme
-from dovetail.sw.quantise.comparison import Comparison
 from dovetail.sw.quantise.float_file import read_float
+from dovetail.sw.quantise.quality import Comparison
 from dovetail.sw.quantise.quantiser import apply
 from dovetail.sw.runtime.compiled_network import compile_network
 from tests.sw.quantise.test_quantise import Net, planned, run

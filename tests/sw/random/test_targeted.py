@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Cause, Op
-from dovetail.sw.model.model import Model
+from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs import targeted_program, targets
 from dovetail.sw.random.programs.targeted import ends_in
 

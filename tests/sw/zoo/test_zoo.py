@@ -13,9 +13,9 @@ from dovetail.sw.frontend import load
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.network import graph as ir
 from dovetail.sw.network import reference
-from dovetail.sw.runtime import reference_runtimes as runtimes
+from dovetail.sw.runtime import reference_runtimes
 from dovetail.sw.runtime.compiled_network import compile_network
-from dovetail.sw.zoo import zoo
+from dovetail.sw.zoo import catalogue
 
 MACS = {
     "mobilenet_v2?width=0.5&resolution=96": 18_885_440,
@@ -63,7 +63,7 @@ def test_evaluation_equals_onnx_runtime(name: str) -> None:
 
 
 def equal_to_onnx_runtime(name: str, graph: ir.Graph, samples: int) -> None:
-    data = uint8_form(onnx.load_model_from_string(zoo.model_bytes(name))).SerializeToString()
+    data = uint8_form(onnx.load_model_from_string(catalogue.model_bytes(name))).SerializeToString()
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     rng = np.random.default_rng(0)
     for _ in range(samples):
@@ -80,10 +80,10 @@ def test_evaluation_equals_onnx_runtime_at_full_size(name: str) -> None:
 
 @pytest.mark.slow
 def test_layers_of_vit_equal_onnx_runtime_at_full_size() -> None:
-    name, data = "vit_tiny", zoo.model_bytes("vit_tiny")
+    name, data = "vit_tiny", catalogue.model_bytes("vit_tiny")
     graph = load(f"zoo:{name}")
     x = np.random.default_rng(0).integers(-128, 128, graph.inputs[0].shape).astype(np.int8)
-    wanted = runtimes.run(graph, (name, data), {"input": x}).tensors
+    wanted = reference_runtimes.run(graph, (name, data), {"input": x}).tensors
     values = graph.bind(x)
     for node in graph.nodes:
         results = reference.execute(graph, node, [values[tensor] for tensor in node.inputs])
@@ -170,9 +170,9 @@ def test_small_versions_run_exactly(name: str) -> None:
 
 
 def test_files_are_deterministic_and_valid() -> None:
-    data = zoo.model_bytes("resnet8")
-    assert data == zoo.model_bytes("resnet8")
-    assert data != zoo.model_bytes("resnet8?seed=9")
+    data = catalogue.model_bytes("resnet8")
+    assert data == catalogue.model_bytes("resnet8")
+    assert data != catalogue.model_bytes("resnet8?seed=9")
     onnx.checker.check_model(onnx.load_model_from_string(data), full_check=True)
 
 

@@ -8,9 +8,9 @@ from typing import Self
 
 from dovetail.flows.explore.pricing.cost import Cost, Outcome
 from dovetail.flows.explore.space import networks
-from dovetail.flows.explore.space.space import Space
+from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.store.recorder import Recorder
-from dovetail.flows.explore.store.store import Store
+from dovetail.flows.explore.store.result_store import Store
 from dovetail.isa.config import Config
 
 

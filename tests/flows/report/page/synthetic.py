@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dovetail.flows.explore.pricing.cost import Cost
-from dovetail.flows.explore.results.results import Results, Row, row_of
-from dovetail.flows.explore.space.space import Space
+from dovetail.flows.explore.results.rows import Results, Row, row_of
+from dovetail.flows.explore.space.design_space import Space
 from dovetail.isa.config import Config
 
 REASON = "layer conv</script><script>document.title='broken out'</script>: one row must fit into SRAM"

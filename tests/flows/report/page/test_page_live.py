@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from dovetail.flows.explore.pricing.cost import Cost
-from dovetail.flows.explore.pricing.pricing import price
-from dovetail.flows.explore.space.space import Space, Workload
+from dovetail.flows.explore.pricing.evaluation import price
+from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.explore.store.database import StoreError
-from dovetail.flows.explore.store.store import Store
+from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.report.page import live
 from dovetail.flows.report.page.live import Live
 from dovetail.flows.report.page.server import Server

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dovetail.flows.cli import parser
-from dovetail.flows.explore.results.results import Results
-from dovetail.flows.explore.space.space import Space, Workload
+from dovetail.flows.explore.results.rows import Results
+from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.options.parameters import config_of
 from dovetail.flows.report.page import render
 from dovetail.flows.report.pictures.style import SERIES

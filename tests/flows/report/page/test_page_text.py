@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.flows.explore.results.results import Results
+from dovetail.flows.explore.results.rows import Results
 from dovetail.flows.report.page import policy, render, render_live
 from dovetail.flows.report.page.explaining import worth_explaining
 from dovetail.flows.report.page.payload import embedded, states_of

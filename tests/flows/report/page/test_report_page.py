@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from dovetail.flows import cli
-from dovetail.flows.explore.pricing.pricing import price
-from dovetail.flows.explore.space.space import Space, Workload
+from dovetail.flows.explore.pricing.evaluation import price
+from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.isa.config import Config
 from dovetail.sw import frontend
 from tests.flows.report.page.growing import Growing

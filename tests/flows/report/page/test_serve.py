@@ -15,9 +15,9 @@ import pytest
 
 from dovetail.flows import cli
 from dovetail.flows.commands import serve
-from dovetail.flows.explore.space.space import Space, Workload
-from dovetail.flows.explore.store.store import Store
-from dovetail.flows.report.page import live as live_module
+from dovetail.flows.explore.space.design_space import Space, Workload
+from dovetail.flows.explore.store.result_store import Store
+from dovetail.flows.report.page import live
 from dovetail.flows.report.page import server as server_module
 from dovetail.flows.report.page.live import Live
 from dovetail.flows.report.page.server import Server
@@ -38,8 +38,8 @@ def growing(tmp_path: Path) -> Iterator[Growing]:
 
 @pytest.fixture
 def server(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(live_module, "LEAST_AGE", 0)
-    monkeypatch.setattr(live_module, "REST", 0)
+    monkeypatch.setattr(live, "LEAST_AGE", 0)
+    monkeypatch.setattr(live, "REST", 0)
     with Store(growing.path) as store, Server(Live(store), "127.0.0.1", 0) as running:
         thread = Thread(target=running.serve_forever, args=(0.05,))
         thread.start()
@@ -174,19 +174,19 @@ def test_explanations_are_made_one_by_one_and_only_so_many_wait(
         go.wait(20)
         return [{"cycles": config.bus}]
 
-    monkeypatch.setattr(live_module, "explain_point", slowly)
+    monkeypatch.setattr(live, "explain_point", slowly)
     answers: Queue[int] = Queue()
 
     def click() -> None:
         answers.put(ask(server, "/explain?point=0")[0])
 
-    clicks = [Thread(target=click) for _ in range(live_module.WAITING + 2)]
+    clicks = [Thread(target=click) for _ in range(live.WAITING + 2)]
     for thread in clicks:
         thread.start()
     assert [answers.get(timeout=20) for _ in range(2)] == [503, 503]
     assert made == [32]
     go.set()
-    assert [answers.get(timeout=20) for _ in range(live_module.WAITING)] == [200] * live_module.WAITING
+    assert [answers.get(timeout=20) for _ in range(live.WAITING)] == [200] * live.WAITING
     for thread in clicks:
         thread.join()
     assert made == [32]  # the others were told what is remembered

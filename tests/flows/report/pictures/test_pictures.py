@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.colors import to_rgb
 
-from dovetail.flows.explore.results.results import Results, Row
-from dovetail.flows.explore.space.space import Space, Workload
+from dovetail.flows.explore.results.rows import Results, Row
+from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.report.pictures import occupancy, pareto, roofline, shares, style, timeline
 from dovetail.flows.report.pictures.labels import Mark, place_labels
 from dovetail.flows.report.pictures.layers import layer_colours

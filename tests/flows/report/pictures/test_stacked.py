@@ -8,8 +8,8 @@ import matplotlib.image
 import pytest
 
 from dovetail.flows.explore.pricing.cost import Cost
-from dovetail.flows.explore.results.results import Row, row_of
-from dovetail.flows.explore.space.space import Space, Workload
+from dovetail.flows.explore.results.rows import Row, row_of
+from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.explore.space.study import STUDY
 from dovetail.flows.report.pictures import stacked
 from dovetail.flows.report.pictures.style import DPI

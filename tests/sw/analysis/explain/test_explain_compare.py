@@ -12,7 +12,7 @@ import pytest
 
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.sw.analysis.explain import CAUSES, Explanation, LayerExplanation, compare, explain
-from dovetail.sw.analysis.explain.text import answer, short, summary
+from dovetail.sw.analysis.explain.sentences import answer, short, summary
 from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.host.work import HostWork
 from dovetail.sw.runtime.compiled_network import compile_network

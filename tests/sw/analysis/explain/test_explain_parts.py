@@ -16,7 +16,7 @@ from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.dma import bursts, row_addresses
 from dovetail.isa.timing.rules import duration
 from dovetail.sw.analysis.explain import CAUSES
-from dovetail.sw.analysis.explain.parts import Parts, array_macs, parts_of, unit_of
+from dovetail.sw.analysis.explain.cycle_parts import Parts, array_macs, parts_of, unit_of
 from dovetail.sw.random.programs import legal_registers, operations, random_config
 
 STEPS = ("multiply", "depthwise", "input_lanes", "output_lanes", "depthwise_lanes")

@@ -15,7 +15,7 @@ from dovetail.isa.timing.recurrence import time_program
 from dovetail.isa.timing.rules import duration, rules_of
 from dovetail.isa.timing.sequencer import END_TO_DONE, PAGE_READY
 from dovetail.isa.timing.timeline import FETCH, Timeline
-from dovetail.sw.analysis.explain.parts import parts_of, unit_of
+from dovetail.sw.analysis.explain.cycle_parts import parts_of, unit_of
 from dovetail.sw.analysis.explain.program import ExplainedProgram
 from dovetail.sw.analysis.explain.resources import NOTHING_FREE, RESOURCES, Resource, fastest
 from dovetail.sw.random.programs import RandomProgram, legal_program, random_config

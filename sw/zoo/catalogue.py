@@ -13,8 +13,8 @@ from functools import partial
 from urllib.parse import parse_qsl
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.zoo.builder import HARD_SWISH, LINEAR, RELU, RELU6, UNIT, Builder, in_range
 from dovetail.sw.zoo.imagenet import efficientnet_lite0, mobilenet_v1, mobilenet_v2, resnet18, resnet50
+from dovetail.sw.zoo.onnx_builder import HARD_SWISH, LINEAR, RELU, RELU6, UNIT, Builder, in_range
 from dovetail.sw.zoo.transformers import attention_block, bert_tiny, vit_tiny
 
 

@@ -17,19 +17,19 @@ from pathlib import Path
 import numpy as np
 
 from dovetail.cosim.compare.networks import verify
-from dovetail.cosim.rtl.engine import is_built
+from dovetail.cosim.rtl.rtl_engine import is_built
 from dovetail.cosim.rtl.verilate import compiler, verilator_root
+from dovetail.flows.explore.pricing.evaluation import version
 from dovetail.flows.explore.pricing.local import prepare
-from dovetail.flows.explore.pricing.pricing import version
-from dovetail.flows.explore.results.results import Results, Row
+from dovetail.flows.explore.results.rows import Results, Row
 from dovetail.flows.explore.space import networks
+from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.space.networks import NetworkFile
-from dovetail.flows.explore.space.space import Space
-from dovetail.flows.explore.store.store import Store
+from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.options.network import random_sample
 from dovetail.isa.config import Config
 from dovetail.sw import frontend
-from dovetail.sw.compiler.plan import cache as schedule_cache
+from dovetail.sw.compiler.plan import schedule_cache
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.runtime.compiled_network import compile_network
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.sw.export.codegen.text import Fields, identifier, lines_of, struct
+from dovetail.sw.export.codegen.c_text import Fields, identifier, lines_of, struct
 
 _TYPES = {"int8": "int8_t", "int32": "int32_t", "uint32": "uint32_t", "float32": "float"}
 

@@ -20,7 +20,7 @@ from dovetail.isa.config import Config
 from dovetail.sw import frontend
 from dovetail.sw.analysis.cost.activity import activity_of
 from dovetail.sw.compiler.partition.host_cost import HostCost
-from dovetail.sw.compiler.plan import cache as schedule_cache
+from dovetail.sw.compiler.plan import schedule_cache
 from dovetail.sw.errors import DovetailError, first_line
 from dovetail.sw.network.graph import Graph
 from dovetail.sw.runtime.compiled_network import compile_network

@@ -12,16 +12,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from dovetail.flows.explore.pricing.cost import Outcome
-from dovetail.flows.explore.pricing.pricing import Session, version
+from dovetail.flows.explore.pricing.evaluation import Session, version
 from dovetail.flows.explore.pricing.workers import Task, Workers, workers_of
-from dovetail.flows.explore.results.results import Results
+from dovetail.flows.explore.results.rows import Results
 from dovetail.flows.explore.search import Search, search_of
+from dovetail.flows.explore.space.design_space import Point, Space
 from dovetail.flows.explore.space.file import load
 from dovetail.flows.explore.space.networks import NetworkFile, read_all
-from dovetail.flows.explore.space.space import Point, Space
 from dovetail.flows.explore.store.database import StoreError
 from dovetail.flows.explore.store.recorder import Known, Recorder
-from dovetail.flows.explore.store.store import Store, Sweep, row_from
+from dovetail.flows.explore.store.result_store import Store, Sweep, row_from
 from dovetail.isa.config import Config
 
 

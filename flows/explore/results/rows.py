@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from dovetail.flows.explore.pricing.cost import Cost
 from dovetail.flows.explore.results.frame import Frame
+from dovetail.flows.explore.space.design_space import Point, Space
 from dovetail.flows.explore.space.metrics import values_of
-from dovetail.flows.explore.space.space import Point, Space
 from dovetail.flows.options.parameters import CLOCK, flat
 from dovetail.isa.common.suggestion import nearest
 from dovetail.isa.config import Config

@@ -2,7 +2,7 @@
 
 Made for looking and trying, at a Python prompt, in a notebook or in a small test. For many cycles of one block with
 known inputs there is :class:`dovetail.cosim.rtl.block.Bench` (ports only, whole arrays per call, no look inside); for
-programs :class:`dovetail.cosim.rtl.engine.RtlEngine`; for protocols :mod:`dovetail.cosim.benches`.
+programs :class:`dovetail.cosim.rtl.rtl_engine.RtlEngine`; for protocols :mod:`dovetail.cosim.benches`.
 """
 
 import difflib

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dovetail.cosim.rtl.engine import sram_program
+from dovetail.cosim.rtl.rtl_engine import sram_program
 from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.cosim.systemc.build import build_platform
 from dovetail.cosim.systemc.library import SystemC, find_systemc

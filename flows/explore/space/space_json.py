@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from dovetail.flows.explore.space.space import Plan, Space, Workload
+from dovetail.flows.explore.space.design_space import Plan, Space, Workload
 from dovetail.isa.config import Config
 from dovetail.sw.analysis.cost.energy import TABLES
 from dovetail.sw.compiler.partition.host_cost import HostCost

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from dovetail.isa.instructions.table import PAGE_BYTES, WORD_BYTES
 from dovetail.isa.program import ITEM_BYTES
-from dovetail.sw.compiler.partition.partition import Step, is_accelerated
+from dovetail.sw.compiler.partition.segments import Step, is_accelerated
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.export.codegen.constants import Constants
+from dovetail.sw.export.codegen.c_text import identifier
+from dovetail.sw.export.codegen.constant_data import Constants
 from dovetail.sw.export.codegen.host_nodes import write_host
 from dovetail.sw.export.codegen.movement import write_places
 from dovetail.sw.export.codegen.nodes import WRITERS
 from dovetail.sw.export.codegen.storage import Pointer, Storage
-from dovetail.sw.export.codegen.text import identifier
 from dovetail.sw.export.codegen.writer import Call, Note, Writer
 from dovetail.sw.network import graph as ir
 from dovetail.sw.runtime.compiled_network import CompiledNetwork

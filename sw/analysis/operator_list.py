@@ -1,6 +1,6 @@
 """The list of supported operators, ``docs/operators.md``: which of a file's operators run on the accelerator, and how.
 
-Make it anew with ``python -m dovetail.sw.analysis.operators docs/operators.md``.
+Make it anew with ``python -m dovetail.sw.analysis.operator_list docs/operators.md``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from textwrap import fill
 
 from dovetail.isa.instructions.table import Op
-from dovetail.sw.compiler.partition.partition import RULES, pays_for_its_round_trip
+from dovetail.sw.compiler.partition.segments import RULES, pays_for_its_round_trip
 from dovetail.sw.frontend.onnx.elementwise import COMBINATIONS, FUNCTIONS
 from dovetail.sw.frontend.tflite.elementwise import FUNCTIONS as TFLITE_FUNCTIONS
 from dovetail.sw.frontend.tflite.elementwise import RECTIFIERS
@@ -127,8 +127,7 @@ ROWS = (
 HEADER = """\
 # Operators
 
-<!-- Made by `python -m dovetail.sw.analysis.operators docs/operators.md`. Change sw/analysis/operators.py; a test
-compares. -->
+<!-- Made by `python -m dovetail.sw.analysis.operator_list docs/operators.md`. Change that file; a test compares. -->
 
 What int8 networks are made of, and the instructions that do it. TFLite files compute as TFLite Micro does (LiteRT's
 reference kernels where it lacks an operator, and for uint8 files), ONNX files (QDQ and QOperator, int8 or uint8

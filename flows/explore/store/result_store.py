@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dovetail.flows.explore.confirm.hardware import hardware
+import dovetail.cosim
+import dovetail.hw
 from dovetail.flows.explore.pricing.cost import Cost, Outcome
-from dovetail.flows.explore.results.results import Results, Row, row_of
-from dovetail.flows.explore.space import json as space_json
-from dovetail.flows.explore.space.space import Point, Space
+from dovetail.flows.explore.results.rows import Results, Row, row_of
+from dovetail.flows.explore.space import space_json
+from dovetail.flows.explore.space.design_space import Point, Space
 from dovetail.flows.explore.store.database import Database, StoreError
 
 
@@ -221,3 +224,14 @@ def _confirmed(told: Sequence[Confirmation | None]) -> str:
     if any(verdict and not verdict.equal for verdict in told):
         return "differs"
     return "equal" if all(told) else ""
+
+
+@lru_cache(maxsize=1)
+def hardware() -> str:
+    """Hash of the sources of the RTL and of what runs it: as long as it stays, so do verdicts of a confirmation."""
+    digest = hashlib.sha256()
+    for package in (dovetail.hw, dovetail.cosim):
+        folder = Path(package.__path__[0])
+        for path in sorted(p for p in folder.rglob("*") if p.suffix in (".py", ".v", ".cpp", ".h")):
+            digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]

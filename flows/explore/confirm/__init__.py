@@ -1,1 +1,0 @@
-"""Points of a sweep on the RTL."""
