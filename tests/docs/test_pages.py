@@ -55,6 +55,13 @@ def test_a_broken_link_is_seen(tmp_path: Path) -> None:
     assert broken(page) == ["#three", "b.md"]
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_named_files_are_there(page: Path) -> None:
+    below = "tests" if page.name == "mutations.md" else ""  # its column of tests
+    named = re.findall(r"`((?:tests|benchmarks|hw|sw|cosim|isa|flows)/[^`\s:]*)", page.read_text(encoding="utf-8"))
+    assert [path for path in named if not any([*ROOT.glob(path), *(ROOT / below).glob(path)])] == []
+
+
 def test_every_page_has_its_place_in_the_navigation() -> None:
     text = (DOCS / "site/mkdocs.yml").read_text()
     named = re.findall(r"^ +- (?:[\w ]+: )?([\w/-]+\.md)$", text.partition("\nnav:\n")[2], re.MULTILINE)
