@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth import Elaboratable, Module, Value
+from amaranth import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
@@ -68,10 +68,6 @@ class Accelerator(wiring.Component):
             outer, inner = getattr(self, prefix + name), getattr(port, name)
             m.d.comb += outer.eq(inner) if member.flow == Out else inner.eq(outer)
 
-    def _gated(self, m: Module, block: wiring.Component, name: str, enable: Value) -> Elaboratable:
-        """``block``, in simulation with a clock that stands still without ``enable``."""
-        return gate_clock(m, block, enable=enable, domain=f"{name}_clock") if self.simulation else block
-
     def _serial(self, m: Module) -> None:
         """The serial engine in the place of units."""
         m.submodules.host = host = SerialHost()
@@ -113,10 +109,10 @@ class Accelerator(wiring.Component):
         cores: dict[Unit, Any] = {Unit.LOAD: load, Unit.ARRAY: array, Unit.STORE: store}
         if config.vector:
             vector = cores[Unit.VECTOR] = VectorCore(config)
-        m.submodules.engine = self._gated(m, engine, "engine", engine.stirs)
+        m.submodules.engine = gate_clock(m, engine, awake=engine.stirs, name="engine", simulation=self.simulation)
         for unit, core in cores.items():
             name = unit.name.lower()
-            m.submodules[name] = self._gated(m, core, name, engine.awake[unit])
+            m.submodules[name] = gate_clock(m, core, awake=engine.awake[unit], name=name, simulation=self.simulation)
             wiring.connect(m, engine.cores[unit], core.core)
         for unit in Unit:
             wiring.connect(m, engine.activity[unit], statistics.activity[unit])

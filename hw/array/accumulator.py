@@ -4,7 +4,7 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.hw.array.multipliers import SUM, word
+from dovetail.hw.array.multipliers import SUM
 from dovetail.hw.common.pipeline import delayed
 from dovetail.hw.memory.cells import block_ram, read_row
 from dovetail.isa.config import Config
@@ -63,7 +63,7 @@ class Accumulator(wiring.Component):
         old = read_row(m, cells, name="old", addr=self.row, en=self.valid, platform=platform)
         with m.If(valid[1]):
             m.d.sync += [held.eq(Mux(first[1], 0, old)), term.eq(self.term)]
-        sums = ((word(held, n, SUM) + word(term, n, SUM))[:SUM] for n in range(self.config.acc_lanes))
+        sums = ((held.word_select(n, SUM) + term.word_select(n, SUM))[:SUM] for n in range(self.config.acc_lanes))
         m.d.comb += [
             write.en.eq(valid[2]),
             write.addr.eq(row[2]),

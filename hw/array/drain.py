@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.array.loops import BUFFERS, Stripe
-from dovetail.hw.array.multipliers import SUM, word
+from dovetail.hw.array.multipliers import SUM
 from dovetail.hw.array.registers import ARRAY_REGISTERS
 from dovetail.hw.array.requantiser import Requantiser
 from dovetail.hw.array.weights import Record
@@ -170,9 +170,9 @@ class Drain(wiring.Component):
             record = self.records[n]
             bias = Mux(regs.MODE.accumulate, 0, record.bias)
             m.d.sync += [
-                word(value, n, SUM).eq(word(picked, n, SUM) + bias),
-                word(mult, n, 32).eq(record.mult),
-                word(shift, n, 8).eq(record.shift),
+                value.word_select(n, SUM).eq(picked.word_select(n, SUM) + bias),
+                mult.word_select(n, 32).eq(record.mult),
+                shift.word_select(n, 8).eq(record.shift),
             ]
         valid_3, size_3 = Signal(), Signal(len(self.port.size))
         end = Signal(33, reset_less=True)
@@ -224,5 +224,5 @@ class Drain(wiring.Component):
         with m.Switch(of):
             for n in range(self.groups):
                 with m.Case(n):
-                    m.d.sync += picked.eq(word(row, n, width))
+                    m.d.sync += picked.eq(row.word_select(n, width))
         return picked

@@ -19,11 +19,6 @@ def product_bits(config: Config) -> int:
     return 17 if config.matmul else 16
 
 
-def word(values: Value, n: int, width: int) -> Value:
-    """The n-th word of ``values``."""
-    return values[n * width :][:width]
-
-
 class MultiplierArray(wiring.Component):
     """Multipliers and adder trees, a pipeline without stalls.
 
@@ -91,19 +86,19 @@ class MultiplierArray(wiring.Component):
                     with m.Case(multiplier - 1):
                         m.d.sync += own.eq(self._spread(inputs, multiplier))
             with m.Else():
-                m.d.sync += own.eq(Cat(word(inputs, n // config.oc, operand) for n in range(config.dw)))
+                m.d.sync += own.eq(Cat(inputs.word_select(n // config.oc, operand) for n in range(config.dw)))
 
         values = Signal(SUM * config.macs_per_cycle, name="products_all", reset_less=True)
         products = []
         for n in range(config.macs_per_cycle):
-            x = word(own, n, operand) if n < config.dw else word(shared, n // config.oc, operand)
-            w = word(self.weights, n, operand)
+            x = own.word_select(n, operand) if n < config.dw else shared.word_select(n // config.oc, operand)
+            w = self.weights.word_select(n, operand)
             products.append((x * w if operand == SUM else x.as_signed() * w.as_signed())[:SUM])
         m.d.sync += values.eq(Cat(products))
         shown: Value = values[: len(self.products)]
         if operand != SUM:  # what is above a product's bits is its sign and needs no registers
             bits = product_bits(config)
-            signs = (word(values, n, SUM)[:bits].as_signed() for n in range(config.dw))
+            signs = (values.word_select(n, SUM)[:bits].as_signed() for n in range(config.dw))
             shown = Cat((value + Const(0, signed(SUM)))[:SUM] for value in signs)
         m.d.comb += self.products.eq(shown)
 
@@ -114,7 +109,7 @@ class MultiplierArray(wiring.Component):
             for row in range(fewer):
                 for lane in range(config.oc):
                     inputs = range(row * RADIX, min(row * RADIX + RADIX, rows))
-                    sums.append(self._sum([word(values, n * config.oc + lane, SUM) for n in inputs], terms))
+                    sums.append(self._sum([values.word_select(n * config.oc + lane, SUM) for n in inputs], terms))
             terms *= RADIX
             level = Signal(SUM * fewer * config.oc, name=f"sums_{stage}", reset_less=True)
             m.d.sync += level.eq(Cat(sums))
@@ -126,7 +121,7 @@ class MultiplierArray(wiring.Component):
         """Input of each depthwise lane. Lanes that are left over take their own, which is there anyway."""
         used = self.config.dw - self.config.dw % multiplier
         lanes = [n // multiplier if n < used else n for n in range(self.config.dw)]
-        return Cat(word(inputs, n, self.operand) for n in lanes)
+        return Cat(inputs.word_select(n, self.operand) for n in lanes)
 
     def _sum(self, values: list[Value], terms: int) -> Value:
         """Sum of values, each a sum of ``terms`` products. On an FPGA only the bits that they have are worth adders and

@@ -8,11 +8,11 @@ from dovetail.hw.common.scaler import (
     SCALE_SHARED,
     ScaleKind,
     Scaler,
-    lane,
     left_shift_of,
     multiplier_of,
     right_shift_of,
     rounding_to_24,
+    saturated,
     shift_loses,
 )
 from dovetail.isa.numerics.rounding import Rounding
@@ -97,14 +97,14 @@ class Requantiser(wiring.Component):
         mult_1 = Signal(32 * self.lanes, reset_less=True)
         right_1 = Signal(8 * self.lanes, reset_less=True)
         for i in range(self.lanes):
-            shift = lane(self.shift, i, 8)[:6]
-            value, left = lane(self.acc, i, 32), left_shift_of(shift)
+            shift = self.shift.word_select(i, 8)[:6]
+            value, left = self.acc.word_select(i, 32), left_shift_of(shift)
             m.d.sync += [
-                lane(shifted, i, 32).eq(value << left),
+                shifted.word_select(i, 32).eq(value << left),
                 sign_1[i].eq(value[31]),
                 saturates[i].eq(onnx & shift_loses(value, left)),
-                lane(mult_1, i, 32).eq(multiplier_of(lane(self.mult, i, 32), onnx)),
-                lane(right_1, i, 8).eq(right_shift_of(shift)),
+                mult_1.word_select(i, 32).eq(multiplier_of(self.mult.word_select(i, 32), onnx)),
+                right_1.word_select(i, 8).eq(right_shift_of(shift)),
             ]
 
         # 2: sign and magnitude.
@@ -114,12 +114,11 @@ class Requantiser(wiring.Component):
         right_2 = Signal(8 * self.lanes, reset_less=True)
         m.d.sync += [mult_2.eq(mult_1), right_2.eq(right_1)]
         for i in range(self.lanes):
-            value, sign = lane(shifted, i, 32), sign_1[i]
+            value, sign = shifted.word_select(i, 32), sign_1[i]
             absolute = ((value ^ value[31].replicate(32)) + value[31])[:32]
-            limit = Cat((~sign).replicate(31), sign)
             m.d.sync += [
                 negative_2[i].eq(Mux(saturates[i], sign, value[31])),
-                lane(magnitude, i, 32).eq(Mux(saturates[i], limit, absolute)),
+                magnitude.word_select(i, 32).eq(Mux(saturates[i], saturated(sign), absolute)),
             ]
 
         # 3: ONNX, float32 of the accumulator.
@@ -129,10 +128,10 @@ class Requantiser(wiring.Component):
         right_3 = Signal(8 * self.lanes, reset_less=True)
         m.d.sync += [mult_3.eq(mult_2), right_3.eq(right_2), negative_3.eq(negative_2)]
         for i in range(self.lanes):
-            value = lane(magnitude, i, 32)
+            value = magnitude.word_select(i, 32)
             addend, mask = rounding_to_24(value, shared_2.kind == ScaleKind.ONNX)
             total = (value + addend)[:32]
-            m.d.sync += lane(rounded, i, 32).eq(Cat(total[:8] & ~mask, total[8:]))
+            m.d.sync += rounded.word_select(i, 32).eq(Cat(total[:8] & ~mask, total[8:]))
 
         m.d.comb += [
             scaler.negative.eq(negative_3),
@@ -142,5 +141,5 @@ class Requantiser(wiring.Component):
             self.result.eq(scaler.result),
         ]
         for i in range(self.lanes):
-            m.d.comb += lane(scaler.magnitude, i, 64).eq(lane(rounded, i, 32))
+            m.d.comb += scaler.magnitude.word_select(i, 64).eq(rounded.word_select(i, 32))
         return m

@@ -7,11 +7,12 @@ from amaranth.lib.wiring import In, Out
 from dovetail.hw.array.accumulator import Accumulator
 from dovetail.hw.array.drain import Drain
 from dovetail.hw.array.loops import ArraySequencer, Step
-from dovetail.hw.array.multipliers import SUM, MultiplierArray, word
+from dovetail.hw.array.multipliers import SUM, MultiplierArray
 from dovetail.hw.array.registers import ArrayRegisters
 from dovetail.hw.array.taps import PARTS
 from dovetail.hw.array.weights import OPERAND, WIDE_OPERAND, ArrayWeights, extended, less
-from dovetail.hw.common.pipeline import delayed, resting
+from dovetail.hw.common.clock_gate import gate_clock
+from dovetail.hw.common.pipeline import delayed
 from dovetail.hw.common.ports import Core, SramRead, SramWrite
 from dovetail.hw.memory.window import WindowReads
 from dovetail.isa.config import Config
@@ -76,7 +77,7 @@ class ArrayCore(wiring.Component):
             ("weights", weights, weights.awake | drain.awake),
             ("drain", drain, drain.awake),
         ):
-            m.submodules[name] = resting(m, block, awake=awake, name=f"array_{name}", simulation=self.simulation)
+            m.submodules[name] = gate_clock(m, block, awake=awake, name=f"array_{name}", simulation=self.simulation)
         m.submodules.sequencer = sequencer = ArraySequencer(config)
         m.submodules.window = window = WindowReads(config, lanes=lanes)
         m.submodules.multipliers = multipliers = MultiplierArray(config, operand=operand)
@@ -178,14 +179,15 @@ class ArrayCore(wiring.Component):
         m.d.comb += olds[0].eq(steps[arrives].valid & steps[arrives].old)
         m.d.sync += olds[1].eq(olds[0])
         with m.If(olds[0] | olds[1]):
-            m.d.sync += old.eq(Cat(Mux(window.old_mask[n], word(self.input.data, n, SUM), 0) for n in range(group)))
+            words = (self.input.data.word_select(n, SUM) for n in range(group))
+            m.d.sync += old.eq(Cat(Mux(counts, word, 0) for counts, word in zip(window.old_mask, words, strict=True)))
         terms = []
         for n in range(config.acc_lanes):
-            total: Value = word(multipliers.sums, n, SUM) if n < config.oc else Const(0, SUM)
+            total: Value = multipliers.sums.word_select(n, SUM) if n < config.oc else Const(0, SUM)
             if n < config.dw:
-                total = Mux(depthwise, word(multipliers.products, n, SUM), total)
+                total = Mux(depthwise, multipliers.products.word_select(n, SUM), total)
             mine = steps[arrives + 1].word == n // group if config.acc_lanes > group else 1
-            terms.append(total | Mux(mine, word(old, n % group, SUM), 0))
+            terms.append(total | Mux(mine, old.word_select(n % group, SUM), 0))
         m.d.comb += accumulator.term.eq(Cat(terms))
 
         # Which accumulators: old values come first, then products, then sums. Chosen a cycle before.

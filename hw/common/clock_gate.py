@@ -23,18 +23,21 @@ def gated_sources() -> dict[str, str]:
     return {f"{MODULE}.v": VERILOG}
 
 
-def gate_clock(m: Module, block: Elaboratable, *, enable: Value, domain: str) -> Elaboratable:
-    """``block`` with the clock of ``sync`` in the cycles with ``enable``, to be made a submodule of ``m``.
+def gate_clock(m: Module, block: Elaboratable, *, awake: Value, name: str, simulation: bool) -> Elaboratable:
+    """``block``, to be made a submodule of ``m``; in ``simulation`` its clock stands still while it is not ``awake``.
 
-    Without ``enable`` no register of the block may be about to change. ``domain`` names the clock. The block's reset is
-    a register of its own clock, or all its logic would be evaluated at each edge of the one that resets.
+    No register of the block may be about to change unless it is ``awake``. The clock is called ``<name>_clock``. The
+    block's reset is a register of that clock, or all its logic would be evaluated at each edge of the one that resets.
     """
+    if not simulation:
+        return block
+    domain = f"{name}_clock"
     m.domains += ClockDomain(domain, local=True)
     m.domains += ClockDomain(f"{domain}_reset", local=True, reset_less=True)
     reset = Signal(name=f"{domain}_reset")
     m.d.comb += [ClockSignal(f"{domain}_reset").eq(ClockSignal(domain)), ResetSignal(domain).eq(reset)]
     m.d[f"{domain}_reset"] += reset.eq(ResetSignal())
     m.submodules[f"{domain}_gate"] = Instance(
-        MODULE, i_clk=ClockSignal(), i_enable=enable | ResetSignal() | reset, o_gated=ClockSignal(domain)
+        MODULE, i_clk=ClockSignal(), i_enable=awake | ResetSignal() | reset, o_gated=ClockSignal(domain)
     )
     return DomainRenamer(domain)(block)

@@ -27,11 +27,6 @@ SCALE_SHARED = data.StructLayout({"kind": ScaleKind, "zero_point": signed(8), "l
 """What all lanes of a :class:`Scaler` have in common."""
 
 
-def lane(packed: Value, index: int, width: int) -> Value:
-    """Lane ``index`` of a packed signal with lanes of ``width`` bits."""
-    return packed[index * width : (index + 1) * width]
-
-
 def wide_registers(name: str, lanes: int) -> list[Signal]:
     """One 64-bit register per lane. Not packed: as C++ scalars they simulate a tenth faster than in arrays."""
     return [Signal(64, name=f"{name}_{i}", reset_less=True) for i in range(lanes)]
@@ -47,18 +42,15 @@ def right_shift_of(shift: Value) -> Value:
     return Mux(shift[5], (~shift[:6] + 1)[:6], 0)
 
 
-def shift_left(value: Value, amount: Value, saturate: Value) -> Value:
-    """``value << amount`` in 32 bits, signed; overflow saturates or wraps. ``amount`` has 5 bits."""
-    sign = value[31]
-    shifted = (value[:32].as_unsigned() << amount)[:32]
-    limit = Cat((~sign).replicate(31), sign)
-    return Mux(saturate & shift_loses(value, amount), limit, shifted)
-
-
 def shift_loses(value: Value, amount: Value) -> Value:
     """Whether ``value << amount`` overflows 32 bits, signed. ``amount`` has 5 bits."""
     sign = value[31]
     return ((Const(0xFFFF_FFFF, 32) << ~amount)[:31] & (value[:31] ^ sign.replicate(31))).any()
+
+
+def saturated(negative: Value) -> Value:
+    """The int32 that is furthest from 0."""
+    return Cat((~negative).replicate(31), negative)
 
 
 def rounding_to_24(magnitude: Value, enable: Value) -> tuple[Value, Value]:
@@ -145,7 +137,7 @@ class Scaler(wiring.Component):
         right_1 = Signal(8 * self.lanes, reset_less=True)
         m.d.sync += right_1.eq(self.right)
         for i in range(self.lanes):
-            magnitude, mult = lane(self.magnitude, i, 64), lane(self.mult, i, 32)
+            magnitude, mult = self.magnitude.word_select(i, 64), self.mult.word_select(i, 32)
             low, high = magnitude[:16], magnitude[16:32]
             m.d.sync += [
                 outer_1[i].eq(Cat(low * mult[:16], (high * mult[16:31]) | magnitude[32:57])),
@@ -175,16 +167,16 @@ class Scaler(wiring.Component):
             inner = Cat(less_2[i].replicate(16), inner_2[i][:34])
             m.d.sync += [
                 product[i].eq(outer_2[i][:63] + inner),
-                lane(left_3, i, 8).eq((Const(32, 6) - lane(right_2, i, 8)[:6])[:6]),
+                left_3.word_select(i, 8).eq((Const(32, 6) - right_2.word_select(i, 8)[:6])[:6]),
             ]
 
         # 4: binary point to bit 31. Bits shifted out are kept as one sticky bit, bit 0.
         aligned = wide_registers("aligned", self.lanes)
         for i in range(self.lanes):
-            right = lane(right_3, i, 8)[:6]
+            right = right_3.word_select(i, 8)[:6]
             word = product[i]
             shifted = word >> right
-            dropped = (word[:32] & (Const(0xFFFF_FFFF, 32) >> lane(left_3, i, 8)[:6])).any()
+            dropped = (word[:32] & (Const(0xFFFF_FFFF, 32) >> left_3.word_select(i, 8)[:6])).any()
             once = (shared[3].kind == ScaleKind.TFLITE) & ~right.any()
             m.d.sync += aligned[i].eq(Cat(shifted[0] | dropped, shifted[1:30], shifted[30] & ~once, shifted[31:64]))
 
@@ -197,13 +189,15 @@ class Scaler(wiring.Component):
             magnitude = aligned[i][31:41] | aligned[i][41:].any().replicate(10)
             # negative: -(v + up - down) = ~v + (1 - up + down)
             correction = Mux(sign, Cat(~(up ^ down), down, Const(0, 1)), Cat(up | down, down, down))
-            m.d.sync += lane(integer, i, 16).eq(Cat(magnitude ^ sign.replicate(10), sign, Const(0, 1), correction))
+            signed_magnitude = Cat(magnitude ^ sign.replicate(10), sign)
+            m.d.sync += integer.word_select(i, 16).eq(Cat(signed_magnitude, Const(0, 1), correction))
 
         # 6: zero point.
         offset = Signal(16 * self.lanes, reset_less=True)
         for i in range(self.lanes):
-            value, correction = lane(integer, i, 16)[:11].as_signed(), lane(integer, i, 16)[12:15].as_signed()
-            m.d.sync += lane(offset, i, 16).eq((value + correction) + shared[5].zero_point)
+            word = integer.word_select(i, 16)
+            value, correction = word[:11].as_signed(), word[12:15].as_signed()
+            m.d.sync += offset.word_select(i, 16).eq((value + correction) + shared[5].zero_point)
 
         # 7: clamp; lo wins over hi.
         result = Signal(8 * self.lanes, reset_less=True)
@@ -211,8 +205,8 @@ class Scaler(wiring.Component):
         empty = Signal()
         m.d.comb += empty.eq(hi < lo)
         for i in range(self.lanes):
-            value = lane(offset, i, 16)[:13].as_signed()
-            m.d.sync += lane(result, i, 8).eq(Mux((value < lo) | empty, lo, Mux(value > hi, hi, value)))
+            value = offset.word_select(i, 16)[:13].as_signed()
+            m.d.sync += result.word_select(i, 8).eq(Mux((value < lo) | empty, lo, Mux(value > hi, hi, value)))
         m.d.comb += self.result.eq(result)
         return m
 

@@ -5,7 +5,6 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from dovetail.hw.common.scaler import lane
 from dovetail.hw.memory.cells import block_ram, read_row
 from dovetail.hw.memory.window import INT32_BYTES
 from dovetail.hw.vector.registers import KIND, VECTOR_REGISTERS
@@ -72,9 +71,9 @@ class VectorDirect(wiring.Component):
         m.d.comb += self.result.eq(result)
         m.d.sync += result.eq(found)
         for i, row in enumerate(rows):
-            value = lane(values, i, 8)
+            value = values.word_select(i, 8)
             with m.If(self.kind.looks_up):
-                m.d.sync += lane(found, i, 8).eq(row.word_select(value[: exact_log2(len(row) // 8)], 8))
+                m.d.sync += found.word_select(i, 8).eq(row.word_select(value[: exact_log2(len(row) // 8)], 8))
         if self.config.elementwise:
             with m.If(self.kind.int32_output):
                 m.d.sync += result.eq(self._shifted(m))
@@ -96,7 +95,7 @@ class VectorDirect(wiring.Component):
                 write.addr.eq(place),
                 write.data.eq(self.a),
             ]
-            where = lane(self.a, i, 8) >> exact_log2(width)
+            where = self.a.word_select(i, 8) >> exact_log2(width)
             rows.append(read_row(m, cells, name=f"row_{i}", addr=where, platform=platform))
         return rows
 
@@ -125,14 +124,14 @@ class VectorDirect(wiring.Component):
         rotated = Signal(32 * self.config.vec, reset_less=True)
         signs = Signal(self.config.vec, reset_less=True)
         for i in range(self.config.vec):
-            value = lane(self.sum, i, 32)
-            m.d.sync += [lane(rotated, i, 32).eq(_rotate_left(value, count)), signs[i].eq(value[31])]
-            word, sign = lane(rotated, i, 32), signs[i]
+            value = self.sum.word_select(i, 32)
+            m.d.sync += [rotated.word_select(i, 32).eq(_rotate_left(value, count)), signs[i].eq(value[31])]
+            word, sign = rotated.word_select(i, 32), signs[i]
             quotient = word & low | sign.replicate(32) & ~low
             fraction = word & ~low
             up = fraction[31] & (fraction[:31].any() | Mux(onnx, quotient[0], ~sign))
-            m.d.sync += [lane(truncated, i, 32).eq(Mux(right, quotient, fraction)), ups[i].eq(right & up)]
-            results.append((lane(truncated, i, 32) + ups[i])[:32])
+            m.d.sync += [truncated.word_select(i, 32).eq(Mux(right, quotient, fraction)), ups[i].eq(right & up)]
+            results.append((truncated.word_select(i, 32) + ups[i])[:32])
         return Cat(results)
 
 

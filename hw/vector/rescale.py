@@ -11,11 +11,12 @@ from dovetail.hw.common.scaler import (
     SCALE_SHARED,
     ScaleKind,
     Scaler,
-    lane,
     left_shift_of,
     multiplier_of,
     right_shift_of,
     rounding_to_24,
+    saturated,
+    shift_loses,
     wide_registers,
 )
 from dovetail.isa.numerics.add import ADD_SHIFT_MAX, ADD_SHIFT_MIN
@@ -160,7 +161,7 @@ class VectorLane(wiring.Component):
             passes.eq(passes_0),
             rounds_24.eq(onnx_0 & (adds_0 | of_sum_0)),
         ]
-        signs = Cat(lane(self.sum, i, 32)[31] for i in range(lanes))
+        signs = Cat(self.sum.word_select(i, 32)[31] for i in range(lanes))
         below = delayed(m, "below", signs, 10 if leaky else 2, reset_less=True)
 
         # 0: an int32 shifted to the left, and whether that loses bits.
@@ -178,8 +179,8 @@ class VectorLane(wiring.Component):
         ]
         for i in range(lanes):
             left = Mux(leaks & signs[i], left_b, left_out)
-            shifted, lost = shift_left(lane(self.sum, i, 32), left)
-            m.d.sync += [lane(shifted_0, i, 32).eq(shifted), lost_0[i].eq(lost & onnx)]
+            total = self.sum.word_select(i, 32)
+            m.d.sync += [shifted_0.word_select(i, 32).eq(total << left), lost_0[i].eq(shift_loses(total, left) & onnx)]
 
         # 1: two operands, sign and magnitude of each less its zero point; else the operand of the final scaling. PASS
         # doubles its operand, which the product with 2**30 and the binary point at bit 31 make up for. What operand a
@@ -190,16 +191,16 @@ class VectorLane(wiring.Component):
         value_1 = Signal(32 * lanes, reset_less=True)
         low_a = params.mult_a[:16]
         for i in range(lanes):
-            total = Mux(lost_0[i], saturated(below[1][i]), lane(shifted_0, i, 32))
-            operand = lane(a_0, i, 8)
+            total = Mux(lost_0[i], saturated(below[1][i]), shifted_0.word_select(i, 32))
+            operand = a_0.word_select(i, 8)
             doubled = Cat(Const(0, 1), operand, operand[7].replicate(23))
-            m.d.sync += lane(value_1, i, 32).eq(Mux(passes, doubled, total))
+            m.d.sync += value_1.word_select(i, 32).eq(Mux(passes, doubled, total))
             if two_operands:
-                b = _difference(lane(b_0, i, 8), params.zb)
+                b = _difference(b_0.word_select(i, 8), params.zb)
                 m.d.sync += [
-                    lane(a_1, i, 16).eq(_difference(operand, params.za)),
-                    lane(b_1, i, 16).eq(b),
-                    lane(factor_1, i, 16).eq(Mux(multiplies, b[:8], low_a)),
+                    a_1.word_select(i, 16).eq(_difference(operand, params.za)),
+                    b_1.word_select(i, 16).eq(b),
+                    factor_1.word_select(i, 16).eq(Mux(multiplies, b[:8], low_a)),
                 ]
 
         # 2: two operands, products with the low 16 and the high bits of the operands' multipliers; else the magnitude,
@@ -215,13 +216,13 @@ class VectorLane(wiring.Component):
             mult_b.eq(Mux(adds_0, Mux(onnx_0, params.mult_b[:24], params.mult_b), 0)),
         ]
         for i in range(lanes):
-            value = lane(value_1, i, 32)
+            value = value_1.word_select(i, 32)
             magnitude = ((value ^ value[31].replicate(32)) + value[31])[:32]
             wrapped = ((value[31] ^ below[2][i]) | magnitude[31]) & ~onnx
             negative = Mux(absolute, wrapped, value[31])
             magnitude = Mux(averages, Cat(Const(0, 1), magnitude[:31]), magnitude)
             if two_operands:
-                a, b, factor = lane(a_1, i, 16), lane(b_1, i, 16), lane(factor_1, i, 16)
+                a, b, factor = a_1.word_select(i, 16), b_1.word_select(i, 16), factor_1.word_select(i, 16)
                 magnitude = Mux(adds | multiplies, a[:8] * factor, magnitude)
                 negative = Mux(adds | multiplies, a[8] ^ (b[8] & multiplies), negative)
                 m.d.sync += [
@@ -260,15 +261,17 @@ class VectorLane(wiring.Component):
                 q31 = _half_q31(negative[1][i], adds_tflite)
                 m.d.sync += [
                     word_4[i].eq(word[:40]),
-                    lane(adds_4, i, 16).eq(addend | q31 | extra),
-                    lane(mask_4, i, 8).eq(mask),
+                    adds_4.word_select(i, 16).eq(addend | q31 | extra),
+                    mask_4.word_select(i, 8).eq(mask),
                 ]
 
-                mask = lane(mask_4, i, 8)
-                total = (word_4[i][:39] + lane(adds_4, i, 16))[:40]
-                m.d.sync += lane(word_5, i, 32).eq(Mux(adds_tflite, total[11:], Cat(total[:8] & ~mask, total[8:32])))
+                mask = mask_4.word_select(i, 8)
+                total = (word_4[i][:39] + adds_4.word_select(i, 16))[:40]
+                m.d.sync += word_5.word_select(i, 32).eq(
+                    Mux(adds_tflite, total[11:], Cat(total[:8] & ~mask, total[8:32]))
+                )
 
-                m.d.sync += word_6[i].eq(Cat(Const(0, 32), lane(word_5, i, 32)) >> right)
+                m.d.sync += word_6[i].eq(Cat(Const(0, 32), word_5.word_select(i, 32)) >> right)
 
                 word = word_6[i]
                 integer = (word[32:] + word[31])[:32]
@@ -350,23 +353,11 @@ class VectorLane(wiring.Component):
         for i in range(lanes):
             negative = leaks & below[10][i]
             m.d.sync += [
-                lane(mult_10, i, 32).eq(Mux(negative, mult_below, mult)),
-                lane(right_10, i, 8).eq(Mux(negative, right_below, right)),
+                mult_10.word_select(i, 32).eq(Mux(negative, mult_below, mult)),
+                right_10.word_select(i, 8).eq(Mux(negative, right_below, right)),
             ]
         m.d.comb += [scaler.mult.eq(mult_10), scaler.right.eq(right_10)]
         return m
-
-
-def shift_left(value: Value, amount: Value) -> tuple[Value, Value]:
-    """``value << amount`` in 32 bits, signed, and whether that overflows. ``amount`` has 5 bits."""
-    shifted = (value[:32].as_unsigned() << amount)[:32]
-    lost = (Const(0xFFFF_FFFF, 32) << ~amount)[:31] & (value[:31] ^ value[31].replicate(31))
-    return shifted, lost.any()
-
-
-def saturated(negative: Value) -> Value:
-    """The int32 that is furthest from 0."""
-    return Cat((~negative).replicate(31), negative)
 
 
 def _difference(value: Value, zero_point: Value) -> Value:

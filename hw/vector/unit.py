@@ -4,10 +4,8 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.hw.common.clock_gate import gate_clock
 from dovetail.hw.common.pipeline import delayed
 from dovetail.hw.common.ports import Core, SramRead, SramWrite
-from dovetail.hw.common.scaler import lane
 from dovetail.hw.vector.direct import VectorDirect
 from dovetail.hw.vector.loops import VectorReads, VectorWrites
 from dovetail.hw.vector.registers import VectorRegisters, one_of
@@ -16,7 +14,7 @@ from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import has
 from dovetail.isa.instructions.table import Op
 from dovetail.isa.numerics.operation import VectorOperation
-from dovetail.isa.timing.common import CHECK, SRAM_READ
+from dovetail.isa.timing.common import SRAM_READ
 from dovetail.isa.timing.vector import DIRECT_PIPELINE, OUTPUT, PIPELINE, TAPS
 
 POOLING = (VectorOperation.PASS, VectorOperation.AVERAGE, VectorOperation.REQUANTISE)
@@ -115,30 +113,48 @@ class VectorTaps(wiring.Component):
         with m.If(self.valid):
             m.d.sync += first.eq(self.first)
             for i in range(self.lanes):
-                byte = Mux(self.mask[i], lane(self.data, i, 8), zero)
-                m.d.sync += lane(taps, i, width).eq(byte.as_signed())
+                byte = Mux(self.mask[i], self.data.word_select(i, 8), zero)
+                m.d.sync += taps.word_select(i, width).eq(byte.as_signed())
                 if self.config.elementwise:
-                    word = Mux(self.mask[i], lane(self.data, i, 32), 0)
+                    word = Mux(self.mask[i], self.data.word_select(i, 32), 0)
                     with m.If(self.int32):
-                        m.d.sync += lane(taps, i, width).eq(word)
+                        m.d.sync += taps.word_select(i, width).eq(word)
         with m.If(valid):
             for i in range(self.lanes):
-                tap, held, total = lane(taps, i, width), lane(self.a, i, 8), lane(self.sum, i, 32)
+                tap, held, total = taps.word_select(i, width), self.a.word_select(i, 8), self.sum.word_select(i, 32)
                 replaces = first | self.maximum & (tap[:8].as_signed() > held.as_signed())
                 m.d.sync += [
                     held.eq(Mux(replaces, tap[:8], held)),
                     total.eq((Mux(first, self.bias, total).as_signed() + tap.as_signed())[:32]),
                 ]
                 if self.config.elementwise:
-                    m.d.sync += lane(self.b, i, 8).eq(tap[:8])
+                    m.d.sync += self.b.word_select(i, 8).eq(tap[:8])
         return m
 
 
-class VectorPipeline(wiring.Component):
-    """What :class:`VectorCore` does, on one clock.
+class VectorCore(wiring.Component):
+    """Core of the vector unit.
 
     Registers and checks, walk over the reads, taps, final scaling or what takes its place, walk over the writes: each
     its own block, in lockstep. Nothing ever stalls, so a step's results come a fixed time after it.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+
+    Members
+    -------
+    core
+        Border to unit control.
+    input
+        Read port for both operands and the table.
+    output
+        Write port.
+
+    Latency
+    -------
+    As in ``isa.timing.vector``: from the cycle of ``go``, one cycle per read and ``PIPELINE`` or ``DIRECT_PIPELINE``.
     """
 
     def __init__(self, config: Config) -> None:
@@ -267,54 +283,3 @@ class VectorPipeline(wiring.Component):
         with m.If(mode.subtract & (registers.operation == Op.E_ADD)):
             m.d.comb += result.eq(VectorOperation.SUBTRACT)
         return result
-
-
-class VectorCore(wiring.Component):
-    """Core of the vector unit.
-
-    Parameters
-    ----------
-    config
-        The accelerator.
-    gated
-        The unit's clock stands still while it is idle. For Verilator: see :mod:`dovetail.hw.common.clock_gate`.
-
-    Members
-    -------
-    core
-        Border to unit control.
-    input
-        Read port for both operands and the table.
-    output
-        Write port.
-
-    Latency
-    -------
-    As in ``isa.timing.vector``: from the cycle of ``go``, one cycle per read and ``PIPELINE`` or ``DIRECT_PIPELINE``.
-    """
-
-    def __init__(self, config: Config, *, gated: bool = False) -> None:
-        self.config = config
-        self.gated = gated
-        super().__init__({"core": In(Core(config)), "input": Out(SramRead(config)), "output": Out(SramWrite(config))})
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        core = self.core
-        pipeline = VectorPipeline(self.config)
-        if self.gated:
-            checking = Signal(CHECK)
-            busy = Signal()
-            m.d.sync += checking.eq(Cat(core.start, checking))
-            with m.If(core.start):
-                m.d.sync += busy.eq(1)
-            with m.Elif(core.done | checking[-1] & ~core.go):
-                m.d.sync += busy.eq(0)
-            enable = busy | core.start | core.cfg_en | core.clear
-            m.submodules.pipeline = gate_clock(m, pipeline, enable=enable, domain="vector")
-        else:
-            m.submodules.pipeline = pipeline
-        wiring.connect(m, wiring.flipped(core), pipeline.core)
-        wiring.connect(m, wiring.flipped(self.input), pipeline.input)
-        wiring.connect(m, wiring.flipped(self.output), pipeline.output)
-        return m

@@ -32,7 +32,7 @@ def rtl_events(engine: RtlEngine, verilog: Mapping[str, list[str]]) -> dict[str,
     config = engine.config
     others = {  # event: module, line that is executed with each, and how many at once
         "accumulates": (r"\.accumulator$", r"if \(valid_line\[1\]\)$", config.acc_lanes),
-        "vector_taps": (r"\.vector\.pipeline\.taps$", r"if \(valid\) begin$", config.vec),
+        "vector_taps": (r"\.vector\.taps$", r"if \(valid\) begin$", config.vec),
         "dram_write_beats": (r"\.store$", rf"if \(coming{SRAM_READ - 1}\[\d+\]\)$", 1),
     }
     first: dict[tuple[str, str], Point] = {}

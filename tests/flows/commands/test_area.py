@@ -122,7 +122,7 @@ def test_what_goes_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_blocks() -> None:
-    names = ("sram.x", "load.x", "store.x", "m_axi_ar", "array.x", "vector.pipeline.x", "host.x", "irq_LUT4_Z")
+    names = ("sram.x", "load.x", "store.x", "m_axi_ar", "array.x", "vector.x", "host.x", "irq_LUT4_Z")
     assert [block_of(name) for name in names] == [*["memory"] * 4, "array", "vector", "control", "control"]
     (blocks,) = netlist_resources({"array": {"LUT4": 3, "CCU2C": 2, "TRELLIS_DPR16X4": 1, "PFUMX": 9}}).values()
     assert blocks == Resources(3 + 4 + 4, 0, 0, 0)

@@ -15,7 +15,6 @@ from amaranth.hdl import Value
 from amaranth.sim import Simulator
 
 from dovetail.cosim.rtl.block import Bench as VerilatorBench
-from dovetail.hw.common.clock_gate import gated_sources
 from dovetail.hw.common.ports import Span
 from dovetail.hw.vector.unit import VectorCore
 from dovetail.isa.config import Config
@@ -882,12 +881,12 @@ class Verilated:
 
 
 class VerilatedBench(Bench):
-    """The same under Verilator, with the unit's clock gated. Registers and SRAM are kept between runs."""
+    """The same under Verilator. Registers and SRAM are kept between runs."""
 
     def __init__(self, config: Config, cache: Path) -> None:
         self.config = config
-        self.dut = VectorCore(config, gated=True)
-        self.context = Verilated(VerilatorBench(self.dut, cache=cache, extra=gated_sources()), self.dut)
+        self.dut = VectorCore(config)
+        self.context = Verilated(VerilatorBench(self.dut, cache=cache), self.dut)
 
     def simulate(self) -> None:
         with pytest.raises(StopIteration):
