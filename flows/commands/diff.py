@@ -1,4 +1,4 @@
-"""Run a network on an engine and in the reference runtime, and name the first layer that departs.
+"""Run a network on an engine and in the reference runtime, and name the first layer that differs.
 
 The reference is TFLite Micro for TFLite files (LiteRT's reference kernels where it is not installed), ONNX Runtime on
 the network's uint8 form for ONNX files, or tensors from a file. Every layer's result is compared, so the program is
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> Report:
     if first is None:
         verdict = f"EQUAL        {len(difference.comparisons)} layers"
     else:
-        verdict = f"DIFFERENT    {first.layer} ({first.kind}) is the first layer that departs, at {first.first}"
+        verdict = f"DIFFERENT    {first.layer} ({first.kind}) is the first layer that differs, at {first.first}"
     lines: list[RenderableType] = [_table(difference), f"reference    {reference.runtime}"]
     lines += [f"note         {note}" for note in (*reference.notes, *difference.notes)]
     if difference.missing:

@@ -129,11 +129,12 @@ HEADER = """\
 
 <!-- Made by `python -m dovetail.sw.analysis.operator_list docs/operators.md`. Change that file; a test compares. -->
 
-What int8 networks are made of, and the instructions that do it. TFLite files compute as TFLite Micro does (LiteRT's
-reference kernels where it lacks an operator, and for uint8 files), ONNX files (QDQ and QOperator, int8 or uint8
-activations) as ONNX Runtime's integer kernels do, with tables where an operator's definition in float32 leaves 256
-cases. Every other operator, and these where the rule is not met, runs on the host with LiteRT's reference kernels or
-ONNX Runtime; `dovetail compile` and `run` say which and why.
+The operators of int8 networks, and the instructions that execute them. TFLite files give the results of TFLite Micro
+(or of LiteRT's reference kernels, where TFLite Micro lacks an operator and for uint8 files). ONNX files (QDQ and
+QOperator, int8 or uint8 activations) give those of ONNX Runtime's integer kernels. Operators that ONNX defines in
+float32 become tables if they have one 8-bit input, and so 256 cases. All other operators, and nodes that do not meet
+the rule, run on the host with LiteRT's reference kernels or ONNX Runtime; `dovetail compile` and `run` say which and
+why.
 
 | TFLite | ONNX | instructions | rule |
 |---|---|---|---|
@@ -149,12 +150,12 @@ A node that breaks one of these runs on the host:
 UNSIGNED = """
 ## uint8 TFLite files
 
-Files from before TFLite's int8 quantisation have uint8 activations, and weights with a zero point, per tensor. Inside,
-activations are 128 lower, which changes no result. Weights less their zero point may exceed int8: then they are the sum
-of two int8 arrays (three where a weight is 255). Blocks of output channels with such weights take more steps: twice as
-many in dense layers, 1 x 1 convolutions and first layers, a second instruction for the taps concerned in depthwise
-ones. Other convolutions take a further pass over the input channels concerned. MobileNetV1 takes 1.1 to 1.5 times the
-cycles of its int8 form (`decisions/0011-old-uint8-weights.md`). MEAN, ABS, LEAKY_RELU and
+Files from before TFLite's int8 quantisation have uint8 activations, and weights with one zero point per tensor.
+Internally, activations are 128 lower, which changes no result. Weights minus their zero point may exceed int8. They are
+then split into a sum of two int8 arrays (three where a weight is 255). Blocks of output channels with such weights take
+more steps: twice as many in dense layers, 1 x 1 convolutions and first layers. Depthwise layers take a second
+instruction for the affected taps. Other convolutions take a further pass over the affected input channels. MobileNetV1
+takes 1.1 to 1.5 times the cycles of its int8 form (`decisions/0011-old-uint8-weights.md`). MEAN, ABS, LEAKY_RELU and
 BATCH_MATMUL of uint8 files run on the host.
 """
 
@@ -166,54 +167,58 @@ own (UNIDIRECTIONAL_SEQUENCE_LSTM, SVDF, RNN) run on the host. See [state](state
 """
 
 UNKNOWN = """
-## Operators that nobody knows
+## Unknown operators
 
-TFLite's custom operators that LiteRT has (`TFLite_Detection_PostProcess` in float and uint8) run on the host. Others,
-control flow, and ONNX nodes of domains other than ONNX's and ONNX Runtime's end the part that Dovetail does: what
-depends on none of them is computed, `dovetail export` writes the rest as a file. See [exported parts](export.md).
+TFLite's custom operators that LiteRT implements (`TFLite_Detection_PostProcess` in float and uint8) run on the host.
+Dovetail cannot run other custom operators, control flow, and ONNX nodes of domains other than ONNX's and ONNX
+Runtime's. It computes everything that does not depend on them; `dovetail export` writes the rest as a file. See
+[exported parts](export.md).
 """
 
 DIFFERENCES = """
 ## Where runtimes differ
 
-- ONNX Runtime's QLinearAdd and QLinearMul add the zero point before they round to even, the accelerator afterwards:
-  near ties, and true ties with an odd zero point, may fall otherwise. Multipliers, zero points and rounding of the
-  accelerator's sum are chosen so that all 65536 pairs of bytes give what ONNX Runtime gives. Where none are found, the
-  layer runs on the host with ONNX Runtime's kernel: of sums with random scales 3 in 1000. Scales written by hand, such
-  as 0.05 or 0.062, have ties in plenty (an odd multiple of half a step is common, and no power of two): of 1,000 random
-  cases with scales of one or two digits from 0.005 to 0.099, 41 % of the sums and 33 % of the products run on the host.
-  That is the accelerator's rounding, not the search: the kernel rounds to 24 bits with the zero point in it, which
-  decides these ties. Of 74 such products factors that are off by up to 400 units and TFLite's rounding mend none, of 41
-  such sums all zero points of the same meaning mend one. Sums in powers of two always fit. `dovetail quantise` chooses
-  scales that all fit.
-- These kernels are functions of the bytes, and of two things more. Of a sum whose first operand is one value for a run
-  of the second's (`[1, C, 1, 1] + [1, C, H, W]`, or tensors of one element) the operands are swapped, which moves near
-  ties: so does Dovetail. Bodies and tails of vectors are equal (measured with version 1.32 on AVX-512, all lengths from
-  2 to 139, one and two threads). And int8 and uint8 differ by the magnitude at which float32 rounds: one pair in some
-  10^5. Files of QOperators have the kernels of their type, QDQ files those of uint8.
-- RELU6 alone with another scale behind it than before it: TFLite Micro does not rescale, LiteRT and Dovetail do.
-- Sub, Min and Max have no integer kernel in ONNX Runtime: they are computed in float32 and quantised, on the
-  accelerator too, for every pair of bytes.
-- Averages of ONNX files tie to even, in the integers of the file. ONNX Runtime's QLinearAveragePool adds up reals in
-  float32, one tap after the other, so the last bits of these decide a tie (a window of 2 x 2 or 4 x 4 whose sum is half
-  way; 3 x 3 and 5 x 5 have none). That is no function of the sum, and so of no rounding, multiplier or RESCALE of it:
-  with a scale of 0.05 and zero point 0, windows of 37, 44, 41, 16 give 35, and such of 16, 41, 44, 37 give 34, both of
-  34.5. Of the ties of random bytes up to 12 % (2 x 2) and 22 % (4 x 4) depart, by one step, by the scale; all else is
-  equal. With a scale of few bits all sums are exact: `dovetail quantise` gives averaged tensors a scale of 8 bits, and
-  both are equal in every case. `dovetail diff` says of an average that departs at ties alone that it does.
-- A layer norm in float with nothing but sums in front of it (a residual, a bias): ONNX Runtime fuses them to
-  SkipLayerNormalization, whose float32 results differ in the last bit from those of the operators one by one. Dovetail
-  gives it the same nodes together. (One by one, a keyword transformer with 12 such blocks and only its matrix products
-  quantised had 34 of 228 logits off by steps; so it has none.) GELU with its bias (BiasGelu) gives the same reals.
-- The 32-bit instructions (`E32_ADD`, `E32_SHIFT`, `REQUANT`) are for programs written by hand: no operator here needs
-  them, as the array adds up in its accumulators what the compiler splits.
+- ONNX Runtime's QLinearAdd and QLinearMul add the zero point before they round to even; the accelerator adds it
+  afterwards. Near ties, and exact ties with an odd zero point, may round differently. So the compiler searches for
+  multipliers, zero points and a rounding with which all 65536 pairs of bytes give ONNX Runtime's result. If it finds
+  none, the layer runs on the host with ONNX Runtime's kernel. With random scales that happens for 3 sums in 1000.
+  Scales written by hand, such as 0.05 or 0.062, cause many ties (an odd multiple of half a step is common). Of 1,000
+  random cases with scales of one or two digits from 0.005 to 0.099, 41 % of the sums and 33 % of the products run on
+  the host. The cause is the accelerator's rounding, not the search: the kernel rounds to 24 bits with the zero point
+  included, and this decides these ties. Of 74 such products, neither factors changed by up to 400 units nor TFLite's
+  rounding corrects any; of 41 such sums, equivalent zero points correct one. Sums with power-of-two scales always fit.
+  `dovetail quantise` chooses scales that all fit.
+- The results of these kernels depend on the bytes, and on two other things. First, if the first operand of a sum is
+  constant over a run of the second's elements (`[1, C, 1, 1] + [1, C, H, W]`, or tensors of one element), ONNX Runtime
+  swaps the operands. This moves near ties, so Dovetail swaps them too. Second, int8 and uint8 kernels round float32 at
+  different magnitudes, which changes about one pair in 10^5. QOperator files use the kernels of their type, QDQ files
+  those of uint8. Vector bodies and tails do not differ (measured with version 1.32 on AVX-512, all lengths from 2 to
+  139, one and two threads).
+- RELU6 on its own, with different input and output scales: TFLite Micro does not rescale, LiteRT and Dovetail do.
+- Sub, Min and Max have no integer kernel in ONNX Runtime. It computes them in float32 and quantises the result; the
+  accelerator gives the same result for every pair of bytes.
+- Averages of ONNX files round ties to even, in the integers of the file. ONNX Runtime's QLinearAveragePool adds float32
+  values, one tap after the other, so their last bits decide a tie. (2 x 2 and 4 x 4 windows have ties; 3 x 3 and 5 x 5
+  have none.) The result is therefore no function of the sum, and no rounding, multiplier or rescaling can reproduce
+  it. With a scale of 0.05 and zero point 0, the window 37, 44, 41, 16 gives 35, and 16, 41, 44, 37 gives 34; both
+  averages are 34.5. Of the ties of random bytes up to 12 % (2 x 2) and 22 % (4 x 4) differ by one step, depending on
+  the scale. All other results are equal. If the scale has few bits, all sums are exact. `dovetail quantise` therefore
+  gives averaged tensors a scale of 8 bits, and both results are always equal. `dovetail diff` reports when an average
+  differs at ties only.
+- A float layer norm that directly follows sums (a residual, a bias): ONNX Runtime fuses them to SkipLayerNormalization,
+  whose float32 results differ in the last bit from those of the separate operators. Dovetail therefore passes these
+  nodes to ONNX Runtime together. (With separate nodes, a keyword transformer with 12 such blocks and only its matrix
+  products quantised had 34 of 228 logits off by some steps; now it has none.) GELU with its bias (BiasGelu) gives the
+  same values either way.
+- The 32-bit instructions (`E32_ADD`, `E32_SHIFT`, `REQUANT`) are for hand-written programs. No operator here needs
+  them: when the compiler splits a sum, the array adds the parts in its accumulators.
 """
 
 FUSED = """
 ## What ONNX Runtime fuses between DequantizeLinear and QuantizeLinear
 
-In a session with its default optimisations, measured with version 1.32 on x86-64; `dovetail diff` opens such sessions,
-of int8 QDQ files on their uint8 form, in which convolutions and matrix products are integer too.
+Measured with version 1.32 on x86-64, in a session with default optimisations. `dovetail diff` opens such sessions. It
+runs int8 QDQ files in their uint8 form, in which convolutions and matrix products are integer too.
 
 | operator | uint8 | int8 | Dovetail |
 |---|---|---|---|
@@ -232,7 +237,8 @@ of int8 QDQ files on their uint8 form, in which convolutions and matrix products
 | MaxPool, Relu, Clip, Transpose, Reshape, Resize, Slice, Pad | float | float | integer: nothing is rounded |
 | LayerNormalization, LogSoftmax, InstanceNormalization, Div of two tensors | float | float | float on the host |
 
-An operator followed by Relu or Clip is not fused as the file has it; the uint8 form has a pair of its own between them.
+ONNX Runtime does not fuse an operator that is followed by Relu or Clip. The uint8 form therefore inserts a
+QuantizeLinear/DequantizeLinear pair between them.
 """
 
 FLOAT = """

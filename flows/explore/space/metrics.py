@@ -52,7 +52,7 @@ METRICS: dict[str, Metric] = {
         Metric("total_cycles", "cycles in all", "cycles", False, "cycles and host_cycles, one after the other"),
         Metric("latency", "latency", "ms", False, "time of a unit of work, host included, at the clock"),
         Metric("fps", "frames/s", "1/s", True, "units of work per second, host included, at the clock"),
-        Metric("utilisation", "utilisation", "", True, "MACs over what the multipliers could do in that time"),
+        Metric("utilisation", "utilisation", "", True, "MACs over the peak MACs of the multipliers in that time"),
         Metric("roofline", "cycles / roofline", "", False, "cycles over the roofline bound; 1 is the best there is"),
         Metric("dram_bytes", "DRAM traffic", "B", False, "bytes that layers move from and to system memory"),
         Metric("host_macs", "host MACs", "MACs", False, "MACs left to the host"),

@@ -37,7 +37,8 @@ def border_of(graph: ir.Graph, step: Step) -> tuple[tuple[str, ...], tuple[str, 
 
 
 def has_array(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
-    """Depthwise convolutions need depthwise = "emulated" or "native", products of two activations matmul = true."""
+    """Depthwise convolutions need depthwise = "emulated" or "native", and products of two activations need
+    matmul = true."""
     if isinstance(node, ir.Depthwise) and config.depthwise == "none":
         return 'the configuration has depthwise = "none"'
     if isinstance(node, ir.MatMul) and not config.matmul:
@@ -46,7 +47,7 @@ def has_array(config: Config, options: Options, graph: ir.Graph, node: ir.Node) 
 
 
 def fits_int8(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
-    """Weights less their zero point are within int8, except in convolutions without groups and in depthwise ones with
+    """Weights minus their zero point fit int8. Convolutions without groups are exempt, and so are depthwise ones with
     depthwise = "native"."""
     if not isinstance(node, ir.Conv | ir.Depthwise) or node.rest is None:
         return None
@@ -91,7 +92,7 @@ def fits_fields(config: Config, options: Options, graph: ir.Graph, node: ir.Node
 
 
 def product_below_one(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
-    """An element-wise product is scaled by less than one."""
+    """The scale factor of an element-wise product is below one."""
     if isinstance(node, ir.Elementwise) and isinstance(node.params, ir.MulParams) and node.params.shift > 0:
         return "the product's scale is above that of the result"
     return None
@@ -109,8 +110,8 @@ def averages_fit(config: Config, options: Options, graph: ir.Graph, node: ir.Nod
 
 
 def pads_inside(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
-    """Every window of a maximum, and of an average that does not count padding, touches the input: padding is smaller
-    than the kernel."""
+    """Padding is smaller than the kernel in maximum pooling, and in average pooling that does not count padding. So
+    every window touches the input."""
     if not isinstance(node, ir.MaxPool | ir.AvgPool) or (isinstance(node, ir.AvgPool) and node.counted is not None):
         return None
     if max(node.pads[::2]) >= node.kernel[0] or max(node.pads[1::2]) >= node.kernel[1]:
@@ -119,7 +120,7 @@ def pads_inside(config: Config, options: Options, graph: ir.Graph, node: ir.Node
 
 
 def fits_sram(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
-    """The smallest tile of a layer fits the SRAM, each of its operands in banks of its own."""
+    """The smallest tile of a layer fits the SRAM, with each of its operands in separate banks."""
     space, arena, place = tiling.Space.whole(config), Arena(config), Place(0, None, 1)
     try:
         match node:

@@ -78,7 +78,7 @@ def test_the_first_layer_that_departs_is_named(run: Any, tmp_path: Path, samples
     common = "diff", NETWORK, *SMALL, "--input", samples
     code, out, _ = run(*common, "--reference", tmp_path / "other")
     assert code == 1
-    assert f"DIFFERENT    {layer.name} (dense) is the first layer that departs, at (0, " in out
+    assert f"DIFFERENT    {layer.name} (dense) is the first layer that differs, at (0, " in out
     arrays: dict[str, Any] = {node.name: result.tensors[node.outputs[0]] for node in nodes}
     np.savez(tmp_path / "other.npz", **arrays)
     code, out, _ = run(*common, "--reference", tmp_path / "other.npz", "--json")
