@@ -1,4 +1,4 @@
-"""The accelerator: wires host registers, engine, cores and SRAM to one another and to the buses."""
+"""The accelerator: wires host registers, sequencer, cores and SRAM to one another and to the buses."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ from dovetail.hw.dma.load import LoadCore
 from dovetail.hw.dma.store import StoreCore
 from dovetail.hw.host.registers import Host
 from dovetail.hw.memory.sram import Sram
-from dovetail.hw.microcoded.datapath import SerialEngine
-from dovetail.hw.microcoded.host import SerialHost
+from dovetail.hw.microcoded.datapath import Datapath
+from dovetail.hw.microcoded.host import MicrocodedHost
 from dovetail.hw.sequencer.control import Trace
 from dovetail.hw.sequencer.statistics import Statistics
-from dovetail.hw.sequencer.top import Engine
+from dovetail.hw.sequencer.top import Sequencer
 from dovetail.hw.vector.unit import VectorCore
 from dovetail.isa.config import Config
 from dovetail.isa.host import ADDRESS_BITS
@@ -68,29 +68,29 @@ class Accelerator(wiring.Component):
             outer, inner = getattr(self, prefix + name), getattr(port, name)
             m.d.comb += outer.eq(inner) if member.flow == Out else inner.eq(outer)
 
-    def _serial(self, m: Module) -> None:
-        """The serial engine in the place of units."""
-        m.submodules.host = host = SerialHost()
-        m.submodules.engine = engine = SerialEngine(self.config, simulation=self.simulation)
-        wiring.connect(m, host.memory, engine.host)
+    def _microcoded(self, m: Module) -> None:
+        """The microcoded accelerator in the place of units."""
+        m.submodules.host = host = MicrocodedHost()
+        m.submodules.datapath = datapath = Datapath(self.config, simulation=self.simulation)
+        wiring.connect(m, host.memory, datapath.host)
         self._connect(m, HOST_PREFIX, host.bus)
-        self._connect(m, MEMORY_PREFIX, engine.read)
-        self._connect(m, MEMORY_PREFIX, engine.write)
-        self._run(m, host, engine)
+        self._connect(m, MEMORY_PREFIX, datapath.read)
+        self._connect(m, MEMORY_PREFIX, datapath.write)
+        self._run(m, host, datapath)
 
-    def _run(self, m: Module, host: Any, engine: Any) -> None:
-        """A run between host registers and engine of either kind, and what is shown of it."""
+    def _run(self, m: Module, host: Any, runner: Any) -> None:
+        """A run between host registers and what carries it out, and what is shown of it."""
         m.d.comb += [
             self.irq.eq(host.irq),
-            engine.start.eq(host.start),
-            host.busy.eq(engine.busy),
-            host.ended.eq(engine.ended),
-            host.faulted.eq(engine.faulted),
+            runner.start.eq(host.start),
+            host.busy.eq(runner.busy),
+            host.ended.eq(runner.ended),
+            host.faulted.eq(runner.faulted),
         ]
         if self.trace:
-            m.d.comb += self.trace_busy.eq(engine.busy)
+            m.d.comb += self.trace_busy.eq(runner.busy)
             for unit in Unit:
-                trace = engine.trace[unit]
+                trace = runner.trace[unit]
                 for part in trace.signature.members:
                     m.d.comb += getattr(self, f"trace_{unit.name.lower()}_{part}").eq(getattr(trace, part))
 
@@ -98,40 +98,42 @@ class Accelerator(wiring.Component):
         m = Module()
         config = self.config
         if config.serial:
-            self._serial(m)
+            self._microcoded(m)
             return m
         m.submodules.host = host = Host(config)
         m.submodules.statistics = statistics = Statistics()
         m.submodules.sram = sram = Sram(config, simulation=self.simulation)
-        engine = Engine(config)
+        sequencer = Sequencer(config)
         load, store = LoadCore(config), StoreCore(config)
         array = ArrayCore(config, simulation=self.simulation)
         cores: dict[Unit, Any] = {Unit.LOAD: load, Unit.ARRAY: array, Unit.STORE: store}
         if config.vector:
             vector = cores[Unit.VECTOR] = VectorCore(config)
-        m.submodules.engine = gate_clock(m, engine, awake=engine.stirs, name="engine", simulation=self.simulation)
+        m.submodules.sequencer = gate_clock(
+            m, sequencer, awake=sequencer.stirs, name="sequencer", simulation=self.simulation
+        )
         for unit, core in cores.items():
             name = unit.name.lower()
-            m.submodules[name] = gate_clock(m, core, awake=engine.awake[unit], name=name, simulation=self.simulation)
-            wiring.connect(m, engine.cores[unit], core.core)
+            m.submodules[name] = gate_clock(m, core, awake=sequencer.awake[unit], name=name, simulation=self.simulation)
+            wiring.connect(m, sequencer.cores[unit], core.core)
         for unit in Unit:
-            wiring.connect(m, engine.activity[unit], statistics.activity[unit])
+            wiring.connect(m, sequencer.activity[unit], statistics.activity[unit])
             wiring.connect(m, statistics.stalls[unit], host.stalls[unit])
         self._connect(m, HOST_PREFIX, host.bus)
         self._connect(m, MEMORY_PREFIX, load.axi)
         self._connect(m, MEMORY_PREFIX, store.axi)
-        self._run(m, host, engine)
+        self._run(m, host, sequencer)
         m.d.comb += [
-            engine.program.eq(host.program),
-            engine.pages.eq(host.pages),
-            host.first.eq(engine.first),
+            sequencer.program.eq(host.program),
+            sequencer.pages.eq(host.pages),
+            host.first.eq(sequencer.first),
             host.cycles.eq(statistics.cycles),
-            statistics.clear.eq(engine.clear),
-            statistics.running.eq(engine.busy),
+            statistics.clear.eq(sequencer.clear),
+            statistics.running.eq(sequencer.busy),
             load.base.eq(host.base),
             store.base.eq(host.base),
         ]
-        wiring.connect(m, load.page, engine.page)
+        wiring.connect(m, load.page, sequencer.page)
         wiring.connect(m, load.sram, sram.write_load)
         wiring.connect(m, array.input, sram.read_array_input)
         wiring.connect(m, array.weights, sram.read_array_weights)
@@ -141,10 +143,10 @@ class Accelerator(wiring.Component):
             wiring.connect(m, vector.output, sram.write_vector)
         wiring.connect(m, store.sram, sram.read_store)
         m.d.comb += [
-            sram.array_reads.eq(engine.reads[Unit.ARRAY]),
+            sram.array_reads.eq(sequencer.reads[Unit.ARRAY]),
             sram.array_streams.eq(array.streams),
-            sram.vector_reads.eq(engine.reads[Unit.VECTOR]),
-            sram.array_writes.eq(engine.writes[Unit.ARRAY]),
-            sram.vector_writes.eq(engine.writes[Unit.VECTOR]),
+            sram.vector_reads.eq(sequencer.reads[Unit.VECTOR]),
+            sram.array_writes.eq(sequencer.writes[Unit.ARRAY]),
+            sram.vector_writes.eq(sequencer.writes[Unit.VECTOR]),
         ]
         return m

@@ -8,8 +8,8 @@ from amaranth.lib import wiring
 from dovetail.hw.accelerator import Accelerator
 from dovetail.hw.common.clock_gate import gated_sources
 from dovetail.hw.memory.sram import simulation_sources
-from dovetail.hw.microcoded.sram import MODULE as SERIAL_SRAM
-from dovetail.hw.microcoded.sram import serial_sram_verilog
+from dovetail.hw.microcoded.sram import MODULE as MICROCODED_SRAM
+from dovetail.hw.microcoded.sram import microcoded_sram_verilog
 from dovetail.isa.config import Config
 
 TOP = "dovetail"
@@ -40,7 +40,7 @@ def simulation_verilog(top: Any, *, name: str, platform: object = None) -> dict[
     inner = f"{name}_core"
     files = {f"{name}.v": _with_registered_reset(top, name, inner), f"{inner}.v": _convert(top, inner, platform)}
     if top.config.serial:
-        return files | {f"{SERIAL_SRAM}.v": serial_sram_verilog(top.config)}
+        return files | {f"{MICROCODED_SRAM}.v": microcoded_sram_verilog(top.config)}
     return files | simulation_sources(top.config) | gated_sources()
 
 

@@ -28,8 +28,8 @@ MAX_PE = 1024
 MAX_BANKS = 32
 FEATURES = ("matmul", "pooling", "elementwise", "activation")
 """Parameters that say which instructions are built."""
-SERIAL_WORD = 16
-"""Bytes of an SRAM word, and of a convolution's weight block, of the serial engine."""
+MICROCODED_WORD = 16
+"""Bytes of an SRAM word, and of a convolution's weight block, of the microcoded accelerator."""
 
 
 class ConfigError(ValueError):
@@ -127,7 +127,7 @@ class Config:
     per cycle, ``bus`` (AXI data width in bits), ``outstanding`` (bursts in flight per direction), ``memory``
     (simulation only). What is built besides convolution: ``matmul`` (products of two int8 tensors in the array),
     and in the vector unit ``pooling``, ``elementwise`` and ``activation``; without all three there is no vector unit.
-    ``serial`` takes the serial engine (``hw.microcoded``), the smallest one: one data path, one thing at a time.
+    ``serial`` takes the microcoded accelerator (``hw.microcoded``), the smallest: one data path, one thing at a time.
     """
 
     pe: int | None = None
@@ -220,10 +220,10 @@ class Config:
             )
 
         if self.serial:
-            self._check_serial()
+            self._check_microcoded()
 
-    def _check_serial(self) -> None:
-        """What the serial engine can be."""
+    def _check_microcoded(self) -> None:
+        """What the microcoded accelerator can be."""
         for name, value in (
             ("stripe", 1),
             ("requant_lanes", 1),
@@ -236,9 +236,9 @@ class Config:
         ):
             if (given := getattr(self, name)) != value:
                 raise ConfigError(f"serial needs {name} = {json.dumps(value)}, not {json.dumps(given)}")
-        if self.macs_per_cycle != SERIAL_WORD or self.dw > SERIAL_WORD:
+        if self.macs_per_cycle != MICROCODED_WORD or self.dw > MICROCODED_WORD:
             raise ConfigError(
-                f"serial needs ic_lanes * oc_lanes = {SERIAL_WORD} and depthwise_lanes up to {SERIAL_WORD},"
+                f"serial needs ic_lanes * oc_lanes = {MICROCODED_WORD} and depthwise_lanes up to {MICROCODED_WORD},"
                 f" not {self.macs_per_cycle} and {self.dw}"
             )
         if not _power_of_two(self.sram_bytes):

@@ -127,7 +127,7 @@ def _signals(config: Config) -> Iterator[tuple[str, list[tuple[str, int, Unit | 
         if unit == Unit.VECTOR and not config.vector:
             continue
         name = unit.name.lower()
-        control = f"core.engine.{name}_control"
+        control = f"core.sequencer.{name}_control"
         group: list[tuple[str, int, Unit | None]]
         if config.serial:
             group = [(f"trace_{name}_pc", 32, unit)]

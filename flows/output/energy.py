@@ -32,7 +32,7 @@ def check_energy_option(args: argparse.Namespace) -> None:
 
 
 def energy_for(args: argparse.Namespace, compiled: CompiledNetwork) -> EnergyReport | None:
-    """The energy of an inference; None for the microcoded engine, of which none is estimated.
+    """The energy of an inference; None for the microcoded accelerator, of which none is estimated.
 
     Raises EnergyError, or DovetailError where a table is named for that engine.
     """

@@ -44,7 +44,7 @@ class Drain(wiring.Component):
     port
         Write port.
     freed, settled
-        Pulses, see :class:`~dovetail.hw.array.loops.ArraySequencer`.
+        Pulses, see :class:`~dovetail.hw.array.loops.ArrayLoops`.
     done
         Pulse in the cycle of the operation's last write.
     awake

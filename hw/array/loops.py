@@ -1,4 +1,4 @@
-"""The array's sequencer: which pixel meets which weights in which cycle."""
+"""The array's loops: which pixel meets which weights in which cycle."""
 
 from amaranth import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
@@ -58,7 +58,7 @@ def reads_at_most(config: Config) -> int:
     return max(config.weight_rows, *matrix, 1)
 
 
-class ArraySequencer(wiring.Component):
+class ArrayLoops(wiring.Component):
     """Walks over blocks, stripes, and steps (ky, kx, input block) of a stripe.
 
     Time is cut into *windows*. In a window the pixels of one step pass while the weights of the following step

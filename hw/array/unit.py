@@ -6,11 +6,11 @@ from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.array.accumulator import Accumulator
 from dovetail.hw.array.drain import Drain
-from dovetail.hw.array.loops import ArraySequencer, Step
+from dovetail.hw.array.loops import ArrayLoops, Step
 from dovetail.hw.array.multipliers import SUM, MultiplierArray
 from dovetail.hw.array.registers import ArrayRegisters
 from dovetail.hw.array.taps import PARTS
-from dovetail.hw.array.weights import OPERAND, WIDE_OPERAND, ArrayWeights, extended, less
+from dovetail.hw.array.weights import OPERAND, WIDE_OPERAND, ArrayWeights, difference, extended
 from dovetail.hw.common.clock_gate import gate_clock
 from dovetail.hw.common.pipeline import delayed
 from dovetail.hw.common.ports import Core, SramRead, SramWrite
@@ -25,7 +25,7 @@ ROWS = 128
 class ArrayCore(wiring.Component):
     """Core of the array unit.
 
-    Registers and checks; the sequencer, in lockstep with it the reads of inputs and weights, the multipliers and the
+    Registers and checks; the loops; in lockstep with it the reads of inputs and weights, the multipliers and the
     accumulators; and the drain, on its own. Nothing stalls on the way.
 
     Parameters
@@ -78,7 +78,7 @@ class ArrayCore(wiring.Component):
             ("drain", drain, drain.awake),
         ):
             m.submodules[name] = gate_clock(m, block, awake=awake, name=f"array_{name}", simulation=self.simulation)
-        m.submodules.sequencer = sequencer = ArraySequencer(config)
+        m.submodules.loops = loops = ArrayLoops(config)
         m.submodules.window = window = WindowReads(config, lanes=lanes)
         m.submodules.multipliers = multipliers = MultiplierArray(config, operand=operand)
         m.submodules.accumulator = accumulator = Accumulator(config, rows=ROWS)
@@ -97,20 +97,20 @@ class ArrayCore(wiring.Component):
             *(shown.eq(source) for shown, source in zip(core.sources, registers.sources, strict=True)),
             core.done.eq(drain.done),
             self.streams.eq(registers.streams),
-            sequencer.regs.eq(regs),
-            sequencer.depthwise.eq(depthwise),
-            sequencer.matrix.eq(matrix),
-            sequencer.pixels.eq(registers.pixels),
-            sequencer.channels.eq(registers.channels),
-            sequencer.inputs.eq(registers.inputs),
-            sequencer.load.eq(registers.load),
-            sequencer.go.eq(core.go),
-            sequencer.freed.eq(drain.freed),
-            sequencer.settled.eq(drain.settled),
-            window.valid.eq(sequencer.step.valid),
-            window.old.eq(sequencer.step.old),
+            loops.regs.eq(regs),
+            loops.depthwise.eq(depthwise),
+            loops.matrix.eq(matrix),
+            loops.pixels.eq(registers.pixels),
+            loops.channels.eq(registers.channels),
+            loops.inputs.eq(registers.inputs),
+            loops.load.eq(registers.load),
+            loops.go.eq(core.go),
+            loops.freed.eq(drain.freed),
+            loops.settled.eq(drain.settled),
+            window.valid.eq(loops.step.valid),
+            window.old.eq(loops.step.old),
             *(
-                getattr(window, f"{of}_{part}").eq(getattr(sequencer, f"{of}_{part}"))
+                getattr(window, f"{of}_{part}").eq(getattr(loops, f"{of}_{part}"))
                 for of in ("pixel", "tap")
                 for part in PARTS
             ),
@@ -126,13 +126,13 @@ class ArrayCore(wiring.Component):
             weights.depthwise.eq(depthwise),
             weights.matrix.eq(matrix),
             weights.restart.eq(registers.load),
-            weights.fetch.eq(sequencer.fetch),
+            weights.fetch.eq(loops.fetch),
             weights.record_row.eq(drain.record_row),
             drain.regs.eq(regs),
             drain.channels.eq(registers.channels),
             drain.clamps.eq(registers.clamps),
             drain.load.eq(registers.load),
-            drain.stripes.eq(sequencer.stripes),
+            drain.stripes.eq(loops.stripes),
             drain.records.eq(weights.records),
             drain.accumulators.eq(accumulator.drained),
             accumulator.drain_row.eq(drain.row),
@@ -145,8 +145,8 @@ class ArrayCore(wiring.Component):
         multiplied, summed = arrives + multipliers.PRODUCT, arrives + multipliers.LATENCY
         settles = summed - accumulator.TERM + accumulator.VISIBLE
         assert settles == to_accumulator(config)
-        step = Step(Signal.like(sequencer.step.as_value(), name="step"))
-        m.d.comb += step.eq(sequencer.step)
+        step = Step(Signal.like(loops.step.as_value(), name="step"))
+        m.d.comb += step.eq(loops.step)
         late = max(summed - accumulator.TERM - 1, arrives + 1)
         steps = [Step(value) for value in delayed(m, "steps", step.as_value(), late)]
         m.d.comb += [
@@ -154,7 +154,7 @@ class ArrayCore(wiring.Component):
             multipliers.depthwise.eq(depthwise),
             multipliers.extra.eq(regs.MODE.extra),
             multipliers.weights.eq(weights.operands),
-            drain.filled.eq(delayed(m, "filled", sequencer.filled, settles - 1)[-1]),
+            drain.filled.eq(delayed(m, "filled", loops.filled, settles - 1)[-1]),
         ]
 
         # Inputs: a lane that does not count is the zero point; without a step, zero. A matrix product takes the zero
@@ -166,7 +166,7 @@ class ArrayCore(wiring.Component):
             Cat(Mux(window.mask[n], extended(self.input.data, n, operand), zero) for n in range(lanes))
         )
         if config.matmul:
-            differences = (less(self.input.data, n, regs.QUANT.zero_in, operand) for n in range(config.ic))
+            differences = (difference(self.input.data, n, regs.QUANT.zero_in, operand) for n in range(config.ic))
             with m.If(matrix):
                 m.d.comb += multipliers.inputs.eq(
                     Cat(Mux(window.mask[n], difference, 0) for n, difference in enumerate(differences))

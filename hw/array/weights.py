@@ -218,7 +218,7 @@ class ArrayWeights(wiring.Component):
             offset = Signal(8)
             stream = matrix = Signal(held * word)
             m.d.sync += offset.eq(Mux(self.matrix, zero, 0))
-            m.d.comb += matrix.eq(Cat(Mux(mask[8 * n], less(value, n, offset, held), 0) for n in range(word)))
+            m.d.comb += matrix.eq(Cat(Mux(mask[8 * n], difference(value, n, offset, held), 0) for n in range(word)))
 
         def hold(weight: int, source: Value, lane: int, count: int = 1) -> None:
             m.d.sync += shadow[held * weight :][: held * count].eq(source[held * lane :][: held * count])
@@ -246,7 +246,7 @@ class ArrayWeights(wiring.Component):
             m.d.sync += self.operands.eq(Cat(extended(shadow, n, self.operand, held) for n in numbers))
             if config.matmul and held == 8:
                 with m.If(self.matrix):
-                    m.d.sync += self.operands.eq(Cat(less(shadow, n, zero, self.operand) for n in numbers))
+                    m.d.sync += self.operands.eq(Cat(difference(shadow, n, zero, self.operand) for n in numbers))
 
     def _store_records(self, m: Module, value: Signal, begins: Value, enters: Value, is_record: Value) -> None:
         """Records fill the memory in the order of channels."""
@@ -297,6 +297,6 @@ def extended(values: Value, n: int, width: int, bits: int = 8) -> Value:
     return (values[bits * n :][:bits].as_signed() + Const(0, signed(width)))[:width]
 
 
-def less(values: Value, n: int, zero: Value, width: int) -> Value:
+def difference(values: Value, n: int, zero: Value, width: int) -> Value:
     """The n-th int8 of ``values`` less the int8 ``zero``, sign-extended to ``width`` bits."""
     return (values[8 * n :][:8].as_signed() - zero.as_signed() + Const(0, signed(width)))[:width]

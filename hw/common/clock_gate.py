@@ -1,4 +1,4 @@
-"""A gated clock for simulation: what rests behind it costs a Verilated engine nothing.
+"""A gated clock for simulation: what rests behind it costs a simulation nothing.
 
 Verilator evaluates all logic of a clock at each of its edges, used or not. Without edges there is nothing to evaluate.
 The gate is a latch that is transparent while the clock is low: the gated clock never glitches, its edges are edges of

@@ -1,1 +1,1 @@
-"""The serial engine: one microprogrammed data path that carries out the whole instruction set, a word at a time."""
+"""The microcoded accelerator: one data path that carries out the whole instruction set, a word at a time."""

@@ -1,4 +1,4 @@
-"""Assembler of the serial engine's microprogram: fields of a microinstruction, names of its memory, labels."""
+"""Assembler of the microcoded accelerator's microprogram: fields of a microinstruction, names of its memory, labels."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

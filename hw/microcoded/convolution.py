@@ -22,7 +22,7 @@ from dovetail.hw.microcoded.steps import (
     region,
     unflag,
 )
-from dovetail.isa.config import SERIAL_WORD, Config
+from dovetail.isa.config import MICROCODED_WORD, Config
 from dovetail.isa.instructions.checks import has
 from dovetail.isa.instructions.table import Cause, Op, Unit
 from dovetail.isa.timing.microcoded.durations import sums_together
@@ -61,7 +61,7 @@ def convolution(u: Assembler, config: Config, tables: Tables) -> None:
             u(ADD, "times", "times", 1)
             u(ADD, "kc", 1)
             u(ADD, "lanes_read", 1)
-            u(ADD, "records", SERIAL_WORD * config.dw)
+            u(ADD, "records", MICROCODED_WORD * config.dw)
             u(ADD, "together", 1)
             u(ADD, None, 1, special=Special.STRIDE)
         else:
@@ -71,7 +71,7 @@ def convolution(u: Assembler, config: Config, tables: Tables) -> None:
             u(AND, "kc", "ARRAY.KC", 0xFFFF)
             u(ADD, "n", config.ic)
             u(Alu.MULLO, "lanes_read", "kc", "n")
-            u(ADD, "records", SERIAL_WORD * config.oc)
+            u(ADD, "records", MICROCODED_WORD * config.oc)
             u(ADD, "together", sums_together(config, op))
             u(ADD, None, special=Special.STRIDE, to=None if op == ops[-1] else "array")
 
@@ -102,7 +102,7 @@ def _array_checks(u: Assembler, config: Config) -> None:
     flag(u, SUB, config.stripe, "ARRAY.STRIPE", BELOW)
     checked(u, Unit.ARRAY, Cause.TOO_LARGE)
     u(OR, "n", "ARRAY.W_ADDR", "ARRAY.W_BYTES")
-    flag(u, AND, "n", SERIAL_WORD - 1, If.NOT_ZERO)
+    flag(u, AND, "n", MICROCODED_WORD - 1, If.NOT_ZERO)
     checked(u, Unit.ARRAY, Cause.ALIGNMENT)
     regions = ("IN", "W", "OUT")
     for name in regions:
@@ -172,7 +172,7 @@ def _array_loops(u: Assembler, config: Config) -> None:
                     _channel(u)
                     u(ADD, "out", "out", "item")
                     u(ADD, "old", "old", 4)
-                    u(ADD, "record", "record", SERIAL_WORD)
+                    u(ADD, "record", "record", MICROCODED_WORD)
                     u(ADD, "stream", "stream", 1)
                     # The next input channel after `times` output channels.
                     u(ADD, "phase", "phase", 1)

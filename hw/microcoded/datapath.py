@@ -1,4 +1,4 @@
-"""The serial engine's data path and its sequencing."""
+"""The microcoded accelerator's data path and its sequencing."""
 
 from itertools import pairwise
 
@@ -10,7 +10,7 @@ from amaranth.utils import exact_log2
 from dovetail.hw.common.axi import INCR, AxiRead, AxiWrite
 from dovetail.hw.microcoded.assembler import CODE, INDIRECT, WORDS, Action, Alu, If, Micro, Special
 from dovetail.hw.microcoded.microcode import build
-from dovetail.hw.microcoded.sram import SerialSram
+from dovetail.hw.microcoded.sram import MicrocodedSram
 from dovetail.hw.sequencer.control import Trace
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Unit
@@ -18,7 +18,7 @@ from dovetail.isa.timing.microcoded.durations import SUMS
 
 
 class HostAccess(wiring.Signature):
-    """The host's way to the data memory, seen from the host: while the engine rests, a word can be read or written in
+    """The host's way to the data memory, seen from the host: while the datapath rests, a word can be read or written in
     every cycle; what is read comes in the next."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class HostAccess(wiring.Signature):
         )
 
 
-class SerialEngine(wiring.Component):
+class Datapath(wiring.Component):
     """Runs programs.
 
     Parameters
@@ -39,7 +39,7 @@ class SerialEngine(wiring.Component):
     -------
     read, write: system memory.
     host: the data memory, for the host.
-    start: pulse while the engine rests: a run.
+    start: pulse while the datapath rests: a run.
     busy: a run is under way. ``ended``: pulse after its last cycle. ``faulted``: the last one ended with a fault.
     trace: of each unit.
 
@@ -117,7 +117,7 @@ class SerialEngine(wiring.Component):
         a, b = port_a.data, port_b.data
 
         # SRAM, its pointers, and sums of products.
-        m.submodules.sram = sram = SerialSram(config, simulation=self.simulation)
+        m.submodules.sram = sram = MicrocodedSram(config, simulation=self.simulation)
         pointer = Signal(address_bits)
         weights, weights_end = Signal(32), Signal(address_bits + 1)
         offset, column = Signal(32), Signal(32)

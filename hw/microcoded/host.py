@@ -1,4 +1,4 @@
-"""The serial engine's host registers: most of them are words of its data memory."""
+"""The microcoded accelerator's host registers: most of them are words of its data memory."""
 
 from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -23,7 +23,7 @@ from dovetail.isa.instructions.table import PAGE_BYTES
 from dovetail.isa.timing.dma import BOUNDARY
 
 
-class SerialHost(wiring.Component):
+class MicrocodedHost(wiring.Component):
     """Registers of :data:`dovetail.isa.host.HOST_REGISTERS`.
 
     During a run only CONTROL and STATUS can be read or written: other reads answer SLVERR, other writes do nothing. A
@@ -33,7 +33,7 @@ class SerialHost(wiring.Component):
     -------
     bus: AXI4-Lite; one access at a time.
     memory: the words.
-    start, busy, ended, faulted: as in :class:`~dovetail.hw.microcoded.datapath.SerialEngine`.
+    start, busy, ended, faulted: as in :class:`~dovetail.hw.microcoded.datapath.Datapath`.
     irq: a run has ended and the interrupt is enabled.
     """
 

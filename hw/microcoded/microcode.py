@@ -1,4 +1,4 @@
-"""The serial engine's microprogram: decoding, checks, transfers, convolution, requantisation.
+"""The microcoded accelerator's microprogram: decoding, checks, transfers, convolution, requantisation.
 
 Every path through an instruction takes a number of cycles that its registers decide, never its data: where a condition
 splits the way, both ways are equally long. `isa.timing.microcoded.durations` has the numbers.

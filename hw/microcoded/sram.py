@@ -1,4 +1,4 @@
-"""The serial engine's SRAM: one port of 32 bits, in two of the iCE40 UP5K's single-port RAMs."""
+"""The microcoded accelerator's SRAM: one port of 32 bits, in two of the iCE40 UP5K's single-port RAMs."""
 
 from amaranth import Cat, ClockSignal, Const, Instance, Module, ResetSignal, Signal
 from amaranth.lib import wiring
@@ -6,18 +6,18 @@ from amaranth.lib.wiring import In, Out
 
 from dovetail.isa.config import Config
 
-MODULE = "dovetail_serial_sram"
+MODULE = "dovetail_microcoded_sram"
 LARGEST = 64 << 10
 """Bytes of two single-port RAMs."""
 
 
-class SerialSram(wiring.Component):
+class MicrocodedSram(wiring.Component):
     """One access per cycle, read or write.
 
     Parameters
     ----------
     config: its size.
-    simulation: take the Verilog module of :func:`serial_sram_verilog`, which a reset clears.
+    simulation: take the Verilog module of :func:`microcoded_sram_verilog`, which a reset clears.
 
     Members
     -------
@@ -72,7 +72,7 @@ class SerialSram(wiring.Component):
         return m
 
 
-def serial_sram_verilog(config: Config) -> str:
+def microcoded_sram_verilog(config: Config) -> str:
     """The simulation form: zero after a reset."""
     depth = config.sram_bytes // 4
     bits = (depth - 1).bit_length()

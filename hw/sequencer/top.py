@@ -1,4 +1,4 @@
-"""The engine: front end, queues, controls, bank claims and the state of a run."""
+"""The sequencer: front end, queues, controls, bank claims and the state of a run."""
 
 from amaranth import Cat, Module
 from amaranth.lib import wiring
@@ -16,7 +16,7 @@ from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import QUEUE_DEPTH, Unit
 
 
-class Engine(wiring.Component):
+class Sequencer(wiring.Component):
     """Runs a program on the cores.
 
     Parameters

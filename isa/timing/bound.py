@@ -4,13 +4,13 @@ import numpy as np
 
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, REGISTERS, Op, Unit
-from dovetail.isa.timing.microcoded.recurrence import time_serial
+from dovetail.isa.timing.microcoded.recurrence import time_microcoded
 from dovetail.isa.timing.predecode import Words, as_words, front_end_faults
 from dovetail.isa.timing.rules import ADDRESS_SPACE, rules_of
 from dovetail.isa.timing.sequencer import END_TO_DONE, PAGE_READY
 
-SERIAL_SLACK = 64
-"""Of the serial engine a fault of the bus may take the place of what follows: cycles that this takes at most."""
+MICROCODED_SLACK = 64
+"""On the microcoded accelerator a bus fault may replace what follows it. These are the cycles it takes at most."""
 
 
 def cycle_bound(config: Config, program: Words) -> int:
@@ -27,7 +27,7 @@ def cycle_bound(config: Config, program: Words) -> int:
     """
     words = as_words(program)
     if config.serial:
-        return time_serial(config, words, 0, 0, ADDRESS_SPACE, ()).cycles + SERIAL_SLACK
+        return time_microcoded(config, words, 0, 0, ADDRESS_SPACE, ()).cycles + MICROCODED_SLACK
     rules = rules_of(config)
     stops = (front_end_faults(config, words) != 0) | (words & np.uint64(0xFF) == Op.END)
     stop = int(stops.argmax()) if stops.any() else len(words)

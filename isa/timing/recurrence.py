@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, PAGE_WORDS, QUEUE_DEPTH, Cause, Op, Unit
 from dovetail.isa.timing.common import CHECK
-from dovetail.isa.timing.microcoded.recurrence import time_serial
+from dovetail.isa.timing.microcoded.recurrence import time_microcoded
 from dovetail.isa.timing.operations import Operations
 from dovetail.isa.timing.predecode import Words, as_words, front_end_faults
 from dovetail.isa.timing.rules import (
@@ -311,7 +311,7 @@ def time_program(
     if not len(words) and not config.serial:
         return _timeline(_Trace(pops=([], [], [], [])), [], 0, _first_of_page(FIRST_ACTION - 1), Fault(Cause.NO_END, 0))
     if config.serial:
-        return time_serial(config, words, address, base, memory_bytes, broken)
+        return time_microcoded(config, words, address, base, memory_bytes, broken)
     rules = rules_of(config)
     trace = _trace(rules, words, address, base, memory_bytes, broken)
     first, fails = _verify(rules, trace)

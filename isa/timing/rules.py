@@ -9,7 +9,7 @@ from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, Cause, Op,
 from dovetail.isa.timing.array import NOTHING, Free, array_duration, array_durations, matrix_reads
 from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.dma import last_beat, read_duration, row_addresses, write_duration
-from dovetail.isa.timing.microcoded.durations import serial_duration, verified
+from dovetail.isa.timing.microcoded.durations import microcoded_duration, verified
 from dovetail.isa.timing.vector import vector_duration
 
 ADDRESS_SPACE = 1 << 32
@@ -126,7 +126,7 @@ def forget() -> None:
 def duration(config: Config, op: Op, view: View, free: Free = NOTHING) -> int:
     """Cycles from start to end of an operation that passes its checks; ``free``: what takes the array no time."""
     if config.serial:
-        return serial_duration(config, op, view)
+        return microcoded_duration(config, op, view)
     if op in (Op.DMA_READ, Op.DMA_WRITE):
         rule = read_duration if op == Op.DMA_READ else write_duration
         return rule(

@@ -440,7 +440,7 @@ def report(known: list[Mutant], outcomes: dict[Mutant, Outcome]) -> str:
         f"{total['tests']:,} more by unit tests; {total['explained']:,} change nothing that can be noticed;",
         f"**{total['alive']:,} survive unexplained ({share:.1f} %)**.",
         "",
-        "Not mutated: reset values, bounds of slices, Python around the hardware, the microcoded engine, boards.",
+        "Not mutated: reset values, bounds of slices, Python around the hardware, the microcoded accelerator, boards.",
         "",
         "| file | mutants | run | lockstep | unit tests | explained | survive |",
         "|---|--:|--:|--:|--:|--:|--:|",

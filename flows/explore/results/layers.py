@@ -82,7 +82,7 @@ def layers_of(results: Results, explanations: Mapping[int, Sequence[Mapping[str,
 
 
 def explained_of(compiled: CompiledNetwork, table: EnergyTable) -> dict[str, Any]:
-    """An explanation with its energy, as JSON has it. Raises DovetailError for the microcoded engine."""
+    """An explanation with its energy, as JSON has it. Raises DovetailError for the microcoded accelerator."""
     return explain(compiled).to_dict() | {"energy": energy_report(compiled, table).to_dict()}
 
 

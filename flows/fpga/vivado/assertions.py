@@ -1,4 +1,4 @@
-"""Assertions in the exported Verilog: rules of the bus and of the engine that hold whatever a program does.
+"""Assertions in the exported Verilog: rules of the bus and of the accelerator that hold whatever a program does.
 
 They are the sentences that `dovetail prove` proves for the blocks, as checks in somebody else's simulation. They stand
 in the wrapper, behind a macro, and look into the core by hierarchical names.
@@ -61,7 +61,7 @@ def _units(config: Config) -> Sequence[Unit]:
 
 def _queues(config: Config) -> Iterator[str]:
     for unit in _units(config):
-        level = f"core.engine.{unit.name.lower()}_queue.level"
+        level = f"core.sequencer.{unit.name.lower()}_queue.level"
         yield from _check(f"{level} <= {QUEUE_DEPTH}", f"the queue of {unit.name} holds {QUEUE_DEPTH} entries at most")
 
 
@@ -69,6 +69,6 @@ def _banks(config: Config) -> Iterator[str]:
     """No port of a bank has two owners, and none has one that is not at work."""
     names = [unit.name.lower() for unit in _units(config)]
     for port in ("reads", "writes"):
-        masks = [f"core.engine.scoreboard.{name}_{port}" for name in names]
+        masks = [f"core.sequencer.scoreboard.{name}_{port}" for name in names]
         pairs = [f"({a} & {b})" for n, a in enumerate(masks) for b in masks[n + 1 :]]
         yield from _check(f"({' | '.join(pairs)}) == 0", f"no {port[:-1]} port of a bank belongs to two units")

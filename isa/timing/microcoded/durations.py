@@ -1,4 +1,4 @@
-"""Timing of the serial engine: words one after the other, each a number of microinstructions
+"""Timing of the microcoded accelerator: words one after the other, each a number of microinstructions
 (`hw.microcoded.microcode`).
 
 A microinstruction takes :data:`STEP` cycles; those that read SRAM, sum up products or wait for the bus take longer. The
@@ -144,7 +144,7 @@ def array_cycles(
     return STEP * steps + height * width * pixel
 
 
-def serial_duration(config: Config, op: Op, view: View) -> int:
+def microcoded_duration(config: Config, op: Op, view: View) -> int:
     """Cycles from start to end of an operation that passes its checks."""
     if op in (Op.DMA_READ, Op.DMA_WRITE):
         return _transfer(config, op, view)

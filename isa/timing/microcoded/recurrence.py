@@ -1,4 +1,4 @@
-"""When everything in a program happens on the serial engine: one word after the other."""
+"""When everything in a program happens on the microcoded accelerator: one word after the other."""
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +24,10 @@ from dovetail.isa.timing.timeline import Counters, Fault, Timeline
 BUS = {Op.DMA_READ: Cause.BUS_READ, Op.DMA_WRITE: Cause.BUS_WRITE}
 
 
-def time_serial(
+def time_microcoded(
     config: Config, words: npt.NDArray[np.uint64], address: int, base: int, memory_bytes: int, broken: Broken
 ) -> Timeline:
-    """What :func:`~dovetail.isa.timing.recurrence.time_program` gives, for the serial engine. ``words``: whole
+    """What :func:`~dovetail.isa.timing.recurrence.time_program` gives, for the microcoded accelerator. ``words``: whole
     pages."""
     rules = rules_of(config)
     causes = front_end_faults(config, words)

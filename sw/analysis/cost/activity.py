@@ -60,8 +60,8 @@ def activity_of(compiled: CompiledNetwork) -> Mapping[str, int]:
 
 def events_of(config: Config, timelines: Iterable[Timeline]) -> dict[str, int]:
     """The events of runs without faults; ``macs``, which only a network knows, is 0. Raises `DovetailError` for the
-    serial engine, whose events are others."""
-    _refuse_serial(config)
+    microcoded accelerator, whose events are others."""
+    _refuse_microcoded(config)
     events = dict.fromkeys(EVENTS, 0)
     seen: dict[tuple[int, Registers], int] = {}
     samples: dict[tuple[int, Registers], Registers] = {}
@@ -98,7 +98,7 @@ def layer_activity(compiled: CompiledNetwork) -> list[dict[str, int]]:
     ``fetched_words``: a page of instructions is nobody's. Raises `DovetailError` as `events_of` does.
     """
     config, report = compiled.config, compiled.report()
-    _refuse_serial(config)
+    _refuse_microcoded(config)
     layers = [
         dict.fromkeys(EVENTS, 0) | {"cycles": layer.cycles, "macs": layer.macs} for layer in report.layers
     ]  # fmt: skip
@@ -118,7 +118,7 @@ def layer_activity(compiled: CompiledNetwork) -> list[dict[str, int]]:
     return layers
 
 
-def _refuse_serial(config: Config) -> None:
+def _refuse_microcoded(config: Config) -> None:
     if config.serial:
         raise DovetailError("energy is estimated for serial = false only")
 

@@ -67,8 +67,10 @@ def total(parts: Iterable[Resources]) -> Resources:
 
 
 def area_of(config: Config) -> Area:
-    """The estimated area of an accelerator; the memory timing does not matter. Raises `DovetailError` for the serial
-    engine: the model is of the other one."""
+    """The estimated area of an accelerator; the memory timing does not matter.
+
+    Raises `DovetailError` for the microcoded accelerator: the estimate is of the other one.
+    """
     if config.serial:
         raise DovetailError("area is estimated for serial = false; what serial = true takes is in `dovetail docs up5k`")
     model = _model()

@@ -91,7 +91,7 @@ class EnergyReport:
 def energy_report(compiled: CompiledNetwork, table: EnergyTable | None = None) -> EnergyReport:
     """The energy of one inference; ``table``: the one that comes with Dovetail when left out.
 
-    Raises DovetailError for the microcoded engine, whose events are not counted.
+    Raises DovetailError for the microcoded accelerator, whose events are not counted.
     """
     table = table or load_table(DEFAULT_TABLE)
     config, report = compiled.config, compiled.report()

@@ -22,7 +22,8 @@ RUNGS = 4
 def explain(compiled: CompiledNetwork) -> Explanation:
     """Where the cycles of an inference go, layer by layer, and what would be if something were free.
 
-    Raises RunError, which is a bug of the compiler, and `DovetailError` for the serial engine, in which nothing waits.
+    Raises RunError, which is a bug of the compiler, and `DovetailError` for the microcoded accelerator: nothing waits
+    there.
     """
     config = compiled.config
     if config.serial:

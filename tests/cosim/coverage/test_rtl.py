@@ -76,9 +76,9 @@ def test_a_line_that_one_run_reached_is_no_hole() -> None:
 
 def test_reasons() -> None:
     text = "end else if (\\$24 ) begin fault[3:0] = \\$28 ;"
-    assert reason("core.engine.array_control", text).startswith("one control for all")
-    assert reason("core.engine.load_control", text) == ""
-    assert reason("core.engine.array_control", "done = 1;") == ""
+    assert reason("core.sequencer.array_control", text).startswith("one control for all")
+    assert reason("core.sequencer.load_control", text) == ""
+    assert reason("core.sequencer.array_control", "done = 1;") == ""
 
 
 def test_an_engine_without_coverage(build_cache: Path) -> None:

@@ -252,7 +252,7 @@ def test_whole_accelerator(build_cache: Path) -> None:
         assert (acc.trace_busy, acc["core.host.first.cause"]) == (0, 0)
         acc["core.sram.memory.cells"][5] = 1 << 127
         assert acc["core.sram.memory.cells"][5] == 1 << 127
-        assert len(acc.core.engine.load_queue.entries) == 16
+        assert len(acc.core.sequencer.load_queue.entries) == 16
 
 
 def _serve(acc: Any, page: bytes) -> None:

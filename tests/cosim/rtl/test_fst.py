@@ -76,7 +76,7 @@ def test_blocks(library: ctypes.CDLL) -> None:
         assert expand(block) == data
         assert len(block) <= library.bound(len(data))
     assert len(compressed(library, bytes(300_000))) < 1300
-    assert len(compressed(library, b"top.core.engine.queue " * 1000)) < 150
+    assert len(compressed(library, b"top.core.sequencer.queue " * 1000)) < 150
 
 
 def changes(vcd: str) -> list[tuple[str, str, str]]:

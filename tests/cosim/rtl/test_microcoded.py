@@ -1,4 +1,4 @@
-"""The serial engine in lockstep with its model: random programs, and keyword spotting on a board."""
+"""The microcoded accelerator in lockstep with its model: random programs, and keyword spotting on a board."""
 
 from pathlib import Path
 

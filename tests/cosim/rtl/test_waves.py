@@ -59,13 +59,15 @@ def test_views(tmp_path: Path) -> None:
     assert {path.name for path in files} >= {"run.gtkw", "run.sucl", "load.txt", "run-load"}
     gtkwave = (tmp_path / "run.gtkw").read_text()
     assert f'[dumpfile] "{tmp_path}/run.fst"' in gtkwave and f"*-6.0 {30 * TICK} -1 " in gtkwave
-    assert f"@2022\n^1 {tmp_path}/run.names/array.txt\ntop.accelerator.core.engine.array_control.pc[31:0]\n" in gtkwave
+    assert (
+        f"@2022\n^1 {tmp_path}/run.names/array.txt\ntop.accelerator.core.sequencer.array_control.pc[31:0]\n" in gtkwave
+    )
     pc, text = next(iter(names[Unit.LOAD].items()))
     assert f"{pc:08X} {text}\n" in (tmp_path / "run.names" / "load.txt").read_text()
     mapping = (tmp_path / ".surfer" / "mappings" / "run-load").read_text()
     assert mapping.startswith("Name = run-load\nBits = 32\n") and f"0x{pc:08x} {text}\n" in mapping
     surfer = (tmp_path / "run.sucl").read_text()
-    assert "variable_add top.accelerator.core.engine.load_control.pc\nitem_set_format run-load\n" in surfer
+    assert "variable_add top.accelerator.core.sequencer.load_control.pc\nitem_set_format run-load\n" in surfer
     assert surfer.endswith("zoom_fit\ncursor_set 300\n")
 
 

@@ -18,7 +18,7 @@ from dovetail.flows.fpga.reports import clock_name, critical_path, design_name, 
         ("board.memory.cells.0.0_DP16KD_DOA0", "board.memory.cells.0.0"),
         ("board.link.state_PFUMX_Z_ALUT_LUT4_Z_1", "board.link.state"),
         ("$abc$1234$lut$5", ""),
-        ("$flatten\\board.\\accelerator.\\engine.$procmux$77_Y", "board.accelerator.engine"),
+        ("$flatten\\board.\\accelerator.\\sequencer.$procmux$77_Y", "board.accelerator.sequencer"),
         ("uart_0__rx__io", "uart_0__rx__io"),
     ],
 )

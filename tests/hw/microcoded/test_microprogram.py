@@ -1,4 +1,4 @@
-"""The serial engine's microprogram and the form it takes on a device; what it does is tested in lockstep."""
+"""The microcoded accelerator's microprogram and the form it takes on a device; what it does is tested in lockstep."""
 
 from itertools import count
 
@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.hw.microcoded.assembler import CODE, TABLES, Alu, Assembler, If
 from dovetail.hw.microcoded.microcode import build
-from dovetail.hw.microcoded.sram import SerialSram
+from dovetail.hw.microcoded.sram import MicrocodedSram
 from dovetail.hw.verilog import to_verilog
 from dovetail.isa.config import Config
 
@@ -47,4 +47,4 @@ def test_the_device_form_has_the_devices_memory() -> None:
     (text,) = to_verilog(CONFIG, simulation=False).values()
     assert text.count("SB_SPRAM256KA ") == 2
     with pytest.raises(ValueError, match="sram must be at most 65536 bytes in hardware, not 131072"):
-        SerialSram(CONFIG.replace(sram="128 KiB"), simulation=False)
+        MicrocodedSram(CONFIG.replace(sram="128 KiB"), simulation=False)

@@ -1,4 +1,4 @@
-"""The serial engine's configuration and its time; the RTL is held against it in tests/cosim/rtl/test_microcoded.py."""
+"""Configuration and timing of the microcoded accelerator; tests/cosim/rtl/test_microcoded.py holds the RTL to it."""
 
 import numpy as np
 import pytest

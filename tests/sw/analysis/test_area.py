@@ -66,7 +66,7 @@ def test_blocks_add_up(name: str) -> None:
     }
 
 
-def test_the_serial_engine_has_no_estimate() -> None:
+def test_the_microcoded_accelerator_has_no_estimate() -> None:
     with pytest.raises(DovetailError, match="area is estimated for serial = false"):
         area_of(PRESETS["icebreaker"])
 
