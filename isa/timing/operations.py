@@ -21,18 +21,14 @@ from dovetail.isa.instructions.checks import (
     share_bank,
     share_byte,
 )
-from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit
-from dovetail.isa.timing.common import CHECK
+from dovetail.isa.instructions.table import REGISTERS, Cause, Op, Unit
 from dovetail.isa.timing.dma import BOUNDARY
+from dovetail.isa.timing.predecode import UNIT_OF
 from dovetail.isa.timing.rules import Rules, duration, memory_end
+from dovetail.isa.timing.sequencer import CHECK
 
 Int64s = npt.NDArray[np.int64]
 Rows = list[tuple[int, ...]]
-
-_UNIT_OF = np.full(256, -1)
-for _op, _row in INSTRUCTIONS.items():
-    if _row.unit is not None:
-        _UNIT_OF[_op] = _row.unit
 
 _NOWHERE = -1 << 40
 """Times a unit's number and one, the address of what an operation of it does not claim: nobody else reaches it."""
@@ -136,7 +132,7 @@ class Operations:
 
     def __init__(self, words: npt.NDArray[np.uint64]) -> None:
         codes = (words & np.uint64(0xFF)).astype(np.int64)
-        units = _UNIT_OF[codes]
+        units = UNIT_OF[codes]
         self.pcs = np.flatnonzero(units >= 0)
         self.ops, self.units = codes[self.pcs], units[self.pcs]
         writes = np.flatnonzero(codes == Op.CFG)

@@ -11,6 +11,12 @@ from dovetail.isa.instructions.table import BY_NUMBER, INSTRUCTIONS, PAGE_WORDS,
 
 Words = bytes | Sequence[int] | npt.NDArray[np.uint64]
 
+UNIT_OF = np.full(256, -1)
+"""By opcode the unit that executes it; -1 where none does."""
+for _op, _row in INSTRUCTIONS.items():
+    if _row.unit is not None:
+        UNIT_OF[_op] = _row.unit
+
 
 def _tables() -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint64], npt.NDArray[np.bool_], npt.NDArray[np.uint64]]:
     known = np.zeros(256, bool)

@@ -4,14 +4,13 @@ Every SYNC refers to earlier instructions, so each word's times follow from thos
 recurrence; ``docs/architecture.md``). No tensor data is touched.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from dovetail.isa.config import Config
-from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, PAGE_WORDS, QUEUE_DEPTH, Cause, Op, Unit
-from dovetail.isa.timing.common import CHECK
+from dovetail.isa.instructions.table import PAGE_BYTES, QUEUE_DEPTH, Cause, Op, Unit
 from dovetail.isa.timing.microcoded.recurrence import time_microcoded
 from dovetail.isa.timing.operations import Operations
 from dovetail.isa.timing.predecode import Words, as_words, front_end_faults
@@ -25,201 +24,87 @@ from dovetail.isa.timing.rules import (
     bus_error,
     rules_of,
 )
-from dovetail.isa.timing.sequencer import END_TO_DONE, FIRST_ACTION, PAGE_READY
-from dovetail.isa.timing.timeline import FETCH, Counters, Fault, Timeline
-
-__all__ = ["FETCH", "Counters", "Fault", "Timeline", "time_program"]
-
-NEVER = 1 << 60
-"""A cycle that does not come."""
+from dovetail.isa.timing.sequencer import CHECK, END_TO_DONE, FIRST_ACTION, NEVER, PAGE_READY, chunks_of
+from dovetail.isa.timing.timeline import FETCH, Counters, Fault, Int64s, Timeline
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Trace:
-    """Times of a program in which nothing faults; in program order."""
+    """Times of a program in which nothing faults but the bus and the front end, and in which operations that cannot
+    work do not end; an element per operation and fetch, in program order."""
 
-    units: list[int] = field(default_factory=list)  # one element per operation or fetch
-    ops: list[int] = field(default_factory=list)
-    pcs: list[int] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-    registers: list[tuple[int, ...]] = field(default_factory=list)
-    bus: dict[int, Cause] = field(default_factory=dict)  # errors, by element
-    pops: tuple[list[int], ...] = ()  # per unit every pop, after QUEUE_DEPTH places that are free from the start
-    waits: list[tuple[int, int, int]] = field(default_factory=list)  # unit, first cycle at the head, pop
-    last: int = 0  # cycle of END, or of the front end's fault
+    unit: Int64s
+    op: Int64s
+    pc: Int64s
+    start: Int64s
+    end: Int64s
+    registers: list[tuple[int, ...]]
+    bus: dict[int, Cause]  # errors, by element
+    pops: list[list[int]]  # of each unit
+    waits: list[tuple[int, int, int]]  # unit, first cycle at the head, pop
+    last: int  # cycle of END, or of the front end's fault
     fault: tuple[Cause, int] | None = None  # of the front end
     apart: bool = False  # whether all operations pass their checks and none is in the way of another
 
 
-def _first_of_page(fetched: int) -> int:
-    """Earliest cycle of an action that a page's fetch, which ended in cycle ``fetched``, allows."""
-    return fetched + PAGE_READY
-
-
 def _trace(rules: Rules, words: npt.NDArray[np.uint64], program: int, base: int, memory: int, broken: Broken) -> _Trace:
-    trace = _Trace()
     config = rules.config
-    pages = len(words) // PAGE_WORDS
     faults = front_end_faults(config, words)
     stops = np.flatnonzero((faults != 0) | ((words & np.uint64(0xFF)) == Op.END))
     stop = int(stops[0]) if len(stops) else len(words)
+    fault = None
+    if stop == len(words):
+        fault = Cause.NO_END, stop
+    elif faults[stop]:
+        fault = Cause(int(faults[stop])), stop
 
-    operations = Operations(words[:stop])
+    operations, chunks = Operations(words[:stop]), chunks_of(words, stop)
     registers = operations.registers()
     causes = operations.causes(config)
-    durations = operations.durations(rules, causes).tolist()
-    errors: dict[int, Cause] = {}  # of the bus, by operation
-    ends_there = operations.memory_ends()
+    total = len(operations) + len(chunks.fetches)
+    places = np.delete(np.arange(total), chunks.fetches)  # of operations
+
+    def column(values: Int64s, of_fetches: Int64s | int) -> Int64s:
+        merged = np.empty(total, np.int64)
+        merged[places], merged[chunks.fetches] = values, of_fetches
+        return merged
+
+    bus: dict[int, Cause] = {}
     reach = 0 if broken else memory - base
-    for number in np.flatnonzero((ends_there > reach) & (causes == 0)).tolist():
+    for number in np.flatnonzero((operations.memory_ends() > reach) & (causes == 0)).tolist():
         op = int(operations.ops[number])
         if bus_error(op, registers[number], base, memory, broken):
-            errors[number] = Cause.BUS_READ if op == Op.DMA_READ else Cause.BUS_WRITE
-    fatal = {*np.flatnonzero(causes).tolist(), *errors}
+            bus[int(places[number])] = Cause.BUS_READ if op == Op.DMA_READ else Cause.BUS_WRITE
+    for page, place in enumerate(chunks.fetches.tolist()):
+        if not answers((program + page * PAGE_BYTES) % ADDRESS_SPACE, PAGE_BYTES, memory, broken):
+            bus[place] = Cause.BUS_FETCH
+    durations = column(operations.durations(rules, causes), rules.fetch)
+    lasting = durations.copy()
+    lasting[[*places[causes != 0].tolist(), *bus]] = NEVER
 
-    *chunks, firsts = _chunks(words[:stop], pages)
-    load, depth = int(Unit.LOAD), QUEUE_DEPTH
-    pops: tuple[list[int], ...] = tuple([-1] * depth for _ in Unit)
-    free = [0] * len(Unit)
-    done: tuple[list[int], ...] = tuple([] for _ in Unit)  # per unit the cycle in which each completion shows
-    waits = trace.waits
-    starts: list[int] = []
-    ends: list[int] = []
-    order: list[int] = []  # number of the operation, or -1 - number of the page
-    earliest = NEVER  # of the faults found so far
-    now = FIRST_ACTION - 1
-    fetched: list[int] = []
-
-    def fetch(page: int) -> None:
-        nonlocal now, earliest
-        now = max(now + 1, pops[load][-depth] + 1)
-        start = max(now + 1, free[load])
-        end = start + rules.fetch
-        address = (program + page * PAGE_BYTES) % ADDRESS_SPACE
-        pops[load].append(start)
-        free[load] = end + 1
-        fetched.append(end)
-        order.append(-1 - page)
-        starts.append(start)
-        ends.append(end)
-        if not answers(address, PAGE_BYTES, memory, broken):
-            trace.bus[len(order) - 1] = Cause.BUS_FETCH
-            free[load] = NEVER
-            earliest = min(earliest, end)
-
-    fetch(0)
-    number = 0
-    for page in range(pages):
-        now = max(now, _first_of_page(fetched[page]) - 1)
-        if now >= earliest:
-            break
-        if page + 1 < pages:
-            fetch(page + 1)
-        here = slice(firsts[page], firsts[page + 1])
-        for kind, unit, on, pending, count in zip(*(column[here] for column in chunks), strict=True):
-            queue = pops[unit]
-            time = free[unit]
-            if kind == _WRITES:
-                head = queue[-depth]
-                if head < now:
-                    head = now
-                if time > head + 1 and count <= depth:
-                    # The unit lags behind the first word, so behind all, as it takes at least a cycle for each.
-                    now += count
-                    if queue[count - 1 - depth] >= now:
-                        now = queue[count - 1 - depth] + 1
-                    queue.extend(range(time, time + count))
-                    free[unit] = time + count
-                    continue
-                for _ in range(count):
-                    now += 1
-                    if queue[-depth] >= now:
-                        now = queue[-depth] + 1
-                    if time <= now:
-                        time = now + 1
-                    queue.append(time)
-                    time += 1
-                free[unit] = time
-                continue
-            now += 1
-            if queue[-depth] >= now:
-                now = queue[-depth] + 1
-            if time <= now:
-                time = now + 1
-            if kind == _WAIT:
-                head = time
-                target = len(done[on]) - pending
-                if target > 0:
-                    shown = done[on][target - 1]
-                    if shown > time:
-                        time = shown
-                waits.append((unit, head, time))
-                queue.append(time)
-                free[unit] = time + 1
-            else:
-                end = time + durations[number]
-                queue.append(time)
-                shown = end + 1
-                if number in fatal:
-                    shown = NEVER
-                    earliest = min(earliest, end)
-                    if number in errors:
-                        trace.bus[len(order)] = errors[number]
-                free[unit] = shown
-                done[unit].append(shown)
-                order.append(number)
-                starts.append(time)
-                ends.append(end)
-                number += 1
-            if now > earliest:
-                break
-        if now > earliest or stop < (page + 1) * PAGE_WORDS:
-            break
-    now += 1
-    trace.starts, trace.ends = starts, ends
-    units, ops, pcs = operations.units.tolist(), operations.ops.tolist(), operations.pcs.tolist()
-    trace.units = [units[n] if n >= 0 else load for n in order]
-    trace.ops = [ops[n] if n >= 0 else FETCH for n in order]
-    trace.pcs = [pcs[n] if n >= 0 else -1 - n for n in order]
-    trace.registers = [registers[n] if n >= 0 else () for n in order]
-    trace.pops = tuple(p[depth:] for p in pops)
-    trace.last = now
-    if stop == len(words):
-        trace.fault = (Cause.NO_END, stop)
-    elif faults[stop]:
-        trace.fault = (Cause(int(faults[stop])), stop)
-    if not (trace.fault or trace.bus or fatal):
-        mine = np.array(order) >= 0
-        trace.apart = not operations.meet(config, np.array(starts)[mine], np.array(ends)[mine])
-    return trace
-
-
-_WRITES, _WAIT, _OPERATION = range(3)
-_UNIT_OF = np.zeros(256, np.int64)
-for _op, _row in INSTRUCTIONS.items():
-    if _row.unit is not None:
-        _UNIT_OF[_op] = _row.unit
-
-
-def _chunks(words: npt.NDArray[np.uint64], pages: int) -> tuple[list[int], ...]:
-    """What the recurrence takes at once, a word, or the register writes of one unit that follow one another in a page:
-    kind, unit, the unit waited for, value, number of words; and for each page, and for what follows the last one, the
-    first of its chunks."""
-    codes = (words & np.uint64(0xFF)).astype(np.int64)
-    middles = (words >> np.uint64(8) & np.uint64(0xFF)).astype(np.int64)
-    writes = codes == Op.CFG
-    units = np.where(writes, middles >> 6, np.where(codes == Op.SYNC, middles, _UNIT_OF[codes]))
-    begins = ~writes
-    begins[1:] |= begins[:-1] | (units[1:] != units[:-1])
-    begins[::PAGE_WORDS] = True
-    at = np.flatnonzero(begins)
-    kinds = np.where(writes, _WRITES, np.where(codes == Op.SYNC, _WAIT, _OPERATION))[at]
-    others = (words[at] >> np.uint64(16) & np.uint64(0xFF)).astype(np.int64)
-    values = (words[at] >> np.uint64(32)).astype(np.int64)
-    counts = np.diff(at, append=len(words))
-    firsts = np.searchsorted(at, np.arange(pages + 1) * PAGE_WORDS)
-    return tuple(column.tolist() for column in (kinds, units[at], others, values, counts, firsts))
+    sequencer = chunks.run(lasting)
+    starts = np.empty(len(operations), np.int64)
+    for unit, begun in zip(Unit, sequencer.starts, strict=True):
+        starts[operations.units == unit] = begun
+    start = column(starts, np.array(sequencer.fetches))
+    end = start + durations
+    seen: list[tuple[int, ...]] = [()] * total
+    for place, row in zip(places.tolist(), registers, strict=True):
+        seen[place] = row
+    return _Trace(
+        unit=column(operations.units, Unit.LOAD),
+        op=column(operations.ops, FETCH),
+        pc=column(operations.pcs, np.arange(len(chunks.fetches))),
+        start=start,
+        end=end,
+        registers=seen,
+        bus=bus,
+        pops=[pops[QUEUE_DEPTH:] for pops in sequencer.pops],
+        waits=sequencer.waits,
+        last=sequencer.now + 1,
+        fault=fault,
+        apart=not (fault or bus or causes.any() or operations.meet(config, starts, end[places])),
+    )
 
 
 _Candidate = tuple[int, int, Cause, int]
@@ -228,7 +113,7 @@ _Candidate = tuple[int, int, Cause, int]
 
 def _verify(rules: Rules, trace: _Trace) -> tuple[_Candidate | None, list[bool]]:
     """The first fault, and which operations fail their checks; both hold for what was popped up to the fault."""
-    fails = [False] * len(trace.starts)
+    fails = [False] * len(trace.start)
     if trace.apart:
         return None, fails
     first: _Candidate | None = None
@@ -237,7 +122,7 @@ def _verify(rules: Rules, trace: _Trace) -> tuple[_Candidate | None, list[bool]]
         cause, pc = trace.fault
         first = (trace.last, len(Unit), cause, pc)
         halt = trace.last
-    units, starts, ends, bus, pcs = trace.units, trace.starts, trace.ends, trace.bus, trace.pcs
+    units, ops, pcs, starts, ends = (c.tolist() for c in (trace.unit, trace.op, trace.pc, trace.start, trace.end))
     known, find = rules.known, rules.find
     running = [(IDLE, -1)] * len(Unit)  # per unit the rule of its latest operation, and the cycle in which that ends
     keys = [t << 2 | u for t, u in zip(starts, units, strict=True)]
@@ -247,8 +132,8 @@ def _verify(rules: Rules, trace: _Trace) -> tuple[_Candidate | None, list[bool]]
             break
         unit = units[n]
         fault: _Candidate | None = None
-        if trace.ops[n] != FETCH:
-            key = trace.ops[n], trace.registers[n]
+        if ops[n] != FETCH:
+            key = ops[n], trace.registers[n]
             rule = known.get(key) or find(key)
             verified = start + CHECK
             cause = rule.cause
@@ -267,8 +152,8 @@ def _verify(rules: Rules, trace: _Trace) -> tuple[_Candidate | None, list[bool]]
             if cause:
                 fails[n] = True
                 fault = (verified, unit, cause, pcs[n])
-        if n in bus and not fails[n]:
-            fault = (ends[n], unit, bus[n], pcs[n])
+        if n in trace.bus and not fails[n]:
+            fault = (ends[n], unit, trace.bus[n], pcs[n])
         if fault and (first is None or fault < first):
             first = fault
             halt = fault[0]
@@ -309,7 +194,9 @@ def time_program(
         raise ValueError(f"broken must be multiples of {BROKEN_BYTES} bytes, not {broken}")
     words = as_words(program)
     if not len(words) and not config.serial:
-        return _timeline(_Trace(pops=([], [], [], [])), [], 0, _first_of_page(FIRST_ACTION - 1), Fault(Cause.NO_END, 0))
+        cycles = FIRST_ACTION - 1 + PAGE_READY + END_TO_DONE
+        none, idle = np.zeros(0, np.int64), {unit: Counters(0, 0, 0, cycles) for unit in Unit}
+        return Timeline(none, none, none, none, none, none > 0, (), cycles, idle, Fault(Cause.NO_END, 0))
     if config.serial:
         return time_microcoded(config, words, address, base, memory_bytes, broken)
     rules = rules_of(config)
@@ -323,19 +210,16 @@ def time_program(
 
 def _timeline(trace: _Trace, fails: list[bool], halt: int, last: int, fault: Fault | None) -> Timeline:
     """What was popped up to cycle ``halt``; ``last`` is the cycle of END or of the fault."""
-    start = np.array(trace.starts, np.int64)
     failed = np.array(fails, np.bool_)
-    unit = np.array(trace.units, np.int64)
-    op, pc = np.array(trace.ops, np.int64), np.array(trace.pcs, np.int64)
-    end = np.array(trace.ends, np.int64)
-    registers = trace.registers
-    end[failed] = start[failed] + CHECK
+    columns = [trace.unit, trace.op, trace.pc, trace.start, np.where(failed, trace.start + CHECK, trace.end)]
+    registers, pops, waits = trace.registers, trace.pops, trace.waits
     if fault:
-        kept = start <= halt
+        kept = trace.start <= halt
+        columns, failed = [column[kept] for column in columns], failed[kept]
         registers = [r for r, keep in zip(registers, kept.tolist(), strict=True) if keep]
-        start, end, unit, op, pc = (a[kept] for a in (start, end, unit, op, pc))
-        failed = failed[kept]
-    pops = [[t for t in p if t <= halt] if fault else p for p in trace.pops]
+        pops = [[t for t in p if t <= halt] for p in pops]
+        waits = [wait for wait in waits if wait[1] <= halt]
+    unit, op, pc, start, end = columns
     finish = max([last, int(end.max(initial=0))] + [p[-1] for p in pops if p])
     cycles = finish + END_TO_DONE
     counters = {}
@@ -344,6 +228,6 @@ def _timeline(trace: _Trace, fails: list[bool], halt: int, last: int, fault: Fau
         operations = int(mine.sum())
         busy = int((end - start)[mine].sum()) + operations
         config = len(pops[u]) - operations
-        token = sum(min(pop, halt + 1) - head for v, head, pop in trace.waits if v == u and head <= halt)
+        token = sum(min(pop, halt + 1) - head for v, head, pop in waits if v == u)
         counters[u] = Counters(busy, config, token, cycles - busy - config - token)
-    return Timeline(unit, op, pc, start, end, ~failed, tuple(registers), cycles, counters, fault, trace.waits)
+    return Timeline(unit, op, pc, start, end, ~failed, tuple(registers), cycles, counters, fault, waits)

@@ -17,6 +17,7 @@ from dovetail.isa.instructions.table import PAGE_WORDS, REGISTERS, Op, Unit, cfg
 from dovetail.isa.timing.clock import Clock
 from dovetail.isa.timing.recurrence import time_program
 from dovetail.isa.timing.rules import duration
+from dovetail.isa.timing.sequencer import OPERATION, WAIT, WRITES
 from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.emit.hazards import Range, Tracker
 from dovetail.sw.compiler.plan.smaller import Moved, Residents
@@ -368,7 +369,7 @@ class Emitter:
     def _emit(self, operation: _Operation) -> None:
         layer, form, addresses, cycles, reads, writes, mem_reads, mem_writes = operation
         waited = self.like.waits[len(self.waits)] if self.like else ()
-        words, clock, unit = self.words, self.clock, form.unit
+        words, unit = self.words, form.unit
         values, before = self._values[unit], len(words)
         if form is self._latest[unit]:
             for (index, word), value in zip(form.moving, addresses, strict=True):
@@ -382,7 +383,8 @@ class Emitter:
                 if values[index] != value:
                     values[index] = value
                     words.append(word | value << 32)
-        clock.write(unit, len(words) - before)
+        written = len(words) - before
+        chunks = [(WRITES, unit, written, 0)] if written else []
         waits = self._tracker.issue(
             unit, reads=reads, writes=writes, mem_reads=mem_reads, mem_writes=mem_writes, waited=waited
         )
@@ -393,11 +395,12 @@ class Emitter:
         self.waits.append(waits)
         for word in waits:
             words.append(word)
-            clock.wait(unit, word >> 16 & 0xFF, word >> 32)
+            chunks.append((WAIT, unit, word >> 32, word >> 16 & 0xFF))
         self.layers[len(words)] = layer
         words.append(form.op)
         self._busy[unit] -= cycles + 1
-        clock.operate(unit, cycles)
+        chunks.append((OPERATION, unit, cycles, 0))
+        self.clock.add(chunks)
 
 
 @lru_cache(maxsize=4)

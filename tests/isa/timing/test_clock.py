@@ -10,6 +10,7 @@ from dovetail.isa.instructions.table import PAGE_WORDS, REGISTERS, Op, Unit, cfg
 from dovetail.isa.timing.clock import Clock
 from dovetail.isa.timing.recurrence import time_program
 from dovetail.isa.timing.rules import duration
+from dovetail.isa.timing.sequencer import OPERATION, WAIT, WRITES
 from dovetail.sw.random.programs import legal_program, random_config
 
 
@@ -32,15 +33,14 @@ def test_the_same_cycles_as_the_engine(seed: int, full: bool) -> None:
         if op == Op.CFG:
             # Neighbouring writes at once, or in two parts.
             first = rng.randint(0, len(decoded))
-            clock.write(unit, first)
-            clock.write(unit, len(decoded) - first)
+            clock.add([(WRITES, unit, count, 0) for count in (first, len(decoded) - first) if count])
         for word in decoded:
             if word.register is not None:
                 values[unit][word.register.index] = word.value
             elif word.on is not None:
-                clock.wait(unit, word.on, word.value)
+                clock.add([(WAIT, unit, word.value, word.on)])
             else:
-                clock.operate(unit, duration(config, op, View(unit, values[unit])))
+                clock.add([(OPERATION, unit, duration(config, op, View(unit, values[unit])), 0)])
                 ends.append(clock.free[unit] - 1)
     timeline = time_program(config, [*words, *[int(Op.END)] * (PAGE_WORDS - len(words) % PAGE_WORDS)])
     operations = ~timeline.is_fetch
