@@ -138,4 +138,4 @@ def test_pages(words: int) -> None:
 def test_end_is_the_last_event() -> None:
     program = [cfg(Unit.LOAD, "LENGTH", 8)] * 5 + [int(Op.END)]
     times = times_of(events_of(program), [7])
-    assert times.cycles == times.dispatch[-1] + END_TO_DONE
+    assert times.cycles == times.pop[-1] + END_TO_DONE
