@@ -8,11 +8,12 @@ or cause brings its own. What is counted are programs that both engines have run
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from dovetail.isa.config import BUS_WIDTHS, DEPTHWISE, FEATURES, Config
 from dovetail.isa.host import STALLS
-from dovetail.isa.instructions.checks import INT32_INPUT, INT32_OUTPUT, TWO_OPERANDS, View, lanes_of
-from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, REGISTERS, Cause, Op, Unit
+from dovetail.isa.instructions.checks import View, array_lanes, input_blocks, lanes_of, weight_rows
+from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, REGISTERS, Cause, Instruction, Op, Unit
 from dovetail.isa.timing.dma import BOUNDARY, MAX_BURST
 from dovetail.isa.timing.recurrence import Timeline
 from dovetail.sw.random.programs import checks_of
@@ -22,8 +23,6 @@ Bin = tuple[str, str, str]
 Counts = Counter[Bin]
 
 OPERATIONS = {op: row.unit for op, row in INSTRUCTIONS.items() if row.unit is not None}
-TAPS = frozenset({Op.POOL, *(op for op, unit in OPERATIONS.items() if unit == Unit.ARRAY)})
-"""Operations that walk the taps of a window."""
 _WRAP = 1 << 32
 
 
@@ -38,6 +37,11 @@ class Operation:
 
     def __getitem__(self, key: str | tuple[str, str]) -> int:
         return self.view[key]
+
+    @property
+    def row(self) -> Instruction:
+        """The operation's row of the instruction table."""
+        return INSTRUCTIONS[self.op]
 
     @property
     def lanes(self) -> int:
@@ -62,7 +66,7 @@ class Operation:
     def last_tap(self) -> int:
         """Offset in the input region of the last tap of the last pixel, modulo 2^32."""
         off = self["ORIGIN"] + self.reach("Y_STEP", "X_STEP")
-        if self.op in TAPS:
+        if self.row.taps:
             off += (self["GEOMETRY", "kh"] - 1) * self["KY_STEP"] + (self["GEOMETRY", "kw"] - 1) * self["KX_STEP"]
         return off % _WRAP
 
@@ -70,16 +74,15 @@ class Operation:
     def last_row(self) -> int:
         """Input row of that tap."""
         row = (self["TILE", "height"] - 1) * self["GEOMETRY", "stride_y"] - self["PAD_TOP"]
-        return row + (self["GEOMETRY", "kh"] - 1) * self["GEOMETRY", "dilation_y"] * (self.op in TAPS)
+        return row + (self["GEOMETRY", "kh"] - 1) * self["GEOMETRY", "dilation_y"] * self.row.taps
 
     @property
     def weights(self) -> int:
         """Bytes of the whole weight stream."""
-        config, depthwise = self.config, self.op == Op.DEPTH_CONV
-        taps = self["GEOMETRY", "kh"] * self["GEOMETRY", "kw"]
-        rows = 0 if self.op == Op.MAT_MUL else 1 if depthwise else config.weight_rows * self["KC", "blocks"]
-        records = config.param_rows(config.dw if depthwise else config.oc)
-        return self["BLOCKS", "count"] * (records + taps * rows) * config.word_bytes
+        config = self.config
+        steps = self["GEOMETRY", "kh"] * self["GEOMETRY", "kw"] * input_blocks(self.op, self.view)
+        records = config.param_rows(array_lanes(config, self.op))
+        return self["BLOCKS", "count"] * (records + steps * weight_rows(config, self.op)) * config.word_bytes
 
 
 @dataclass(frozen=True)
@@ -87,36 +90,23 @@ class Corner:
     """A corner of shapes: for which operations there is one, and when an operation is in it."""
 
     name: str
-    applies: Callable[[Op], bool]
+    applies: Callable[[Instruction], bool]
     holds: Callable[[Operation], bool]
 
 
-def _compute(op: Op) -> bool:
-    return OPERATIONS[op] in (Unit.ARRAY, Unit.VECTOR)
+def _compute(row: Instruction) -> bool:
+    return row.unit in (Unit.ARRAY, Unit.VECTOR)
 
 
-def _taps(op: Op) -> bool:
-    return op in TAPS
+def _array(row: Instruction) -> bool:
+    return row.unit == Unit.ARRAY
 
 
-def _array(op: Op) -> bool:
-    return OPERATIONS[op] == Unit.ARRAY
+def _blocks(row: Instruction) -> bool:
+    return _array(row) and not row.depthwise
 
 
-def _blocks(op: Op) -> bool:
-    return _array(op) and op != Op.DEPTH_CONV
-
-
-def _two(op: Op) -> bool:
-    return op in TWO_OPERANDS
-
-
-def _dma(op: Op) -> bool:
-    return OPERATIONS[op] in (Unit.LOAD, Unit.STORE)
-
-
-def _item(op: Op) -> int:
-    return 4 if op in INT32_OUTPUT else 1
+_taps, _two, _table, _depthwise, _dma = map(attrgetter, ("taps", "two_operands", "looks_up", "depthwise", "moves"))
 
 
 CORNERS = (
@@ -139,7 +129,7 @@ CORNERS = (
     Corner(
         "output cut",
         _compute,
-        lambda o: o.reach("OUT_Y_STEP", "OUT_X_STEP") + o.channels * _item(o.op) > o["OUT_BYTES"],
+        lambda o: o.reach("OUT_Y_STEP", "OUT_X_STEP") + o.channels * o.row.output_bytes > o["OUT_BYTES"],
     ),
     Corner("input aligned", _compute, lambda o: o["IN_ADDR"] % o.config.word_bytes == 0),
     Corner("input unaligned", _compute, lambda o: o["IN_ADDR"] % o.config.word_bytes > 0),
@@ -158,16 +148,16 @@ CORNERS = (
     Corner("weights cut", _array, lambda o: o["W_BYTES"] < o.weights),
     Corner("int8 from old values", _array, lambda o: o["MODE", "accumulate"] > o["MODE", "int32"]),
     Corner("int32 from old values", _array, lambda o: bool(o["MODE", "accumulate"] & o["MODE", "int32"])),
-    Corner("several channels per input", lambda op: op == Op.DEPTH_CONV, lambda o: o["MODE", "extra"] > 0),
-    Corner("lanes left over", lambda op: op == Op.DEPTH_CONV, lambda o: o.config.dw % (1 + o["MODE", "extra"]) > 0),
+    Corner("several channels per input", _depthwise, lambda o: o["MODE", "extra"] > 0),
+    Corner("lanes left over", _depthwise, lambda o: o.config.dw % (1 + o["MODE", "extra"]) > 0),
     Corner("second operand repeats rows", _two, lambda o: o["B_Y_STEP"] == 0 and o["TILE", "height"] > 1),
     Corner("second operand repeats pixels", _two, lambda o: o["B_X_STEP"] == 0 and o["TILE", "width"] > 1),
     Corner(
         "second operand cut",
         _two,
-        lambda o: o.reach("B_Y_STEP", "B_X_STEP") + o.channels * (4 if o.op in INT32_INPUT else 1) > o["B_BYTES"],
+        lambda o: o.reach("B_Y_STEP", "B_X_STEP") + o.channels * o.row.input_bytes > o["B_BYTES"],
     ),
-    Corner("table cut", lambda op: op == Op.ACT_LUT, lambda o: o["B_BYTES"] < 256),
+    Corner("table cut", _table, lambda o: o["B_BYTES"] < 256),
     Corner("one byte", _dma, lambda o: o["LENGTH"] == 1),
     Corner("one row", _dma, lambda o: o["COUNT", "rows"] == 1),
     Corner("several rows", _dma, lambda o: o["COUNT", "rows"] > 1),
@@ -204,7 +194,9 @@ def all_bins() -> list[Bin]:
     for op, unit in OPERATIONS.items():
         for register, field in FLAGS[unit]:
             bins += [("flags", op.name, f"{register}.{field}={value}") for value in (0, 1)]
-    bins += [("shapes", op.name, corner.name) for op in OPERATIONS for corner in CORNERS if corner.applies(op)]
+    bins += [
+        ("shapes", op.name, corner.name) for op in OPERATIONS for corner in CORNERS if corner.applies(INSTRUCTIONS[op])
+    ]
     bins += [("checks", op.name, cause.name) for op in OPERATIONS for cause in checks_of(op)]
     bins += [("words", kind, Cause.RESERVED.name) for kind in ("CFG", "SYNC", "END", "operation")]
     bins += [("words", kind, Cause.REGISTER.name) for kind in ("CFG", "SYNC")]
@@ -256,7 +248,7 @@ def _cover_operation(counts: Counts, op: Op, registers: Sequence[int], config: C
     operation = Operation(config, op, View(unit, registers), base)
     for register, field in FLAGS[unit]:
         counts["flags", op.name, f"{register}.{field}={operation[register, field]}"] += 1
-    counts.update(("shapes", op.name, c.name) for c in CORNERS if c.applies(op) and c.holds(operation))
+    counts.update(("shapes", op.name, c.name) for c in CORNERS if c.applies(operation.row) and c.holds(operation))
 
 
 def _cover_fault(counts: Counts, words: Sequence[int], timeline: Timeline) -> None:

@@ -5,8 +5,8 @@ from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.isa.config import Config
-from dovetail.isa.instructions.checks import TWO_OPERANDS, has
-from dovetail.isa.instructions.table import Op, Unit
+from dovetail.isa.instructions.checks import built
+from dovetail.isa.instructions.table import Unit
 
 
 class SramRead(wiring.Signature):
@@ -52,7 +52,7 @@ def sources(config: Config, unit: Unit) -> int:
     """How many spans an operation of the unit reads at most, without the one that it writes as well: who else writes
     there needs the same bank's write port."""
     if unit == Unit.VECTOR:
-        return config.vector + any(has(config, op) for op in (*TWO_OPERANDS, Op.ACT_LUT))
+        return config.vector + any(row.reads_b for row in built(config, unit))
     return {Unit.LOAD: 0, Unit.ARRAY: 2 + config.matmul, Unit.STORE: 1}[unit]
 
 

@@ -23,8 +23,8 @@ from dovetail.hw.microcoded.steps import (
     unflag,
 )
 from dovetail.isa.config import MICROCODED_WORD, Config
-from dovetail.isa.instructions.checks import has
-from dovetail.isa.instructions.table import Cause, Op, Unit
+from dovetail.isa.instructions.checks import built
+from dovetail.isa.instructions.table import Cause, Unit
 from dovetail.isa.timing.microcoded.durations import sums_together
 
 
@@ -40,19 +40,18 @@ class Tables:
 
 def convolution(u: Assembler, config: Config, tables: Tables) -> None:
     """CONV, CONV_RELU, DEPTH_CONV."""
-    ops = [op for op in (Op.CONV, Op.CONV_RELU, Op.DEPTH_CONV) if has(config, op)]
-    for op in ops:
-        u.label(op.name)
+    rows = built(config, Unit.ARRAY)
+    for row in rows:
+        u.label(row.op.name)
         begin(u, Unit.ARRAY)
-        depthwise = op == Op.DEPTH_CONV
-        if op == Op.CONV:
+        if row.full_range:
             u(ADD, "low_clamp", -128)
             u(ADD, "high_clamp", 127)
         else:
             u(SHL, "low_clamp", "ARRAY.QUANT", 8)
             u(SAR, "low_clamp", "low_clamp", 24)
             u(SAR, "high_clamp", "ARRAY.QUANT", 24)
-        if depthwise:
+        if row.depthwise:
             u(SHR, "times", "ARRAY.MODE", 4)
             u(ADD, None, "times", tables.lanes, special=Special.INDEX)
             u(ADD, "lanes", "@")
@@ -72,8 +71,8 @@ def convolution(u: Assembler, config: Config, tables: Tables) -> None:
             u(ADD, "n", config.ic)
             u(Alu.MULLO, "lanes_read", "kc", "n")
             u(ADD, "records", MICROCODED_WORD * config.oc)
-            u(ADD, "together", sums_together(config, op))
-            u(ADD, None, special=Special.STRIDE, to=None if op == ops[-1] else "array")
+            u(ADD, "together", sums_together(config, row.op))
+            u(ADD, None, special=Special.STRIDE, to=None if row == rows[-1] else "array")
 
     u.label("array")
     _array_checks(u, config)

@@ -93,8 +93,8 @@ class VectorReads(wiring.Component):
         begins = Signal()
         filling = Signal()
         counts = {
-            Level.KX: Mux(kind.pools, regs.GEOMETRY.kw, Mux(kind.two_operands, 2, 1)),
-            Level.KY: Mux(kind.pools, regs.GEOMETRY.kh, 1),
+            Level.KX: Mux(kind.taps, regs.GEOMETRY.kw, Mux(kind.two_operands, 2, 1)),
+            Level.KY: Mux(kind.taps, regs.GEOMETRY.kh, 1),
             Level.BLOCK: regs.BLOCKS.count,
             Level.X: regs.TILE.width,
             Level.Y: regs.TILE.height,

@@ -1,7 +1,5 @@
 """Registers of the vector unit, the checks of an operation and the banks it claims."""
 
-from collections.abc import Collection
-
 from amaranth import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -9,32 +7,22 @@ from amaranth.lib.wiring import In, Out
 from dovetail.hw.common.ports import spans
 from dovetail.hw.common.regions import Region, register_layout
 from dovetail.isa.config import Config
-from dovetail.isa.instructions.checks import INT32_INPUT, INT32_OUTPUT, TWO_OPERANDS, has
-from dovetail.isa.instructions.table import REGISTERS, Cause, Op, Unit
+from dovetail.isa.instructions.checks import built
+from dovetail.isa.instructions.table import REGISTERS, Cause, Unit
 from dovetail.isa.timing.common import CHECK
-from dovetail.isa.timing.vector import DIRECT
 
 VECTOR_REGISTERS = register_layout(Unit.VECTOR)
 """The vector unit's registers by name, packed into one word: a simulator then holds them in one variable."""
 
-KINDS: dict[str, Collection[Op]] = {
-    "pools": {Op.POOL},
-    "two_operands": TWO_OPERANDS,
-    "int32_input": INT32_INPUT,
-    "int32_output": INT32_OUTPUT,
-    "looks_up": {Op.ACT_LUT},
-    "direct": DIRECT,
-}
-"""What the blocks of the unit must know of an operation: whether it is one of these."""
-
+KINDS = ("taps", "two_operands", "int32_input", "int32_output", "looks_up", "direct")
 KIND = data.StructLayout(dict.fromkeys(KINDS, 1))
-"""A bit for each of :data:`KINDS`."""
+"""What the blocks of the unit must know of an operation: a bit for each of these traits."""
 
 
-def one_of(config: Config, op: Value, operations: Collection[Op]) -> Value:
-    """Whether ``op`` is one of those ``operations`` that the accelerator has."""
-    built = [operation for operation in operations if has(config, operation)]
-    return Cat(op == operation for operation in built).any() if built else Const(0, 1)
+def has_trait(config: Config, op: Value, trait: str) -> Value:
+    """Whether ``op`` is an operation with the trait that the accelerator has."""
+    those = [row.op for row in built(config, Unit.VECTOR) if getattr(row, trait)]
+    return Cat(op == each for each in those).any() if those else Const(0, 1)
 
 
 class VectorRegisters(wiring.Component):
@@ -106,13 +94,13 @@ class VectorRegisters(wiring.Component):
         # 1: ends of the regions; the kind of operation. Operand B and the table of ACT_LUT have one region.
         target = Region(config, regs, "OUT")
         read: dict[Region, Value] = {Region(config, regs, "IN"): Const(1, 1)}
-        if any(has(config, op) for op in (*TWO_OPERANDS, Op.ACT_LUT)):
+        if any(row.reads_b for row in built(config, Unit.VECTOR)):
             read[Region(config, regs, "B")] = kind.two_operands | kind.looks_up
         with m.If(self.start):
             m.d.sync += [
                 *(region.end.eq(region.sum()) for region in (*read, target)),
                 self.operation.eq(self.op),
-                *(kind[name].eq(one_of(config, self.op, operations)) for name, operations in KINDS.items()),
+                *(kind[trait].eq(has_trait(config, self.op, trait)) for trait in KINDS),
             ]
 
         # 2: comparisons and banks.
@@ -120,7 +108,7 @@ class VectorRegisters(wiring.Component):
         large = Signal()
         outside = Signal()
         overlaps = Signal()
-        divides = kind.pools & regs.MODE.average & ~regs.MODE.requantise
+        divides = kind.taps & regs.MODE.average & ~regs.MODE.requantise
         sizes: list[Value] = [
             *(region.size.any() | ~used for region, used in read.items()),
             target.size.any(),

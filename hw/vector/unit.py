@@ -8,11 +8,11 @@ from dovetail.hw.common.pipeline import delayed
 from dovetail.hw.common.ports import Core, SramRead, SramWrite
 from dovetail.hw.vector.direct import VectorDirect
 from dovetail.hw.vector.loops import VectorReads, VectorWrites
-from dovetail.hw.vector.registers import VectorRegisters, one_of
+from dovetail.hw.vector.registers import VectorRegisters, has_trait
 from dovetail.hw.vector.rescale import VectorLane
 from dovetail.isa.config import Config
-from dovetail.isa.instructions.checks import has
-from dovetail.isa.instructions.table import Op
+from dovetail.isa.instructions.checks import built, has
+from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit
 from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.timing.common import SRAM_READ
 from dovetail.isa.timing.vector import DIRECT_PIPELINE, OUTPUT, PIPELINE, TAPS
@@ -20,25 +20,10 @@ from dovetail.isa.timing.vector import DIRECT_PIPELINE, OUTPUT, PIPELINE, TAPS
 POOLING = (VectorOperation.PASS, VectorOperation.AVERAGE, VectorOperation.REQUANTISE)
 """Operations of POOL: maximum, average by division, average by requantisation."""
 
-SCALED = {
-    Op.E_ADD: VectorOperation.ADD,
-    Op.E_MUL: VectorOperation.MULTIPLY,
-    Op.E_ABS: VectorOperation.ABSOLUTE,
-    Op.C_MIN: VectorOperation.MINIMUM,
-    Op.C_MAX: VectorOperation.MAXIMUM,
-    Op.ACT_RELU: VectorOperation.REQUANTISE,
-    Op.ACT_LRELU: VectorOperation.LEAKY,
-    Op.REQUANT: VectorOperation.REQUANTISE,
-}
-"""What the scaling does for the other instructions; E_ADD with MODE.subtract aside."""
-
-DIFFERENCES = (Op.E_ABS, Op.ACT_RELU, Op.ACT_LRELU)
-"""Instructions whose sum is the operand less its zero point."""
-
 
 def operations_of(config: Config) -> set[VectorOperation]:
     """The scaling operations that an accelerator's instructions need."""
-    needed = {operation for op, operation in SCALED.items() if has(config, op)}
+    needed = {row.scaling for row in built(config, Unit.VECTOR) if row.scaling is not None}
     if VectorOperation.ADD in needed:
         needed.add(VectorOperation.SUBTRACT)
     return needed.union(POOLING if has(config, Op.POOL) else ())
@@ -214,7 +199,7 @@ class VectorCore(wiring.Component):
             taps.zero_in.eq(regs.QUANT.zero_in),
             taps.zero_b.eq(regs.B_ZERO.zero_b),
             taps.int32.eq(kind.int32_input),
-            taps.maximum.eq(kind.pools),
+            taps.maximum.eq(kind.taps),
         ]
 
         # Outputs on their way; the walk over the writes needs its time before the result is there. What is written
@@ -243,7 +228,7 @@ class VectorCore(wiring.Component):
         bias = Signal(32)
         operation = self._operation(m, registers)
         m.d.comb += [scaling.params.eq(params), taps.bias.eq(bias)]
-        divides = kind.pools & regs.MODE.average & ~regs.MODE.requantise
+        divides = kind.taps & regs.MODE.average & ~regs.MODE.requantise
         m.d.sync += [
             params.operation.eq(operation),
             params.rounding.eq(regs.MODE.rounding),
@@ -261,7 +246,7 @@ class VectorCore(wiring.Component):
             params.count.eq(regs.POOL_COUNT.count),
             bias.eq(
                 Mux(
-                    one_of(config, registers.operation, DIFFERENCES),
+                    has_trait(config, registers.operation, "rescales"),
                     -regs.QUANT.zero_in.as_signed(),
                     regs.SUM_BIAS,
                 )
@@ -274,9 +259,10 @@ class VectorCore(wiring.Component):
         mode = registers.regs.MODE
         result = Signal(VectorOperation)
         with m.Switch(registers.operation):
-            for op, operation in SCALED.items():
-                with m.Case(op):
-                    m.d.comb += result.eq(operation)
+            for row in INSTRUCTIONS.values():
+                if row.scaling is not None:
+                    with m.Case(row.op):
+                        m.d.comb += result.eq(row.scaling)
             with m.Case(Op.POOL):
                 maximum, division, requantisation = POOLING
                 m.d.comb += result.eq(Mux(mode.average, Mux(mode.requantise, requantisation, division), maximum))

@@ -55,7 +55,7 @@ TIMING: tuple[tuple[ModuleType, tuple[Callable[..., Any], ...]], ...] = (
     (common, ()),
     (sequencer, ()),
     (array, (array.tree_stages, array.to_accumulator, array.array_duration)),
-    (vector, (vector.table_lanes, vector.vector_duration)),
+    (vector, (vector.table_lanes, vector.table_reads, vector.vector_reads, vector.vector_duration)),
     (dma, (dma.bursts, dma.row_addresses)),
     (latency, ()),
     (
@@ -113,6 +113,7 @@ def _instructions() -> str:
             row.unit.name if row.unit is not None else "front end",
             f"`{row.feature}`" if row.feature else "",
             row.doc,
+            ", ".join(f"`{trait}`" for trait in table.TRAITS if getattr(row, trait)),
         )
         for op, row in table.INSTRUCTIONS.items()
     ]
@@ -121,9 +122,11 @@ def _instructions() -> str:
         layout += [(f"`{op.name}`", _bits(f), f"`{f.name}`", f.doc) for f in row.fields]
     return (
         "## Instructions\n\n"
-        + _table(("mnemonic", "opcode", "unit", "needs", "does"), rows)
+        + _table(("mnemonic", "opcode", "unit", "needs", "does", "traits"), rows)
         + "\n`needs` names the configuration's parameter that an instruction depends on; without it it is trapped"
-        " (UNIT_ABSENT).\n\nBits of a word; all others are reserved and must be zero. What an operation works on is in"
+        " (UNIT_ABSENT). `traits` say what an operation has in common with others:\n\n"
+        + _table(("trait", "the operation"), ((f"`{name}`", doc) for name, doc in table.TRAITS.items()))
+        + "\nBits of a word; all others are reserved and must be zero. What an operation works on is in"
         " the registers of its unit.\n\n" + _table(("instruction", "bits", "field", "meaning"), layout)
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dovetail.isa.config import Config
-from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit
+from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Instruction, Op, Unit
 
 INDEX = {unit: {name: r.index for name, r in registers.items()} for unit, registers in REGISTERS.items()}
 """Where each register stands in its unit's sequence."""
@@ -21,20 +21,16 @@ _FIELDS = {
 Region = tuple[int, int]
 """(SRAM byte address, bytes)."""
 
-TWO_OPERANDS = frozenset({Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX, Op.E32_ADD})
-"""VECTOR operations that read a second operand wherever they read the first."""
-
-INT32_INPUT = frozenset({Op.E32_ADD, Op.E32_SHIFT, Op.REQUANT})
-"""VECTOR operations on int32 operands."""
-
-INT32_OUTPUT = frozenset({Op.E32_ADD, Op.E32_SHIFT})
-"""VECTOR operations with int32 results."""
-
 
 def has(config: Config, op: Op) -> bool:
     """Whether an accelerator has the instruction; what it lacks is trapped as UNIT_ABSENT."""
     feature = INSTRUCTIONS[op].feature
     return feature is None or bool(getattr(config, feature))
+
+
+def built(config: Config, unit: Unit) -> list[Instruction]:
+    """The instructions that an accelerator's unit has."""
+    return [row for op, row in INSTRUCTIONS.items() if row.unit == unit and has(config, op)]
 
 
 class View:
@@ -81,15 +77,16 @@ class Claim:
 
 def regions(op: Op, view: View) -> Regions:
     """The regions that ``op`` claims."""
-    if op == Op.DMA_READ:
+    if view.unit == Unit.LOAD:
         return Regions((), (view.region("SRAM"),))
-    if op == Op.DMA_WRITE:
+    if view.unit == Unit.STORE:
         return Regions((view.region("SRAM"),), ())
     source, target = view.region("IN"), view.region("OUT")
+    second = (view.region("B"),) if INSTRUCTIONS[op].reads_b else ()
     if view.unit == Unit.VECTOR:
-        operands = (source, view.region("B")) if op in TWO_OPERANDS or op == Op.ACT_LUT else (source,)
+        operands = (source, *second)
         return Regions(operands, (target,), (), tuple((operand, target) for operand in operands))
-    streams: tuple[Region, ...] = (view.region("W"), view.region("B")) if op == Op.MAT_MUL else (view.region("W"),)
+    streams = (view.region("W"), *second)
     exclusive = [(source, stream) for stream in streams]
     apart = tuple((region, target) for region in (source, *streams))
     if not view["MODE", "accumulate"]:
@@ -102,19 +99,34 @@ def lanes_of(config: Config, op: Op, view: View) -> int:
     """Channels per block of output channels."""
     if view.unit == Unit.VECTOR:
         return config.vec
-    if op == Op.DEPTH_CONV:
-        return config.dw - config.dw % multiplier_of(op, view)
-    return config.oc
+    lanes = array_lanes(config, op)
+    return lanes - lanes % multiplier_of(op, view)
 
 
 def multiplier_of(op: Op, view: View) -> int:
     """Output channels per input channel of a depthwise convolution; 1 for other operations."""
-    return 1 + view["MODE", "extra"] if op == Op.DEPTH_CONV else 1
+    return 1 + view["MODE", "extra"] if INSTRUCTIONS[op].depthwise else 1
+
+
+def array_lanes(config: Config, op: Op) -> int:
+    """Channels that an ARRAY operation works on at once, each with a record in the weight stream."""
+    return config.dw if INSTRUCTIONS[op].depthwise else config.oc
+
+
+def input_blocks(op: Op, view: View) -> int:
+    """Blocks of input channels per tap of an ARRAY operation."""
+    return 1 if INSTRUCTIONS[op].depthwise else view["KC", "blocks"]
+
+
+def weight_rows(config: Config, op: Op) -> int:
+    """SRAM words of weights in the stream per tap and block of input channels of an ARRAY operation."""
+    row = INSTRUCTIONS[op]
+    return 0 if row.matrix else 1 if row.depthwise else config.weight_rows
 
 
 def _sizes(op: Op, view: View) -> Iterable[int]:
     """Everything that must not be zero, regions aside."""
-    if op in (Op.DMA_READ, Op.DMA_WRITE):
+    if INSTRUCTIONS[op].moves:
         return view["LENGTH"], view["COUNT", "rows"], view["COUNT", "planes"]
     sizes = [
         view["TILE", "height"],
@@ -125,9 +137,7 @@ def _sizes(op: Op, view: View) -> Iterable[int]:
         view["GEOMETRY", "kw"],
     ]
     if view.unit == Unit.ARRAY:
-        sizes.append(view["STRIPE", "pixels"])
-        if op != Op.DEPTH_CONV:
-            sizes.append(view["KC", "blocks"])
+        sizes += [view["STRIPE", "pixels"], input_blocks(op, view)]
     elif op == Op.POOL and view["MODE", "average"] and not view["MODE", "requantise"]:
         sizes.append(view["POOL_COUNT", "count"])
     return sizes

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
+from dovetail.isa.numerics.operation import VectorOperation
+
 WORD_BYTES = 8
 PAGE_WORDS = 128
 """Instruction words per fetch page: the front end fetches a program page by page."""
@@ -125,17 +127,70 @@ SYNC_ON = Field("on", 16, 8, "the unit it waits for")
 SYNC_PENDING = Field("pending", 32, 32, "how many of the instructions dispatched so far to `on` may still be running")
 
 
+TRAITS = {
+    "taps": "walks the taps of a window",
+    "two_operands": "reads a second operand wherever it reads the first",
+    "looks_up": "looks its results up in a table",
+    "int32_input": "works on int32 operands",
+    "int32_output": "has int32 results",
+    "direct": "does not scale its results",
+    "depthwise": "makes each output channel of one input channel",
+    "matrix": "multiplies with a matrix in SRAM instead of a weight stream",
+    "full_range": "clamps its results to the int8 range, whatever QUANT says",
+}
+"""What layers must know of an operation beside its opcode: flags of :class:`Instruction`, and their meaning."""
+
+
 @dataclass(frozen=True)
 class Instruction:
     """One row of the instruction table. ``unit`` is None for what the front end does itself; ``feature`` is the member
     of :class:`~dovetail.isa.config.Config` that says whether an accelerator has the instruction, None for those that
-    all have."""
+    all have. ``scaling`` is what the vector lane makes of the operands; POOL's follows from its MODE. The flags are
+    :data:`TRAITS`."""
 
     op: Op
     unit: Unit | None
-    fields: tuple[Field, ...]
     doc: str
     feature: str | None = None
+    scaling: VectorOperation | None = None
+    fields: tuple[Field, ...] = ()
+    taps: bool = False
+    two_operands: bool = False
+    looks_up: bool = False
+    int32_input: bool = False
+    int32_output: bool = False
+    depthwise: bool = False
+    matrix: bool = False
+    full_range: bool = False
+
+    @property
+    def direct(self) -> bool:
+        return self.unit == Unit.VECTOR and not self.taps and self.scaling is None
+
+    @property
+    def rescales(self) -> bool:
+        """Whether it scales one int8 operand, less its zero point."""
+        return self.scaling is not None and not self.two_operands and not self.int32_input
+
+    @property
+    def reads_b(self) -> bool:
+        """Whether it reads region B: a second operand, a table or a matrix."""
+        return self.two_operands or self.looks_up or self.matrix
+
+    @property
+    def moves(self) -> bool:
+        """Whether it is a transfer between system memory and SRAM."""
+        return self.unit in (Unit.LOAD, Unit.STORE)
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of an operand's element."""
+        return 4 if self.int32_input else 1
+
+    @property
+    def output_bytes(self) -> int:
+        """Bytes of a result; of ARRAY's MODE says."""
+        return 4 if self.int32_output else 1
 
     @property
     def reserved(self) -> int:
@@ -150,53 +205,133 @@ INSTRUCTIONS: dict[Op, Instruction] = {
     i.op: i
     for i in (
         Instruction(
-            Op.CFG, None, (CFG_REG, CFG_VALUE), "Write a unit's configuration register, in order with its work."
+            Op.CFG, None, "Write a unit's configuration register, in order with its work.", fields=(CFG_REG, CFG_VALUE)
         ),
         Instruction(
             Op.SYNC,
             None,
-            (SYNC_UNIT, SYNC_ON, SYNC_PENDING),
             "Make `unit` wait until all but the last `pending` instructions dispatched so far to `on` are done.",
+            fields=(SYNC_UNIT, SYNC_ON, SYNC_PENDING),
         ),
-        Instruction(Op.END, None, (), "End of program: wait for every unit, then report completion."),
-        Instruction(Op.DMA_READ, Unit.LOAD, (), "Strided 3-D transfer from system memory to SRAM."),
-        Instruction(Op.DMA_WRITE, Unit.STORE, (), "Strided 3-D transfer from SRAM to system memory."),
-        Instruction(Op.CONV, Unit.ARRAY, (), "2-D convolution tile; results clamp to the int8 range."),
-        Instruction(Op.CONV_RELU, Unit.ARRAY, (), "2-D convolution tile; results clamp to QUANT.lo .. QUANT.hi."),
+        Instruction(Op.END, None, "End of program: wait for every unit, then report completion."),
+        Instruction(Op.DMA_READ, Unit.LOAD, "Strided 3-D transfer from system memory to SRAM."),
+        Instruction(Op.DMA_WRITE, Unit.STORE, "Strided 3-D transfer from SRAM to system memory."),
+        Instruction(
+            Op.CONV, Unit.ARRAY, "2-D convolution tile; results clamp to the int8 range.", taps=True, full_range=True
+        ),
+        Instruction(
+            Op.CONV_RELU, Unit.ARRAY, "2-D convolution tile; results clamp to QUANT.lo .. QUANT.hi.", taps=True
+        ),
         Instruction(
             Op.DEPTH_CONV,
             Unit.ARRAY,
-            (),
             "Depthwise convolution tile; results clamp to QUANT.lo .. QUANT.hi.",
             "depthwise_lanes",
+            taps=True,
+            depthwise=True,
         ),
         Instruction(
             Op.MAT_MUL,
             Unit.ARRAY,
-            (),
             "Product of the input's rows with an int8 matrix in SRAM; results clamp to QUANT.lo .. QUANT.hi.",
             "matmul",
+            taps=True,
+            matrix=True,
         ),
-        Instruction(Op.POOL, Unit.VECTOR, (), "Maximum or average over a window.", "pooling"),
-        *(
-            Instruction(op, Unit.VECTOR, (), doc, feature)
-            for op, feature, doc in (
-                (Op.E_ADD, "elementwise", "Element-wise sum, or difference, of two rescaled int8 tensors."),
-                (Op.E_MUL, "elementwise", "Element-wise product of two int8 tensors, rescaled."),
-                (Op.E_ABS, "elementwise", "Element-wise absolute value, rescaled."),
-                (Op.C_MIN, "elementwise", "Element-wise minimum of two rescaled int8 tensors."),
-                (Op.C_MAX, "elementwise", "Element-wise maximum of two rescaled int8 tensors."),
-                (Op.ACT_RELU, "activation", "Rescale and clamp: ReLU, ReLU6, requantisation of an int8 tensor."),
-                (Op.ACT_LRELU, "activation", "Leaky ReLU: one multiplier from the zero point up, another below."),
-                (Op.ACT_LUT, "activation", "Table of 256 int8 values: sigmoid, tanh, hard-swish, GELU, any function."),
-                (Op.MOV, "vector", "Strided copy in SRAM, with padding."),
-                (Op.E32_ADD, "elementwise", "Element-wise sum of two int32 tensors, modulo 2^32."),
-                (Op.E32_SHIFT, "elementwise", "Element-wise shift of an int32 tensor; to the right with rounding."),
-                (Op.REQUANT, "elementwise", "int32 tensor to int8, by one multiplier."),
-            )
+        Instruction(Op.POOL, Unit.VECTOR, "Maximum or average over a window.", "pooling", taps=True),
+        Instruction(
+            Op.E_ADD,
+            Unit.VECTOR,
+            "Element-wise sum, or difference, of two rescaled int8 tensors.",
+            "elementwise",
+            VectorOperation.ADD,
+            two_operands=True,
+        ),
+        Instruction(
+            Op.E_MUL,
+            Unit.VECTOR,
+            "Element-wise product of two int8 tensors, rescaled.",
+            "elementwise",
+            VectorOperation.MULTIPLY,
+            two_operands=True,
+        ),
+        Instruction(
+            Op.E_ABS, Unit.VECTOR, "Element-wise absolute value, rescaled.", "elementwise", VectorOperation.ABSOLUTE
+        ),
+        Instruction(
+            Op.C_MIN,
+            Unit.VECTOR,
+            "Element-wise minimum of two rescaled int8 tensors.",
+            "elementwise",
+            VectorOperation.MINIMUM,
+            two_operands=True,
+        ),
+        Instruction(
+            Op.C_MAX,
+            Unit.VECTOR,
+            "Element-wise maximum of two rescaled int8 tensors.",
+            "elementwise",
+            VectorOperation.MAXIMUM,
+            two_operands=True,
+        ),
+        Instruction(
+            Op.ACT_RELU,
+            Unit.VECTOR,
+            "Rescale and clamp: ReLU, ReLU6, requantisation of an int8 tensor.",
+            "activation",
+            VectorOperation.REQUANTISE,
+        ),
+        Instruction(
+            Op.ACT_LRELU,
+            Unit.VECTOR,
+            "Leaky ReLU: one multiplier from the zero point up, another below.",
+            "activation",
+            VectorOperation.LEAKY,
+        ),
+        Instruction(
+            Op.ACT_LUT,
+            Unit.VECTOR,
+            "Table of 256 int8 values: sigmoid, tanh, hard-swish, GELU, any function.",
+            "activation",
+            looks_up=True,
+        ),
+        Instruction(Op.MOV, Unit.VECTOR, "Strided copy in SRAM, with padding.", "vector"),
+        Instruction(
+            Op.E32_ADD,
+            Unit.VECTOR,
+            "Element-wise sum of two int32 tensors, modulo 2^32.",
+            "elementwise",
+            two_operands=True,
+            int32_input=True,
+            int32_output=True,
+        ),
+        Instruction(
+            Op.E32_SHIFT,
+            Unit.VECTOR,
+            "Element-wise shift of an int32 tensor; to the right with rounding.",
+            "elementwise",
+            int32_input=True,
+            int32_output=True,
+        ),
+        Instruction(
+            Op.REQUANT,
+            Unit.VECTOR,
+            "int32 tensor to int8, by one multiplier.",
+            "elementwise",
+            VectorOperation.REQUANTISE,
+            int32_input=True,
         ),
     )
 }
+DMA_OPS = {row.unit: row.op for row in INSTRUCTIONS.values() if row.unit is not None and row.moves}
+"""The operation of LOAD and of STORE."""
+
+
+def unit_of(op: int) -> Unit:
+    """The unit that executes an operation."""
+    unit = INSTRUCTIONS[Op(op)].unit
+    assert unit is not None
+    return unit
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dovetail.isa.config import Config
-from dovetail.isa.instructions.checks import TWO_OPERANDS, Region, View, check, claim, multiplier_of, regions
-from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, Cause, Op, Unit
+from dovetail.isa.instructions.checks import Region, View, check, claim, input_blocks, multiplier_of, regions
+from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, Cause, Op, Unit, unit_of
 from dovetail.isa.timing.array import NOTHING, Free, array_duration, array_durations, matrix_reads
 from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.dma import last_beat, read_duration, row_addresses, write_duration
 from dovetail.isa.timing.microcoded.durations import microcoded_duration, verified
-from dovetail.isa.timing.vector import vector_duration
+from dovetail.isa.timing.vector import vector_duration, vector_reads
 
 ADDRESS_SPACE = 1 << 32
 """Bytes that the bus can address."""
@@ -127,8 +127,9 @@ def duration(config: Config, op: Op, view: View, free: Free = NOTHING) -> int:
     """Cycles from start to end of an operation that passes its checks; ``free``: what takes the array no time."""
     if config.serial:
         return microcoded_duration(config, op, view)
-    if op in (Op.DMA_READ, Op.DMA_WRITE):
-        rule = read_duration if op == Op.DMA_READ else write_duration
+    row = INSTRUCTIONS[op]
+    if row.moves:
+        rule = read_duration if row.unit == Unit.LOAD else write_duration
         return rule(
             config,
             view["MEM_ADDR"] % 4096,
@@ -139,17 +140,15 @@ def duration(config: Config, op: Op, view: View, free: Free = NOTHING) -> int:
             view["LENGTH"],
         )
     pixels = view["TILE", "height"] * view["TILE", "width"]
-    taps = view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"]
-    if view.unit == Unit.VECTOR:
-        reads = taps if op == Op.POOL else 2 if op in TWO_OPERANDS else 1
+    if row.unit == Unit.VECTOR:
+        reads = vector_reads(op, view)
         return vector_duration(config, op, pixels=pixels, blocks=view["BLOCKS", "count"], reads=reads)
-    depthwise = op == Op.DEPTH_CONV
-    reads = matrix_reads(config, transposed=bool(view["B_FORM", "transposed"])) if op == Op.MAT_MUL else 0
+    reads = matrix_reads(config, transposed=bool(view["B_FORM", "transposed"])) if row.matrix else 0
     return array_duration(
         config,
-        depthwise=depthwise,
-        taps=taps,
-        kc=1 if depthwise else view["KC", "blocks"],
+        depthwise=row.depthwise,
+        taps=view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"],
+        kc=input_blocks(op, view),
         pixels=pixels,
         stripe=view["STRIPE", "pixels"],
         blocks=view["BLOCKS", "count"],
@@ -175,7 +174,7 @@ def answers(address: int, length: int, memory_bytes: int, broken: Broken = ()) -
 
 def bus_error(op: int, registers: Sequence[int], base: int, memory_bytes: int, broken: Broken = ()) -> bool:
     """Whether a transfer leaves the ``memory_bytes`` that answer, from address 0 on, or meets a ``broken`` part."""
-    view = View(Unit.LOAD if op == Op.DMA_READ else Unit.STORE, registers)
+    view = View(unit_of(op), registers)
     length = view["LENGTH"]
     rows = row_addresses(
         base + view["MEM_ADDR"],

@@ -3,7 +3,8 @@
 from functools import lru_cache
 
 from dovetail.isa.config import Config
-from dovetail.isa.instructions.table import Op
+from dovetail.isa.instructions.checks import View
+from dovetail.isa.instructions.table import INSTRUCTIONS, Op
 from dovetail.isa.timing.common import CHECK, SRAM_READ
 from dovetail.isa.timing.latency import VECTOR_DIRECT, VECTOR_LANE
 
@@ -20,10 +21,7 @@ PIPELINE = WALK + SRAM_READ + TAPS + VECTOR_LANE + OUTPUT
 """Cycles from the last step to the end of the instruction, in which its result is on the write port."""
 
 DIRECT_PIPELINE = WALK + SRAM_READ + TAPS + VECTOR_DIRECT + OUTPUT
-"""The same for the operations of :data:`DIRECT`."""
-
-DIRECT = frozenset({Op.MOV, Op.ACT_LUT, Op.E32_ADD, Op.E32_SHIFT})
-"""Operations whose results are not scaled."""
+"""The same for operations whose results are not scaled."""
 
 TABLE_BYTES = 256
 
@@ -34,11 +32,22 @@ def table_lanes(config: Config) -> int:
     return 1 << config.vec.bit_length() - 1
 
 
+def table_reads(config: Config, op: Op) -> int:
+    """Reads of an operation's table, before all others."""
+    return TABLE_BYTES // table_lanes(config) if INSTRUCTIONS[op].looks_up else 0
+
+
+def vector_reads(op: Op, view: View) -> int:
+    """Reads per pixel and block: kh * kw for POOL, 2 with two operands, else 1."""
+    row = INSTRUCTIONS[op]
+    return view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"] if row.taps else 1 + row.two_operands
+
+
 @lru_cache(maxsize=65536)
 def vector_duration(config: Config, op: Op, *, pixels: int, blocks: int, reads: int) -> int:
-    """Cycles from start to end; ``reads`` per pixel and block: kh * kw for POOL, 2 with two operands, else 1.
+    """Cycles from start to end; ``reads`` per pixel and block, see :func:`vector_reads`.
 
     A read takes its cycle whether any of its bytes lies in the region or not. ACT_LUT first reads its table.
     """
-    table = TABLE_BYTES // table_lanes(config) if op == Op.ACT_LUT else 0
-    return CHECK + table + pixels * blocks * reads + (DIRECT_PIPELINE if op in DIRECT else PIPELINE)
+    pipeline = DIRECT_PIPELINE if INSTRUCTIONS[op].direct else PIPELINE
+    return CHECK + table_reads(config, op) + pixels * blocks * reads + pipeline

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import View
-from dovetail.isa.instructions.table import PAGE_BYTES, REGISTERS, Op, Unit
+from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, REGISTERS, Op, Unit
 from dovetail.isa.timing.recurrence import FETCH, Timeline
 from dovetail.sw.analysis.sram_lives import accesses_of, held, registers_of
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
@@ -175,9 +175,9 @@ _CONSTANT, _TENSOR, _SUMS = range(3)
 def _use(op: Op, view: View, number: int) -> int:
     """What an operation takes its read region with that number for."""
     if view.unit == Unit.ARRAY and number:
-        matrix = op == Op.MAT_MUL and number == 2
+        matrix = INSTRUCTIONS[op].matrix and number == 2
         return _TENSOR if matrix else _CONSTANT if number == 1 else _SUMS
-    return _CONSTANT if op == Op.ACT_LUT and number else _TENSOR
+    return _CONSTANT if INSTRUCTIONS[op].looks_up and number else _TENSOR
 
 
 def _role(writer: Unit, use: int) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 
 from dovetail.isa.config import Config
-from dovetail.isa.instructions.table import Op
+from dovetail.isa.instructions.table import INSTRUCTIONS, Op
 from dovetail.sw import frontend
 from dovetail.sw.analysis.file_nodes import FileNode, destinations, nodes_of, nodes_of_model
 from dovetail.sw.analysis.operator_list import ROWS
@@ -28,7 +28,6 @@ from dovetail.sw.host.work import HostWork, host_work
 from dovetail.sw.network import graph as ir
 
 ACCELERATOR, HOST, FREE = "accelerator", "host", "nothing to do"
-_TRANSFERS = (Op.DMA_READ, Op.DMA_WRITE)
 
 
 @dataclass(frozen=True)
@@ -242,7 +241,7 @@ def _instructions(code: Code) -> dict[str, tuple[str, ...]]:
         for at, layer in segment.layers.items():
             used.setdefault(layer, {})[Op(segment.words[at] & 0xFF)] = None
     return {
-        code.layers[layer].name: tuple(op.name for op in [op for op in ops if op not in _TRANSFERS] or ops)
+        code.layers[layer].name: tuple(op.name for op in [op for op in ops if not INSTRUCTIONS[op].moves] or ops)
         for layer, ops in used.items()
     }
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.isa.config import Config
-from dovetail.isa.instructions.checks import View, lanes_of, multiplier_of
-from dovetail.isa.instructions.table import Op
+from dovetail.isa.instructions.checks import View, input_blocks, lanes_of, multiplier_of
+from dovetail.isa.instructions.table import INSTRUCTIONS, Op
 from dovetail.isa.numerics.requantise import requantise
 from dovetail.isa.numerics.rounding import INT8_MAX, INT8_MIN, Rounding
 from dovetail.sw.model.base import Sram, SystemMemory, UnitModel, gathered, int8, strided
@@ -33,14 +33,15 @@ class _Plan:
 
     def __init__(self, config: Config, op: Op, registers: View) -> None:
         r = registers
-        self.depthwise = op == Op.DEPTH_CONV
-        self.matrix = _Matrix(config, r) if op == Op.MAT_MUL else None
+        row = INSTRUCTIONS[op]
+        self.depthwise = row.depthwise
+        self.matrix = _Matrix(config, r) if row.matrix else None
         self.multiplier = multiplier_of(op, r)
         lanes = lanes_of(config, op, r)
         self.shape = Shape(
             self.depthwise,
             r["GEOMETRY", "kh"] * r["GEOMETRY", "kw"] if self.matrix is None else 0,
-            1 if self.depthwise else r["KC", "blocks"],
+            input_blocks(op, r),
             r["BLOCKS", "count"],
             lanes,
             r["BLOCKS", "last"],
@@ -49,9 +50,8 @@ class _Plan:
         self.int32, self.accumulate = bool(r["MODE", "int32"]), bool(r["MODE", "accumulate"])
         self.rounding = Rounding(r["MODE", "rounding"])
         self.zero_out = int8(r["QUANT", "zero_out"])
-        clamp = op != Op.CONV
-        self.lo = int8(r["QUANT", "lo"]) if clamp else INT8_MIN
-        self.hi = int8(r["QUANT", "hi"]) if clamp else INT8_MAX
+        self.lo = INT8_MIN if row.full_range else int8(r["QUANT", "lo"])
+        self.hi = INT8_MAX if row.full_range else int8(r["QUANT", "hi"])
         self.output = Output(r, lanes=lanes, group=config.requant, item=4 if self.int32 else 1)
         # Old values lie 4 bytes apart, whatever is written.
         self.old = Output(r, lanes=lanes, group=1, item=4) if self.accumulate else self.output

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.isa.config import Config
-from dovetail.isa.instructions.checks import INT32_INPUT, INT32_OUTPUT, TWO_OPERANDS, View
-from dovetail.isa.instructions.table import Op
+from dovetail.isa.instructions.checks import View
+from dovetail.isa.instructions.table import INSTRUCTIONS, Op
 from dovetail.isa.numerics.add import AddParams, add
 from dovetail.isa.numerics.average import average_product
 from dovetail.isa.numerics.leaky_relu import leaky_relu
@@ -24,12 +24,6 @@ Array = npt.NDArray[Any]
 
 _WRAP = 1 << 32
 
-_COMBINE = {
-    Op.E_ADD: VectorOperation.ADD,
-    Op.C_MIN: VectorOperation.MINIMUM,
-    Op.C_MAX: VectorOperation.MAXIMUM,
-}
-
 
 class _Plan:
     """Everything that the registers decide."""
@@ -37,9 +31,10 @@ class _Plan:
     def __init__(self, config: Config, op: Op, registers: View) -> None:
         r = registers
         self.op = op
-        self.output = Output(r, lanes=config.vec, group=config.vec, item=4 if op in INT32_OUTPUT else 1)
-        self.item = 4 if op in INT32_INPUT else 1
-        self.window = Window(r, self.output.channels, single=op != Op.POOL, item=self.item)
+        self.row = INSTRUCTIONS[op]
+        self.output = Output(r, lanes=config.vec, group=config.vec, item=self.row.output_bytes)
+        self.item = self.row.input_bytes
+        self.window = Window(r, self.output.channels, single=not self.row.taps, item=self.item)
         self.rounding = Rounding(r["MODE", "rounding"])
         self.average, self.requantise = bool(r["MODE", "average"]), bool(r["MODE", "requantise"])
         self.zero_in = int8(r["QUANT", "zero_in"])
@@ -67,19 +62,19 @@ class _Plan:
             shift_out=self.shift,
             lo=self.lo,
             hi=self.hi,
-            combine=VectorOperation.SUBTRACT if subtract else _COMBINE.get(op, VectorOperation.ADD),
+            combine=VectorOperation.SUBTRACT if subtract else self.row.scaling or VectorOperation.ADD,
         )
         self.table = self._table()
 
     def _table(self) -> Int8s | None:
         """[256] results by the bits of the operand, of those operations that rescale one int8 operand."""
+        if not self.row.rescales:
+            return None
         total = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.int64) - self.zero_in
-        if self.op == Op.ACT_LRELU:
+        if self.row.scaling == VectorOperation.LEAKY:
             multipliers = self.mult, self.shift, self.mult_b, self.shift_b
             return leaky_relu(total, *multipliers, self.rounding, self.zero_out, self.lo, self.hi)
-        if self.op == Op.E_ABS:
-            return self.rescale(np.abs(total))
-        return self.rescale(total) if self.op == Op.ACT_RELU else None
+        return self.rescale(np.abs(total) if self.row.scaling == VectorOperation.ABSOLUTE else total)
 
     def rescale(self, total: npt.NDArray[np.int64]) -> Int8s:
         """int32 sums to int8 by OUT_MULT."""
@@ -101,9 +96,9 @@ class VectorModel(UnitModel):
                 self._plans.clear()
             plan = self._plans[key] = _Plan(self.config, op, registers)
         taps = _taps(plan, sram)
-        if op == Op.POOL:
+        if plan.row.taps:
             result: Array = _pool(plan, taps)
-        elif op in TWO_OPERANDS:
+        elif plan.row.two_operands:
             result = _binary(plan, taps[0], _operand_b(plan, sram))
         else:
             result = _unary(plan, taps[0], sram)
@@ -138,9 +133,9 @@ def _pool(plan: _Plan, taps: list[Array]) -> Int8s:
 
 def _binary(plan: _Plan, a: Array, b: Array) -> Array:
     """int8, or int32 for E32_ADD."""
-    if plan.op == Op.E32_ADD:
+    if plan.row.scaling is None:
         return _with_bias(plan, a.astype(np.int64) + b).astype(np.int32)
-    if plan.op == Op.E_MUL:
+    if plan.row.scaling == VectorOperation.MULTIPLY:
         scale = plan.mult, plan.shift, plan.rounding, plan.zero_out, plan.lo, plan.hi
         return multiply(a, b, plan.zero_in, plan.zero_b, *scale)
     return add(a, b, plan.add)

@@ -118,7 +118,7 @@ def _transfer(config: Config, op: Op, view: View) -> int:
 
 def sums_together(config: Config, op: Op) -> int:
     """Output channels that are summed up at once: those whose weights for an input are one word."""
-    return SUMS if op != Op.DEPTH_CONV and config.oc % SUMS == 0 else 1
+    return SUMS if not INSTRUCTIONS[op].depthwise and config.oc % SUMS == 0 else 1
 
 
 def sum_cycles(*, rows: int, columns: int, lanes: int) -> int:
@@ -146,7 +146,8 @@ def array_cycles(
 
 def microcoded_duration(config: Config, op: Op, view: View) -> int:
     """Cycles from start to end of an operation that passes its checks."""
-    if op in (Op.DMA_READ, Op.DMA_WRITE):
+    row = INSTRUCTIONS[op]
+    if row.moves:
         return _transfer(config, op, view)
     blocks, last = view["BLOCKS", "count"], view["BLOCKS", "last"]
     lanes, together = lanes_of(config, op, view), sums_together(config, op)
@@ -154,7 +155,7 @@ def microcoded_duration(config: Config, op: Op, view: View) -> int:
         op,
         rows=view["GEOMETRY", "kh"],
         columns=view["GEOMETRY", "kw"],
-        lanes=1 if op == Op.DEPTH_CONV else view["KC", "blocks"] * config.ic,
+        lanes=1 if row.depthwise else view["KC", "blocks"] * config.ic,
         height=view["TILE", "height"],
         width=view["TILE", "width"],
         blocks=blocks,
@@ -168,5 +169,5 @@ def microcoded_duration(config: Config, op: Op, view: View) -> int:
 
 def verified(op: Op, cause: Cause) -> int:
     """Cycles from start to end of an operation that fails a check."""
-    checks = DMA_CHECKS if op in (Op.DMA_READ, Op.DMA_WRITE) else ARRAY_CHECKS
+    checks = DMA_CHECKS if INSTRUCTIONS[op].moves else ARRAY_CHECKS
     return STEP * (PREFIX.get(op, 0) + checks[cause] + VERDICT)

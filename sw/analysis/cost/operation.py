@@ -10,17 +10,17 @@ import numpy as np
 from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.instructions.checks import (
     INDEX,
-    INT32_INPUT,
-    INT32_OUTPUT,
-    TWO_OPERANDS,
     View,
+    array_lanes,
+    input_blocks,
     lanes_of,
     multiplier_of,
+    weight_rows,
 )
-from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Op, Unit
+from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Op, Unit, unit_of
 from dovetail.isa.timing.array import matrix_reads
 from dovetail.isa.timing.dma import BOUNDARY, Shape
-from dovetail.isa.timing.vector import TABLE_BYTES, table_lanes
+from dovetail.isa.timing.vector import table_lanes, table_reads, vector_reads
 from dovetail.sw.analysis.cost.accesses import Image, Lanes, beats_inside, bus_use, grid, reads, reads_inside, writes
 
 Counts = dict[str, int]
@@ -57,8 +57,7 @@ KEYS: dict[Unit, Callable[[Registers], Registers]] = {
 
 def counts_of(config: Config, op: Op, registers: Registers) -> Counts:
     """The events of an operation that passes its checks; names as in `dovetail.sw.analysis.cost.activity.EVENTS`."""
-    unit = INSTRUCTIONS[op].unit
-    assert unit is not None
+    unit = unit_of(op)
     view = View(unit, registers)
     if unit == Unit.ARRAY:
         return _array(config, op, view)
@@ -78,11 +77,10 @@ def _rows(view: View, kh: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _array(config: Config, op: Op, view: View) -> Counts:
-    depthwise = op == Op.DEPTH_CONV
-    lanes = config.dw if depthwise else config.oc
+    depthwise, lanes = INSTRUCTIONS[op].depthwise, array_lanes(config, op)
     channels, multiplier = lanes_of(config, op, view), multiplier_of(op, view)
     height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
-    kh, kw, kc = view["GEOMETRY", "kh"], view["GEOMETRY", "kw"], 1 if depthwise else view["KC", "blocks"]
+    kh, kw, kc = view["GEOMETRY", "kh"], view["GEOMETRY", "kw"], input_blocks(op, view)
     pixels, steps = height * width, kh * kw * kc
 
     # A block of output channels walks over the same window as the one before, but of other channels if depthwise.
@@ -133,23 +131,23 @@ def _results(config: Config, view: View, channels: int) -> tuple[int, int]:
 def _stream_reads(config: Config, op: Op, view: View, lanes: int, steps: int, stripes: int) -> int:
     """Reads of records, once per block and one each, and of weights, once per stripe; of those that are in the stream,
     and of the matrix in any case."""
-    matrix = op == Op.MAT_MUL
-    rows = 0 if matrix else 1 if op == Op.DEPTH_CONV else config.weight_rows
+    rows = weight_rows(config, op)
     blocks, words = view["BLOCKS", "count"], view["W_BYTES"] // config.word_bytes
     params = config.param_rows(lanes)
     left = words - np.arange(blocks, dtype=np.int64) * (params + steps * rows)
     records = np.clip(left * (config.word_bytes // RECORD_BYTES), 0, lanes).sum()
     weights = np.clip(left - params, 0, steps * rows).sum() * stripes
-    if matrix:
+    if INSTRUCTIONS[op].matrix:
         weights += matrix_reads(config, transposed=bool(view["B_FORM", "transposed"])) * steps * stripes * blocks
     return int(records + weights)
 
 
 def _vector(config: Config, op: Op, view: View) -> Counts:
-    lanes, item = config.vec, INT32_BYTES if op in INT32_INPUT else 1
+    row, lanes = INSTRUCTIONS[op], config.vec
+    item, result = row.input_bytes, row.output_bytes
     height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
-    kh, kw = (view["GEOMETRY", "kh"], view["GEOMETRY", "kw"]) if op == Op.POOL else (1, 1)
-    taps = 2 if op in TWO_OPERANDS else kh * kw
+    kh, kw = (view["GEOMETRY", "kh"], view["GEOMETRY", "kw"]) if row.taps else (1, 1)
+    taps = vector_reads(op, view)
     outputs = height * width * blocks
 
     def whole(size: int) -> int:
@@ -160,14 +158,13 @@ def _vector(config: Config, op: Op, view: View) -> Counts:
     window = Lanes(lanes, item, whole(view["IN_BYTES"]))
     made = reads(_rows(view, kh), column, view["ORIGIN"], _image(view), window)
     second = Lanes(lanes, item, whole(view["B_BYTES"]))
-    if op in TWO_OPERANDS:
+    if row.two_operands:
         place = grid((height, view["B_Y_STEP"]), (width, view["B_X_STEP"]), (blocks, lanes * item))
         made += reads_inside(place, second)
-    table = TABLE_BYTES // table_lanes(config) if op == Op.ACT_LUT else 0
+    table = table_reads(config, op)
     if table:
         made += reads_inside(grid((table, table_lanes(config))), second)
 
-    result = INT32_BYTES if op in INT32_OUTPUT else 1
     size = np.full(blocks, lanes)
     size[-1] = view["BLOCKS", "last"]
     column = grid((width, view["OUT_X_STEP"]), (blocks, lanes * result))

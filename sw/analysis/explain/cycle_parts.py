@@ -11,21 +11,14 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dovetail.isa.config import Config, ceil_div
-from dovetail.isa.instructions.checks import TWO_OPERANDS, View, lanes_of
-from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit
+from dovetail.isa.instructions.checks import View, array_lanes, input_blocks, lanes_of, weight_rows
+from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit, unit_of
 from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, Free, matrix_reads, to_accumulator
 from dovetail.isa.timing.common import CHECK
-from dovetail.isa.timing.vector import TABLE_BYTES, table_lanes
+from dovetail.isa.timing.vector import table_reads, vector_reads
 
 Parts = dict[str, int]
 """Cycles by the name of the cause; those with none are left out."""
-
-
-def unit_of(op: Op) -> Unit:
-    """The unit that executes an operation."""
-    unit = INSTRUCTIONS[op].unit
-    assert unit is not None
-    return unit
 
 
 def parts_of(
@@ -47,27 +40,31 @@ def parts_of(
 
 def array_macs(config: Config, op: Op, view: View) -> int:
     """MACs of an array operation, as if all of its input lanes had a channel."""
-    return _pixels(view) * _steps(op, view) * (1 if op == Op.DEPTH_CONV else config.ic) * _channels(config, op, view)
+    return (
+        _pixels(view)
+        * _steps(op, view)
+        * (1 if INSTRUCTIONS[op].depthwise else config.ic)
+        * _channels(config, op, view)
+    )
 
 
 def _array(config: Config, op: Op, view: View, duration: int, useful: Fraction, free: Free) -> Parts:
-    depthwise = op == Op.DEPTH_CONV
+    row = INSTRUCTIONS[op]
     pixels, steps, blocks = _pixels(view), _steps(op, view), view["BLOCKS", "count"]
     size = min(view["STRIPE", "pixels"], pixels)
     stripes = ceil_div(pixels, size)
     rest = pixels - (stripes - 1) * size
-    lanes = config.dw if depthwise else config.oc
+    lanes = array_lanes(config, op)
     words = ceil_div(4 * lanes, config.word_bytes) if view["MODE", "accumulate"] else 0
-    if op == Op.MAT_MUL:
+    rows = weight_rows(config, op)
+    if row.matrix:
         rows = matrix_reads(config, transposed=bool(view["B_FORM", "transposed"]))
-    else:
-        rows = 1 if depthwise else config.weight_rows
     records = lanes
 
     slots, macs = pixels * steps * blocks, array_macs(config, op, view)
     least = ACCUMULATE
     multiply = macs * useful // config.macs_per_cycle
-    filled = macs * useful // config.dw if depthwise else macs // config.macs_per_cycle
+    filled = macs * useful // config.dw if row.depthwise else macs // config.macs_per_cycle
     if free.steps:
         size = rest = slots = multiply = filled = least = 0
     if free.weights:
@@ -88,8 +85,8 @@ def _array(config: Config, op: Op, view: View, duration: int, useful: Fraction, 
     latency = CHECK + 1 + to_accumulator(config) - 1 + DRAIN
     return {
         "multiply": multiply,
-        ("depthwise" if depthwise else "input_lanes"): filled - multiply,
-        ("depthwise_lanes" if depthwise else "output_lanes"): slots - filled,
+        ("depthwise" if row.depthwise else "input_lanes"): filled - multiply,
+        ("depthwise_lanes" if row.depthwise else "output_lanes"): slots - filled,
         "turnaround": turnaround,
         "partial_sums": old,
         "weights": first + weights,
@@ -99,8 +96,8 @@ def _array(config: Config, op: Op, view: View, duration: int, useful: Fraction, 
 
 
 def _vector(config: Config, op: Op, view: View, duration: int) -> Parts:
-    reads = _pixels(view) * (_taps(view) if op == Op.POOL else 2 if op in TWO_OPERANDS else 1)
-    table = TABLE_BYTES // table_lanes(config) if op == Op.ACT_LUT else 0
+    reads = _pixels(view) * vector_reads(op, view)
+    table = table_reads(config, op)
     slots = reads * view["BLOCKS", "count"]
     filled = reads * _channels(config, op, view) // config.vec
     return {
@@ -111,7 +108,7 @@ def _vector(config: Config, op: Op, view: View, duration: int) -> Parts:
 
 
 def _transfer(config: Config, op: Op, view: View, duration: int) -> Parts:
-    name = "load" if op == Op.DMA_READ else "store"
+    name = unit_of(op).name.lower()
     bus, rows, planes, length = config.bus_bytes, view["COUNT", "rows"], view["COUNT", "planes"], view["LENGTH"]
     steps = view["MEM_ROW_STEP"] % bus, view["MEM_PLANE_STEP"] % bus
     beats = _beats(bus, view["MEM_ADDR"] % bus, rows, planes, *steps, length)
@@ -149,7 +146,7 @@ def _taps(view: View) -> int:
 
 
 def _steps(op: Op, view: View) -> int:
-    return _taps(view) * (1 if op == Op.DEPTH_CONV else view["KC", "blocks"])
+    return _taps(view) * input_blocks(op, view)
 
 
 def _channels(config: Config, op: Op, view: View) -> int:

@@ -10,12 +10,12 @@ from operator import itemgetter
 
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import INDEX, View
-from dovetail.isa.instructions.table import Op, Unit
+from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit
 from dovetail.isa.timing.array import NOTHING, Free
 from dovetail.isa.timing.dma import BOUNDARY
 from dovetail.isa.timing.rules import duration, rules_of
 from dovetail.isa.timing.timeline import FETCH, Timeline
-from dovetail.sw.analysis.explain.cycle_parts import Parts, array_macs, parts_of, unit_of
+from dovetail.sw.analysis.explain.cycle_parts import Parts, array_macs, parts_of
 
 NO_LAYER = -1
 """Of instruction fetches."""
@@ -29,7 +29,7 @@ _RELEVANT = {
 }
 """Registers that durations follow from; of a memory address what matters is where in 4 KiB it is."""
 _PICK = {unit: itemgetter(*(INDEX[unit][name] for name in names)) for unit, names in _RELEVANT.items()}
-_UNIT = {int(op): unit_of(op) for op in Op if op not in (Op.CFG, Op.SYNC, Op.END)}
+_UNIT = {int(op): row.unit for op, row in INSTRUCTIONS.items() if row.unit is not None}
 
 
 @dataclass(frozen=True)

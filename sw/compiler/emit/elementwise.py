@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dovetail.isa.config import Config, ceil_div, round_up
-from dovetail.isa.instructions.table import Op, Unit, pack
+from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit, pack
 from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.timing.vector import TABLE_BYTES
@@ -33,12 +33,8 @@ class Operation:
     table: int = 0
 
 
-_COMBINE = {
-    VectorOperation.ADD: Op.E_ADD,
-    VectorOperation.SUBTRACT: Op.E_ADD,
-    VectorOperation.MINIMUM: Op.C_MIN,
-    VectorOperation.MAXIMUM: Op.C_MAX,
-}
+_COMBINE = {row.scaling: row.op for row in INSTRUCTIONS.values() if row.two_operands}
+_COMBINE[VectorOperation.SUBTRACT] = Op.E_ADD
 
 
 def operation_of(node: ir.Elementwise | ir.Rescale | ir.Table) -> Operation:

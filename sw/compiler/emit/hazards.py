@@ -11,7 +11,7 @@ import numpy as np
 
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import View
-from dovetail.isa.instructions.table import PAGE_BYTES, Op, Unit, sync
+from dovetail.isa.instructions.table import DMA_OPS, PAGE_BYTES, Op, Unit, sync, unit_of
 from dovetail.isa.timing.dma import row_addresses
 from dovetail.isa.timing.recurrence import Timeline
 
@@ -235,7 +235,7 @@ def races(timeline: Timeline, base: int = 0) -> list[tuple[int, int]]:
 
     The architecture leaves the outcome of such a program open; a compiler's program has none. Races in SRAM are faults.
     """
-    live = np.flatnonzero(timeline.works & np.isin(timeline.op, (Op.DMA_READ, Op.DMA_WRITE)))
+    live = np.flatnonzero(timeline.works & np.isin(timeline.op, list(DMA_OPS.values())))
     live = live[np.argsort(timeline.start[live], kind="stable")]
     found = []
     running: list[tuple[int, int, list[Range]]] = []  # element, its last cycle, what it touches
@@ -249,7 +249,7 @@ def races(timeline: Timeline, base: int = 0) -> list[tuple[int, int]]:
 
 def transfer_rows(op: Op, registers: Sequence[int], base: int) -> list[Range]:
     """The bytes of system memory that a DMA operation touches, row by row."""
-    view = View(Unit.LOAD if op == Op.DMA_READ else Unit.STORE, registers)
+    view = View(unit_of(op), registers)
     steps = view["MEM_ROW_STEP"], view["MEM_PLANE_STEP"]
     starts = row_addresses(base + view["MEM_ADDR"], view["COUNT", "rows"], view["COUNT", "planes"], *steps)
     return [(start, view["LENGTH"]) for start in starts]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.instructions.checks import View
-from dovetail.isa.instructions.table import PAGE_WORDS, REGISTERS, Op, Unit, cfg, pack
+from dovetail.isa.instructions.table import DMA_OPS, PAGE_WORDS, REGISTERS, Op, Unit, cfg, pack
 from dovetail.isa.timing.clock import Clock
 from dovetail.isa.timing.recurrence import time_program
 from dovetail.isa.timing.rules import duration
@@ -137,8 +137,7 @@ class Transfer(NamedTuple):
             values |= {"MEM_ROW_STEP": self.memory_row, "SRAM_ROW_STEP": self.sram_row}
         if self.planes > 1:
             values |= {"MEM_PLANE_STEP": self.memory_plane, "SRAM_PLANE_STEP": self.sram_plane}
-        op = Op.DMA_READ if unit == Unit.LOAD else Op.DMA_WRITE
-        return Form(unit, op, values, ("MEM_ADDR", "SRAM_ADDR"))
+        return Form(unit, DMA_OPS[unit], values, ("MEM_ADDR", "SRAM_ADDR"))
 
 
 class Compute(NamedTuple):

@@ -7,6 +7,7 @@ from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import Region, View
 from dovetail.isa.instructions.table import (
     BY_NUMBER,
+    DMA_OPS,
     INSTRUCTIONS,
     PAGE_WORDS,
     REGISTERS,
@@ -22,7 +23,6 @@ from dovetail.sw.compiler.emit.hazards import overwrites, races
 from dovetail.sw.random.programs.legal import RandomProgram, build, finish
 from dovetail.sw.random.programs.registers import (
     DATA_BYTES,
-    DMA_OPS,
     MASK,
     contiguous,
     operations,

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.instructions.checks import View, check, regions
 from dovetail.isa.instructions.table import (
+    DMA_OPS,
     INSTRUCTIONS,
     PAGE_BYTES,
     PAGE_WORDS,
@@ -24,7 +25,6 @@ from dovetail.isa.timing.dma import row_addresses
 from dovetail.sw.compiler.emit.hazards import Tracker
 from dovetail.sw.random.programs.registers import (
     DATA_BYTES,
-    DMA_OPS,
     MASK,
     Registers,
     contiguous,

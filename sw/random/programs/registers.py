@@ -3,8 +3,9 @@
 import random
 
 from dovetail.isa.config import BUS_WIDTHS, Config, ConfigError, MemoryTiming
-from dovetail.isa.instructions.checks import INT32_INPUT, INT32_OUTPUT, View, check, claim, has, lanes_of
+from dovetail.isa.instructions.checks import View, array_lanes, check, claim, has, input_blocks, lanes_of, weight_rows
 from dovetail.isa.instructions.table import (
+    DMA_OPS,
     INSTRUCTIONS,
     REGISTERS,
     Op,
@@ -19,7 +20,6 @@ DATA_BYTES = 64 << 10
 """System memory, from BASE on, that random programs read and write."""
 
 MASK = 0xFFFF_FFFF
-DMA_OPS = {Unit.LOAD: Op.DMA_READ, Unit.STORE: Op.DMA_WRITE}
 
 Registers = dict[str, int]
 """Values of a unit's registers, all of them, by name."""
@@ -200,31 +200,31 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         "extra": rng.choice((0, 0, rng.randint(0, 7))),
     }
     multiplier = 1
-    if op == Op.DEPTH_CONV:
+    row = INSTRUCTIONS[op]
+    if row.depthwise:
         mode["extra"] = min(mode["extra"], config.dw - 1)
         multiplier += mode["extra"]
     values = dict.fromkeys(REGISTERS[unit], 0) | {"MODE": pack(unit, "MODE", **mode)}
     lanes = lanes_of(config, op, View(unit, sequence(unit, values)))
     kh, kw = rng.choice((1, 1, 2, 3)), rng.choice((1, 1, 2, 3))
-    if op == Op.MAT_MUL and rng.random() < 0.7:
+    if row.matrix and rng.random() < 0.7:
         kh = kw = 1
     count, last = rng.randint(1, 3), rng.randint(1, lanes)
     channels = (count - 1) * lanes + last
     kc = rng.randint(1, max(1, min(3, 48 // config.ic)))
-    if op == Op.DEPTH_CONV:
-        read, steps, rows = -(-channels // multiplier), kh * kw, 1
+    if row.depthwise:
+        read, steps = -(-channels // multiplier), kh * kw
     else:
-        read = max(1, kc * config.ic - rng.randint(0, config.ic - 1))
-        steps, rows = kh * kw * kc, 0 if op == Op.MAT_MUL else config.weight_rows
+        read, steps = max(1, kc * config.ic - rng.randint(0, config.ic - 1)), kh * kw * kc
     values |= _window(rng, config, unit, read, kh, kw)
     item = 4 if mode["int32"] or mode["accumulate"] else 1  # accumulation reads int32 slots whatever it writes
     _output(rng, config, unit, values, count, last, lanes, item)
-    records = config.param_rows(config.dw if op == Op.DEPTH_CONV else config.oc)
-    stream = count * (records + steps * rows) * config.word_bytes
+    records = config.param_rows(array_lanes(config, op))
+    stream = count * (records + steps * weight_rows(config, op)) * config.word_bytes
     if rng.random() < 0.08:
         stream = max(config.word_bytes, stream - rng.randint(0, 3) * config.word_bytes)
     values |= {
-        "KC": kc if op != Op.DEPTH_CONV else rng.randint(0, 3),
+        "KC": rng.randint(0, 3) if row.depthwise else kc,
         "W_ADDR": rng.randrange(config.sram_bytes) // config.word_bytes * config.word_bytes,
         "W_BYTES": stream,
         "STRIPE": rng.choice((config.stripe, rng.randint(1, config.stripe))),
@@ -269,20 +269,20 @@ def vector_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     unit = Unit.VECTOR
     lanes = config.vec
     count, last = rng.randint(1, 4), rng.randint(1, lanes)
-    item = 4 if op in INT32_INPUT else 1
-    read = ((count - 1) * lanes + last) * item
+    row = INSTRUCTIONS[op]
+    read = ((count - 1) * lanes + last) * row.input_bytes
     kernel = rng.randint(1, 4), rng.randint(1, 4)
-    kh, kw = kernel if op == Op.POOL else (1, 1)
+    kh, kw = kernel if row.taps else (1, 1)
     values = _window(rng, config, unit, read, kh, kw)
-    if op != Op.POOL:
+    if not row.taps:
         geometry = unpack(unit, "GEOMETRY", values["GEOMETRY"]) | {"kh": kernel[0], "kw": kernel[1]}
         values["GEOMETRY"] = pack(unit, "GEOMETRY", **geometry)
-    _output(rng, config, unit, values, count, last, lanes, 4 if op in INT32_OUTPUT else 1)
+    _output(rng, config, unit, values, count, last, lanes, row.output_bytes)
     height, width = values["TILE"] & 0xFFFF, values["TILE"] >> 16
     b_x = rng.choice((read, read, read + rng.randint(1, 5), 0))
     b_y = rng.choice((width * b_x, width * b_x + rng.randint(1, 20), 0))
     b_bytes = (height - 1) * b_y + (width - 1) * b_x + read
-    if op == Op.ACT_LUT:
+    if row.looks_up:
         b_bytes = rng.choice((256, 256, 256, rng.randint(1, 300)))
     taps = rng.choice((kh * kw, rng.randint(1, 100)))
     magic, shift = average_magic(taps)
@@ -343,12 +343,10 @@ def near_tie(drawn: int, shift: int) -> int:
 
 def weight_stream(rng: random.Random, config: Config, op: Op, values: Registers) -> bytes:
     """Bytes for an ARRAY operation's weight stream: records that make sense, random weights."""
-    lanes = config.dw if op == Op.DEPTH_CONV else config.oc
+    lanes = array_lanes(config, op)
     view = View(Unit.ARRAY, sequence(Unit.ARRAY, values))
     taps = view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"]
-    steps = taps if op == Op.DEPTH_CONV else taps * view["KC", "blocks"] * config.weight_rows
-    if op == Op.MAT_MUL:
-        steps = 0
+    steps = taps * input_blocks(op, view) * weight_rows(config, op)
     onnx = view["MODE", "rounding"] == 1
     stream = b""
     for _ in range(view["BLOCKS", "count"]):

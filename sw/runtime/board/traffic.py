@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.isa.instructions.checks import View
-from dovetail.isa.instructions.table import CFG_VALUE, REGISTERS, Op, Unit, decode
+from dovetail.isa.instructions.table import CFG_VALUE, INSTRUCTIONS, REGISTERS, Op, Unit, decode, unit_of
 from dovetail.isa.timing.predecode import Words, as_words
 from dovetail.sw.compiler.emit.hazards import transfer_rows
 
@@ -14,8 +14,6 @@ MOST_ROWS = 1 << 16
 """Rows of a transfer that are looked at one by one; of larger ones everything counts."""
 
 Mask = npt.NDArray[np.bool_]
-
-OPERATIONS = {Op.DMA_READ: Unit.LOAD, Op.DMA_WRITE: Unit.STORE}
 
 
 @dataclass(frozen=True)
@@ -41,8 +39,8 @@ def traffic(program: Words, base: int, memory_bytes: int) -> Traffic:
             break
         if decoded.register is not None:
             registers[decoded.register.unit][decoded.register.name] = CFG_VALUE.get(word)
-        elif decoded.op in OPERATIONS:
-            unit = OPERATIONS[decoded.op]
+        elif decoded.op is not None and INSTRUCTIONS[decoded.op].moves:
+            unit = unit_of(decoded.op)
             _add(found, decoded.op, View(unit, tuple(registers[unit].values())), base)
     return found
 

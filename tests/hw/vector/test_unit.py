@@ -18,7 +18,7 @@ from dovetail.cosim.rtl.block import Bench as VerilatorBench
 from dovetail.hw.common.ports import Span
 from dovetail.hw.vector.unit import VectorCore
 from dovetail.isa.config import Config
-from dovetail.isa.instructions.checks import INT32_INPUT, INT32_OUTPUT, TWO_OPERANDS, View, check, claim, has, regions
+from dovetail.isa.instructions.checks import View, check, claim, has, regions
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit, pack
 from dovetail.isa.numerics.add import AddParams, add_integer
 from dovetail.isa.numerics.average import average_magic, average_product
@@ -72,8 +72,8 @@ def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes
     blocks, last = view["BLOCKS", "count"], view["BLOCKS", "last"]
     after = bytearray(memory)
 
-    item = 4 if op in INT32_INPUT else 1
-    result_bytes = 4 if op in INT32_OUTPUT else 1
+    item = INSTRUCTIONS[op].input_bytes
+    result_bytes = INSTRUCTIONS[op].output_bytes
 
     def load(region: str, offset: int, absent: int) -> int:
         if offset + item > r[f"{region}_BYTES"]:
@@ -85,13 +85,13 @@ def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes
         row = oy * view["GEOMETRY", "stride_y"] + ky * view["GEOMETRY", "dilation_y"] - r["PAD_TOP"]
         col = ox * r["X_STEP"] + kx * r["KX_STEP"] - r["PAD_LEFT"] + c * item
         off = r["ORIGIN"] + oy * r["Y_STEP"] + ox * r["X_STEP"] + ky * r["KY_STEP"] + kx * r["KX_STEP"] + c * item
-        absent = 0 if op in INT32_INPUT else quant["zero_in"]
+        absent = 0 if INSTRUCTIONS[op].int32_input else quant["zero_in"]
         inside = row % WORD < r["IN_ROWS"] and col % WORD < r["ROW_BYTES"]
         return load("IN", off % WORD, absent) if inside else absent
 
     def operand_b(oy: int, ox: int, c: int) -> int:
         off = (oy * r["B_Y_STEP"] + ox * r["B_X_STEP"] + c * item) % WORD
-        return load("B", off, 0 if op in INT32_INPUT else zero_b)
+        return load("B", off, 0 if INSTRUCTIONS[op].int32_input else zero_b)
 
     def clamp(value: int) -> int:
         return max(min(value, quant["hi"]), quant["lo"])
@@ -134,7 +134,7 @@ def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes
         if op == Op.POOL:
             return pool(oy, ox, c)
         a = operand_a(oy, ox, 0, 0, c)
-        b = operand_b(oy, ox, c) if op in TWO_OPERANDS else 0
+        b = operand_b(oy, ox, c) if INSTRUCTIONS[op].two_operands else 0
         difference = a - quant["zero_in"]
         biased = signed(a + r["SUM_BIAS"])
         match op:
@@ -342,7 +342,7 @@ def verify(
             op,
             pixels=view["TILE", "height"] * view["TILE", "width"],
             blocks=view["BLOCKS", "count"],
-            reads=taps if op == Op.POOL else 2 if op in TWO_OPERANDS else 1,
+            reads=taps if op == Op.POOL else 2 if INSTRUCTIONS[op].two_operands else 1,
         )
         memory = oracle(config, op, registers, memory)
         assert result.memory == memory, (op, registers)
@@ -463,7 +463,7 @@ def scaling(rounding: Rounding, out: float, below: float = 0.0, **mode: int) -> 
 def rows(config: Config, op: Op, **registers: int) -> Registers:
     """Registers of an element-wise operation on 3 x 2 pixels of 7 channels with gaps on every side, padding on top and
     to the left, operand B repeated along the columns, regions that end early."""
-    item, result = (4 if op in ops else 1 for ops in (INT32_INPUT, INT32_OUTPUT))
+    item, result = INSTRUCTIONS[op].input_bytes, INSTRUCTIONS[op].output_bytes
     return {
         "IN_ADDR": 1234,
         "IN_BYTES": 61 * item + 1,

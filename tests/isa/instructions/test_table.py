@@ -1,6 +1,7 @@
 """The instruction table: encodings by hand, decode against encode, and the rule that nobody else has opcodes."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ from dovetail.isa.instructions.table import (
     CAUSE_DOC,
     INSTRUCTIONS,
     REGISTERS,
+    TRAITS,
     Cause,
     Decoded,
     Field,
+    Instruction,
     Op,
     Register,
     Unit,
@@ -138,6 +141,36 @@ def test_tables_are_complete() -> None:
     assert set(REGISTERS) == set(Unit)
     assert all(row.doc for row in INSTRUCTIONS.values())
     assert all(r.doc and all(f.doc for f in r.fields) for r in BY_NUMBER.values())
+
+
+ARRAY_OPS = {Op.CONV, Op.CONV_RELU, Op.DEPTH_CONV, Op.MAT_MUL}
+
+
+@pytest.mark.parametrize(
+    ("trait", "operations"),
+    [
+        ("taps", {*ARRAY_OPS, Op.POOL}),
+        ("two_operands", {Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX, Op.E32_ADD}),
+        ("looks_up", {Op.ACT_LUT}),
+        ("int32_input", {Op.E32_ADD, Op.E32_SHIFT, Op.REQUANT}),
+        ("int32_output", {Op.E32_ADD, Op.E32_SHIFT}),
+        ("direct", {Op.MOV, Op.ACT_LUT, Op.E32_ADD, Op.E32_SHIFT}),
+        ("depthwise", {Op.DEPTH_CONV}),
+        ("matrix", {Op.MAT_MUL}),
+        ("full_range", {Op.CONV}),
+        ("rescales", {Op.E_ABS, Op.ACT_RELU, Op.ACT_LRELU}),
+        ("moves", {Op.DMA_READ, Op.DMA_WRITE}),
+        ("reads_b", {Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX, Op.E32_ADD, Op.ACT_LUT, Op.MAT_MUL}),
+    ],
+)
+def test_traits(trait: str, operations: set[Op]) -> None:
+    """Model and RTL ask the same row: what it says is written down here once more."""
+    assert {op for op, row in INSTRUCTIONS.items() if getattr(row, trait)} == operations
+
+
+def test_every_trait_is_documented() -> None:
+    flags = {field.name for field in fields(Instruction) if field.type is bool}
+    assert flags | {"direct"} == set(TRAITS)
 
 
 def test_no_opcode_or_cause_is_written_outside_isa() -> None:

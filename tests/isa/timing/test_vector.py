@@ -9,7 +9,6 @@ from dovetail.isa.timing.common import CHECK, SRAM_READ
 from dovetail.isa.timing.latency import VECTOR_DIRECT, VECTOR_LANE
 from dovetail.isa.timing.rules import duration
 from dovetail.isa.timing.vector import (
-    DIRECT,
     DIRECT_PIPELINE,
     OUTPUT,
     PIPELINE,
@@ -49,7 +48,7 @@ def test_lanes_do_not_matter_but_by_the_number_of_blocks() -> None:
 @pytest.mark.parametrize("op", [op for op, row in INSTRUCTIONS.items() if row.unit == Unit.VECTOR])
 def test_pipeline_and_table(op: Op) -> None:
     scaled = op not in (Op.MOV, Op.ACT_LUT, Op.E32_ADD, Op.E32_SHIFT)
-    assert scaled == (op not in DIRECT)
+    assert scaled == (not INSTRUCTIONS[op].direct)
     table = 256 // 8 if op == Op.ACT_LUT else 0
     duration = vector_duration(Config(vector_lanes=13), op, pixels=7, blocks=2, reads=1)
     assert duration == CHECK + table + 14 + (PIPELINE if scaled else DIRECT_PIPELINE)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dovetail.isa.config import Config
-from dovetail.isa.instructions.checks import INT32_INPUT, INT32_OUTPUT, TWO_OPERANDS, View, lanes_of, multiplier_of
-from dovetail.isa.instructions.table import PAGE_WORDS, Op, Unit
+from dovetail.isa.instructions.checks import View, lanes_of, multiplier_of
+from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, Op, Unit
 from dovetail.isa.timing.dma import Shape, bursts, row_addresses
 from dovetail.isa.timing.recurrence import Timeline, time_program
 from dovetail.sw.analysis.cost.accesses import Image, Lanes, bus_use, reads, reads_inside, writes
@@ -110,14 +110,14 @@ def array_events(config: Config, op: Op, view: View) -> Counter[str]:
 
 def vector_events(config: Config, op: Op, view: View) -> Counter[str]:
     events: Counter[str] = Counter()
-    lanes, item = config.vec, 4 if op in INT32_INPUT else 1
+    lanes, item = config.vec, INSTRUCTIONS[op].input_bytes
     taps = (view["GEOMETRY", "kh"], view["GEOMETRY", "kw"]) if op == Op.POOL else (1, 1)
     blocks = view["BLOCKS", "count"]
     limit, second = whole(view["IN_BYTES"], item), whole(view["B_BYTES"], item)
     events["sram_read_vector"] += window(view, lanes, item, limit, taps, lanes * item, blocks)
     pixels = list(places(view, ("OUT_Y_STEP", "OUT_X_STEP")))
     steps = len(pixels) * blocks * taps[0] * taps[1]
-    if op in TWO_OPERANDS:
+    if INSTRUCTIONS[op].two_operands:
         starts = [p + block * lanes * item for p in places(view, ("B_Y_STEP", "B_X_STEP")) for block in range(blocks)]
         events["sram_read_vector"] += inside(iter(starts), lanes, item, second)
         steps *= 2
@@ -125,7 +125,7 @@ def vector_events(config: Config, op: Op, view: View) -> Counter[str]:
         row = 1 << lanes.bit_length() - 1
         events["sram_read_vector"] += inside(iter(range(0, 256, row)), lanes, 1, second)
         steps += 256 // row
-    result = 4 if op in INT32_OUTPUT else 1
+    result = INSTRUCTIONS[op].output_bytes
     for block in range(blocks):
         size = (view["BLOCKS", "last"] if block == blocks - 1 else lanes) * result
         ends = ((pixel + block * lanes * result) % WRAP + size for pixel in pixels)

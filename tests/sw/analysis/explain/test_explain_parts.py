@@ -9,14 +9,14 @@ from itertools import product
 import pytest
 
 from dovetail.isa.config import Config, MemoryTiming, ceil_div
-from dovetail.isa.instructions.checks import TWO_OPERANDS, View, lanes_of
-from dovetail.isa.instructions.table import REGISTERS, Op, Unit, pack
+from dovetail.isa.instructions.checks import View, lanes_of
+from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Op, Unit, pack, unit_of
 from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, SETTLE, Free, matrix_reads, to_accumulator
 from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.dma import bursts, row_addresses
 from dovetail.isa.timing.rules import duration
 from dovetail.sw.analysis.explain import CAUSES
-from dovetail.sw.analysis.explain.cycle_parts import Parts, array_macs, parts_of, unit_of
+from dovetail.sw.analysis.explain.cycle_parts import Parts, array_macs, parts_of
 from dovetail.sw.random.programs import legal_registers, operations, random_config
 
 STEPS = ("multiply", "depthwise", "input_lanes", "output_lanes", "depthwise_lanes")
@@ -151,7 +151,7 @@ def test_vector_reads(seed: int) -> None:
     op, view = random_view(rng, config, Unit.VECTOR)
     parts = split(config, op, view)
     reads = view["TILE", "height"] * view["TILE", "width"]
-    reads *= view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"] if op == Op.POOL else 1 + (op in TWO_OPERANDS)
+    reads *= view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"] if op == Op.POOL else 1 + INSTRUCTIONS[op].two_operands
     idle = reads * (config.vec - view["BLOCKS", "last"])
     assert parts.get("vector_lanes", 0) == ceil_div(idle, config.vec)
     table = ceil_div(256, 1 << config.vec.bit_length() - 1) if op == Op.ACT_LUT else 0

@@ -10,12 +10,12 @@ import pytest
 
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import View
-from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, QUEUE_DEPTH, Op, Unit
+from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, QUEUE_DEPTH, Op, Unit, unit_of
 from dovetail.isa.timing.recurrence import time_program
 from dovetail.isa.timing.rules import duration, rules_of
 from dovetail.isa.timing.sequencer import END_TO_DONE, PAGE_READY
 from dovetail.isa.timing.timeline import FETCH, Timeline
-from dovetail.sw.analysis.explain.cycle_parts import parts_of, unit_of
+from dovetail.sw.analysis.explain.cycle_parts import parts_of
 from dovetail.sw.analysis.explain.program import ExplainedProgram
 from dovetail.sw.analysis.explain.resources import NOTHING_FREE, RESOURCES, Resource, fastest
 from dovetail.sw.random.programs import RandomProgram, legal_program, random_config
