@@ -32,7 +32,7 @@ class Accelerator(wiring.Component):
     Parameters
     ----------
     config: which accelerator.
-    simulation: for Verilator: simulation form of the SRAM, and units whose clock stands still while they are idle.
+    simulation: for Verilator: simulation form of the SRAM, and units whose clock is gated while they are idle.
         The modules these take are those of :func:`dovetail.hw.memory.sram.simulation_sources` and
         :func:`dovetail.hw.common.clock_gate.gated_sources`.
     trace: build the ``trace_*`` members; left out, they come with the simulation form.

@@ -410,7 +410,8 @@ class Config:
         return replace(self, **changes)
 
     def __hash__(self) -> int:
-        # Timing rules are cached by configuration, so this is kept. Of numbers only, lest a pickled one goes stale.
+        # Timing rules are cached by configuration, so this is kept. Only numbers are hashed, as the hash of a string
+        # differs between processes and is pickled along.
         value: int | None = self.__dict__.get("_hash")
         if value is None:
             values = [getattr(self, field.name) for field in fields(self)]

@@ -29,7 +29,7 @@ SYNC = 0xD7
 BLOCK = 1024
 """Bytes of the longest payload; no READ or WRITE crosses a multiple of it."""
 NOISE = 2 * BLOCK
-"""Bytes that the host passes over before a response at most: a device that sends without an end is no board."""
+"""The most bytes that the host skips before a response; a device that sends more is not a board."""
 WORD = 4
 """Addresses and lengths are multiples of this many bytes."""
 TAGS = 16
@@ -47,17 +47,17 @@ class Opcode(IntEnum):
     PING = 1
     """What is there: the payload of the response is that of :class:`Board`."""
     WRITE = 2
-    """Write the payload, 4 to 1024 bytes within a block of 1024, to memory at ``address``. Of a payload that breaks on
-    the way, some may have been written."""
+    """Write the payload, 4 to 1024 bytes within a block of 1024, to memory at ``address``. If a payload is corrupted,
+    some of it may have been written."""
     READ = 3
-    """Read ``length`` bytes, as many as that, of memory from ``address`` on."""
+    """Read ``length`` bytes of memory from ``address`` on."""
     WRITE_REGISTER = 4
     """Write the payload, 4 bytes, to the host register at offset ``address``."""
     READ_REGISTER = 5
     """Read the host register at offset ``address``; ``length`` is 4."""
     START = 6
-    """Write 1 to CONTROL.start and CONTROL.irq_enable. Whoever repeats it because no response came looks at STATUS
-    first: the program may be running, or be done."""
+    """Write 1 to CONTROL.start and CONTROL.irq_enable. Before repeating it because no response came, read STATUS: the
+    program may be running, or be done."""
     WAIT = 7
     """Answer when the interrupt is high, or after ``address`` clock cycles: 4 bytes, 1 if it is, else 0."""
 
@@ -67,7 +67,7 @@ class Status(IntEnum):
 
     OK = 0
     CRC = 1
-    """The request came broken, or not to its end; send it again."""
+    """The request was corrupted or incomplete; send it again."""
     OPCODE = 2
     """There is no such opcode."""
     RANGE = 3

@@ -153,7 +153,7 @@ def reset(pair: Lockstep, setting: Setting, rng: random.Random) -> Outcome:
 
 
 def needless_start(pair: Lockstep, setting: Setting, rng: random.Random) -> Outcome:
-    """A start, and another program's place, written while the engine runs: nothing comes of it."""
+    """A start, and the address of another program, written while the engine runs: they have no effect."""
     model = _model_run(pair, setting)
     pair.rtl.write_sram(setting.sram)
     try:

@@ -46,7 +46,7 @@ def noted(note: Path) -> Path | None:
 
 
 def hold(library: Path) -> bool:
-    """Take a library into use until the process ends: nobody removes it. False if there is none, or a damaged one."""
+    """Take a library into use; it is not removed until the process ends. False if there is none, or a damaged one."""
     try:
         file = library.open("rb")
     except OSError:
@@ -56,7 +56,7 @@ def hold(library: Path) -> bool:
     if not found.st_nlink or not is_sound(library.parent):  # removed in between, or damaged
         file.close()
         return False
-    with suppress(PermissionError):  # a cache of somebody else
+    with suppress(PermissionError):  # another user's cache
         os.utime(file.fileno())
     if _held.setdefault((found.st_dev, found.st_ino), file) is not file:
         file.close()

@@ -26,7 +26,7 @@ WORK, DAMAGED = "build-", "damaged-"
 DAMAGED_SECONDS = 24 * 3600
 """How long what was damaged is kept for a look."""
 LEAST_AGE = 60
-"""Seconds after which a folder of work that nobody has locked is a leftover."""
+"""Seconds after which an unlocked working folder counts as a leftover."""
 _NOTE_BYTES = 1 << 20
 """More than the text of any note."""
 
@@ -70,7 +70,7 @@ def _is(handle: int, path: Path) -> bool:
 
 @contextmanager
 def workplace(cache: Path) -> Iterator[Path]:
-    """An empty folder in ``cache`` to build in, with a name that nobody can guess; it is removed at the end."""
+    """An empty folder in ``cache`` to build in, with a name that cannot be guessed; it is removed at the end."""
     work = Path(tempfile.mkdtemp(prefix=WORK, dir=private(cache)))
     handle = os.open(work, os.O_RDONLY)
     try:
@@ -85,7 +85,7 @@ def sweep(cache: Path) -> list[Path]:
     """Remove what killed builds have left, and what was put aside long ago; those folders and files."""
     now, removed = time.time(), []
     for path in cache.iterdir() if cache.is_dir() else ():
-        with suppress(OSError):  # another process was faster, or it belongs to somebody else
+        with suppress(OSError):  # another process was faster, or it belongs to another user
             age = now - path.lstat().st_mtime
             if path.name.startswith(WORK):
                 gone = age > LEAST_AGE and _unlocked(path)

@@ -42,7 +42,7 @@ GROUP_BYTES = 4_000_000
 JOBS = 2
 """Compilers at a time."""
 LAYOUT = "sealed"
-"""Part of every hash: the folders of versions that wrote others are none of ours."""
+"""Part of every hash, so that folders of other versions are not used."""
 LOG_LINES = 20
 """Lines of a failed tool's output in the error text."""
 
@@ -126,8 +126,8 @@ def design_hash(design: Design) -> str:
 
 
 def verilate(design: Design, cache: Path) -> Path:
-    """The library of ``design`` in ``cache``, built there if it is not. Safe in parallel processes; nobody removes it
-    from the cache as long as this one lives. A new build may push old ones out (see `dovetail.cosim.rtl.build_cache`).
+    """The library of ``design`` in ``cache``, built there if it is not. Safe in parallel processes; it stays in the
+    cache as long as this process lives. A new build may evict old ones (see `dovetail.cosim.rtl.build_cache`).
 
     Raises :class:`ToolError` when a tool is missing or fails.
     """

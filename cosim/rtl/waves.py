@@ -29,8 +29,8 @@ MARKERS = 27
 
 @dataclass(frozen=True)
 class Waves:
-    """Waves that somebody wants: the file, and how many cycles before and after the first difference; ``None``: all
-    cycles, also when nothing differs."""
+    """Requested waves: the file, and how many cycles before and after the first difference; ``None``: all cycles, also
+    when nothing differs."""
 
     path: Path
     around: int | None = None

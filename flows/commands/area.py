@@ -1,4 +1,4 @@
-"""Estimate what an accelerator takes of an ECP5, block by block; with --measure, synthesise it and compare."""
+"""Estimate an accelerator's area on an ECP5, block by block; with --measure, synthesise it and compare."""
 
 import argparse
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from dovetail.flows.output.reply import Report
 from dovetail.sw.analysis.cost.area import PARTS, Area, Resources, area_of, beyond, smallest_part, total
 
 NAME = "area"
-HELP = "estimate, or measure, what an accelerator takes of an FPGA"
+HELP = "estimate or measure an accelerator's FPGA area"
 
 TITLES = {"lut": "LUT", "ff": "FF", "dsp": "DSP", "bram": "BRAM"}
 
@@ -63,7 +63,7 @@ def verdict(estimate: Area) -> str:
     """What the resources are, how far off the estimate may be, and what it fits into."""
     lines = ["units        LUT of 4 inputs, DSP of 18 x 18 bits, BRAM of 16 Kibit"]
     if estimate.extrapolated:
-        lines.append("error        not known, as this is outside of what was measured:")
+        lines.append("error        not known, as this is outside the measured range:")
         lines += [f"             {line}" for line in estimate.extrapolated]
     else:
         lines.append(

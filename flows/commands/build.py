@@ -38,9 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what is made", "one of these")
     what.add_argument("--board", metavar="BOARD", help=f"a bitstream for {', '.join(BOARDS)}; needs the extra fpga")
     what.add_argument("--export", choices=EXPORTS, help="Verilog with AXI ports, constraints and Tcl scripts")
-    what.add_argument("--check", metavar="FILE", type=Path, help="build what a table holds again, where it changed; "
+    what.add_argument("--check", metavar="FILE", type=Path, help="rebuild the entries of a table that changed; "
                       "exit code 1 if a frequency fell or a resource grew by more than 5 %%")  # fmt: skip
-    what.add_argument("--update", metavar="FILE", type=Path, help="the same, and keep the new figures")
+    what.add_argument("--update", metavar="FILE", type=Path, help="the same, and save the new figures")
     what.add_argument("--list", action="store_true", help="the builds of a --store")
     how = parser.add_argument_group("how")
     how.add_argument("--frequency", metavar="MHZ", type=float, help="of the clock; default: "
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--baud", metavar="N", type=int, default=BAUD, help="of the host link; default: %(default)s")
     how.add_argument("--seeds", metavar="N", type=int, default=1, help="placements to try; default: %(default)s")
     how.add_argument("--jobs", metavar="N", type=int, default=1, help="of them at once; default: %(default)s")
-    how.add_argument("--force", action="store_true", help="synthesise what the estimate says does not fit")
+    how.add_argument("--force", action="store_true", help="synthesise even if the estimate says that it does not fit")
     how.add_argument(
         "--synthesis", metavar="OPTIONS", default="", help="more options of Yosys's synth_ecp5, synth_ice40"
     )
@@ -59,9 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         how.add_argument(f"--{tool}", metavar="COMMAND", default="", help=f"what runs {tool}; default: the one on PATH,"
                          " else that of YoWASP")  # fmt: skip
     how.add_argument("--part", metavar="PART", help="of --export; default: xc7z020clg400-1")
-    how.add_argument("--only", metavar="NAME", action="append", help="of --check and --update: this entry; repeatable")
+    how.add_argument(
+        "--only", metavar="NAME", action="append", help="with --check or --update: only this entry; repeatable"
+    )
     how.add_argument("--output", metavar="DIR", type=Path, default=OUTPUT, help="default: %(default)s")
-    how.add_argument("--store", metavar="FILE", type=Path, help="result store of a sweep that keeps the figures, too")
+    how.add_argument(
+        "--store", metavar="FILE", type=Path, help="result store of a sweep, to save the figures there too"
+    )
     add_options(parser)
 
 

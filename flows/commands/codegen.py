@@ -14,12 +14,12 @@ HELP = "write a network's inference as C code, for the host beside the accelerat
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_network_options(parser, programs=True)
-    parser.add_argument("--output", metavar="DIR", type=Path, required=True, help="folder of the C project; made")
+    parser.add_argument("--output", metavar="DIR", type=Path, required=True, help="folder of the C project; created")
     parser.add_argument(
         "--prefix",
         metavar="NAME",
         default="inference",
-        help="begins the names of files, functions and macros, which must differ between the networks of one program;"
+        help="prefix of the names of files, functions and macros; it must differ between the networks of one program;"
         " default: %(default)s",
     )
     parser.add_argument("--embed", action="store_true", help="the weights as a C array too, for hosts without files")

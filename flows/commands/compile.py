@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_clock_option(parser)
     add_energy_option(parser)
     parser.add_argument("--output", metavar="FILE", type=Path, help="the program file (without: report only)")
-    parser.add_argument("--memory", action="store_true", help="print where each tensor lies, too")
+    parser.add_argument("--memory", action="store_true", help="also print where each tensor is placed")
 
 
 def run(args: argparse.Namespace) -> Report:

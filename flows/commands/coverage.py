@@ -34,16 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--faults", type=int, default=8, metavar="N", help="of each kind; default: %(default)s")
     parser.add_argument("--count", type=int, default=25, metavar="OPS", help="most operations drawn per program")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the programs; default: %(default)s")
-    parser.add_argument(
-        "--config", metavar="FILE|PRESET", help="the accelerator; default: a small one with all there is"
-    )
+    parser.add_argument("--config", metavar="FILE|PRESET", help="the accelerator; default: a small one with all units")
     parser.add_argument("--toggle", action="store_true", help="count toggled bits as well (much slower to build)")
     parser.add_argument(
         "--merge",
         type=Path,
         nargs="+",
         metavar="FILE",
-        help="run nothing: add up .json files that this command, `fuzz --coverage` or a cocotb bench wrote",
+        help="run nothing; merge .json files of this command, `fuzz --coverage` or a cocotb bench",
     )
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="write the report there: .md, or .json (for --merge, too)"

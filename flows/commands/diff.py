@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         default=0,
-        help="largest difference that counts as none, in steps of int8; default: %(default)s",
+        help="largest accepted difference, in steps of int8; default: %(default)s",
     )
     parser.add_argument("--dump", metavar="DIR", type=Path, help="write every tensor of the engine's run")
 

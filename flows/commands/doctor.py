@@ -1,4 +1,4 @@
-"""Check what Dovetail needs on this machine, with the way out where something is missing."""
+"""Check what Dovetail needs on this machine, and say how to install what is missing."""
 
 import argparse
 import importlib.metadata
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--trim",
         metavar="SIZE",
         type=_size,
-        help="remove built simulators, the least recently used first, until what is left is not larger; 0: all",
+        help="remove built simulators, least recently used first, down to this size; 0: all",
     )
 
 
@@ -94,7 +94,7 @@ def lines(check: Check) -> list[str]:
 
 
 def examine() -> Iterator[Check]:
-    """All checks, in the order in which one would mend things."""
+    """All checks, in the order in which one would fix things."""
     yield python()
     yield from packages()
     for name in TOOLS:

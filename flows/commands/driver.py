@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--program",
         metavar="FILE",
         type=Path,
-        help="a saved program: its configuration counts, and the examples get it with an input and what must come out",
+        help="a saved program: its configuration is used, and the examples run it on an input and check the output",
     )
     add_input_options(parser)
     add_options(parser)

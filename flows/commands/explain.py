@@ -97,7 +97,7 @@ def _more(compiled: CompiledNetwork, clock: float | None, energy: EnergyReport |
 
 
 def second_config(text: str, base: Config) -> Config:
-    """What ``--against`` says: a preset, a TOML file, or changes of ``base`` as in ``pe=128,sram=1MiB``.
+    """The configuration of ``--against``: a preset, a TOML file, or changes of ``base`` as in ``pe=128,sram=1MiB``.
 
     Raises ConfigError.
     """
@@ -135,7 +135,7 @@ def _draw(folder: Path, explained: Sequence[Explanation]) -> list[Path]:
 
 
 def _titles(explained: Sequence[Explanation]) -> tuple[list[str], str]:
-    """What tells the configurations apart, and what they have in common."""
+    """The parameters in which the configurations differ, and those that they share."""
     texts = [_main(explanation.config) for explanation in explained]
     differ = [len(set(values)) > 1 for values in zip(*texts, strict=True)]
     if len(explained) > 1 and not any(differ):

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> Report:
         kinds = ", ".join(dict.fromkeys(node["kind"] for node in part["nodes"]))
         lines.append(f"part         {part['file']}: {len(part['nodes'])} node(s): {kinds}")
     if inexact := [part["file"] for part in manifest["parts"] if not part["exact"]]:
-        lines.append(f"rounding     ONNX Runtime differs by one step here and there in {', '.join(inexact)}")
+        lines.append(f"rounding     ONNX Runtime occasionally differs by one step in {', '.join(inexact)}")
     if rest := manifest.get("rest"):
         lines.append(f"rest         {rest['file']}: {', '.join(rest['operators'])}: {rest['reason']}")
     code = 0

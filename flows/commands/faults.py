@@ -1,6 +1,7 @@
-"""Provoke faults on model and RTL: bus errors, slow memory, resets, needless starts, flipped bits of a program.
+"""Provoke faults on model and RTL: bus errors, slow memory, resets, spurious starts, flipped bits of a program.
 
-Each time both must end alike, in time, with no byte touched that no store may touch, and run the next program well.
+Each time both must end in the same way and in time. Only bytes that a store may write may change, and the next program
+must run correctly.
 """
 
 from __future__ import annotations

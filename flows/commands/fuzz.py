@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("fuzz-failures"),
         metavar="DIR",
-        help="where shrunk programs that differ go; default: %(default)s",
+        help="folder for shrunk programs that differ; default: %(default)s",
     )
     parser.add_argument(
         "--coverage", type=Path, metavar="FILE", help="write the functional coverage there: .md, or .json"

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sample",
         metavar="X.npy|X.npz",
         type=Path,
-        help="an input (of several the first) that goes in with its output: `dovetail run` checks itself with it",
+        help="an input (the first of several) to pack with its output, which `dovetail run` then checks",
     )
 
 

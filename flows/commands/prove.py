@@ -24,11 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     parser.add_argument("names", metavar="NAME", nargs="*", help="proofs; all that take seconds if none is named")
     parser.add_argument("--all", action="store_true", help="the slow ones too")
-    parser.add_argument("--list", action="store_true", help="what there is to prove; proves nothing")
-    parser.add_argument("--manual", action="store_true", help="all about the proofs, Markdown; proves nothing")
+    parser.add_argument("--list", action="store_true", help="list the proofs; proves nothing")
+    parser.add_argument("--manual", action="store_true", help="describe the proofs in Markdown; proves nothing")
     parser.add_argument("--output", metavar="FILE", type=Path, help="where the manual goes, instead of stdout")
-    parser.add_argument("--depth", type=int, metavar="N", help="k of the induction, or cycles, instead of the proof's")
-    parser.add_argument("--waves", type=Path, metavar="FOLDER", help="where waves of violations go, as VCD")
+    parser.add_argument(
+        "--depth", type=int, metavar="N", help="induction depth k, or cycles, instead of the proof's own"
+    )
+    parser.add_argument("--waves", type=Path, metavar="FOLDER", help="folder for waves of violations, as VCD")
 
 
 def run(args: argparse.Namespace) -> Report:

@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="accuracy=POINTSpt (below float, needs --labels) or sqnr=DECIBELdB: the first scheme that reaches it",
     )
     parser.add_argument(
-        "--write-best", action="store_true", help="with --auto: write the best even where it misses the goal"
+        "--write-best", action="store_true", help="with --auto: write the best even if it misses the goal"
     )
     parser.add_argument(
         "--evaluate", metavar="X.npz|X.npy|FOLDER", type=Path, help="inputs to compare on; default: the calibration's"

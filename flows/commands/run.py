@@ -49,13 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dump-layers",
         metavar="DIR",
         type=Path,
-        help="write every tensor of the run; for that the program reuses no memory, so its cycles may be others",
+        help="write every tensor of the run; the program then reuses no memory, so its cycles may differ",
     )
     parser.add_argument("--layers", action="store_true", help="print a table of the layers too")
     parser.add_argument(
         "--reset",
         action="store_true",
-        help="every sample finds a network's variables as they are at first; without, what the sample before it left",
+        help="reset a network's variables before every sample; by default they carry over from sample to sample",
     )
     add_history_options(parser)
 

@@ -1,7 +1,7 @@
-"""Price networks on many configurations, exactly: a table, results.csv, pictures and a page.
+"""Evaluate networks on many configurations, exactly: a table, results.csv, pictures and a page.
 
-Each result is kept in a store as soon as it is there. What is in the store is not priced again, and --resume goes on
-with a sweep that was stopped.
+Each result is kept in a store as soon as it is there. Results in the store are not computed again, and --resume
+continues a stopped sweep.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_goals(parser)
     add_host_cost_option(parser)
     parser.add_argument("--search", choices=METHODS, help="how points are chosen; default: exhaustive")
-    parser.add_argument("--points", metavar="N", type=int, help="how many the search may look at")
+    parser.add_argument("--points", metavar="N", type=int, help="how many points the search may evaluate")
     parser.add_argument("--seed", metavar="N", type=int, help="of the search; default: 0")
-    parser.add_argument("--output", metavar="FOLDER", type=Path, help="where table, pictures, page and store go")
+    parser.add_argument("--output", metavar="FOLDER", type=Path, help="folder for table, pictures, page and store")
     parser.add_argument(
         "--store", metavar="FILE", type=Path, help=f"the result store; default: {STORE_NAME} in the output folder"
     )
-    parser.add_argument("--resume", action="store_true", help="go on with the latest sweep of the store")
+    parser.add_argument("--resume", action="store_true", help="continue the latest sweep of the store")
     parser.add_argument(
         "--confirm",
         metavar="N|all",
@@ -73,7 +73,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; default: %(default)s")
     parser.add_argument(
-        "--scheduler", metavar="ADDRESS", default="", help="of a Dask cluster that does it, such as tcp://10.0.0.1:8786"
+        "--scheduler",
+        metavar="ADDRESS",
+        default="",
+        help="of a Dask cluster that runs the sweep, such as tcp://10.0.0.1:8786",
     )
     add_schedule_options(parser, default="0")
     add_options(parser, lists=True)
@@ -94,7 +97,7 @@ def run(args: argparse.Namespace) -> Report:
 
 
 def _swept(args: argparse.Namespace, space: Space | None) -> Report:
-    """Look at the points of a space, or go on with the store's latest sweep."""
+    """Evaluate the points of a space, or continue the store's latest sweep."""
     from dovetail.flows.explore.progress import progress_bar
     from dovetail.flows.explore.space.networks import read_all
     from dovetail.flows.explore.sweep import Means, resume, sweep
@@ -118,7 +121,7 @@ def _swept(args: argparse.Namespace, space: Space | None) -> Report:
             return _report(args, store, progress, confirmed)
         except KeyboardInterrupt:
             if args.output or args.store:
-                print("what is finished is kept; --resume with the same store goes on", file=sys.stderr)
+                print("finished points are kept; --resume with the same store continues", file=sys.stderr)
             raise
 
 
@@ -165,7 +168,7 @@ def _searched(space: Space, args: argparse.Namespace) -> Space:
             methods = ", ".join(NEEDS[name])
             raise DovetailError(f"--{name} must be left out of the search {search.method}; {methods} take it")
     if search.method in ("random", "optuna") and not search.points:
-        raise DovetailError(f"the search {search.method} must have --points, how many to look at")
+        raise DovetailError(f"the search {search.method} must have --points, how many to evaluate")
     if search.method not in NEEDS["points"]:
         search = replace(search, points=0)  # those of a space file are of its own search
     return replace(space, search=search, **changed)
@@ -198,7 +201,7 @@ def _store_of(args: argparse.Namespace) -> Iterator[Store]:
             yield store
         return
     if args.resume and not path.exists():
-        raise DovetailError(f"{path}: store must exist to go on with its sweep; there is no such file")
+        raise DovetailError(f"{path}: store must exist to resume its sweep; there is no such file")
     if args.output:
         try:
             args.output.mkdir(parents=True, exist_ok=True)

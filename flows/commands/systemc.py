@@ -28,11 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_network_options(parser, programs=True, optional=True)
     add_input_options(parser)
     parser.add_argument("--layers", metavar="A..B", help="only these, from the model's state: 12, 12..14, or names")
-    parser.add_argument("--output", metavar="DIR", type=Path, help="folder of sources and Makefile; made")
+    parser.add_argument("--output", metavar="DIR", type=Path, help="folder of sources and Makefile; created")
     parser.add_argument(
         "--run", dest="here", action="store_true", help="build here, run the network, compare with the model"
     )
-    parser.add_argument("--systemc", metavar="DIR", type=Path, help="where SystemC is installed; looked for without")
+    parser.add_argument("--systemc", metavar="DIR", type=Path, help="where SystemC is installed; default: searched for")
 
 
 def run(args: argparse.Namespace) -> Report:

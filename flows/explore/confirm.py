@@ -1,4 +1,4 @@
-"""Asks the RTL whether a sweep's points are as exact as they claim: every byte, every cycle."""
+"""Checks a sweep's points on the RTL: every byte, every cycle."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def plan(store: Store, rows: Sequence[Row], cache: Path) -> Plan:
 def confirm(
     store: Store, todo: Plan, *, cache: Path, jobs: int = MOST, schedules: Path | None = None, notify: Notify
 ) -> list[tuple[int, str]]:
-    """Carry out a plan; verdicts are in the store as they come, so that a run that is stopped can be gone on with.
+    """Carry out a plan; verdicts are in the store as they come, so that a stopped run can be resumed.
 
     Each network is compiled again, runs on the model and on the RTL with a random input, and must leave the same bytes,
     timeline, counters and cycles; these must be those of the store. Where the host does part of the work it is about

@@ -79,7 +79,7 @@ def sweep(
     ----------
     store: open for writing.
     files: the networks of the space's workloads, in their order.
-    last: the sweep of the store to go on with, rather than to begin one.
+    last: the sweep of the store to continue; None begins a new one.
 
     Raises
     ------

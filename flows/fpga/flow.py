@@ -35,7 +35,7 @@ def memory_of(text: str) -> BoardMemory:
 
 @dataclass(frozen=True)
 class Request:
-    """What to build. ``frequency``: Hz wanted; ``force``: go on where the estimate says that it does not fit."""
+    """What to build. ``frequency``: Hz wanted; ``force``: build even if the estimate says that it does not fit."""
 
     config: Config
     board: Board

@@ -85,7 +85,7 @@ class Drain(wiring.Component):
         int32 = regs.MODE.int32
         assert DRAIN == 4 + REQUANTISE and SETTLE == 2 + REQUANTISE
 
-        # 0: loops over pixels and groups. What ends here is known a cycle before: it decides on much else.
+        # 0: loops over pixels and groups. The ends of the loops are known a cycle early, as much else depends on them.
         credits, turn = Signal(range(BUFFERS + 1)), Signal()
         stripe, upcoming = Signal(Stripe), Signal(Stripe)  # of this group, and of the next one
         pixel = Signal(6)
@@ -111,7 +111,7 @@ class Drain(wiring.Component):
                 m.d.sync += [pixel.eq(Mux(last_pixel, 0, pixel + 1)), group.eq(0)]
             with m.Elif(active):
                 m.d.sync += group.eq(group + 1)
-        # A stripe that waits is looked at until it may be drained.
+        # The next stripe is examined until it may be drained.
         with m.If(~active | ends_pixel):
             m.d.sync += [left.eq(upcoming.channels), last_group.eq(upcoming.channels <= lanes)]
         with m.Else():
@@ -216,7 +216,8 @@ class Drain(wiring.Component):
         return m
 
     def _pick(self, m: Module, group: Value) -> Signal:
-        """The accumulators of ``group``, two cycles later. Memory answers late in its cycle: a register comes first."""
+        """The accumulators of ``group``, two cycles later. Read data arrive late in the cycle, so they go through a
+        register first."""
         width = SUM * self.config.requant
         row, of = Signal(len(self.accumulators), reset_less=True), Signal(len(group))
         picked = Signal(width, reset_less=True)

@@ -134,8 +134,8 @@ class ArrayLoops(wiring.Component):
             rows = reads
         words = self._choose(*(ceil_div(INT32_BYTES * n, config.word_bytes) for n in (config.oc, config.dw or 1)))
 
-        # The step whose weights load: one ahead of the one whose pixels pass. It goes on in a window's first cycle, and
-        # all is known two cycles later.
+        # The step whose weights load: one ahead of the one whose pixels pass. It advances in a window's first cycle,
+        # and all its values are known two cycles later.
         assert ACCUMULATE >= 3
         advance = Signal()
         live = Signal()

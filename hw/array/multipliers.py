@@ -78,7 +78,7 @@ class MultiplierArray(wiring.Component):
         inputs = Signal(len(self.inputs), reset_less=True)
         m.d.sync += [inputs.eq(self.inputs), shared.eq(inputs[: len(shared)])]
         if config.dw:
-            # Known long before the inputs; here, it has a short way.
+            # Known long before the inputs. The register here keeps the path short.
             depthwise, extra = Signal(), Signal.like(self.extra)
             m.d.sync += [depthwise.eq(self.depthwise), extra.eq(self.extra)]
             with m.If(depthwise), m.Switch(extra):
@@ -118,7 +118,7 @@ class MultiplierArray(wiring.Component):
         return m
 
     def _spread(self, inputs: Value, multiplier: int) -> Value:
-        """Input of each depthwise lane. Lanes that are left over take their own, which is there anyway."""
+        """Input of each depthwise lane. Unused lanes take their own input, which needs no multiplexer."""
         used = self.config.dw - self.config.dw % multiplier
         lanes = [n // multiplier if n < used else n for n in range(self.config.dw)]
         return Cat(inputs.word_select(n, self.operand) for n in lanes)

@@ -70,7 +70,8 @@ class TapWalk(wiring.Component):
             ends.append(end)
         m.d.comb += self.last.eq(Cat(ends).all())
 
-        # Per loop, the place of the tap with all inner loops at their start. A depthwise block takes other channels.
+        # For each loop, the position of the tap with all inner loops at their start. The next depthwise block reads
+        # other channels.
         shift = Mux(self.onward & self.depthwise, self.inputs, 0)
         steps = {
             "off": (config.ic, regs.KX_STEP, regs.KY_STEP, shift),

@@ -26,7 +26,7 @@ class ArrayCore(wiring.Component):
     """Core of the array unit.
 
     Registers and checks; the loops; in lockstep with it the reads of inputs and weights, the multipliers and the
-    accumulators; and the drain, on its own. Nothing stalls on the way.
+    accumulators; and the drain, on its own. Nothing stalls in the pipeline.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ class ArrayCore(wiring.Component):
 
         # Old values, in place of sums.
         group = len(window.old_mask)
-        old = Signal(SUM * group)  # zero but for old values: what a reset left here would be added to every sum
+        old = Signal(SUM * group)  # zero unless there are old values: anything else would be added to every sum
         olds = [Signal(name="old_now"), Signal(name="old_before")]
         m.d.comb += olds[0].eq(steps[arrives].valid & steps[arrives].old)
         m.d.sync += olds[1].eq(olds[0])

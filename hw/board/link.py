@@ -39,7 +39,7 @@ class HostLink(wiring.Component):
     -------
     rx, tx: the line from and to the host.
     registers: the accelerator's host registers.
-    memory: system memory. A byte that comes while a write waits is lost, and the request with it.
+    memory: system memory. A byte that arrives while a write waits is lost, and so is its request.
     irq: the accelerator's interrupt.
     idle: nothing is under way: no byte, and no frame.
     running: since START there has been no interrupt.

@@ -15,7 +15,7 @@ class BoardMemory:
     """System memory of a board: ``bytes`` from address 0 on.
 
     ``kind``: ``"bram"``, block RAM; ``"spram"``, the single-port RAM of an iCE40 UP5K; ``"sdram"``, a chip of SDRAM.
-    Raises ValueError for what there is not; what fits a bus and a clock is checked when the memory is made.
+    Raises ValueError for an unknown kind. Whether it fits the bus and the clock is checked when the memory is built.
     """
 
     kind: str

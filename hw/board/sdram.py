@@ -80,8 +80,8 @@ class SdramTiming:
 class SdramMemory(wiring.Component):
     """A controller with one row open at a time, and a column per cycle in it.
 
-    Directions take turns by bursts; the link comes between beats. What is chosen waits for the chip in one of two
-    places, so the bus does not hear from the chip in the same cycle.
+    Directions take turns by bursts; the link comes between beats. Chosen accesses wait for the chip in one of two
+    buffers, so no combinational path leads from the chip to the bus.
 
     Parameters
     ----------
@@ -124,7 +124,8 @@ class SdramMemory(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Two places take turns. That one is free is known a cycle later; a beat has no fewer columns.
+        # Two buffers alternate. A free buffer is known a cycle later, which is early enough: a beat has at least as
+        # many columns.
         offered, offers, room = Signal(_access(self.bus)), Signal(), Signal()
         access, waits = Signal(_access(self.bus)), Signal()
         column = Signal(exact_log2(self.bus // 16))

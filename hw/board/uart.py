@@ -9,8 +9,8 @@ from dovetail.isa.link import CHARACTER_BITS
 MIN_DIVISOR = 4
 """Clock cycles of the shortest bit."""
 TOLERANCE = 0.02
-"""What the bit rate may be off: the receiver samples the stop bit half a bit from its edges, nine bits after the start
-bit; both sides share that, and what the sampling rounds."""
+"""Tolerance of the bit rate. The receiver samples the stop bit half a bit from its edges, nine bits after the start
+bit. Both sides share this margin, and so does the rounding of the sampling."""
 
 
 def divisor_of(clock_hz: int, baud: int) -> int:

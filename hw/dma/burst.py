@@ -47,8 +47,8 @@ class Beat(data.StructLayout):
 
 
 class _Rows:
-    """Counts rows and planes; ``row_end`` and ``end`` tell that this row is the last of its plane, of all. Registers
-    hold what the counts will be compared with: these are long before they are asked for."""
+    """Counts rows and planes; ``row_end`` and ``end`` tell that this row is the last of its plane, of all. The limits
+    of the counts are in registers, as they are known long before they are needed."""
 
     def __init__(self, m: Module, transfer: Transfer) -> None:
         self.transfer = transfer

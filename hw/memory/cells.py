@@ -1,4 +1,4 @@
-"""Block RAM that spends nothing on a row that is read and written in the same cycle."""
+"""Block RAM without logic for a row that is read and written in the same cycle."""
 
 from amaranth import Cat, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import memory
@@ -10,8 +10,8 @@ def block_ram(*, width: int, depth: int) -> memory.Memory:
 
 
 class LosingRam:
-    """A platform for simulation, to be elaborated with: bits that are written in the cycle of their read come inverted,
-    so whoever counts on them is found out."""
+    """A platform for simulation, to be elaborated with: bits that are written in the cycle of their read are returned
+    inverted, so that logic which relies on them fails."""
 
 
 def read_row(
@@ -19,8 +19,8 @@ def read_row(
 ) -> Value:
     """The row at ``addr``, a cycle later; it stays where ``en`` is 0.
 
-    Bits that are written in the cycle of their read are lost: nobody may count on them. A port of Amaranth's with a
-    clock promises their old values instead, which block RAM does not: Yosys then makes it from a copy of what is
+    Bits that are written in the cycle of their read are undefined: no logic may rely on them. A port of Amaranth's with
+    a clock promises their old values instead, which block RAM does not: Yosys then makes it from a copy of what is
     written, a comparator, and a multiplexer behind every bit. A port without a clock and a register, as here, it takes
     for one port, and the memory's attribute says that it may be the plain one.
     """

@@ -53,7 +53,8 @@ class Queue(wiring.Component):
             write.en.eq(push),
             read.addr.eq(behind),
         ]
-        # Registers hold the oldest entry and what the level allows: nobody waits for the memory or a comparison.
+        # The oldest entry, and whether the level allows a push or pop, are in registers. So no path starts at the
+        # memory or a comparison.
         with m.If(self.o.ready | ~self.o.valid):
             m.d.sync += self.o.payload.eq(Mux(many, read.data, self.i.payload))
         m.d.sync += [

@@ -1,4 +1,4 @@
-"""Which unit holds which bank's read or write port, and which bytes its operation reads and writes."""
+"""Tracks which unit holds which bank's read or write port, and which bytes its operation reads and writes."""
 
 from itertools import combinations
 from typing import Any

@@ -1,4 +1,4 @@
-"""Writing files so that a reader sees the old content or the new one, never a part, also after a crash."""
+"""Atomic file writes: a reader sees the old content or the new one, never a part, even after a crash."""
 
 import os
 import secrets
@@ -81,7 +81,7 @@ def written_whole(folder: Path) -> Iterator[Path]:
 
 
 def temporary_name(target: Path) -> Path:
-    """A name beside ``target`` that nobody has, and that nobody can guess."""
+    """An unused name beside ``target`` that cannot be guessed."""
     return target.with_name(f".{target.name[:200]}.{secrets.token_hex(8)}.tmp")
 
 

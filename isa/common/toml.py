@@ -1,4 +1,4 @@
-"""TOML from files that anybody may have written: in bounds, and with one kind of error."""
+"""TOML from untrusted files: within bounds, and with one kind of error."""
 
 import re
 import tomllib

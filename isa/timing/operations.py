@@ -66,7 +66,7 @@ class UnitOperations:
         return list(zip(*(column.tolist() for column in self.columns), strict=True))
 
     def causes(self, config: Config) -> Int64s:
-        """Why operations fail their own checks, in the way of themselves included; 0 where they pass."""
+        """Why operations fail their own checks, conflicts with themselves included; 0 where they pass."""
         causes = np.zeros(len(self.ops), np.int64)
         self.reads, self.writes = [], []
         mode = INDEX[self.unit].get("MODE")

@@ -44,7 +44,7 @@ class _Trace:
     waits: list[tuple[int, int, int]]  # unit, first cycle at the head, pop
     last: int  # cycle of END, or of the front end's fault
     fault: tuple[Cause, int] | None = None  # of the front end
-    apart: bool = False  # whether all operations pass their checks and none is in the way of another
+    apart: bool = False  # whether all operations pass their checks and none conflicts with another
 
 
 def _trace(rules: Rules, words: npt.NDArray[np.uint64], program: int, base: int, memory: int, broken: Broken) -> _Trace:

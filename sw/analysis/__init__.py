@@ -1,1 +1,1 @@
-"""What can be said of a network or a run: explanations, costs, differences, histories."""
+"""Analyses of a network or a run: explanations, costs, differences, histories."""

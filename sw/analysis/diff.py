@@ -1,4 +1,4 @@
-"""A run of a network against a reference, layer by layer: which is the first to depart."""
+"""Compares a run of a network with a reference, layer by layer, to find the first layer that differs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Comparison:
 @dataclass(frozen=True)
 class Difference:
     """All comparisons in order of execution; ``missing``: layers whose tensors the reference does not have; ``notes``:
-    why layers depart, where that is known."""
+    why layers differ, where that is known."""
 
     comparisons: tuple[Comparison, ...]
     missing: tuple[str, ...]
@@ -49,7 +49,7 @@ class Difference:
 
     @property
     def first(self) -> Comparison | None:
-        """The first layer that departs."""
+        """The first layer that differs."""
         return next((one for one in self.comparisons if one.departs), None)
 
 
@@ -63,7 +63,7 @@ def compare(
     ours, reference
         Tensors by the name of the graph's tensor; the reference may lack some, and have other shapes.
     tolerance
-        Largest difference that counts as none: steps of the quantisation; millionths of the largest value for float
+        Largest difference that is accepted: steps of the quantisation; millionths of the largest value for float
         tensors.
 
     Raises
@@ -89,7 +89,7 @@ def compare(
 
 
 def _departs_at_ties(node: ir.AvgPool, ours: Mapping[str, Array], reference: Mapping[str, Array]) -> bool:
-    """Whether an average of equal operands differs where it is a tie alone, and there is the other neighbour."""
+    """Whether an average of equal operands differs at ties only, and there by rounding to the other neighbour."""
     source, result = node.inputs[0], node.outputs[0]
     pixels = ours.get(source)
     if pixels is None or not np.array_equal(pixels.ravel(), np.ravel(reference.get(source, pixels))):

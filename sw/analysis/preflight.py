@@ -1,4 +1,4 @@
-"""What becomes of a network on a configuration, node by node, before anybody waits for a run."""
+"""Where each node of a network would run on a configuration, known before any run."""
 
 from __future__ import annotations
 

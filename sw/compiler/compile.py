@@ -101,9 +101,9 @@ class Code:
 def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
     """Compile a graph.
 
-    What is best for a layer alone need not be for the network, so there is a draft of it for every effort up to the
-    wanted one, and one without anything that stays in SRAM; and the same for smaller memories, so that more SRAM never
-    costs cycles. Of those worth trying the one with the fewest cycles wins.
+    The best schedule of each layer need not be the best for the network, so there is a draft of it for every effort up
+    to the wanted one, and one without anything that stays in SRAM; and the same for smaller memories, so that more SRAM
+    never costs cycles. Of those worth trying the one with the fewest cycles wins.
 
     Raises
     ------
@@ -128,9 +128,9 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
 
 
 def _best(drafts: Sequence["_Draft"], limit: int | None) -> tuple["_Draft | None", int]:
-    """The draft with the fewest cycles, if these are no more than ``limit``."""
+    """The draft with the fewest cycles, if it takes at most ``limit``."""
     best, known = None, dict[Hashable, int]()
-    # Of equals the first one; the last one is most often the best, so the others need not be finished.
+    # Of equally fast drafts the first one. The last one is usually the best, so the others need not be finished.
     for draft in reversed(drafts):
         cycles = draft.cycles(known, limit)
         if cycles is not None:
@@ -170,7 +170,7 @@ def _outline_of(graph: ir.Graph, config: Config, options: Options) -> _Outline:
 
 
 class _Draft:
-    """One way to compile a graph: segments with their schedules, whose words are written when somebody asks.
+    """One way to compile a graph: segments with their schedules. Their words are written on demand.
 
     ``price``: the sum of what its layers' schedules cost; ``unpriced``: cycles of all transfers of the other layers'
     operands; ``fused``: whether there are nodes that follow tile by tile.
@@ -198,9 +198,8 @@ class _Draft:
         self._later: dict[str, int] = {}
 
     def on(self, outline: _Outline, cycles: int) -> tuple["_Draft", int]:
-        """The same, which takes so many ``cycles``, on a larger SRAM, and its cycles there.
-
-        Should waits have come on top, tensors near them are tried at other places of their banks, one after the other.
+        """The same draft, which takes ``cycles``, on a larger SRAM, and its cycles there. If there are additional
+        waits, tensors near them are tried at other places within their banks, one after the other.
         """
         best = self._moved(outline, {})
         least = best.cycles({}, None)
@@ -411,7 +410,7 @@ def executed(step: Step, parts: Collection[str]) -> list[ir.Node]:
 
 
 def outside(graph: ir.Graph, steps: Sequence[Step], roots: dict[str, str]) -> list[set[str]]:
-    """Per step the roots that somebody else reads: other steps, and the network's user."""
+    """Per step the roots that are read outside it: by other steps, or by the network's user."""
     outputs = {roots[name] for name in graph.wanted}
     reads = [{roots[name] for node in step.nodes for name in node.inputs} for step in steps]
     readers = Counter(name for names in reads for name in names)

@@ -10,7 +10,7 @@ from dovetail.sw.compiler.partition.segments import Step
 from dovetail.sw.network import graph as ir
 
 ALIGN = 4096
-"""Every buffer starts on a 4 KiB boundary, so that bursts are cut alike wherever a buffer lies."""
+"""Every buffer starts on a 4 KiB boundary, so that bursts are cut in the same way wherever it lies."""
 
 _SEARCHED = 256
 """Buffers up to which better orders are searched for; more are placed in the best of a few fixed orders."""

@@ -1,4 +1,4 @@
-"""Choices of a compilation that are not part of the hardware."""
+"""Options of a compilation that are not part of the hardware."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays in .npy and .npz files that anybody may have made: their shapes are looked at before anything is unpacked."""
+"""Arrays in untrusted .npy and .npz files: their shapes are checked before anything is unpacked."""
 
 from __future__ import annotations
 

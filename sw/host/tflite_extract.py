@@ -55,7 +55,7 @@ def extract(
 
 
 def _keep_tensors(graph: Any, more: Sequence[int]) -> dict[int, int]:
-    """Drop the tensors that nobody mentions; where the others are then."""
+    """Drop unreferenced tensors; the new indices of the others."""
     found = {int(index) for op in graph.operators for ends in _ends(op) for index in ends} | set(more)
     places = {old: new for new, old in enumerate(sorted(index for index in found if index >= 0))}
     renamed = places | {-1: -1}
@@ -71,7 +71,7 @@ def _ends(op: Any) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
 
 
 def _keep_codes(model: Any) -> None:
-    """Drop the operator codes that nobody mentions: a runtime may not know them."""
+    """Drop unreferenced operator codes: a runtime may not know them."""
     operators = [op for graph in model.subgraphs for op in graph.operators or ()]
     used = sorted({op.opcodeIndex for op in operators})
     for op in operators:
@@ -80,7 +80,7 @@ def _keep_codes(model: Any) -> None:
 
 
 def _keep_buffers(model: Any) -> None:
-    """Drop the buffers that nobody mentions; the first one is empty by the format's rule."""
+    """Drop unreferenced buffers; the format requires the first one to be empty."""
     tensors = [tensor for graph in model.subgraphs for tensor in graph.tensors or ()]
     used = sorted({0, *(tensor.buffer for tensor in tensors)})
     places = {old: new for new, old in enumerate(used)}

@@ -1,8 +1,8 @@
 """Scales with which the accelerator's sums and products of two tensors are ONNX Runtime's for every pair of bytes.
 
 ONNX Runtime rounds a sum in float32 with its zero point, the accelerator without it: the two may differ at a tie or
-next to one. Whether they do hangs on the last bits of the scales (`sw.frontend.onnx.fit`), so a scale that is larger by
-some millionths mends it.
+next to one. Whether they do depends on the last bits of the scales (`sw.frontend.onnx.fit`), so a scale that is larger
+by a few millionths removes the difference.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dovetail.sw.quantise.plan import Plan
 _KINDS = {"Add": VectorOperation.ADD, "Mul": VectorOperation.MULTIPLY}
 _TRIES = 24
 _ROUNDS = 4
-"""A scale that moves may spoil a sum that was exact; so all are looked at again."""
+"""Changing a scale may break a sum that was exact, so all sums are checked again."""
 
 
 def make_exact(graph: FloatGraph, chosen: Plan, levels: Mapping[str, Level]) -> dict[str, Level]:

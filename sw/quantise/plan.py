@@ -280,12 +280,11 @@ class _Planner:
     # What gains nothing ----------------------------------------------------------------------------
 
     def joined_in_vain(self) -> set[str]:
-        """Integer sums, products and concatenations that had better stay float.
-
-        What joins tensors gives them one quantisation, which is coarse for the smaller of them. If reals are all that
-        is wanted of it, the host joins reals for little more than it takes to read the integers: the residual stream of
-        a transformer, between its normalisations, stays as fine as float32. A constant, such as learnt positions or the
-        row of a class token, would be quantised for this alone: it is joined as reals if anybody wants reals.
+        """Integer sums, products and concatenations that are better left in float. An operator that joins tensors gives
+        them one quantisation, which is coarse for the smaller of them. If its result is only needed in float, the host
+        computes in float for little more than it takes to read the integers: the residual stream of a transformer,
+        between its normalisations, stays as fine as float32. A constant, such as learnt positions or the row of a class
+        token, would be quantised for this alone, so the operator stays in float if any reader needs float.
         """
         found: set[str] = set()
         for node in reversed(self.graph.nodes):

@@ -89,7 +89,7 @@ class ControlHarness(wiring.Component):
         with m.If(self.core_done):
             m.d.sync += working.eq(0)
         m.d.comb += [
-            Assume(working | ~self.core_done, "a core is done only with what it works on"),
+            Assume(working | ~self.core_done, "a core signals done only while it works"),
             Assume(~self.clear | control.idle, "a run begins while the units are idle"),
             Assume(~self.clear | ~queue.o.valid | self.halt, "a run begins with an empty queue or after a fault"),
             Assume(~self.clear | ~self.i.valid, "nothing is dispatched when a run begins"),
@@ -102,17 +102,17 @@ class ControlHarness(wiring.Component):
             Assert(~core.cfg_en | (control.idle & ~core.start), "registers change only while the unit is idle"),
             Assert(core.start == start, "a core starts in the pop cycle"),
             Assert(core.go == (verify & ~fails), "go exactly CHECK cycles after the pop, if no check fails"),
-            Assert(control.claim.granted == core.go, "what works has claimed its banks"),
+            Assert(control.claim.granted == core.go, "a working operation has claimed its banks"),
             Assert(control.claim.verify == verify, "banks are claimed in the cycle of the verification only"),
-            Assert(control.claim.release == self.core_done, "banks are given back in the end cycle"),
+            Assert(control.claim.release == self.core_done, "banks are released in the end cycle"),
             Assert(
                 control.failed == (fails | self.core_done & self.core_error), "a fault for each failure, in its cycle"
             ),
             Assert(
                 ~failed | (control.fault.cause == failure),
-                "its cause, a cycle later: the failed check, else the bank or race, or at the end the bus",
+                "its cause, a cycle later: the failed check, else bank conflict or race, or a bus error at the end",
             ),
-            Assert(control.fetched == (self.core_done & fetching), "the front end hears of each fetch's end"),
+            Assert(control.fetched == (self.core_done & fetching), "the front end is told of each fetch's end"),
             Assert(
                 control.activity.busy + control.activity.config + control.activity.token <= 1,
                 "at most one activity a cycle",
@@ -133,7 +133,7 @@ class ControlHarness(wiring.Component):
             Assume(Mux(pushes.kind == EntryKind.WAIT, one, pushes.waits == 0), "a wait is for one unit"),
             Assume(
                 (pushes.kind != EntryKind.WAIT) | (pushes.value.as_signed() >= -(1 << 30)),
-                "and for no more operations than were dispatched, or few less than none (proof frontend)",
+                "and for no more operations than were dispatched, or a target slightly below 0 (proof frontend)",
             ),
         ]
         with m.If(queue.o.valid & (entry.kind == EntryKind.WAIT) & control.idle & ~self.halt):

@@ -143,7 +143,7 @@ class LoadHarness(wiring.Component):
         known = before(m, 1)
         m.d.comb += [
             axi.rlast.eq(bursts.last),
-            Assume(~axi.rvalid | (bursts.count != 0), "R: data come only of a burst that was asked for, in order"),
+            Assume(~axi.rvalid | (bursts.count != 0), "R: data come only for a requested burst, in order"),
             Assume(~known | (self.block == block), "BASE does not change during a run (proof host)"),
         ]
 
@@ -170,8 +170,8 @@ class LoadHarness(wiring.Component):
             Assume(
                 ~came | beats.active & (beats.beat.last == over), "the last beat is the last burst's (proof walkers)"
             ),
-            Assert(~axi.arvalid & (bursts.count == 0) | control.working, "no burst is asked for or open when at rest"),
-            Assert(~core.done | control.working, "done only of what works"),
+            Assert(~axi.arvalid & (bursts.count == 0) | control.working, "no burst is requested or open at rest"),
+            Assert(~core.done | control.working, "done only while an operation works"),
             Assert(~core.done | over & ~axi.arvalid, "done only after the last beat of every burst"),
             Assert(~core.done | (core.error == bad), "error exactly if a beat had an error response"),
             Assert(~load.sram.en | control.working, "SRAM is written during an operation only"),
@@ -279,7 +279,7 @@ class StoreHarness(wiring.Component):
         stages = [inner["walked"], inner["reading"], *(inner[f"coming{n}"][-1] for n in range(SRAM_READ))]
         m.d.comb += [
             Assert(filled <= BUFFER, "beats never overflow their buffer"),
-            Assert(filled + sum(stages) == inner["taken"], "a place is kept for every beat on its way"),
+            Assert(filled + sum(stages) == inner["taken"], "a buffer entry is reserved for every beat in flight"),
             Assert(inner["taken"] <= BUFFER, "invariant: taken"),
             Assert(
                 (inner["tail"] - inner["head"])[: exact_log2(BUFFER)] == filled[: exact_log2(BUFFER)],
@@ -330,7 +330,7 @@ class StoreHarness(wiring.Component):
                 ~write.en | (write.data.strb == Cat((n >= low) & (n < low + size) for n in range(config.bus_bytes))),
                 "strobes are the beat's lanes",
             ),
-            Assert(~axi.awvalid & (unanswered == 0) | control.working, "no burst is offered or open when at rest"),
+            Assert(~axi.awvalid & (unanswered == 0) | control.working, "no burst is offered or open at rest"),
             Assert(~core.done | (core.error == bad), "error exactly if a response was one"),
             Assert(~control.working | (inner["bad"] == bad), "invariant: bad"),
             Cover(core.done & bad, "an operation ends with an error"),

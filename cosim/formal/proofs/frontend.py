@@ -118,7 +118,7 @@ class FrontendHarness(wiring.Component):
                 Assert(entry.value == (self.program + fetches * PAGE_BYTES)[:32], "from their address"),
                 Assert(
                     (fetches < 2) | (inner["reading"] >= fetches - 1),
-                    "a page's buffer is fetched to only after the page in it has been read",
+                    "a page buffer is refilled only after its page has been read",
                 ),
                 Cover(fetches == 1, "the second page is fetched"),
             ]

@@ -64,10 +64,8 @@ class HostHarness(wiring.Component):
         known = before(m, 1)
         write, read = bus.awvalid & bus.awready & bus.wvalid, bus.arvalid & bus.arready
         m.d.comb += [
-            Assert(
-                (addresses == bus.bvalid) & (data == bus.bvalid), "B: a response per address and data, none without"
-            ),
-            Assert(reads == bus.rvalid, "R: a response per address, none without"),
+            Assert((addresses == bus.bvalid) & (data == bus.bvalid), "B: exactly one response per address and data"),
+            Assert(reads == bus.rvalid, "R: exactly one response per address"),
             Assert(~before(m, write) | bus.bvalid, "a write is answered in the next cycle"),
             Assert(~before(m, read) | bus.rvalid, "a read is answered in the next cycle"),
             Assert(bus.bvalid | ~(bus.awvalid & bus.wvalid) | (bus.awready & bus.wready), "a write is taken at once"),
@@ -88,11 +86,11 @@ class HostHarness(wiring.Component):
         was = [(register, before(m, register)) for register in (host.program, host.pages, host.base)]
         with m.If(known & busy):
             m.d.comb += [
-                Assert(~host.start, "no start comes of a write during a run"),
+                Assert(~host.start, "no write during a run starts anything"),
                 *(Assert(now == old, "PROGRAM, PAGES and BASE do not change during a run") for now, old in was),
             ]
         m.d.comb += [
-            Assert(~host.start | before(m, write), "a start comes of a write only, and is a pulse"),
+            Assert(~host.start | before(m, write), "only a write starts a run, by a pulse"),
             Assert(host.program[:10] == 0, "PROGRAM is 1 KiB aligned"),
             Assert(host.base[:12] == 0, "BASE is 4 KiB aligned"),
             Cover(host.start & host.program.any() & host.pages.any(), "a start with a program"),

@@ -61,7 +61,7 @@ class QueueHarness(wiring.Component):
         m.d.comb += [push.eq(self.i.valid & self.i.ready), pop.eq(self.o.valid & self.o.ready)]
         m.d.sync += count.eq(count + push - pop)
         m.d.comb += [
-            Assert(count <= self.depth, "never more entries than places"),
+            Assert(count <= self.depth, "never more entries than the queue holds"),
             Assert(self.i.ready == (count != self.depth), "ready exactly while a place is free"),
             Assert(self.o.valid == (count != 0), "valid exactly while an entry is inside"),
             Cover((count == self.depth) & self.i.valid & pop, "full, and an entry leaves"),
@@ -85,7 +85,7 @@ class QueueHarness(wiring.Component):
             with m.If(ahead == 0):
                 m.d.comb += [
                     Assert(self.o.payload.as_value() == entry.as_value(), "the n-th entry out is the n-th entry in"),
-                    Cover(most == self.depth - 1, "an entry leaves that came last into a full queue"),
+                    Cover(most == self.depth - 1, "the last entry of a full queue leaves"),
                 ]
                 m.d.sync += inside.eq(0)
             with m.Else():

@@ -79,6 +79,6 @@ class RunHarness(wiring.Component):
         with m.If(known):
             m.d.comb += Assert(
                 run.first.as_value() == first.as_value(),
-                "the first fault stays, of several at once the lowest source's",
+                "the first fault is kept, of several at once the lowest source's",
             )
         return m

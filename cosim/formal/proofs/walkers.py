@@ -140,7 +140,7 @@ class WalkersHarness(wiring.Component):
                 Assert(b.offset == (offset + t.span + 1 - left)[:32], "the region offset counts the row's bytes"),
                 Assert(
                     Mux(row_last, b.size == left, b.size == self.bus_bytes - b.low),
-                    "beats are whole but for a row's ends, and together are the row's bytes",
+                    "only beats at a row's ends are partial, and all beats together are the row's bytes",
                 ),
                 Cover(row_last & last & (t.rows == 2) & (t.planes == 2), "two planes of two rows end"),
             ]

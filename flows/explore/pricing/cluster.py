@@ -93,4 +93,6 @@ class ClusterWorkers:
             self._connected = False
             for name in ("distributed", "distributed.client"):  # our error says it all
                 logging.getLogger(name).setLevel(logging.CRITICAL)
-            raise WorkersError("the connection to the scheduler was lost; go on by --resume when it is back") from error
+            raise WorkersError(
+                "the connection to the scheduler was lost; continue with --resume when it is back"
+            ) from error

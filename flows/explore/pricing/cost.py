@@ -1,4 +1,4 @@
-"""What a network costs on a configuration: exact counts, no judgement (that is in
+"""What a network costs on a configuration: exact counts only (metrics are in
 `dovetail.flows.explore.space.metrics`)."""
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of pricing a network on a configuration: a cost, or the reason why there is none.
+    """The outcome for a network on a configuration: a cost, or the reason why there is none.
 
     ``lost``: the reason lies with the machine (a worker died, memory ran out), so another attempt may do better.
     ``seconds``: CPU time of it.

@@ -1,4 +1,4 @@
-"""What a worker does: price a network on a configuration, and say which version of Dovetail does so."""
+"""What a worker does: evaluate a network on a configuration, and report its version of Dovetail."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Session:
 _sessions: dict[str, Session] = {}
 _graphs: dict[tuple[str, str], Graph] = {}
 _one_at_a_time = Lock()
-"""The compiler's caches are not made for threads, and a cluster's workers may have several."""
+"""The compiler's caches are not thread-safe, and a cluster's workers may have several threads."""
 
 
 def begin(session: Session) -> None:
@@ -126,8 +126,8 @@ def evaluate(name: str, network: str, config: Config) -> Outcome:
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Leave the search for cyclic garbage until the point is done. The compiler makes hundreds of thousands of objects
-    and hardly any cycles: looking through them again and again takes a fifth of the time."""
+    """Defer cyclic garbage collection until the point is done. The compiler makes hundreds of thousands of objects and
+    hardly any cycles: looking through them again and again takes a fifth of the time."""
     gc.disable()
     try:
         yield

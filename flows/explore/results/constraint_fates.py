@@ -1,4 +1,4 @@
-"""How the constraints of a space fare: what each rules out, how much room there is, and what misses them least."""
+"""The constraints of a space: what each excludes, the slack, and the point that misses them least."""
 
 from __future__ import annotations
 

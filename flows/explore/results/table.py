@@ -64,7 +64,7 @@ def table_of(results: Results, width: int | None = None) -> Table:
             table = _table(results, axes, metrics)
     if width is not None and _width(table) > width:
         table.box, table.padding = box.SIMPLE_HEAD, (0, 0, 0, 0)
-    notes = [f"left out, as the line is short: {', '.join(left_out)}"] if left_out else []
+    notes = [f"left out to fit the line: {', '.join(left_out)}"] if left_out else []
     table.caption = block([*notes, *notes_of(results, metrics)]) or None
     table.caption_justify = "left"
     return table

@@ -10,7 +10,7 @@ from dovetail.flows.explore.space.design_space import Point, Space
 
 
 class Search(Protocol):
-    """Hands out points and takes what they cost. What it hands out depends on the seed and the rows alone."""
+    """Proposes points and receives their results. The points depend only on the seed and the rows."""
 
     @property
     def total(self) -> int:

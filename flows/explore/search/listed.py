@@ -1,4 +1,4 @@
-"""Searches that know their points beforehand: all of them, or some at random."""
+"""Searches whose points are fixed in advance: all of them, or a random choice."""
 
 from __future__ import annotations
 

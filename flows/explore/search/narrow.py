@@ -1,4 +1,4 @@
-"""Successive narrowing: some of a coarse grid, then the neighbours of the Pareto front, in finer and finer steps."""
+"""Successive narrowing: part of a coarse grid, then the neighbours of the Pareto front, in ever finer steps."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Sampled:
         return [self.space.point(number) for number in numbers]
 
     def tell(self, row: Row) -> None:
-        """Take the outcome of a point; Optuna hears of it when the batch is complete."""
+        """Record the outcome of a point; Optuna is told when the batch is complete."""
         self._waiting.discard(row.number)
         self._rows[row.number] = row
         for name in HOST if row.values else ():

@@ -1,4 +1,4 @@
-"""A search over choices where a space has scenarios: each choice is looked at in all of them."""
+"""A search for spaces with scenarios: each design is evaluated in all of them."""
 
 from __future__ import annotations
 

@@ -37,13 +37,13 @@ METHODS = ("exhaustive", "random", "optuna", "narrow")
 SAMPLERS = ("nsga2", "nsga3", "tpe", "gp")
 """Optuna's."""
 HOSTS = ("least", "any")
-"""Which points compete for the front: those that leave the least work to the host, or all."""
+"""Which points compete for the front: only those that leave the least work to the host, or all."""
 MOST = (1 << 63) - 1
 """Combinations of a space."""
 WEIGHTS = (1e-9, 1e9)
 """Least and most of a workload's."""
 SCENARIOS = ("worst", "mean")
-"""What of its scenarios counts for a configuration, unless one of them is chosen."""
+"""How the scenarios of a configuration are combined, unless one of them is chosen."""
 PART_NAMES = tuple(name.lower() for name in PARTS)
 
 

@@ -193,7 +193,9 @@ class _Reader:
         """A file, looked for from the space file's folder; ``rather``: what else it could be."""
         path = os.path.normpath(self.folder / self.text(place, value))
         if not os.path.isfile(path):
-            raise self.error(place, f"{place[-1]} must be {rather}a file, seen from the space file; there is no {path}")
+            raise self.error(
+                place, f"{place[-1]} must be {rather}a file, relative to the space file; there is no {path}"
+            )
         return path
 
     # --- tables -------------------------------------------------------------------------------------------------
@@ -414,7 +416,7 @@ class _Reader:
                     f"{name} must be left out of the search {method}; {', '.join(NEEDS[name])} take it",
                 )
         if method in ("random", "optuna") and "points" not in table:
-            raise self.error(("search",), f"the search {method} must have points = how many to look at")
+            raise self.error(("search",), f"the search {method} must have points = how many to evaluate")
         plan: dict[str, Any] = {"method": method}
         for name, least in (("points", 1), ("seed", 0)):
             if name in table:

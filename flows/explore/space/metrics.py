@@ -53,7 +53,7 @@ METRICS: dict[str, Metric] = {
         Metric("latency", "latency", "ms", False, "time of a unit of work, host included, at the clock"),
         Metric("fps", "frames/s", "1/s", True, "units of work per second, host included, at the clock"),
         Metric("utilisation", "utilisation", "", True, "MACs over the peak MACs of the multipliers in that time"),
-        Metric("roofline", "cycles / roofline", "", False, "cycles over the roofline bound; 1 is the best there is"),
+        Metric("roofline", "cycles / roofline", "", False, "cycles over the roofline bound; 1 is optimal"),
         Metric("dram_bytes", "DRAM traffic", "B", False, "bytes that layers move from and to system memory"),
         Metric("host_macs", "host MACs", "MACs", False, "MACs left to the host"),
         Metric("host_nodes", "layers on the host", "", False, "layers left to the host"),

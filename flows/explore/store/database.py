@@ -28,7 +28,7 @@ _REASONS = {
     "SQLITE_INTERRUPT": "must be read within {limit:.0f} s; it is too large or not a sweep's (`dovetail docs limits`)",
     "SQLITE_BUSY": "must not be locked by another program for more than {patience:.0f} s",
     "SQLITE_READONLY": "must be writable; give another file by --store",
-    "SQLITE_FULL": "must have room on its disk; what was stored is kept, so make room and go on with --resume",
+    "SQLITE_FULL": "must have room on its disk; what was stored is kept, so make room and continue with --resume",
     "SQLITE_NOTADB": "must be a result store, not another kind of file",
     "SQLITE_CORRUPT": "must be whole, not damaged; move it away to start anew",
     "SQLITE_CANTOPEN": "must be a file in a folder that can be read and written",

@@ -41,7 +41,7 @@ class Recorder:
     space: of the sweep.
     networks: of the space's workloads, in their order.
     total: points that the search will look at, 0 if nobody knows.
-    resumed: the sweep to go on with, if it had the same networks, options and compiler; else a new one begins.
+    resumed: the sweep to continue, if it had the same networks, options and compiler; otherwise a new one begins.
 
     Raises
     ------

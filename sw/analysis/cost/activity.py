@@ -95,7 +95,7 @@ def layer_activity(compiled: CompiledNetwork) -> list[dict[str, int]]:
     """The events of each layer of the report, in its order, those of units' busy cycles left out.
 
     ``cycles`` are the layer's own, so those of the layers add up to the network's, as all events do but
-    ``fetched_words``: a page of instructions is nobody's. Raises `DovetailError` as `events_of` does.
+    ``fetched_words``: a page of instructions belongs to no layer. Raises `DovetailError` as `events_of` does.
     """
     config, report = compiled.config, compiled.report()
     _refuse_microcoded(config)

@@ -1,4 +1,4 @@
-"""What an accelerator takes of an ECP5: a model fitted to synthesis results (see docs/area.md)."""
+"""The area of an accelerator on an ECP5: a model fitted to synthesis results (see docs/area.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from dovetail.sw.analysis.cost.area_terms import blocks, brams, dsps
 from dovetail.sw.errors import DovetailError
 
 MODEL = Path(__file__).parent / "tables" / "ecp5.json"
-"""The fitted coefficients, what they were fitted to, and how far they are off; `benchmarks/area.py` writes it."""
+"""The fitted coefficients, the measurements that they were fitted to, and their errors; `benchmarks/area.py` writes
+it."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def area_of(config: Config) -> Area:
 
 
 def measured_quantities(config: Config) -> dict[str, int]:
-    """What decides whether a configuration is like those that were measured."""
+    """The quantities by which a configuration is inside or outside the measured range."""
     return {
         "ic_lanes": config.ic,
         "oc_lanes": config.oc,

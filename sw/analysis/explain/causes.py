@@ -32,7 +32,7 @@ CAUSES: dict[str, Cause] = {
         Cause("output_lanes", "idle output lanes", "array", "steps in which output lanes have no channel", "oc_lanes"),
         Cause("depthwise_lanes", "idle depthwise lanes", "array", "depthwise steps in which lanes have no channel",
               "depthwise_lanes"),
-        Cause("turnaround", "short stripes", "array", "windows filled up to the least distance of two accumulations"),
+        Cause("turnaround", "short stripes", "array", "windows stretched to the least accumulation distance"),
         Cause("partial_sums", "partial sums", "array", "reading int32 sums of an earlier pass back"),
         Cause("weights", "weight reads", "weights", "the array waits for weights, or a block's records, from SRAM"),
         Cause("requantise", "requantiser", "requantise", "the array waits for results to leave through it",

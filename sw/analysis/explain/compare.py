@@ -1,4 +1,4 @@
-"""Why one configuration is not faster than another by as much as it is larger, to the cycle."""
+"""Why a larger configuration is not faster in proportion, exact to the cycle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why one configuration is not faster than another by as much as it is larger: dataclasses of a comparison."""
+"""Why a larger configuration is not faster in proportion: dataclasses of a comparison."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ RUNGS = 4
 
 
 def explain(compiled: CompiledNetwork) -> Explanation:
-    """Where the cycles of an inference go, layer by layer, and what would be if something were free.
+    """Where the cycles of an inference go, layer by layer, and what each free resource would gain.
 
     Raises RunError, which is a bug of the compiler, and `DovetailError` for the microcoded accelerator: nothing waits
     there.
@@ -93,7 +93,7 @@ def _what_if(name: str, layers: Sequence[Spent]) -> WhatIf:
 
 
 def _ladder(programs: Sequence[ExplainedProgram], bound: str) -> Iterator[WhatIf]:
-    """What bounds the run free, then what bounds it then as well, and so on."""
+    """The run with its bottleneck free, then with the next bottleneck free as well, and so on."""
     resource, freed = NOTHING_FREE, set[str]()
     while bound and bound not in freed and len(freed) < RUNGS:
         freed.add(bound)

@@ -78,7 +78,7 @@ RESOURCES: dict[str, Resource] = {
         Resource(
             "lanes",
             "idle lanes",
-            "steps take as many cycles fewer as their lanes are idle in all",
+            "steps are shorter by the cycles that their idle lanes add up to",
             causes=frozenset({"input_lanes", "output_lanes", "depthwise_lanes"}),
         ),
     )

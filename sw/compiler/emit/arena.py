@@ -1,4 +1,4 @@
-"""Which part of SRAM was used last by which operation, and room that has been out of use for longest."""
+"""Tracks which operation used each part of SRAM last, and finds the free space that has been unused for longest."""
 
 from collections.abc import Iterable
 from operator import itemgetter
@@ -15,7 +15,7 @@ _CELLS = 16
 """Cells of a bank. Uses are told apart by cell."""
 _TAKEN = 1 << 60
 _PENDING = 8
-"""Regions that are kept as such, as the same ones tend to come back."""
+"""Regions that are cached, as the same ones tend to recur."""
 
 
 class Arena:

@@ -106,7 +106,7 @@ def constants_of(
 
 def spread(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, arena: Arena) -> Tiling:
     """The same tiling with its buffers where SRAM has been out of use for longest, and with as many buffers for weights
-    as there is room for, so that loads can go far ahead; or the tiling as it is where that does not work out."""
+    as there is room for, so that loads can go far ahead; or the unchanged tiling if that is not possible."""
     bank, free = config.bank_bytes, space.free
     sizes = buffer_bytes(config, layer, tiling.rows, tiling.out_channels, tiling.in_channels, space, tiling.columns)
     places: list[tuple[int, ...]] = []

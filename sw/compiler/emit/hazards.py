@@ -20,8 +20,9 @@ Range = tuple[int, int]
 
 _SRAM_DEPTH = 20
 _MEMORY_DEPTH = 48
-"""Accesses remembered one by one. Older ones melt into one range: being more than QUEUE_DEPTH instructions
-back, they have started by the time the wait is dispatched, so a needless wait costs little but its word."""
+"""Accesses remembered one by one. Older ones are merged into one range. They are more than QUEUE_DEPTH instructions
+back, so they have started by the time the wait is dispatched, and an unnecessary wait costs little more than its
+word."""
 
 _OTHERS = tuple(tuple(int(v) for v in Unit if v != u) for u in Unit)
 _SYNC = tuple(tuple(sync(u, v) for v in Unit) for u in Unit)
@@ -68,8 +69,8 @@ class _History:
 class _Port:
     """Accesses of one unit through one kind of port of all banks, ``depth`` of which a bank remembers one by one.
 
-    ``last``: per bank the latest completion count. The log holds all accesses; a bank's history follows when somebody
-    asks for what is older than those.
+    ``last``: per bank the latest completion count. The log holds all accesses; a bank's history is built when an older
+    access is needed.
     """
 
     __slots__ = ("_depth", "_histories", "_log", "last")
@@ -100,7 +101,7 @@ class _Port:
                     if start < high and low < end:
                         return count
                     seen += 1
-                    if seen == self._depth - 1:  # the history has melted what is older
+                    if seen == self._depth - 1:  # the history has merged what is older
                         break
             else:
                 return known
@@ -128,10 +129,10 @@ class Tracker:
         self._shift = config.bank_bytes.bit_length() - 1
         self._reads = [_Port(config.n_banks, _SRAM_DEPTH) for _ in Unit]
         self._writes = [_Port(config.n_banks, _SRAM_DEPTH) for _ in Unit]
-        # System memory is as one bank, whose port is nobody's.
+        # System memory is treated as one bank, whose port no unit owns.
         self._memory_reads = [_Port(1, _MEMORY_DEPTH) for _ in Unit]
         self._memory_writes = [_Port(1, _MEMORY_DEPTH) for _ in Unit]
-        # known[u][v]: completions of v that u's next instruction is sure of.
+        # known[u][v]: completions of v that u's next instruction can rely on.
         # born[v][k]: known[v] when v's k-th instruction started.
         self._known = [[0] * len(Unit) for _ in Unit]
         self._born: list[list[list[int]]] = [[] for _ in Unit]
@@ -146,8 +147,8 @@ class Tracker:
         mem_writes: Sequence[Range] = (),
         waited: Sequence[int] = (),
     ) -> list[int]:
-        """Take note of ``unit``'s next instruction; return the SYNC words to emit between the previous
-        operation and this one (before or after its CFG words).
+        """Record ``unit``'s next instruction; return the SYNC words to emit between the previous operation and this one
+        (before or after its CFG words).
 
         Parameters
         ----------
@@ -221,7 +222,8 @@ class Tracker:
         return words
 
     def _learn(self, known: list[int], unit: int, count: int) -> None:
-        """Somebody is sure of so many completions of a unit, and of what the last of these was sure of."""
+        """A unit is certain of this many completions of another unit, and of everything that the last of these was
+        certain of."""
         for w, least in enumerate(self._born[unit][count - 1]):
             if least > known[w]:
                 known[w] = least

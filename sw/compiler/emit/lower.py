@@ -113,8 +113,8 @@ class Segment:
         return work.copied and work.writes in self.plan.residents
 
     def _fused(self, nodes: Sequence[ir.Node], stored: set[str]) -> list[Stage]:
-        """The nodes in order, element-wise ones behind the convolution that makes the last of their operands, where
-        nobody else reads that."""
+        """The nodes in order, element-wise ones behind the convolution that makes the last of their operands, if
+        nothing else reads that."""
         made = {self.roots[name]: number for number, node in enumerate(nodes) for name in node.outputs}
         readers = Counter(self.roots[name] for node in nodes for name in node.inputs)
         stages = {number: Stage(node) for number, node in enumerate(nodes)}

@@ -1,4 +1,4 @@
-"""Element-wise nodes that follow a convolution tile by tile: its result is in SRAM only, and never whole."""
+"""Element-wise nodes that follow a convolution tile by tile, so that its result is never in SRAM as a whole."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -19,9 +19,9 @@ from dovetail.sw.compiler.plan.schedule import Space, Tiling, buffer_bytes, plac
 MAX_ROWS = 65535
 """Rows that an instruction can have."""
 FINER = (1, 2, 3, 4, 6, 8, 12, 16)
-"""Into how many parts the rows of a tile are cut for a node that follows."""
+"""Into how many parts a tile's rows are cut for an element-wise node that follows."""
 OVERHEAD = 40
-"""Cycles of a tile more, on either unit. For pricing only."""
+"""Cycles of one more tile, on either unit. For estimates only."""
 
 
 def finer(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, cycles: int) -> Tiling:

@@ -1,7 +1,8 @@
 """Turns tile tasks into instruction words: register writes that change something, waits, operations, loads ahead.
 
-Computations and stores keep their order, and so do loads; but a load goes out as soon as the bytes that it replaces, or
-reads, are no longer waited for and its unit's queue has room, however far ahead of its task that is.
+Computations and stores keep their order, and so do loads; but a load is emitted as soon as no earlier operation needs
+the bytes that it replaces, or makes those that it reads, and its unit's queue has room, however far ahead of its task
+that is.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +28,7 @@ _PAGE = 4096
 _RANGES = 8
 """Stores to a page that are told apart."""
 _MARGIN = 128
-"""Cycles before LOAD runs dry in which it gets its next load."""
+"""LOAD is given its next load when at most this many cycles of work are left to it."""
 _CFG = {unit: {name: (r.index, cfg(unit, name, 0)) for name, r in rows.items()} for unit, rows in REGISTERS.items()}
 """Of each register its index, and the word that sets it to zero."""
 _ADDRESSES = ("IN_ADDR", "OUT_ADDR", "W_ADDR", "B_ADDR")
@@ -37,13 +38,13 @@ _ARRAY = int(Unit.ARRAY)
 _MAX_FORMS = 1 << 12
 """Forms of transfers that are kept."""
 _LOOKS = 8
-"""Loads after which the limit is looked at."""
+"""The limit is checked after this many loads."""
 _WORDS = 6
-"""About the words of an operation: register writes, waits, itself."""
+"""Approximate number of words of an operation: register writes, waits, itself."""
 
 
 class Form:
-    """What operations have in common that differ in addresses only.
+    """The common part of operations that differ only in addresses.
 
     Parameters
     ----------
@@ -185,7 +186,7 @@ def _moved(operation: _Operation, moved: Moved, forms: dict[int, Form]) -> _Oper
 
 
 class _Load(NamedTuple):
-    """A load to come: not before the first ``after`` of the other operations are out, and before number ``due`` is."""
+    """A load to emit: after the first ``after`` of the other operations, and before number ``due`` of them."""
 
     operation: _Operation
     after: int
@@ -283,7 +284,7 @@ class Emitter:
             Whether the limit is for ``span``.
         """
         operations, free, busy, clock = self._operations, self.clock.free, self._busy, self.clock
-        # As long as there is more than a page to come, the clock tells what happens.
+        # While more than a page is still to be emitted, the clock is exact.
         last = len(operations) + len(self._loads) + more - PAGE_WORDS
         out = self._out
         for number in range(len(self.turns), len(self._loads)):
@@ -331,9 +332,9 @@ class Emitter:
         return self._busy[_ARRAY]
 
     def _goes_first(self, unit: int) -> bool:
-        """Whether an operation for a unit goes out before a load: its queue takes it while LOAD is busy still.
-
-        More loads than LOAD needs to go on would only be in the way of instruction fetches, which queue behind them.
+        """Whether an operation for a unit is emitted before a load: the unit's queue has room for it while LOAD is
+        still busy. More loads than LOAD needs to stay busy would only delay instruction fetches, which queue behind
+        them.
         """
         clock = self.clock
         return clock.ready(unit, _WORDS) < max(clock.ready(Unit.LOAD, _WORDS), clock.free[Unit.LOAD] - _MARGIN)
@@ -418,7 +419,7 @@ class Stores:
 
     def __init__(self) -> None:
         self._pages: dict[int, list[_Stored]] = {}
-        """Neighbours may have one list in common, which is never changed."""
+        """Neighbours may share one list, which is never changed."""
         self._log: list[_Stored] = []  # what is not by page yet
         self._low, self._high = 1 << 64, 0  # of all ranges
 

@@ -52,7 +52,7 @@ def fits_int8(config: Config, options: Options, graph: ir.Graph, node: ir.Node) 
     if not isinstance(node, ir.Conv | ir.Depthwise) or node.rest is None:
         return None
     grouped = convolution.layer_of(config, graph, node).mode == "grouped"
-    return "weights less their zero point must be within int8 here" if grouped else None
+    return "weights minus their zero point must fit int8 here" if grouped else None
 
 
 def has_vector(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:

@@ -95,7 +95,7 @@ class ScheduleCache:
 
 
 def _guard(file: sqlite3.Connection) -> None:
-    """Whatever the file's schema says, nothing of it is run by itself or for long."""
+    """Nothing in an untrusted file's schema may run by itself or for long."""
     file.execute("PRAGMA trusted_schema = OFF")
     end = time.monotonic() + PATIENCE
     file.set_progress_handler(lambda: time.monotonic() > end, _STEPS)

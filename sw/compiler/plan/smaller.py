@@ -1,7 +1,7 @@
-"""The plan of a smaller SRAM on a larger one: which memories have a plan to give, and where its addresses lie.
+"""Uses the plan of a smaller SRAM on a larger one: which smaller sizes are candidates, and how addresses map.
 
-Every bank of the smaller memory has one of the larger memory for itself, so what was apart stays apart, and all that
-can change is that one object in several banks is in fewer of them.
+Every bank of the smaller memory maps to a different bank of the larger one, so data in different banks stay in
+different banks. The only change: an object that spans several banks may span fewer.
 """
 
 from bisect import bisect_right

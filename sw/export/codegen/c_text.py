@@ -30,7 +30,7 @@ Fields = Mapping[str, "str | int | Fields"]
 
 
 def identifier(name: str, taken: Collection[str] = ()) -> str:
-    """A C name in small letters that resembles `name`, and nobody has yet."""
+    """An unused lower-case C name that resembles `name`."""
     plain = re.sub(r"[^0-9a-z]+", "_", name.lower()).strip("_") or "tensor"
     if len(plain) > _LONGEST:
         plain = f"{plain[: _LONGEST // 2]}_{plain[-_LONGEST // 2 :]}"

@@ -149,7 +149,7 @@ def _outer(graph: ir.Graph, tensor: str) -> _Border:
 
 
 def _pieces(compiled: CompiledNetwork) -> list[_Piece]:
-    """The files to be, in order. Constants belong to whoever reads them."""
+    """The files to be, in order. Constants belong to the part that reads them."""
     graph = compiled.graph
     pieces: list[_Piece] = []
     segments = 0

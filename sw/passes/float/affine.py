@@ -102,7 +102,7 @@ def _normalisation(node: oir.Node) -> Affine | None:
 
 
 def _fold(node: oir.Node, affine: Affine) -> bool:
-    """Into the operator that makes the data, if nobody else reads it."""
+    """Into the operator that makes the data, if nothing else reads it."""
     linear = affine.data.producer() if only_user(affine.data) is node else None
     if not affine.per_channel and not np.any(affine.shift):
         linear = _source(affine.data)
@@ -204,7 +204,7 @@ def _worth_it(affine: Affine, rank: int) -> bool:
 
 
 def _with_what_is_before(affine: Affine) -> Affine:
-    """The composition with the affine nodes in front of it that nobody else reads."""
+    """The composition with the affine nodes in front of it that nothing else reads."""
     producer = affine.data.producer()
     before = _affine(producer) if producer is not None else None
     if before is None or only_user(affine.data) is None or (before.per_channel and before.axis != affine.axis):

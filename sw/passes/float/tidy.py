@@ -1,4 +1,4 @@
-"""Pass: nodes that change nothing, and what nobody reads."""
+"""Pass: remove nodes that change nothing, and those whose results are not used."""
 
 from __future__ import annotations
 

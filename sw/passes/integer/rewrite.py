@@ -17,7 +17,7 @@ def makers(graph: ir.Graph) -> dict[str, ir.Node]:
 
 
 def private(graph: ir.Graph) -> set[str]:
-    """Tensors that a node writes and one operand of one node reads: nobody else would notice other bytes in them."""
+    """Tensors that one node writes and only one operand of one node reads: their bytes may change unnoticed."""
     reads = Counter(name for node in graph.nodes for name in node.inputs)
     seen = {*graph.given, *graph.wanted}
     return {name for name, count in reads.items() if count == 1 and name not in seen}

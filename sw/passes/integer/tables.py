@@ -14,7 +14,7 @@ def tabulate(graph: ir.Graph) -> ir.Graph:
     """Turn an element-wise node whose operands are functions of one tensor into a table of that tensor.
 
     ``x * sigmoid(x)`` is one, and so is a sum with a constant all of whose elements are equal. One operand is read in
-    place of two, and the functions are needed no more if nobody else reads them.
+    place of two, and the functions are dropped if nothing else reads them.
     """
     made = makers(graph)
     nodes = [_tabulated(graph, made, node) if isinstance(node, ir.Elementwise) else node for node in graph.nodes]

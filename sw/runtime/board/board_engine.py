@@ -170,7 +170,7 @@ class BoardEngine:
             self._send(memory, needed)
             cycles, counters, fault = self._execute(program, pages, base, cycle_bound(self._config, words))
             self._fetch(memory, moved.stored)
-        except BaseException:  # nobody knows how far it came
+        except BaseException:  # how far it got is unknown
             self._known[:] = False
             raise
         self._doubtful = False

@@ -87,7 +87,7 @@ def test_estimate(capsys: pytest.CaptureFixture[str]) -> None:
     assert data["dsp"] == 89 and any(line.startswith("bus 512: measured were") for line in data["extrapolated"])
     assert data["lut"] == sum(block["lut"] for block in data["blocks"].values())
     assert main(["area", "--config", "small", "--bus", "512"]) == 0
-    assert "error        not known, as this is outside of what was measured:" in capsys.readouterr().out
+    assert "error        not known, as this is outside the measured range:" in capsys.readouterr().out
     assert main(["area", "--config", "study-64-512KiB-input"]) == 0
     assert "part         none: ECP5-85F has only 83,640 LUT, 208 BRAM\n" in capsys.readouterr().out
 

@@ -81,7 +81,7 @@ def test_the_command_line_changes_how_a_space_file_is_searched(run: Command, fil
         (("{file}", "--bus", "32"), "a space file says that itself; leave out --bus"),
         (("{file}", "--study"), "a space file says that itself; leave out --study"),
         (("--resume",), "resume must have the store of the sweep; give --store, or the --output that it had"),
-        (("--resume", "--store", "{folder}/no"), "{folder}/no: store must exist to go on with its sweep"),
+        (("--resume", "--store", "{folder}/no"), "{folder}/no: store must exist to resume its sweep"),
         (("--resume", "--store", "{file}"), "{file}: store must be a result store, not another kind of file"),
         (
             (NETWORK, "--resume", "--store", "{file}"),
@@ -110,7 +110,7 @@ def test_the_command_line_changes_how_a_space_file_is_searched(run: Command, fil
         ((NETWORK, "--points", "-1"), "points must be at least 1, or 0 for as many as the search wants, not -1"),
         ((NETWORK, "--points", "5"), "--points must be left out of the search exhaustive; random, optuna"),
         (("{file}", "--search", "narrow", "--seed", "5"), "--seed must be left out of the search narrow; random, op"),
-        ((NETWORK, "--search", "random"), "the search random must have --points, how many to look at"),
+        ((NETWORK, "--search", "random"), "the search random must have --points, how many to evaluate"),
         ((NETWORK, "--constraint", "pe < 1"), "constraints rule every combination of the axes out; "),
         ((NETWORK, "--constraint", "bsu < 3"), "`bsu < 3`: "),
         (("{folder}/no.toml",), "{folder}/no.toml: No such file or directory"),
@@ -174,7 +174,7 @@ def test_many_points_are_a_table_of_the_best(capsys: pytest.CaptureFixture[str])
         "front",
     ]
     assert str(narrow.caption).splitlines() == [
-        "left out, as the line is short: DRAM traffic, cycles / roofline, utilisation",
+        "left out to fit the line: DRAM traffic, cycles / roofline, utilisation",
         "! 61 of 61 fit no supported part, by the estimate",
     ]
     assert failures_of(results_of(64, 1).rows) == ["stripe 1: reason 0"]

@@ -108,7 +108,7 @@ def test_interrupted(start: Start, tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, errors
     assert errors.splitlines()[-2:] == [
-        "what is finished is kept; --resume with the same store goes on",
+        "finished points are kept; --resume with the same store continues",
         "dovetail: interrupted",
     ]
     assert "Traceback" not in errors
