@@ -19,7 +19,7 @@ from dovetail.cosim.benches.bench import pauses
 from dovetail.isa.config import MemoryTiming
 from dovetail.isa.host import HOST_REGISTERS
 from dovetail.isa.timing.dma import BOUNDARY
-from dovetail.isa.timing.rules import Broken, answers
+from dovetail.isa.timing.memory import Broken, answers
 
 Responder = Callable[[int, int], AxiResp]
 """What an access (address, bytes) is answered with."""

@@ -17,7 +17,7 @@ from dovetail.cosim.coverage.bins import Counts, cover, executed_words
 from dovetail.cosim.rtl.rtl_engine import FORMS
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Cause, Op
-from dovetail.isa.timing.recurrence import Timeline
+from dovetail.isa.timing.timeline import Timeline
 
 T = TypeVar("T")
 

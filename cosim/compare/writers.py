@@ -8,7 +8,7 @@ from dovetail.cosim.rtl.setting import Setting
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import View, regions
 from dovetail.isa.instructions.table import Op, Unit
-from dovetail.isa.timing.recurrence import FETCH, Timeline
+from dovetail.isa.timing.timeline import FETCH, Timeline
 from dovetail.sw.model.accelerator import UNITS, Model
 from dovetail.sw.model.base import Sram, SystemMemory, UnitModel
 

@@ -15,7 +15,7 @@ from dovetail.isa.host import STALLS
 from dovetail.isa.instructions.checks import View, array_lanes, input_blocks, lanes_of, weight_rows
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, REGISTERS, Cause, Instruction, Op, Unit
 from dovetail.isa.timing.dma import BOUNDARY, MAX_BURST
-from dovetail.isa.timing.recurrence import Timeline
+from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.random.programs import checks_of
 
 Bin = tuple[str, str, str]

@@ -22,9 +22,9 @@ from dovetail.hw.verilog import simulation_verilog, to_verilog
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.host import CONTROL_START, HOST_REGISTERS, STALLS
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Cause, Op, Unit, cfg, pack, to_bytes
-from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.microcoded.durations import ARRAY_CHECKS
-from dovetail.isa.timing.recurrence import FETCH, Counters, Fault, Timeline
+from dovetail.isa.timing.sequencer import CHECK
+from dovetail.isa.timing.timeline import FETCH, Counters, Fault, Timeline
 from dovetail.sw.runtime.engine import Bytes, RunResult
 
 TOP = "accelerator"

@@ -16,7 +16,7 @@ from dovetail.cosim.rtl.verilate import wave_format
 from dovetail.isa.common.files import write_atomically
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Op, Unit
-from dovetail.isa.timing.recurrence import Timeline
+from dovetail.isa.timing.timeline import Timeline
 
 TICK = 10
 """Units of time a cycle."""

@@ -25,8 +25,9 @@ from dovetail.isa.config import Config, ConfigError
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import PAGE_BYTES, Op, Unit
 from dovetail.isa.timing.dma import row_addresses
-from dovetail.isa.timing.recurrence import FETCH, Timeline, time_program
-from dovetail.isa.timing.rules import ADDRESS_SPACE, BROKEN_BYTES
+from dovetail.isa.timing.memory import ADDRESS_SPACE, BROKEN_BYTES
+from dovetail.isa.timing.run import time_program
+from dovetail.isa.timing.timeline import FETCH, Timeline
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.model.base import Sram, SystemMemory

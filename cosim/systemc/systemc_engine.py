@@ -18,7 +18,7 @@ from dovetail.cosim.systemc.library import SystemC, find_systemc
 from dovetail.isa.config import Config
 from dovetail.isa.host import HOST_REGISTERS, STALLS
 from dovetail.isa.instructions.table import Cause, Unit
-from dovetail.isa.timing.recurrence import Counters, Fault
+from dovetail.isa.timing.timeline import Counters, Fault
 from dovetail.sw.runtime.engine import Bytes, RunResult, no_timeline
 
 WORDS = 60

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.isa.config import format_bytes
-from dovetail.isa.timing.recurrence import Timeline
+from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.errors import DovetailError
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from dovetail.hw.common.walk import PixelWalk
 from dovetail.hw.memory.window import INT32_BYTES
 from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.numerics.rounding import INT8_MAX, INT8_MIN
-from dovetail.isa.timing.array import DRAIN, SETTLE
-from dovetail.isa.timing.latency import REQUANTISE
+from dovetail.isa.timing.array import DRAIN, REQUANTISE, SETTLE
 
 
 class Drain(wiring.Component):

@@ -9,7 +9,7 @@ from dovetail.hw.common.ports import spans
 from dovetail.hw.common.regions import Region, register_layout
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import REGISTERS, Cause, Op, Unit
-from dovetail.isa.timing.common import CHECK
+from dovetail.isa.timing.sequencer import CHECK
 
 MULTIPLIERS = 8
 """Channel multipliers that MODE.extra can hold, from 1 on."""

@@ -16,7 +16,7 @@ from dovetail.hw.common.scaler import (
     shift_loses,
 )
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.isa.timing.latency import REQUANTISE
+from dovetail.isa.timing.array import REQUANTISE
 
 
 class Requantiser(wiring.Component):
@@ -46,7 +46,7 @@ class Requantiser(wiring.Component):
 
     Latency
     -------
-    ``LATENCY`` cycles (``isa.timing.latency.REQUANTISE``).
+    ``LATENCY`` cycles (``isa.timing.array.REQUANTISE``).
 
     Raises
     ------

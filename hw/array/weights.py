@@ -13,7 +13,7 @@ from dovetail.hw.common.pipeline import delayed
 from dovetail.hw.common.ports import SramRead
 from dovetail.hw.memory.window import WindowReads
 from dovetail.isa.config import Config, ceil_div
-from dovetail.isa.timing.common import SRAM_READ
+from dovetail.isa.timing.memory import SRAM_READ
 
 RECORD_BYTES = 16
 OPERAND = 16

@@ -11,8 +11,8 @@ from dovetail.hw.dma.burst import Beat, BeatWalker, BurstWalker
 from dovetail.hw.dma.registers import DmaRegisters, reaches
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, Unit
-from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.dma import READ_END
+from dovetail.isa.timing.sequencer import CHECK
 
 
 class PageWrite(wiring.Signature):

@@ -11,7 +11,7 @@ from dovetail.hw.dma.burst import Beat, BeatWalker, BurstWalker
 from dovetail.hw.dma.registers import DmaRegisters, reaches
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Unit
-from dovetail.isa.timing.common import SRAM_READ
+from dovetail.isa.timing.memory import SRAM_READ
 
 BUFFER = 16
 """Write beats between the SRAM and the bus; the way through takes 9 cycles, so this keeps a beat per cycle."""

@@ -16,7 +16,7 @@ from dovetail.hw.common.ports import SramRead, SramWrite
 from dovetail.hw.memory.cells import block_ram, read_row
 from dovetail.hw.memory.window import INT32_BYTES
 from dovetail.isa.config import Config
-from dovetail.isa.timing.common import SRAM_READ
+from dovetail.isa.timing.memory import SRAM_READ
 
 READERS = ("array_input", "array_weights", "vector", "store")
 WRITERS = ("load", "array", "vector")

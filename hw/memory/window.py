@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from dovetail.hw.array.taps import PARTS
 from dovetail.hw.common.pipeline import delayed
 from dovetail.isa.config import Config
-from dovetail.isa.timing.common import SRAM_READ
+from dovetail.isa.timing.memory import SRAM_READ
 
 INT32_BYTES = 4
 

@@ -9,7 +9,7 @@ from dovetail.hw.sequencer.scoreboard import Claimant
 from dovetail.hw.sequencer.statistics import Activity
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Cause, Unit
-from dovetail.isa.timing.common import CHECK
+from dovetail.isa.timing.sequencer import CHECK
 
 BUS_CAUSE = {Unit.LOAD: Cause.BUS_READ, Unit.STORE: Cause.BUS_WRITE}
 """What a core's ``error`` means, fetches aside."""

@@ -10,8 +10,7 @@ from dovetail.hw.memory.window import INT32_BYTES
 from dovetail.hw.vector.registers import KIND, VECTOR_REGISTERS
 from dovetail.isa.config import Config
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.isa.timing.latency import VECTOR_DIRECT
-from dovetail.isa.timing.vector import TABLE_BYTES, table_lanes
+from dovetail.isa.timing.vector import TABLE_BYTES, VECTOR_DIRECT, table_lanes
 
 
 class VectorDirect(wiring.Component):
@@ -39,7 +38,7 @@ class VectorDirect(wiring.Component):
 
     Latency
     -------
-    ``LATENCY`` cycles (``isa.timing.latency.VECTOR_DIRECT``).
+    ``LATENCY`` cycles (``isa.timing.vector.VECTOR_DIRECT``).
     """
 
     LATENCY = VECTOR_DIRECT

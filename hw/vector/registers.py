@@ -9,7 +9,7 @@ from dovetail.hw.common.regions import Region, register_layout
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import built
 from dovetail.isa.instructions.table import REGISTERS, Cause, Unit
-from dovetail.isa.timing.common import CHECK
+from dovetail.isa.timing.sequencer import CHECK
 
 VECTOR_REGISTERS = register_layout(Unit.VECTOR)
 """The vector unit's registers by name, packed into one word: a simulator then holds them in one variable."""

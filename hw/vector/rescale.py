@@ -22,7 +22,7 @@ from dovetail.hw.common.scaler import (
 from dovetail.isa.numerics.add import ADD_SHIFT_MAX, ADD_SHIFT_MIN
 from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.isa.timing.latency import VECTOR_LANE
+from dovetail.isa.timing.vector import VECTOR_LANE
 
 VECTOR_PARAMS = data.StructLayout(
     {
@@ -83,7 +83,7 @@ class VectorLane(wiring.Component):
 
     Latency
     -------
-    ``LATENCY`` cycles (``isa.timing.latency.VECTOR_LANE``), whatever the operation. All of them take the path of
+    ``LATENCY`` cycles (``isa.timing.vector.VECTOR_LANE``), whatever the operation. All of them take the path of
     operand a; only sums and the like have a second one.
 
     Raises

@@ -19,7 +19,7 @@ from dovetail.isa.numerics.multiply import multiply
 from dovetail.isa.numerics.requantise import requantise, scale_onnx, scale_tflite
 from dovetail.isa.numerics.rounding import round_half_even_shift, round_to_24
 from dovetail.isa.numerics.shift import shift32
-from dovetail.isa.timing import array, common, dma, latency, sequencer, vector
+from dovetail.isa.timing import array, dma, memory, sequencer, vector
 from dovetail.isa.timing.microcoded import durations
 
 HEADER = """\
@@ -52,12 +52,11 @@ NUMERICS: tuple[Callable[..., Any], ...] = (
 """The functions whose docstrings define the arithmetic."""
 
 TIMING: tuple[tuple[ModuleType, tuple[Callable[..., Any], ...]], ...] = (
-    (common, ()),
     (sequencer, ()),
+    (memory, ()),
     (array, (array.tree_stages, array.to_accumulator, array.array_duration)),
     (vector, (vector.table_lanes, vector.table_reads, vector.vector_reads, vector.vector_duration)),
     (dma, (dma.bursts, dma.row_addresses)),
-    (latency, ()),
     (
         durations,
         (

@@ -12,8 +12,17 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from dovetail.isa.config import Config, ceil_div
-from dovetail.isa.timing.common import CHECK, SRAM_READ, repeat
-from dovetail.isa.timing.latency import REQUANTISE
+from dovetail.isa.timing.memory import SRAM_READ
+from dovetail.isa.timing.repeat import repeat
+from dovetail.isa.timing.sequencer import CHECK
+
+REQUANTISE = 10
+"""Latency from an int32 accumulator to its int8 (`hw.array.requantiser.Requantiser`): the result in cycle ``t + 10``
+belongs to the operand in cycle ``t``.
+
+Left shift, magnitude, rounding to 24 bits, partial products, their inner sum, product, right shift, rounding, zero
+point, clamp.
+"""
 
 ACCUMULATE = 3
 """Least cycles between two visits of one accumulator: a window has no fewer."""

@@ -4,9 +4,10 @@ import numpy as np
 
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, REGISTERS, Op, Unit
-from dovetail.isa.timing.microcoded.recurrence import time_microcoded
+from dovetail.isa.timing.memory import ADDRESS_SPACE
+from dovetail.isa.timing.microcoded.run import time_microcoded
 from dovetail.isa.timing.predecode import Words, as_words, front_end_faults
-from dovetail.isa.timing.rules import ADDRESS_SPACE, rules_of
+from dovetail.isa.timing.rules import rules_of
 from dovetail.isa.timing.sequencer import END_TO_DONE, PAGE_READY
 
 MICROCODED_SLACK = 64

@@ -19,7 +19,9 @@ from math import gcd
 from typing import NamedTuple
 
 from dovetail.isa.config import Config
-from dovetail.isa.timing.common import CHECK, SRAM_READ, repeat
+from dovetail.isa.timing.memory import SRAM_READ
+from dovetail.isa.timing.repeat import repeat
+from dovetail.isa.timing.sequencer import CHECK
 
 MAX_BURST = 256
 """Beats of the longest burst."""

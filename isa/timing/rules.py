@@ -7,19 +7,11 @@ from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import Region, View, check, claim, input_blocks, multiplier_of, regions
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, Cause, Op, Unit, unit_of
 from dovetail.isa.timing.array import NOTHING, Free, array_duration, array_durations, matrix_reads
-from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.dma import last_beat, read_duration, row_addresses, write_duration
+from dovetail.isa.timing.memory import ADDRESS_SPACE, Broken, answers
 from dovetail.isa.timing.microcoded.durations import microcoded_duration, verified
+from dovetail.isa.timing.sequencer import CHECK
 from dovetail.isa.timing.vector import vector_duration, vector_reads
-
-ADDRESS_SPACE = 1 << 32
-"""Bytes that the bus can address."""
-
-Broken = Sequence[tuple[int, int]]
-"""(address, bytes) of parts of system memory that answer with an error, in whole :data:`BROKEN_BYTES`."""
-
-BROKEN_BYTES = 64
-"""The widest beat: every beat is broken or not."""
 
 
 @dataclass(frozen=True)
@@ -165,11 +157,6 @@ def memory_end(view: View) -> int:
     planes = (view["COUNT", "planes"] - 1) * view["MEM_PLANE_STEP"]
     rows = (view["COUNT", "rows"] - 1) * view["MEM_ROW_STEP"]
     return view["MEM_ADDR"] + planes + rows + view["LENGTH"]
-
-
-def answers(address: int, length: int, memory_bytes: int, broken: Broken = ()) -> bool:
-    """Whether system memory answers an access without an error."""
-    return address + length <= memory_bytes and not any(a < address + length and address < a + n for a, n in broken)
 
 
 def bus_error(op: int, registers: Sequence[int], base: int, memory_bytes: int, broken: Broken = ()) -> bool:

@@ -1,7 +1,6 @@
-"""Timing of the sequencer: front end, queues, waits and units. All users share this one recurrence.
+"""Timing of the sequencer: front end, queues, waits and the ends of operations.
 
-`time_program` runs a whole program through it, the compiler's `Clock` a program that grows, `explain` one whose
-operations take other times. With one action of the front end per cycle, words and fetches of pages alike:
+The front end takes an action a cycle, a word or the fetch of a page, unless a queue or a fetch holds it up:
 
     dispatch(n) = max(dispatch(n - 1) + 1, pop(its queue place's last user) + 1, end(its page's fetch) + PAGE_READY)
     pop(n)      = max(end(before, of its unit) + 1, end(what a wait is for) + 1, dispatch(n) + 1)
@@ -35,7 +34,7 @@ END_TO_DONE = 2
 end of an operation or fetch, the fault. (`busy` lasts one cycle longer than that, and cycles count from 0.)"""
 
 NEVER = 1 << 60
-"""A cycle that never comes. An operation of this duration never ends, and its unit accepts nothing more."""
+# A cycle that does not come. What takes that long does not end, and its unit takes nothing more.
 
 WRITES, WAIT, OPERATION = range(3)
 Chunk = tuple[int, int, int, int]
@@ -47,7 +46,10 @@ _LOAD = int(Unit.LOAD)
 
 
 class Sequencer:
-    """Front end, queues and units, after what was dispatched so far; at first the fetch of the first page.
+    """The one recurrence: front end, queues and units, after what was dispatched so far.
+
+    At first that is the fetch of the first page. `time_program` runs whole programs through it, the compiler's `Clock`
+    one that grows, `explain` one whose operations take other times.
 
     Parameters
     ----------

@@ -5,8 +5,19 @@ from functools import lru_cache
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op
-from dovetail.isa.timing.common import CHECK, SRAM_READ
-from dovetail.isa.timing.latency import VECTOR_DIRECT, VECTOR_LANE
+from dovetail.isa.timing.memory import SRAM_READ
+from dovetail.isa.timing.sequencer import CHECK
+
+VECTOR_LANE = 18
+"""Latency of every operation of the pooling and element-wise pipeline (`hw.vector.rescale.VectorLane`).
+
+Eleven stages form the operand of the final scaling (an int32's left shift; for an addition: differences, partial
+products, products, rounding in two, alignment, rounding, sum and comparison, choice, magnitude); then come the last
+seven of :data:`~dovetail.isa.timing.array.REQUANTISE`.
+"""
+
+VECTOR_DIRECT = 3
+"""The same for results that need no scaling: look-up or shift, fraction, rounding."""
 
 WALK = 4
 """Cycles from a step of the loops to its read: position, bounds, lanes, address."""

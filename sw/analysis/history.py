@@ -9,7 +9,7 @@ from itertools import accumulate
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, REGISTERS, Op, Unit
-from dovetail.isa.timing.recurrence import FETCH, Timeline
+from dovetail.isa.timing.timeline import FETCH, Timeline
 from dovetail.sw.analysis.sram_lives import accesses_of, held, registers_of
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 

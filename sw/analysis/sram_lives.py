@@ -10,7 +10,7 @@ import numpy as np
 from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.instructions.checks import Regions, View, regions
 from dovetail.isa.instructions.table import Op, Unit
-from dovetail.isa.timing.recurrence import Timeline
+from dovetail.isa.timing.timeline import Timeline
 
 
 class Access(NamedTuple):

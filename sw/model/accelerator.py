@@ -21,7 +21,8 @@ from threadpoolctl import ThreadpoolController
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import PAGE_BYTES, Op, Unit
-from dovetail.isa.timing.recurrence import FETCH, Timeline, time_program
+from dovetail.isa.timing.run import time_program
+from dovetail.isa.timing.timeline import FETCH, Timeline
 from dovetail.sw.model.array import ArrayModel
 from dovetail.sw.model.base import Bytes, Sram, SystemMemory, UnitModel
 from dovetail.sw.model.dma import LoadModel, StoreModel

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import Op
-from dovetail.isa.timing.rules import Broken, answers
+from dovetail.isa.timing.memory import Broken, answers
 
 Bytes = npt.NDArray[np.uint8]
 Int8s = npt.NDArray[np.int8]

@@ -15,7 +15,8 @@ from dovetail.isa.instructions.table import PAGE_BYTES, WORD_BYTES, Unit, to_byt
 from dovetail.isa.program import Program, Segment, TensorDescriptor
 from dovetail.isa.program import Step as ProgramStep
 from dovetail.isa.timing.bound import cycle_bound
-from dovetail.isa.timing.recurrence import Counters, Timeline, time_program
+from dovetail.isa.timing.run import time_program
+from dovetail.isa.timing.timeline import Counters, Timeline
 from dovetail.sw import frontend
 from dovetail.sw.compiler import Code, Options, generate
 from dovetail.sw.compiler.partition.host_cost import HostCost, load_host_cost

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Unit
-from dovetail.isa.timing.recurrence import Counters, Fault, Timeline
+from dovetail.isa.timing.timeline import Counters, Fault, Timeline
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Unit
-from dovetail.isa.timing.recurrence import Counters, Timeline
+from dovetail.isa.timing.timeline import Counters, Timeline
 from dovetail.sw.analysis.sram_use import SramUse, sram_use
 from dovetail.sw.host.work import HostWork
 from dovetail.sw.runtime.clock import milliseconds, per_second

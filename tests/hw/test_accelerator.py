@@ -10,7 +10,8 @@ from dovetail.hw.accelerator import HOST_PREFIX, MEMORY_PREFIX, Accelerator
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.host import STALLS
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Cause, Op, Unit, cfg, pack, sync, to_bytes
-from dovetail.isa.timing.recurrence import Timeline, time_program
+from dovetail.isa.timing.run import time_program
+from dovetail.isa.timing.timeline import Timeline
 from tests.hw.benches import ReadMemory, WriteMemory, host_read, host_write, simulate
 
 MEMORY = 32 << 10

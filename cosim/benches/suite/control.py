@@ -14,7 +14,7 @@ from dovetail.cosim.benches.bench import Scoreboard, config, options, pauses, rn
 from dovetail.cosim.benches.streams import StreamDriver, StreamMonitor
 from dovetail.hw.common.ports import Entry, EntryKind
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Unit
-from dovetail.isa.timing.common import CHECK
+from dovetail.isa.timing.sequencer import CHECK
 from dovetail.sw.random.programs import operations
 
 LIMIT = 50_000

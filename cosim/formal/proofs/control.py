@@ -12,7 +12,7 @@ from dovetail.hw.sequencer.control import UnitControl
 from dovetail.hw.sequencer.queue import Queue
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Cause, Unit
-from dovetail.isa.timing.common import CHECK
+from dovetail.isa.timing.sequencer import CHECK
 
 
 class ControlHarness(wiring.Component):

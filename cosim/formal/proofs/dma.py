@@ -14,8 +14,9 @@ from dovetail.hw.dma.load import LoadCore
 from dovetail.hw.dma.store import BUFFER, StoreCore
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import PAGE_BYTES
-from dovetail.isa.timing.common import CHECK, SRAM_READ
 from dovetail.isa.timing.dma import BOUNDARY
+from dovetail.isa.timing.memory import SRAM_READ
+from dovetail.isa.timing.sequencer import CHECK
 
 
 class _Control:

@@ -8,7 +8,7 @@ durations follow from an operation's registers, never from data.
 from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.instructions.checks import View, has, lanes_of
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit
-from dovetail.isa.timing.common import repeat
+from dovetail.isa.timing.repeat import repeat
 
 STEP = 2
 """Cycles of a microinstruction."""

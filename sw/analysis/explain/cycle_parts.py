@@ -14,7 +14,7 @@ from dovetail.isa.config import Config, ceil_div
 from dovetail.isa.instructions.checks import View, array_lanes, input_blocks, lanes_of, weight_rows
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit, unit_of
 from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, Free, matrix_reads, to_accumulator
-from dovetail.isa.timing.common import CHECK
+from dovetail.isa.timing.sequencer import CHECK
 from dovetail.isa.timing.vector import table_reads, vector_reads
 
 Parts = dict[str, int]

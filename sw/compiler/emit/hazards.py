@@ -13,7 +13,7 @@ from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import DMA_OPS, PAGE_BYTES, Op, Unit, sync, unit_of
 from dovetail.isa.timing.dma import row_addresses
-from dovetail.isa.timing.recurrence import Timeline
+from dovetail.isa.timing.timeline import Timeline
 
 Range = tuple[int, int]
 """(first byte, bytes)."""

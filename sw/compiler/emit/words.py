@@ -16,8 +16,8 @@ from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import DMA_OPS, PAGE_WORDS, REGISTERS, Op, Unit, cfg, pack
 from dovetail.isa.timing.clock import Clock
-from dovetail.isa.timing.recurrence import time_program
 from dovetail.isa.timing.rules import duration
+from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.sequencer import OPERATION, WAIT, WRITES
 from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.emit.hazards import Range, Tracker

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import View, check, has
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit, cfg, sync
-from dovetail.isa.timing.recurrence import time_program
+from dovetail.isa.timing.run import time_program
 from dovetail.sw.random.programs.broken import bounded, illegal_program, settled
 from dovetail.sw.random.programs.legal import RandomProgram, build, finish
 from dovetail.sw.random.programs.registers import DATA_BYTES, MASK, legal_registers, operations, sequence

@@ -10,7 +10,7 @@ from dovetail.isa.host import ID, STALLS, STATUS_BUSY, STATUS_DONE, VERSION
 from dovetail.isa.instructions.table import PAGE_BYTES, Cause, Op, Unit, cfg, pack, to_bytes
 from dovetail.isa.link import BAUD, WORD
 from dovetail.isa.timing.bound import cycle_bound
-from dovetail.isa.timing.recurrence import Counters, Fault
+from dovetail.isa.timing.timeline import Counters, Fault
 from dovetail.sw.runtime.board.link import PATIENCE, Link, LinkError
 from dovetail.sw.runtime.board.traffic import traffic
 from dovetail.sw.runtime.engine import Bytes, RunResult, no_timeline

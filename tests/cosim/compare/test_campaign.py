@@ -14,7 +14,7 @@ from dovetail.cosim.coverage.bins import cover, executed_words
 from dovetail.cosim.rtl.rtl_engine import RtlEngine
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import PAGE_WORDS, Cause, Op, Unit, cfg
-from dovetail.isa.timing.recurrence import time_program
+from dovetail.isa.timing.run import time_program
 from dovetail.sw.runtime.engine import Bytes, RunResult
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")

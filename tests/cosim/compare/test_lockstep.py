@@ -13,7 +13,7 @@ from dovetail.cosim.compare.fuzz import Case, fuzz, load, random_case, save, shr
 from dovetail.cosim.compare.lockstep import Comparison, Lockstep, compare
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Cause, Op, Unit
-from dovetail.isa.timing.recurrence import Counters, Fault
+from dovetail.isa.timing.timeline import Counters, Fault
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs import legal_program
 from dovetail.sw.runtime.engine import RunResult

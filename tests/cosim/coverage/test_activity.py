@@ -12,8 +12,8 @@ from dovetail.cosim.rtl.rtl_engine import RtlEngine, accelerator_design
 from dovetail.cosim.rtl.verilate import COVERAGE
 from dovetail.hw.memory.sram import MODULE, READERS, WRITERS
 from dovetail.isa.config import Config
-from dovetail.isa.timing.common import SRAM_READ
-from dovetail.isa.timing.recurrence import time_program
+from dovetail.isa.timing.memory import SRAM_READ
+from dovetail.isa.timing.run import time_program
 from dovetail.sw.analysis.cost.activity import events_of
 from dovetail.sw.random.programs import WHOLE, legal_program
 

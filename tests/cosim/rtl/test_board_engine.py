@@ -12,7 +12,7 @@ from dovetail.cosim.rtl.setting import settings_of
 from dovetail.hw.board.memory import BoardMemory
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Cause
-from dovetail.isa.timing.recurrence import Fault
+from dovetail.isa.timing.timeline import Fault
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs import legal_program
 from dovetail.sw.runtime.board import BoardEngine, LinkError

@@ -13,7 +13,7 @@ from dovetail.cosim.rtl.rtl_engine import RtlEngine, RtlError, accelerator_desig
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.host import ID, VERSION
 from dovetail.isa.instructions.table import Cause, Op, Unit, cfg, pack, to_bytes
-from dovetail.isa.timing.recurrence import Fault
+from dovetail.isa.timing.timeline import Fault
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs import legal_program
 from dovetail.sw.runtime.engines import create

@@ -17,7 +17,7 @@ from dovetail.cosim.compare.fuzz import random_case
 from dovetail.cosim.systemc.server import OUTCOME, PAGE, REQUEST, TRANSFER, ModelServer
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, Cause, Op, to_bytes
-from dovetail.isa.timing.recurrence import Fault
+from dovetail.isa.timing.timeline import Fault
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.runtime.engine import Bytes
 

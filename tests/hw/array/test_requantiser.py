@@ -14,7 +14,7 @@ from dovetail.hw.common.scaler import Scaler
 from dovetail.isa.numerics.multiplier import encode_multiplier
 from dovetail.isa.numerics.requantise import requantise_integer, scale_onnx
 from dovetail.isa.numerics.rounding import Rounding, round_half_even_shift, round_to_24
-from dovetail.isa.timing import latency
+from dovetail.isa.timing.array import REQUANTISE
 
 # A refused component is never elaborated.
 pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
@@ -80,7 +80,7 @@ def chunks(values: npt.NDArray[Any], lanes: int) -> Iterator[list[int]]:
 
 
 def test_latency_is_the_contract() -> None:
-    assert Requantiser.LATENCY == latency.REQUANTISE == 3 + Scaler.LATENCY
+    assert Requantiser.LATENCY == REQUANTISE == 3 + Scaler.LATENCY
 
 
 def test_lanes_must_be_positive() -> None:

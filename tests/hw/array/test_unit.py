@@ -27,8 +27,9 @@ from dovetail.isa.instructions.table import REGISTERS, Cause, Op, Unit, pack
 from dovetail.isa.numerics.requantise import requantise
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.timing.array import array_duration
-from dovetail.isa.timing.common import CHECK, SRAM_READ
+from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.rules import duration
+from dovetail.isa.timing.sequencer import CHECK
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]

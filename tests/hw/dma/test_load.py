@@ -8,8 +8,8 @@ import pytest
 from dovetail.hw.dma.load import LoadCore
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.instructions.table import PAGE_BYTES, REGISTERS, Cause, Unit
-from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.dma import read_duration
+from dovetail.isa.timing.sequencer import CHECK
 from tests.hw.benches import ReadMemory, simulate
 
 MEMORY = 1 << 16

@@ -8,8 +8,9 @@ import pytest
 from dovetail.hw.dma.store import StoreCore
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.instructions.table import REGISTERS, Cause, Unit
-from dovetail.isa.timing.common import CHECK, SRAM_READ
 from dovetail.isa.timing.dma import write_duration
+from dovetail.isa.timing.memory import SRAM_READ
+from dovetail.isa.timing.sequencer import CHECK
 from tests.hw.benches import WriteMemory, simulate
 
 MEMORY = 1 << 16

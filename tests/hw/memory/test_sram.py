@@ -11,7 +11,7 @@ import pytest
 from dovetail.cosim.rtl.block import Bench
 from dovetail.hw.memory.sram import READERS, WRITERS, Sram, simulation_sources, write_bytes
 from dovetail.isa.config import Config
-from dovetail.isa.timing.common import SRAM_READ
+from dovetail.isa.timing.memory import SRAM_READ
 from tests.hw.benches import simulate
 
 PHASE = 40

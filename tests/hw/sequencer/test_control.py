@@ -12,7 +12,7 @@ from dovetail.hw.sequencer.queue import Queue
 from dovetail.hw.sequencer.scoreboard import Scoreboard
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import QUEUE_DEPTH, Cause, Op, Unit
-from dovetail.isa.timing.common import CHECK
+from dovetail.isa.timing.sequencer import CHECK
 from tests.hw.benches import simulate
 
 CONFIG = Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=4)

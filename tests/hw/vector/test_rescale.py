@@ -17,7 +17,7 @@ from dovetail.isa.numerics.multiplier import encode_multiplier
 from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.requantise import requantise_integer
 from dovetail.isa.numerics.rounding import Rounding, wrap32
-from dovetail.isa.timing import latency
+from dovetail.isa.timing.vector import VECTOR_LANE
 
 # A refused component is never elaborated.
 pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
@@ -136,7 +136,7 @@ def operands(rng: np.random.Generator, size: int) -> tuple[Ints, Ints, Ints]:
 
 
 def test_latency_is_the_contract() -> None:
-    assert VectorLane.LATENCY == latency.VECTOR_LANE == 11 + Scaler.LATENCY
+    assert VectorLane.LATENCY == VECTOR_LANE == 11 + Scaler.LATENCY
 
 
 def test_lanes_must_be_positive() -> None:

@@ -26,7 +26,8 @@ from dovetail.isa.numerics.multiplier import encode_multiplier
 from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.requantise import requantise_integer
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.isa.timing.common import CHECK, SRAM_READ
+from dovetail.isa.timing.memory import SRAM_READ
+from dovetail.isa.timing.sequencer import CHECK
 from dovetail.isa.timing.vector import vector_duration
 
 Registers = dict[str, int]

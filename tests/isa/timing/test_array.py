@@ -19,7 +19,7 @@ from dovetail.isa.timing.array import (
     to_accumulator,
     tree_stages,
 )
-from dovetail.isa.timing.common import CHECK
+from dovetail.isa.timing.sequencer import CHECK
 
 CONFIGS = (
     PRESETS["small"],

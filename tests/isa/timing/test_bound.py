@@ -8,7 +8,7 @@ from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Op, Unit, cfg, pack, sync
 from dovetail.isa.timing.bound import cycle_bound
 from dovetail.isa.timing.dma import read_duration
-from dovetail.isa.timing.recurrence import time_program
+from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.sequencer import END_TO_DONE, PAGE_READY
 from dovetail.sw.random.programs import configurations, illegal_program, legal_program
 

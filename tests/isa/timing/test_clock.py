@@ -8,8 +8,8 @@ import pytest
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import PAGE_WORDS, REGISTERS, Op, Unit, cfg, decode
 from dovetail.isa.timing.clock import Clock
-from dovetail.isa.timing.recurrence import time_program
 from dovetail.isa.timing.rules import duration
+from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.sequencer import OPERATION, WAIT, WRITES
 from dovetail.sw.random.programs import legal_program, random_config
 

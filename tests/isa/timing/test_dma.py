@@ -6,7 +6,6 @@ import time
 import pytest
 
 from dovetail.isa.config import Config, MemoryTiming
-from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.dma import (
     ADDRESS,
     READ_END,
@@ -17,6 +16,7 @@ from dovetail.isa.timing.dma import (
     row_addresses,
     write_duration,
 )
+from dovetail.isa.timing.sequencer import CHECK
 
 Shape = tuple[int, int, int, int, int, int]
 

@@ -6,7 +6,8 @@ import pytest
 from dovetail.isa.config import Config, ConfigError
 from dovetail.isa.instructions.table import Cause, Op, Unit, cfg, pack
 from dovetail.isa.timing.bound import cycle_bound
-from dovetail.isa.timing.recurrence import Fault, time_program
+from dovetail.isa.timing.run import time_program
+from dovetail.isa.timing.timeline import Fault
 
 CONFIG = Config.load("icebreaker")
 LATENCY = CONFIG.memory.read_latency

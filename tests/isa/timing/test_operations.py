@@ -10,8 +10,8 @@ from dovetail.isa.instructions.checks import check, claim
 from dovetail.isa.instructions.table import Cause, Op, Unit
 from dovetail.isa.timing.operations import Operations
 from dovetail.isa.timing.predecode import as_words, front_end_faults
-from dovetail.isa.timing.recurrence import time_program
 from dovetail.isa.timing.rules import rules_of
+from dovetail.isa.timing.run import time_program
 from dovetail.sw.random.programs import illegal_program, legal_program, random_config
 from dovetail.sw.random.programs.broken import operations_of
 

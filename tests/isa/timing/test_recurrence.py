@@ -26,12 +26,12 @@ from dovetail.isa.instructions.table import (
     pack,
     sync,
 )
-from dovetail.isa.timing.common import CHECK
 from dovetail.isa.timing.dma import read_duration, row_addresses
 from dovetail.isa.timing.predecode import as_words, front_end_faults
-from dovetail.isa.timing.recurrence import FETCH, time_program
 from dovetail.isa.timing.rules import duration
-from dovetail.isa.timing.sequencer import END_TO_DONE, FIRST_ACTION, PAGE_READY
+from dovetail.isa.timing.run import time_program
+from dovetail.isa.timing.sequencer import CHECK, END_TO_DONE, FIRST_ACTION, PAGE_READY
+from dovetail.isa.timing.timeline import FETCH
 from dovetail.sw.random.programs import BREAKS, illegal_program, legal_program, operations, random_config
 
 FRONT_END = 4

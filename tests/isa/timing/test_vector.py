@@ -5,14 +5,16 @@ import pytest
 from dovetail.isa.config import PRESETS, Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Op, Unit, pack
-from dovetail.isa.timing.common import CHECK, SRAM_READ
-from dovetail.isa.timing.latency import VECTOR_DIRECT, VECTOR_LANE
+from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.rules import duration
+from dovetail.isa.timing.sequencer import CHECK
 from dovetail.isa.timing.vector import (
     DIRECT_PIPELINE,
     OUTPUT,
     PIPELINE,
     TAPS,
+    VECTOR_DIRECT,
+    VECTOR_LANE,
     WALK,
     table_lanes,
     vector_duration,

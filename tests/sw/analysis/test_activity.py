@@ -11,7 +11,8 @@ from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import View, lanes_of, multiplier_of
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, Op, Unit
 from dovetail.isa.timing.dma import Shape, bursts, row_addresses
-from dovetail.isa.timing.recurrence import Timeline, time_program
+from dovetail.isa.timing.run import time_program
+from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.analysis.cost.accesses import Image, Lanes, bus_use, reads, reads_inside, writes
 from dovetail.sw.analysis.cost.activity import EVENTS, activity_of, events_of
 from dovetail.sw.random.programs import WHOLE, legal_program

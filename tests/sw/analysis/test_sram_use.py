@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import PAGE_WORDS, Op, Unit, cfg, pack, sync
-from dovetail.isa.timing.recurrence import Timeline, time_program
+from dovetail.isa.timing.run import time_program
+from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.analysis.sram_use import SramUse, sram_use
 from dovetail.sw.runtime.compiled_network import compile_network
 

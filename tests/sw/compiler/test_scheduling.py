@@ -5,7 +5,7 @@ import pytest
 
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Op, Unit
-from dovetail.isa.timing.recurrence import time_program
+from dovetail.isa.timing.run import time_program
 from dovetail.sw.compiler import compile
 from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.emit.hazards import races

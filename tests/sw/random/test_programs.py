@@ -10,7 +10,8 @@ import pytest
 
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, Cause, Op, Unit, cfg, pack
-from dovetail.isa.timing.recurrence import Fault, time_program
+from dovetail.isa.timing.run import time_program
+from dovetail.isa.timing.timeline import Fault
 from dovetail.sw.compiler.emit.hazards import races
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs import (

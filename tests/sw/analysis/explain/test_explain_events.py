@@ -9,7 +9,7 @@ import pytest
 
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.instructions.table import QUEUE_DEPTH, Op, Unit, cfg, pack, sync
-from dovetail.isa.timing.recurrence import time_program
+from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.sequencer import END_TO_DONE
 from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.analysis.explain.events import critical_path, events_of, times_of

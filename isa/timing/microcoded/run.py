@@ -5,6 +5,7 @@ import numpy.typing as npt
 
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, REGISTERS, WORD_BYTES, Cause, Op, Unit
+from dovetail.isa.timing.memory import ADDRESS_SPACE, Broken, answers
 from dovetail.isa.timing.microcoded.durations import (
     AFTER,
     CFG,
@@ -18,7 +19,7 @@ from dovetail.isa.timing.microcoded.durations import (
     steps_to,
 )
 from dovetail.isa.timing.predecode import front_end_faults
-from dovetail.isa.timing.rules import ADDRESS_SPACE, Broken, answers, bus_error, rules_of
+from dovetail.isa.timing.rules import bus_error, rules_of
 from dovetail.isa.timing.timeline import Counters, Fault, Timeline
 
 BUS = {Op.DMA_READ: Cause.BUS_READ, Op.DMA_WRITE: Cause.BUS_WRITE}
@@ -27,7 +28,7 @@ BUS = {Op.DMA_READ: Cause.BUS_READ, Op.DMA_WRITE: Cause.BUS_WRITE}
 def time_microcoded(
     config: Config, words: npt.NDArray[np.uint64], address: int, base: int, memory_bytes: int, broken: Broken
 ) -> Timeline:
-    """What :func:`~dovetail.isa.timing.recurrence.time_program` gives, for the microcoded accelerator. ``words``: whole
+    """What :func:`~dovetail.isa.timing.run.time_program` gives, for the microcoded accelerator. ``words``: whole
     pages."""
     rules = rules_of(config)
     causes = front_end_faults(config, words)

@@ -1,15 +1,7 @@
-"""Constants that several units share."""
+"""Counts what repeats once."""
 
 from collections.abc import Callable, Hashable
 from typing import TypeVar
-
-CHECK = 3
-"""Cycles from the pop of an instruction to the cycle in which its checks decide (fault, or claim its banks).
-It works from the next cycle on."""
-
-SRAM_READ = 5
-"""Cycles from a read address on an SRAM port to its (rotated) bytes."""
-
 
 S = TypeVar("S", bound=Hashable)
 

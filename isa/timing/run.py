@@ -1,7 +1,7 @@
-"""Times a whole program in one pass: front end, queues, units, completion counts, faults.
+"""Times a whole run of a program, and finds where it faults. No tensor data is touched.
 
-Every SYNC refers to earlier instructions, so each word's times follow from those of the words before it (a max-plus
-recurrence; ``docs/architecture.md``). No tensor data is touched.
+Every SYNC refers to earlier instructions, so each word's times follow from those of the words before it
+(`isa.timing.sequencer`). The first fault then cuts off what was not popped up to its cycle.
 """
 
 from dataclasses import dataclass
@@ -11,19 +11,11 @@ import numpy.typing as npt
 
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, QUEUE_DEPTH, Cause, Op, Unit
-from dovetail.isa.timing.microcoded.recurrence import time_microcoded
+from dovetail.isa.timing.memory import ADDRESS_SPACE, BROKEN_BYTES, Broken, answers
+from dovetail.isa.timing.microcoded.run import time_microcoded
 from dovetail.isa.timing.operations import Operations
 from dovetail.isa.timing.predecode import Words, as_words, front_end_faults
-from dovetail.isa.timing.rules import (
-    ADDRESS_SPACE,
-    BROKEN_BYTES,
-    IDLE,
-    Broken,
-    Rules,
-    answers,
-    bus_error,
-    rules_of,
-)
+from dovetail.isa.timing.rules import IDLE, Rules, bus_error, rules_of
 from dovetail.isa.timing.sequencer import CHECK, END_TO_DONE, FIRST_ACTION, NEVER, PAGE_READY, chunks_of
 from dovetail.isa.timing.timeline import FETCH, Counters, Fault, Int64s, Timeline
 
