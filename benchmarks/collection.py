@@ -15,8 +15,8 @@ from onnx import numpy_helper
 
 from dovetail.sw import frontend
 from dovetail.sw.network.layout import Sample, as_unsigned
-from dovetail.sw.quantise import quantise
 from dovetail.sw.quantise.float_file import read_float
+from dovetail.sw.quantise.quantiser import quantise
 from dovetail.sw.zoo import catalogue
 
 ZOO = ("mobilenet_v1", "mobilenet_v2", "resnet18", "resnet50", "efficientnet_lite0", "vit_tiny", "bert_tiny")

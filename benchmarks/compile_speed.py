@@ -15,7 +15,7 @@ from dovetail.isa.timing import rules
 from dovetail.sw import frontend
 from dovetail.sw.compiler.emit import words
 from dovetail.sw.compiler.plan import schedule, schedule_cache, tiling
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.random.networks import RandomNet
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 

@@ -30,8 +30,7 @@ from dovetail.isa.config import Config
 from dovetail.sw import frontend
 from dovetail.sw.compiler.partition.segments import is_accelerated
 from dovetail.sw.errors import DovetailError
-from dovetail.sw.network import graph as ir
-from dovetail.sw.network import reference
+from dovetail.sw.network import ir, reference
 from dovetail.sw.runtime import reference_runtimes
 from dovetail.sw.runtime.compiled_network import compile_network
 

@@ -23,10 +23,13 @@ from dovetail.sw.frontend import load
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.passes.float import normalise
-from dovetail.sw.quantise import Calibration, FloatGraph, Goal, Quality, Scheme, search
+from dovetail.sw.quantise.automatic import Goal, search
+from dovetail.sw.quantise.calibration.ranges import Calibration
 from dovetail.sw.quantise.float_file import read_float
-from dovetail.sw.quantise.quality import Comparison
+from dovetail.sw.quantise.float_graph import FloatGraph
+from dovetail.sw.quantise.quality import Comparison, Quality
 from dovetail.sw.quantise.quantiser import apply
+from dovetail.sw.quantise.scheme import Scheme
 
 BEGIN, END = "<!-- table: python benchmarks/quantisation.py -->", "<!-- end of table -->"
 COLUMNS = ("network", "scheme", "float layers", "output SNR", "samples", "float", "int8", "points below float")

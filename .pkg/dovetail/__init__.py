@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from dovetail.flows.explore.results.rows import Results
     from dovetail.flows.explore.space.design_space import Space, Workload
     from dovetail.flows.explore.sweep import explore
-    from dovetail.isa import Config, MemoryTiming
+    from dovetail.isa.config import Config, MemoryTiming
     from dovetail.sw.analysis.cost.energy_report import energy_report as energy
-    from dovetail.sw.analysis.explain import explain
+    from dovetail.sw.analysis.explain.explainer import explain
     from dovetail.sw.compiler.partition.host_cost import HostCost
     from dovetail.sw.runtime.compiled_network import CompiledNetwork, Report, Result
     from dovetail.sw.runtime.compiled_network import compile_network as compile
@@ -51,8 +51,8 @@ __all__ = [
 ]
 
 _HOME = {
-    "Config": ("dovetail.isa", "Config"),
-    "MemoryTiming": ("dovetail.isa", "MemoryTiming"),
+    "Config": ("dovetail.isa.config", "Config"),
+    "MemoryTiming": ("dovetail.isa.config", "MemoryTiming"),
     "CompiledNetwork": ("dovetail.sw.runtime.compiled_network", "CompiledNetwork"),
     "Report": ("dovetail.sw.runtime.compiled_network", "Report"),
     "Result": ("dovetail.sw.runtime.compiled_network", "Result"),
@@ -65,7 +65,7 @@ _HOME = {
     "layers": ("dovetail.flows.explore.results.layers", "layers"),
     "HostCost": ("dovetail.sw.compiler.partition.host_cost", "HostCost"),
     "energy": ("dovetail.sw.analysis.cost.energy_report", "energy_report"),
-    "explain": ("dovetail.sw.analysis.explain", "explain"),
+    "explain": ("dovetail.sw.analysis.explain.explainer", "explain"),
 }
 
 # By name, since every layer imports this package: `import pyverilator` works from here on.

@@ -26,7 +26,8 @@ from dovetail.isa.timing.bound import cycle_bound
 from dovetail.isa.timing.memory import ADDRESS_SPACE, BROKEN_BYTES
 from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.compiler.emit.hazards import overwrites, races, transfer_rows
-from dovetail.sw.random.programs import DATA_BYTES, RandomProgram, legal_program
+from dovetail.sw.random.programs.legal import RandomProgram, legal_program
+from dovetail.sw.random.programs.registers import DATA_BYTES
 from dovetail.sw.runtime.engine import Bytes, RunResult
 
 LONG = 3_000_000

@@ -15,15 +15,9 @@ from dovetail.isa.common.toml import parse_toml
 from dovetail.isa.config import Config, MemoryTiming, ceil_div
 from dovetail.isa.instructions.assembler import assemble, disassemble
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, to_bytes
-from dovetail.sw.random.programs import (
-    RandomProgram,
-    bounded,
-    illegal_program,
-    legal_program,
-    settled,
-    targeted_program,
-    targets,
-)
+from dovetail.sw.random.programs.broken import bounded, illegal_program, settled
+from dovetail.sw.random.programs.legal import RandomProgram, legal_program
+from dovetail.sw.random.programs.targeted import targeted_program, targets
 from dovetail.sw.runtime.engine import Bytes
 
 ILLEGAL_SHARE = 0.3

@@ -18,7 +18,7 @@ from dovetail.cosim.rtl.rtl_engine import FORMS
 from dovetail.cosim.rtl.setting import Setting, settings_of
 from dovetail.cosim.rtl.waves import Waves
 from dovetail.isa.instructions.table import BY_NUMBER, PAGE_BYTES, WORD_BYTES, Op, cfg, to_bytes
-from dovetail.sw.compiler import Code
+from dovetail.sw.compiler.compile import Code
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.runtime.compiled_network import CompiledNetwork

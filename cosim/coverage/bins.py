@@ -16,7 +16,7 @@ from dovetail.isa.instructions.checks import View, array_lanes, input_blocks, la
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, REGISTERS, Cause, Instruction, Op, Unit
 from dovetail.isa.timing.dma import BOUNDARY, MAX_BURST
 from dovetail.isa.timing.timeline import Timeline
-from dovetail.sw.random.programs import checks_of
+from dovetail.sw.random.programs.targeted import checks_of
 
 Bin = tuple[str, str, str]
 """Table, row, column."""

@@ -16,7 +16,7 @@ from dovetail.cosim.rtl.rtl_engine import RtlEngine, accelerator_design
 from dovetail.cosim.rtl.verilate import COVERAGE
 from dovetail.isa.config import Config
 from dovetail.isa.host import CONTROL_IRQ, HOST_REGISTERS, ID, VERSION
-from dovetail.sw.random.programs import legal_program
+from dovetail.sw.random.programs.legal import legal_program
 
 LINE, BRANCH, TOGGLE = KINDS_OF_POINTS = ("line", "branch", "toggle")
 

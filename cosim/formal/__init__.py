@@ -3,8 +3,3 @@
 A harness is an ordinary component; :func:`dovetail.cosim.formal.prover.prove` and the command ``dovetail prove`` run
 it. To prove something about a modified block, change the block, or build a :class:`Proof` around a harness of your own.
 """
-
-from dovetail.cosim.formal.catalogue import PROOFS
-from dovetail.cosim.formal.proof import Proof, Sentences
-
-__all__ = ["PROOFS", "Proof", "Sentences"]

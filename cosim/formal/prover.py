@@ -15,8 +15,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dovetail.cosim.formal import Proof, Sentences
-from dovetail.cosim.formal.proof import TOP
+from dovetail.cosim.formal.proof import TOP, Proof, Sentences
 from dovetail.cosim.rtl.sealed import read_note, workplace, write_note
 from dovetail.cosim.rtl.verilate import LOG_LINES, ToolError
 

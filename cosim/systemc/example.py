@@ -9,7 +9,7 @@ from dovetail.cosim.rtl.setting import Setting
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Unit
 from dovetail.sw.model.accelerator import Model
-from dovetail.sw.random.programs import legal_program
+from dovetail.sw.random.programs.legal import legal_program
 
 FOLDER = "example"
 

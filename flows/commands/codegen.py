@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
-    from dovetail.sw.export.codegen import project_of
+    from dovetail.sw.export.codegen.project import project_of
 
     check_output_folder("--output", args.output)
     compiled = compiled_of(args)

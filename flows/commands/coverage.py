@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> Report:
         return _merge(args)
     from dovetail.cosim.coverage.file import DesignCoverage
     from dovetail.cosim.coverage.rtl import cover_rtl
-    from dovetail.sw.random.programs import WHOLE
+    from dovetail.sw.random.programs.configurations import WHOLE
 
     config = Config.load(args.config) if args.config else WHOLE
     start = time.monotonic()

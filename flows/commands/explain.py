@@ -24,7 +24,9 @@ from dovetail.flows.output.printable import block
 from dovetail.flows.output.reply import Report
 from dovetail.isa.common.files import write_atomically, written_whole
 from dovetail.isa.config import Config, ConfigError, format_bytes
-from dovetail.sw.analysis.explain import Explanation, compare, explain
+from dovetail.sw.analysis.explain.compare import compare
+from dovetail.sw.analysis.explain.explainer import explain
+from dovetail.sw.analysis.explain.explanation import Explanation
 from dovetail.sw.analysis.explain.sentences import answer, summary
 
 if TYPE_CHECKING:

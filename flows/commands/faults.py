@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> Report:
             raise DovetailError(f"--{name.replace('_', '-')} must be at least {least}, not {getattr(args, name)}")
     from dovetail.cosim.compare.campaign import in_processes
     from dovetail.cosim.compare.faults import KINDS, Record, run_kind
-    from dovetail.sw.random.programs import WHOLE, configurations
+    from dovetail.sw.random.programs.configurations import WHOLE, configurations
 
     if args.config:
         configs = [Config.load(name) for name in args.config]

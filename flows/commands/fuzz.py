@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> Report:
     if args.coverage:
         check_report(args.coverage)
     from dovetail.cosim.compare.campaign import Tally, run_campaign, shares
-    from dovetail.sw.random.programs import configurations
+    from dovetail.sw.random.programs.configurations import configurations
 
     if args.config:
         configs = [Config.load(name) for name in args.config]

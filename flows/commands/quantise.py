@@ -18,9 +18,12 @@ from dovetail.sw.errors import NetworkError
 if TYPE_CHECKING:
     from dovetail.sw.frontend.remainder import Remainder
     from dovetail.sw.network.layout import Array, Sample
-    from dovetail.sw.quantise import Calibration, FloatGraph, Quality, Scheme, Search
-    from dovetail.sw.quantise.automatic import Trial
+    from dovetail.sw.quantise.automatic import Search, Trial
+    from dovetail.sw.quantise.calibration.ranges import Calibration
+    from dovetail.sw.quantise.float_graph import FloatGraph
+    from dovetail.sw.quantise.quality import Quality
     from dovetail.sw.quantise.quantiser import Quantised
+    from dovetail.sw.quantise.scheme import Scheme
 
 NAME = "quantise"
 HELP = "quantise a float network from calibration inputs"
@@ -71,8 +74,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
     # Imported late: other commands do not need ONNX Runtime's quantiser.
-    from dovetail.sw.quantise import Calibration, FloatGraph, Goal, search
+    from dovetail.sw.quantise.automatic import Goal, search
+    from dovetail.sw.quantise.calibration.ranges import Calibration
     from dovetail.sw.quantise.float_file import read_float, read_rest
+    from dovetail.sw.quantise.float_graph import FloatGraph
     from dovetail.sw.quantise.quality import Comparison
     from dovetail.sw.quantise.quantiser import apply
 
@@ -105,7 +110,7 @@ def run(args: argparse.Namespace) -> Report:
 
 
 def _scheme(args: argparse.Namespace) -> "Scheme":
-    from dovetail.sw.quantise import Scheme
+    from dovetail.sw.quantise.scheme import Scheme
 
     scheme = Scheme.parse(args.scheme)
     return replace(scheme, keep_float=(*scheme.keep_float, *args.keep_float))

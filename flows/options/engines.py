@@ -14,7 +14,7 @@ from dovetail.sw.runtime.clock import clock_text, time_text
 if TYPE_CHECKING:
     from dovetail.cosim.rtl.waves import Waves
     from dovetail.isa.config import Config
-    from dovetail.sw.runtime.board import BoardEngine
+    from dovetail.sw.runtime.board.board_engine import BoardEngine
     from dovetail.sw.runtime.engine import Engine
 
 ENGINES = ("model", "rtl", "board")
@@ -121,7 +121,7 @@ def engine_of(args: argparse.Namespace, config: Config, memory_bytes: int) -> It
 
 def _board(args: argparse.Namespace, config: Config, memory_bytes: int, stack: ExitStack) -> BoardEngine:
     from dovetail.isa.link import BAUD
-    from dovetail.sw.runtime.board import BoardEngine
+    from dovetail.sw.runtime.board.board_engine import BoardEngine
 
     if args.port != SIMULATED:
         return stack.enter_context(BoardEngine(config, args.port, BAUD if args.baud is None else args.baud))
@@ -138,7 +138,7 @@ def _board(args: argparse.Namespace, config: Config, memory_bytes: int, stack: E
 
 def board_clock(engine: Engine, clock: float | None) -> float | None:
     """The clock that times are told by, in Hz; a board says its own. Raises DovetailError for another."""
-    from dovetail.sw.runtime.board import BoardEngine
+    from dovetail.sw.runtime.board.board_engine import BoardEngine
 
     if not isinstance(engine, BoardEngine):
         return clock
@@ -150,7 +150,7 @@ def board_clock(engine: Engine, clock: float | None) -> float | None:
 
 def describe_board(engine: Engine, cycles: int) -> str | None:
     """A line about the board behind an engine and the time that a run's cycles take there; None for other engines."""
-    from dovetail.sw.runtime.board import BoardEngine
+    from dovetail.sw.runtime.board.board_engine import BoardEngine
 
     if not isinstance(engine, BoardEngine):
         return None

@@ -36,7 +36,7 @@ from dovetail.sw.runtime.clock import (
 
 if TYPE_CHECKING:
     from dovetail.sw.files.portable import Sample as CarriedSample
-    from dovetail.sw.network.graph import Graph, Port
+    from dovetail.sw.network.ir import Graph, Port
     from dovetail.sw.runtime.compiled_network import CompiledNetwork, Report
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array
 from dovetail.sw.network.reference import average_pool
 

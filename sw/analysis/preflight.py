@@ -16,7 +16,8 @@ from dovetail.isa.instructions.table import INSTRUCTIONS, Op
 from dovetail.sw import frontend
 from dovetail.sw.analysis.file_nodes import FileNode, destinations, nodes_of, nodes_of_model
 from dovetail.sw.analysis.operator_list import ROWS
-from dovetail.sw.compiler import Code, Options, generate
+from dovetail.sw.compiler.compile import Code, generate
+from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.segments import broken_rule, is_accelerated, pays_for_its_round_trip
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx.file import is_quantised
@@ -25,7 +26,7 @@ from dovetail.sw.frontend.remainder import Remainder, remainder_of
 from dovetail.sw.frontend.tflite.file import TfliteFile, is_float, is_tflite
 from dovetail.sw.frontend.tflite.floats.convert import to_onnx
 from dovetail.sw.host.work import HostWork, host_work
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 
 ACCELERATOR, HOST, FREE = "accelerator", "host", "nothing to do"
 
@@ -182,9 +183,10 @@ def _is_float(data: bytes) -> bool:
 def _quantised(network: str | Path, shapes: Mapping[str, Sequence[int]] | None) -> onnx.ModelProto:
     """A float network quantised by a random input."""
     # Imported late: other networks do not need ONNX Runtime's quantiser.
-    from dovetail.sw.quantise import FloatGraph, quantise
     from dovetail.sw.quantise.calibration.samples import RandomSamples
     from dovetail.sw.quantise.float_file import read_float
+    from dovetail.sw.quantise.float_graph import FloatGraph
+    from dovetail.sw.quantise.quantiser import quantise
 
     model = read_float(network, shapes)
     return quantise(model, RandomSamples(FloatGraph(model).inputs, 1, 0))

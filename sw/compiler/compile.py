@@ -20,7 +20,7 @@ from dovetail.sw.compiler.partition.parts import Part, parts_of
 from dovetail.sw.compiler.partition.segments import Step, host_reasons, is_accelerated, steps_of
 from dovetail.sw.compiler.plan.smaller import smaller
 from dovetail.sw.errors import CompileError
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 
 SURE = 0.003
 """By how much of it an estimate must exceed another one to be given up. Of 325 configurations for MobileNetV1 two take

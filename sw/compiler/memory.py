@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from dovetail.isa.config import round_up
 from dovetail.sw.compiler.partition.segments import Step
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 
 ALIGN = 4096
 """Every buffer starts on a 4 KiB boundary, so that bursts are cut in the same way wherever it lies."""

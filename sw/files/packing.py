@@ -17,8 +17,7 @@ from dovetail.sw import frontend
 from dovetail.sw.files.portable import FORMAT, MANIFEST, VERSION, Sample, sha256
 from dovetail.sw.frontend.onnx.external_data import self_contained
 from dovetail.sw.frontend.open_shapes import Shapes, with_shapes
-from dovetail.sw.network import graph as ir
-from dovetail.sw.network import reference
+from dovetail.sw.network import ir, reference
 from dovetail.sw.network.layout import Array
 
 _NEVER = (1980, 1, 1, 0, 0, 0)

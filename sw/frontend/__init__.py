@@ -9,7 +9,7 @@ from dovetail.sw.files.portable import is_portable, unpack
 from dovetail.sw.frontend.open_shapes import Shapes, with_shapes
 from dovetail.sw.frontend.tflite.file import is_tflite
 from dovetail.sw.frontend.tflite.importer import load_tflite
-from dovetail.sw.network.graph import Graph
+from dovetail.sw.network.ir import Graph
 from dovetail.sw.passes import integer
 
 ZOO = "zoo:"

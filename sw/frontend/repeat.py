@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 
 
 def repeated(source: ir.Tensor, channels: int, name: str) -> tuple[ir.Tensor, ir.Conv]:

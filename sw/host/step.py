@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dovetail.sw.host.kernels import OnnxOp, Wire
-from dovetail.sw.network import graph as ir
-from dovetail.sw.network import reference
+from dovetail.sw.network import ir, reference
 from dovetail.sw.network.layout import Array
 
 _LAID_OUT = {"Conv", "AveragePool", "GlobalAveragePool"}

@@ -8,7 +8,7 @@ from typing import Any
 
 from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.compiler.partition.segments import Step, is_accelerated
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 
 
 @dataclass(frozen=True)

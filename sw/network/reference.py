@@ -16,7 +16,7 @@ from dovetail.isa.numerics.average import average
 from dovetail.isa.numerics.multiply import multiply
 from dovetail.isa.numerics.requantise import requantise
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array
 
 Int8 = NDArray[np.int8]

@@ -13,7 +13,7 @@ from dovetail.isa.numerics.add import AddParams
 from dovetail.isa.numerics.multiplier import encode_multiplier
 from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Layout
 
 

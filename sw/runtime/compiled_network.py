@@ -18,7 +18,8 @@ from dovetail.isa.timing.bound import cycle_bound
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.timeline import Counters, Timeline
 from dovetail.sw import frontend
-from dovetail.sw.compiler import Code, Options, generate
+from dovetail.sw.compiler.compile import Code, generate
+from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.host_cost import HostCost, load_host_cost
 from dovetail.sw.compiler.partition.segments import border_of, is_accelerated
 from dovetail.sw.errors import DovetailError, NetworkError
@@ -26,7 +27,7 @@ from dovetail.sw.frontend.onnx.external_data import self_contained
 from dovetail.sw.frontend.open_shapes import Shapes, with_shapes
 from dovetail.sw.host.step import HostUnit, units_of
 from dovetail.sw.host.work import host_work
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array
 from dovetail.sw.runtime.engine import Engine, RunResult
 from dovetail.sw.runtime.engines import create

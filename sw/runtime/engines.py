@@ -16,7 +16,7 @@ def _model(config: Config) -> Engine:
 
 def _board(config: Config) -> Engine:
     # The only board that is connected; another one is an engine that the caller makes.
-    from dovetail.sw.runtime.board import BoardEngine
+    from dovetail.sw.runtime.board.board_engine import BoardEngine
 
     return BoardEngine(config)
 

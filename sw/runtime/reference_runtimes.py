@@ -15,7 +15,7 @@ from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.files.inputs import read_arrays
 from dovetail.sw.frontend.remainder import known_part
 from dovetail.sw.frontend.tflite.file import TfliteFile, is_tflite
-from dovetail.sw.network.graph import Graph
+from dovetail.sw.network.ir import Graph
 from dovetail.sw.network.layout import Array, Sample, as_signed, as_unsigned
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.compile import outside
 from dovetail.sw.compiler.partition.parts import Part
 from dovetail.sw.compiler.partition.segments import Step, is_accelerated
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 
 
 class Unfit(ValueError):

@@ -18,13 +18,13 @@ from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, Op, from_bytes
 from dovetail.isa.program import Program, ProgramError
 from dovetail.sw import frontend
-from dovetail.sw.compiler import Code, Layer, Options, SegmentCode
-from dovetail.sw.compiler.compile import executed, least_bytes, roots_of
+from dovetail.sw.compiler.compile import Code, Layer, SegmentCode, executed, least_bytes, roots_of
 from dovetail.sw.compiler.memory import ALIGN, align
+from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.parts import parts_of
 from dovetail.sw.compiler.partition.segments import host_reasons, is_accelerated, steps_of
 from dovetail.sw.errors import CompileError
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.runtime.compiled_network import NETWORK_STEP, CompiledNetwork, RunError
 from dovetail.sw.runtime.saved_places import Places, Transfer, Unfit, transfers, unit_of
 

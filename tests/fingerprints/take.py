@@ -22,7 +22,7 @@ from dovetail.isa.instructions.table import Unit, to_bytes
 from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.networks import random_network
-from dovetail.sw.random.programs import WHOLE
+from dovetail.sw.random.programs.configurations import WHOLE
 from dovetail.sw.runtime.compiled_network import compile_network
 from dovetail.sw.runtime.engine import Bytes, RunResult
 

@@ -17,9 +17,10 @@ from dovetail.cosim.compare.networks import Verdict
 from dovetail.cosim.compare.windows import Window, WindowVerdict
 from dovetail.flows.cli import COMMANDS, main
 from dovetail.flows.options.network import NETWORK_HELP
-from dovetail.isa import Config, Program
+from dovetail.isa.config import Config
 from dovetail.isa.generate.cheader import cheader
 from dovetail.isa.generate.manual import manual
+from dovetail.isa.program import Program
 from dovetail.sw.zoo.catalogue import NETWORKS
 from tests.sw.runtime.stateful_networks import streaming
 

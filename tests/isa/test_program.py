@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.isa import Config, Program, ProgramError, Segment, Step, TensorDescriptor
 from dovetail.isa.common.files import write_atomically
+from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import PAGE_BYTES
+from dovetail.isa.program import Program, ProgramError, Segment, Step, TensorDescriptor
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8)
 IMAGE = TensorDescriptor(name="x", offset=4096, shape=(1, 4, 4, 3), scale=0.5, zero_point=-128)

@@ -100,7 +100,7 @@ def models() -> list[tuple[str, Any, str]]:
     """Name, configuration and form of each. The second one has what the first one lacks: several records and less than
     a matrix row in a word, several words of weights, gated clocks, and enables of reads."""
     from dovetail.isa.config import Config
-    from dovetail.sw.random.programs import WHOLE
+    from dovetail.sw.random.programs.configurations import WHOLE
 
     wide = Config(
         ic_lanes=2,
@@ -232,7 +232,7 @@ class Bench:
         """What kind of fault of `dovetail faults` shows a difference; empty: none. From power-up to power-up."""
         from dovetail.cosim.compare import faults
         from dovetail.sw.model.accelerator import Model
-        from dovetail.sw.random.programs import legal_program
+        from dovetail.sw.random.programs.legal import legal_program
 
         for kind, provoke in faults.KINDS.items():
             for seed in range(programs):

@@ -16,7 +16,7 @@ from dovetail.cosim.benches.axi import AxiMemory, AxiRules, HostDriver, TimedMem
 from dovetail.cosim.benches.bench import config, options, rng, start, until
 from dovetail.isa.host import CONTROL_IRQ, CONTROL_START, HOST_REGISTERS, STATUS_DONE
 from dovetail.isa.instructions.table import Cause
-from dovetail.sw.random.programs import legal_program
+from dovetail.sw.random.programs.legal import legal_program
 
 LIMIT = 500_000
 """Cycles that a program may take in a bench."""

@@ -15,7 +15,7 @@ from dovetail.cosim.benches.streams import StreamDriver, StreamMonitor
 from dovetail.hw.common.ports import Entry, EntryKind
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Unit
 from dovetail.isa.timing.sequencer import CHECK
-from dovetail.sw.random.programs import operations
+from dovetail.sw.random.programs.registers import operations
 
 LIMIT = 50_000
 Event = tuple[str, int, int]

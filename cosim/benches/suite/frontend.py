@@ -28,7 +28,7 @@ from dovetail.isa.instructions.table import (
     Unit,
     to_bytes,
 )
-from dovetail.sw.random.programs import legal_program
+from dovetail.sw.random.programs.legal import legal_program
 
 LIMIT = 20_000
 Item = tuple[Any, int, int, int]

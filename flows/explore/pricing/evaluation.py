@@ -22,7 +22,7 @@ from dovetail.sw.analysis.cost.activity import activity_of
 from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.compiler.plan import schedule_cache
 from dovetail.sw.errors import DovetailError, first_line
-from dovetail.sw.network.graph import Graph
+from dovetail.sw.network.ir import Graph
 from dovetail.sw.runtime.compiled_network import compile_network
 
 

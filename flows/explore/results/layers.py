@@ -13,7 +13,7 @@ from dovetail.isa.config import Config
 from dovetail.sw import frontend
 from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE, EnergyTable, load_table
 from dovetail.sw.analysis.cost.energy_report import energy_report
-from dovetail.sw.analysis.explain import explain
+from dovetail.sw.analysis.explain.explainer import explain
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.runtime.clock import milliseconds

@@ -13,7 +13,7 @@ from dovetail.isa.config import Config
 from dovetail.sw import frontend
 from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE, load_table
 from dovetail.sw.errors import DovetailError, first_line
-from dovetail.sw.network.graph import Graph
+from dovetail.sw.network.ir import Graph
 from dovetail.sw.runtime.compiled_network import compile_network
 
 

@@ -19,7 +19,7 @@ from dovetail.flows.report.pictures.shares import cause_colours
 from dovetail.flows.report.pictures.style import BOUNDS, KINDS, RAMP, SERIES, SPARE
 from dovetail.isa.config import PRESETS
 from dovetail.sw.analysis.cost.energy_report import COMPONENTS
-from dovetail.sw.analysis.explain import CAUSES
+from dovetail.sw.analysis.explain.causes import CAUSES
 from dovetail.sw.analysis.explain.resources import RESOURCES
 
 _LANES = {"lanes": ("ic_lanes", "oc_lanes")}

@@ -28,7 +28,7 @@ from dovetail.flows.report.pictures.style import (
     write_legend,
     write_title,
 )
-from dovetail.sw.analysis.explain import Explanation, LayerExplanation
+from dovetail.sw.analysis.explain.explanation import Explanation, LayerExplanation
 
 WIDTH, HEIGHT = 9.0, 5.8
 """Inches."""

@@ -25,7 +25,8 @@ from dovetail.flows.report.pictures.style import (
     write_legend,
     write_title,
 )
-from dovetail.sw.analysis.explain import CAUSES, Explanation, LayerExplanation
+from dovetail.sw.analysis.explain.causes import CAUSES
+from dovetail.sw.analysis.explain.explanation import Explanation, LayerExplanation
 from dovetail.sw.analysis.explain.sentences import title_of
 
 WIDTH, ROW = 9.0, 0.19

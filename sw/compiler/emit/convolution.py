@@ -19,7 +19,7 @@ from dovetail.sw.compiler.emit.words import Compute, Form, Task, Transfer
 from dovetail.sw.compiler.layer import ConvLayer, use_packing
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan.schedule import Space, Tiling, buffer_bytes, stripe_of
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 
 MAX_SLOTS = 64
 """The most weight buffers of a layer."""

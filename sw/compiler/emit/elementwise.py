@@ -15,7 +15,7 @@ from dovetail.sw.compiler.emit.slab import Slab, operand_of, result_of, store
 from dovetail.sw.compiler.emit.words import Compute, Form, Task, Transfer
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan.schedule import Space
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 
 MAX_BLOCKS = 65535
 MIN_TILE = 4096

@@ -19,7 +19,7 @@ from dovetail.sw.compiler.partition.parts import Part
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan import residency, schedule, tiling
 from dovetail.sw.errors import CompileError
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 
 Packer = Callable[[], NDArray[np.uint8]]
 Constants = tuple[int, Packer]

@@ -16,7 +16,7 @@ from dovetail.sw.compiler.emit.room import Room
 from dovetail.sw.compiler.emit.words import Compute, Task, Transfer
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan.schedule import Space
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 
 MIN_TILE = 4096
 """Bytes below which a copy is not cut further to overlap its transfers."""

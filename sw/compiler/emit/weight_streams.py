@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dovetail.isa.config import Config, ceil_div
 from dovetail.sw.compiler.layer import ConvLayer
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 
 Bytes = NDArray[np.uint8]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from dovetail.isa.common.toml import parse_toml
 from dovetail.sw.errors import CompileError
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.runtime.clock import CLOCKS
 
 NOT_MEASURED = "not measured"

@@ -11,7 +11,7 @@ from dovetail.isa.config import Config
 from dovetail.sw.compiler.emit.movement import Axis, axes_of
 from dovetail.sw.compiler.layer import use_packing
 from dovetail.sw.compiler.partition.segments import Step
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 
 MAX_PITCHED = 1024
 """The most channels of a tensor that is stored pixel by pixel: some pixels must fit the smallest buffer."""

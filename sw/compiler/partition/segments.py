@@ -10,7 +10,7 @@ from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan import tiling
 from dovetail.sw.errors import CompileError
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dovetail.sw.compiler.emit.words import Emitter
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan.schedule import Space, Tiling
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 
 WEIGHTS, MATRIX, *ACTIVATIONS = (n << 28 for n in range(5))
 """System memory addresses: 4 KiB aligned as real ones are, which is all that durations depend on."""

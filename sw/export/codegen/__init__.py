@@ -3,9 +3,3 @@
 What a node of the host computes in integers, the generated code computes exactly; float softmax and layer norms are
 computed in double and rounded once, where ONNX Runtime rounds every step.
 """
-
-from __future__ import annotations
-
-from dovetail.sw.export.codegen.project import Project, project_of
-
-__all__ = ["Project", "project_of"]

@@ -19,7 +19,7 @@ from dovetail.sw.export.codegen.storage import Pointer
 from dovetail.sw.export.codegen.writer import Writer, pairs_fields
 from dovetail.sw.frontend.tflite.file import TfliteFile
 from dovetail.sw.host import kernels
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Layout, Shape
 
 _ONNX_MOVES = {

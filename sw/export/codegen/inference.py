@@ -20,7 +20,7 @@ from dovetail.sw.export.codegen.movement import write_places
 from dovetail.sw.export.codegen.nodes import WRITERS
 from dovetail.sw.export.codegen.storage import Pointer, Storage
 from dovetail.sw.export.codegen.writer import Call, Note, Writer
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 
 C_TYPES = {

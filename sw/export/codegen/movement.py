@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dovetail.sw.export.codegen.storage import Pointer
 from dovetail.sw.export.codegen.writer import Writer
 from dovetail.sw.host.kernels import Payload
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array
 
 _EXACT = {"int8": 1 << 24, "float32": 1 << 24, "int32": 1 << 31, "int64": 1 << 31}

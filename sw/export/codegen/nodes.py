@@ -11,7 +11,7 @@ import numpy as np
 from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.sw.export.codegen.c_text import Fields
 from dovetail.sw.export.codegen.writer import ROUNDINGS, Writer, pairs_fields
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 
 _COMBINATIONS = {
     VectorOperation.ADD: "DOVETAIL_ADD",

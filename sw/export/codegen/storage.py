@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dovetail.isa.config import round_up
 from dovetail.isa.program import ITEM_BYTES
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 
 ALIGN = 8
 """Of everything in scratch memory."""

@@ -13,7 +13,7 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.export.codegen.c_text import WIDTH, Fields, comment, number
 from dovetail.sw.export.codegen.constant_data import Constants, int8
 from dovetail.sw.export.codegen.storage import Pointer, Storage
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Shape
 
 ROUNDINGS = {Rounding.TFLITE: "DOVETAIL_ROUND_TFLITE", Rounding.ONNX: "DOVETAIL_ROUND_ONNX"}

@@ -12,9 +12,7 @@ from dovetail.sw.export.parts.host_nodes import write_host
 from dovetail.sw.export.parts.movement import write_move
 from dovetail.sw.export.parts.nodes import WRITERS
 from dovetail.sw.export.parts.part import Part
-from dovetail.sw.network import graph as ir
-
-__all__ = ["Part", "write"]
+from dovetail.sw.network import ir
 
 
 def write(part: Part, node: ir.Node) -> None:

@@ -15,8 +15,7 @@ from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.export.parts.part import IR_VERSION, OPSET
 from dovetail.sw.host import kernels
-from dovetail.sw.network import graph as ir
-from dovetail.sw.network import reference
+from dovetail.sw.network import ir, reference
 from dovetail.sw.network.layout import Array, Layout, as_unsigned
 
 LEVELS = np.arange(-128, 128).astype(np.int8)

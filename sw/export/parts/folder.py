@@ -24,7 +24,7 @@ from dovetail.sw.files.portable import sha256
 from dovetail.sw.frontend.remainder import rest_of
 from dovetail.sw.host.kernels import OnnxOp, Permute, TfliteOp
 from dovetail.sw.host.step import can_join
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Layout, as_signed, as_unsigned
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 
@@ -220,7 +220,8 @@ def _is_same(graph: ir.Graph, port: ir.Port) -> bool:
 def _write(compiled: CompiledNetwork, piece: _Piece, number: int, folder: Path) -> dict[str, Any]:
     """Write a piece; its entry in the manifest."""
     # Imported late: TFLite networks may need no protobuf.
-    from dovetail.sw.export.parts import Part, write
+    from dovetail.sw.export.parts import write
+    from dovetail.sw.export.parts.part import Part
 
     place = "host" if piece.segment is None else "accelerator"
     inputs, outputs = _borders(compiled.graph, piece)

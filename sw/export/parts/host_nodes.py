@@ -8,7 +8,7 @@ from onnx import numpy_helper, version_converter
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.export.parts.part import OPSET, Part
 from dovetail.sw.host import kernels
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 
 
 def write_host(part: Part, node: ir.Host) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.sw.export.parts.part import Part
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 
 
 def write_move(part: Part, node: ir.Move) -> None:

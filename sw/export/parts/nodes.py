@@ -14,8 +14,7 @@ from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.export.parts.exactness import LEFT, LEVELS, RIGHT, rescaled, runtime_difference, scales_of
 from dovetail.sw.export.parts.part import Part
-from dovetail.sw.network import graph as ir
-from dovetail.sw.network import reference
+from dovetail.sw.network import ir, reference
 from dovetail.sw.network.layout import as_unsigned
 
 

@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.sw.errors import NetworkError, first_line
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Layout, Shape, as_unsigned
 from dovetail.sw.network.names import unused
 

@@ -24,7 +24,7 @@ from dovetail.sw.frontend.onnx.integer import FULL, Clamp
 from dovetail.sw.frontend.onnx.values import Constant, Quant, Source, Value
 from dovetail.sw.frontend.repeat import repeated
 from dovetail.sw.host.kernels import Quantize
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Layout
 
 FUNCTIONS = (

@@ -31,7 +31,7 @@ from dovetail.isa.numerics.multiplier import ONNX_MULT_MASK
 from dovetail.isa.numerics.multiply import multiply
 from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.sw.network.graph import MulParams
+from dovetail.sw.network.ir import MulParams
 
 REACH = 12
 """How many units of a factor's last bit are tried in each direction."""

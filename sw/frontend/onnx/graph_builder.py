@@ -15,7 +15,7 @@ from dovetail.sw.frontend.onnx.file import OnnxFile, OnnxNode
 from dovetail.sw.frontend.onnx.limits import check_results
 from dovetail.sw.frontend.onnx.values import Constant, Quant, Source, Value
 from dovetail.sw.host.kernels import Dequantize, OnnxOp, Permute, Quantize, Wire
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Layout, Shape, as_signed, refined
 from dovetail.sw.network.names import unused
 

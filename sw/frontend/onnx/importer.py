@@ -31,7 +31,7 @@ from dovetail.sw.frontend.onnx.integer import FULL, Clamp, IntegerOps
 from dovetail.sw.frontend.onnx.qoperator import QOPERATORS
 from dovetail.sw.frontend.onnx.remainder import split
 from dovetail.sw.frontend.onnx.values import Constant, Quant, Source, Value
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Layout
 
 WAITING = {

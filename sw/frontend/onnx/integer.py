@@ -18,7 +18,7 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx.graph_builder import GraphBuilder
 from dovetail.sw.frontend.onnx.values import Constant, Quant, Source, Value
 from dovetail.sw.frontend.onnx.window_attributes import window_of
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Layout, Shape
 
 Clamp = tuple[int, int]

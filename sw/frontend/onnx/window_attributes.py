@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Shape
 
 

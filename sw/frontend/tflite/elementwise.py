@@ -16,7 +16,7 @@ from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.repeat import repeated
 from dovetail.sw.host.kernels import TfliteOp
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 
 if TYPE_CHECKING:
     from dovetail.sw.frontend.tflite.file import Operator

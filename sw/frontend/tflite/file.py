@@ -14,7 +14,7 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.tflite.flatbuffer import FlatbufferError, verify
 from dovetail.sw.frontend.tflite.schema_offsets import TFLITE
 from dovetail.sw.frontend.tflite.sparse import expand
-from dovetail.sw.network.graph import Pads, Pair, Tensor
+from dovetail.sw.network.ir import Pads, Pair, Tensor
 from dovetail.sw.network.layout import Array
 
 RESOURCE = "resource"

@@ -22,7 +22,7 @@ from dovetail.sw.frontend.tflite.shapes import settle
 from dovetail.sw.frontend.tflite.unsigned import SIGNED_ONLY, is_unsigned, signed
 from dovetail.sw.frontend.tflite.variables import WALK, Variables
 from dovetail.sw.host.kernels import Quantize, TfliteOp
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Layout, Shape
 
 _CONVERSIONS = {"CAST", "QUANTIZE", "DEQUANTIZE"}

@@ -10,7 +10,7 @@ import numpy as np
 import tflite
 from numpy.typing import NDArray
 
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 
 if TYPE_CHECKING:
     from dovetail.sw.frontend.tflite.file import Operator

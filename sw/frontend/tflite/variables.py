@@ -16,7 +16,7 @@ import tflite
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.tflite.file import Info, Operator, TfliteFile
 from dovetail.sw.host.kernels import Permute, TfliteOp
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Layout, as_signed
 from dovetail.sw.network.names import unused
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.passes.integer.activations import fuse_activations
 from dovetail.sw.passes.integer.channels import permute_weights
 from dovetail.sw.passes.integer.constants import fold_constants

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.passes.integer.functions import Clamped, Values, applied, clamp_within, function_of, range_of
 from dovetail.sw.passes.integer.rewrite import Names, makers, private, rebuilt
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dovetail.sw.network import graph as ir
-from dovetail.sw.network import reference
+from dovetail.sw.network import ir, reference
 from dovetail.sw.network.layout import Array
 from dovetail.sw.passes.integer.rewrite import rebuilt
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from math import prod
 from typing import NamedTuple
 
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 
 MAX_LOOPS = 4
 """Loops that a copy of two may have, if neither had more: further ones are unrolled into instructions."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.passes.integer.rewrite import rebuilt
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.passes.integer.rewrite import rebuilt
 
 _LABELS = ("name", "outputs", "kind", "label")

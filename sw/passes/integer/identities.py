@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.passes.integer.copies import in_place
 from dovetail.sw.passes.integer.functions import CODES, function_of, range_of
 from dovetail.sw.passes.integer.rewrite import makers, rebuilt

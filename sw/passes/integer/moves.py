@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.passes.integer.copies import composed, in_place, size, worth
 from dovetail.sw.passes.integer.rewrite import makers, rebuilt
 

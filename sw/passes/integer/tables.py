@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.sw.network import graph as ir
-from dovetail.sw.network import reference
+from dovetail.sw.network import ir, reference
 from dovetail.sw.passes.integer.functions import CODES, Values, applied, function_of
 from dovetail.sw.passes.integer.rewrite import makers, rebuilt
 

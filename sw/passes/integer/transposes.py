@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.passes.integer.copies import simplest
 from dovetail.sw.passes.integer.functions import function_of
 from dovetail.sw.passes.integer.moves import pulled

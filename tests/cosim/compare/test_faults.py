@@ -29,7 +29,7 @@ from dovetail.cosim.rtl.setting import Setting, settings_of
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import BY_NUMBER, Cause, Op, Unit, cfg, pack, to_bytes
 from dovetail.sw.model.accelerator import Model
-from dovetail.sw.random.programs import legal_program
+from dovetail.sw.random.programs.legal import legal_program
 from dovetail.sw.runtime.compiled_network import compile_network
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")

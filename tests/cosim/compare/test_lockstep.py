@@ -15,7 +15,7 @@ from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Cause, Op, Unit
 from dovetail.isa.timing.timeline import Counters, Fault
 from dovetail.sw.model.accelerator import Model
-from dovetail.sw.random.programs import legal_program
+from dovetail.sw.random.programs.legal import legal_program
 from dovetail.sw.runtime.engine import RunResult
 
 SMALL = {

@@ -10,9 +10,10 @@ import pytest
 from dovetail.cosim.compare.lockstep import Comparison
 from dovetail.cosim.compare.networks import LockstepEngine, Verdict, verify
 from dovetail.cosim.rtl.rtl_engine import RtlEngine
-from dovetail.isa import Config, MemoryTiming
+from dovetail.isa.config import Config, MemoryTiming
 from dovetail.sw.analysis.dump import read_dump, write_dump
-from dovetail.sw.compiler import Options, generate
+from dovetail.sw.compiler.compile import generate
+from dovetail.sw.compiler.options import Options
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.network import reference
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network

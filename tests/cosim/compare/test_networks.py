@@ -10,7 +10,7 @@ import pytest
 
 from dovetail.cosim.compare.networks import verify
 from dovetail.isa.config import Config, MemoryTiming
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.random.networks import RandomNet, random_network
 from dovetail.sw.runtime.compiled_network import compile_network
 

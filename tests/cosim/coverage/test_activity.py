@@ -15,7 +15,8 @@ from dovetail.isa.config import Config
 from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.run import time_program
 from dovetail.sw.analysis.cost.activity import events_of
-from dovetail.sw.random.programs import WHOLE, legal_program
+from dovetail.sw.random.programs.configurations import WHOLE
+from dovetail.sw.random.programs.legal import legal_program
 
 READ_EVENTS = {
     "array_input": "sram_read_input",

@@ -13,7 +13,8 @@ from dovetail.flows.cli import main
 from dovetail.isa.config import FEATURES, Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, Cause, Op, Unit, cfg, pack, sync
 from dovetail.isa.timing.run import time_program
-from dovetail.sw.random.programs import configurations, targeted_program, targets
+from dovetail.sw.random.programs.configurations import configurations
+from dovetail.sw.random.programs.targeted import targeted_program, targets
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
 

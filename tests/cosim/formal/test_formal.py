@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from amaranth.hdl import Fragment
 
-from dovetail.cosim.formal import PROOFS, Proof, Sentences, prover
-from dovetail.cosim.formal.proof import INVARIANT
+from dovetail.cosim.formal import prover
+from dovetail.cosim.formal.catalogue import PROOFS
+from dovetail.cosim.formal.proof import INVARIANT, Proof, Sentences
 from dovetail.cosim.formal.properties import Opened
 from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.hw.dma.burst import BeatWalker, BurstWalker

@@ -27,7 +27,8 @@ from dovetail.isa.link import (
     with_crc,
 )
 from dovetail.sw.model.accelerator import Model
-from dovetail.sw.random.programs import RandomProgram, illegal_program, legal_program
+from dovetail.sw.random.programs.broken import illegal_program
+from dovetail.sw.random.programs.legal import RandomProgram, legal_program
 
 CONFIG = Config.load("small")
 MEMORY = BoardMemory("bram", 96 << 10)

@@ -14,8 +14,9 @@ from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Cause
 from dovetail.isa.timing.timeline import Fault
 from dovetail.sw.model.accelerator import Model
-from dovetail.sw.random.programs import legal_program
-from dovetail.sw.runtime.board import BoardEngine, LinkError
+from dovetail.sw.random.programs.legal import legal_program
+from dovetail.sw.runtime.board.board_engine import BoardEngine
+from dovetail.sw.runtime.board.link import LinkError
 from dovetail.sw.runtime.compiled_network import compile_network
 
 MEMORY = BoardMemory("bram", 96 << 10)

@@ -10,8 +10,8 @@ import pytest
 
 from dovetail.cosim.rtl.c_host import c_program
 from dovetail.isa.config import Config
-from dovetail.sw.export.codegen import Project, project_of
-from dovetail.sw.network import graph as ir
+from dovetail.sw.export.codegen.project import Project, project_of
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 

@@ -15,7 +15,7 @@ from dovetail.isa.host import ID, VERSION
 from dovetail.isa.instructions.table import Cause, Op, Unit, cfg, pack, to_bytes
 from dovetail.isa.timing.timeline import Fault
 from dovetail.sw.model.accelerator import Model
-from dovetail.sw.random.programs import legal_program
+from dovetail.sw.random.programs.legal import legal_program
 from dovetail.sw.runtime.engines import create
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")

@@ -16,7 +16,7 @@ from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import View, regions
 from dovetail.isa.instructions.table import Op, Unit
 from dovetail.sw.model.accelerator import Model
-from dovetail.sw.random.programs import legal_program
+from dovetail.sw.random.programs.legal import legal_program
 from dovetail.sw.runtime.engine import Bytes
 
 CONFIG = Config(ic_lanes=2, oc_lanes=2, sram="32 KiB")

@@ -14,8 +14,7 @@ from dovetail.flows.cli import main
 from dovetail.isa.config import Config
 from dovetail.sw import frontend
 from dovetail.sw.analysis.dump import read_dump, write_dump
-from dovetail.sw.network import graph as ir
-from dovetail.sw.network import reference
+from dovetail.sw.network import ir, reference
 from dovetail.sw.runtime.compiled_network import compile_network
 
 NETWORK = "zoo:autoencoder"

@@ -10,7 +10,8 @@ from dovetail.flows.cli import main
 from dovetail.flows.commands.explain import _titles, second_config
 from dovetail.isa.config import Config, ConfigError, MemoryTiming
 from dovetail.sw.analysis.cost.energy_report import energy_report
-from dovetail.sw.analysis.explain import compare, explain
+from dovetail.sw.analysis.explain.compare import compare
+from dovetail.sw.analysis.explain.explainer import explain
 from dovetail.sw.runtime.compiled_network import compile_network
 
 NETWORK = "zoo:mobilenet_v2_block"

@@ -13,10 +13,10 @@ from dovetail.flows.cli import main
 from dovetail.isa.config import Config
 from dovetail.sw.analysis.file_nodes import FileNode, destinations
 from dovetail.sw.analysis.preflight import ACCELERATOR, FREE, HOST, inspect
-from dovetail.sw.compiler import Options
+from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.segments import broken_rule, host_reasons
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Layout
 from dovetail.sw.zoo import catalogue
 

@@ -6,7 +6,7 @@ from functools import cache
 
 from dovetail.isa.config import Config
 from dovetail.sw import frontend
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.runtime.compiled_network import compile_network
 
 

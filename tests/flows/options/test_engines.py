@@ -11,7 +11,8 @@ import pytest
 from dovetail.flows.cli import main
 from dovetail.flows.options import engines
 from dovetail.isa.link import Board
-from dovetail.sw.runtime.board import BoardEngine, link
+from dovetail.sw.runtime.board import link
+from dovetail.sw.runtime.board.board_engine import BoardEngine
 
 NETWORK = ["zoo:mobilenet_v2_block", "--config", "small", "--effort", "0"]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.flows.options import parameters
-from dovetail.isa import PRESETS, Config, ConfigError, MemoryTiming
+from dovetail.isa.config import PRESETS, Config, ConfigError, MemoryTiming
 
 SMALL = PRESETS["small"]
 

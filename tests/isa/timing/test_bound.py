@@ -10,7 +10,9 @@ from dovetail.isa.timing.bound import cycle_bound
 from dovetail.isa.timing.dma import read_duration
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.sequencer import END_TO_DONE, PAGE_READY
-from dovetail.sw.random.programs import configurations, illegal_program, legal_program
+from dovetail.sw.random.programs.broken import illegal_program
+from dovetail.sw.random.programs.configurations import configurations
+from dovetail.sw.random.programs.legal import legal_program
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
 FETCH = read_duration(CONFIG, 0, 1, 1, 0, 0, PAGE_BYTES)

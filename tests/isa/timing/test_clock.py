@@ -11,7 +11,8 @@ from dovetail.isa.timing.clock import Clock
 from dovetail.isa.timing.rules import duration
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.sequencer import OPERATION, WAIT, WRITES
-from dovetail.sw.random.programs import legal_program, random_config
+from dovetail.sw.random.programs.legal import legal_program
+from dovetail.sw.random.programs.registers import random_config
 
 
 @pytest.mark.parametrize("full", [True, False])

@@ -12,8 +12,9 @@ from dovetail.isa.timing.operations import Operations
 from dovetail.isa.timing.predecode import as_words, front_end_faults
 from dovetail.isa.timing.rules import rules_of
 from dovetail.isa.timing.run import time_program
-from dovetail.sw.random.programs import illegal_program, legal_program, random_config
-from dovetail.sw.random.programs.broken import operations_of
+from dovetail.sw.random.programs.broken import illegal_program, operations_of
+from dovetail.sw.random.programs.legal import legal_program
+from dovetail.sw.random.programs.registers import random_config
 
 SEEDS = range(40)
 

@@ -32,7 +32,9 @@ from dovetail.isa.timing.rules import duration
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.sequencer import CHECK, END_TO_DONE, FIRST_ACTION, PAGE_READY
 from dovetail.isa.timing.timeline import FETCH
-from dovetail.sw.random.programs import BREAKS, illegal_program, legal_program, operations, random_config
+from dovetail.sw.random.programs.broken import BREAKS, illegal_program
+from dovetail.sw.random.programs.legal import legal_program
+from dovetail.sw.random.programs.registers import operations, random_config
 
 FRONT_END = 4
 

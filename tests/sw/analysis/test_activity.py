@@ -15,7 +15,8 @@ from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.analysis.cost.accesses import Image, Lanes, bus_use, reads, reads_inside, writes
 from dovetail.sw.analysis.cost.activity import EVENTS, activity_of, events_of
-from dovetail.sw.random.programs import WHOLE, legal_program
+from dovetail.sw.random.programs.configurations import WHOLE
+from dovetail.sw.random.programs.legal import legal_program
 from dovetail.sw.runtime.compiled_network import compile_network
 
 WRAP = 1 << 32

@@ -19,8 +19,7 @@ from dovetail.sw.analysis.diff import compare
 from dovetail.sw.analysis.dump import INDEX, read_dump, write_dump
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx.importer import load_onnx
-from dovetail.sw.network import graph as ir
-from dovetail.sw.network import reference
+from dovetail.sw.network import ir, reference
 from dovetail.sw.passes import integer
 from dovetail.sw.runtime import reference_runtimes
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network

@@ -14,12 +14,12 @@ from dovetail.isa.numerics.add import AddParams
 from dovetail.isa.numerics.multiplier import encode_multiplier
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.program import Program, ProgramError
-from dovetail.sw.compiler import Options, generate
+from dovetail.sw.compiler.compile import generate
 from dovetail.sw.compiler.layer import ConvLayer
+from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.plan import tiling
 from dovetail.sw.errors import CompileError
-from dovetail.sw.network import graph as ir
-from dovetail.sw.network import reference
+from dovetail.sw.network import ir, reference
 from dovetail.sw.network.layout import Layout
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 from dovetail.sw.runtime.saved_program import load_program

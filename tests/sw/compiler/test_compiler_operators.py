@@ -10,11 +10,11 @@ import pytest
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Op
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.sw.compiler import Options, generate
+from dovetail.sw.compiler.compile import generate
 from dovetail.sw.compiler.emit.hazards import races
+from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.host_cost import HostCost
-from dovetail.sw.network import graph as ir
-from dovetail.sw.network import reference
+from dovetail.sw.network import ir, reference
 from dovetail.sw.random.networks import RandomNet, random_movement, random_network
 from dovetail.sw.random.programs.configurations import configurations
 from dovetail.sw.runtime.compiled_network import CompiledNetwork

@@ -12,7 +12,7 @@ from dovetail.isa.config import Config
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.host_cost import HostCost, OperatorCost, load_host_cost
 from dovetail.sw.errors import CompileError
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.runtime.clock import frequency_text, rate_text, time_text
 from dovetail.sw.runtime.compiled_network import compile_network
 from dovetail.sw.runtime.saved_program import load_program

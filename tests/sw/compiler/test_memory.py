@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from dovetail.isa.config import Config
 from dovetail.sw import frontend
-from dovetail.sw.compiler import Options, generate
+from dovetail.sw.compiler.compile import generate
 from dovetail.sw.compiler.emit.hazards import races
 from dovetail.sw.compiler.memory import ALIGN, Buffer, align, allocate, least
-from dovetail.sw.network import graph as ir
-from dovetail.sw.network import reference
+from dovetail.sw.compiler.options import Options
+from dovetail.sw.network import ir, reference
 from dovetail.sw.random.networks import RandomNet
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 

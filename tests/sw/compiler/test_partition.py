@@ -10,14 +10,14 @@ import pytest
 
 from dovetail.isa.config import Config
 from dovetail.sw import frontend
-from dovetail.sw.compiler import Options, generate
+from dovetail.sw.compiler.compile import generate
+from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.compiler.partition.segments import border_of, host_reasons, is_accelerated, steps_of
 from dovetail.sw.errors import CompileError
 from dovetail.sw.host.kernels import OnnxOp
 from dovetail.sw.host.step import units_of
-from dovetail.sw.network import graph as ir
-from dovetail.sw.network import reference
+from dovetail.sw.network import ir, reference
 from dovetail.sw.random.networks import RandomNet, random_network
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 

@@ -9,7 +9,7 @@ from dovetail.isa.config import Config
 from dovetail.sw import frontend
 from dovetail.sw.compiler import compile
 from dovetail.sw.compiler.plan.smaller import Moved, smaller
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.random.networks import random_network
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 from tests.sw.compiler.test_scheduling import check

@@ -14,9 +14,10 @@ import pytest
 
 from dovetail.isa.config import Config, MemoryTiming, ceil_div
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.sw.compiler import Options, generate
+from dovetail.sw.compiler.compile import generate
 from dovetail.sw.compiler.emit import convolution
 from dovetail.sw.compiler.layer import ConvLayer
+from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.plan import candidates, pricing, schedule_cache, tiling
 from dovetail.sw.compiler.plan.schedule import (
     Buffers,
@@ -29,8 +30,7 @@ from dovetail.sw.compiler.plan.schedule import (
     place,
     stripe_of,
 )
-from dovetail.sw.network import graph as ir
-from dovetail.sw.network import reference
+from dovetail.sw.network import ir, reference
 from dovetail.sw.network.layout import Layout
 from dovetail.sw.random.networks import RandomNet
 from dovetail.sw.runtime.compiled_network import CompiledNetwork

@@ -15,12 +15,13 @@ from dovetail.flows.cli import main
 from dovetail.isa.config import Config
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.program import Program
-from dovetail.sw.compiler import Options, generate
+from dovetail.sw.compiler.compile import generate
+from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.export.parts.folder import MANIFEST, PROGRAM, export, run_parts
 from dovetail.sw.files.portable import sha256
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array
 from dovetail.sw.random.networks import RandomNet, random_network
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network

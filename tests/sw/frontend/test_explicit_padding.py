@@ -12,10 +12,10 @@ from ai_edge_litert import schema_py_generated as schema
 from dovetail.isa.config import Config
 from dovetail.sw import frontend
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.passes.float import normalise
-from dovetail.sw.quantise import quantise
+from dovetail.sw.quantise.quantiser import quantise
 from dovetail.sw.runtime import reference_runtimes
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 from tests.sw.frontend.tflite_writer import Operator, Writer, options

@@ -16,10 +16,12 @@ from dovetail.isa.config import Config
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import load, parse
 from dovetail.sw.frontend.tflite.floats.convert import to_onnx
-from dovetail.sw.quantise import Calibration, FloatGraph, Scheme
+from dovetail.sw.quantise.calibration.ranges import Calibration
 from dovetail.sw.quantise.calibration.samples import RandomSamples
 from dovetail.sw.quantise.float_file import read_float
+from dovetail.sw.quantise.float_graph import FloatGraph
 from dovetail.sw.quantise.quantiser import apply
+from dovetail.sw.quantise.scheme import Scheme
 from dovetail.sw.runtime.compiled_network import compile_network
 from dovetail.sw.runtime.reference_runtimes import run as run_reference
 from tests.sw.frontend.tflite_writer import Operator, Writer, options

@@ -10,8 +10,7 @@ import pytest
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import load
 from dovetail.sw.host.kernels import TfliteOp
-from dovetail.sw.network import graph as ir
-from dovetail.sw.network import reference
+from dovetail.sw.network import ir, reference
 
 MODELS = Path(__file__).parents[3].parent / "shared" / "models"
 NETWORKS = {

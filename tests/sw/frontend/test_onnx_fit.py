@@ -22,7 +22,7 @@ from dovetail.sw.frontend.onnx.fit import (
     runtime_sum,
 )
 from dovetail.sw.host.onnx_session import open_session
-from dovetail.sw.network.graph import MulParams
+from dovetail.sw.network.ir import MulParams
 
 LEVELS = np.arange(-128, 128)
 A, B = (part.ravel() for part in np.meshgrid(LEVELS, LEVELS, indexing="ij"))

@@ -17,7 +17,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import load
 from dovetail.sw.network import reference
-from dovetail.sw.network.graph import Constant, Conv, Elementwise, Graph, MatMul, Move, Rescale, Table
+from dovetail.sw.network.ir import Constant, Conv, Elementwise, Graph, MatMul, Move, Rescale, Table
 from dovetail.sw.network.layout import Array
 
 Operator = schema.BuiltinOperator

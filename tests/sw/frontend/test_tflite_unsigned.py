@@ -17,8 +17,7 @@ from dovetail.isa.config import Config
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.export.parts import folder as partition_export
 from dovetail.sw.frontend import load
-from dovetail.sw.network import graph as ir
-from dovetail.sw.network import reference
+from dovetail.sw.network import ir, reference
 from dovetail.sw.runtime.compiled_network import compile_network
 from tests.sw.frontend.test_tflite_operators import Operator, Spec, network, options, pool
 

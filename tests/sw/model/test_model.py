@@ -28,9 +28,9 @@ from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.model.accelerator import UNITS, Model
 from dovetail.sw.model.base import Sram, SystemMemory
 from dovetail.sw.model.dma import LoadModel
-from dovetail.sw.random.programs import (
+from dovetail.sw.random.programs.legal import legal_program
+from dovetail.sw.random.programs.registers import (
     DATA_BYTES,
-    legal_program,
     legal_registers,
     operations,
     random_config,

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.errors import DovetailError, NetworkError
 from dovetail.sw.host import kernels
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Layout
 
 

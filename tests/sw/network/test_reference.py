@@ -9,8 +9,7 @@ import pytest
 
 from dovetail.isa.numerics.requantise import requantise_integer
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.sw.network import graph as ir
-from dovetail.sw.network import reference
+from dovetail.sw.network import ir, reference
 from dovetail.sw.network.layout import Array
 
 ROUNDINGS = [Rounding.TFLITE, Rounding.ONNX]

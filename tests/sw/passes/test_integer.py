@@ -10,9 +10,9 @@ import pytest
 
 from dovetail.isa.config import Config
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.sw.compiler import Options, generate
-from dovetail.sw.network import graph as ir
-from dovetail.sw.network import reference
+from dovetail.sw.compiler.compile import generate
+from dovetail.sw.compiler.options import Options
+from dovetail.sw.network import ir, reference
 from dovetail.sw.passes import integer
 from dovetail.sw.passes.integer import copies
 from dovetail.sw.passes.integer.activations import fuse_activations

@@ -18,14 +18,15 @@ from dovetail.sw.frontend import load
 from dovetail.sw.frontend.onnx.elementwise import is_exact
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.frontend.onnx.values import Quant
-from dovetail.sw.network import graph as ir
-from dovetail.sw.network import reference
+from dovetail.sw.network import ir, reference
 from dovetail.sw.network.layout import Array
 from dovetail.sw.passes.float import normalise
-from dovetail.sw.quantise import FloatGraph, Scheme, quantise
 from dovetail.sw.quantise.exact import make_exact, upwards
+from dovetail.sw.quantise.float_graph import FloatGraph
 from dovetail.sw.quantise.parameters import Level, Range, activation
 from dovetail.sw.quantise.plan import plan
+from dovetail.sw.quantise.quantiser import quantise
+from dovetail.sw.quantise.scheme import Scheme
 from tests.sw.passes.test_float import LIGHT, MODELS, Net, gelu_of_erf, hard_sigmoid, hard_swish, needs_models, norm
 
 

@@ -16,18 +16,20 @@ from dovetail.isa.config import Config
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import load, parse
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Sample
-from dovetail.sw.quantise import Calibration, FloatGraph, Goal, Scheme, quality, quantise, search
+from dovetail.sw.quantise.automatic import Goal, search
 from dovetail.sw.quantise.bias import channel_means, shift
 from dovetail.sw.quantise.calibration.divergence import least_divergent
+from dovetail.sw.quantise.calibration.ranges import Calibration
 from dovetail.sw.quantise.calibration.samples import FileSamples, RandomSamples, labels_of
 from dovetail.sw.quantise.float_file import read_float
-from dovetail.sw.quantise.float_graph import Input
+from dovetail.sw.quantise.float_graph import FloatGraph, Input
 from dovetail.sw.quantise.parameters import Level, Range, activation, weights
 from dovetail.sw.quantise.plan import plan
-from dovetail.sw.quantise.quality import INTERPRETER, RUNTIME
-from dovetail.sw.quantise.quantiser import METADATA, apply
+from dovetail.sw.quantise.quality import INTERPRETER, RUNTIME, quality
+from dovetail.sw.quantise.quantiser import METADATA, apply, quantise
+from dovetail.sw.quantise.scheme import Scheme
 from dovetail.sw.runtime.compiled_network import compile_network
 
 MODELS = Path(__file__).parents[3].parent / "shared" / "models"

@@ -14,14 +14,9 @@ from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.timeline import Fault
 from dovetail.sw.compiler.emit.hazards import races
 from dovetail.sw.model.accelerator import Model
-from dovetail.sw.random.programs import (
-    RandomProgram,
-    illegal_program,
-    legal_program,
-    operations,
-    random_config,
-    settled,
-)
+from dovetail.sw.random.programs.broken import illegal_program, settled
+from dovetail.sw.random.programs.legal import RandomProgram, legal_program
+from dovetail.sw.random.programs.registers import operations, random_config
 
 
 def run(program: RandomProgram) -> tuple[Cause, bytes]:

@@ -7,8 +7,7 @@ import pytest
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Cause, Op
 from dovetail.sw.model.accelerator import Model
-from dovetail.sw.random.programs import targeted_program, targets
-from dovetail.sw.random.programs.targeted import ends_in
+from dovetail.sw.random.programs.targeted import ends_in, targeted_program, targets
 
 WHOLE = Config(ic_lanes=4, oc_lanes=6, sram="64 KiB", banks=16, depthwise_lanes=6, requant_lanes=2)
 BARE = WHOLE.replace(

@@ -14,8 +14,8 @@ from dovetail.isa.config import Config
 from dovetail.isa.host import HOST_REGISTERS, ID, STATUS_BUSY, STATUS_DONE, VERSION
 from dovetail.isa.instructions.table import Op, to_bytes
 from dovetail.isa.link import BLOCK, REQUEST_HEADER, SYNC, Board, Opcode, Status, response, with_crc
-from dovetail.sw.runtime.board import BoardEngine
 from dovetail.sw.runtime.board import link as module
+from dovetail.sw.runtime.board.board_engine import BoardEngine
 from dovetail.sw.runtime.board.link import ATTEMPTS, Link, LinkError
 from dovetail.sw.runtime.engines import create
 

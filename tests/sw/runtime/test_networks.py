@@ -10,7 +10,7 @@ import pytest
 
 from dovetail.isa.config import Config
 from dovetail.sw import frontend
-from dovetail.sw.network import graph as ir
+from dovetail.sw.network import ir
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 
 MODELS = Path(__file__).parents[4] / "shared" / "models"

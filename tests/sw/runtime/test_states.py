@@ -14,7 +14,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from dovetail.isa.config import Config
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.export.codegen import project_of
+from dovetail.sw.export.codegen.project import project_of
 from dovetail.sw.export.parts.folder import export, run_parts
 from dovetail.sw.files.packing import pack
 from dovetail.sw.files.portable import unpack

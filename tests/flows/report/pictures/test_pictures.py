@@ -17,8 +17,9 @@ from dovetail.flows.report.pictures import occupancy, pareto, roofline, shares, 
 from dovetail.flows.report.pictures.labels import Mark, place_labels
 from dovetail.flows.report.pictures.layers import layer_colours
 from dovetail.flows.report.pictures.pareto import Axis, Panel, Spot
-from dovetail.isa import Config
-from dovetail.sw.analysis.explain import BOUNDS, CAUSES, Explanation, LayerExplanation
+from dovetail.isa.config import Config
+from dovetail.sw.analysis.explain.causes import BOUNDS, CAUSES
+from dovetail.sw.analysis.explain.explanation import Explanation, LayerExplanation
 from dovetail.sw.analysis.history import ROLES, History, Span, history
 from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.host.work import HostWork

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from dovetail.isa.config import Config, MemoryTiming
-from dovetail.sw.analysis.explain import BOUNDS, CAUSES, Explanation, explain
-from dovetail.sw.analysis.explain.explanation import bound_of, by_bound, total_of
+from dovetail.sw.analysis.explain.causes import BOUNDS, CAUSES
+from dovetail.sw.analysis.explain.explainer import explain
+from dovetail.sw.analysis.explain.explanation import Explanation, bound_of, by_bound, total_of
 from dovetail.sw.analysis.explain.resources import RESOURCES, fastest
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 

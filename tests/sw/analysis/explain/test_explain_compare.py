@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from dovetail.isa.config import Config, MemoryTiming
-from dovetail.sw.analysis.explain import CAUSES, Explanation, LayerExplanation, compare, explain
+from dovetail.sw.analysis.explain.causes import CAUSES
+from dovetail.sw.analysis.explain.compare import compare
+from dovetail.sw.analysis.explain.explainer import explain
+from dovetail.sw.analysis.explain.explanation import Explanation, LayerExplanation
 from dovetail.sw.analysis.explain.sentences import answer, short, summary
 from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.host.work import HostWork

@@ -15,9 +15,9 @@ from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, SETTLE, Free, 
 from dovetail.isa.timing.dma import bursts, row_addresses
 from dovetail.isa.timing.rules import duration
 from dovetail.isa.timing.sequencer import CHECK
-from dovetail.sw.analysis.explain import CAUSES
+from dovetail.sw.analysis.explain.causes import CAUSES
 from dovetail.sw.analysis.explain.cycle_parts import Parts, array_macs, parts_of
-from dovetail.sw.random.programs import legal_registers, operations, random_config
+from dovetail.sw.random.programs.registers import legal_registers, operations, random_config
 
 STEPS = ("multiply", "depthwise", "input_lanes", "output_lanes", "depthwise_lanes")
 FREES = [Free(*flags) for flags in product((False, True), repeat=3)]

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from dovetail.isa import host
 from dovetail.isa.config import Config
 from dovetail.isa.host import HOST_REGISTERS
-from dovetail.sw.export.codegen import Project, project_of
+from dovetail.sw.export.codegen.project import Project, project_of
 from dovetail.sw.export.driver_files import driver_files
 from dovetail.sw.model.accelerator import Model
-from dovetail.sw.network.graph import Graph
+from dovetail.sw.network.ir import Graph
 from dovetail.sw.network.layout import Array
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 

@@ -16,13 +16,15 @@ from ai_edge_litert import schema_py_generated as schema
 from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.isa.config import Config
-from dovetail.sw.compiler import Options, generate
+from dovetail.sw.compiler.compile import generate
+from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.export.codegen import project_of
-from dovetail.sw.network import graph as ir
+from dovetail.sw.export.codegen.project import project_of
+from dovetail.sw.network import ir
 from dovetail.sw.passes.float import normalise
-from dovetail.sw.quantise import Scheme, quantise
+from dovetail.sw.quantise.quantiser import quantise
+from dovetail.sw.quantise.scheme import Scheme
 from dovetail.sw.random.networks import RandomNet, random_movement, random_network
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 

@@ -1,0 +1,36 @@
+"""The rules of `dovetail docs rooms` about names of files and imports."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+LAYERS = ("isa", "hw", "sw", "cosim", "flows")
+FILES = [path.relative_to(ROOT) for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))]
+
+
+def test_no_file_is_named_like_its_room() -> None:
+    assert [str(path) for path in FILES if path.stem == path.parent.name] == []
+
+
+def test_rooms_pass_no_names_on() -> None:
+    """What an ``__init__`` imports it uses itself: linting sees to that where there is no ``__all__``."""
+    rooms = [path for path in FILES if path.name == "__init__.py"]
+    assert [str(path) for path in rooms if "__all__" in (ROOT / path).read_text(encoding="utf-8")] == []
+
+
+def test_imported_modules_keep_their_names() -> None:
+    renamed = [
+        f"{path}: {alias.name} as {alias.asname}"
+        for path in FILES
+        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dovetail.")
+        for alias in node.names
+        if alias.asname and _is_module(f"{node.module}.{alias.name}")
+    ]
+    # They would hide a built-in function, and a variable of the command line.
+    assert renamed == ["flows/cli.py: compile as compile_", "flows/cli.py: report as report_page"]
+
+
+def _is_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split(".")[1:])
+    return path.is_dir() or path.with_suffix(".py").is_file()
