@@ -120,7 +120,7 @@ class CoreDriver:
 
     def __init__(self, dut: Any, unit: Unit) -> None:
         self.dut, self.unit = dut, unit
-        for name in ("clear", "cfg_en", "start", "fetch", "go"):
+        for name in ("cfg__clear", "cfg__en", "start", "fetch", "go"):
             self._port(name).value = 0
 
     def _port(self, name: str) -> Any:
@@ -128,18 +128,18 @@ class CoreDriver:
 
     async def clear(self) -> None:
         """All registers to zero, as before a program."""
-        self._port("clear").value = 1
+        self._port("cfg__clear").value = 1
         await RisingEdge(self.dut.clk)
-        self._port("clear").value = 0
+        self._port("cfg__clear").value = 0
 
     async def configure(self, values: Registers) -> None:
         """Write registers, one a cycle."""
-        self._port("cfg_en").value = 1
+        self._port("cfg__en").value = 1
         for name, value in values.items():
-            self._port("cfg_index").value = REGISTERS[self.unit][name].index
-            self._port("cfg_value").value = value
+            self._port("cfg__index").value = REGISTERS[self.unit][name].index
+            self._port("cfg__value").value = value
             await RisingEdge(self.dut.clk)
-        self._port("cfg_en").value = 0
+        self._port("cfg__en").value = 0
 
     async def operate(self, op: Op) -> Outcome:
         """Start an operation and, if its checks pass, see it through."""

@@ -5,10 +5,10 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from dovetail.hw.common.ports import spans
-from dovetail.hw.common.regions import Region, register_layout
+from dovetail.hw.common.ports import ConfigPort, spans
+from dovetail.hw.common.regions import Region, hold_registers, register_layout
 from dovetail.isa.config import Config
-from dovetail.isa.instructions.table import REGISTERS, Cause, Op, Unit
+from dovetail.isa.instructions.table import Cause, Op, Unit
 from dovetail.isa.timing.sequencer import CHECK
 
 MULTIPLIERS = 8
@@ -28,7 +28,7 @@ class ArrayRegisters(wiring.Component):
 
     Members
     -------
-    clear, cfg_en, cfg_index, cfg_value, start, op
+    cfg, start, op
         As in :class:`~dovetail.hw.common.ports.Core`.
     regs
         :data:`ARRAY_REGISTERS`.
@@ -62,10 +62,7 @@ class ArrayRegisters(wiring.Component):
         self.config = config
         super().__init__(
             {
-                "clear": In(1),
-                "cfg_en": In(1),
-                "cfg_index": In(6),
-                "cfg_value": In(32),
+                "cfg": In(ConfigPort()),
                 "start": In(1),
                 "op": In(8),
                 "regs": Out(ARRAY_REGISTERS),
@@ -91,13 +88,7 @@ class ArrayRegisters(wiring.Component):
         regs = self.regs
         assert CHECK == 3, "sums, comparisons, decision: one cycle each"
 
-        # One comparator per register: cheaper than a shifter over all of them, and quicker to simulate.
-        with m.If(self.clear):
-            m.d.sync += regs.as_value().eq(0)
-        with m.Elif(self.cfg_en), m.Switch(self.cfg_index):
-            for register in REGISTERS[Unit.ARRAY].values():
-                with m.Case(register.index):
-                    m.d.sync += regs.as_value()[32 * register.index :][:32].eq(self.cfg_value)
+        hold_registers(m, self.cfg, Unit.ARRAY, regs)
 
         depthwise, matrix = Signal(), Signal()
         compare, decide = Signal(), Signal()
@@ -107,7 +98,7 @@ class ArrayRegisters(wiring.Component):
         ]
         m.d.comb += [
             self.load.eq(compare),
-            self.awake.eq(self.clear | self.cfg_en | self.start | compare | decide),
+            self.awake.eq(self.cfg.clear | self.cfg.en | self.start | compare | decide),
         ]
         m.d.sync += [compare.eq(self.start), decide.eq(compare)]
 

@@ -84,10 +84,6 @@ class ArrayCore(wiring.Component):
         m.submodules.accumulator = accumulator = Accumulator(config, rows=ROWS)
         regs, depthwise, matrix = registers.regs, registers.depthwise, registers.matrix
         m.d.comb += [
-            registers.clear.eq(core.clear),
-            registers.cfg_en.eq(core.cfg_en),
-            registers.cfg_index.eq(core.cfg_index),
-            registers.cfg_value.eq(core.cfg_value),
             registers.start.eq(core.start),
             registers.op.eq(core.op),
             core.cause.eq(registers.cause),
@@ -137,6 +133,7 @@ class ArrayCore(wiring.Component):
             drain.accumulators.eq(accumulator.drained),
             accumulator.drain_row.eq(drain.row),
         ]
+        wiring.connect(m, wiring.flipped(core.cfg), registers.cfg)
         wiring.connect(m, weights.port, wiring.flipped(self.weights))
         wiring.connect(m, drain.port, wiring.flipped(self.output))
 

@@ -91,25 +91,29 @@ class Entry(data.Struct):
     pc: unsigned(32)
 
 
+class ConfigPort(wiring.Signature):
+    """Writes a unit's registers: with ``en``, ``value`` to the one at ``index``; ``clear`` zeroes all."""
+
+    def __init__(self) -> None:
+        super().__init__({"clear": Out(1), "en": Out(1), "index": Out(6), "value": Out(32)})
+
+
 class Core(wiring.Signature):
     """Border between unit control (this side) and the core that does a unit's work.
 
     Control pulses ``start`` with ``op`` and ``fetch`` in the pop cycle t (``address`` holds the entry's value).
     In cycle v = t + CHECK the core shows ``cause`` (static checks; 0 if none); control answers in the same cycle with
     ``go`` when the instruction may work, from v + 1 on. Without ``go`` the core returns to idle. The core pulses
-    ``done`` in its end cycle, with ``error`` if the bus answered with an error. ``cfg_*`` writes a register and
-    ``clear`` zeroes all. From cycle v - 1 to the end the core shows the bank masks it claims (``reads``, ``writes``)
-    and what it reads and writes (``sources``, ``target``); of a region beyond the SRAM the low bits.
+    ``done`` in its end cycle, with ``error`` if the bus answered with an error. ``cfg`` writes its registers.
+    From cycle v - 1 to the end the core shows the bank masks it claims (``reads``, ``writes``) and what it reads and
+    writes (``sources``, ``target``); of a region beyond the SRAM the low bits.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         super().__init__(
             {
-                "clear": Out(1),
-                "cfg_en": Out(1),
-                "cfg_index": Out(6),
-                "cfg_value": Out(32),
+                "cfg": Out(ConfigPort()),
                 "start": Out(1),
                 "op": Out(8),
                 "fetch": Out(1),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth import Const, Signal, Value
+from amaranth import Const, Module, Signal, Value
 from amaranth.lib import data
 from amaranth.utils import exact_log2
 
@@ -17,6 +17,20 @@ def register_layout(unit: Unit) -> data.StructLayout:
         fields = {f.name: data.Field(f.width, f.low) for f in register.fields}
         members[name] = data.FlexibleLayout(32, fields) if fields else 32
     return data.StructLayout(members)
+
+
+def hold_registers(m: Module, cfg: Any, unit: Unit, registers: Any) -> None:
+    """Has ``registers``, a view of :func:`register_layout`, written by a configuration port.
+
+    One comparator per register: cheaper than a shifter over all of them, and quicker to simulate.
+    """
+    words = registers.as_value()
+    with m.If(cfg.clear):
+        m.d.sync += words.eq(0)
+    with m.Elif(cfg.en), m.Switch(cfg.index):
+        for register in REGISTERS[unit].values():
+            with m.Case(register.index):
+                m.d.sync += words.word_select(register.index, 32).eq(cfg.value)
 
 
 class Region:

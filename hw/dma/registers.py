@@ -1,20 +1,15 @@
 """What both DMA units keep: their registers, the checks of a transfer and the banks it claims."""
 
-from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2, exact_log2
 
-from dovetail.hw.common.ports import Span
+from dovetail.hw.common.ports import ConfigPort, Span
+from dovetail.hw.common.regions import Region, hold_registers, register_layout
 from dovetail.hw.dma.burst import Transfer
 from dovetail.isa.config import Config
-from dovetail.isa.instructions.table import PAGE_BYTES, REGISTERS, Cause, Unit
-
-
-def reaches(room: Value, size: Value) -> Value:
-    """Whether ``size`` bytes fit into ``room``, a difference of unsigned 32-bit numbers in 33 bits, signed."""
-    bits = len(size)
-    return ~room[32] & (room[bits:32].any() | (room[:bits] >= size))
+from dovetail.isa.instructions.table import PAGE_BYTES, Cause, Unit
+from dovetail.isa.timing.sequencer import CHECK
 
 
 class DmaRegisters(wiring.Component):
@@ -27,7 +22,7 @@ class DmaRegisters(wiring.Component):
 
     Members
     -------
-    clear, cfg_en, cfg_index, cfg_value, start, fetch, address: as in :class:`~dovetail.hw.common.ports.Core`.
+    cfg, start, fetch, address: as in :class:`~dovetail.hw.common.ports.Core`.
     base: what ``MEM_ADDR`` is relative to.
     transfer, sram_addr, sram_bytes: the transfer and its SRAM region.
     fetching: the transfer is an instruction page (no registers, no region).
@@ -45,10 +40,7 @@ class DmaRegisters(wiring.Component):
         self.unit = unit
         super().__init__(
             {
-                "clear": In(1),
-                "cfg_en": In(1),
-                "cfg_index": In(6),
-                "cfg_value": In(32),
+                "cfg": In(ConfigPort()),
                 "start": In(1),
                 "fetch": In(1),
                 "address": In(32),
@@ -66,59 +58,46 @@ class DmaRegisters(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self.config
-        table = REGISTERS[self.unit]
-        regs = {name: Signal(32, name=name.lower()) for name in table}
-        with m.If(self.clear):
-            m.d.sync += [r.eq(0) for r in regs.values()]
-        with m.Elif(self.cfg_en), m.Switch(self.cfg_index):
-            for name, register in table.items():
-                with m.Case(register.index):
-                    m.d.sync += regs[name].eq(self.cfg_value)
-        counts = {f.name: regs["COUNT"][f.low : f.low + f.width] for f in table["COUNT"].fields}
+        assert CHECK == 3, "sums, comparisons, decision: one cycle each"
+        regs = Signal(register_layout(self.unit))
+        hold_registers(m, self.cfg, self.unit, regs)
+        region = Region(config, regs, "SRAM")
 
-        page, end = Signal(32), Signal(33)
+        page = Signal(32)
         with m.If(self.start):
             m.d.sync += [self.fetching.eq(self.fetch), page.eq(self.address)]
         t = self.transfer
         m.d.comb += [
-            self.sram_addr.eq(regs["SRAM_ADDR"]),
-            self.sram_bytes.eq(regs["SRAM_BYTES"]),
-            t.row_step.eq(regs["MEM_ROW_STEP"]),
-            t.plane_step.eq(regs["MEM_PLANE_STEP"]),
-            t.region_row_step.eq(regs["SRAM_ROW_STEP"]),
-            t.region_plane_step.eq(regs["SRAM_PLANE_STEP"]),
-            self.span.start.eq(regs["SRAM_ADDR"]),
-            self.span.end.eq(end),
-            self.span.valid.eq(~self.fetching),
+            self.sram_addr.eq(regs.SRAM_ADDR),
+            self.sram_bytes.eq(regs.SRAM_BYTES),
+            t.row_step.eq(regs.MEM_ROW_STEP),
+            t.plane_step.eq(regs.MEM_PLANE_STEP),
+            t.region_row_step.eq(regs.SRAM_ROW_STEP),
+            t.region_plane_step.eq(regs.SRAM_PLANE_STEP),
+            *region.show(self.span, ~self.fetching),
         ]
         m.d.sync += [
-            t.address.eq(Mux(self.fetching, page, self.base + regs["MEM_ADDR"])),
-            t.span.eq(Mux(self.fetching, PAGE_BYTES - 1, regs["LENGTH"] - 1)),
-            t.rows.eq(Mux(self.fetching, 1, counts["rows"])),
-            t.planes.eq(Mux(self.fetching, 1, counts["planes"])),
+            t.address.eq(Mux(self.fetching, page, self.base + regs.MEM_ADDR)),
+            t.span.eq(Mux(self.fetching, PAGE_BYTES - 1, regs.LENGTH - 1)),
+            t.rows.eq(Mux(self.fetching, 1, regs.COUNT.rows)),
+            t.planes.eq(Mux(self.fetching, 1, regs.COUNT.planes)),
         ]
 
-        # Registered steps, always running: region's end and zeroes, first and last bank, cause.
-        bank_bits = exact_log2(config.bank_bytes)
-        index_bits = ceil_log2(config.n_banks)
-        zero = Signal()
-        zero_later, range_later = Signal(), Signal()
-        first, last = Signal(index_bits), Signal(index_bits)
+        # Registered steps, always running: region's end and zeroes; range and banks; cause.
+        zero, zero_later, outside = Signal(), Signal(), Signal()
         m.d.sync += [
-            end.eq(regs["SRAM_ADDR"] + regs["SRAM_BYTES"]),
-            zero.eq(~(regs["SRAM_BYTES"].any() & regs["LENGTH"].any() & counts["rows"].any() & counts["planes"].any())),
+            region.end.eq(region.sum()),
+            zero.eq(~(regs.SRAM_BYTES.any() & regs.LENGTH.any() & regs.COUNT.rows.any() & regs.COUNT.planes.any())),
             zero_later.eq(zero),
-            range_later.eq(end > config.sram_bytes),
-            first.eq(regs["SRAM_ADDR"] >> bank_bits),
-            last.eq((end - 1)[bank_bits : bank_bits + index_bits]),
+            outside.eq(region.outside()),
+            region.banks.eq(region.touched()),
         ]
-        touched = Cat((first <= n) & (last >= n) for n in range(config.n_banks))
-        m.d.comb += self.banks.eq(Mux(self.fetching, 0, touched))
+        m.d.comb += self.banks.eq(Mux(self.fetching, 0, region.banks))
         with m.If(self.fetching):
             m.d.sync += self.cause.eq(0)
         with m.Elif(zero_later):
             m.d.sync += self.cause.eq(Cause.ZERO_SIZE)
-        with m.Elif(range_later):
+        with m.Elif(outside):
             m.d.sync += self.cause.eq(Cause.SRAM_RANGE)
         with m.Else():
             m.d.sync += self.cause.eq(0)

@@ -5,10 +5,9 @@ from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from dovetail.hw.common.axi import INCR, AxiWrite
+from dovetail.hw.common.axi import AxiWrite
 from dovetail.hw.common.ports import Core, SramRead
-from dovetail.hw.dma.burst import Beat, BeatWalker, BurstWalker
-from dovetail.hw.dma.registers import DmaRegisters, reaches
+from dovetail.hw.dma.shell import DmaShell
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Unit
 from dovetail.isa.timing.memory import SRAM_READ
@@ -50,41 +49,9 @@ class StoreCore(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, core, axi = self.config, self.core, self.axi
-        m.submodules.registers = registers = DmaRegisters(config, unit=Unit.STORE)
-        m.submodules.bursts = bursts = BurstWalker(bus_bytes=config.bus_bytes)
-        m.submodules.beats = beats = BeatWalker(bus_bytes=config.bus_bytes)
-        m.d.comb += [
-            *(
-                getattr(registers, name).eq(getattr(core, name))
-                for name in ("clear", "cfg_en", "cfg_index", "cfg_value", "start", "fetch", "address")
-            ),
-            registers.base.eq(self.base),
-            core.cause.eq(registers.cause),
-            core.reads.eq(registers.banks),
-            core.sources[0].eq(registers.span),
-            bursts.transfer.eq(registers.transfer),
-            bursts.begin.eq(core.go),
-            beats.transfer.eq(registers.transfer),
-            beats.begin.eq(core.go),
-        ]
-
-        # Addresses: at most `outstanding` bursts without an answer.
-        in_flight = Signal(range(config.outstanding + 1))
-        free, issued, answered = Signal(), Signal(), Signal()
-        m.d.comb += [
-            free.eq(in_flight != config.outstanding),
-            axi.awaddr.eq(bursts.o.payload.address),
-            axi.awlen.eq(bursts.o.payload.length),
-            axi.awsize.eq(exact_log2(config.bus_bytes)),
-            axi.awburst.eq(INCR),
-            axi.awvalid.eq(bursts.o.valid & free),
-            bursts.o.ready.eq(axi.awready & free),
-            axi.bready.eq(1),
-            issued.eq(axi.awvalid & axi.awready),
-            answered.eq(axi.bvalid),
-        ]
-        with m.If(issued ^ answered):
-            m.d.sync += in_flight.eq(in_flight + issued - answered)
+        shell = DmaShell(m, Unit.STORE, self)
+        beats, beat, issued = shell.beats, shell.beat, shell.issued
+        m.d.comb += [axi.bready.eq(1), shell.answered.eq(axi.bvalid)]
 
         # Beats: walk, SRAM address, SRAM read, alignment, buffer. `taken` counts beats between walk and bus.
         taken = Signal(range(BUFFER + 1))
@@ -93,25 +60,15 @@ class StoreCore(wiring.Component):
         with m.If(walk ^ sent):
             m.d.sync += taken.eq(taken + walk - sent)
 
-        beat = Signal(Beat(config.bus_bytes))
-        room = Signal(33)  # bytes from its first one to the end of the region
-        walked = Signal()
-        m.d.sync += walked.eq(walk)
-        with m.If(walk):
-            m.d.sync += [beat.eq(beats.beat), room.eq(registers.sram_bytes - beats.beat.offset)]
-
-        inside = Signal()
         read = Signal(data.StructLayout({"low": len(beat.low), "size": len(beat.size), "last": 1, "inside": 1}))
         reading = Signal()
-        m.d.comb += inside.eq(reaches(room, beat.size))
-        m.d.sync += [reading.eq(walked), self.sram.en.eq(walked & inside)]
-        with m.If(walked):
+        m.d.sync += [reading.eq(shell.there), self.sram.en.eq(shell.there & shell.inside)]
+        with m.If(shell.there):
             m.d.sync += [
-                self.sram.addr.eq((registers.sram_addr + beat.offset)[: len(self.sram.addr)]),
                 read.low.eq(beat.low),
                 read.size.eq(beat.size),
                 read.last.eq(beat.burst_last),
-                read.inside.eq(inside),
+                read.inside.eq(shell.inside),
             ]
 
         coming = Cat(read, reading)
@@ -164,7 +121,7 @@ class StoreCore(wiring.Component):
         working = Signal()
         bad = Signal()
         answered = Signal()
-        m.d.comb += answered.eq(~bursts.active & ~in_flight.any())
+        m.d.comb += answered.eq(shell.last_address & ~shell.in_flight.any())
         m.d.sync += core.done.eq(working & answered)
         with m.If(core.go):
             m.d.sync += [working.eq(1), bad.eq(0)]

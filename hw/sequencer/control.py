@@ -100,10 +100,10 @@ class UnitControl(wiring.Component):
             waits.eq((entry.waits & lacking).any()),
             self.entries.ready.eq(~busy & ~self.halt & ~waits),
             start.eq(ready & ((entry.kind == EntryKind.OP) | (entry.kind == EntryKind.FETCH))),
-            core.clear.eq(cleared),
-            core.cfg_en.eq(ready & (entry.kind == EntryKind.CFG)),
-            core.cfg_index.eq(entry.code),
-            core.cfg_value.eq(entry.value),
+            core.cfg.clear.eq(cleared),
+            core.cfg.en.eq(ready & (entry.kind == EntryKind.CFG)),
+            core.cfg.index.eq(entry.code),
+            core.cfg.value.eq(entry.value),
             core.start.eq(start),
             core.op.eq(entry.code),
             core.fetch.eq(entry.kind == EntryKind.FETCH),
@@ -127,7 +127,7 @@ class UnitControl(wiring.Component):
 
         m.d.comb += [
             self.idle.eq(~busy),
-            self.awake.eq(busy | start | core.cfg_en | core.clear),
+            self.awake.eq(busy | start | core.cfg.en | core.cfg.clear),
             self.fetched.eq(core.done & fetching),
             self.fault.pc.eq(pc),
         ]

@@ -4,11 +4,11 @@ from amaranth import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.hw.common.ports import spans
-from dovetail.hw.common.regions import Region, register_layout
+from dovetail.hw.common.ports import ConfigPort, spans
+from dovetail.hw.common.regions import Region, hold_registers, register_layout
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import built
-from dovetail.isa.instructions.table import REGISTERS, Cause, Unit
+from dovetail.isa.instructions.table import Cause, Unit
 from dovetail.isa.timing.sequencer import CHECK
 
 VECTOR_REGISTERS = register_layout(Unit.VECTOR)
@@ -35,7 +35,7 @@ class VectorRegisters(wiring.Component):
 
     Members
     -------
-    clear, cfg_en, cfg_index, cfg_value, start, op
+    cfg, start, op
         As in :class:`~dovetail.hw.common.ports.Core`.
     regs
         :data:`VECTOR_REGISTERS`.
@@ -58,10 +58,7 @@ class VectorRegisters(wiring.Component):
         self.config = config
         super().__init__(
             {
-                "clear": In(1),
-                "cfg_en": In(1),
-                "cfg_index": In(6),
-                "cfg_value": In(32),
+                "cfg": In(ConfigPort()),
                 "start": In(1),
                 "op": In(8),
                 "regs": Out(VECTOR_REGISTERS),
@@ -81,14 +78,7 @@ class VectorRegisters(wiring.Component):
         regs, kind = self.regs, self.kind
         assert CHECK == 3, "sums, comparisons, decision: one cycle each"
 
-        # One comparator per register: cheaper than a shifter over all of them, and quicker to simulate.
-        with m.If(self.clear):
-            m.d.sync += regs.as_value().eq(0)
-        with m.Elif(self.cfg_en), m.Switch(self.cfg_index):
-            for register in REGISTERS[Unit.VECTOR].values():
-                with m.Case(register.index):
-                    m.d.sync += regs.as_value()[32 * register.index :][:32].eq(self.cfg_value)
-
+        hold_registers(m, self.cfg, Unit.VECTOR, regs)
         m.d.sync += self.load.eq(self.start)
 
         # 1: ends of the regions; the kind of operation. Operand B and the table of ACT_LUT have one region.

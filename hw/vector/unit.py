@@ -161,11 +161,8 @@ class VectorCore(wiring.Component):
         if (reads.LATENCY + to_write, reads.LATENCY + to_direct_write) != (PIPELINE, DIRECT_PIPELINE):
             raise AssertionError(f"isa.timing.vector.PIPELINE must be {reads.LATENCY + to_write}, not {PIPELINE}")
 
+        wiring.connect(m, wiring.flipped(core.cfg), registers.cfg)
         m.d.comb += [
-            registers.clear.eq(core.clear),
-            registers.cfg_en.eq(core.cfg_en),
-            registers.cfg_index.eq(core.cfg_index),
-            registers.cfg_value.eq(core.cfg_value),
             registers.start.eq(core.start),
             registers.op.eq(core.op),
             core.cause.eq(registers.cause),

@@ -39,8 +39,8 @@ class CoreModel:
             await RisingEdge(dut.clk)
             assert int(dut.done.value) == self.completed, "done must count operations"
             assert dut.idle.value, "idle must be high without an operation"
-            if dut.core__cfg_en.value:
-                self._board.check(("cfg", int(dut.core__cfg_index.value), int(dut.core__cfg_value.value)))
+            if dut.core__cfg__en.value:
+                self._board.check(("cfg", int(dut.core__cfg__index.value), int(dut.core__cfg__value.value)))
             if dut.core__start.value:
                 fetch = bool(dut.core__fetch.value)
                 told = (
@@ -56,7 +56,7 @@ class CoreModel:
             dut.core__done.value = int(cycle == CHECK + duration)
             await RisingEdge(dut.clk)
             assert bool(dut.core__go.value) == (cycle == CHECK), "go must come CHECK cycles after start, once"
-            assert not dut.core__start.value and not dut.core__cfg_en.value, "nothing is popped while the core works"
+            assert not dut.core__start.value and not dut.core__cfg__en.value, "nothing is popped while the core works"
             assert not dut.idle.value
         assert bool(dut.fetched.value) == fetch
         dut.core__done.value = 0

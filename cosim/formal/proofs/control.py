@@ -99,7 +99,7 @@ class ControlHarness(wiring.Component):
             Assert(control.idle == ~(age.any() | working), "idle exactly while no operation or fetch is inside"),
             Assert(control.idle | ~popped, "nothing is popped while an operation is inside"),
             Assert(~self.halt | ~popped, "nothing is popped after a fault"),
-            Assert(~core.cfg_en | (control.idle & ~core.start), "registers change only while the unit is idle"),
+            Assert(~core.cfg.en | (control.idle & ~core.start), "registers change only while the unit is idle"),
             Assert(core.start == start, "a core starts in the pop cycle"),
             Assert(core.go == (verify & ~fails), "go exactly CHECK cycles after the pop, if no check fails"),
             Assert(control.claim.granted == core.go, "a working operation has claimed its banks"),

@@ -34,10 +34,10 @@ class _Control:
         verify = age == CHECK
         m.d.comb += [
             idle.eq((age == 0) & ~self.working),
-            core.clear.eq(harness.clear & idle & ~harness.start),
-            core.cfg_en.eq(harness.cfg_en & idle & ~harness.start),
-            core.cfg_index.eq(harness.cfg_index),
-            core.cfg_value.eq(harness.cfg_value),
+            core.cfg.clear.eq(harness.clear & idle & ~harness.start),
+            core.cfg.en.eq(harness.cfg_en & idle & ~harness.start),
+            core.cfg.index.eq(harness.cfg_index),
+            core.cfg.value.eq(harness.cfg_value),
             core.start.eq(harness.start & idle),
             core.fetch.eq(harness.fetch & fetches),
             core.address.eq(harness.page * PAGE_BYTES),
@@ -160,7 +160,7 @@ class LoadHarness(wiring.Component):
         # The end. What the walkers yield agrees, so the last beat is that of the last burst.
         registers = inner.module.submodules.registers
         beats = inner.module.submodules.beats
-        came, arrived, ending = inner["came"], inner["arrived"], inner["ending"]
+        came, arrived, ending = inner["came"], inner["there"], inner["ending"]
         bad = Signal()
         with m.If(core.go):
             m.d.sync += bad.eq(0)
@@ -277,7 +277,7 @@ class StoreHarness(wiring.Component):
 
         # The beats' buffer, as in the proof of the queue.
         filled = inner["filled"]
-        stages = [inner["walked"], inner["reading"], *(inner[f"coming{n}"][-1] for n in range(SRAM_READ))]
+        stages = [inner["there"], inner["reading"], *(inner[f"coming{n}"][-1] for n in range(SRAM_READ))]
         m.d.comb += [
             Assert(filled <= BUFFER, "beats never overflow their buffer"),
             Assert(filled + sum(stages) == inner["taken"], "a buffer entry is reserved for every beat in flight"),

@@ -16,6 +16,7 @@ from dovetail.cosim.formal.properties import Opened
 from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.hw.dma.burst import BeatWalker, BurstWalker
 from dovetail.hw.dma.load import LoadCore
+from dovetail.hw.dma.shell import DmaShell
 from dovetail.hw.dma.store import StoreCore
 from dovetail.hw.host.registers import Host
 from dovetail.hw.sequencer.control import UnitControl
@@ -37,7 +38,7 @@ def test_proof_holds(name: str, build_cache: Path) -> None:
 
 @dataclass(frozen=True)
 class Mutation:
-    """A fault: in ``block``'s ``elaborate``, ``old`` becomes ``new``. ``within``: cycles from reset in which the
+    """A fault: in what builds ``block``, ``old`` becomes ``new``. ``within``: cycles from reset in which the
     harness shows a violation; None: the proof does not succeed."""
 
     proof: str
@@ -64,16 +65,14 @@ MUTATIONS = (
     Mutation("control", UnitControl, "core.done & ~fetching", "core.done", 10, slow=True),
     Mutation("scoreboard", Scoreboard, "if other < unit:", "if other < 0:", 3),
     Mutation("scoreboard", Scoreboard, "runs | self.units[other].granted", "runs", 3),
-    Mutation("load", LoadCore, "o.ready.eq(axi.arready & free)", "o.ready.eq(free)", 10),
-    Mutation("load", LoadCore, "free.eq(in_flight != config.outstanding)", "free.eq(1)", 14, slow=True),
-    Mutation("store", StoreCore, "o.ready.eq(axi.awready & free)", "o.ready.eq(free)", 10),
+    Mutation("load", DmaShell, "o.ready.eq(ready & free)", "o.ready.eq(free)", 10),
+    Mutation("load", DmaShell, "free.eq(in_flight != config.outstanding)", "free.eq(1)", 14, slow=True),
+    Mutation("store", DmaShell, "o.ready.eq(ready & free)", "o.ready.eq(free)", 10),
     Mutation("store", StoreCore, "any_filled & any_open", "any_filled", 16, slow=True),
     Mutation("load", LoadCore, "error.eq(bad)", "error.eq(came_bad)", slow=True),
-    Mutation("load", LoadCore, "reaches(room, beat.size)", "~room[32]", slow=True),
+    Mutation("load", DmaShell, " & (room[size_bits:32].any() | (room[:size_bits] >= beat.size))", "", slow=True),
     Mutation("load", LoadCore, "ending[-1]", "ending[0]", slow=True),
-    Mutation(
-        "store", StoreCore, "answered.eq(~bursts.active & ~in_flight.any())", "answered.eq(~bursts.active)", slow=True
-    ),
+    Mutation("store", StoreCore, "shell.last_address & ~shell.in_flight.any()", "shell.last_address", slow=True),
     Mutation("store", StoreCore, "last.eq(beat.burst_last)", "last.eq(beat.last)", slow=True),
     Mutation("store", StoreCore, "beats.active & ~taken[exact_log2(BUFFER)]", "beats.active", slow=True),
     Mutation("frontend", Frontend, "active & ~self.halt", "active", 6, slow=True),
@@ -91,7 +90,7 @@ MUTATIONS = (
     ],
 )
 def test_broken_block_fails(mutation: Mutation, build_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mutation.block, "elaborate", mutated(mutation.block, mutation.old, mutation.new))
+    monkeypatch.setattr(mutation.block, builder(mutation.block), mutated(mutation.block, mutation.old, mutation.new))
     proof = PROOFS[mutation.proof]
     if mutation.within is None:
         verdict = prover.prove(proof, build_cache)
@@ -102,14 +101,19 @@ def test_broken_block_fails(mutation: Mutation, build_cache: Path, monkeypatch: 
     assert verdict.sentences
 
 
+def builder(block: type) -> str:
+    """The method that builds a block: ``elaborate`` of a component; a shell adds itself to its core's module."""
+    return "elaborate" if hasattr(block, "elaborate") else "__init__"
+
+
 def mutated(block: type, old: str, new: str) -> Callable[..., object]:
-    """``elaborate`` of ``block`` with ``old``, which must occur once, replaced."""
-    elaborate = block.elaborate  # type: ignore[attr-defined]
-    source = textwrap.dedent(inspect.getsource(elaborate))
+    """The builder of ``block`` with ``old``, which must occur once, replaced."""
+    method = getattr(block, builder(block))
+    source = textwrap.dedent(inspect.getsource(method))
     assert source.count(old) == 1, old
     namespace: dict[str, Callable[..., object]] = {}
-    exec(source.replace(old, new), elaborate.__globals__, namespace)
-    return namespace["elaborate"]
+    exec(source.replace(old, new), method.__globals__, namespace)
+    return namespace[builder(block)]
 
 
 def test_every_proof_has_a_mutation() -> None:

@@ -432,15 +432,15 @@ def simulate(config: Config, cases: list[tuple[Op, View, Bytes]]) -> list[Outcom
 
     async def one(ctx: Any, op: Op, r: View, memory: Bytes) -> Outcome:
         core, ports = dut.core, Ports(config, op, r, memory)
-        ctx.set(core.clear, 1)
+        ctx.set(core.cfg.clear, 1)
         await ctx.tick()
-        ctx.set(core.clear, 0)
-        ctx.set(core.cfg_en, 1)
+        ctx.set(core.cfg.clear, 0)
+        ctx.set(core.cfg.en, 1)
         for index, value in enumerate(r.values):
-            ctx.set(core.cfg_index, index)
-            ctx.set(core.cfg_value, value)
+            ctx.set(core.cfg.index, index)
+            ctx.set(core.cfg.value, value)
             await ctx.tick()
-        ctx.set(core.cfg_en, 0)
+        ctx.set(core.cfg.en, 0)
         ctx.set(core.start, 1)
         ctx.set(core.op, int(op))
         answer: tuple[int, int, int] | None = None
@@ -569,9 +569,9 @@ def verilated(config: Config, bench: Bench, op: Op, r: View, memory: Bytes) -> O
             "load__addr": np.minimum(number, rows - 1) * word,
             "load__size": np.array([word]),
             "load__data": memory.reshape(rows, word),
-            "core__cfg_en": number < len(r.values),
-            "core__cfg_index": np.minimum(number, len(r.values) - 1),
-            "core__cfg_value": np.array(r.values, np.int64),
+            "core__cfg__en": number < len(r.values),
+            "core__cfg__index": np.minimum(number, len(r.values) - 1),
+            "core__cfg__value": np.array(r.values, np.int64),
             "core__start": number == start,
             "core__op": np.array([int(op)]),
             "core__go": number == start + CHECK,

@@ -64,11 +64,11 @@ class Bench:
     async def configure(self, ctx: Any, values: dict[str, int]) -> None:
         core = self.core.core
         for name, value in values.items():
-            ctx.set(core.cfg_en, 1)
-            ctx.set(core.cfg_index, REGS[name].index)
-            ctx.set(core.cfg_value, value)
+            ctx.set(core.cfg.en, 1)
+            ctx.set(core.cfg.index, REGS[name].index)
+            ctx.set(core.cfg.value, value)
             await ctx.tick()
-        ctx.set(core.cfg_en, 0)
+        ctx.set(core.cfg.en, 0)
 
     async def operate(self, ctx: Any) -> tuple[Cause, int, int, int]:
         """Cause, banks, duration, error of one operation."""

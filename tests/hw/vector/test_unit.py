@@ -251,15 +251,15 @@ class Bench:
                 value = registers.get(name, 0)
                 if held[name] != value:
                     held[name] = value
-                    ctx.set(core.cfg_en, 1)
-                    ctx.set(core.cfg_index, register.index)
-                    ctx.set(core.cfg_value, value)
+                    ctx.set(core.cfg.en, 1)
+                    ctx.set(core.cfg.index, register.index)
+                    ctx.set(core.cfg.value, value)
                     await self._tick(ctx)
-            ctx.set(core.cfg_en, 0)
+            ctx.set(core.cfg.en, 0)
             self.results.append(await self._execute(ctx, op))
-        ctx.set(core.clear, 1)
+        ctx.set(core.cfg.clear, 1)
         await self._tick(ctx)
-        ctx.set(core.clear, 0)
+        ctx.set(core.cfg.clear, 0)
         if self.jobs:
             assert (await self._execute(ctx, Op.MOV)).cause == Cause.ZERO_SIZE
 

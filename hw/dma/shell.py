@@ -1,0 +1,95 @@
+"""What LOAD and STORE share: registers, checks and claims, the way of addresses to the bus, the walk over the beats."""
+
+from typing import Any
+
+from amaranth import Module, Signal
+from amaranth.lib import wiring
+from amaranth.utils import exact_log2
+
+from dovetail.hw.common.axi import INCR
+from dovetail.hw.dma.burst import Beat, BeatWalker, BurstWalker
+from dovetail.hw.dma.registers import DmaRegisters
+from dovetail.isa.config import Config
+from dovetail.isa.instructions.table import Unit
+
+
+class DmaShell:
+    """The shell of a DMA unit, added to its module; the unit's core moves the data.
+
+    Parameters
+    ----------
+    m: module of the core.
+    unit: LOAD or STORE.
+    dma: the core, with ``config``, ``core``, ``base``, ``axi`` and ``sram``.
+
+    Attributes
+    ----------
+    issued: a burst's address goes out.
+    answered: to be driven: a burst's last answer comes.
+    in_flight: bursts without it, at most ``outstanding``.
+    last_address: all addresses are out.
+    beats: the walk over the beats; its ``advance`` is to be driven.
+    beat, there: the beat of the last ``advance``; that was a cycle ago.
+    inside: ``beat`` ends inside its region. What comes before the region's start cannot be.
+    """
+
+    def __init__(self, m: Module, unit: Unit, dma: Any) -> None:
+        config: Config = dma.config
+        core = dma.core
+        m.submodules.registers = self.registers = registers = DmaRegisters(config, unit=unit)
+        m.submodules.bursts = bursts = BurstWalker(bus_bytes=config.bus_bytes)
+        m.submodules.beats = self.beats = beats = BeatWalker(bus_bytes=config.bus_bytes)
+        wiring.connect(m, wiring.flipped(core.cfg), registers.cfg)
+        claims, span = (core.writes, core.target) if unit == Unit.LOAD else (core.reads, core.sources[0])
+        m.d.comb += [
+            registers.start.eq(core.start),
+            registers.fetch.eq(core.fetch),
+            registers.address.eq(core.address),
+            registers.base.eq(dma.base),
+            core.cause.eq(registers.cause),
+            claims.eq(registers.banks),
+            span.eq(registers.span),
+            bursts.transfer.eq(registers.transfer),
+            bursts.begin.eq(core.go),
+            beats.transfer.eq(registers.transfer),
+            beats.begin.eq(core.go),
+        ]
+
+        # Addresses.
+        channel = "ar" if unit == Unit.LOAD else "aw"
+        address, length, size, burst, valid, ready = (
+            getattr(dma.axi, channel + name) for name in ("addr", "len", "size", "burst", "valid", "ready")
+        )
+        in_flight = Signal(range(config.outstanding + 1))
+        free = Signal()
+        issued = Signal()
+        answered = Signal()
+        last_address = Signal()
+        m.d.comb += [
+            free.eq(in_flight != config.outstanding),
+            address.eq(bursts.o.payload.address),
+            length.eq(bursts.o.payload.length),
+            size.eq(exact_log2(config.bus_bytes)),
+            burst.eq(INCR),
+            valid.eq(bursts.o.valid & free),
+            bursts.o.ready.eq(ready & free),
+            issued.eq(valid & ready),
+            last_address.eq(~bursts.active),
+        ]
+        with m.If(issued ^ answered):
+            m.d.sync += in_flight.eq(in_flight + issued - answered)
+        self.in_flight, self.last_address, self.issued, self.answered = in_flight, last_address, issued, answered
+
+        # Beats: which bytes, then where in SRAM.
+        beat = Signal(Beat(config.bus_bytes))
+        there = Signal()
+        inside = Signal()
+        room = Signal(33)  # bytes from its first one to the end of the region: a difference of unsigned numbers, signed
+        size_bits = len(beat.size)
+        m.d.comb += inside.eq(~room[32] & (room[size_bits:32].any() | (room[:size_bits] >= beat.size)))
+        m.d.sync += there.eq(beats.advance)
+        with m.If(beats.advance):
+            m.d.sync += [beat.eq(beats.beat), room.eq(registers.sram_bytes - beats.beat.offset)]
+        with m.If(there):
+            m.d.sync += dma.sram.addr.eq((registers.sram_addr + beat.offset)[: len(dma.sram.addr)])
+        self.beat, self.there, self.inside = beat, there, inside
