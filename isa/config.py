@@ -2,21 +2,16 @@
 
 import hashlib
 import json
-import re
 import tomllib
 from dataclasses import asdict, dataclass, fields, replace
 from math import isqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
+from dovetail.isa.common.sizes import ceil_div, format_bytes, parse_bytes
 from dovetail.isa.common.suggestion import nearest
 from dovetail.isa.common.toml import parse_toml
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 DATAFLOWS = ("input", "output", "mixed")
 DEPTHWISE = ("none", "emulated", "native")
 BUS_WIDTHS = (32, 64, 128, 256, 512)
@@ -34,38 +29,6 @@ MICROCODED_WORD = 16
 
 class ConfigError(ValueError):
     """A configuration breaks a rule; the text names the parameter, the rule and the value."""
-
-
-def parse_bytes(text: str | int) -> int:
-    """Bytes of ``"512 KiB"``, ``"1MiB"``, ``"4096"`` or an integer."""
-    if isinstance(text, int):
-        return text
-    match = re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", text)
-    if not match or match[2].upper() not in UNITS:
-        raise ConfigError(f'size must be a number with B, KiB, MiB or GiB, not "{text}"')
-    return int(match[1]) * UNITS[match[2].upper()]
-
-
-def format_bytes(size: int) -> str:
-    """The shortest exact text of a size: ``524288`` is ``"512 KiB"``."""
-    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if size % unit == 0 and size:
-            return f"{size // unit} {name}"
-    return f"{size} B"
-
-
-Count = TypeVar("Count", int, "int | NDArray[np.int64]")
-"""A number, or an array of them (one with numbers gives arrays)."""
-
-
-def ceil_div(a: Count, b: Count | int) -> Count:
-    """The least integer not below a / b."""
-    return -(-a // b)
-
-
-def round_up(size: Count, to: Count | int) -> Count:
-    """The least multiple of ``to`` not below ``size``."""
-    return ceil_div(size, to) * to
 
 
 def _power_of_two(n: int) -> bool:
@@ -176,7 +139,10 @@ class Config:
             put("sram", DEFAULT_SRAM)
             put("banks", DEFAULT_BANKS if self.banks is None else self.banks)
         else:
-            put("sram", parse_bytes(self.sram))
+            try:
+                put("sram", parse_bytes(self.sram))
+            except ValueError as error:
+                raise ConfigError(str(error)) from None
         if self.depthwise not in DEPTHWISE:
             raise ConfigError(f"depthwise must be one of {', '.join(DEPTHWISE)}, not {self.depthwise!r}")
         self._range("ic_lanes", 1, MAX_LANES)

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from dovetail.cosim.compare.lockstep import Comparison, Lockstep
+from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.common.toml import parse_toml
-from dovetail.isa.config import Config, MemoryTiming, ceil_div
+from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.instructions.assembler import assemble, disassemble
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, to_bytes
 from dovetail.sw.random.programs.broken import bounded, illegal_program, settled

@@ -16,7 +16,8 @@ from dovetail.flows.options.parameters import add_options, config_of
 from dovetail.flows.output.folder import check_output_folder
 from dovetail.flows.output.reply import Report, to_json
 from dovetail.isa.common.files import write_atomically
-from dovetail.isa.config import Config, format_bytes
+from dovetail.isa.common.sizes import format_bytes
+from dovetail.isa.config import Config
 from dovetail.isa.link import BAUD
 from dovetail.sw.errors import DovetailError
 

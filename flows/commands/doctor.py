@@ -23,7 +23,7 @@ from dovetail.cosim.rtl.build_cache import LIMIT, builds, trim
 from dovetail.cosim.rtl.verilate import ToolError, default_cache, verilator_root
 from dovetail.cosim.systemc.library import find_systemc
 from dovetail.flows.output.reply import Report, si
-from dovetail.isa.config import ConfigError, parse_bytes
+from dovetail.isa.common.sizes import parse_bytes
 
 NAME = "doctor"
 HELP = "check Python, packages, tools and the cache folder"
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _size(text: str) -> int:
     try:
         return parse_bytes(text)
-    except ConfigError as error:
+    except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 

@@ -17,7 +17,8 @@ from dovetail.flows.options.engines import add_form_option, add_waves_options, c
 from dovetail.flows.output.folder import check_output_folder
 from dovetail.flows.output.reply import Report, to_json
 from dovetail.isa.common.files import write_atomically
-from dovetail.isa.config import FEATURES, Config, format_bytes
+from dovetail.isa.common.sizes import format_bytes
+from dovetail.isa.config import FEATURES, Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, Cause
 from dovetail.sw.errors import DovetailError
 

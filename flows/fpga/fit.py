@@ -8,7 +8,8 @@ from typing import Any
 from dovetail.flows.fpga.design.boards import RESOURCES, Part
 from dovetail.flows.fpga.tools import BuildError
 from dovetail.flows.options.parameters import changed
-from dovetail.isa.config import FEATURES, Config, ConfigError, format_bytes
+from dovetail.isa.common.sizes import format_bytes
+from dovetail.isa.config import FEATURES, Config, ConfigError
 from dovetail.sw.analysis.cost.area import Area, area_of
 from dovetail.sw.errors import DovetailError
 

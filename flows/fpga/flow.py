@@ -15,7 +15,8 @@ from dovetail.flows.fpga.record import Build
 from dovetail.flows.fpga.tools import BuildError, Tool, find
 from dovetail.hw.board.design import BoardDesign
 from dovetail.hw.board.memory import BoardMemory
-from dovetail.isa.config import Config, ConfigError, ceil_div, format_bytes, parse_bytes
+from dovetail.isa.common.sizes import ceil_div, format_bytes, parse_bytes
+from dovetail.isa.config import Config
 from dovetail.sw.errors import DovetailError
 
 BRAM_BYTES = 2048
@@ -26,9 +27,11 @@ def memory_of(text: str) -> BoardMemory:
     """A system memory, as ``bram:64KiB``. Raises DovetailError."""
     kind, _, size = text.partition(":")
     try:
-        return BoardMemory(kind, parse_bytes(size))
-    except ConfigError:
+        size_bytes = parse_bytes(size)
+    except ValueError:
         raise DovetailError(f"memory must be KIND:SIZE such as bram:64KiB, not {text}") from None
+    try:
+        return BoardMemory(kind, size_bytes)
     except ValueError as error:
         raise DovetailError(str(error)) from None
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.isa.config import format_bytes
+from dovetail.isa.common.sizes import format_bytes
 from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.errors import DovetailError
 

@@ -17,7 +17,8 @@ from dovetail.flows.options.parameters import add_options, changed, config_of, g
 from dovetail.flows.options.schedules import add_schedule_options, use_schedules
 from dovetail.flows.output.printable import block
 from dovetail.flows.output.reply import si
-from dovetail.isa.config import Config, format_bytes
+from dovetail.isa.common.sizes import format_bytes
+from dovetail.isa.config import Config
 from dovetail.isa.program import MAGIC, Program
 from dovetail.sw.compiler.options import TILINGS, Options
 from dovetail.sw.compiler.partition.host_cost import HostCost, load_host_cost

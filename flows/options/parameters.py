@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from dovetail.isa.config import DATAFLOWS, DEPTHWISE, Config, ConfigError, format_bytes, parse_bytes
+from dovetail.isa.common.sizes import format_bytes, parse_bytes
+from dovetail.isa.config import DATAFLOWS, DEPTHWISE, Config, ConfigError
 from dovetail.sw.runtime.clock import CLOCKS
 
 DERIVED = ("requant_lanes", "vector_lanes", "depthwise_lanes", "banks")

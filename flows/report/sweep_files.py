@@ -10,7 +10,7 @@ from dovetail.flows.explore.results.layers import layers_of
 from dovetail.flows.explore.results.rows import Results, common
 from dovetail.flows.explore.results.table import ALL
 from dovetail.isa.common.files import write_atomically
-from dovetail.isa.config import format_bytes
+from dovetail.isa.common.sizes import format_bytes
 
 EXPLAINED = 8
 """Points whose layers the page explains; each is compiled again."""

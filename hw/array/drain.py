@@ -13,7 +13,8 @@ from dovetail.hw.common.pipeline import delayed
 from dovetail.hw.common.ports import SramWrite
 from dovetail.hw.common.walk import PixelWalk
 from dovetail.hw.memory.window import INT32_BYTES
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import Config
 from dovetail.isa.numerics.rounding import INT8_MAX, INT8_MIN
 from dovetail.isa.timing.array import DRAIN, REQUANTISE, SETTLE
 

@@ -8,7 +8,8 @@ from dovetail.hw.array.registers import ARRAY_REGISTERS
 from dovetail.hw.array.taps import PARTS, TapWalk
 from dovetail.hw.common.walk import PixelWalk
 from dovetail.hw.memory.window import INT32_BYTES
-from dovetail.isa.config import MAX_LANES, Config, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import MAX_LANES, Config
 from dovetail.isa.timing.array import ACCUMULATE, matrix_reads
 
 BUFFERS = 2

@@ -7,7 +7,8 @@ from amaranth.lib.wiring import In, Out
 from dovetail.hw.array.loops import Load
 from dovetail.hw.common.pipeline import delayed
 from dovetail.hw.memory.window import LanesBelow, WindowReads
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import Config
 
 
 def parts_of_row(config: Config) -> int:

@@ -7,7 +7,8 @@ from amaranth.utils import ceil_log2
 
 from dovetail.hw.array.registers import MULTIPLIERS
 from dovetail.hw.array.weights import OPERAND
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import Config
 from dovetail.isa.timing.array import RADIX, tree_stages
 
 SUM = 32

@@ -12,7 +12,8 @@ from dovetail.hw.array.registers import ARRAY_REGISTERS
 from dovetail.hw.common.pipeline import delayed
 from dovetail.hw.common.ports import SramRead
 from dovetail.hw.memory.window import WindowReads
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import Config
 from dovetail.isa.timing.memory import SRAM_READ
 
 RECORD_BYTES = 16

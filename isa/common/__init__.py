@@ -1,1 +1,1 @@
-"""What all layers need beside the contract: files written whole, TOML in bounds, names that were meant."""
+"""What all layers need beside the contract: files written whole, sizes, TOML in bounds, names that were meant."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import Config
 from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.repeat import repeat
 from dovetail.isa.timing.sequencer import CHECK

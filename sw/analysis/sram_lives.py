@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import Regions, View, regions
 from dovetail.isa.instructions.table import Op, Unit
 from dovetail.isa.timing.timeline import Timeline

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.config import Config, Count, ceil_div
+from dovetail.isa.common.sizes import Count, ceil_div
+from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Op
 
 

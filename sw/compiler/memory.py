@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from types import MappingProxyType
 
-from dovetail.isa.config import round_up
+from dovetail.isa.common.sizes import round_up
 from dovetail.sw.compiler.partition.segments import Step
 from dovetail.sw.network import ir
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.config import PRESETS, Config, ceil_div, format_bytes
+from dovetail.isa.common.sizes import ceil_div, format_bytes
+from dovetail.isa.config import PRESETS, Config
 from dovetail.isa.instructions.table import PAGE_BYTES, WORD_BYTES, Unit, to_bytes
 from dovetail.isa.program import Program, Segment, TensorDescriptor
 from dovetail.isa.program import Step as ProgramStep

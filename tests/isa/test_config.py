@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.isa.config import PRESETS, Config, ConfigError, MemoryTiming, format_bytes, lanes_of, parse_bytes
+from dovetail.isa.config import PRESETS, Config, ConfigError, MemoryTiming, lanes_of
 
 HASHES = {"default": 0x3FA5_E4DC_7BC9_F954, "8x8": 0x055F_1BEB_15FD_3930, "small": 0x1CF3_8C3F_6CD7_9051}
 
@@ -108,16 +108,6 @@ def test_rules(parameters: dict[str, Any], message: str) -> None:
 def test_memory_rules(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
         MemoryTiming(**parameters)
-
-
-@pytest.mark.parametrize(("text", "size"), [("512 KiB", 1 << 19), ("1MiB", 1 << 20), ("4096", 4096), ("7 b", 7)])
-def test_sizes(text: str, size: int) -> None:
-    assert parse_bytes(text) == size
-
-
-@given(st.integers(1, 1 << 40))
-def test_formatted_sizes_read_back(size: int) -> None:
-    assert parse_bytes(format_bytes(size)) == size
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -20,7 +20,8 @@ from dovetail.flows.fpga.vivado.assertions import MACRO, assertions
 from dovetail.hw.accelerator import HOST_PREFIX, MEMORY_PREFIX, Accelerator
 from dovetail.hw.verilog import TOP, to_verilog
 from dovetail.isa.common.files import write_atomically
-from dovetail.isa.config import Config, format_bytes
+from dovetail.isa.common.sizes import format_bytes
+from dovetail.isa.config import Config
 
 PART = "xc7z020clg400-1"
 """A Zynq-7020, unless the user names another part."""

@@ -23,7 +23,7 @@ from dovetail.flows.report.pictures.style import (
     write_legend,
     write_title,
 )
-from dovetail.isa.config import format_bytes
+from dovetail.isa.common.sizes import format_bytes
 from dovetail.sw.analysis.history import ROLES, History, levels
 
 WIDTH, HEIGHT = 9.0, 6.2

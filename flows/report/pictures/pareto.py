@@ -34,7 +34,7 @@ from dovetail.flows.report.pictures.style import (
     write_legend,
     write_title,
 )
-from dovetail.isa.config import format_bytes
+from dovetail.isa.common.sizes import format_bytes
 
 WIDTH, HEIGHT, MORE = 9.0, 5.6, 4.0
 """Inches: of a picture with one panel, and what each further one adds."""

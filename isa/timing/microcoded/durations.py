@@ -5,7 +5,8 @@ A microinstruction takes :data:`STEP` cycles; those that read SRAM, sum up produ
 durations follow from an operation's registers, never from data.
 """
 
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import View, has, lanes_of
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit
 from dovetail.isa.timing.repeat import repeat

@@ -13,7 +13,7 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.config import ceil_div
+from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.timing.dma import BOUNDARY, MAX_BURST, Shape
 
 Int64s = NDArray[np.int64]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import PAGE_BYTES
 from dovetail.isa.timing.array import RADIX
 from dovetail.isa.timing.vector import table_lanes

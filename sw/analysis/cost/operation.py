@@ -7,7 +7,8 @@ from operator import itemgetter
 
 import numpy as np
 
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import (
     INDEX,
     View,

@@ -10,7 +10,8 @@ from collections import Counter
 from fractions import Fraction
 from functools import lru_cache
 
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import View, array_lanes, input_blocks, lanes_of, weight_rows
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit, unit_of
 from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, Free, matrix_reads, to_accumulator

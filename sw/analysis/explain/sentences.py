@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from dovetail.isa.config import format_bytes
+from dovetail.isa.common.sizes import format_bytes
 from dovetail.sw.analysis.explain.causes import BOUNDS, CAUSES
 from dovetail.sw.analysis.explain.comparison import Comparison
 from dovetail.sw.analysis.explain.explanation import Explanation

@@ -5,7 +5,8 @@ from operator import itemgetter
 
 import numpy as np
 
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import Config
 from dovetail.sw.compiler.emit.hazards import Range
 
 Runs = tuple[tuple[int, int], ...]

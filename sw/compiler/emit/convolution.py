@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.config import Config, ceil_div, round_up
+from dovetail.isa.common.sizes import ceil_div, round_up
+from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Unit, pack
 from dovetail.sw.compiler.emit import weight_streams
 from dovetail.sw.compiler.emit.arena import Arena

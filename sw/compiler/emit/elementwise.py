@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dovetail.isa.config import Config, ceil_div, round_up
+from dovetail.isa.common.sizes import ceil_div, round_up
+from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit, pack
 from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.rounding import Rounding

@@ -8,7 +8,8 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import Config
 from dovetail.isa.timing.vector import TABLE_BYTES
 from dovetail.sw.compiler.emit import convolution, elementwise, movement, pooling
 from dovetail.sw.compiler.emit.arena import Arena

@@ -8,7 +8,8 @@ from itertools import pairwise, product
 from math import prod
 from typing import NamedTuple
 
-from dovetail.isa.config import Config, ceil_div, round_up
+from dovetail.isa.common.sizes import ceil_div, round_up
+from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Op
 from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.emit.elementwise import Operation, Walk, instruction

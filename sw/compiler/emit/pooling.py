@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from itertools import product
 
-from dovetail.isa.config import Config, ceil_div, round_up
+from dovetail.isa.common.sizes import ceil_div, round_up
+from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Op, Unit, pack
 from dovetail.isa.numerics.average import average_magic
 from dovetail.isa.numerics.rounding import Rounding

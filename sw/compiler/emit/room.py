@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from dovetail.isa.config import Config, ceil_div, format_bytes
+from dovetail.isa.common.sizes import ceil_div, format_bytes
+from dovetail.isa.config import Config
 from dovetail.sw.compiler.emit.arena import Arena, Runs
 from dovetail.sw.errors import CompileError
 

@@ -6,7 +6,8 @@ One instruction does for all channels but where weights exceed int8 (docs/decisi
 from itertools import accumulate
 from typing import NamedTuple
 
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import Config
 from dovetail.sw.compiler.layer import ConvLayer
 
 

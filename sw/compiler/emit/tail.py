@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import Config
 from dovetail.sw.compiler.emit.convolution import Area
 from dovetail.sw.compiler.emit.elementwise import Operation, Walk, instruction
 from dovetail.sw.compiler.emit.slab import Slab, operand_of, result_of, store

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import Config
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.network import ir
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import Config
 from dovetail.sw.compiler.emit import convolution, elementwise, pooling
 from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.options import Options

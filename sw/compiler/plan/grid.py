@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple
 
 import numpy as np
 
-from dovetail.isa.config import Count
+from dovetail.isa.common.sizes import Count
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.plan.schedule import Number, Places, Tiling
 

@@ -8,7 +8,8 @@ whichever is longest.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import Config
 from dovetail.sw.compiler.emit.arena import Runs
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.plan import schedule

@@ -8,7 +8,8 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.config import Config, Count, ceil_div, round_up
+from dovetail.isa.common.sizes import Count, ceil_div, round_up
+from dovetail.isa.config import Config
 from dovetail.isa.timing.array import array_duration, array_durations, machine_of, matrix_reads
 from dovetail.sw.compiler.emit.arena import Runs
 from dovetail.sw.compiler.layer import ConvLayer

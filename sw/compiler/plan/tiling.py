@@ -13,7 +13,8 @@ from itertools import product
 
 import numpy as np
 
-from dovetail.isa.config import MAX_SRAM, Config, ceil_div, format_bytes, round_up
+from dovetail.isa.common.sizes import ceil_div, format_bytes, round_up
+from dovetail.isa.config import MAX_SRAM, Config
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.plan import pricing, schedule_cache

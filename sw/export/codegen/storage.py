@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dovetail.isa.config import round_up
+from dovetail.isa.common.sizes import round_up
 from dovetail.isa.program import ITEM_BYTES
 from dovetail.sw.network import ir
 

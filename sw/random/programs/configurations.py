@@ -4,7 +4,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dovetail.isa.config import BUS_WIDTHS, DEPTHWISE, FEATURES, Config, ConfigError, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import BUS_WIDTHS, DEPTHWISE, FEATURES, Config, ConfigError
 from dovetail.isa.instructions.table import INSTRUCTIONS, Unit
 
 VECTOR_FEATURES = tuple(

@@ -5,7 +5,8 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.isa.config import PRESETS, Config, format_bytes
+from dovetail.isa.common.sizes import format_bytes
+from dovetail.isa.config import PRESETS, Config
 from dovetail.isa.host import ID, STALLS, STATUS_BUSY, STATUS_DONE, VERSION
 from dovetail.isa.instructions.table import PAGE_BYTES, Cause, Op, Unit, cfg, pack, to_bytes
 from dovetail.isa.link import BAUD, WORD

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dovetail.isa.config import PRESETS, Config, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import PRESETS, Config
 from dovetail.isa.timing.array import (
     ACCUMULATE,
     DRAIN,

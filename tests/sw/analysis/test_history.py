@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.isa.config import Config, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import View, regions
 from dovetail.isa.instructions.table import Op, Unit
 from dovetail.sw.analysis.chrome_trace import LAYERS, PROCESS, UNITS, chrome_trace

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dovetail.isa.config import Config, MemoryTiming, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.numerics.add import AddParams
 from dovetail.isa.numerics.multiplier import encode_multiplier
 from dovetail.isa.numerics.rounding import Rounding

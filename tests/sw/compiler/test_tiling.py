@@ -12,7 +12,8 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from dovetail.isa.config import Config, MemoryTiming, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.compiler.compile import generate
 from dovetail.sw.compiler.emit import convolution

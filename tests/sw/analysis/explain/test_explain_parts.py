@@ -8,7 +8,8 @@ from itertools import product
 
 import pytest
 
-from dovetail.isa.config import Config, MemoryTiming, ceil_div
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.instructions.checks import View, lanes_of
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Op, Unit, pack, unit_of
 from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, SETTLE, Free, matrix_reads, to_accumulator
