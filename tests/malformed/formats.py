@@ -284,7 +284,7 @@ def design(data: bytes, random: Random) -> bytes:
 
 @cache
 def saved_files() -> Sequence[Files]:
-    folder = Path(__file__).parents[1] / "cosim" / "regressions"
+    folder = Path(__file__).parents[1] / "cosim" / "compare" / "regressions"
     return [{"case.toml": path.read_bytes()} for path in sorted(folder.glob("*.toml"))]
 
 
