@@ -257,7 +257,7 @@ _SHIFT = {
     Op.E_MUL: (-11, -7),
     **dict.fromkeys((Op.E_ADD, Op.C_MIN, Op.C_MAX), (-21, -17)),
     **dict.fromkeys((Op.E_ABS, Op.ACT_RELU, Op.ACT_LRELU), (-2, 1)),
-    **dict.fromkeys((Op.ACT_LUT, Op.MOV, Op.E32_ADD), (0, 0)),
+    **{row.op: (0, 0) for row in INSTRUCTIONS.values() if row.direct},
     Op.E32_SHIFT: (SHIFT_MIN, SHIFT_MAX),
     Op.REQUANT: (-27, -22),
 }
