@@ -1,6 +1,7 @@
 """The command that quantises: files in and out, the report, exit codes."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from onnx import helper, numpy_helper
 
 from dovetail.flows.cli import main
 from dovetail.sw.frontend import load
+from dovetail.sw.quantise.scheme import ACTIVATIONS, CLIPPING, WEIGHTS
+
+PAGE = Path(__file__).resolve().parents[3] / "docs/quantisation.md"
 
 
 @pytest.fixture
@@ -66,6 +70,17 @@ def test_writes_a_network_that_loads(run: Any, network: Path) -> None:
     ):
         assert line in text
     assert [node.op for node in load(out).nodes] == ["quantize", "conv", "mean", "dense", "dequantize"]
+
+
+def test_help_and_page_have_every_word(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["quantise", "--help"])
+    told, page = capsys.readouterr().out, PAGE.read_text(encoding="utf-8")
+    text = " ".join(told.split()).replace("- ", "-")  # lines may break behind a hyphen
+    words = set(re.findall(r"[\w-]+", text))
+    for word in (*ACTIVATIONS, *WEIGHTS, *CLIPPING):
+        assert word in words
+        assert f"`{word}`" in page or f"`{word}=" in page
 
 
 def test_json(run: Any, network: Path) -> None:
