@@ -34,7 +34,7 @@ END_TO_DONE = 2
 end of an operation or fetch, the fault. (`busy` lasts one cycle longer than that, and cycles count from 0.)"""
 
 NEVER = 1 << 60
-# A cycle that does not come. What takes that long does not end, and its unit takes nothing more.
+# A cycle that never comes. An operation of this duration never ends, and its unit accepts nothing more.
 
 WRITES, WAIT, OPERATION = range(3)
 Chunk = tuple[int, int, int, int]
