@@ -185,12 +185,12 @@ def time_program(
     if any(number % BROKEN_BYTES for part in broken for number in part):
         raise ValueError(f"broken must be multiples of {BROKEN_BYTES} bytes, not {broken}")
     words = as_words(program)
-    if not len(words) and not config.serial:
+    if config.serial:
+        return time_microcoded(config, words, address, base, memory_bytes, broken)
+    if not len(words):
         cycles = FIRST_ACTION - 1 + PAGE_READY + END_TO_DONE
         none, idle = np.zeros(0, np.int64), {unit: Counters(0, 0, 0, cycles) for unit in Unit}
         return Timeline(none, none, none, none, none, none > 0, (), cycles, idle, Fault(Cause.NO_END, 0))
-    if config.serial:
-        return time_microcoded(config, words, address, base, memory_bytes, broken)
     rules = rules_of(config)
     trace = _trace(rules, words, address, base, memory_bytes, broken)
     first, fails = _verify(rules, trace)

@@ -159,7 +159,7 @@ class _Piece(NamedTuple):
 
     form: Form
     input: int
-    weight_streams: int
+    weights: int
     output: int
 
 
@@ -333,29 +333,23 @@ class ConvCode:
         """Bytes between the rows of results in SRAM."""
         return pixel * (area.columns if self.target.sram is None else self.layer.out_width)
 
-    def _computes(
-        self, piece: _Piece, run: Run, turn: int, source: int, target: int, weight_streams: int
-    ) -> list[Compute]:
+    def _computes(self, piece: _Piece, run: Run, turn: int, source: int, target: int, weights: int) -> list[Compute]:
         """A run's instructions; SRAM addresses of the tile's input, output and weight stream."""
         layer, (form, in_bytes, w_bytes, out_bytes) = self.layer, piece
         channels, stream = run.channels, run.stream
-        source, target, weight_streams = (
-            source + layer.inputs_of(run.first, 0),
-            target + run.first,
-            weight_streams + run.at,
-        )
+        source, target, weights = source + layer.inputs_of(run.first, 0), target + run.first, weights + run.at
         if layer.mode == "grouped":
             seen, made = layer.group
             groups = range(channels // made)
             return [
                 Compute(form, (a, b, c), ((a, in_bytes), (c, w_bytes)), (b, out_bytes))
-                for a, b, c in ((source + n * seen, target + n * made, weight_streams + n * w_bytes) for n in groups)
+                for a, b, c in ((source + n * seen, target + n * made, weights + n * w_bytes) for n in groups)
             ]
-        addresses: tuple[int, ...] = source, target, weight_streams
-        reads: tuple[Range, ...] = (source, in_bytes), (weight_streams, w_bytes)
+        addresses: tuple[int, ...] = source, target, weights
+        reads: tuple[Range, ...] = (source, in_bytes), (weights, w_bytes)
         if self.matrix:
-            addresses = *addresses, weight_streams + stream
-            reads = *reads, (weight_streams + stream, self.passes[turn].channels * channels)
+            addresses = *addresses, weights + stream
+            reads = *reads, (weights + stream, self.passes[turn].channels * channels)
         if run.adds:
             reads = *reads, (target, out_bytes)
         return [Compute(form, addresses, reads, (target, out_bytes))]

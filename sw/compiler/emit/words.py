@@ -217,7 +217,7 @@ class Emitter:
         self.arena = Arena(like.config if like else config)
         self._tracker = Tracker(config)
         self.clock = Clock(config)
-        self._by_clock = not config.serial  # whose engine is another one
+        self._by_clock = not config.serial  # the clock times queues, and the microcoded accelerator has none
         self.cycles = self.span = 0
         """Cycles of the program, once it has ended, and those from the start of its first operation to the end of the
         last one."""
