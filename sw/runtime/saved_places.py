@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dovetail.isa.instructions.table import CFG_REG, CFG_VALUE, INSTRUCTIONS, REGISTERS, Op, Unit
+from dovetail.isa.instructions.checks import View
+from dovetail.isa.instructions.table import INSTRUCTIONS, Unit, unit_of
+from dovetail.isa.timing.operations import Operations
+from dovetail.isa.timing.rules import memory_end
 from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.compile import outside
 from dovetail.sw.compiler.partition.parts import Part
@@ -28,27 +31,14 @@ class Transfer:
     last: int
 
 
-def unit_of(word: int) -> Unit | None:
-    """The unit that executes a word; None for what the front end does, and for no instruction."""
-    code = word & 0xFF
-    return INSTRUCTIONS[Op(code)].unit if code in INSTRUCTIONS else None
-
-
-def transfers(words: Sequence[int], layers: Mapping[int, int]) -> Iterator[Transfer]:
-    """Those of a segment; ``layers``: by the place of an operation's word."""
-    values: dict[int, int] = {}
-    for pc, word in enumerate(words):
-        if word & 0xFF == Op.CFG:
-            values[CFG_REG.get(word)] = CFG_VALUE.get(word)
-        elif pc in layers and (unit := unit_of(word)) in (Unit.LOAD, Unit.STORE):
-            registers = REGISTERS[unit]
-            start, row, plane, length, count = (
-                values.get(registers[name].number, 0)
-                for name in ("MEM_ADDR", "MEM_ROW_STEP", "MEM_PLANE_STEP", "LENGTH", "COUNT")
-            )
-            rows, planes = (field.get(count) for field in registers["COUNT"].fields)
-            last = start + max(rows - 1, 0) * row + max(planes - 1, 0) * plane + length
-            yield Transfer(unit, layers[pc], length * rows * planes, start, last)
+def transfers(operations: Operations, layers: Mapping[int, int]) -> Iterator[Transfer]:
+    """Those among a segment's operations; ``layers``: by the place of an operation's word."""
+    rows = zip(operations.pcs.tolist(), operations.ops.tolist(), operations.registers(), strict=True)
+    for pc, op, registers in rows:
+        if INSTRUCTIONS[op].moves:
+            view = View(unit_of(op), registers)
+            size = view["LENGTH"] * view["COUNT", "rows"] * view["COUNT", "planes"]
+            yield Transfer(view.unit, layers[pc], size, view["MEM_ADDR"], memory_end(view))
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ import numpy as np
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, Op, from_bytes
 from dovetail.isa.program import Program, ProgramError
+from dovetail.isa.timing.operations import Operations
+from dovetail.isa.timing.predecode import as_words
 from dovetail.sw import frontend
 from dovetail.sw.compiler.compile import Code, Layer, SegmentCode, executed, least_bytes, roots_of
 from dovetail.sw.compiler.memory import ALIGN, align
@@ -26,7 +28,7 @@ from dovetail.sw.compiler.partition.segments import host_reasons, is_accelerated
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
 from dovetail.sw.runtime.compiled_network import NETWORK_STEP, CompiledNetwork, RunError
-from dovetail.sw.runtime.saved_places import Places, Transfer, Unfit, transfers, unit_of
+from dovetail.sw.runtime.saved_places import Places, Transfer, Unfit, transfers
 
 _TILING = re.compile(
     r"(\d{1,9}) rows(?: x (\d{1,9}) columns)? x (\d{1,9}) of (\d{1,9}) channels, (?:rows|channels) outer,"
@@ -83,10 +85,10 @@ def _code_of(program: Program, graph: ir.Graph) -> Code:
     for segment, operations in zip(program.segments, data["operations"], strict=True):
         first = segment.address - program.stream_offset
         words = list(from_bytes(program.stream[first : first + segment.pages * PAGE_BYTES]))
-        numbers = [pc for pc, _ in operations]
+        found = _operations(words)
         segments.append(SegmentCode(segment.address, words, dict(operations)))
-        _check("operations", numbers, _operations(words))
-        moved += transfers(words, segments[-1].layers)
+        _check("operations", [pc for pc, _ in operations], found.pcs.tolist())
+        moved += transfers(found, segments[-1].layers)
     for number, (step, code) in enumerate(zip(accelerated, segments, strict=True)):
         mine = [index for index, layer in enumerate(layers) if layer.segment == number]
         if not set(code.layers.values()) <= set(mine):
@@ -133,10 +135,10 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:60]}..."
 
 
-def _operations(words: Sequence[int]) -> list[int]:
-    """The places of the words that a unit executes."""
+def _operations(words: Sequence[int]) -> Operations:
+    """Those up to the END."""
     end = words.index(Op.END) if Op.END in words else len(words)
-    return [pc for pc, word in enumerate(words[:end]) if unit_of(word) is not None]
+    return Operations(as_words(words)[:end])
 
 
 def _check_layers(layers: Sequence[Layer], graph: ir.Graph, nodes: Sequence[ir.Node]) -> None:
