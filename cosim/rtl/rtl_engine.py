@@ -21,11 +21,11 @@ from dovetail.hw.memory.cells import LosingRam
 from dovetail.hw.verilog import simulation_verilog, to_verilog
 from dovetail.isa.config import Config, MemoryTiming
 from dovetail.isa.host import CONTROL_START, HOST_REGISTERS, STALLS
-from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Cause, Op, Unit, cfg, pack, to_bytes
+from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Cause, Unit
 from dovetail.isa.timing.microcoded.durations import ARRAY_CHECKS
 from dovetail.isa.timing.sequencer import CHECK
 from dovetail.isa.timing.timeline import FETCH, Counters, Fault, Timeline
-from dovetail.sw.runtime.engine import Bytes, RunResult
+from dovetail.sw.runtime.engine import Bytes, RunResult, sram_program
 
 TOP = "accelerator"
 FORMS = ("simulation", "fpga")
@@ -378,7 +378,7 @@ class RtlEngine:
 
     def _copy(self, unit: Unit, contents: Bytes) -> Bytes:
         """Move all of SRAM to or from system memory."""
-        memory, at = sram_program(self._config, unit, contents)
+        memory, at = sram_program(unit, contents)
         timing, self.timing = self.timing, FASTEST
         broken, self.broken = self.broken, ()
         result = self._run(memory, 0, 1, 0)
@@ -386,20 +386,6 @@ class RtlEngine:
         if result.fault:
             raise RtlError(f"the copy of SRAM failed: {result.fault}")
         return memory[at : at + len(contents)].copy()
-
-
-def sram_program(config: Config, unit: Unit, contents: Bytes) -> tuple[Bytes, int]:
-    """System memory with a program of one page at address 0 by which LOAD or STORE copies all of SRAM, from or to where
-    ``contents`` is: at the address that comes with it."""
-    at, size = 4096, config.sram_bytes
-    values = {"MEM_ADDR": at, "SRAM_BYTES": size, "LENGTH": size, "COUNT": pack(unit, "COUNT", rows=1, planes=1)}
-    words = [cfg(unit, name, value) for name, value in values.items()]
-    words += [int(Op.DMA_READ if unit == Unit.LOAD else Op.DMA_WRITE), int(Op.END)]
-    program = to_bytes(words)
-    memory = np.zeros(at + -(-size // 4096) * 4096, np.uint8)
-    memory[: len(program)] = np.frombuffer(program, np.uint8)
-    memory[at : at + size] = contents
-    return memory, at
 
 
 def _program_words(memory: Bytes, program: int, pages: int) -> np.ndarray:

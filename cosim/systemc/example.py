@@ -4,12 +4,12 @@ import random
 
 import numpy as np
 
-from dovetail.cosim.rtl.rtl_engine import sram_program
 from dovetail.cosim.rtl.setting import Setting
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import Unit
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs.legal import legal_program
+from dovetail.sw.runtime.engine import sram_program
 
 FOLDER = "example"
 
@@ -22,7 +22,7 @@ def example_files(config: Config, programs: list[Setting]) -> dict[str, bytes]:
         model = Model(config)
         model.write_sram(program.sram)
         if program.sram.any():
-            files[f"sram{number}.bin"] = sram_program(config, Unit.LOAD, program.sram)[0].tobytes()
+            files[f"sram{number}.bin"] = sram_program(Unit.LOAD, program.sram)[0].tobytes()
             script += [f"load {FOLDER}/sram{number}.bin", "run 0:1:0"]
         files[f"image{number}.bin"] = program.memory.tobytes()
         result = model.run(program.memory.copy(), program.program, program.pages, program.base)

@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from dovetail.cosim.rtl.rtl_engine import sram_program
 from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.cosim.systemc.build import build_platform
 from dovetail.cosim.systemc.library import SystemC, find_systemc
@@ -19,7 +18,7 @@ from dovetail.isa.config import Config
 from dovetail.isa.host import HOST_REGISTERS, STALLS
 from dovetail.isa.instructions.table import Cause, Unit
 from dovetail.isa.timing.timeline import Counters, Fault
-from dovetail.sw.runtime.engine import Bytes, RunResult, no_timeline
+from dovetail.sw.runtime.engine import Bytes, RunResult, no_timeline, sram_program
 
 WORDS = 60
 """Of what a platform that fails has said, in the error."""
@@ -110,7 +109,7 @@ class SystemCEngine:
 
     def _copy(self, unit: Unit, contents: Bytes) -> Bytes:
         """Move all of SRAM to or from system memory."""
-        memory, at = sram_program(self._config, unit, contents)
+        memory, at = sram_program(unit, contents)
         latest, broken, self.broken = self.latest, self.broken, ()
         self.run(memory, 0, 1)
         self.latest, self.broken = latest, broken

@@ -6,8 +6,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.isa.common.sizes import round_up
 from dovetail.isa.config import Config
-from dovetail.isa.instructions.table import Unit
+from dovetail.isa.instructions.table import DMA_OPS, Op, Unit, cfg, pack, to_bytes
 from dovetail.isa.timing.timeline import Counters, Fault, Timeline
 
 Bytes = npt.NDArray[np.uint8]
@@ -56,3 +57,17 @@ class Engine(Protocol):
         multiple of 4096 bytes. What lies beyond answers with bus errors. ``base`` is what the program's addresses are
         relative to.
         """
+
+
+def sram_program(unit: Unit, contents: Bytes, first: int = 0) -> tuple[Bytes, int]:
+    """System memory with a program of one page at address 0, by which LOAD or STORE copies the part of SRAM from byte
+    ``first`` on, from or to where ``contents`` is: at the address that comes with it."""
+    at, size = 4096, len(contents)
+    values = {"MEM_ADDR": at, "SRAM_ADDR": first, "SRAM_BYTES": size, "LENGTH": size}
+    values["COUNT"] = pack(unit, "COUNT", rows=1, planes=1)
+    words = [*(cfg(unit, name, value) for name, value in values.items()), int(DMA_OPS[unit]), int(Op.END)]
+    program = to_bytes(words)
+    memory = np.zeros(at + round_up(size, 4096), np.uint8)
+    memory[: len(program)] = np.frombuffer(program, np.uint8)
+    memory[at : at + size] = contents
+    return memory, at

@@ -8,13 +8,13 @@ import numpy.typing as npt
 from dovetail.isa.common.sizes import format_bytes
 from dovetail.isa.config import PRESETS, Config
 from dovetail.isa.host import ID, STALLS, STATUS_BUSY, STATUS_DONE, VERSION
-from dovetail.isa.instructions.table import PAGE_BYTES, Cause, Op, Unit, cfg, pack, to_bytes
+from dovetail.isa.instructions.table import PAGE_BYTES, Cause, Unit
 from dovetail.isa.link import BAUD, WORD
 from dovetail.isa.timing.bound import cycle_bound
 from dovetail.isa.timing.timeline import Counters, Fault
 from dovetail.sw.runtime.board.link import PATIENCE, Link, LinkError
 from dovetail.sw.runtime.board.traffic import traffic
-from dovetail.sw.runtime.engine import Bytes, RunResult, no_timeline
+from dovetail.sw.runtime.engine import Bytes, RunResult, no_timeline, sram_program
 
 PAGE = 4096
 """Memory comes in multiples of it."""
@@ -134,19 +134,11 @@ class BoardEngine:
 
     def _copy(self, unit: Unit, first: int, contents: Bytes) -> Bytes:
         """Move a part of SRAM to or from system memory; ``contents`` is what is there before."""
-        size = len(contents)
-        values = {"MEM_ADDR": PAGE, "SRAM_ADDR": first, "SRAM_BYTES": size, "LENGTH": size}
-        values["COUNT"] = pack(unit, "COUNT", rows=1, planes=1)
-        words = [cfg(unit, name, value) for name, value in values.items()]
-        words += [int(Op.DMA_READ if unit == Unit.LOAD else Op.DMA_WRITE), int(Op.END)]
-        program = np.frombuffer(to_bytes(words), np.uint8)
-        memory = np.zeros(PAGE + -(-size // PAGE) * PAGE, np.uint8)
-        memory[: len(program)] = program
-        memory[PAGE : PAGE + size] = contents
+        memory, at = sram_program(unit, contents, first)
         result = self.run(memory, 0, 1)
         if result.fault:
             raise LinkError(f"{self.link.port}: the copy of SRAM failed: {result.fault}")
-        return memory[PAGE : PAGE + size].copy()
+        return memory[at : at + len(contents)].copy()
 
     # --- runs ----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from dovetail.cosim.compare.fuzz import random_case, random_timing
-from dovetail.cosim.rtl.rtl_engine import sram_program
 from dovetail.cosim.rtl.setting import Setting
 from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.cosim.systemc import folder
@@ -27,7 +26,7 @@ from dovetail.isa.host import CONTROL_IRQ, CONTROL_START, HOST_REGISTERS, ID, ST
 from dovetail.isa.instructions.table import Unit
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.runtime.compiled_network import compile_network
-from dovetail.sw.runtime.engine import RunResult
+from dovetail.sw.runtime.engine import RunResult, sram_program
 
 CONFIG = Config.load("small")
 OFFSET = {name: register.offset for name, register in HOST_REGISTERS.items()}
@@ -112,7 +111,7 @@ def test_files_of_an_example() -> None:
         f"run {run}",
         "save example/memory1.bin",
     ]
-    memory, _ = sram_program(CONFIG, Unit.LOAD, other.sram)
+    memory, _ = sram_program(Unit.LOAD, other.sram)
     assert files["example/sram1.bin"] == memory.tobytes()
 
 
