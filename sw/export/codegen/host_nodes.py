@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-import tflite
+from ai_edge_litert import schema_py_generated as schema
 from onnx import helper, numpy_helper
 
 from dovetail.isa.program import ITEM_BYTES
@@ -103,7 +103,7 @@ def _write_tflite(writer: Writer, node: ir.Host, payload: kernels.TfliteOp) -> N
         columns = source.shape[-1]
         if columns > MOST_COLUMNS:
             raise _refused(node, f"which must have at most {MOST_COLUMNS} elements in a row")
-        beta = TfliteFile(payload.data).operators[payload.index].options(tflite.SoftmaxOptions).Beta()
+        beta = TfliteFile(payload.data).operators[payload.index].options(schema.SoftmaxOptions).Beta()
         table = writer.constants.array(exponentials(float(beta), float(source.scale or 1)), f"{node.name}_exps")
         writer.call("dovetail_softmax", table, source.size // columns, columns, *ends)
     elif node.label in _TFLITE_TABLES and len(node.inputs) == 1:

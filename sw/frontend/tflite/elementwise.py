@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tflite
+from ai_edge_litert import schema_py_generated as schema
 
 from dovetail.isa.numerics.add import AddParams
 from dovetail.isa.numerics.multiplier import encode_multiplier, tflite_dense_multiplier
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dovetail.sw.frontend.tflite.file import Operator
     from dovetail.sw.frontend.tflite.importer import Reader
 
-_OPTIONS = {"ADD": tflite.AddOptions, "SUB": tflite.SubOptions, "MUL": tflite.MulOptions}
+_OPTIONS = {"ADD": schema.AddOptions, "SUB": schema.SubOptions, "MUL": schema.MulOptions}
 _COMBINE = {
     "ADD": VectorOperation.ADD,
     "SUB": VectorOperation.SUBTRACT,
@@ -38,10 +38,10 @@ RECTIFIERS: dict[str, tuple[float | None, float | None]] = {
 }
 
 _FUSED: dict[int, tuple[float | None, float | None]] = {
-    tflite.ActivationFunctionType.NONE: (None, None),
-    tflite.ActivationFunctionType.RELU: (0.0, None),
-    tflite.ActivationFunctionType.RELU6: (0.0, 6.0),
-    tflite.ActivationFunctionType.RELU_N1_TO_1: (-1.0, 1.0),
+    schema.ActivationFunctionType.NONE: (None, None),
+    schema.ActivationFunctionType.RELU: (0.0, None),
+    schema.ActivationFunctionType.RELU6: (0.0, 6.0),
+    schema.ActivationFunctionType.RELU_N1_TO_1: (-1.0, 1.0),
 }
 
 FUNCTIONS = (
@@ -173,7 +173,7 @@ def leaky(reader: Reader, op: Operator) -> ir.Node | None:
         return None
     source, out = reader.ends(op)
     assert source.scale is not None and out.scale is not None
-    alpha = np.float32(op.options(tflite.LeakyReluOptions).Alpha())
+    alpha = np.float32(op.options(schema.LeakyReluOptions).Alpha())
     below = np.float32(source.scale * alpha) / out.scale
     if not 0 <= below < 1 << 31:
         return function(reader, op)
@@ -199,7 +199,7 @@ def function(reader: Reader, op: Operator) -> ir.Node | None:
 
 def matmul(reader: Reader, op: Operator) -> ir.Node | None:
     """BATCH_MATMUL of two activations."""
-    options = op.options(tflite.BatchMatMulOptions)
+    options = op.options(schema.BatchMatMulOptions)
     tensors = [reader.infos[index].tensor for index in op.inputs]
     a, b = tensors
     out = reader.infos[op.outputs[0]].tensor
@@ -245,7 +245,7 @@ def product_of_rows(reader: Reader, op: Operator) -> ir.Node | None:
     assert left is not None
     product = f"{op.name}/product"
     reader.tensors[product] = replace(out, name=product, shape=(rows, channels))
-    clamp = clamp_of(op, out, op.options(tflite.FullyConnectedOptions).FusedActivationFunction())
+    clamp = clamp_of(op, out, op.options(schema.FullyConnectedOptions).FusedActivationFunction())
     real = tflite_dense_multiplier(np.asarray(a.scale), np.array([b.scale]), np.asarray(out.scale))
     reader.nodes.append(
         ir.MatMul(

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import tflite
+from ai_edge_litert import schema_py_generated as schema
 from numpy.typing import NDArray
 
 from dovetail.sw.errors import NetworkError
@@ -31,7 +31,7 @@ _DTYPES = {
     13: RESOURCE,
 }
 _OP_NAMES = {
-    value: name for name, value in vars(tflite.BuiltinOperator).items() if isinstance(value, int) and name.isupper()
+    value: name for name, value in vars(schema.BuiltinOperator).items() if isinstance(value, int) and name.isupper()
 }
 _DENSEST = 1024
 """Elements of a sparse constant for each one that is stored; keeps damaged files from filling memory."""
@@ -76,7 +76,7 @@ class Operator:
     def options(self, table: Any) -> Any:
         """The builtin options, read as generated class `table`."""
         raw = self.raw.BuiltinOptions()
-        if raw is None or self.raw.BuiltinOptionsType() != getattr(tflite.BuiltinOptions, table.__name__):
+        if raw is None or self.raw.BuiltinOptionsType() != getattr(schema.BuiltinOptions, table.__name__):
             raise NetworkError(f"{self.name}: options must be present and of its kind, not missing")
         options = table()
         options.Init(raw.Bytes, raw.Pos)
@@ -101,7 +101,7 @@ class TfliteFile:
             verify(data, TFLITE, "Model")
         except FlatbufferError as error:
             raise NetworkError(f"the file must be a sound flatbuffer: {error}") from None
-        self._model = tflite.Model.GetRootAsModel(data, 0)
+        self._model = schema.Model.GetRootAsModel(data, 0)
         self.subgraphs = int(self._model.SubgraphsLength())
         if not 0 <= subgraph < self.subgraphs:
             raise NetworkError(f"the file must have a subgraph {subgraph}, not {self.subgraphs} in all")
@@ -169,7 +169,7 @@ def is_float(file: TfliteFile) -> bool:
 
 def pads_of(source: Tensor, out: Tensor, kernel: Pair, stride: Pair, dilation: Pair, padding: int) -> Pads:
     """TFLite's padding: SAME puts the smaller half before."""
-    if padding == tflite.Padding.VALID:
+    if padding == schema.Padding.VALID:
         return 0, 0, 0, 0
     before, after = [], []
     for axis in range(2):

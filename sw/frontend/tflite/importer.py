@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import tflite
+from ai_edge_litert import schema_py_generated as schema
 from numpy.typing import NDArray
 
 from dovetail.isa.numerics.multiplier import mean_multiplier, tflite_dense_multiplier, tflite_multiplier
@@ -157,7 +157,7 @@ class Reader:
 
     def _check_softmax(self, op: Operator) -> None:
         """LiteRT's kernel ends the process where this does not hold."""
-        beta, scale = op.options(tflite.SoftmaxOptions).Beta(), self.infos[op.inputs[0]].tensor.scale or 1.0
+        beta, scale = op.options(schema.SoftmaxOptions).Beta(), self.infos[op.inputs[0]].tensor.scale or 1.0
         if not 2**-26 < beta * float(scale) < np.inf:
             raise NetworkError(
                 f"{op.name}: beta times the input's scale must be above 2**-26, not {beta * float(scale)}"
@@ -181,13 +181,13 @@ class Reader:
 
     def conv(self, op: Operator) -> ir.Node | None:
         """CONV_2D: weights OHWI."""
-        options = op.options(tflite.Conv2DOptions)
+        options = op.options(schema.Conv2DOptions)
         weights = self._weights(op, axis=0)
         return self._convolution(op, options, weights)
 
     def depthwise(self, op: Operator) -> ir.Node | None:
         """DEPTHWISE_CONV_2D; on one input channel it is a convolution."""
-        options = op.options(tflite.DepthwiseConv2DOptions)
+        options = op.options(schema.DepthwiseConv2DOptions)
         weights = self._weights(op, axis=3)
         channels = self.infos[op.inputs[0]].tensor.nhwc[3]
         if channels == 1:
@@ -218,7 +218,7 @@ class Reader:
         """FULLY_CONNECTED as a 1x1 convolution, or as a product where its weights are computed."""
         if self.infos[op.inputs[1]].value is None:
             return product_of_rows(self, op)
-        options = op.options(tflite.FullyConnectedOptions)
+        options = op.options(schema.FullyConnectedOptions)
         weights = self._weights(op, axis=0)
         channels, depth = weights.shape
         source, out = self.ends(op)
@@ -261,7 +261,7 @@ class Reader:
         source, out = self.ends(op)
         if not self.int8(op) or source.scale != out.scale or source.zero_point != out.zero_point:
             return None
-        options = op.options(tflite.Pool2DOptions)
+        options = op.options(schema.Pool2DOptions)
         kernel = options.FilterHeight(), options.FilterWidth()
         stride = options.StrideH(), options.StrideW()
         lo, hi = clamp_of(op, out, options.FusedActivationFunction())

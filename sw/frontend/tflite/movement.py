@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
-import tflite
+from ai_edge_litert import schema_py_generated as schema
 from numpy.typing import NDArray
 
 from dovetail.sw.network import ir
@@ -46,7 +46,7 @@ def _taken(reader: Reader, op: Operator, source: int, view: Positions | None) ->
 
 def concatenation(reader: Reader, op: Operator) -> ir.Node | None:
     """CONCATENATION, also of constants."""
-    options = op.options(tflite.ConcatenationOptions)
+    options = op.options(schema.ConcatenationOptions)
     if options.FusedActivationFunction() or not _kept(reader, op, op.inputs):
         return None
     out = reader.infos[op.outputs[0]].tensor
@@ -109,7 +109,7 @@ def cut(reader: Reader, op: Operator) -> ir.Node | None:
 
 def strided_slice(reader: Reader, op: Operator) -> ir.Node | None:
     """STRIDED_SLICE with constant bounds and positive strides."""
-    options = op.options(tflite.StridedSliceOptions)
+    options = op.options(schema.StridedSliceOptions)
     shape = reader.infos[op.inputs[0]].tensor.shape
     parameters = [_numbers(reader, index) for index in op.inputs[1:4]]
     known = [numbers for numbers in parameters if numbers is not None]
@@ -169,7 +169,7 @@ def split(reader: Reader, op: Operator) -> ir.Node | None:
 
 def blocks(reader: Reader, op: Operator) -> ir.Node | None:
     """SPACE_TO_DEPTH and DEPTH_TO_SPACE."""
-    table = tflite.SpaceToDepthOptions if op.kind == "SPACE_TO_DEPTH" else tflite.DepthToSpaceOptions
+    table = schema.SpaceToDepthOptions if op.kind == "SPACE_TO_DEPTH" else schema.DepthToSpaceOptions
     size = op.options(table).BlockSize()
     batch, height, width, channels = reader.infos[op.inputs[0]].tensor.shape
     places = ir.positions((batch, height, width, channels))
@@ -182,7 +182,7 @@ def blocks(reader: Reader, op: Operator) -> ir.Node | None:
 
 def nearest(reader: Reader, op: Operator) -> ir.Node | None:
     """RESIZE_NEAREST_NEIGHBOR by whole factors: a copy for each repetition of a pixel."""
-    options = op.options(tflite.ResizeNearestNeighborOptions)
+    options = op.options(schema.ResizeNearestNeighborOptions)
     source, out = reader.ends(op)
     if not _kept(reader, op, op.inputs[:1]) or options.AlignCorners() or len(source.shape) != 4 or source.shape[0] != 1:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tflite
+from ai_edge_litert import schema_py_generated as schema
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.tflite.file import Info, Operator
@@ -40,11 +40,11 @@ def _lstm(reader: Reader, op: Operator) -> Lstm | None:
     out = reader.infos[op.outputs[0]].tensor
     if source is None or hidden is None or cell is None or [t.tensor.dtype for t in (source, hidden, cell)] != _TYPES:
         return None
-    options = op.options(tflite.UnidirectionalSequenceLSTMOptions)
+    options = op.options(schema.UnidirectionalSequenceLSTMOptions)
     width, units, scale = source.tensor.shape[-1], hidden.tensor.shape[-1], cell.tensor.scale
     mantissa, power = np.frexp(np.float64(scale or 0))
     batch = source.tensor.shape[1 if options.TimeMajor() else 0] if len(source.tensor.shape) == 3 else 0
-    if mantissa != 0.5 or options.FusedActivationFunction() != tflite.ActivationFunctionType.TANH:
+    if mantissa != 0.5 or options.FusedActivationFunction() != schema.ActivationFunctionType.TANH:
         return None
     if out.shape != (*source.tensor.shape[:2], units) or {hidden.tensor.size, cell.tensor.size} != {batch * units}:
         raise ValueError(f"states of {hidden.tensor} and {cell.tensor}, output {out}")
@@ -79,7 +79,7 @@ def _svdf(reader: Reader, op: Operator) -> Svdf | None:
     kinds = source.tensor.dtype, feature.tensor.dtype, out.dtype
     if kinds != ("int8",) * 3 or time.tensor.dtype not in ("int8", "int16") or state.tensor.dtype != time.tensor.dtype:
         return None
-    rank = op.options(tflite.SVDFOptions).Rank()
+    rank = op.options(schema.SVDFOptions).Rank()
     batch, width = source.tensor.shape
     filters, memory = time.tensor.shape
     if (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tflite
+from ai_edge_litert import schema_py_generated as schema
 
 from dovetail.sw.frontend.tflite.flatbuffer import Schema
 
 _VECTORS = {1: "Int32Vector", 2: "Uint16Vector", 3: "Uint8Vector"}
 _OPTIONS = {
-    getattr(tflite.BuiltinOptions, name): name
+    getattr(schema.BuiltinOptions, name): name
     for name in ("ConcatEmbeddingsOptions", "FullyConnectedOptions", "ReshapeOptions", "SqueezeOptions",
                  "VarHandleOptions", "BucketizeOptions")
 }  # fmt: skip

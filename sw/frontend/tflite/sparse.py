@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import tflite
+from ai_edge_litert import schema_py_generated as schema
 from numpy.typing import NDArray
 
 from dovetail.sw.network.layout import Array, Shape
 
 _VECTORS = {
-    tflite.SparseIndexVector.Int32Vector: tflite.Int32Vector,
-    tflite.SparseIndexVector.Uint16Vector: tflite.Uint16Vector,
-    tflite.SparseIndexVector.Uint8Vector: tflite.Uint8Vector,
+    schema.SparseIndexVector.Int32Vector: schema.Int32Vector,
+    schema.SparseIndexVector.Uint16Vector: schema.Uint16Vector,
+    schema.SparseIndexVector.Uint8Vector: schema.Uint8Vector,
 }
 
 
@@ -36,7 +36,7 @@ def expand(sparsity: Any, stored: Array, shape: Shape) -> Array:
     sizes = np.ones(len(order), np.int64)
     for level, axis in enumerate(order):
         metadata = sparsity.DimMetadata(level)
-        if metadata.Format() == tflite.DimensionType.DENSE:
+        if metadata.Format() == schema.DimensionType.DENSE:
             sizes[axis] = metadata.DenseSize()
             if len(places) * sizes[axis] > whole.size:
                 raise ValueError("more branches than elements")

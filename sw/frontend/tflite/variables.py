@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tflite
+from ai_edge_litert import schema_py_generated as schema
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.tflite.file import Info, Operator, TfliteFile
@@ -155,7 +155,7 @@ def cleared(info: Info, every: bool = False) -> Array:
 
 
 def _name_of(op: Operator) -> str:
-    name = op.options(tflite.VarHandleOptions).SharedName()
+    name = op.options(schema.VarHandleOptions).SharedName()
     return (name or b"").decode(errors="replace")
 
 
@@ -164,7 +164,7 @@ def _initial_values(file: TfliteFile) -> dict[str, Array]:
     found: dict[str, Array] = {}
     for op in file.operators:
         if op.kind == "CALL_ONCE":
-            found |= _assigned(TfliteFile(file.data, op.options(tflite.CallOnceOptions).InitSubgraphIndex()))
+            found |= _assigned(TfliteFile(file.data, op.options(schema.CallOnceOptions).InitSubgraphIndex()))
     return found
 
 

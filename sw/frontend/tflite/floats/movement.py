@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-import tflite
+from ai_edge_litert import schema_py_generated as schema
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.tflite.file import Operator
@@ -40,7 +40,7 @@ def pad(w: Writer, op: Operator) -> None:
     source = op.inputs[0]
     rank, table = len(w.shape(source)), np.array(w.numbers(op, 1)).reshape(-1, 2)
     if op.kind == "MIRROR_PAD":
-        symmetric = op.options(tflite.MirrorPadOptions).Mode() == tflite.MirrorPadMode.SYMMETRIC
+        symmetric = op.options(schema.MirrorPadOptions).Mode() == schema.MirrorPadMode.SYMMETRIC
         mode = _MIRRORS[symmetric]
         if symmetric and table.max() > 1:
             raise NetworkError(f"{op.name}: symmetric padding must be at most 1, not {table.max()}")
@@ -63,7 +63,7 @@ def cut(w: Writer, op: Operator) -> None:
 
 def strided_slice(w: Writer, op: Operator) -> None:
     """STRIDED_SLICE; an axis that shrinks is one element long."""
-    options = op.options(tflite.StridedSliceOptions)
+    options = op.options(schema.StridedSliceOptions)
     if options.EllipsisMask() or options.NewAxisMask() or options.Offset():
         raise NetworkError(f"{op.name}: must be without ellipsis, new axes and offsets")
     shape = w.shape(op.inputs[0])
@@ -101,7 +101,7 @@ def split(w: Writer, op: Operator) -> None:
 
 def pack(w: Writer, op: Operator) -> None:
     """PACK: a new axis"""
-    axis = op.options(tflite.PackOptions).Axis()
+    axis = op.options(schema.PackOptions).Axis()
     where = w.integers(f"{op.name}/axis", [axis])
     parts = [
         w.node(f"{op.name}/part{place}", "Unsqueeze", [w.value(index), where]) for place, index in enumerate(op.inputs)
@@ -111,7 +111,7 @@ def pack(w: Writer, op: Operator) -> None:
 
 def unpack(w: Writer, op: Operator) -> None:
     """UNPACK: one slice per result"""
-    axis = op.options(tflite.UnpackOptions).Axis()
+    axis = op.options(schema.UnpackOptions).Axis()
     source = w.value(op.inputs[0])
     for place, index in enumerate(op.outputs):
         number = w.add_constant(f"{op.name}/place{place}", np.int64(place))
@@ -120,7 +120,7 @@ def unpack(w: Writer, op: Operator) -> None:
 
 def gather(w: Writer, op: Operator) -> None:
     """GATHER without batch axes"""
-    options = op.options(tflite.GatherOptions)
+    options = op.options(schema.GatherOptions)
     if options.BatchDims():
         raise NetworkError(f"{op.name}: must be without batch axes, not {options.BatchDims()}")
     w.result(op.outputs[0], "Gather", [w.value(index) for index in op.inputs], axis=options.Axis())

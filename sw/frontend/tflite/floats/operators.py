@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tflite
+from ai_edge_litert import schema_py_generated as schema
 from onnx import helper
 
 from dovetail.sw.errors import NetworkError
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 _CLAMPS: Mapping[str, tuple[float, float]] = {"RELU6": (0, 6), "RELU_N1_TO_1": (-1, 1), "RELU_0_TO_1": (0, 1)}
 _FUSED: Mapping[int, str] = {
-    tflite.ActivationFunctionType.RELU: "RELU",
-    tflite.ActivationFunctionType.RELU6: "RELU6",
-    tflite.ActivationFunctionType.RELU_N1_TO_1: "RELU_N1_TO_1",
+    schema.ActivationFunctionType.RELU: "RELU",
+    schema.ActivationFunctionType.RELU6: "RELU6",
+    schema.ActivationFunctionType.RELU_N1_TO_1: "RELU_N1_TO_1",
 }
 
 
@@ -28,7 +28,7 @@ def _activated(
     w: Writer, op: Operator, activation: int, kind: str, inputs: Sequence[str], *, image: bool, **attributes: Any
 ) -> None:
     """A node and the activation fused into its operator."""
-    if activation == tflite.ActivationFunctionType.NONE:
+    if activation == schema.ActivationFunctionType.NONE:
         w.result(op.outputs[0], kind, inputs, image=image, **attributes)
         return
     if activation not in _FUSED:
@@ -65,7 +65,7 @@ def _window(
 def conv(w: Writer, op: Operator) -> None:
     """Weights OHWI become OIHW."""
     w.require_float(op)
-    options = op.options(tflite.Conv2DOptions)
+    options = op.options(schema.Conv2DOptions)
     shape = w.shape(op.inputs[1])
     dilation = options.DilationHFactor(), options.DilationWFactor()
     window = _window(w, op, options, (shape[1], shape[2]), dilation)
@@ -78,7 +78,7 @@ def conv(w: Writer, op: Operator) -> None:
 def depthwise(w: Writer, op: Operator) -> None:
     """Weights (1, H, W, C * M) become (C * M, 1, H, W)."""
     w.require_float(op)
-    options = op.options(tflite.DepthwiseConv2DOptions)
+    options = op.options(schema.DepthwiseConv2DOptions)
     shape = w.shape(op.inputs[1])
     dilation = options.DilationHFactor(), options.DilationWFactor()
     window = _window(w, op, options, (shape[1], shape[2]), dilation)
@@ -91,7 +91,7 @@ def depthwise(w: Writer, op: Operator) -> None:
 
 def transpose_conv(w: Writer, op: Operator) -> None:
     """Weights OHWI become IOHW; the padding is that of the convolution in the other direction."""
-    options = op.options(tflite.TransposeConvOptions)
+    options = op.options(schema.TransposeConvOptions)
     stride = options.StrideH(), options.StrideW()
     _transposed(w, op, op.inputs[2], 3, stride, options.Padding(), options.FusedActivationFunction())
 
@@ -131,7 +131,7 @@ def _bias(w: Writer, op: Operator, place: int) -> list[str]:
 def pool(w: Writer, op: Operator) -> None:
     """AVERAGE_POOL_2D counts the taps inside the image only."""
     w.require_float(op)
-    options = op.options(tflite.Pool2DOptions)
+    options = op.options(schema.Pool2DOptions)
     window = _window(w, op, options, (options.FilterHeight(), options.FilterWidth()), (1, 1))
     kind = "MaxPool" if op.kind == "MAX_POOL_2D" else "AveragePool"
     _activated(w, op, options.FusedActivationFunction(), kind, [w.image(op.inputs[0])], image=True, **window)
@@ -147,7 +147,7 @@ _RESIZE_MODES: Mapping[tuple[bool, bool], str] = {
 def resize(w: Writer, op: Operator) -> None:
     """RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR"""
     linear = op.kind == "RESIZE_BILINEAR"
-    options = op.options(tflite.ResizeBilinearOptions if linear else tflite.ResizeNearestNeighborOptions)
+    options = op.options(schema.ResizeBilinearOptions if linear else schema.ResizeNearestNeighborOptions)
     corners = bool(options.AlignCorners()), bool(options.HalfPixelCenters())
     if corners not in _RESIZE_MODES:
         raise NetworkError(f"{op.name}: corners must be aligned or pixels centred, not both")
@@ -167,7 +167,7 @@ def resize(w: Writer, op: Operator) -> None:
 def blocks(w: Writer, op: Operator) -> None:
     """SPACE_TO_DEPTH and DEPTH_TO_SPACE"""
     down = op.kind == "SPACE_TO_DEPTH"
-    size = op.options(tflite.SpaceToDepthOptions if down else tflite.DepthToSpaceOptions).BlockSize()
+    size = op.options(schema.SpaceToDepthOptions if down else schema.DepthToSpaceOptions).BlockSize()
     kind = "SpaceToDepth" if down else "DepthToSpace"
     w.result(op.outputs[0], kind, [w.image(op.inputs[0])], image=True, blocksize=size)
 
@@ -178,7 +178,7 @@ def blocks(w: Writer, op: Operator) -> None:
 def dense(w: Writer, op: Operator) -> None:
     """FULLY_CONNECTED on the rows of its operand."""
     w.require_float(op)
-    options = op.options(tflite.FullyConnectedOptions)
+    options = op.options(schema.FullyConnectedOptions)
     if options.WeightsFormat():
         raise NetworkError(f"{op.name}: weights must be in the default order, not shuffled")
     (_, depth), out = w.shape(op.inputs[1]), w.shape(op.outputs[0])
@@ -198,7 +198,7 @@ def dense(w: Writer, op: Operator) -> None:
 def matmul(w: Writer, op: Operator) -> None:
     """BATCH_MATMUL"""
     w.require_float(op)
-    options = op.options(tflite.BatchMatMulOptions)
+    options = op.options(schema.BatchMatMulOptions)
     operands = []
     for place, adjoint in enumerate((options.AdjX(), options.AdjY())):
         value, rank = w.value(op.inputs[place]), len(w.shape(op.inputs[place]))
@@ -213,10 +213,10 @@ def matmul(w: Writer, op: Operator) -> None:
 # Element by element ----------------------------------------------------------------------------
 
 _BINARY: Mapping[str, tuple[str, Any]] = {
-    "ADD": ("Add", tflite.AddOptions),
-    "SUB": ("Sub", tflite.SubOptions),
-    "MUL": ("Mul", tflite.MulOptions),
-    "DIV": ("Div", tflite.DivOptions),
+    "ADD": ("Add", schema.AddOptions),
+    "SUB": ("Sub", schema.SubOptions),
+    "MUL": ("Mul", schema.MulOptions),
+    "DIV": ("Div", schema.DivOptions),
     "MINIMUM": ("Min", None),
     "MAXIMUM": ("Max", None),
     "POW": ("Pow", None),
@@ -229,7 +229,7 @@ def binary(w: Writer, op: Operator) -> None:
     w.require_float(op)
     kind, table = _BINARY[op.kind]
     image = w.is_image(op, op.inputs)
-    activation = op.options(table).FusedActivationFunction() if table else tflite.ActivationFunctionType.NONE
+    activation = op.options(table).FusedActivationFunction() if table else schema.ActivationFunctionType.NONE
     _activated(w, op, activation, kind, w.operands(op.inputs, image), image=image)
 
 
@@ -263,9 +263,9 @@ def unary(w: Writer, op: Operator) -> None:
     attributes: dict[str, Any] = {}
     kind = _UNARY.get(op.kind, "")
     if op.kind == "LEAKY_RELU":
-        kind, attributes = "LeakyRelu", {"alpha": op.options(tflite.LeakyReluOptions).Alpha()}
+        kind, attributes = "LeakyRelu", {"alpha": op.options(schema.LeakyReluOptions).Alpha()}
     elif op.kind == "GELU":
-        near = op.options(tflite.GeluOptions).Approximate()
+        near = op.options(schema.GeluOptions).Approximate()
         kind, attributes = "Gelu", {"approximate": "tanh" if near else "none"}
     image = w.is_image(op, op.inputs)
     w.result(op.outputs[0], kind, w.operands(op.inputs, image), image=image, **attributes)
@@ -295,7 +295,7 @@ def softmax(w: Writer, op: Operator) -> None:
     if op.kind == "LOG_SOFTMAX":
         w.result(op.outputs[0], "LogSoftmax", [value], axis=-1)
         return
-    beta = op.options(tflite.SoftmaxOptions).Beta()
+    beta = op.options(schema.SoftmaxOptions).Beta()
     if beta != 1:
         value = w.node(f"{op.name}/scaled", "Mul", [value, w.add_constant(f"{op.name}/beta", np.float32(beta))])
     w.result(op.outputs[0], "Softmax", [value], axis=-1)
@@ -352,7 +352,7 @@ _REDUCE: Mapping[str, str] = {
 
 def reduce(w: Writer, op: Operator) -> None:
     """Reductions over constant axes."""
-    keep = bool(op.options(tflite.ReducerOptions).KeepDims())
+    keep = bool(op.options(schema.ReducerOptions).KeepDims())
     source = op.inputs[0]
     rank, axes = len(w.shape(source)), set(w.numbers(op, 1))
     pixels = rank == 4 and {axis % 4 for axis in axes} == {1, 2}
@@ -369,7 +369,7 @@ def reduce(w: Writer, op: Operator) -> None:
 
 def concatenation(w: Writer, op: Operator) -> None:
     """CONCATENATION"""
-    options = op.options(tflite.ConcatenationOptions)
+    options = op.options(schema.ConcatenationOptions)
     image = w.is_image(op, op.inputs)
     axis = w.axis(op, options.Axis(), len(w.shape(op.outputs[0])), image)
     activation = options.FusedActivationFunction()
