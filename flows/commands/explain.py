@@ -124,6 +124,7 @@ def second_config(text: str, base: Config) -> Config:
 def _draw(folder: Path, explained: Sequence[Explanation]) -> list[Path]:
     """The roofline of all, and the shares of each."""
     from dovetail.flows.report.pictures import roofline, shares
+    from dovetail.flows.report.pictures.style import figure_bytes
 
     titles, subtitle = _titles(explained)
     network = explained[0].network
@@ -132,8 +133,8 @@ def _draw(folder: Path, explained: Sequence[Explanation]) -> list[Path]:
         about = ", ".join(filter(None, (title, subtitle)))
         pictures[name] = shares.draw(explanation, f"{network}: where the cycles go", about)
     with written_whole(folder) as place:
-        for name, content in pictures.items():
-            write_atomically(place / name, content)
+        for name, picture in pictures.items():
+            write_atomically(place / name, figure_bytes(picture))
     return [folder / name for name in pictures]
 
 

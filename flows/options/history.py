@@ -64,6 +64,7 @@ def draw_history(
     if not wanted:
         return {}
     from dovetail.flows.report.pictures import occupancy, timeline
+    from dovetail.flows.report.pictures.style import figure_bytes
     from dovetail.sw.analysis.chrome_trace import chrome_trace
     from dovetail.sw.analysis.history import history
 
@@ -78,7 +79,8 @@ def draw_history(
         if kind == "json":
             drawn[name] = chrome_trace(run, clock)
         elif name == "timeline":
-            drawn[name] = timeline.draw(run, f"{run.network}: timeline", about, window=args.window, fmt=kind)
+            picture = timeline.draw(run, f"{run.network}: timeline", about, window=args.window)
+            drawn[name] = figure_bytes(picture, kind)
         else:
-            drawn[name] = occupancy.draw(run, f"{run.network}: what SRAM holds", about, fmt=kind)
+            drawn[name] = figure_bytes(occupancy.draw(run, f"{run.network}: what SRAM holds", about), kind)
     return drawn

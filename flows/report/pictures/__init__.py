@@ -1,1 +1,1 @@
-"""Pictures as PNG or SVG bytes: functions of plain data that write no file and always give the same bytes."""
+"""Pictures as figures: functions of plain data that write no file. `style.figure_bytes` gives always the same bytes."""

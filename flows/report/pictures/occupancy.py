@@ -17,7 +17,6 @@ from dovetail.flows.report.pictures.style import (
     SMALL,
     TEXT,
     count_axis,
-    figure_bytes,
     new_figure,
     tidy,
     write_legend,
@@ -36,7 +35,7 @@ THIN = 0.006
 """Height or width of a rectangle, as a part of the plot, up to which an edge in its own colour keeps it visible."""
 
 
-def draw(history: History, title: str, subtitle: str = "", *, fmt: str = "png") -> bytes:
+def draw(history: History, title: str, subtitle: str = "") -> Figure:
     """Above: bytes over cycles. Below: every life as a rectangle of cycles by addresses; faint lines part the banks."""
     figure = new_figure(WIDTH, HEIGHT)
     amounts = _plot(figure, 3.95, 1.0, history.cycles)
@@ -52,7 +51,7 @@ def draw(history: History, title: str, subtitle: str = "", *, fmt: str = "png") 
     write_title(figure, title, subtitle, LEFT)
     found = {life.role for life in history.lives}
     write_legend(figure, [Patch(color=COLOURS[role], label=role) for role in ROLES if role in found], LEFT)
-    return figure_bytes(figure, fmt)
+    return figure
 
 
 def _plot(figure: Figure, bottom: float, height: float, cycles: int) -> Axes:

@@ -12,6 +12,7 @@ from textwrap import fill
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
@@ -26,7 +27,6 @@ from dovetail.flows.report.pictures.style import (
     SERIES,
     add_plot,
     count_axis,
-    figure_bytes,
     label_axes,
     log_axis,
     new_figure,
@@ -109,8 +109,7 @@ def draw(
     heading: str = "",
     ordered: bool = False,
     objectives: Sequence[str] = (),
-    fmt: str = "png",
-) -> bytes:
+) -> Figure:
     """The picture.
 
     Parameters
@@ -134,7 +133,7 @@ def draw(
     for number, panel in enumerate(panels):
         above = top + number * (each + GAP)
         _draw_panel(add_plot(figure, LEFT, height + rows - above - each, 0.25, above), panel, colours, number == 0)
-    return figure_bytes(figure, fmt)
+    return figure
 
 
 def _draw_panel(plot: Axes, panel: Panel, colours: Mapping[str, str], labelled: bool) -> None:
@@ -207,8 +206,8 @@ def front(spots: Sequence[Spot], x: Axis, y: Axis) -> list[Spot]:
 
 
 def of_results(
-    results: Results, x: str | None = None, y: str | None = None, colour: str | None = None, *, fmt: str = "png"
-) -> bytes | None:
+    results: Results, x: str | None = None, y: str | None = None, colour: str | None = None
+) -> Figure | None:
     """The picture of a sweep: ``x`` and ``y`` are names of metrics; without them the first objective over each of the
     others, a panel each, up to :data:`PANELS`. ``colour`` is a parameter that varies, by default the one that explains
     most of ``y``. Scenarios of a choice are one point. None if no row has all metrics."""
@@ -255,7 +254,7 @@ def of_results(
     over = " and ".join(panel.x.title for panel in panels)
     return draw(
         panels, f"{networks}: {panels[0].y.title} over {over}", subtitle, groups=groups,
-        heading=_title(colour) if colour else "", ordered=ordered, fmt=fmt,
+        heading=_title(colour) if colour else "", ordered=ordered,
         objectives=[known[name].title for name in names] if len(names) > 2 or set(names) - shown else (),
     )  # fmt: skip
 

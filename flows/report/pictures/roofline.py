@@ -7,6 +7,7 @@ from math import atan2, degrees, hypot, sqrt
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Annotation, Text
 
@@ -19,7 +20,6 @@ from dovetail.flows.report.pictures.style import (
     SMALL,
     add_plot,
     colours_of,
-    figure_bytes,
     label_axes,
     log_axis,
     new_figure,
@@ -50,9 +50,7 @@ Line = tuple[tuple[float, float], ...]
 """The corners of a line."""
 
 
-def draw(
-    explanations: Sequence[Explanation], titles: Sequence[str], title: str, subtitle: str = "", *, fmt: str = "png"
-) -> bytes:
+def draw(explanations: Sequence[Explanation], titles: Sequence[str], title: str, subtitle: str = "") -> Figure:
     """The picture of one or two explanations of a network; ``titles`` say which configurations they are.
 
     A layer's area says how much of the cycles it takes; labels are those of the layers with most cycles above what the
@@ -78,7 +76,7 @@ def draw(
     lines += _draw_moves(plot, explanations, placed) if several else []
     place_labels(plot, _telling(explanations[-1], placed[-1]), every, lines, texts)
     label_axes(plot, "MACs per byte, in the busier direction of the bus", "MACs per cycle")
-    return figure_bytes(figure, fmt)
+    return figure
 
 
 def _shown(explanation: Explanation) -> list[LayerExplanation]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from dovetail.flows.report.pictures.style import (
@@ -16,7 +17,6 @@ from dovetail.flows.report.pictures.style import (
     SMALL,
     TEXT,
     count_axis,
-    figure_bytes,
     ink_on,
     lighter,
     new_figure,
@@ -57,7 +57,7 @@ class Bar:
     shares: Mapping[str, int]
 
 
-def draw(explanation: Explanation, title: str, subtitle: str = "", *, fmt: str = "png") -> bytes:
+def draw(explanation: Explanation, title: str, subtitle: str = "") -> Figure:
     """The picture: a bar for the network in parts of all its cycles, and one per layer (see :func:`bars_of`)."""
     bars, colours, top = bars_of(explanation), cause_colours(), TOP
     causes = [cause for cause in CAUSES if any(bar.shares.get(cause) for bar in bars)]
@@ -71,7 +71,7 @@ def draw(explanation: Explanation, title: str, subtitle: str = "", *, fmt: str =
     plot = tidy(figure.add_axes((LEFT / WIDTH, BOTTOM / height, width, len(bars) * ROW / height)))
     _draw_whole(whole, explanation)
     _draw_bars(plot, bars, colours, explanation.cycles)
-    return figure_bytes(figure, fmt)
+    return figure
 
 
 def cause_colours() -> dict[str, str]:

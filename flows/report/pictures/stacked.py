@@ -6,6 +6,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
@@ -21,7 +22,6 @@ from dovetail.flows.report.pictures.style import (
     GRID,
     INK,
     colours_of,
-    figure_bytes,
     new_figure,
     stack_order,
     tidy,
@@ -55,7 +55,7 @@ class Bar:
     cost: Cost | None
 
 
-def draw(rows: Sequence[Row], title: str, subtitle: str = "", *, network: int = 0, fmt: str = "png") -> bytes:
+def draw(rows: Sequence[Row], title: str, subtitle: str = "", *, network: int = 0) -> Figure:
     """The picture of rows, which stand in the order of their axes, outermost first; ``network``: which workload.
 
     It is :data:`WIDEST` at most: bars that do not fit beside each other go below, parted where an outer axis changes.
@@ -87,7 +87,7 @@ def draw(rows: Sequence[Row], title: str, subtitle: str = "", *, network: int = 
         _bars(plot, line, places, kinds, top or 1.0)
         _labels(plot, rows_of_labels, places)
         above += tall + under + BETWEEN
-    return figure_bytes(figure, fmt)
+    return figure
 
 
 def _lines(bars: Sequence[Bar], axes: Sequence[str]) -> list[list[Bar]]:

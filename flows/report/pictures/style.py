@@ -10,6 +10,7 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -54,6 +55,8 @@ BOUNDS = {
 """Colours per bound of an explanation."""
 
 DPI = 150
+SCREEN = 96
+"""Pixels of an inch of a picture as a browser shows it."""
 TEXT, SMALL, HEADING = 8.5, 7.5, 12.5
 """Points. A picture of 9 inches is still legible on a page that shows it 800 pixels wide."""
 RASTER = 3000
@@ -64,9 +67,23 @@ _TOP = 0.95
 """Inches above the plot, for title, subtitle and legend."""
 
 
-def new_figure(width: float, height: float) -> Figure:
+class Picture(Figure):
+    """A figure that a notebook shows, also where nobody has imported pyplot."""
+
+    def draw(self, renderer: RendererBase) -> None:
+        """Draw it. Names of layers are no formulas, and hold nothing that XML does not know."""
+        for shown in self.findobj(Text):
+            shown.set_text(printable(shown.get_text(), keep="\n"))
+            shown.set_parse_math(False)
+        super().draw(renderer)
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        return figure_bytes(self), {"width": round(self.get_figwidth() * SCREEN)}
+
+
+def new_figure(width: float, height: float) -> Picture:
     """An empty figure; sizes in inches."""
-    return Figure(figsize=(width, height), dpi=DPI)
+    return Picture(figsize=(width, height), dpi=DPI)
 
 
 def add_plot(figure: Figure, left: float, bottom: float, right: float, top: float = _TOP) -> Axes:
@@ -152,7 +169,7 @@ def _lines(figure: Figure, text: str, size: float, weight: str, left: float) -> 
 def _write(figure: Figure, left: float, top: float, text: str, **style: Any) -> Text:
     """A text, ``left`` and ``top`` inches from the corner."""
     width, height = figure.get_size_inches()
-    return figure.text(left / width, 1 - top / height, text, ha="left", va="top", **style)
+    return figure.text(left / width, 1 - top / height, text, ha="left", va="top", parse_math=False, **style)
 
 
 def write_legend(
@@ -216,13 +233,10 @@ def short(text: str, length: int) -> str:
     return f"{text[:head]}…{text[len(text) - (length - 1 - head) :]}"
 
 
-def figure_bytes(figure: Figure, fmt: str) -> bytes:
+def figure_bytes(figure: Figure, fmt: str = "png") -> bytes:
     """The file: the same bytes every time, without a date or random names. ``fmt``: "png" or "svg"."""
     if fmt not in FORMATS:
         raise ValueError(f"fmt must be {' or '.join(FORMATS)}, not {fmt!r}")
-    for shown in figure.findobj(Text):  # names of layers: no formula, and nothing that XML does not know
-        shown.set_text(printable(shown.get_text(), keep="\n"))
-        shown.set_parse_math(False)
     out = BytesIO()
     names = {"Software": "dovetail"} if fmt == "png" else {"Creator": "dovetail", "Date": None}
     with rc_context({"svg.hashsalt": "dovetail"}):

@@ -15,7 +15,6 @@ from dovetail.flows.report.pictures.style import (
     TEXT,
     colours_of,
     count_axis,
-    figure_bytes,
     new_figure,
     stack_order,
     tidy,
@@ -38,7 +37,7 @@ Window = tuple[int, int]
 """(first cycle, cycle after the last)."""
 
 
-def draw(history: History, title: str, subtitle: str = "", *, window: Window | None = None, fmt: str = "png") -> bytes:
+def draw(history: History, title: str, subtitle: str = "", *, window: Window | None = None) -> Figure:
     """The picture; without a ``window`` it is where the layer that takes most cycles begins."""
     window = window or window_of(history)
     figure = new_figure(WIDTH, HEIGHT)
@@ -65,7 +64,7 @@ def draw(history: History, title: str, subtitle: str = "", *, window: Window | N
         Patch(facecolor=GRID, label="waits for a token"),
     ]
     write_legend(figure, handles, LEFT)
-    return figure_bytes(figure, fmt)
+    return figure
 
 
 def window_of(history: History) -> Window:
