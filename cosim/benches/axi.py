@@ -19,7 +19,7 @@ from dovetail.cosim.benches.bench import pauses
 from dovetail.isa.config import MemoryTiming
 from dovetail.isa.host import HOST_REGISTERS
 from dovetail.isa.timing.dma import BOUNDARY
-from dovetail.isa.timing.memory import Broken, answers
+from dovetail.isa.timing.memory import Broken, Direction, answers
 
 Responder = Callable[[int, int], AxiResp]
 """What an access (address, bytes) is answered with."""
@@ -159,39 +159,39 @@ class AxiMemory:
 
 
 class TimedMemory:
-    """System memory with the exact timing of :class:`~dovetail.isa.config.MemoryTiming`, as model and RTL engine have
-    it: addresses are always taken, answers come as early as the timing allows."""
+    """System memory that answers as early as :class:`~dovetail.isa.timing.memory.Direction` allows, as the model's and
+    the RTL engine's does."""
 
     def __init__(
         self, dut: Any, prefix: str, contents: bytearray, timing: MemoryTiming, *, respond: Responder | None = None
     ) -> None:
-        self.dut, self.contents, self.timing = dut, contents, timing
+        self.dut, self.contents = dut, contents
         self._prefix, self._respond = prefix, respond or within(contents)
         if hasattr(dut, f"{prefix}_arvalid"):
             self._port("arready").value = 1
-            cocotb.start_soon(self._read())
+            cocotb.start_soon(self._read(Direction.reads(timing)))
         if hasattr(dut, f"{prefix}_awvalid"):
             self._port("awready").value = self._port("wready").value = 1
-            cocotb.start_soon(self._write())
+            cocotb.start_soon(self._write(Direction.writes(timing)))
 
     def _port(self, name: str) -> Any:
         return getattr(self.dut, f"{self._prefix}_{name}")
 
-    async def _read(self) -> None:
+    async def _read(self, timing: Direction) -> None:
         valid, address, length, data, response, last, ready = map(
             self._port, ("arvalid", "araddr", "arlen", "rdata", "rresp", "rlast", "rvalid")
         )
         size = len(data) // 8
         beats: deque[tuple[int, int, bool]] = deque()  # cycle, address, last
-        cycle = free = 0
+        cycle, latest = 0, -timing.beat_cycles
         while True:
             await RisingEdge(self.dut.clk)
             if valid.value:
-                first, count = int(address.value), int(length.value) + 1
+                at, count = int(address.value), int(length.value) + 1
+                first = timing.first_beat(cycle, latest)
                 for n in range(count):
-                    free = max(free, cycle + self.timing.read_latency)
-                    beats.append((free, first + n * size, n == count - 1))
-                    free += self.timing.beat_cycles
+                    latest = timing.last_beat(first, n + 1)
+                    beats.append((latest, at + n * size, n == count - 1))
             cycle += 1
             due = bool(beats) and beats[0][0] == cycle
             ready.value = int(due)
@@ -202,7 +202,7 @@ class TimedMemory:
                 data.value = int.from_bytes(self.contents[at : at + size], "little") if good else 0
                 response.value, last.value = int(answer), int(ends)
 
-    async def _write(self) -> None:
+    async def _write(self, timing: Direction) -> None:
         aw_valid, address, length, w_valid, w_ready, data, strobe, last, b_valid, response = map(
             self._port,
             ("awvalid", "awaddr", "awlen", "wvalid", "wready", "wdata", "wstrb", "wlast", "bvalid", "bresp"),
@@ -225,8 +225,8 @@ class TimedMemory:
                 at, left = at + size, left - 1
                 assert bool(last.value) == (left == 0), "WLAST must be with the last beat of a burst"
                 if not left:
-                    answered.append((cycle + self.timing.write_latency, worst))
-                free = cycle + self.timing.beat_cycles
+                    answered.append((timing.end(cycle), worst))
+                free = cycle + timing.beat_cycles
             if aw_valid.value:
                 opened.append((int(address.value), int(length.value) + 1))
             cycle += 1

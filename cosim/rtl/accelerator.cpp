@@ -37,8 +37,8 @@ struct Entry {
 struct Accelerator {
     VerilatedContext context;
     std::unique_ptr<Vdut> top;
-    AxiMemory<BEAT> memory;
-    AxiCycle bus;
+    dovetail::AxiMemory<BEAT> memory;
+    dovetail::AxiCycle bus;
     uint64_t now = 0;     // cycles since the instance was made
     uint64_t origin = 0;  // `now` of the run's cycle 0
     bool running = false, finished = false;
@@ -82,7 +82,7 @@ struct Accelerator {
 #endif
     }
 
-    // One clock cycle: memory's side, settle, master's side and timeline, edge.
+    // One clock cycle: memory's side, settle, manager's side and timeline, edge.
     void cycle() {
         Vdut* const t = top.get();
         memory.begin(now, bus, &t->m_axi_rdata);
@@ -95,7 +95,7 @@ struct Accelerator {
         t->m_axi_bvalid = bus.bvalid;
         t->m_axi_bresp = bus.bresp;
         t->eval();
-        if (UNLIKELY(t->m_axi_arvalid | t->m_axi_awvalid | t->m_axi_wvalid | bus.rvalid | bus.bvalid)) master();
+        if (UNLIKELY(t->m_axi_arvalid | t->m_axi_awvalid | t->m_axi_wvalid | bus.rvalid | bus.bvalid)) manager();
         if (t->trace_busy) timeline();
         else if (running) stop();
         dump(0);
@@ -106,7 +106,7 @@ struct Accelerator {
         ++now;
     }
 
-    void master() {
+    void manager() {
         Vdut* const t = top.get();
         bus.arvalid = t->m_axi_arvalid;
         bus.araddr = t->m_axi_araddr;
@@ -233,9 +233,7 @@ void acc_memory(Accelerator* a, uint8_t* data, uint64_t size, uint64_t read_late
                 uint64_t beat_cycles) {
     a->memory.data = data;
     a->memory.size = size;
-    a->memory.read_latency = read_latency;
-    a->memory.write_latency = write_latency;
-    a->memory.beat_cycles = beat_cycles;
+    a->memory.timing = {read_latency, write_latency, beat_cycles};
 }
 
 int acc_write(Accelerator* a, uint32_t address, uint32_t value) { return a->write(address, value); }

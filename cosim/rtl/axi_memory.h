@@ -1,10 +1,6 @@
-// A memory behind AXI4 with exact timing, the one that isa/timing/dma.py describes.
+// A memory behind AXI4 that answers as early as its timing allows (see axi_bus.h), in order.
 //
-// ARREADY and AWREADY are always 1. A read burst's first beat comes `read_latency` cycles after its address at the
-// earliest, beats of all bursts are at least `beat_cycles` apart and in order. A write beat is accepted every
-// `beat_cycles`; the response comes `write_latency` after the last beat, in order. Addresses from `size` on answer
-// DECERR: reads give zeros, writes do nothing. `broken` parts do so with SLVERR.
-//
+// Addresses from `size` on answer DECERR: reads give zeros, writes do nothing. `broken` parts do so with SLVERR.
 // With `stalls`, every handshake may put off the next one of its channel, by random numbers of cycles.
 #pragma once
 
@@ -12,18 +8,9 @@
 #include <cstring>
 #include <vector>
 
-enum { AXI_OKAY = 0, AXI_SLVERR = 2, AXI_DECERR = 3 };
+#include "axi_bus.h"
 
-// What the bus shows in one cycle: the memory's side, filled by begin(), and the master's, given to end().
-struct AxiCycle {
-    // from the memory
-    bool arready = true, rvalid = false, rlast = false, awready = true, wready = true, bvalid = false;
-    uint8_t rresp = 0, bresp = 0;
-    // from the master
-    bool arvalid = false, rready = false, awvalid = false, wvalid = false, wlast = false, bready = false;
-    uint64_t araddr = 0, awaddr = 0;
-    unsigned arlen = 0, awlen = 0, arsize = 0, awsize = 0, arburst = 1, awburst = 1;
-};
+namespace dovetail {
 
 template <unsigned BEAT>
 struct AxiMemory {
@@ -31,8 +18,8 @@ struct AxiMemory {
     static constexpr unsigned LOG_BEAT = __builtin_ctz(BEAT);
 
     struct Burst {
-        uint64_t address, earliest;
-        unsigned beats;
+        uint64_t address, end;  // the cycle of the last beat at the earliest, of a read
+        unsigned left;          // beats
     };
     struct Response {
         uint64_t earliest;
@@ -48,15 +35,16 @@ struct AxiMemory {
 
     uint8_t* data = nullptr;
     uint64_t size = 0;
-    uint64_t read_latency = 40, write_latency = 20, beat_cycles = 1;
+    MemoryTiming timing;
     std::vector<Part> broken;
     Stalls stalls;
-    const char* violation = nullptr;  // the first breach of the protocol by the master
+    const char* violation = nullptr;  // the first breach of the protocol by the manager
 
     Burst reads[RING], writes[RING];
     Response responses[RING];
     unsigned read_head = 0, read_tail = 0, write_head = 0, write_tail = 0, response_head = 0, response_tail = 0;
-    uint64_t next_read = 0, next_write = 0, next_read_address = 0, next_write_address = 0;
+    Beats read_beats, write_beats;
+    uint64_t next_read_address = 0, next_write_address = 0;
     uint8_t write_code = AXI_OKAY;
 
     bool read_idle() const { return read_head == read_tail; }
@@ -65,7 +53,8 @@ struct AxiMemory {
     // Drops everything in flight.
     void reset() {
         read_head = read_tail = write_head = write_tail = response_head = response_tail = 0;
-        next_read = next_write = next_read_address = next_write_address = 0;
+        read_beats = write_beats = {};
+        next_read_address = next_write_address = 0;
         write_code = AXI_OKAY;
         violation = nullptr;
     }
@@ -77,15 +66,15 @@ struct AxiMemory {
         bus.rvalid = false;
         if (!read_idle()) {
             const Burst& burst = reads[read_head % RING];
-            if (now >= burst.earliest && now >= next_read) {
+            if (read_beats.may_come(now, timing.beat_cycles, burst.end, burst.left)) {
                 bus.rvalid = true;
-                bus.rlast = burst.beats == 1;
+                bus.rlast = burst.left == 1;
                 bus.rresp = answer(burst.address);
                 if (bus.rresp == AXI_OKAY) memcpy(rdata, data + burst.address, BEAT);
                 else memset(rdata, 0, BEAT);
             }
         }
-        bus.wready = now >= next_write;
+        bus.wready = write_beats.may_come(now);
         bus.bvalid = response_head != response_tail && now >= responses[response_head % RING].earliest;
         if (bus.bvalid) bus.bresp = responses[response_head % RING].code;
     }
@@ -95,12 +84,12 @@ struct AxiMemory {
         if (bus.rvalid && bus.rready) {
             Burst& burst = reads[read_head % RING];
             burst.address += BEAT;
-            if (--burst.beats == 0) ++read_head;
-            next_read = now + beat_cycles + stall();
+            if (--burst.left == 0) ++read_head;
+            read_beats.came(now + stall(), timing.beat_cycles);
         }
         if (bus.arvalid && bus.arready) {
             check(bus.araddr, bus.arlen, bus.arsize, bus.arburst);
-            reads[read_tail++ % RING] = {bus.araddr & -uint64_t(BEAT), now + read_latency, bus.arlen + 1};
+            reads[read_tail++ % RING] = {bus.araddr & -uint64_t(BEAT), now + timing.read(bus.arlen + 1), bus.arlen + 1};
             next_read_address = now + 1 + stall();
         }
         if (bus.bvalid && bus.bready) ++response_head;
@@ -130,13 +119,13 @@ private:
     }
 
     void write(uint64_t now, const AxiCycle& bus, const uint8_t* wdata, uint64_t wstrb) {
-        next_write = now + beat_cycles + stall();
+        write_beats.came(now + stall(), timing.beat_cycles);
         if (write_head == write_tail) {
             breach("a write beat without an address");
             return;
         }
         Burst& burst = writes[write_head % RING];
-        if (bus.wlast != (burst.beats == 1)) breach("WLAST does not match AWLEN");
+        if (bus.wlast != (burst.left == 1)) breach("WLAST does not match AWLEN");
         const uint8_t code = answer(burst.address);
         if (code != AXI_OKAY) {
             write_code = code;
@@ -147,9 +136,9 @@ private:
                 if (wstrb >> i & 1) data[burst.address + i] = wdata[i];
         }
         burst.address += BEAT;
-        if (--burst.beats == 0) {
+        if (--burst.left == 0) {
             ++write_head;
-            responses[response_tail++ % RING] = {now + write_latency + stall(), write_code};
+            responses[response_tail++ % RING] = {now + timing.write() + stall(), write_code};
             write_code = AXI_OKAY;
         }
     }
@@ -166,3 +155,5 @@ private:
         if (!violation) violation = text;
     }
 };
+
+}  // namespace dovetail

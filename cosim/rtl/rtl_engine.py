@@ -31,6 +31,7 @@ TOP = "accelerator"
 FORMS = ("simulation", "fpga")
 """Forms of an accelerator: the one that is fast to simulate, and the one that is synthesised, on block RAM that loses
 what is read while it is written."""
+DRIVER = ("accelerator.cpp", "accelerator.h", "axi_bus.h", "axi_memory.h")
 TIMEOUT = 1
 FAILURES = {TIMEOUT: "no end after {limit} cycles", 2: "the engine did not start", 3: "AXI protocol: {message}"}
 """What a status of the C++ loop other than 0 means."""
@@ -69,7 +70,7 @@ def accelerator_design(
     return Design(
         verilog=verilog,
         top=TOP,
-        driver={name: driver(name) for name in ("accelerator.cpp", "accelerator.h", "axi_memory.h")},
+        driver={name: driver(name) for name in DRIVER},
         trace=trace,
         flags=tuple(coverage),
         defines=(f"BUS_BYTES={config.bus_bytes}", f"HAS_VECTOR={int(config.vector)}"),

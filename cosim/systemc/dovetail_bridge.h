@@ -15,15 +15,6 @@
 
 namespace dovetail {
 
-// What the bus shows in one cycle: the subordinate's side, filled by begin(), and the manager's, given to end().
-struct AxiCycle {
-    bool arready = true, rvalid = false, rlast = false, awready = true, wready = true, bvalid = false;
-    uint8_t rresp = AXI_OKAY, bresp = AXI_OKAY;
-    bool arvalid = false, rready = false, awvalid = false, wvalid = false, bready = false;
-    uint32_t araddr = 0, awaddr = 0;
-    unsigned arlen = 0, awlen = 0;
-};
-
 template <typename Socket, unsigned BEAT>
 class AxiToTlm {
 public:
@@ -39,12 +30,12 @@ public:
         const unsigned char* rdata = nullptr;
         bus.arready = !reads.full();
         bus.awready = !writes.full();
-        bus.wready = now >= next_write;
+        bus.wready = write_beats.may_come(now);
         bus.rvalid = bus.bvalid = false;
         if (!reads.empty()) {
             const Slot& slot = reads.first();
             const size_t left = slot.burst.data.size() / BEAT - slot.beat;
-            bus.rvalid = slot.answered && now >= next_read && now + (left - 1) * beat_cycles >= slot.end;
+            bus.rvalid = slot.answered && read_beats.may_come(now, beat_cycles, slot.end, left);
             if (bus.rvalid) {
                 bus.rlast = left == 1;
                 bus.rresp = slot.responses[slot.beat];
@@ -63,7 +54,7 @@ public:
     bool end(uint64_t now, const AxiCycle& bus, const unsigned char* wdata, uint64_t wstrb) {
         bool sent = false;
         if (bus.rvalid && bus.rready) {
-            next_read = now + beat_cycles;
+            read_beats.came(now, beat_cycles);
             if (++reads.first().beat == reads.first().responses.size()) reads.pop();
         }
         if (bus.arvalid && bus.arready) {
@@ -75,7 +66,7 @@ public:
         if (bus.bvalid && bus.bready) writes.pop();
         if (bus.awvalid && bus.awready) writes.push(true, bus.awaddr & -BEAT, bus.awlen + 1);
         if (bus.wvalid && bus.wready) {
-            next_write = now + beat_cycles;
+            write_beats.came(now, beat_cycles);
             sent |= write(now, wdata, wstrb);
         }
         return sent;
@@ -120,7 +111,7 @@ private:
     const unsigned beat_cycles;
     Channel reads, writes;
     unsigned filling = 0;  // the write burst that takes data
-    uint64_t next_read = 0, next_write = 0;
+    Beats read_beats, write_beats;
 
     // A beat of write data; whether it was its burst's last.
     bool write(uint64_t now, const unsigned char* wdata, uint64_t wstrb) {

@@ -8,9 +8,9 @@
 #include <systemc>
 #include <tlm>
 
-namespace dovetail {
+#include "axi_bus.h"
 
-enum AxiResponse : uint8_t { AXI_OKAY = 0, AXI_SLVERR = 2, AXI_DECERR = 3 };
+namespace dovetail {
 
 struct Burst {
     bool write = false;

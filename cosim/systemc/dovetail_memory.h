@@ -1,8 +1,8 @@
 // System memory behind TLM-2.0: bytes, latency, parts that answer with errors, DMI.
 //
-// A read takes `read_latency` cycles to its first beat and `beat_cycles` for each further one. A write, whose data its
-// sender has paced, takes `write_latency`. That is annotated, or waited for if `waits`. A transaction that is not
-// wholly inside does nothing and is refused: beyond the end with TLM_ADDRESS_ERROR_RESPONSE, in a broken part with
+// A transaction takes what MemoryTiming says of a burst: a read up to its last beat, a write, whose data its sender has
+// paced, from there on. That is annotated, or waited for if `waits`. A transaction that is not wholly inside does
+// nothing and is refused: beyond the end with TLM_ADDRESS_ERROR_RESPONSE, in a broken part with
 // TLM_GENERIC_ERROR_RESPONSE.
 #pragma once
 
@@ -14,13 +14,9 @@
 #include <tlm>
 #include <tlm_utils/multi_passthrough_target_socket.h>
 
-namespace dovetail {
+#include "axi_bus.h"
 
-struct MemoryTiming {
-    sc_core::sc_time period;  // of the clock that the rest counts
-    unsigned read_latency, write_latency, beat_cycles, bus_bytes;
-    bool waits;
-};
+namespace dovetail {
 
 class Memory : public sc_core::sc_module {
 public:
@@ -30,8 +26,10 @@ public:
 
     tlm_utils::multi_passthrough_target_socket<Memory> ports;
 
-    Memory(const sc_core::sc_module_name& name, const MemoryTiming& timing)
-        : sc_module(name), ports("ports"), timing(timing) {
+    // `period` is that of the clock that `timing` counts, `bus_bytes` are those of a beat.
+    Memory(const sc_core::sc_module_name& name, const MemoryTiming& timing, const sc_core::sc_time& period,
+           unsigned bus_bytes, bool waits)
+        : sc_module(name), ports("ports"), timing(timing), period(period), bus_bytes(bus_bytes), waits(waits) {
         ports.register_b_transport(this, &Memory::b_transport);
         ports.register_transport_dbg(this, &Memory::transport_dbg);
         ports.register_get_direct_mem_ptr(this, &Memory::get_direct_mem_ptr);
@@ -46,6 +44,9 @@ public:
 
 private:
     const MemoryTiming timing;
+    const sc_core::sc_time period;
+    const unsigned bus_bytes;
+    const bool waits;
     std::vector<unsigned char> data;
     std::vector<Part> broken;
 
@@ -78,11 +79,9 @@ private:
     void b_transport(int, tlm::tlm_generic_payload& transaction, sc_core::sc_time& delay) {
         const uint64_t address = transaction.get_address();
         const unsigned size = transaction.get_data_length();
-        const unsigned beats = (size + timing.bus_bytes - 1) / timing.bus_bytes;
-        const unsigned cycles = transaction.is_read() ? timing.read_latency + (beats - 1) * timing.beat_cycles
-                                                      : timing.write_latency;
-        delay += timing.period * double(cycles);
-        if (timing.waits) {
+        const unsigned beats = (size + bus_bytes - 1) / bus_bytes;
+        delay += period * double(transaction.is_read() ? timing.read(beats) : timing.write());
+        if (waits) {
             wait(delay);
             delay = sc_core::SC_ZERO_TIME;
         }
@@ -112,8 +111,8 @@ private:
         dmi.set_dmi_ptr(data.data());
         dmi.set_start_address(0);
         dmi.set_end_address(data.size() - 1);
-        dmi.set_read_latency(timing.period * double(timing.read_latency));
-        dmi.set_write_latency(timing.period * double(timing.write_latency));
+        dmi.set_read_latency(period * double(timing.read(1)));
+        dmi.set_write_latency(period * double(timing.write()));
         dmi.allow_read_write();
         return true;
     }

@@ -5,6 +5,7 @@ from importlib.resources import files
 
 from amaranth.back.verilog import YosysError
 
+from dovetail.cosim.rtl.block import driver
 from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.hw.sequencer.frontend import PAGES_BITS
 from dovetail.hw.verilog import to_verilog
@@ -25,6 +26,8 @@ SOURCES = (
     "dovetail_view.h",
     "main.cpp",
 )
+BUS = "axi_bus.h"
+"""Of the RTL engine: what every memory behind the AXI4 port needs."""
 PERIOD_NS = 10
 """Of the clock; what a cycle is to a platform."""
 
@@ -40,6 +43,7 @@ def platform_files(config: Config) -> Mapping[str, str]:
     own = files("dovetail.cosim.systemc")
     return {
         **{name: own.joinpath(name).read_text() for name in SOURCES},
+        BUS: driver(BUS),
         **verilog,
         "Makefile": makefile(),
         "config.toml": config.to_toml(),

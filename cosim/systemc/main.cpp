@@ -41,10 +41,9 @@ const char USAGE[] =
 
 struct Options {
     std::string view;
-    dovetail::MemoryTiming timing = {sc_core::sc_time(config::PERIOD_NS, sc_core::SC_NS), config::READ_LATENCY,
-                                     config::WRITE_LATENCY, config::BEAT_CYCLES, config::BUS_BYTES, false};
+    dovetail::MemoryTiming timing = {config::READ_LATENCY, config::WRITE_LATENCY, config::BEAT_CYCLES};
     uint64_t quantum = 1000;
-    bool poll = false;
+    bool waits = false, poll = false;
 };
 
 [[noreturn]] void refuse(const std::string& text) {
@@ -73,16 +72,14 @@ Options parse(int count, char** words) {
         if (word == "--poll") {
             options.poll = true;
         } else if (word == "--wait") {
-            options.timing.waits = true;
+            options.waits = true;
         } else if (word == "--view" && !last) {
             options.view = words[++n];
         } else if (word == "--quantum" && !last) {
             options.quantum = numbers(words[++n], 1)[0];
         } else if (word == "--memory" && !last) {
             const auto cycles = numbers(words[++n], 3);
-            options.timing.read_latency = unsigned(cycles[0]);
-            options.timing.write_latency = unsigned(cycles[1]);
-            options.timing.beat_cycles = unsigned(cycles[2]);
+            options.timing = {cycles[0], cycles[1], cycles[2]};
         } else {
             fputs(USAGE, word == "--help" ? stdout : stderr);
             exit(word == "--help" ? 0 : 2);
@@ -194,10 +191,11 @@ int sc_main(int count, char** words) {
     const Options options = parse(count, words);
     tlm::tlm_global_quantum::instance().set(sc_core::sc_time(double(options.quantum), sc_core::SC_NS));
 
-    dovetail::Memory memory("memory", options.timing);
+    const sc_core::sc_time period(config::PERIOD_NS, sc_core::SC_NS);
+    dovetail::Memory memory("memory", options.timing, period, config::BUS_BYTES, options.waits);
     std::unique_ptr<dovetail::Accelerator> accelerator;
-    const sc_core::sc_time period = options.timing.period;
-    if (options.view.empty()) accelerator = std::make_unique<dovetail::Rtl>("rtl", period, options.timing.beat_cycles);
+    const unsigned beat_cycles = unsigned(options.timing.beat_cycles);
+    if (options.view.empty()) accelerator = std::make_unique<dovetail::Rtl>("rtl", period, beat_cycles);
     else accelerator = std::make_unique<dovetail::View>("view", period, options.view);
     dovetail::Host host("host", [&](dovetail::Host& host) {
         Script(host, memory, options.poll).play(std::cin);

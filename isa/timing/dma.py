@@ -1,14 +1,12 @@
 """Timing of the load and store units and of instruction fetch, with the memory behind the bus.
 
-A transfer is rows of bytes; a row is cut into bursts at 256 beats and at 4 KiB boundaries. Memory answers in
-order: a burst's first beat comes ``read_latency`` after its address at the earliest, beats are ``beat_cycles``
-apart. Write data follows its address, a beat per ``beat_cycles``, and is answered ``write_latency`` after a burst's
-last beat. Read and write channels do not disturb each other. Times are exact for that memory:
+A transfer is rows of bytes; a row is cut into bursts at 256 beats and at 4 KiB boundaries. Times are exact for the
+memory of :class:`~dovetail.isa.timing.memory.Direction`:
 
     issue(n)      = max(issue(n - 1) + ADDRESS, end(n - outstanding) + 1)
-    first_beat(n) = max(issue(n) + latency, last_beat(n - 1) + beat_cycles)     latency: read_latency; 1 for writes
+    first_beat(n) = max(issue(n) + latency, last_beat(n - 1) + beat_cycles)
     last_beat(n)  = first_beat(n) + (beats(n) - 1) * beat_cycles
-    end(n)        = last_beat(n) + answer                                       answer: 0; write_latency for writes
+    end(n)        = last_beat(n) + answer
 
 with issue(-1) the instruction's verification. Transfers may have billions of bursts: what repeats is counted once.
 """
@@ -19,7 +17,7 @@ from math import gcd
 from typing import NamedTuple
 
 from dovetail.isa.config import Config
-from dovetail.isa.timing.memory import SRAM_READ
+from dovetail.isa.timing.memory import SRAM_READ, Direction
 from dovetail.isa.timing.repeat import repeat
 from dovetail.isa.timing.sequencer import CHECK
 
@@ -71,13 +69,10 @@ class Shape(NamedTuple):
 
 
 class _Channel:
-    """One direction of the bus during an instruction.
+    """One direction of the bus during an instruction."""
 
-    ``first``: cycles from a burst's address to its first beat; ``answer``: from its last beat to its end.
-    """
-
-    def __init__(self, *, first: int, answer: int, beat_cycles: int, bus_bytes: int) -> None:
-        self.first, self.answer, self.beat_cycles, self.bus_bytes = first, answer, beat_cycles, bus_bytes
+    def __init__(self, memory: Direction, bus_bytes: int) -> None:
+        self.memory, self.bus_bytes = memory, bus_bytes
         self.known: dict[tuple[State, int], tuple[int, State]] = {}
         self.plans: dict[tuple[int, int], Plan] = {}
 
@@ -87,8 +82,8 @@ class _Channel:
         if found is None:
             last, oldest, *ends = state
             wait = max(ADDRESS, oldest + 1)
-            last = max(self.first, last - wait + self.beat_cycles) + (beats - 1) * self.beat_cycles
-            kept = (max(end - wait, 1) for end in (*ends, wait + last + self.answer))
+            last = self.memory.last_beat(self.memory.first_beat(0, last - wait), beats)
+            kept = (max(end - wait, 1) for end in (*ends, wait + self.memory.end(last)))
             found = self.known[state, beats] = wait, (last, *kept)
         return found
 
@@ -181,9 +176,9 @@ def _reduced(shape: Shape, bus_bytes: int) -> Shape:
 
 
 @lru_cache(maxsize=1 << 16)
-def last_beat(first: int, answer: int, beat_cycles: int, bus_bytes: int, state: State, shape: Shape) -> int:
+def last_beat(memory: Direction, bus_bytes: int, state: State, shape: Shape) -> int:
     """Cycles from an instruction's verification to its last beat."""
-    channel = _Channel(first=first, answer=answer, beat_cycles=beat_cycles, bus_bytes=bus_bytes)
+    channel = _Channel(memory, bus_bytes)
 
     def plane(now: tuple[int, State]) -> tuple[int, tuple[int, State]]:
         start, state = now
@@ -198,18 +193,19 @@ def read_duration(
     config: Config, address: int, rows: int, planes: int, row_step: int, plane_step: int, length: int
 ) -> int:
     """Cycles from start to end of a DMA_READ or a fetch; ``address`` matters modulo 4096 only."""
-    memory, bus_bytes = config.memory, config.bus_bytes
-    shape = _reduced(Shape(address, rows, planes, row_step, plane_step, length), bus_bytes)
-    state = (-memory.beat_cycles, *(1,) * config.outstanding)
-    return CHECK + last_beat(memory.read_latency, 0, memory.beat_cycles, bus_bytes, state, shape) + READ_END
+    shape = Shape(address, rows, planes, row_step, plane_step, length)
+    return _last_answer(config, Direction.reads(config.memory), 0, shape) + READ_END
 
 
 def write_duration(
     config: Config, address: int, rows: int, planes: int, row_step: int, plane_step: int, length: int
 ) -> int:
     """Cycles from start to end of a DMA_WRITE; ``address`` matters modulo 4096 only."""
-    memory, bus_bytes = config.memory, config.bus_bytes
-    shape = _reduced(Shape(address, rows, planes, row_step, plane_step, length), bus_bytes)
-    state = (WRITE_FIRST - memory.beat_cycles, *(1,) * config.outstanding)
-    last = last_beat(1, memory.write_latency, memory.beat_cycles, bus_bytes, state, shape)
-    return CHECK + last + memory.write_latency + WRITE_END
+    shape = Shape(address, rows, planes, row_step, plane_step, length)
+    return _last_answer(config, Direction.writes(config.memory), WRITE_FIRST, shape) + WRITE_END
+
+
+def _last_answer(config: Config, memory: Direction, first: int, shape: Shape) -> int:
+    """Cycles from an instruction's start to its last answer; ``first``: from its verification to the earliest beat."""
+    state = (first - memory.beat_cycles, *(1,) * config.outstanding)
+    return CHECK + memory.end(last_beat(memory, config.bus_bytes, state, _reduced(shape, config.bus_bytes)))

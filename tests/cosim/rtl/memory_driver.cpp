@@ -4,8 +4,8 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 struct Handle {
-    AxiMemory<8> memory;
-    AxiCycle bus;
+    dovetail::AxiMemory<8> memory;
+    dovetail::AxiCycle bus;
     uint64_t now = 0;
 };
 
@@ -13,9 +13,7 @@ EXPORT Handle* mem_new(uint8_t* data, uint64_t size, uint64_t read_latency, uint
     Handle* h = new Handle;
     h->memory.data = data;
     h->memory.size = size;
-    h->memory.read_latency = read_latency;
-    h->memory.write_latency = write_latency;
-    h->memory.beat_cycles = beat_cycles;
+    h->memory.timing = {read_latency, write_latency, beat_cycles};
     return h;
 }
 EXPORT void mem_broken(Handle* h, uint64_t address, uint64_t bytes) { h->memory.broken.push_back({address, bytes}); }
@@ -29,7 +27,7 @@ EXPORT const char* mem_violation(Handle* h) { return h->memory.violation ? h->me
 // in: arvalid, araddr, arlen, arsize, arburst, rready, awvalid, awaddr, awlen, wvalid, wlast, wstrb, wdata, bready.
 // out: arready, rvalid, rlast, rresp, rdata, awready, wready, bvalid, bresp.
 EXPORT void mem_cycle(Handle* h, const uint64_t* in, uint64_t* out) {
-    AxiCycle& b = h->bus;
+    dovetail::AxiCycle& b = h->bus;
     uint64_t rdata = 0;
     h->memory.begin(h->now, b, &rdata);
     b.arvalid = in[0], b.araddr = in[1], b.arlen = in[2], b.arsize = in[3], b.arburst = in[4], b.rready = in[5];

@@ -44,7 +44,7 @@ def design() -> Design:
     return Design(
         verilog=texts | to_verilog(core, simulation=False, name=TOP),
         top=rtl_engine.TOP,
-        driver={name: driver(name) for name in ("accelerator.cpp", "accelerator.h", "axi_memory.h")},
+        driver={name: driver(name) for name in rtl_engine.DRIVER},
         flags=("--assert", f"+define+{MACRO}"),
         defines=(f"BUS_BYTES={CONFIG.bus_bytes}", f"HAS_VECTOR={int(CONFIG.vector)}"),
     )
