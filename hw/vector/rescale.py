@@ -20,8 +20,8 @@ from dovetail.hw.common.scaler import (
     wide_registers,
 )
 from dovetail.isa.numerics.add import ADD_SHIFT_MAX, ADD_SHIFT_MIN
-from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.rounding import Rounding
+from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.isa.timing.vector import VECTOR_LANE
 
 VECTOR_PARAMS = data.StructLayout(
@@ -42,7 +42,7 @@ VECTOR_PARAMS = data.StructLayout(
         "count": 15,
     }
 )
-"""Parameters of a :class:`VectorLane`, named as in ``isa.numerics.add.AddParams``.
+"""Parameters of a :class:`VectorLane`, named as in ``isa.numerics.add.VectorParameters``.
 
 REQUANTISE, ABSOLUTE and MULTIPLY use ``mult_out``, ``shift_out`` and ``zy``; LEAKY also ``mult_b`` and ``shift_b``,
 below zero; AVERAGE ``mult_out``, ``shift_out`` (both from ``average_magic``), ``count`` and ``zy``; PASS

@@ -13,7 +13,7 @@ from dovetail.hw.vector.rescale import VectorLane
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import built, has
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit
-from dovetail.isa.numerics.operation import VectorOperation
+from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.vector import DIRECT_PIPELINE, OUTPUT, PIPELINE, TAPS
 

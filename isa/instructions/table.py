@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from dovetail.isa.numerics.operation import VectorOperation
+from dovetail.isa.numerics.vector import VectorOperation
 
 WORD_BYTES = 8
 PAGE_WORDS = 128

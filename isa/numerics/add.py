@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dovetail.isa.numerics.multiplier import ONNX_MULT_MASK, encode_multiplier
-from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.requantise import requantise, requantise_float32, scale_tflite
 from dovetail.isa.numerics.rounding import (
     INT8_MAX,
@@ -23,6 +21,7 @@ from dovetail.isa.numerics.rounding import (
     round_half_even_shift,
     round_to_24,
 )
+from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 
 ADD_LEFT_SHIFT = 20
 """Headroom that TFLite's ADD gives its int8 operands before it rescales them."""
@@ -34,133 +33,68 @@ ADD_SHIFT_MIN, ADD_SHIFT_MAX = -16, 7
 """Operand shifts that the fixed point of the ONNX addition can hold."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class AddParams:
-    """Everything that an addition of two int8 tensors needs, or a difference, minimum or maximum; one per instruction.
+def tflite_sum(
+    sa: float,
+    za: int,
+    sb: float,
+    zb: int,
+    sy: float,
+    zy: int,
+    *,
+    lo: int = INT8_MIN,
+    hi: int = INT8_MAX,
+    operation: VectorOperation = VectorOperation.ADD,
+) -> VectorParameters:
+    """Parameters as TFLite Micro's ADD derives them from the float32 scales.
 
-    Attributes
-    ----------
-    rounding
-        :class:`Rounding`.
-    za, zb, zy
-        Zero points of the operands and the result, int8.
-    mult_a, shift_a, mult_b, shift_b
-        Encoded multipliers of the operands.
-    mult_out, shift_out
-        Encoded multiplier of the sum, TFLITE only.
-    lo, hi
-        Clamping range of the result, int8.
-    combine
-        ADD, SUBTRACT (a less b), MINIMUM or MAXIMUM of the rescaled operands.
+    Raises
+    ------
+    ValueError
+        When a rescaling factor is not in (0, 1), as TFLite Micro demands: no operand's scale may be
+        ``2**19`` times the result's.
     """
+    a, b, y = (float(np.float32(s)) for s in (sa, sb, sy))
+    twice = 2.0 * max(a, b)
+    factors: dict[str, int] = {}
+    for side, name, real in (
+        ("a", "operand a", a / twice),
+        ("b", "operand b", b / twice),
+        ("out", "sum", twice / ((1 << 20) * y)),
+    ):
+        mult, shift = (int(v) for v in encode_multiplier(real, Rounding.TFLITE))
+        if not 0.0 < real < 1.0 or shift > 0:
+            raise ValueError(f"rescaling factor of the {name} must be in (0, 1), not {real!r}")
+        factors |= {f"mult_{side}": mult, f"shift_{side}": shift}
+    return VectorParameters(operation=operation, rounding=Rounding.TFLITE, za=za, zb=zb, zy=zy, lo=lo, hi=hi, **factors)
 
-    rounding: Rounding
-    za: int
-    zb: int
-    zy: int
-    mult_a: int
-    shift_a: int
-    mult_b: int
-    shift_b: int
-    mult_out: int = 0
-    shift_out: int = 0
-    lo: int = INT8_MIN
-    hi: int = INT8_MAX
-    combine: VectorOperation = VectorOperation.ADD
 
-    @classmethod
-    def tflite(
-        cls,
-        sa: float,
-        za: int,
-        sb: float,
-        zb: int,
-        sy: float,
-        zy: int,
-        *,
-        lo: int = INT8_MIN,
-        hi: int = INT8_MAX,
-        combine: VectorOperation = VectorOperation.ADD,
-    ) -> AddParams:
-        """Parameters as TFLite Micro's ADD derives them from the float32 scales.
+def onnx_sum(
+    sa: float,
+    za: int,
+    sb: float,
+    zb: int,
+    sy: float,
+    zy: int,
+    *,
+    lo: int = INT8_MIN,
+    hi: int = INT8_MAX,
+    operation: VectorOperation = VectorOperation.ADD,
+) -> VectorParameters:
+    """Parameters of ONNX Runtime's ``QLinearAdd``: the factors ``f32(sa / sy)`` and ``f32(sb / sy)``.
 
-        Raises
-        ------
-        ValueError
-            When a rescaling factor is not in (0, 1), as TFLite Micro demands: no operand's scale may be
-            ``2**19`` times the result's.
-        """
-        a, b, y = (float(np.float32(s)) for s in (sa, sb, sy))
-        twice = 2.0 * max(a, b)
-        encoded = []
-        for name, real in (
-            ("operand a", a / twice),
-            ("operand b", b / twice),
-            ("sum", twice / ((1 << 20) * y)),
-        ):
-            mult, shift = (int(v) for v in encode_multiplier(real, Rounding.TFLITE))
-            if not 0.0 < real < 1.0 or shift > 0:
-                raise ValueError(f"rescaling factor of the {name} must be in (0, 1), not {real!r}")
-            encoded.append((mult, shift))
-        (qa, ea), (qb, eb), (qy, ey) = encoded
-        return cls(
-            rounding=Rounding.TFLITE,
-            za=za,
-            zb=zb,
-            zy=zy,
-            mult_a=qa,
-            shift_a=ea,
-            mult_b=qb,
-            shift_b=eb,
-            mult_out=qy,
-            shift_out=ey,
-            lo=lo,
-            hi=hi,
-            combine=combine,
-        )
-
-    @classmethod
-    def onnx(
-        cls,
-        sa: float,
-        za: int,
-        sb: float,
-        zb: int,
-        sy: float,
-        zy: int,
-        *,
-        lo: int = INT8_MIN,
-        hi: int = INT8_MAX,
-        combine: VectorOperation = VectorOperation.ADD,
-    ) -> AddParams:
-        """Parameters of ONNX Runtime's ``QLinearAdd``: the factors ``f32(sa / sy)`` and ``f32(sb / sy)``.
-
-        Raises
-        ------
-        ValueError
-            When a factor is not in [2**-17, 2**7): the exact fixed point of :func:`add` would not hold it.
-        """
-        encoded = []
-        for name, scale in (("a", sa), ("b", sb)):
-            real = np.float32(scale) / np.float32(sy)
-            mult, shift = (int(v) for v in encode_multiplier(float(real), Rounding.ONNX))
-            if not ADD_SHIFT_MIN <= shift <= ADD_SHIFT_MAX or mult == 0:
-                raise ValueError(f"rescaling factor of operand {name} must be in [2**-17, 2**7), not {real!r}")
-            encoded.append((mult, shift))
-        (qa, ea), (qb, eb) = encoded
-        return cls(
-            rounding=Rounding.ONNX,
-            za=za,
-            zb=zb,
-            zy=zy,
-            mult_a=qa,
-            shift_a=ea,
-            mult_b=qb,
-            shift_b=eb,
-            lo=lo,
-            hi=hi,
-            combine=combine,
-        )
+    Raises
+    ------
+    ValueError
+        When a factor is not in [2**-17, 2**7): the exact fixed point of :func:`add` would not hold it.
+    """
+    factors: dict[str, int] = {}
+    for side, scale in (("a", sa), ("b", sb)):
+        real = np.float32(scale) / np.float32(sy)
+        mult, shift = (int(v) for v in encode_multiplier(float(real), Rounding.ONNX))
+        if not ADD_SHIFT_MIN <= shift <= ADD_SHIFT_MAX or mult == 0:
+            raise ValueError(f"rescaling factor of operand {side} must be in [2**-17, 2**7), not {real!r}")
+        factors |= {f"mult_{side}": mult, f"shift_{side}": shift}
+    return VectorParameters(operation=operation, rounding=Rounding.ONNX, za=za, zb=zb, zy=zy, lo=lo, hi=hi, **factors)
 
 
 def _add_operand(x: Integers, zero_point: int, mult: int, shift: int, rounding: Rounding) -> Int64s:
@@ -180,9 +114,9 @@ _COMBINE: dict[VectorOperation, Callable[[Any, Any], Any]] = {
 }
 
 
-def add_integer(a: Integers, b: Integers, params: AddParams) -> Int8s:
+def add_integer(a: Integers, b: Integers, params: VectorParameters) -> Int8s:
     """The definition of :func:`add`, by integer arithmetic alone."""
-    total = _COMBINE[params.combine](
+    total = _COMBINE[params.operation](
         _add_operand(a, params.za, params.mult_a, params.shift_a, params.rounding),
         _add_operand(b, params.zb, params.mult_b, params.shift_b, params.rounding),
     )
@@ -193,7 +127,7 @@ def add_integer(a: Integers, b: Integers, params: AddParams) -> Int8s:
     return clamp_to_int8(scaled + params.zy, params.lo, params.hi)
 
 
-def add(a: Integers, b: Integers, params: AddParams) -> Int8s:
+def add(a: Integers, b: Integers, params: VectorParameters) -> Int8s:
     """Add two int8 tensors of different quantisation, or subtract them, or take the lesser or the greater.
 
     TFLITE, with ``rq`` = :func:`scale_tflite`::
@@ -204,17 +138,17 @@ def add(a: Integers, b: Integers, params: AddParams) -> Int8s:
 
         y = clamp(rint(round24(round24(ma * (a - za)) + round24(mb * (b - zb)))) + zy)
 
-    With another ``combine`` the plus in the middle is a minus, a minimum or a maximum. With equal scales and zero
+    With another ``operation`` the plus in the middle is a minus, a minimum or a maximum. With equal scales and zero
     points minimum and maximum are those of the bytes, as in TFLite; in ONNX they are those of the rescaled operands
     whatever their scales, since rounding is monotonic.
 
     Positive shifts act as 0 in TFLITE, operand shifts outside -16..7 as the nearest bound in ONNX;
-    :class:`AddParams`' constructors produce neither.
+    :func:`tflite_sum` and :func:`onnx_sum` produce neither.
 
     ``a`` and ``b`` are int8 arrays that broadcast against each other; the result has the broadcast shape.
     """
     left, right = np.asarray(a, np.int8), np.asarray(b, np.int8)
-    combine = _COMBINE[params.combine]
+    combine = _COMBINE[params.operation]
     # An operand has 256 values: tabulate its rescaling, indexed by the bits of the int8.
     codes = np.arange(256, dtype=np.uint8).view(np.int8)
     table_a = _add_operand(codes, params.za, params.mult_a, params.shift_a, params.rounding)

@@ -1,25 +1,16 @@
 """Product of two int8 tensors."""
 
 from dovetail.isa.numerics.requantise import requantise
-from dovetail.isa.numerics.rounding import INT8_MAX, INT8_MIN, Int8s, Integers, Rounding, int64
+from dovetail.isa.numerics.rounding import Int8s, Integers, int64
+from dovetail.isa.numerics.vector import VectorParameters
 
 
-def multiply(
-    a: Integers,
-    b: Integers,
-    za: int,
-    zb: int,
-    mult: int,
-    shift: int,
-    rounding: Rounding,
-    zero_point: int = 0,
-    lo: int = INT8_MIN,
-    hi: int = INT8_MAX,
-) -> Int8s:
+def multiply(a: Integers, b: Integers, params: VectorParameters) -> Int8s:
     """Product of two int8 tensors: :func:`requantise` of ``(a - za) * (b - zb)``; a positive shift acts as 0.
 
     The multiplier is ``sa * sb / sy``: in float64 for TFLite's MUL, for ONNX's ``QLinearMul``
     :func:`onnx_multiplier`. ``a`` and ``b`` broadcast against each other.
     """
-    product = (int64(a) - za) * (int64(b) - zb)
-    return requantise(product, mult, min(shift, 0), rounding, zero_point, lo, hi)
+    p = params
+    product = (int64(a) - p.za) * (int64(b) - p.zb)
+    return requantise(product, p.mult_out, min(p.shift_out, 0), p.rounding, p.zy, p.lo, p.hi)

@@ -8,14 +8,14 @@ import numpy.typing as npt
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op
-from dovetail.isa.numerics.add import AddParams, add
+from dovetail.isa.numerics.add import add
 from dovetail.isa.numerics.average import average_product
 from dovetail.isa.numerics.leaky_relu import leaky_relu
 from dovetail.isa.numerics.multiply import multiply
-from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.requantise import requantise
 from dovetail.isa.numerics.rounding import Rounding, wrap32
 from dovetail.isa.numerics.shift import shift32
+from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.sw.model.base import Int8s, Sram, SystemMemory, UnitModel, gathered, int6, int8, strided
 from dovetail.sw.model.output import Output
 from dovetail.sw.model.window import Window
@@ -49,7 +49,7 @@ class _Plan:
         self.b_y_step, self.b_x_step = r["B_Y_STEP"], r["B_X_STEP"]
         self.zero_b = int8(r["B_ZERO", "zero_b"])
         subtract = op == Op.E_ADD and r["MODE", "subtract"]
-        self.add = AddParams(
+        self.add = VectorParameters(
             rounding=self.rounding,
             za=self.zero_in,
             zb=self.zero_b,
@@ -62,7 +62,7 @@ class _Plan:
             shift_out=self.shift,
             lo=self.lo,
             hi=self.hi,
-            combine=VectorOperation.SUBTRACT if subtract else self.row.scaling or VectorOperation.ADD,
+            operation=VectorOperation.SUBTRACT if subtract else self.row.scaling or VectorOperation.ADD,
         )
         self.table = self._table()
 
@@ -136,8 +136,7 @@ def _binary(plan: _Plan, a: Array, b: Array) -> Array:
     if plan.row.scaling is None:
         return _with_bias(plan, a.astype(np.int64) + b).astype(np.int32)
     if plan.row.scaling == VectorOperation.MULTIPLY:
-        scale = plan.mult, plan.shift, plan.rounding, plan.zero_out, plan.lo, plan.hi
-        return multiply(a, b, plan.zero_in, plan.zero_b, *scale)
+        return multiply(a, b, plan.add)
     return add(a, b, plan.add)
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.numerics.add import AddParams
 from dovetail.isa.numerics.multiplier import encode_multiplier
-from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.rounding import Rounding
+from dovetail.isa.numerics.vector import VectorParameters
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.network.elementwise import PAIR_OPERATORS
 from dovetail.sw.network.layout import Shape
 
 Pair = tuple[int, int]
@@ -180,28 +180,6 @@ class MatMul(_Node):
     transposed: bool = False
 
 
-@dataclass(frozen=True)
-class MulParams:
-    """A product of two int8 tensors: ``requantise((a - za) * (b - zb))``, see `isa.numerics.multiply`."""
-
-    rounding: Rounding
-    za: int
-    zb: int
-    zy: int
-    mult: int
-    shift: int
-    lo: int = -128
-    hi: int = 127
-
-
-_KINDS = {
-    VectorOperation.ADD: "add",
-    VectorOperation.SUBTRACT: "sub",
-    VectorOperation.MINIMUM: "min",
-    VectorOperation.MAXIMUM: "max",
-}
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Elementwise(_Node):
     """Sum, difference, minimum, maximum or product of two tensors, as `params` says.
@@ -209,11 +187,11 @@ class Elementwise(_Node):
     An operand may have one row or one column where the result has more; it is repeated.
     """
 
-    params: AddParams | MulParams
+    params: VectorParameters
 
     @property
     def op(self) -> str:
-        return "mul" if isinstance(self.params, MulParams) else _KINDS[self.params.combine]
+        return PAIR_OPERATORS[self.params.operation].name
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -15,6 +15,7 @@ from dovetail.isa.numerics.add import add
 from dovetail.isa.numerics.average import average
 from dovetail.isa.numerics.multiply import multiply
 from dovetail.isa.numerics.requantise import requantise
+from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array
@@ -194,10 +195,7 @@ def matmul(node: ir.MatMul, a: Int8, b: Int8) -> Int8:
 
 def elementwise(node: ir.Elementwise, a: Int8, b: Int8) -> Int8:
     """Two tensors to one, as NumPy broadcasts them."""
-    p = node.params
-    if isinstance(p, ir.MulParams):
-        return multiply(a, b, p.za, p.zb, p.mult, p.shift, p.rounding, p.zy, p.lo, p.hi)
-    return add(a, b, p)
+    return (multiply if node.params.operation == VectorOperation.MULTIPLY else add)(a, b, node.params)
 
 
 def rescale(node: ir.Rescale, values: Int8) -> Int8:

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import onnx
 
-from dovetail.isa.numerics.operation import VectorOperation
+from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.sw.frontend.onnx.elementwise import is_exact
 from dovetail.sw.frontend.onnx.values import Quant
 from dovetail.sw.quantise.float_graph import FloatGraph

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dovetail.isa.numerics.add import AddParams
+from dovetail.isa.numerics.add import onnx_sum, tflite_sum
 from dovetail.isa.numerics.multiplier import encode_multiplier
-from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.rounding import Rounding
+from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Layout
 
@@ -100,14 +100,23 @@ class RandomNet:
     def elementwise(self, kind: str, a: str, b: str) -> str:
         out = self.tensor(*np.broadcast_shapes(self.shape(a), self.shape(b)))
         za, zb, zy = self.zero(a), self.zero(b), self.zero(out)
-        params: AddParams | ir.MulParams
         if kind == "MULTIPLY":
             real = self.random.uniform(0.003, 0.02)
             mult, shift = (int(v) for v in encode_multiplier(np.float32(real), self.rounding))
-            params = ir.MulParams(self.rounding, za, zb, zy, mult, shift, -110, 100)
+            params = VectorParameters(
+                operation=VectorOperation.MULTIPLY,
+                rounding=self.rounding,
+                za=za,
+                zb=zb,
+                zy=zy,
+                mult_out=mult,
+                shift_out=shift,
+                lo=-110,
+                hi=100,
+            )
         else:
-            make = AddParams.tflite if self.rounding == Rounding.TFLITE else AddParams.onnx
-            params = make(0.05, za, 0.031, zb, 0.06, zy, lo=-100, combine=VectorOperation[kind])
+            make = tflite_sum if self.rounding == Rounding.TFLITE else onnx_sum
+            params = make(0.05, za, 0.031, zb, 0.06, zy, lo=-100, operation=VectorOperation[kind])
         return self.node(ir.Elementwise, (a, b), out, params=params)
 
     def rescale(self, x: str, absolute: bool = False, below: float | None = None) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from dovetail.isa.numerics.operation import VectorOperation
+from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx.elementwise import is_exact
 from dovetail.sw.frontend.onnx.values import Quant

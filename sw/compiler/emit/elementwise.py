@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit, pack
-from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.rounding import Rounding
+from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.isa.timing.vector import TABLE_BYTES
 from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.emit.hazards import Range
@@ -58,31 +58,16 @@ def operation_of(node: ir.Elementwise | ir.Rescale | ir.Table) -> Operation:
             },
         )
     params = node.params
+    operands = {"A_MULT": params.mult_a, "B_MULT": params.mult_b}
     registers = {
         "QUANT": pack(Unit.VECTOR, "QUANT", zero_in=params.za, zero_out=params.zy, lo=params.lo, hi=params.hi),
         "B_ZERO": pack(Unit.VECTOR, "B_ZERO", zero_b=params.zb),
+        "MODE": mode_of(params.rounding, subtract=params.operation == VectorOperation.SUBTRACT),
+        **(operands if params.operation != VectorOperation.MULTIPLY else {}),
+        "OUT_MULT": params.mult_out,
+        "SHIFTS": pack(Unit.VECTOR, "SHIFTS", a=params.shift_a, b=params.shift_b, out=params.shift_out),
     }
-    if isinstance(params, ir.MulParams):
-        return Operation(
-            Op.E_MUL,
-            registers
-            | {
-                "MODE": mode_of(params.rounding),
-                "OUT_MULT": params.mult,
-                "SHIFTS": pack(Unit.VECTOR, "SHIFTS", a=0, b=0, out=params.shift),
-            },
-        )
-    return Operation(
-        _COMBINE[params.combine],
-        registers
-        | {
-            "MODE": mode_of(params.rounding, subtract=params.combine == VectorOperation.SUBTRACT),
-            "A_MULT": params.mult_a,
-            "B_MULT": params.mult_b,
-            "OUT_MULT": params.mult_out,
-            "SHIFTS": pack(Unit.VECTOR, "SHIFTS", a=params.shift_a, b=params.shift_b, out=params.shift_out),
-        },
-    )
+    return Operation(_COMBINE[params.operation], registers)
 
 
 def mode_of(rounding: Rounding, average: bool = False, requantise: bool = False, subtract: bool = False) -> int:

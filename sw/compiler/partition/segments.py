@@ -94,7 +94,7 @@ def fits_fields(config: Config, options: Options, graph: ir.Graph, node: ir.Node
 
 def product_below_one(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
     """The scale factor of an element-wise product is below one."""
-    if isinstance(node, ir.Elementwise) and isinstance(node.params, ir.MulParams) and node.params.shift > 0:
+    if isinstance(node, ir.Elementwise) and node.op == "mul" and node.params.shift_out > 0:
         return "the product's scale is above that of the result"
     return None
 

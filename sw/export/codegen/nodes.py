@@ -8,17 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.isa.numerics.operation import VectorOperation
+from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.sw.export.codegen.c_text import Fields
 from dovetail.sw.export.codegen.writer import ROUNDINGS, Writer, pairs_fields
 from dovetail.sw.network import ir
-
-_COMBINATIONS = {
-    VectorOperation.ADD: "DOVETAIL_ADD",
-    VectorOperation.SUBTRACT: "DOVETAIL_SUBTRACT",
-    VectorOperation.MINIMUM: "DOVETAIL_MINIMUM",
-    VectorOperation.MAXIMUM: "DOVETAIL_MAXIMUM",
-}
 
 
 def _window(
@@ -81,15 +74,15 @@ def _elementwise(writer: Writer, node: ir.Elementwise) -> None:
     for operand in operands[:2]:
         writer.storage.may_replace(operands[2], operand)
     p = node.params
-    if isinstance(p, ir.MulParams):
-        mult, shift = np.array([p.mult], np.int32), np.array([min(p.shift, 0)], np.int32)
+    if p.operation == VectorOperation.MULTIPLY:
+        mult, shift = np.array([p.mult_out], np.int32), np.array([min(p.shift_out, 0)], np.int32)
         requant = writer.requant(ir.Requant(mult, shift, p.rounding, p.za, p.zy, p.lo, p.hi), node.name)
         rule = writer.constants.struct("dovetail_requant", requant, node.name)
         writer.call("dovetail_multiply", pairs, rule, p.zb, *operands)
         return
     fields: Fields = {
         "rounding": ROUNDINGS[p.rounding],
-        "combination": _COMBINATIONS[p.combine],
+        "combination": f"DOVETAIL_{p.operation.name}",
         "zero_a": p.za,
         "zero_b": p.zb,
         "zero_out": p.zy,

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from dovetail.isa.numerics.add import AddParams, add
+from dovetail.isa.numerics.add import add
 from dovetail.isa.numerics.multiplier import encode_multiplier, onnx_multiplier
-from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.rounding import Rounding
+from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.sw.export.parts.part import IR_VERSION, OPSET
 from dovetail.sw.host import kernels
 from dovetail.sw.network import ir, reference
@@ -78,7 +78,7 @@ def runtime_difference(node: ir.Elementwise, kind: str, scales: Sequence[np.floa
     """The most by which ONNX Runtime's kernel with these scales and zero points departs from a node's results: near
     ties it may."""
     params, right, zeros = node.params, RIGHT, list(zeros)
-    if isinstance(params, AddParams) and params.combine == VectorOperation.SUBTRACT:
+    if params.operation == VectorOperation.SUBTRACT:
         right, zeros[1] = ~right, ~zeros[1]
     names = [f"{side}{part}" for side in "abc" for part in ("", "_scale", "_zero")]
     constants: dict[str, np.generic] = {}
@@ -100,9 +100,9 @@ def runtime_difference(node: ir.Elementwise, kind: str, scales: Sequence[np.floa
     return int(np.abs(np.clip(found, params.lo + 128, params.hi + 128) - wanted).max())
 
 
-def rescaled(params: AddParams) -> tuple[Array, Array]:
+def rescaled(params: VectorParameters) -> tuple[Array, Array]:
     """What the operands of a minimum or maximum are in the result's quantisation, for every byte: rounding is
     monotonic, so it may come before the comparison."""
-    plain = replace(params, combine=VectorOperation.ADD)
+    plain = replace(params, operation=VectorOperation.ADD)
     zero_a, zero_b = np.int8(params.za), np.int8(params.zb)
     return add(LEVELS, zero_b, plain), add(zero_a, LEVELS, plain)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from dovetail.isa.numerics.add import AddParams
-from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.rounding import Rounding
+from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.sw.export.parts.exactness import LEFT, LEVELS, RIGHT, rescaled, runtime_difference, scales_of
 from dovetail.sw.export.parts.part import Part
 from dovetail.sw.network import ir, reference
+from dovetail.sw.network.elementwise import PAIR_OPERATORS
 from dovetail.sw.network.layout import as_unsigned
 
 
@@ -72,15 +72,16 @@ def _product(part: Part, node: ir.MatMul) -> None:
 def _elementwise(part: Part, node: ir.Elementwise) -> None:
     params, result = node.params, node.outputs[0]
     values = [part.plain(name) for name in node.inputs]
-    if isinstance(params, AddParams) and params.combine in (VectorOperation.MINIMUM, VectorOperation.MAXIMUM):
-        kind = "Min" if params.combine == VectorOperation.MINIMUM else "Max"
+    kind = PAIR_OPERATORS[params.operation].onnx
+    if params.operation in (VectorOperation.MINIMUM, VectorOperation.MAXIMUM):
         sides = [part.lookup(value, levels, f"{result}/{side}") for value, levels, side in zip(
             values, rescaled(params), "ab", strict=True
         )]  # fmt: skip
         part.values[result] = part.op(kind, sides, result)
         return
     scales = [part.scale(name) for name in (*node.inputs, result)]
-    kind = "Add" if isinstance(params, AddParams) else "Mul"
+    subtracts = params.operation == VectorOperation.SUBTRACT
+    kind = "Add" if subtracts else kind
     # A sum may have other zero points than its tensors, with which the accelerator rounds as the file's runtime does.
     own = [part.graph.tensors[name].zero_point for name in (*node.inputs, result)]
     choices = [[params.za, params.zb, params.zy], own]
@@ -91,7 +92,7 @@ def _elementwise(part: Part, node: ir.Elementwise) -> None:
         return
     part.exact &= difference == 0
     zeros = choices[differences.index(difference)]
-    if isinstance(params, AddParams) and params.combine == VectorOperation.SUBTRACT:
+    if subtracts:
         values[1], zeros[1] = part.lookup(values[1], ~LEVELS, f"{result}/negated"), ~zeros[1]
     reals = [part.real(value, scale, zero) for value, scale, zero in zip(values, scales, zeros, strict=False)]
     combined = part.op(kind, reals, f"{node.name}/real")

@@ -13,10 +13,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.numerics.add import AddParams
+from dovetail.isa.numerics.add import onnx_sum
 from dovetail.isa.numerics.multiplier import encode_multiplier, onnx_multiplier
-from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.rounding import Rounding
+from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.sw.frontend.onnx.file import OnnxNode
 from dovetail.sw.frontend.onnx.fit import fit, plain_fit, runtime_pair, runtime_product, runtime_sum
 from dovetail.sw.frontend.onnx.graph_builder import GraphBuilder
@@ -25,6 +25,7 @@ from dovetail.sw.frontend.onnx.values import Constant, Quant, Source, Value
 from dovetail.sw.frontend.repeat import repeated
 from dovetail.sw.host.kernels import Quantize
 from dovetail.sw.network import ir
+from dovetail.sw.network.elementwise import PAIR_OPERATORS
 from dovetail.sw.network.layout import Array, Layout
 
 FUNCTIONS = (
@@ -38,13 +39,7 @@ FUNCTIONS = (
 COMBINATIONS = ("Add", "Div", "Max", "Min", "Mul", "PRelu", "Pow", "Sub")
 """Tabulated too where all operands but one are constants of one element."""
 
-BINARY = {
-    "Add": VectorOperation.ADD,
-    "Sub": VectorOperation.SUBTRACT,
-    "Min": VectorOperation.MINIMUM,
-    "Max": VectorOperation.MAXIMUM,
-    "Mul": VectorOperation.MULTIPLY,
-}
+BINARY = {row.onnx: row.operation for row in PAIR_OPERATORS.values()}
 """Operators on two tensors."""
 
 LEVELS = np.arange(-128, 128)
@@ -216,23 +211,34 @@ def is_exact(kind: VectorOperation, a: Quant, b: Quant, target: Quant) -> bool:
 @lru_cache(maxsize=256)
 def _fitted(
     kind: VectorOperation, a: Quant, b: Quant, target: Quant, clamp: Clamp, offset: int, swapped: bool
-) -> AddParams | ir.MulParams | None:
+) -> VectorParameters | None:
     """What gives ONNX Runtime's results for every pair of bytes."""
     params = _params(kind, a, b, target, clamp)
     return None if params is None else fit(params, _wanted(kind, params, a, b, target, offset, swapped))
 
 
-def _params(kind: VectorOperation, a: Quant, b: Quant, target: Quant, clamp: Clamp) -> AddParams | ir.MulParams | None:
+def _params(kind: VectorOperation, a: Quant, b: Quant, target: Quant, clamp: Clamp) -> VectorParameters | None:
     """As the scales say; None if they are too far apart for the engine."""
     zeros = a.zero_point, b.zero_point, target.zero_point
     try:
         if kind == VectorOperation.MULTIPLY:
             real = onnx_multiplier(a.scale, b.scale, target.scale)
             mult, shift = (int(v) for v in encode_multiplier(real, Rounding.ONNX))
-            return ir.MulParams(Rounding.ONNX, *zeros, mult, shift, *clamp)
+            za, zb, zy = zeros
+            return VectorParameters(
+                operation=kind,
+                rounding=Rounding.ONNX,
+                za=za,
+                zb=zb,
+                zy=zy,
+                mult_out=mult,
+                shift_out=shift,
+                lo=clamp[0],
+                hi=clamp[1],
+            )
         scales = float(a.scale), float(b.scale), float(target.scale)
-        return AddParams.onnx(
-            scales[0], zeros[0], scales[1], zeros[1], scales[2], zeros[2], lo=clamp[0], hi=clamp[1], combine=kind
+        return onnx_sum(
+            scales[0], zeros[0], scales[1], zeros[1], scales[2], zeros[2], lo=clamp[0], hi=clamp[1], operation=kind
         )
     except ValueError:
         return None
@@ -240,7 +246,7 @@ def _params(kind: VectorOperation, a: Quant, b: Quant, target: Quant, clamp: Cla
 
 def _wanted(
     kind: VectorOperation,
-    params: AddParams | ir.MulParams,
+    params: VectorParameters,
     a: Quant,
     b: Quant,
     target: Quant,
@@ -248,7 +254,7 @@ def _wanted(
     swapped: bool,
 ) -> NDArray[np.int8]:
     """ONNX Runtime's results for every pair of bytes."""
-    if isinstance(params, ir.MulParams):
+    if kind == VectorOperation.MULTIPLY:
         return runtime_product(params, np.float32(onnx_multiplier(a.scale, b.scale, target.scale)), offset)
     if kind == VectorOperation.ADD:
         return runtime_sum(params, (a.scale / target.scale, b.scale / target.scale), offset, swapped)

@@ -26,12 +26,12 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.numerics.add import AddParams, add
+from dovetail.isa.numerics.add import add
 from dovetail.isa.numerics.multiplier import ONNX_MULT_MASK
 from dovetail.isa.numerics.multiply import multiply
-from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.sw.network.ir import MulParams
+from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
+from dovetail.sw.network.elementwise import PAIR_OPERATORS
 
 REACH = 12
 """How many units of a factor's last bit are tried in each direction."""
@@ -46,7 +46,6 @@ _TRIES = 5000
 _FINEST, _COARSEST = 20.0, 14.0
 """Fraction bits of TFLite's fixed point."""
 
-Params = AddParams | MulParams
 Bytes = NDArray[np.int8]
 Reals = NDArray[np.float32]
 Factors = tuple[np.float32, np.float32]
@@ -58,7 +57,7 @@ _LEFT, _RIGHT = (part.ravel() for part in np.meshgrid(_BYTES, _BYTES, indexing="
 # What ONNX Runtime computes --------------------------------------------------------------------
 
 
-def runtime_sum(params: AddParams, factors: Factors, offset: int, swapped: bool = False) -> Bytes:
+def runtime_sum(params: VectorParameters, factors: Factors, offset: int, swapped: bool = False) -> Bytes:
     """QLinearAdd of every pair of bytes; its multiply-adds are fused.
 
     ``offset``: what the file's integers are above int8: 128 for uint8. ``swapped``: the kernel takes the operands the
@@ -73,20 +72,19 @@ def runtime_sum(params: AddParams, factors: Factors, offset: int, swapped: bool 
     return _quantised(_multiply_add(left, a, _multiply_add(right, b, constant)), offset, params)
 
 
-def runtime_product(params: MulParams, factor: np.float32, offset: int) -> Bytes:
+def runtime_product(params: VectorParameters, factor: np.float32, offset: int) -> Bytes:
     """QLinearMul of every pair of bytes."""
     return _quantised(_products(params) * factor + np.float32(params.zy + offset), offset, params)
 
 
-def runtime_pair(params: AddParams, scales: tuple[np.float32, np.float32, np.float32]) -> Bytes:
+def runtime_pair(params: VectorParameters, scales: tuple[np.float32, np.float32, np.float32]) -> Bytes:
     """DequantizeLinear, the operator in float32, QuantizeLinear, of every pair of bytes: Sub, Min and Max, which have
     no kernel of their own."""
-    operate = {VectorOperation.SUBTRACT: np.subtract, VectorOperation.MINIMUM: np.minimum}
     a, b = (
         (part.astype(np.float32) - np.float32(zero)) * scale
         for part, zero, scale in zip((_LEFT, _RIGHT), (params.za, params.zb), scales, strict=False)
     )
-    real = operate.get(params.combine, np.maximum)(a, b) / scales[2]
+    real = PAIR_OPERATORS[params.operation].real(a, b) / scales[2]
     return np.asarray(np.clip(np.rint(real) + np.float32(params.zy), params.lo, params.hi), np.int8)
 
 
@@ -95,36 +93,37 @@ def _multiply_add(a: np.float32, b: Reals | np.float32, c: Reals | np.float32) -
     return np.asarray(np.float64(a) * b.astype(np.float64) + c.astype(np.float64), np.float32)
 
 
-def _quantised(values: Reals, offset: int, params: Params) -> Bytes:
+def _quantised(values: Reals, offset: int, params: VectorParameters) -> Bytes:
     """Rounded, brought to int8, clamped."""
     return np.asarray(np.clip(np.rint(values) - offset, params.lo, params.hi), np.int8)
 
 
-def _products(params: MulParams) -> Reals:
+def _products(params: VectorParameters) -> Reals:
     return (_LEFT.astype(np.float32) - params.za) * (_RIGHT.astype(np.float32) - params.zb)
 
 
 # What the engine computes ----------------------------------------------------------------------
 
 
-def results(params: Params, a: Bytes = _LEFT, b: Bytes = _RIGHT) -> Bytes:
+def results(params: VectorParameters, a: Bytes = _LEFT, b: Bytes = _RIGHT) -> Bytes:
     """The engine's sums or products; of every pair of bytes if none are given."""
-    if isinstance(params, AddParams):
-        return add(a, b, params)
-    rest = params.rounding, params.zy, params.lo, params.hi
-    return multiply(a, b, params.za, params.zb, params.mult, params.shift, *rest)
+    return (multiply if _is_product(params) else add)(a, b, params)
 
 
-def plain_fit(params: Params, wanted: Bytes) -> Params | None:
+def _is_product(params: VectorParameters) -> bool:
+    return params.operation == VectorOperation.MULTIPLY
+
+
+def plain_fit(params: VectorParameters, wanted: Bytes) -> VectorParameters | None:
     """With other factors alone: the parameters whose results are ``wanted`` for every pair of bytes, if there are."""
     search = _Search(params, wanted)
     return search.first(_stepped(params)) if search.differing <= MOST else None
 
 
-def fit(params: Params, wanted: Bytes) -> Params | None:
+def fit(params: VectorParameters, wanted: Bytes) -> VectorParameters | None:
     """The simplest parameters whose results are ``wanted`` for every pair of bytes; None if none are found."""
     search = _Search(params, wanted)
-    if not isinstance(params, AddParams):
+    if _is_product(params):
         return search.first(_stepped(params))
     origins = list(_origins(params))
     if search.differing > MOST:
@@ -135,7 +134,7 @@ def fit(params: Params, wanted: Bytes) -> Params | None:
 class _Search:
     """For parameters whose results are ``wanted``. Pairs of bytes next to a tie are looked at first."""
 
-    def __init__(self, params: Params, wanted: Bytes) -> None:
+    def __init__(self, params: VectorParameters, wanted: Bytes) -> None:
         self.params, self.wanted = params, wanted
         self.differing = int((results(params) != wanted).sum())
         if self.differing:
@@ -143,7 +142,7 @@ class _Search:
             near = np.abs(reals - np.floor(reals) - 0.5) < 1e-3 * max(1.0, largest)
             self.left, self.right, self.target = _LEFT[near], _RIGHT[near], wanted[near]
 
-    def first(self, candidates: Iterator[Params]) -> Params | None:
+    def first(self, candidates: Iterator[VectorParameters]) -> VectorParameters | None:
         if not self.differing:
             return self.params
         for candidate in candidates:
@@ -153,19 +152,17 @@ class _Search:
         return None
 
 
-def _reals(params: Params) -> tuple[NDArray[np.float64], float]:
+def _reals(params: VectorParameters) -> tuple[NDArray[np.float64], float]:
     """Exact results before rounding, and reals per step of an operand."""
-    if isinstance(params, MulParams):
-        factor = float(np.ldexp(params.mult, params.shift - 24))
+    if _is_product(params):
+        factor = float(np.ldexp(params.mult_out, params.shift_out - 24))
         return _products(params).astype(np.float64) * factor, 255.0 * factor
     left, right = _factors(params)
     a, b = left * (_LEFT.astype(np.float64) - params.za), right * (_RIGHT.astype(np.float64) - params.zb)
-    reals = {VectorOperation.SUBTRACT: np.subtract, VectorOperation.MINIMUM: np.minimum}
-    reals[VectorOperation.MAXIMUM] = np.maximum
-    return np.asarray(reals.get(params.combine, np.add)(a, b)), max(left, right)
+    return np.asarray(PAIR_OPERATORS[params.operation].real(a, b)), max(left, right)
 
 
-def _factors(params: AddParams) -> tuple[float, float]:
+def _factors(params: VectorParameters) -> tuple[float, float]:
     left, right = (params.mult_a, params.shift_a), (params.mult_b, params.shift_b)
     first, second = (float(np.ldexp(mult, shift - 24)) for mult, shift in (left, right))
     return first, second
@@ -174,12 +171,12 @@ def _factors(params: AddParams) -> tuple[float, float]:
 # Candidates ------------------------------------------------------------------------------------
 
 
-def _stepped(params: Params) -> Iterator[Params]:
+def _stepped(params: VectorParameters) -> Iterator[VectorParameters]:
     """With factors that are off by some units of their last bit, the least change first."""
-    if isinstance(params, MulParams):
+    if _is_product(params):
         for step in sorted(range(-REACH, REACH + 1), key=abs):
-            if _encodes(params.mult + step):
-                yield replace(params, mult=params.mult + step)
+            if _encodes(params.mult_out + step):
+                yield replace(params, mult_out=params.mult_out + step)
         return
     steps = sorted(product(range(-REACH, REACH + 1), repeat=2), key=lambda step: (abs(step[0]) + abs(step[1]), step))
     for a, b in steps:
@@ -187,13 +184,13 @@ def _stepped(params: Params) -> Iterator[Params]:
             yield replace(params, mult_a=params.mult_a + a, mult_b=params.mult_b + b)
 
 
-def _origins(params: AddParams) -> Iterator[AddParams]:
+def _origins(params: VectorParameters) -> Iterator[VectorParameters]:
     """With other zero points of (nearly) the same meaning, the nearest first: the given ones lead."""
     yield params
-    if params.combine not in (VectorOperation.ADD, VectorOperation.SUBTRACT):
+    if params.operation not in (VectorOperation.ADD, VectorOperation.SUBTRACT):
         return
     left, right = _factors(params)
-    right = -right if params.combine == VectorOperation.SUBTRACT else right
+    right = -right if params.operation == VectorOperation.SUBTRACT else right
     moves_a, moves_b = (np.arange(-128 - zero, 128 - zero) for zero in (params.za, params.zb))
     change = left * moves_a[:, None] + right * moves_b
     whole = np.rint(change)
@@ -208,7 +205,7 @@ def _origins(params: AddParams) -> Iterator[AddParams]:
         yield replace(params, za=params.za + a, zb=params.zb + b, zy=params.zy + y)
 
 
-def _varied(params: AddParams, origins: list[AddParams]) -> Iterator[AddParams]:
+def _varied(params: VectorParameters, origins: list[VectorParameters]) -> Iterator[VectorParameters]:
     """Sums around any of the zero points: with other factors, and in TFLite's fixed point."""
     random = Random(0)
     left, right = _factors(params)

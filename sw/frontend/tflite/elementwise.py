@@ -9,26 +9,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from dovetail.isa.numerics.add import AddParams
+from dovetail.isa.numerics.add import tflite_sum
 from dovetail.isa.numerics.multiplier import encode_multiplier, tflite_dense_multiplier
-from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.rounding import Rounding
+from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.repeat import repeated
 from dovetail.sw.host.kernels import TfliteOp
 from dovetail.sw.network import ir
+from dovetail.sw.network.elementwise import PAIR_OPERATORS
 
 if TYPE_CHECKING:
     from dovetail.sw.frontend.tflite.file import Operator
     from dovetail.sw.frontend.tflite.importer import Reader
 
 _OPTIONS = {"ADD": schema.AddOptions, "SUB": schema.SubOptions, "MUL": schema.MulOptions}
-_COMBINE = {
-    "ADD": VectorOperation.ADD,
-    "SUB": VectorOperation.SUBTRACT,
-    "MINIMUM": VectorOperation.MINIMUM,
-    "MAXIMUM": VectorOperation.MAXIMUM,
-}
+_OPERATIONS = {row.tflite: row.operation for row in PAIR_OPERATORS.values()}
 
 RECTIFIERS: dict[str, tuple[float | None, float | None]] = {
     "RELU": (0.0, None),
@@ -120,11 +116,11 @@ def _fit(a: ir.Tensor, b: ir.Tensor) -> bool:
     return left[0] == right[0] == 1 and all(m == n or 1 in (m, n) for m, n in zip(left, right, strict=True))
 
 
-def _params(op: Operator, a: ir.Tensor, b: ir.Tensor, out: ir.Tensor) -> AddParams | ir.MulParams | None:
+def _params(op: Operator, a: ir.Tensor, b: ir.Tensor, out: ir.Tensor) -> VectorParameters | None:
     assert a.scale is not None and b.scale is not None and out.scale is not None
     if op.kind in ("MINIMUM", "MAXIMUM"):
         # Of the integers, whatever their scales.
-        return AddParams.tflite(1.0, 0, 1.0, 0, 1.0, 0, combine=_COMBINE[op.kind])
+        return tflite_sum(1.0, 0, 1.0, 0, 1.0, 0, operation=_OPERATIONS[op.kind])
     lo, hi = clamp_of(op, out, op.options(_OPTIONS[op.kind]).FusedActivationFunction())
     scales = float(a.scale), float(b.scale), float(out.scale)
     zeros = a.zero_point, b.zero_point, out.zero_point
@@ -132,15 +128,26 @@ def _params(op: Operator, a: ir.Tensor, b: ir.Tensor, out: ir.Tensor) -> AddPara
         if op.kind == "MUL":
             real = scales[0] * scales[1] / scales[2]
             mult, shift = (int(v) for v in encode_multiplier(real, Rounding.TFLITE))
-            return ir.MulParams(Rounding.TFLITE, *zeros, mult, shift, lo, hi)
+            za, zb, zy = zeros
+            return VectorParameters(
+                operation=VectorOperation.MULTIPLY,
+                rounding=Rounding.TFLITE,
+                za=za,
+                zb=zb,
+                zy=zy,
+                mult_out=mult,
+                shift_out=shift,
+                lo=lo,
+                hi=hi,
+            )
         pairs = [value for pair in zip(scales, zeros, strict=True) for value in pair]
-        return _add(*pairs, lo=lo, hi=hi, combine=_COMBINE[op.kind])
+        return _add(*pairs, lo=lo, hi=hi, operation=_OPERATIONS[op.kind])
     except ValueError:  # scales too far apart for the fixed point: TFLite Micro refuses them too
         return None
 
 
-def _add(sa: float, za: float, sb: float, zb: float, sy: float, zy: float, **values: Any) -> AddParams:
-    return AddParams.tflite(sa, int(za), sb, int(zb), sy, int(zy), **values)
+def _add(sa: float, za: float, sb: float, zb: float, sy: float, zy: float, **values: Any) -> VectorParameters:
+    return tflite_sum(sa, int(za), sb, int(zb), sy, int(zy), **values)
 
 
 def rectifier(reader: Reader, op: Operator) -> ir.Node | None:
@@ -261,7 +268,7 @@ def product_of_rows(reader: Reader, op: Operator) -> ir.Node | None:
 
 
 ELEMENTWISE: Mapping[str, Callable[[Reader, Operator], ir.Node | None]] = {
-    **dict.fromkeys(("ADD", "SUB", "MUL", "MINIMUM", "MAXIMUM"), binary),
+    **dict.fromkeys(_OPERATIONS, binary),
     **dict.fromkeys(RECTIFIERS, rectifier),
     **dict.fromkeys(FUNCTIONS, function),
     "ABS": absolute,

@@ -14,8 +14,8 @@ from dovetail.hw.common.scaler import SCALE_SHARED, ScaleKind, Scaler
 from dovetail.hw.vector.rescale import VECTOR_PARAMS, VectorLane
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Op, Unit, cfg, pack, sync, to_bytes
-from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.rounding import Rounding
+from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.sw.model.accelerator import Model
 from tests.cosim.compare.test_lockstep import SMALL
 from tests.scaling import MULTIPLIERS, SCALE, SHIFTS, Ints, accumulators, corner_arrays, sum_of, to_int8

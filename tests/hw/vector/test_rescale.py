@@ -11,12 +11,12 @@ from amaranth.sim import Simulator
 
 from dovetail.hw.common.scaler import Scaler
 from dovetail.hw.vector.rescale import ADDITIONS, VectorLane
-from dovetail.isa.numerics.add import AddParams, add_integer
+from dovetail.isa.numerics.add import add_integer, onnx_sum, tflite_sum
 from dovetail.isa.numerics.average import average, average_magic, average_product
 from dovetail.isa.numerics.multiplier import encode_multiplier
-from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.requantise import requantise_integer
 from dovetail.isa.numerics.rounding import Rounding, wrap32
+from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.isa.timing.vector import VECTOR_LANE
 
 # A refused component is never elaborated.
@@ -114,9 +114,11 @@ def reference(fields: dict[str, int], a: Ints, b: Ints, total: Ints) -> Ints:
             total = (a - fields["za"]) * (b - fields["zb"])
             result = requantise_integer(total, out[0], min(out[1], 0), rounding, zy, lo, hi)
         case _:
-            values: dict[str, Any] = {name: fields[name] for name in AddParams.__dataclass_fields__ if name in fields}
-            values |= {"rounding": rounding, "combine": operation}
-            result = add_integer(a, b, AddParams(**values))
+            values: dict[str, Any] = {
+                name: fields[name] for name in VectorParameters.__dataclass_fields__ if name in fields
+            }
+            values |= {"rounding": rounding, "operation": operation}
+            result = add_integer(a, b, VectorParameters(**values))
     return result.astype(np.int64)
 
 
@@ -175,8 +177,8 @@ def test_all_operations_in_one() -> None:
     check([any_batch(rng, *kind) for kind in list(product(VectorOperation, Rounding)) * 4])
 
 
-def add_fields(values: AddParams) -> dict[str, int]:
-    return {name: int(value) for name, value in vars(values).items() if name not in ("rounding", "combine")}
+def add_fields(values: VectorParameters) -> dict[str, int]:
+    return {name: int(value) for name, value in vars(values).items() if name not in ("rounding", "operation")}
 
 
 ADD_SCALES = [(0.0235, 0.0235, 0.0235), (0.1, 0.05, 0.12), (1.0, 2.0**-12, 0.9), (2.0**-9, 0.3, 0.0042), (1, 1, 2)]
@@ -186,7 +188,7 @@ ADD_SCALES = [(0.0235, 0.0235, 0.0235), (0.1, 0.05, 0.12), (1.0, 2.0**-12, 0.9),
 @pytest.mark.parametrize("combine", sorted(ADDITIONS))
 def test_add(combine: VectorOperation, rounding: Rounding) -> None:
     rng = np.random.default_rng(22)
-    build = AddParams.tflite if rounding == Rounding.TFLITE else AddParams.onnx
+    build = tflite_sum if rounding == Rounding.TFLITE else onnx_sum
     batches = []
     for sa, sb, sy in ADD_SCALES:
         za, zb, zy = rng.integers(-128, 128, 3).tolist()
@@ -202,7 +204,7 @@ def test_choice_of_every_pair(combine: VectorOperation, rounding: Rounding) -> N
     codes = np.arange(-128, 128)
     a, b = (grid.ravel() for grid in np.meshgrid(codes[::3], codes[::8]))
     a, b = a[: len(a) // LANES * LANES], b[: len(b) // LANES * LANES]
-    build = AddParams.tflite if rounding == Rounding.TFLITE else AddParams.onnx
+    build = tflite_sum if rounding == Rounding.TFLITE else onnx_sum
     fields = add_fields(build(0.5, 9, 0.5, 9, 0.5, 9))
     (result,) = run([(params(combine, rounding, **fields), a, b, np.zeros_like(a))])
     assert np.array_equal(result, np.minimum(a, b) if combine == VectorOperation.MINIMUM else np.maximum(a, b))

@@ -20,12 +20,12 @@ from dovetail.hw.vector.unit import VectorCore
 from dovetail.isa.config import Config
 from dovetail.isa.instructions.checks import View, check, claim, has, regions
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit, pack
-from dovetail.isa.numerics.add import AddParams, add_integer
+from dovetail.isa.numerics.add import add_integer, onnx_sum, tflite_sum
 from dovetail.isa.numerics.average import average_magic, average_product
 from dovetail.isa.numerics.multiplier import encode_multiplier
-from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.requantise import requantise_integer
 from dovetail.isa.numerics.rounding import Rounding
+from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.sequencer import CHECK
 from dovetail.isa.timing.vector import vector_duration
@@ -101,7 +101,7 @@ def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes
         return int(requantise_integer(value, mult, shift, rounding, quant["zero_out"], quant["lo"], quant["hi"]))
 
     def combine(a: int, b: int, how: VectorOperation) -> int:
-        params = AddParams(
+        params = VectorParameters(
             rounding=rounding,
             za=quant["zero_in"],
             zb=zero_b,
@@ -114,7 +114,7 @@ def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes
             shift_out=shift["out"],
             lo=quant["lo"],
             hi=quant["hi"],
-            combine=how,
+            operation=how,
         )
         return int(add_integer(a, b, params))
 
@@ -418,7 +418,7 @@ def average(taps: int, rounding: Rounding, zero_point: int = 0, **quant: int) ->
     }
 
 
-def addition(config: Config, elements: int, params: AddParams, **registers: int) -> Registers:
+def addition(config: Config, elements: int, params: VectorParameters, **registers: int) -> Registers:
     """A flat element-wise addition."""
     return {
         "IN_ADDR": 77,
@@ -442,8 +442,8 @@ def addition(config: Config, elements: int, params: AddParams, **registers: int)
     } | registers
 
 
-def add_params(rounding: Rounding) -> AddParams:
-    make = AddParams.tflite if rounding == Rounding.TFLITE else AddParams.onnx
+def add_params(rounding: Rounding) -> VectorParameters:
+    make = tflite_sum if rounding == Rounding.TFLITE else onnx_sum
     return make(0.021, 3, 0.034, -7, 0.041, 5)
 
 

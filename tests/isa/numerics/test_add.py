@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.isa.numerics.add import AddParams, add, add_integer
-from dovetail.isa.numerics.operation import VectorOperation
+from dovetail.isa.numerics.add import add, add_integer, onnx_sum, tflite_sum
 from dovetail.isa.numerics.rounding import Rounding
+from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from tests.isa.numerics.by_hand import all_pairs, gemmlowp_scale
 
 ADD_SCALES = [
@@ -21,7 +21,7 @@ ADD_SCALES = [
 
 @pytest.mark.parametrize(("sa", "sb", "sy", "za", "zb", "zy"), ADD_SCALES)
 def test_add_tflite(sa: float, sb: float, sy: float, za: int, zb: int, zy: int) -> None:
-    params = AddParams.tflite(sa, za, sb, zb, sy, zy, lo=-120)
+    params = tflite_sum(sa, za, sb, zb, sy, zy, lo=-120)
     a, b = all_pairs()
     got = add(a, b, params)
     assert np.array_equal(got, add_integer(a, b, params))
@@ -34,7 +34,7 @@ def test_add_tflite(sa: float, sb: float, sy: float, za: int, zb: int, zy: int) 
 
 @pytest.mark.parametrize(("sa", "sb", "sy", "za", "zb", "zy"), ADD_SCALES)
 def test_add_onnx(sa: float, sb: float, sy: float, za: int, zb: int, zy: int) -> None:
-    params = AddParams.onnx(sa, za, sb, zb, sy, zy, hi=101)
+    params = onnx_sum(sa, za, sb, zb, sy, zy, hi=101)
     a, b = all_pairs()
     ma, mb = np.float32(sa) / np.float32(sy), np.float32(sb) / np.float32(sy)
     v = ma * (a.astype(np.float32) - np.float32(za)) + mb * (b.astype(np.float32) - np.float32(zb))
@@ -45,12 +45,12 @@ def test_add_onnx(sa: float, sb: float, sy: float, za: int, zb: int, zy: int) ->
 
 
 def test_add_pins() -> None:
-    equal = AddParams.tflite(0.5, 0, 0.5, 0, 0.5, 0)
+    equal = tflite_sum(0.5, 0, 0.5, 0, 0.5, 0)
     assert (equal.mult_a, equal.shift_a, equal.mult_out, equal.shift_out) == (2**30, 0, 2**30, -18)
     assert add(3, 4, equal) == 7
-    halves = AddParams.onnx(0.5, 0, 0.5, 0, 1.0, 0)
+    halves = onnx_sum(0.5, 0, 0.5, 0, 1.0, 0)
     assert [int(add(a, 0, halves)) for a in (1, 3, 5, -3)] == [0, 2, 2, -2]
-    tflite = AddParams.tflite(0.5, 0, 0.5, 0, 1.0, 0)
+    tflite = tflite_sum(0.5, 0, 0.5, 0, 1.0, 0)
     assert [int(add(a, 0, tflite)) for a in (1, 3, 5, -3)] == [1, 2, 3, -2]
 
 
@@ -68,7 +68,7 @@ def test_combinations_tflite(
     sa: float, sb: float, sy: float, za: int, zb: int, zy: int, combine: VectorOperation
 ) -> None:
     """TFLite's SUB is its ADD with a minus between the rescaled operands; so are the minimum and maximum."""
-    params = AddParams.tflite(sa, za, sb, zb, sy, zy, hi=120, combine=combine)
+    params = tflite_sum(sa, za, sb, zb, sy, zy, hi=120, operation=combine)
     a, b = all_pairs()
     got = add(a, b, params)
     assert np.array_equal(got, add_integer(a, b, params))
@@ -84,7 +84,7 @@ def test_combinations_tflite(
 def test_combinations_onnx(
     sa: float, sb: float, sy: float, za: int, zb: int, zy: int, combine: VectorOperation
 ) -> None:
-    params = AddParams.onnx(sa, za, sb, zb, sy, zy, lo=-99, combine=combine)
+    params = onnx_sum(sa, za, sb, zb, sy, zy, lo=-99, operation=combine)
     a, b = all_pairs()
     got = add(a, b, params)
     assert np.array_equal(got, add_integer(a, b, params))
@@ -98,14 +98,14 @@ def test_combinations_onnx(
 
 @pytest.mark.parametrize("zero_point", [-128, -5, 0, 127])
 @pytest.mark.parametrize("scale", [2.0**-7, 0.0235, 3.7])
-@pytest.mark.parametrize("make", [AddParams.tflite, AddParams.onnx])
+@pytest.mark.parametrize("make", [tflite_sum, onnx_sum])
 def test_minimum_and_maximum_with_equal_scales_are_those_of_the_bytes(
-    make: Callable[..., AddParams], scale: float, zero_point: int
+    make: Callable[..., VectorParameters], scale: float, zero_point: int
 ) -> None:
     a, b = all_pairs()
     same = (scale, zero_point) * 3
-    assert np.array_equal(add(a, b, make(*same, combine=VectorOperation.MINIMUM)), np.minimum(a, b))
-    assert np.array_equal(add(a, b, make(*same, combine=VectorOperation.MAXIMUM)), np.maximum(a, b))
+    assert np.array_equal(add(a, b, make(*same, operation=VectorOperation.MINIMUM)), np.minimum(a, b))
+    assert np.array_equal(add(a, b, make(*same, operation=VectorOperation.MAXIMUM)), np.maximum(a, b))
 
 
 @pytest.mark.parametrize("combine", COMBINE)
@@ -116,7 +116,7 @@ def test_add_is_total(rounding: Rounding, combine: VectorOperation) -> None:
     for _ in range(200):
         q, e = rng.integers(0, 2**31, 3).tolist(), rng.integers(-32, 32, 3).tolist()
         za, zb, zy, lo, hi = rng.integers(-128, 128, 5).tolist()
-        params = AddParams(
+        params = VectorParameters(
             rounding=rounding,
             za=za,
             zb=zb,
@@ -129,16 +129,16 @@ def test_add_is_total(rounding: Rounding, combine: VectorOperation) -> None:
             shift_out=e[2],
             lo=lo,
             hi=hi,
-            combine=combine,
+            operation=combine,
         )
         assert np.array_equal(add(a, b, params), add_integer(a, b, params))
 
 
 def test_add_refuses_scales() -> None:
     with pytest.raises(ValueError, match=r"factor of the sum must be in \(0, 1\)"):
-        AddParams.tflite(1.0, 0, 1.0, 0, 2.0**-19, 0)
+        tflite_sum(1.0, 0, 1.0, 0, 2.0**-19, 0)
     with pytest.raises(ValueError, match=r"operand a must be in \[2\*\*-17, 2\*\*7\)"):
-        AddParams.onnx(128.0, 0, 1.0, 0, 1.0, 0)
+        onnx_sum(128.0, 0, 1.0, 0, 1.0, 0)
     with pytest.raises(ValueError, match=r"operand b must be in \[2\*\*-17, 2\*\*7\)"):
-        AddParams.onnx(1.0, 0, 2.0**-18, 0, 1.0, 0)
-    assert AddParams.onnx(127.99, 0, 2.0**-17, 0, 1.0, 0).shift_a == 7
+        onnx_sum(1.0, 0, 2.0**-18, 0, 1.0, 0)
+    assert onnx_sum(127.99, 0, 2.0**-17, 0, 1.0, 0).shift_a == 7

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config import Config, MemoryTiming
-from dovetail.isa.numerics.add import AddParams
+from dovetail.isa.numerics.add import onnx_sum, tflite_sum
 from dovetail.isa.numerics.multiplier import encode_multiplier
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.program import Program, ProgramError
@@ -107,9 +107,9 @@ class Builder:
 
     def add(self, other: str) -> Builder:
         if self.rounding == Rounding.TFLITE:
-            params = AddParams.tflite(0.05, -5, 0.031, 3, 0.06, -9, lo=-100)
+            params = tflite_sum(0.05, -5, 0.031, 3, 0.06, -9, lo=-100)
         else:
-            params = AddParams.onnx(0.05, -5, 0.031, 3, 0.06, -9, lo=-100)
+            params = onnx_sum(0.05, -5, 0.031, 3, 0.06, -9, lo=-100)
         name = self._tensor(self.tensors[self.last].shape)
         self.nodes.append(
             ir.Elementwise(name=f"n{len(self.nodes)}", inputs=(self.last, other), outputs=(name,), params=params)

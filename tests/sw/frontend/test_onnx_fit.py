@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from dovetail.isa.numerics.add import AddParams
+from dovetail.isa.numerics.add import onnx_sum
 from dovetail.isa.numerics.multiplier import encode_multiplier, onnx_multiplier
-from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.rounding import Rounding
+from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.sw.frontend.onnx.fit import (
     fit,
     plain_fit,
@@ -22,7 +22,6 @@ from dovetail.sw.frontend.onnx.fit import (
     runtime_sum,
 )
 from dovetail.sw.host.onnx_session import open_session
-from dovetail.sw.network.ir import MulParams
 
 LEVELS = np.arange(-128, 128)
 A, B = (part.ravel() for part in np.meshgrid(LEVELS, LEVELS, indexing="ij"))
@@ -68,9 +67,9 @@ def quantisations(random: np.random.Generator) -> tuple[Scales, list[int]]:
     return scales, [int(zero) for zero in random.integers(-128, 128, 3)]
 
 
-def sum_of(scales: Scales, zeros: list[int], kind: VectorOperation = VectorOperation.ADD) -> AddParams:
+def sum_of(scales: Scales, zeros: list[int], kind: VectorOperation = VectorOperation.ADD) -> VectorParameters:
     (sa, sb, sy), (za, zb, zy) = (float(scale) for scale in scales), zeros
-    return AddParams.onnx(sa, za, sb, zb, sy, zy, combine=kind)
+    return onnx_sum(sa, za, sb, zb, sy, zy, operation=kind)
 
 
 def factors(scales: Scales) -> tuple[np.float32, np.float32]:
@@ -129,6 +128,12 @@ def test_what_has_no_fit_is_left_to_the_host() -> None:
     assert fit(sum_of(steps, zeros), runtime("QLinearAdd", steps, zeros).astype(np.int8)) is None
 
 
+def product_of(zeros: list[int], mult: int, shift: int) -> VectorParameters:
+    za, zb, zy = zeros
+    rounding, operation = Rounding.ONNX, VectorOperation.MULTIPLY
+    return VectorParameters(operation=operation, rounding=rounding, za=za, zb=zb, zy=zy, mult_out=mult, shift_out=shift)
+
+
 @pytest.mark.parametrize("kind", [np.uint8, np.int8])
 def test_products_are_those_of_onnx_runtime(random: np.random.Generator, kind: type[np.integer[Any]]) -> None:
     for _ in range(30):
@@ -136,7 +141,7 @@ def test_products_are_those_of_onnx_runtime(random: np.random.Generator, kind: t
         wanted = runtime("QLinearMul", scales, zeros, kind)
         factor = np.float32(onnx_multiplier(*scales))
         mult, shift = (int(value) for value in encode_multiplier(factor, Rounding.ONNX))
-        params = MulParams(Rounding.ONNX, zeros[0], zeros[1], zeros[2], mult, shift, -128, 127)
+        params = product_of(zeros, mult, shift)
         assert np.array_equal(runtime_product(params, factor, 128 if kind is np.uint8 else 0), wanted)
         fitted = fit(params, wanted.astype(np.int8))
         assert fitted is not None
@@ -153,7 +158,7 @@ def test_how_many_of_decimal_scales_fit(random: np.random.Generator) -> None:
         sums += fit(params, runtime_sum(params, factors(scales), 128)) is not None
         factor = np.float32(onnx_multiplier(*scales))
         mult, shift = (int(value) for value in encode_multiplier(factor, Rounding.ONNX))
-        product = MulParams(Rounding.ONNX, zeros[0], zeros[1], zeros[2], mult, shift, -128, 127)
+        product = product_of(zeros, mult, shift)
         products += fit(product, runtime_product(product, factor, 128)) is not None
     assert sums >= 27
     assert products >= 36

@@ -20,11 +20,11 @@ from dovetail.isa.instructions.table import (
     sync,
     to_bytes,
 )
-from dovetail.isa.numerics.add import AddParams, add_integer
+from dovetail.isa.numerics.add import add_integer
 from dovetail.isa.numerics.average import average_product
-from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.requantise import requantise_integer
 from dovetail.isa.numerics.rounding import Rounding
+from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.sw.model.accelerator import UNITS, Model
 from dovetail.sw.model.base import Sram, SystemMemory
 from dovetail.sw.model.dma import LoadModel
@@ -237,7 +237,7 @@ def combined(operation: VectorOperation) -> Callable[[Machine, int, int, int], i
         v = machine.v
         s = Scale(v)
         subtract = operation == VectorOperation.ADD and v["MODE", "subtract"]
-        params = AddParams(
+        params = VectorParameters(
             rounding=s.rounding,
             za=s.zero_in,
             zb=signed(v["B_ZERO", "zero_b"], 8),
@@ -250,7 +250,7 @@ def combined(operation: VectorOperation) -> Callable[[Machine, int, int, int], i
             shift_out=s.shift,
             lo=s.lo,
             hi=s.hi,
-            combine=VectorOperation.SUBTRACT if subtract else operation,
+            operation=VectorOperation.SUBTRACT if subtract else operation,
         )
         a, b = machine.byte(oy, ox, 0, 0, k), machine.operand_b(oy, ox, k, 1)
         return int(add_integer(np.int8(a), np.int8(b), params))

@@ -13,7 +13,7 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper
 
-from dovetail.isa.numerics.operation import VectorOperation
+from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.sw.frontend import load
 from dovetail.sw.frontend.onnx.elementwise import is_exact
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form

@@ -17,11 +17,11 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from dovetail.isa.numerics.add import AddParams, add
+from dovetail.isa.numerics.add import add, onnx_sum, tflite_sum
 from dovetail.isa.numerics.average import average
-from dovetail.isa.numerics.operation import VectorOperation
 from dovetail.isa.numerics.requantise import scale_onnx, scale_tflite
 from dovetail.isa.numerics.rounding import Rounding
+from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.sw.export.codegen.movement import copy_of
 from dovetail.sw.export.codegen.softmax import exponentials, float_exponentials
 from dovetail.sw.host.kernels import Dequantize, Quantize
@@ -91,23 +91,23 @@ def test_scaling(library: Any, rounding: Rounding) -> None:
     assert [library.dovetail_scale(*given, int(rounding)) for given in operands] == wanted
 
 
-def sum_rules() -> list[AddParams]:
+def sum_rules() -> list[VectorParameters]:
     rng = np.random.default_rng(1)
     rules = []
     for combine in (getattr(VectorOperation, name) for name in ("ADD", "SUBTRACT", "MINIMUM", "MAXIMUM")):
-        for make in (AddParams.tflite, AddParams.onnx):
+        for make in (tflite_sum, onnx_sum):
             scales = (2.0 ** rng.uniform(-3, 3, 3)).tolist()
             zeros = rng.integers(-128, 128, 3).tolist()
-            rules.append(make(scales[0], zeros[0], scales[1], zeros[1], scales[2], zeros[2], combine=combine))
-    simple = AddParams.onnx(0.5, 0, 0.25, 1, 1.0, 3, lo=-100, hi=90)  # many ties
-    return [*rules, simple, AddParams.tflite(0.5, 0, 0.25, 1, 1.0, 3, lo=-100, hi=90)]
+            rules.append(make(scales[0], zeros[0], scales[1], zeros[1], scales[2], zeros[2], operation=combine))
+    simple = onnx_sum(0.5, 0, 0.25, 1, 1.0, 3, lo=-100, hi=90)  # many ties
+    return [*rules, simple, tflite_sum(0.5, 0, 0.25, 1, 1.0, 3, lo=-100, hi=90)]
 
 
 @pytest.mark.parametrize("rule", sum_rules())
-def test_sums(library: Any, rule: AddParams) -> None:
+def test_sums(library: Any, rule: VectorParameters) -> None:
     orders = ("ADD", "SUBTRACT", "MINIMUM", "MAXIMUM")
     fields = SumRule(
-        *(rule.rounding, orders.index(rule.combine.name), rule.za, rule.zb, rule.zy),
+        *(rule.rounding, orders.index(rule.operation.name), rule.za, rule.zb, rule.zy),
         *(rule.mult_a, rule.mult_b, rule.mult_out, rule.shift_a, rule.shift_b, rule.shift_out, rule.lo, rule.hi),
     )
     a, b = np.random.default_rng(2).integers(-128, 128, (2, PAIRS)).astype(np.int8)

@@ -1,0 +1,33 @@
+"""Operators on two tensors, element by element: one row for each, which every layer of the software reads."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dovetail.isa.numerics.vector import VectorOperation
+
+
+@dataclass(frozen=True)
+class PairOperator:
+    """An operator on two tensors: what it is called in reports and in both kinds of files, and the function on reals
+    that it rounds."""
+
+    operation: VectorOperation
+    name: str
+    onnx: str
+    tflite: str
+    real: Callable[[Any, Any], Any]
+
+
+PAIR_OPERATORS = {
+    row.operation: row
+    for row in (
+        PairOperator(VectorOperation.ADD, "add", "Add", "ADD", np.add),
+        PairOperator(VectorOperation.SUBTRACT, "sub", "Sub", "SUB", np.subtract),
+        PairOperator(VectorOperation.MINIMUM, "min", "Min", "MINIMUM", np.minimum),
+        PairOperator(VectorOperation.MAXIMUM, "max", "Max", "MAXIMUM", np.maximum),
+        PairOperator(VectorOperation.MULTIPLY, "mul", "Mul", "MUL", np.multiply),
+    )
+}
