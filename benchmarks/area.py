@@ -24,7 +24,9 @@ import numpy as np
 
 from dovetail.flows.fpga.synthesis import FLAGS, netlist_resources, synthesise, verilog_of
 from dovetail.isa.common.files import write_atomically
-from dovetail.isa.config import PRESETS, Config
+from dovetail.isa.config.given import FEATURES
+from dovetail.isa.config.presets import PRESETS
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost import area
 from dovetail.sw.analysis.cost.area_terms import blocks
 from dovetail.sw.errors import DovetailError
@@ -35,7 +37,6 @@ CERTAINTY = 0.02
 """How much a coefficient of 1 is believed: being off by all of it counts as much as an error of 2 % in a block."""
 
 BLOCKS = ("control", "memory", "array", "vector")
-FEATURES = ("matmul", "pooling", "elementwise", "activation")
 
 HEADING = """## Measurements
 
@@ -291,7 +292,8 @@ def range_table() -> str:
 def preset_table() -> str:
     """The estimates of all presets that the model is of, and what they have outside of what was measured."""
     lines = ["| preset | LUT | FF | DSP | BRAM | outside of what was measured |", "|---" * 6 + "|"]
-    for name, config in PRESETS.items():
+    for name in PRESETS:
+        config = Config.load(name)
         if config.serial:
             continue
         found = area.area_of(config)
@@ -312,8 +314,9 @@ def grid_table() -> str:
             c, t = m.config, m.total
             built = "".join(feature[0] for feature in FEATURES if getattr(c, feature)) or "-"
             lines.append(
-                f"| {m.name} | {c.ic} x {c.oc} | {c.dw or '-'} | {c.requant}, {c.vec if c.vector else '-'} | {built} |"
-                f" {c.sram_bytes >> 10} KiB / {c.n_banks} | {c.bus} | {t.lut:,} | {lut:+.1%} | {t.ff:,} | {ff:+.1%} |"
+                f"| {m.name} | {c.ic_lanes} x {c.oc_lanes} | {c.depthwise_lanes or '-'} |"
+                f" {c.requant_lanes}, {c.vector_lanes if c.vector else '-'} | {built} |"
+                f" {c.sram >> 10} KiB / {c.banks} | {c.bus} | {t.lut:,} | {lut:+.1%} | {t.ff:,} | {ff:+.1%} |"
                 f" {t.dsp} | {t.bram} |"
             )
     return "\n".join(lines)

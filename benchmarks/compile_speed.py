@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing import rules
 from dovetail.sw import frontend
 from dovetail.sw.compiler.emit import words

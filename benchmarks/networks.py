@@ -26,7 +26,7 @@ import numpy as np
 from collection import Entry, Made, collection
 from numpy.typing import NDArray
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.compiler.partition.segments import is_accelerated
 from dovetail.sw.errors import DovetailError

@@ -12,7 +12,7 @@ import numpy as np
 
 from dovetail.cosim.rtl.rtl_engine import RtlEngine
 from dovetail.cosim.rtl.verilate import default_cache
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Op, Unit, cfg, pack, to_bytes
 
 MACS = 40_000_000
@@ -21,33 +21,33 @@ MACS = 40_000_000
 
 def convolutions(config: Config) -> list[int]:
     """Words that run 3x3 convolutions of 16 x 16 pixels, from SRAM to SRAM."""
-    kc = -(-64 // config.ic)
-    blocks = max(1, min(4, 64 // config.oc))
-    pitch = 18 * kc * config.ic
+    kc = -(-64 // config.ic_lanes)
+    blocks = max(1, min(4, 64 // config.oc_lanes))
+    pitch = 18 * kc * config.ic_lanes
     values = {
         "IN_ADDR": 0,
         "IN_BYTES": 18 * pitch,
         "Y_STEP": pitch,
-        "X_STEP": kc * config.ic,
+        "X_STEP": kc * config.ic_lanes,
         "KY_STEP": pitch,
-        "KX_STEP": kc * config.ic,
+        "KX_STEP": kc * config.ic_lanes,
         "IN_ROWS": 18,
         "ROW_BYTES": pitch,
         "GEOMETRY": pack(Unit.ARRAY, "GEOMETRY", kh=3, kw=3, stride_y=1, dilation_y=1),
         "TILE": pack(Unit.ARRAY, "TILE", height=16, width=16),
         "QUANT": pack(Unit.ARRAY, "QUANT", zero_in=0, zero_out=0, lo=-128, hi=127),
-        "OUT_ADDR": 3 * config.sram_bytes // 4,
-        "OUT_BYTES": 256 * blocks * config.oc,
-        "OUT_Y_STEP": 16 * blocks * config.oc,
-        "OUT_X_STEP": blocks * config.oc,
-        "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=blocks, last=config.oc),
+        "OUT_ADDR": 3 * config.sram // 4,
+        "OUT_BYTES": 256 * blocks * config.oc_lanes,
+        "OUT_Y_STEP": 16 * blocks * config.oc_lanes,
+        "OUT_X_STEP": blocks * config.oc_lanes,
+        "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=blocks, last=config.oc_lanes),
         "KC": kc,
-        "W_ADDR": config.sram_bytes // 2,
-        "W_BYTES": blocks * (config.param_rows(config.oc) + 9 * kc * config.weight_rows) * config.word_bytes,
+        "W_ADDR": config.sram // 2,
+        "W_BYTES": blocks * (config.param_rows(config.oc_lanes) + 9 * kc * config.weight_rows) * config.word_bytes,
         "STRIPE": config.stripe,
         "MODE": 0,
     }
-    macs = 256 * 9 * kc * config.ic * blocks * config.oc
+    macs = 256 * 9 * kc * config.ic_lanes * blocks * config.oc_lanes
     words = [cfg(Unit.ARRAY, name, value) for name, value in values.items()]
     return words + [int(Op.CONV)] * max(1, MACS // macs) + [int(Op.END)]
 
@@ -64,7 +64,7 @@ def measure(name: str, cache: Path) -> None:
     memory = np.zeros(-(-pages * PAGE_BYTES // 4096) * 4096, np.uint8)
     memory[: 8 * len(words)] = np.frombuffer(to_bytes(words), np.uint8)
     rng = random.Random(0)
-    engine.write_sram(np.frombuffer(rng.randbytes(config.sram_bytes), np.uint8).copy())
+    engine.write_sram(np.frombuffer(rng.randbytes(config.sram), np.uint8).copy())
     start = time.process_time()
     result = engine.run(memory, 0, pages)
     seconds = time.process_time() - start

@@ -34,7 +34,10 @@ def main() -> None:
     arguments = parser.parse_args()
     graph = frontend.load(arguments.network)
     config = dovetail.Config(ic_lanes=8, oc_lanes=8, sram="512 KiB")
-    print(f"{arguments.network}: {graph.total_macs:,} MACs, {config.ic} x {config.oc}, {config.sram_bytes >> 10} KiB")
+    print(
+        f"{arguments.network}: {graph.total_macs:,} MACs, {config.ic_lanes} x {config.oc_lanes},"
+        f" {config.sram >> 10} KiB"
+    )
 
     def sweep_point(number: int) -> None:
         changed = config.replace(sram=(512 + 64 * number) << 10, banks=None, outstanding=4 + number % 3)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dovetail.isa.config import Config
+    from dovetail.isa.config.resolved import Config
     from dovetail.sw.runtime.engine import Engine
 
 

@@ -19,7 +19,7 @@ from dovetail.hw.sequencer.control import Trace
 from dovetail.hw.sequencer.statistics import Statistics
 from dovetail.hw.sequencer.top import Sequencer
 from dovetail.hw.vector.unit import VectorCore
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import ADDRESS_BITS
 from dovetail.isa.instructions.table import Unit
 

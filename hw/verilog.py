@@ -10,7 +10,7 @@ from dovetail.hw.common.clock_gate import gated_sources
 from dovetail.hw.memory.sram import simulation_sources
 from dovetail.hw.microcoded.sram import MODULE as MICROCODED_SRAM
 from dovetail.hw.microcoded.sram import microcoded_sram_verilog
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 
 TOP = "dovetail"
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.isa.common.files import write_atomically
-from dovetail.isa.config import Config, ConfigError
+from dovetail.isa.config.given import ConfigError
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES
 
 MAGIC = b"DOVETAIL"

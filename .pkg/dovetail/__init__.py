@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from dovetail.flows.explore.results.rows import Results
     from dovetail.flows.explore.space.design_space import Space, Workload
     from dovetail.flows.explore.sweep import explore
-    from dovetail.isa.config import Config, MemoryTiming
+    from dovetail.isa.config.given import MemoryTiming
+    from dovetail.isa.config.resolved import Config
     from dovetail.sw.analysis.cost.energy_report import energy_report as energy
     from dovetail.sw.analysis.explain.explainer import explain
     from dovetail.sw.compiler.partition.host_cost import HostCost
@@ -51,8 +52,8 @@ __all__ = [
 ]
 
 _HOME = {
-    "Config": ("dovetail.isa.config", "Config"),
-    "MemoryTiming": ("dovetail.isa.config", "MemoryTiming"),
+    "Config": ("dovetail.isa.config.resolved", "Config"),
+    "MemoryTiming": ("dovetail.isa.config.given", "MemoryTiming"),
     "CompiledNetwork": ("dovetail.sw.runtime.compiled_network", "CompiledNetwork"),
     "Report": ("dovetail.sw.runtime.compiled_network", "Report"),
     "Result": ("dovetail.sw.runtime.compiled_network", "Result"),

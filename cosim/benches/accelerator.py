@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from dovetail.cosim.coverage.bins import Counts, as_json, cover
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import STALLS
 from dovetail.isa.instructions.table import PAGE_BYTES, Cause, Op, Unit, cfg, from_bytes, pack, to_bytes
 from dovetail.sw.model.accelerator import Model
@@ -121,7 +121,7 @@ FAULTS: dict[Cause, Callable[[Config], list[int]]] = {
     Cause.REGISTER: lambda config: [int(Op.CFG) | 0x3F << 8],
     Cause.NO_END: lambda config: [cfg(Unit.LOAD, "LENGTH", 1)] * (PAGE_BYTES // 8),
     Cause.ZERO_SIZE: lambda config: _transfer(Unit.LOAD, Op.DMA_READ, LENGTH=0),
-    Cause.SRAM_RANGE: lambda config: _transfer(Unit.STORE, Op.DMA_WRITE, SRAM_ADDR=config.sram_bytes - 32),
+    Cause.SRAM_RANGE: lambda config: _transfer(Unit.STORE, Op.DMA_WRITE, SRAM_ADDR=config.sram - 32),
     Cause.BUS_READ: lambda config: _transfer(Unit.LOAD, Op.DMA_READ, MEM_ADDR=MEMORY - 32),
     Cause.BUS_WRITE: lambda config: _transfer(
         Unit.STORE, Op.DMA_WRITE, MEM_ADDR=MEMORY - 32, SRAM_ADDR=config.bank_bytes

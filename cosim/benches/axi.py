@@ -16,7 +16,7 @@ from cocotb.types import LogicArray
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiReadBus, AxiResp, AxiSlaveRead, AxiSlaveWrite, AxiWriteBus
 
 from dovetail.cosim.benches.bench import pauses
-from dovetail.isa.config import MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.host import HOST_REGISTERS
 from dovetail.isa.timing.dma import BOUNDARY
 from dovetail.isa.timing.memory import Broken, Direction, answers

@@ -10,7 +10,7 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 
 OPTIONS = "dovetail"
 """Name of the plusarg that carries the options of a run to its tests."""

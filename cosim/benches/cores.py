@@ -12,7 +12,7 @@ import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge, Timer
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, check, claim
 from dovetail.isa.instructions.table import PAGE_BYTES, REGISTERS, Cause, Op, Unit
 from dovetail.isa.timing.memory import SRAM_READ, Broken, answers
@@ -193,9 +193,9 @@ class UnitScoreboard:
     ) -> None:
         self.config, self.unit = config, unit
         self._model = UNITS[unit](config)
-        self._sram = Sram(config.sram_bytes)
+        self._sram = Sram(config.sram)
         self._sram.data[:] = np.frombuffer(sram, np.uint8)
-        self._sram.touch(0, config.sram_bytes)
+        self._sram.touch(0, config.sram)
         self._memory = SystemMemory(np.frombuffer(memory, np.uint8).copy(), base, broken)
 
     def predict(self, op: Op, values: Registers) -> Outcome:

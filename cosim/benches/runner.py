@@ -21,7 +21,7 @@ from dovetail.cosim.benches.bench import OPTIONS
 from dovetail.cosim.rtl.sealed import is_sound, locked, private, publish, seal, workplace
 from dovetail.cosim.rtl.verilate import COVERAGE, VERILATOR_FLAGS, default_cache, machine, verilator_root
 from dovetail.isa.common.files import temporary_name, write_atomically
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 
 TOP = "dut"
 REWRITE = "*/benches/* test_*.py *_bench.py"

@@ -15,7 +15,7 @@ from dovetail.cosim.compare.fuzz import Case, random_case, random_timing, save, 
 from dovetail.cosim.compare.lockstep import Lockstep
 from dovetail.cosim.coverage.bins import Counts, cover, executed_words
 from dovetail.cosim.rtl.rtl_engine import FORMS
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Cause, Op
 from dovetail.isa.timing.timeline import Timeline
 

@@ -18,7 +18,7 @@ from dovetail.cosim.compare.fuzz import Case, random_timing
 from dovetail.cosim.compare.lockstep import Lockstep, compare
 from dovetail.cosim.rtl.rtl_engine import DEFAULT_LIMIT, FORMS, RtlEngine, RtlError
 from dovetail.cosim.rtl.setting import Setting
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import CONTROL_START
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import PAGE_BYTES, WORD_BYTES, Cause, Op, Unit, from_bytes

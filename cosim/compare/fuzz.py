@@ -13,7 +13,8 @@ import numpy as np
 from dovetail.cosim.compare.lockstep import Comparison, Lockstep
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.common.toml import parse_toml
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.assembler import assemble, disassemble
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, to_bytes
 from dovetail.sw.random.programs.broken import bounded, illegal_program, settled
@@ -44,7 +45,7 @@ class Case:
 
     def sram(self) -> Bytes:
         """SRAM before the run."""
-        size = self.program.config.sram_bytes
+        size = self.program.config.sram
         if not self.sram_seed:
             return np.zeros(size, np.uint8)
         return np.random.default_rng(self.sram_seed).integers(0, 256, size, np.uint8)

@@ -10,7 +10,8 @@ from dovetail.cosim.compare.writers import writer
 from dovetail.cosim.rtl.rtl_engine import DEFAULT_LIMIT, FORMS, RtlEngine, RtlError
 from dovetail.cosim.rtl.setting import Setting
 from dovetail.cosim.rtl.waves import Waves, dump
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op, Unit
 from dovetail.isa.timing.bound import cycle_bound
 from dovetail.isa.timing.timeline import FETCH, Timeline

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dovetail.cosim.compare.lockstep import Comparison, Lockstep
 from dovetail.cosim.rtl.rtl_engine import FORMS
 from dovetail.cosim.rtl.waves import Waves
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 from dovetail.sw.runtime.engine import Bytes, RunResult

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dovetail.cosim.rtl.setting import Setting
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, regions
 from dovetail.isa.instructions.table import Op, Unit
 from dovetail.isa.timing.timeline import FETCH, Timeline

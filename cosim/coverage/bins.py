@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from dovetail.isa.config import BUS_WIDTHS, DEPTHWISE, FEATURES, Config
+from dovetail.isa.config.given import BUS_WIDTHS, DEPTHWISE, FEATURES
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import STALLS
 from dovetail.isa.instructions.checks import View, array_lanes, input_blocks, lanes_of, weight_rows
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, REGISTERS, Cause, Instruction, Op, Unit
@@ -149,7 +150,7 @@ CORNERS = (
     Corner("int8 from old values", _array, lambda o: o["MODE", "accumulate"] > o["MODE", "int32"]),
     Corner("int32 from old values", _array, lambda o: bool(o["MODE", "accumulate"] & o["MODE", "int32"])),
     Corner("several channels per input", _depthwise, lambda o: o["MODE", "extra"] > 0),
-    Corner("lanes left over", _depthwise, lambda o: o.config.dw % (1 + o["MODE", "extra"]) > 0),
+    Corner("lanes left over", _depthwise, lambda o: o.config.depthwise_lanes % (1 + o["MODE", "extra"]) > 0),
     Corner("second operand repeats rows", _two, lambda o: o["B_Y_STEP"] == 0 and o["TILE", "height"] > 1),
     Corner("second operand repeats pixels", _two, lambda o: o["B_X_STEP"] == 0 and o["TILE", "width"] > 1),
     Corner(

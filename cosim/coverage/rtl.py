@@ -14,7 +14,7 @@ from dovetail.cosim.compare.fuzz import random_case, random_timing
 from dovetail.cosim.compare.lockstep import Lockstep
 from dovetail.cosim.rtl.rtl_engine import RtlEngine, accelerator_design
 from dovetail.cosim.rtl.verilate import COVERAGE
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import CONTROL_IRQ, HOST_REGISTERS, ID, VERSION
 from dovetail.sw.random.programs.legal import legal_program
 

@@ -9,7 +9,7 @@ from dovetail.cosim.formal.proofs.queue import QueueHarness
 from dovetail.cosim.formal.proofs.run import RunHarness
 from dovetail.cosim.formal.proofs.scoreboard import ScoreboardHarness
 from dovetail.cosim.formal.proofs.walkers import WalkersHarness
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 
 SMALL = Config(pe=8, sram="32 KiB", banks=4, bus=32, outstanding=2)
 """Few banks, a narrow bus, two bursts in flight: the least in which every property means something."""

@@ -18,7 +18,7 @@ from amaranth.lib import wiring
 from dovetail.cosim.handle.pyverilator_compat import Memory, Simulation, pyverilator
 from dovetail.cosim.rtl.verilate import ToolError, default_cache
 from dovetail.hw.verilog import to_verilog
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 
 TOP = "dut"
 CLOCKS = ("clk", "clock")

@@ -17,7 +17,7 @@ from dovetail.cosim.rtl.verilate import Design
 from dovetail.hw.board.design import BoardDesign
 from dovetail.hw.board.memory import BoardMemory
 from dovetail.hw.verilog import simulation_verilog
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 
 TOP = "board"
 BAUD = 1_000_000

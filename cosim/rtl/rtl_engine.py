@@ -19,7 +19,8 @@ from dovetail.cosim.rtl.verilate import Design, ToolError, design_hash, machine,
 from dovetail.hw.accelerator import Accelerator
 from dovetail.hw.memory.cells import LosingRam
 from dovetail.hw.verilog import simulation_verilog, to_verilog
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import CONTROL_START, HOST_REGISTERS, STALLS
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Cause, Unit
 from dovetail.isa.timing.microcoded.durations import ARRAY_CHECKS
@@ -369,12 +370,12 @@ class RtlEngine:
 
     def read_sram(self) -> Bytes:
         """A copy of SRAM, fetched by a DMA program."""
-        return self._copy(Unit.STORE, np.zeros(self._config.sram_bytes, np.uint8))
+        return self._copy(Unit.STORE, np.zeros(self._config.sram, np.uint8))
 
     def write_sram(self, contents: Bytes) -> None:
         """Replace SRAM, all of it, by a DMA program."""
-        if contents.shape != (self._config.sram_bytes,):
-            raise ValueError(f"contents must be {self._config.sram_bytes} bytes, not {contents.shape}")
+        if contents.shape != (self._config.sram,):
+            raise ValueError(f"contents must be {self._config.sram} bytes, not {contents.shape}")
         self._copy(Unit.LOAD, contents)
 
     def _copy(self, unit: Unit, contents: Bytes) -> Bytes:

@@ -14,7 +14,7 @@ from dovetail.cosim.rtl.rtl_engine import FORMS, TOP, RtlEngine, RtlError
 from dovetail.cosim.rtl.setting import Setting
 from dovetail.cosim.rtl.verilate import wave_format
 from dovetail.isa.common.files import write_atomically
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op, Unit
 from dovetail.isa.timing.timeline import Timeline
 

@@ -12,7 +12,8 @@ from dovetail.cosim.rtl.sealed import locked, workplace, write_note
 from dovetail.cosim.rtl.verilate import LAYOUT, LOG_LINES, ToolError, machine, publish_library, verilator_root
 from dovetail.cosim.systemc.folder import makefile, platform_files
 from dovetail.cosim.systemc.library import SystemC
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 
 FLAGS = ("FAST=-O3 -march=native", "SLOW=-O0")
 """For this machine."""

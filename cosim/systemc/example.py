@@ -5,7 +5,7 @@ import random
 import numpy as np
 
 from dovetail.cosim.rtl.setting import Setting
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Unit
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs.legal import legal_program
@@ -39,5 +39,5 @@ def example_files(config: Config, programs: list[Setting]) -> dict[str, bytes]:
 def random_example(config: Config) -> list[Setting]:
     """A random program, for a folder without a network: it uses what the configuration has."""
     program = legal_program(random.Random(0), config)
-    sram = np.zeros(config.sram_bytes, np.uint8)
+    sram = np.zeros(config.sram, np.uint8)
     return [Setting(program.memory, program.program, program.pages, program.base, sram)]

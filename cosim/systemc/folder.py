@@ -9,7 +9,7 @@ from dovetail.cosim.rtl.block import driver
 from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.hw.sequencer.frontend import PAGES_BITS
 from dovetail.hw.verilog import to_verilog
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.generate.cheader import cheader
 from dovetail.isa.host import ADDRESS_BITS, HOST_REGISTERS
 from dovetail.isa.timing.dma import MAX_BURST

@@ -21,7 +21,8 @@ from typing import IO
 
 import numpy as np
 
-from dovetail.isa.config import Config, ConfigError
+from dovetail.isa.config.given import ConfigError
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import PAGE_BYTES, Op, Unit
 from dovetail.isa.timing.dma import row_addresses

@@ -14,7 +14,7 @@ import numpy as np
 from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.cosim.systemc.build import build_platform
 from dovetail.cosim.systemc.library import SystemC, find_systemc
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import HOST_REGISTERS, STALLS
 from dovetail.isa.instructions.table import Cause, Unit
 from dovetail.isa.timing.timeline import Counters, Fault
@@ -99,12 +99,12 @@ class SystemCEngine:
 
     def read_sram(self) -> Bytes:
         """A copy of SRAM, fetched by a DMA program."""
-        return self._copy(Unit.STORE, np.zeros(self._config.sram_bytes, np.uint8))
+        return self._copy(Unit.STORE, np.zeros(self._config.sram, np.uint8))
 
     def write_sram(self, contents: Bytes) -> None:
         """Replace SRAM, all of it, by a DMA program."""
-        if contents.shape != (self._config.sram_bytes,):
-            raise ValueError(f"contents must be {self._config.sram_bytes} bytes, not {contents.shape}")
+        if contents.shape != (self._config.sram,):
+            raise ValueError(f"contents must be {self._config.sram} bytes, not {contents.shape}")
         self._copy(Unit.LOAD, contents)
 
     def _copy(self, unit: Unit, contents: Bytes) -> Bytes:

@@ -15,7 +15,7 @@ from dovetail.cosim.rtl.setting import Setting, settings_of
 from dovetail.cosim.systemc.folder import PERIOD_NS
 from dovetail.cosim.systemc.library import SystemC
 from dovetail.cosim.systemc.systemc_engine import SystemCEngine
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 

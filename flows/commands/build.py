@@ -17,7 +17,7 @@ from dovetail.flows.output.folder import check_output_folder
 from dovetail.flows.output.reply import Report, to_json
 from dovetail.isa.common.files import write_atomically
 from dovetail.isa.common.sizes import format_bytes
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.link import BAUD
 from dovetail.sw.errors import DovetailError
 

@@ -15,7 +15,7 @@ from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.flows.commands.fuzz import check_report, label
 from dovetail.flows.output.reply import Report, to_json
 from dovetail.isa.common.files import write_atomically
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import DovetailError
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from dovetail.flows.output.printable import block
 from dovetail.flows.output.reply import Report
 from dovetail.isa.common.files import write_atomically, written_whole
 from dovetail.isa.common.sizes import format_bytes
-from dovetail.isa.config import Config, ConfigError
+from dovetail.isa.config.given import ConfigError
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.explain.compare import compare
 from dovetail.sw.analysis.explain.explainer import explain
 from dovetail.sw.analysis.explain.explanation import Explanation

@@ -18,7 +18,7 @@ from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.flows.commands.fuzz import label
 from dovetail.flows.options.engines import add_form_option, check_form
 from dovetail.flows.output.reply import Report
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Cause
 from dovetail.sw.errors import DovetailError
 

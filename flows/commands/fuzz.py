@@ -18,7 +18,8 @@ from dovetail.flows.output.folder import check_output_folder
 from dovetail.flows.output.reply import Report, to_json
 from dovetail.isa.common.files import write_atomically
 from dovetail.isa.common.sizes import format_bytes
-from dovetail.isa.config import FEATURES, Config
+from dovetail.isa.config.given import FEATURES
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, Cause
 from dovetail.sw.errors import DovetailError
 
@@ -130,12 +131,12 @@ def write_coverage(path: Path, counts: Counts) -> None:
 def label(config: Config) -> str:
     """A configuration in a line."""
     parts = [
-        f"{config.ic}x{config.oc}",
-        f"{format_bytes(config.sram_bytes)} in {config.banks}",
+        f"{config.ic_lanes}x{config.oc_lanes}",
+        f"{format_bytes(config.sram)} in {config.banks}",
         f"stripe {config.stripe}",
-        f"requant {config.requant}",
-        f"vector {config.vec}",
-        f"depthwise {config.depthwise}" + (f" {config.dw}" if config.dw else ""),
+        f"requant {config.requant_lanes}",
+        f"vector {config.vector_lanes}",
+        f"depthwise {config.depthwise}" + (f" {config.depthwise_lanes}" if config.depthwise_lanes else ""),
         f"bus {config.bus} x {config.outstanding}",
     ]
     parts += [f"no {name}" for name in FEATURES if not getattr(config, name)]

@@ -13,7 +13,7 @@ from dovetail.flows.options.parameters import config_of
 from dovetail.flows.output.folder import check_output_folder
 from dovetail.flows.output.reply import Report
 from dovetail.isa.common.files import write_atomically
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import DovetailError
 
 if TYPE_CHECKING:

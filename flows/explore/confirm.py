@@ -27,7 +27,7 @@ from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.space.networks import NetworkFile
 from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.options.network import random_sample
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.compiler.plan import schedule_cache
 from dovetail.sw.errors import DovetailError

@@ -22,7 +22,7 @@ from dovetail.flows.explore.space.networks import NetworkFile, read_all
 from dovetail.flows.explore.store.database import StoreError
 from dovetail.flows.explore.store.recorder import Known, Recorder
 from dovetail.flows.explore.store.result_store import Store, Sweep, row_from
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 
 
 @dataclass(frozen=True)

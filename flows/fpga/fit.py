@@ -9,7 +9,8 @@ from dovetail.flows.fpga.design.boards import RESOURCES, Part
 from dovetail.flows.fpga.tools import BuildError
 from dovetail.flows.options.parameters import changed
 from dovetail.isa.common.sizes import format_bytes
-from dovetail.isa.config import FEATURES, Config, ConfigError
+from dovetail.isa.config.given import FEATURES, ConfigError
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.area import Area, area_of
 from dovetail.sw.errors import DovetailError
 
@@ -112,13 +113,13 @@ def _changes(config: Config) -> Iterator[tuple[str, Any]]:
         value = getattr(config, name)
         if value and value > 1:
             yield name, value // 2
-    if config.dw:
+    if config.depthwise_lanes:
         yield "depthwise", "none"
     yield from ((name, False) for name in FEATURES if getattr(config, name))
 
 
 def _change(config: Config, name: str, value: Any) -> str:
     if name == "sram":
-        return f"sram {format_bytes(config.sram_bytes)} to {format_bytes(value)}"
+        return f"sram {format_bytes(config.sram)} to {format_bytes(value)}"
     before = getattr(config, name)
     return f"{name} {str(before).lower()} to {str(value).lower()}"

@@ -16,7 +16,7 @@ from dovetail.flows.fpga.tools import BuildError, Tool, find
 from dovetail.hw.board.design import BoardDesign
 from dovetail.hw.board.memory import BoardMemory
 from dovetail.isa.common.sizes import ceil_div, format_bytes, parse_bytes
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import DovetailError
 
 BRAM_BYTES = 2048

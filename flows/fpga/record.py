@@ -10,7 +10,7 @@ from dovetail.flows.fpga.builder import Netlist, Options, Run, Target
 from dovetail.flows.fpga.design.pll import MHZ
 from dovetail.flows.fpga.reports import Placed
 from dovetail.flows.fpga.tools import Tool
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 
 
 @dataclass(frozen=True)

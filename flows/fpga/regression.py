@@ -15,7 +15,7 @@ from dovetail.flows.fpga.flow import Request, finish, memory_of, prepare
 from dovetail.flows.fpga.record import Build
 from dovetail.flows.output.reply import Report
 from dovetail.isa.common.files import write_atomically
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.link import BAUD
 from dovetail.sw.errors import DovetailError
 

@@ -16,7 +16,7 @@ from shutil import which
 from sys import executable
 
 from dovetail.hw.verilog import TOP, to_verilog
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.area import Resources
 from dovetail.sw.errors import DovetailError
 

@@ -13,7 +13,7 @@ from dovetail.sw.runtime.clock import clock_text, time_text
 
 if TYPE_CHECKING:
     from dovetail.cosim.rtl.waves import Waves
-    from dovetail.isa.config import Config
+    from dovetail.isa.config.resolved import Config
     from dovetail.sw.runtime.board.board_engine import BoardEngine
     from dovetail.sw.runtime.engine import Engine
 

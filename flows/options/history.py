@@ -71,7 +71,9 @@ def draw_history(
     run, config = history(compiled, timelines), compiled.config
     if args.window and args.window[0] >= run.cycles:
         raise DovetailError(f"--window must begin before the run's end, cycle {run.cycles}, not {args.window[0]}")
-    about = f"{run.cycles:,} cycles on {config.ic} x {config.oc} multipliers, {format_bytes(config.sram_bytes)} SRAM"
+    about = (
+        f"{run.cycles:,} cycles on {config.ic_lanes} x {config.oc_lanes} multipliers, {format_bytes(config.sram)} SRAM"
+    )
     about += f", {config.bus}-bit bus"
     drawn: dict[str, bytes | str] = {}
     for name, path in wanted.items():

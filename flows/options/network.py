@@ -18,7 +18,7 @@ from dovetail.flows.options.schedules import add_schedule_options, use_schedules
 from dovetail.flows.output.printable import block
 from dovetail.flows.output.reply import si
 from dovetail.isa.common.sizes import format_bytes
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.program import MAGIC, Program
 from dovetail.sw.compiler.options import TILINGS, Options
 from dovetail.sw.compiler.partition.host_cost import HostCost, load_host_cost
@@ -299,7 +299,7 @@ def describe(compiled: CompiledNetwork, clock: float | None = None) -> dict[str,
         "roofline_ratio": report.over_bound,
         "least_bytes": report.least_bytes,
         "dram_bytes": report.moved_bytes,
-        "sram_bytes": {"peak": report.sram.top, "live": report.sram.live, "of": compiled.config.sram_bytes},
+        "sram_bytes": {"peak": report.sram.top, "live": report.sram.live, "of": compiled.config.sram},
         "memory_bytes": {**asdict(report.memory), "total": report.memory.total},
         "tensors": _places(compiled),
         "cycles_by_kind": report.by_kind(),
@@ -404,7 +404,7 @@ def layer_table(report: Report, clock: float | None = None) -> Table:
 def summary(compiled: CompiledNetwork, clock: float | None = None) -> str:
     """Cycles, their times at a clock in Hz, MACs, utilisation, roofline bound and what the host runs, as text."""
     report, config = compiled.report(), compiled.config
-    array = f"{config.ic} x {config.oc} multipliers, {format_bytes(config.sram_bytes)}, {config.bus}-bit bus"
+    array = f"{config.ic_lanes} x {config.oc_lanes} multipliers, {format_bytes(config.sram)}, {config.bus}-bit bus"
     rate = f", {rate_text(report.moved_bytes, report.cycles, clock)}" if clock and report.cycles else ""
     lines = [
         f"{compiled.graph.name} on {array}, depthwise {config.depthwise} ({config.hash:016x})",

@@ -8,7 +8,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 from dovetail.isa.common.sizes import format_bytes, parse_bytes
-from dovetail.isa.config import DATAFLOWS, DEPTHWISE, Config, ConfigError
+from dovetail.isa.config.given import DATAFLOWS, DEPTHWISE, ConfigError
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.runtime.clock import CLOCKS
 
 DERIVED = ("requant_lanes", "vector_lanes", "depthwise_lanes", "banks")
@@ -301,7 +302,7 @@ def flat(config: Config) -> dict[str, Any]:
     values = (
         config.to_dict()
         | vars(config.memory)
-        | {"pe": config.macs_per_cycle, "dataflow": dataflow_of(config.ic, config.oc)}
+        | {"pe": config.macs_per_cycle, "dataflow": dataflow_of(config.ic_lanes, config.oc_lanes)}
     )
     return {name: values.get(name, 0) for name in PARAMETERS}
 

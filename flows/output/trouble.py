@@ -11,7 +11,7 @@ from pathlib import Path
 import dovetail
 from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.flows.output.printable import printable
-from dovetail.isa.config import ConfigError
+from dovetail.isa.config.given import ConfigError
 from dovetail.isa.instructions.assembler import AssemblyError
 from dovetail.isa.program import ProgramError
 from dovetail.sw.errors import DovetailError

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from dovetail.hw.array.multipliers import SUM
 from dovetail.hw.common.pipeline import delayed
 from dovetail.hw.memory.cells import block_ram, read_row
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 
 
 class Accumulator(wiring.Component):

@@ -14,7 +14,7 @@ from dovetail.hw.common.ports import SramWrite
 from dovetail.hw.common.walk import PixelWalk
 from dovetail.hw.memory.window import INT32_BYTES
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.numerics.rounding import INT8_MAX, INT8_MIN
 from dovetail.isa.timing.array import DRAIN, REQUANTISE, SETTLE
 
@@ -57,7 +57,7 @@ class Drain(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.groups = ceil_div(config.acc_lanes, config.requant)
+        self.groups = ceil_div(config.acc_lanes, config.requant_lanes)
         super().__init__(
             {
                 "regs": In(ARRAY_REGISTERS),
@@ -69,7 +69,7 @@ class Drain(wiring.Component):
                 "row": Out(7),
                 "accumulators": In(SUM * config.acc_lanes),
                 "record_row": Out(range(BUFFERS * self.groups)),
-                "records": In(data.ArrayLayout(Record, config.requant)),
+                "records": In(data.ArrayLayout(Record, config.requant_lanes)),
                 "port": Out(SramWrite(config)),
                 "freed": Out(1),
                 "settled": Out(1),
@@ -81,7 +81,7 @@ class Drain(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, regs = self.config, self.regs
-        lanes = config.requant
+        lanes = config.requant_lanes
         int32 = regs.MODE.int32
         assert DRAIN == 4 + REQUANTISE and SETTLE == 2 + REQUANTISE
 
@@ -218,7 +218,7 @@ class Drain(wiring.Component):
     def _pick(self, m: Module, group: Value) -> Signal:
         """The accumulators of ``group``, two cycles later. Read data arrive late in the cycle, so they go through a
         register first."""
-        width = SUM * self.config.requant
+        width = SUM * self.config.requant_lanes
         row, of = Signal(len(self.accumulators), reset_less=True), Signal(len(group))
         picked = Signal(width, reset_less=True)
         m.d.sync += [row.eq(self.accumulators), of.eq(group)]

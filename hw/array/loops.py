@@ -9,7 +9,8 @@ from dovetail.hw.array.taps import PARTS, TapWalk
 from dovetail.hw.common.walk import PixelWalk
 from dovetail.hw.memory.window import INT32_BYTES
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import MAX_LANES, Config
+from dovetail.isa.config.given import MAX_LANES
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.array import ACCUMULATE, matrix_reads
 
 BUFFERS = 2
@@ -103,7 +104,7 @@ class ArrayLoops(wiring.Component):
                 "matrix": In(1),
                 "pixels": In(32),
                 "channels": In(range(config.acc_lanes + 1)),
-                "inputs": In(range(config.dw + 1)),
+                "inputs": In(range(config.depthwise_lanes + 1)),
                 "load": In(1),
                 "go": In(1),
                 "step": Out(Step),
@@ -119,13 +120,13 @@ class ArrayLoops(wiring.Component):
 
     def _choose(self, conv: int, depth: int) -> Value | int:
         """A constant of the operation."""
-        return Mux(self.depthwise, depth, conv) if self.config.dw and depth != conv else conv
+        return Mux(self.depthwise, depth, conv) if self.config.depthwise_lanes and depth != conv else conv
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, regs = self.config, self.regs
         accumulate = regs.MODE.accumulate
-        lanes = self._choose(config.oc, config.dw)
+        lanes = self._choose(config.oc_lanes, config.depthwise_lanes)
         rows: Value | int = self._choose(config.weight_rows, 1)
         if config.matmul:
             reads = Signal(range(reads_at_most(config) + 1))
@@ -133,7 +134,9 @@ class ArrayLoops(wiring.Component):
             with m.If(self.load):
                 m.d.sync += reads.eq(Mux(self.matrix, Mux(regs.B_FORM.transposed, by_column, by_row), rows))
             rows = reads
-        words = self._choose(*(ceil_div(INT32_BYTES * n, config.word_bytes) for n in (config.oc, config.dw or 1)))
+        words = self._choose(
+            *(ceil_div(INT32_BYTES * n, config.word_bytes) for n in (config.oc_lanes, config.depthwise_lanes or 1))
+        )
 
         # The step whose weights load: one ahead of the one whose pixels pass. It advances in a window's first cycle,
         # and all its values are known two cycles later.

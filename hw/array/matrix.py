@@ -8,12 +8,12 @@ from dovetail.hw.array.loops import Load
 from dovetail.hw.common.pipeline import delayed
 from dovetail.hw.memory.window import LanesBelow, WindowReads
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 
 
 def parts_of_row(config: Config) -> int:
     """Reads that the oc_lanes bytes of one input lane take."""
-    return ceil_div(config.oc, config.word_bytes)
+    return ceil_div(config.oc_lanes, config.word_bytes)
 
 
 def first_lane(config: Config, row: int) -> int:
@@ -22,8 +22,8 @@ def first_lane(config: Config, row: int) -> int:
     It is the one that a weight stream has it in, if that leaves the other bytes in the same word: then the weights need
     no multiplexers. Else it is 0.
     """
-    lane = row * config.oc % config.word_bytes
-    return lane if lane + config.oc <= config.word_bytes else 0
+    lane = row * config.oc_lanes % config.word_bytes
+    return lane if lane + config.oc_lanes <= config.word_bytes else 0
 
 
 class MatrixReads(wiring.Component):
@@ -61,7 +61,7 @@ class MatrixReads(wiring.Component):
                 "address": In(32),
                 "size": In(32),
                 "step": In(32),
-                "position": Out((config.sram_bytes - 1).bit_length()),
+                "position": Out((config.sram - 1).bit_length()),
                 "mask": Out(8 * config.word_bytes),
             }
         )
@@ -81,7 +81,7 @@ class MatrixReads(wiring.Component):
         m.d.comb += [
             begin.eq(fetch.begin),
             first.eq(Mux(begin, fresh | fetch.again | fetch.onward, was_first)),
-            beyond.eq(start + Mux(self.transposed, config.ic, config.oc)),
+            beyond.eq(start + Mux(self.transposed, config.ic_lanes, config.oc_lanes)),
             place.eq(Mux(begin, start, here)),
         ]
         with m.If(fetch.again):
@@ -118,13 +118,13 @@ class MatrixReads(wiring.Component):
                 m.d.sync += next_block.eq(beyond)
 
         # 1: the byte of output lane 0 comes in its lane.
-        row, row_1 = (Signal(range(max(config.ic, 2)), name=name) for name in ("row", "row_1"))
+        row, row_1 = (Signal(range(max(config.ic_lanes, 2)), name=name) for name in ("row", "row_1"))
         place_1, lane = Signal(32, reset_less=True), Signal(range(config.word_bytes))
         with m.If(fetch.weights):
             m.d.sync += [place_1.eq(place), row_1.eq(Mux(begin, 0, row)), row.eq(Mux(begin, 1, row + 1))]
         if parts == 1:
             with m.If(~self.transposed), m.Switch(row_1):
-                for n in range(config.ic):
+                for n in range(config.ic_lanes):
                     with m.Case(n):
                         m.d.comb += lane.eq(first_lane(config, n))
         valid_1, valid_2 = Signal(), Signal()

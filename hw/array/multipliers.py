@@ -8,7 +8,7 @@ from amaranth.utils import ceil_log2
 from dovetail.hw.array.registers import MULTIPLIERS
 from dovetail.hw.array.weights import OPERAND
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.array import RADIX, tree_stages
 
 SUM = 32
@@ -57,7 +57,7 @@ class MultiplierArray(wiring.Component):
     def __init__(self, config: Config, *, operand: int = OPERAND) -> None:
         self.config = config
         self.operand = operand
-        self.lanes = max(config.ic, config.dw)
+        self.lanes = max(config.ic_lanes, config.depthwise_lanes)
         self.LATENCY = self.PRODUCT + tree_stages(config)
         super().__init__(
             {
@@ -65,8 +65,8 @@ class MultiplierArray(wiring.Component):
                 "extra": In(3),
                 "inputs": In(operand * self.lanes),
                 "weights": In(operand * config.macs_per_cycle),
-                "sums": Out(SUM * config.oc),
-                "products": Out(SUM * config.dw),
+                "sums": Out(SUM * config.oc_lanes),
+                "products": Out(SUM * config.depthwise_lanes),
             }
         )
 
@@ -74,45 +74,52 @@ class MultiplierArray(wiring.Component):
         m = Module()
         config, operand = self.config, self.operand
         shared, own = (
-            Signal(operand * n, name=name, reset_less=True) for n, name in ((config.ic, "shared"), (config.dw, "own"))
+            Signal(operand * n, name=name, reset_less=True)
+            for n, name in ((config.ic_lanes, "shared"), (config.depthwise_lanes, "own"))
         )
         inputs = Signal(len(self.inputs), reset_less=True)
         m.d.sync += [inputs.eq(self.inputs), shared.eq(inputs[: len(shared)])]
-        if config.dw:
+        if config.depthwise_lanes:
             # Known long before the inputs. The register here keeps the path short.
             depthwise, extra = Signal(), Signal.like(self.extra)
             m.d.sync += [depthwise.eq(self.depthwise), extra.eq(self.extra)]
             with m.If(depthwise), m.Switch(extra):
-                for multiplier in range(1, config.dw + 1)[:MULTIPLIERS]:
+                for multiplier in range(1, config.depthwise_lanes + 1)[:MULTIPLIERS]:
                     with m.Case(multiplier - 1):
                         m.d.sync += own.eq(self._spread(inputs, multiplier))
             with m.Else():
-                m.d.sync += own.eq(Cat(inputs.word_select(n // config.oc, operand) for n in range(config.dw)))
+                m.d.sync += own.eq(
+                    Cat(inputs.word_select(n // config.oc_lanes, operand) for n in range(config.depthwise_lanes))
+                )
 
         values = Signal(SUM * config.macs_per_cycle, name="products_all", reset_less=True)
         products = []
         for n in range(config.macs_per_cycle):
-            x = own.word_select(n, operand) if n < config.dw else shared.word_select(n // config.oc, operand)
+            x = (
+                own.word_select(n, operand)
+                if n < config.depthwise_lanes
+                else shared.word_select(n // config.oc_lanes, operand)
+            )
             w = self.weights.word_select(n, operand)
             products.append((x * w if operand == SUM else x.as_signed() * w.as_signed())[:SUM])
         m.d.sync += values.eq(Cat(products))
         shown: Value = values[: len(self.products)]
         if operand != SUM:  # what is above a product's bits is its sign and needs no registers
             bits = product_bits(config)
-            signs = (values.word_select(n, SUM)[:bits].as_signed() for n in range(config.dw))
+            signs = (values.word_select(n, SUM)[:bits].as_signed() for n in range(config.depthwise_lanes))
             shown = Cat((value + Const(0, signed(SUM)))[:SUM] for value in signs)
         m.d.comb += self.products.eq(shown)
 
-        rows, terms = config.ic, 1
+        rows, terms = config.ic_lanes, 1
         for stage in range(tree_stages(config)):
             fewer = ceil_div(rows, RADIX)
             sums = []
             for row in range(fewer):
-                for lane in range(config.oc):
+                for lane in range(config.oc_lanes):
                     inputs = range(row * RADIX, min(row * RADIX + RADIX, rows))
-                    sums.append(self._sum([values.word_select(n * config.oc + lane, SUM) for n in inputs], terms))
+                    sums.append(self._sum([values.word_select(n * config.oc_lanes + lane, SUM) for n in inputs], terms))
             terms *= RADIX
-            level = Signal(SUM * fewer * config.oc, name=f"sums_{stage}", reset_less=True)
+            level = Signal(SUM * fewer * config.oc_lanes, name=f"sums_{stage}", reset_less=True)
             m.d.sync += level.eq(Cat(sums))
             values, rows = level, fewer
         m.d.comb += self.sums.eq(values)
@@ -120,8 +127,8 @@ class MultiplierArray(wiring.Component):
 
     def _spread(self, inputs: Value, multiplier: int) -> Value:
         """Input of each depthwise lane. Unused lanes take their own input, which needs no multiplexer."""
-        used = self.config.dw - self.config.dw % multiplier
-        lanes = [n // multiplier if n < used else n for n in range(self.config.dw)]
+        used = self.config.depthwise_lanes - self.config.depthwise_lanes % multiplier
+        lanes = [n // multiplier if n < used else n for n in range(self.config.depthwise_lanes)]
         return Cat(inputs.word_select(n, self.operand) for n in lanes)
 
     def _sum(self, values: list[Value], terms: int) -> Value:

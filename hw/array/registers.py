@@ -7,7 +7,7 @@ from amaranth.utils import exact_log2
 
 from dovetail.hw.common.ports import ConfigPort, spans
 from dovetail.hw.common.regions import Region, hold_registers, register_layout
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Cause, Op, Unit
 from dovetail.isa.timing.sequencer import CHECK
 
@@ -71,12 +71,12 @@ class ArrayRegisters(wiring.Component):
                 "clamps": Out(1),
                 "pixels": Out(32),
                 "channels": Out(range(config.acc_lanes + 1)),
-                "inputs": Out(range(config.dw + 1)),
+                "inputs": Out(range(config.depthwise_lanes + 1)),
                 "load": Out(1),
                 "cause": Out(Cause),
-                "reads": Out(config.n_banks),
-                "writes": Out(config.n_banks),
-                "streams": Out(config.n_banks),
+                "reads": Out(config.banks),
+                "writes": Out(config.banks),
+                "streams": Out(config.banks),
                 **spans(config),
                 "awake": Out(1),
             }
@@ -93,7 +93,7 @@ class ArrayRegisters(wiring.Component):
         depthwise, matrix = Signal(), Signal()
         compare, decide = Signal(), Signal()
         m.d.comb += [
-            depthwise.eq(self.op == Op.DEPTH_CONV if config.dw else 0),
+            depthwise.eq(self.op == Op.DEPTH_CONV if config.depthwise_lanes else 0),
             matrix.eq(self.op == Op.MAT_MUL if config.matmul else 0),
         ]
         m.d.comb += [
@@ -104,13 +104,13 @@ class ArrayRegisters(wiring.Component):
 
         # Channels of a block: with a channel multiplier, whole input channels.
         channels, inputs = Signal.like(self.channels), Signal.like(self.inputs)
-        m.d.comb += channels.eq(config.oc)
+        m.d.comb += channels.eq(config.oc_lanes)
         with m.If(depthwise), m.Switch(regs.MODE.extra):
-            for multiplier in range(1, config.dw + 1)[:MULTIPLIERS]:
+            for multiplier in range(1, config.depthwise_lanes + 1)[:MULTIPLIERS]:
                 with m.Case(multiplier - 1):
-                    whole = config.dw // multiplier
+                    whole = config.depthwise_lanes // multiplier
                     m.d.comb += [channels.eq(whole * multiplier), inputs.eq(whole)]
-            if config.dw < MULTIPLIERS:
+            if config.depthwise_lanes < MULTIPLIERS:
                 with m.Default():
                     m.d.comb += channels.eq(0)
 
@@ -165,9 +165,9 @@ class ArrayRegisters(wiring.Component):
             m.d.comb += region.show(source, has)
 
         # 3: the decision.
-        old = regs.MODE.accumulate.replicate(config.n_banks)
+        old = regs.MODE.accumulate.replicate(config.banks)
         banks = {name: region.banks for name, region in regions.items()}
-        streams, others = Signal(config.n_banks), Signal(config.n_banks)
+        streams, others = Signal(config.banks), Signal(config.banks)
         m.d.comb += [streams.eq(banks["W"]), others.eq(banks["IN"] | banks["OUT"] & old)]
         if config.matmul:
             with m.If(self.matrix):

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.array.registers import ARRAY_REGISTERS
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 
 PARTS = ("off", "col", "row")
 """Parts of a position, modulo 2^32: byte offset in the region, byte column, row."""
@@ -42,7 +42,7 @@ class TapWalk(wiring.Component):
             {
                 "regs": In(ARRAY_REGISTERS),
                 "depthwise": In(1),
-                "inputs": In(range(config.dw + 1)),
+                "inputs": In(range(config.depthwise_lanes + 1)),
                 "load": In(1),
                 "advance": In(1),
                 "onward": In(1),
@@ -55,7 +55,7 @@ class TapWalk(wiring.Component):
         m = Module()
         config, regs = self.config, self.regs
         counts = {
-            "channels": Mux(self.depthwise, 1, regs.KC.blocks) if config.dw else regs.KC.blocks,
+            "channels": Mux(self.depthwise, 1, regs.KC.blocks) if config.depthwise_lanes else regs.KC.blocks,
             "kx": regs.GEOMETRY.kw,
             "ky": regs.GEOMETRY.kh,
         }
@@ -74,8 +74,8 @@ class TapWalk(wiring.Component):
         # other channels.
         shift = Mux(self.onward & self.depthwise, self.inputs, 0)
         steps = {
-            "off": (config.ic, regs.KX_STEP, regs.KY_STEP, shift),
-            "col": (config.ic, regs.KX_STEP, 0, shift),
+            "off": (config.ic_lanes, regs.KX_STEP, regs.KY_STEP, shift),
+            "col": (config.ic_lanes, regs.KX_STEP, 0, shift),
             "row": (0, 0, regs.GEOMETRY.dilation_y, 0),
         }
         first = {"off": regs.ORIGIN, "col": -regs.PAD_LEFT, "row": -regs.PAD_TOP}

@@ -15,7 +15,7 @@ from dovetail.hw.common.clock_gate import gate_clock
 from dovetail.hw.common.pipeline import delayed
 from dovetail.hw.common.ports import Core, SramRead, SramWrite
 from dovetail.hw.memory.window import WindowReads
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.array import to_accumulator
 
 ROWS = 128
@@ -61,7 +61,7 @@ class ArrayCore(wiring.Component):
                 "core": In(Core(config)),
                 "input": Out(SramRead(config)),
                 "weights": Out(SramRead(config)),
-                "streams": Out(config.n_banks),
+                "streams": Out(config.banks),
                 "output": Out(SramWrite(config)),
             }
         )
@@ -69,7 +69,7 @@ class ArrayCore(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, core = self.config, self.core
-        lanes = max(config.ic, config.dw)
+        lanes = max(config.ic_lanes, config.depthwise_lanes)
         operand = WIDE_OPERAND if self.simulation else OPERAND
         registers, weights, drain = ArrayRegisters(config), ArrayWeights(config, operand=operand), Drain(config)
         for name, block, awake in (
@@ -163,7 +163,7 @@ class ArrayCore(wiring.Component):
             Cat(Mux(window.mask[n], extended(self.input.data, n, operand), zero) for n in range(lanes))
         )
         if config.matmul:
-            differences = (difference(self.input.data, n, regs.QUANT.zero_in, operand) for n in range(config.ic))
+            differences = (difference(self.input.data, n, regs.QUANT.zero_in, operand) for n in range(config.ic_lanes))
             with m.If(matrix):
                 m.d.comb += multipliers.inputs.eq(
                     Cat(Mux(window.mask[n], difference, 0) for n, difference in enumerate(differences))
@@ -180,8 +180,8 @@ class ArrayCore(wiring.Component):
             m.d.sync += old.eq(Cat(Mux(counts, word, 0) for counts, word in zip(window.old_mask, words, strict=True)))
         terms = []
         for n in range(config.acc_lanes):
-            total: Value = multipliers.sums.word_select(n, SUM) if n < config.oc else Const(0, SUM)
-            if n < config.dw:
+            total: Value = multipliers.sums.word_select(n, SUM) if n < config.oc_lanes else Const(0, SUM)
+            if n < config.depthwise_lanes:
                 total = Mux(depthwise, multipliers.products.word_select(n, SUM), total)
             mine = steps[arrives + 1].word == n // group if config.acc_lanes > group else 1
             terms.append(total | Mux(mine, old.word_select(n % group, SUM), 0))

@@ -13,7 +13,7 @@ from dovetail.hw.common.pipeline import delayed
 from dovetail.hw.common.ports import SramRead
 from dovetail.hw.memory.window import WindowReads
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.memory import SRAM_READ
 
 RECORD_BYTES = 16
@@ -82,7 +82,7 @@ class ArrayWeights(wiring.Component):
         # Bits that a weight is held in until it is in use. It is nine if a matrix' zero point is taken off before: then
         # there is one subtractor per byte of a word. For Verilator it comes off in use; narrow registers are quicker.
         self.held = MATRIX_WEIGHT if config.matmul and operand != WIDE_OPERAND else 8
-        self.groups = ceil_div(config.acc_lanes, config.requant)
+        self.groups = ceil_div(config.acc_lanes, config.requant_lanes)
         super().__init__(
             {
                 "regs": In(ARRAY_REGISTERS),
@@ -94,7 +94,7 @@ class ArrayWeights(wiring.Component):
                 "swap": In(1),
                 "operands": Out(operand * config.macs_per_cycle),
                 "record_row": In(range(BUFFERS * self.groups)),
-                "records": Out(data.ArrayLayout(Record, config.requant)),
+                "records": Out(data.ArrayLayout(Record, config.requant_lanes)),
                 "awake": Out(1),
             }
         )
@@ -104,13 +104,16 @@ class ArrayWeights(wiring.Component):
         config, regs = self.config, self.regs
         word = config.word_bytes
         shift = exact_log2(word)
-        conv, depth = config.param_rows(config.oc), config.param_rows(config.dw) if config.dw else 0
-        params = Mux(self.depthwise, depth, conv) if config.dw else conv
+        conv, depth = (
+            config.param_rows(config.oc_lanes),
+            config.param_rows(config.depthwise_lanes) if config.depthwise_lanes else 0,
+        )
+        params = Mux(self.depthwise, depth, conv) if config.depthwise_lanes else conv
         per_word = exact_log2(word // RECORD_BYTES)
         assert self.READ == 4
 
         # 1: where the word is, in words from the begin of the stream. Pointers stop far beyond any stream's end.
-        bits = max((config.sram_bytes >> shift).bit_length(), 8) + 1
+        bits = max((config.sram >> shift).bit_length(), 8) + 1
         pointer, weights_at, records_at, records_next = (
             Signal(bits + 1, name=name) for name in ("pointer", "weights_at", "records_at", "records_next")
         )
@@ -232,16 +235,21 @@ class ArrayWeights(wiring.Component):
             if config.matmul:
                 parts = parts_of_row(config)
                 with m.Elif(self.regs.B_FORM.transposed), m.Switch(at):
-                    for n in range(config.oc):
+                    for n in range(config.oc_lanes):
                         with m.Case(n):
-                            for lane in range(config.ic):
-                                hold(lane * config.oc + n, matrix, lane)
+                            for lane in range(config.ic_lanes):
+                                hold(lane * config.oc_lanes + n, matrix, lane)
                 with m.Else(), m.Switch(at):
-                    for n in range(config.ic * parts):
+                    for n in range(config.ic_lanes * parts):
                         channel = n % parts * word
                         with m.Case(n):
                             lane = first_lane(config, n) if parts == 1 else 0
-                            hold(n // parts * config.oc + channel, matrix, lane, min(word, config.oc - channel))
+                            hold(
+                                n // parts * config.oc_lanes + channel,
+                                matrix,
+                                lane,
+                                min(word, config.oc_lanes - channel),
+                            )
         with m.If(self.swap):
             numbers = range(config.macs_per_cycle)
             m.d.sync += self.operands.eq(Cat(extended(shadow, n, self.operand, held) for n in numbers))
@@ -253,11 +261,11 @@ class ArrayWeights(wiring.Component):
         """Records fill the memory in the order of channels."""
         config = self.config
         m.submodules.records = cells = memory.Memory(
-            shape=data.ArrayLayout(Record, config.requant), depth=BUFFERS * self.groups, init=[]
+            shape=data.ArrayLayout(Record, config.requant_lanes), depth=BUFFERS * self.groups, init=[]
         )
         write, read = cells.write_port(granularity=1), cells.read_port()
         per_word = config.word_bytes // RECORD_BYTES
-        ranges = {"slot": per_word, "lane": config.requant, "group": self.groups}
+        ranges = {"slot": per_word, "lane": config.requant_lanes, "group": self.groups}
         slot, lane, group = (Signal(range(max(n, 2)), name=name) for name, n in ranges.items())
         slot_at, lane_at, group_at = (Signal(range(max(n, 2)), name=f"{name}_at") for name, n in ranges.items())
         m.d.comb += [at.eq(Mux(begins, 0, n)) for at, n in ((slot_at, slot), (lane_at, lane), (group_at, group))]
@@ -268,7 +276,7 @@ class ArrayWeights(wiring.Component):
         with m.Else():
             m.d.sync += odd.eq(odd_at)
 
-        ends_lane = lane_at == config.requant - 1
+        ends_lane = lane_at == config.requant_lanes - 1
         m.d.sync += [slot.eq(slot_at), lane.eq(lane_at), group.eq(group_at), write.en.eq(0)]
         with m.If(is_record):
             m.d.sync += [
@@ -280,7 +288,7 @@ class ArrayWeights(wiring.Component):
             ]
             source = Signal(8 * RECORD_BYTES)
             m.d.comb += source.eq(value.word_select(slot_at, 8 * RECORD_BYTES))
-            for n in range(config.requant):
+            for n in range(config.requant_lanes):
                 target = write.data[n]
                 m.d.sync += [
                     target.bias.eq(source[:32]),

@@ -7,7 +7,7 @@ from amaranth.utils import exact_log2
 
 from dovetail.hw.board.bursts import Beats
 from dovetail.hw.board.ports import DECERR, OKAY, SystemMemory
-from dovetail.isa.config import MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
 
 TIMING = MemoryTiming(read_latency=3, write_latency=2, beat_cycles=1)
 """Exact as long as the link does not access the memory."""

@@ -11,7 +11,7 @@ from dovetail.hw.board.link import HostLink
 from dovetail.hw.board.memory import BoardMemory
 from dovetail.hw.board.sdram import SdramPins
 from dovetail.hw.board.uart import divisor_of
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.link import VERSION, Board
 
 

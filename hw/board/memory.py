@@ -5,7 +5,8 @@ from typing import Any
 
 from dovetail.hw.board import bram, sdram, spram
 from dovetail.hw.board.ports import check_size
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 
 KINDS = ("bram", "spram", "sdram")
 

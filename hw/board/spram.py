@@ -7,7 +7,7 @@ from amaranth.utils import exact_log2
 
 from dovetail.hw.board.bursts import Beats
 from dovetail.hw.board.ports import DECERR, OKAY, SystemMemory
-from dovetail.isa.config import MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
 
 BLOCK_ROWS, BLOCK_BITS = 1 << 14, 16
 """Rows of a block, and bits of a row."""

@@ -4,7 +4,7 @@ from amaranth import unsigned
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import built
 from dovetail.isa.instructions.table import Unit
 
@@ -19,7 +19,7 @@ class SramRead(wiring.Signature):
         super().__init__(
             {
                 "en": Out(1),
-                "addr": Out((config.sram_bytes - 1).bit_length()),
+                "addr": Out((config.sram - 1).bit_length()),
                 "data": In(8 * config.word_bytes),
             }
         )
@@ -34,7 +34,7 @@ class SramWrite(wiring.Signature):
         super().__init__(
             {
                 "en": Out(1),
-                "addr": Out((config.sram_bytes - 1).bit_length()),
+                "addr": Out((config.sram - 1).bit_length()),
                 "size": Out(range(config.word_bytes + 1)),
                 "data": Out(8 * config.word_bytes),
             }
@@ -45,7 +45,7 @@ class Span(data.StructLayout):
     """If ``valid``, the bytes of SRAM from ``start`` to before ``end``."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__({"start": range(config.sram_bytes), "end": range(config.sram_bytes + 1), "valid": 1})
+        super().__init__({"start": range(config.sram), "end": range(config.sram + 1), "valid": 1})
 
 
 def sources(config: Config, unit: Unit) -> int:
@@ -120,8 +120,8 @@ class Core(wiring.Signature):
                 "address": Out(32),
                 "go": Out(1),
                 "cause": In(4),
-                "reads": In(config.n_banks),
-                "writes": In(config.n_banks),
+                "reads": In(config.banks),
+                "writes": In(config.banks),
                 **{name: member.flip() for name, member in spans(config).items()},
                 "done": In(1),
                 "error": In(1),

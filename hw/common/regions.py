@@ -6,7 +6,7 @@ from amaranth import Const, Module, Signal, Value
 from amaranth.lib import data
 from amaranth.utils import exact_log2
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import REGISTERS, Unit
 
 
@@ -54,7 +54,7 @@ class Region:
         self.start: Value = registers[f"{name}_ADDR"]
         self.size: Value = registers[f"{name}_BYTES"]
         self.end = Signal(33, name=f"{name.lower()}_end")
-        self.banks = Signal(config.n_banks, name=f"{name.lower()}_banks")
+        self.banks = Signal(config.banks, name=f"{name.lower()}_banks")
 
     def sum(self) -> Value:
         """Where the region ends."""
@@ -62,7 +62,7 @@ class Region:
 
     def outside(self) -> Value:
         """Whether it goes beyond the SRAM, from ``end``."""
-        return self.end > self.config.sram_bytes
+        return self.end > self.config.sram
 
     def overlaps(self, other: "Region") -> Value:
         """Whether the two share a byte, from their ``end``."""
@@ -70,7 +70,7 @@ class Region:
 
     def touched(self) -> Value:
         """Mask of the banks that a region inside the SRAM touches, from ``end``."""
-        banks = self.config.n_banks
+        banks = self.config.banks
         bits = exact_log2(self.config.bank_bytes)
         width = (banks + 1).bit_length()
         ones = Const((1 << banks) - 1, banks)

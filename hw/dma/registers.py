@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from dovetail.hw.common.ports import ConfigPort, Span
 from dovetail.hw.common.regions import Region, hold_registers, register_layout
 from dovetail.hw.dma.burst import Transfer
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, Cause, Unit
 from dovetail.isa.timing.sequencer import CHECK
 
@@ -50,7 +50,7 @@ class DmaRegisters(wiring.Component):
                 "sram_addr": Out(32),
                 "sram_bytes": Out(32),
                 "cause": Out(4),
-                "banks": Out(config.n_banks),
+                "banks": Out(config.banks),
                 "span": Out(Span(config)),
             }
         )

@@ -9,7 +9,7 @@ from amaranth.utils import exact_log2
 from dovetail.hw.common.axi import INCR
 from dovetail.hw.dma.burst import Beat, BeatWalker, BurstWalker
 from dovetail.hw.dma.registers import DmaRegisters
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Unit
 
 

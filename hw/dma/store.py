@@ -8,7 +8,7 @@ from amaranth.utils import exact_log2
 from dovetail.hw.common.axi import AxiWrite
 from dovetail.hw.common.ports import Core, SramRead
 from dovetail.hw.dma.shell import DmaShell
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Unit
 from dovetail.isa.timing.memory import SRAM_READ
 

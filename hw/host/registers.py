@@ -9,7 +9,7 @@ from dovetail.hw.common.axi import AxiLite
 from dovetail.hw.sequencer.control import Fault
 from dovetail.hw.sequencer.frontend import PAGES_BITS
 from dovetail.hw.sequencer.statistics import Stalls
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import (
     ADDRESS_BITS,
     CONTROL_IRQ,

@@ -15,7 +15,7 @@ from dovetail.hw.common.pipeline import delayed
 from dovetail.hw.common.ports import SramRead, SramWrite
 from dovetail.hw.memory.cells import block_ram, read_row
 from dovetail.hw.memory.window import INT32_BYTES
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.memory import SRAM_READ
 
 READERS = ("array_input", "array_weights", "vector", "store")
@@ -27,8 +27,8 @@ def write_bytes(config: Config, writer: str) -> int:
     """Bytes that a writer's write has at most, rounded up to a power of two."""
     most = {
         "load": config.bus_bytes,
-        "array": INT32_BYTES * config.requant,
-        "vector": config.vec * (INT32_BYTES if config.elementwise else 1),
+        "array": INT32_BYTES * config.requant_lanes,
+        "vector": config.vector_lanes * (INT32_BYTES if config.elementwise else 1),
     }[writer]
     return 1 << (most - 1).bit_length()
 
@@ -83,11 +83,11 @@ class Sram(wiring.Component):
             {
                 **{f"read_{name}": In(SramRead(config)) for name in READERS},
                 **{f"write_{name}": In(SramWrite(config)) for name in WRITERS},
-                "array_reads": In(config.n_banks),
-                "array_streams": In(config.n_banks),
-                "vector_reads": In(config.n_banks),
-                "array_writes": In(config.n_banks),
-                "vector_writes": In(config.n_banks),
+                "array_reads": In(config.banks),
+                "array_streams": In(config.banks),
+                "vector_reads": In(config.banks),
+                "array_writes": In(config.banks),
+                "vector_writes": In(config.banks),
             }
         )
 
@@ -146,7 +146,7 @@ class Sram(wiring.Component):
             steps.append((halves, rotated.replicate(config.word_bytes // few)))
 
         bank_data: list[list[Signal]] = [[], []]
-        for bank in range(config.n_banks):
+        for bank in range(config.banks):
             for half in range(2):
                 cells = block_ram(width=width, depth=half_rows)
                 write = cells.write_port(granularity=8)
@@ -201,7 +201,7 @@ def sram_verilog(config: Config) -> str:
     may be on its way). What waits is an address, as long as that makes no difference: it is shorter than a word."""
     word = config.word_bytes
     width, byte_bits = 8 * word, exact_log2(word)
-    address_bits = (config.sram_bytes - 1).bit_length()
+    address_bits = (config.sram - 1).bit_length()
     row_bits = address_bits - byte_bits
     size_bits = word.bit_length()
     ports = ["input clk", "input rst"]

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.array.taps import PARTS
 from dovetail.hw.common.pipeline import delayed
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.memory import SRAM_READ
 
 INT32_BYTES = 4
@@ -110,7 +110,7 @@ class WindowReads(wiring.Component):
                 "out_addr": In(32),
                 "out_bytes": In(32),
                 "en": Out(1),
-                "addr": Out((config.sram_bytes - 1).bit_length()),
+                "addr": Out((config.sram - 1).bit_length()),
                 "mask": Out(lanes),
                 "old_mask": Out(config.word_bytes // INT32_BYTES),
             }

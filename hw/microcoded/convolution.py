@@ -22,7 +22,8 @@ from dovetail.hw.microcoded.steps import (
     region,
     unflag,
 )
-from dovetail.isa.config import MICROCODED_WORD, Config
+from dovetail.isa.config.given import MICROCODED_WORD
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import built
 from dovetail.isa.instructions.table import Cause, Unit
 from dovetail.isa.timing.microcoded.durations import sums_together
@@ -60,17 +61,17 @@ def convolution(u: Assembler, config: Config, tables: Tables) -> None:
             u(ADD, "times", "times", 1)
             u(ADD, "kc", 1)
             u(ADD, "lanes_read", 1)
-            u(ADD, "records", MICROCODED_WORD * config.dw)
+            u(ADD, "records", MICROCODED_WORD * config.depthwise_lanes)
             u(ADD, "together", 1)
             u(ADD, None, 1, special=Special.STRIDE)
         else:
             u(ADD, "times")
             u(ADD, "inputs")
-            u(ADD, "lanes", config.oc)
+            u(ADD, "lanes", config.oc_lanes)
             u(AND, "kc", "ARRAY.KC", 0xFFFF)
-            u(ADD, "n", config.ic)
+            u(ADD, "n", config.ic_lanes)
             u(Alu.MULLO, "lanes_read", "kc", "n")
-            u(ADD, "records", MICROCODED_WORD * config.oc)
+            u(ADD, "records", MICROCODED_WORD * config.oc_lanes)
             u(ADD, "together", sums_together(config, row.op))
             u(ADD, None, special=Special.STRIDE, to=None if row == rows[-1] else "array")
 

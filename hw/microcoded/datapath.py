@@ -12,7 +12,7 @@ from dovetail.hw.microcoded.assembler import CODE, INDIRECT, WORDS, Action, Alu,
 from dovetail.hw.microcoded.microcode import build
 from dovetail.hw.microcoded.sram import MicrocodedSram
 from dovetail.hw.sequencer.control import Trace
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Unit
 from dovetail.isa.timing.microcoded.durations import SUMS
 
@@ -69,7 +69,7 @@ class Datapath(wiring.Component):
         m = Module()
         config = self.config
         asm = build(config)
-        address_bits = exact_log2(config.sram_bytes)
+        address_bits = exact_log2(config.sram)
 
         # Microprogram, and the two phases of a microinstruction.
         program = asm.program()
@@ -155,7 +155,7 @@ class Datapath(wiring.Component):
                 m.d.sync += [
                     value.eq(Mux(inside, byte, zero)),
                     counts.eq(weights < weights_end),
-                    weights.eq(weights + Mux(strides, 16, config.oc)),
+                    weights.eq(weights + Mux(strides, 16, config.oc_lanes)),
                     lanes.eq(lanes - 1),
                     step.eq(Mux(lanes == 1, 2, 0)),
                 ]

@@ -11,7 +11,7 @@ from dovetail.hw.microcoded.assembler import TABLES, Action, Alu, Assembler, If,
 from dovetail.hw.microcoded.convolution import Tables, convolution
 from dovetail.hw.microcoded.steps import ADC, ADD, AND, BELOW, NOT_BELOW, OR, READ, SHL, SHR, SUB, end
 from dovetail.hw.microcoded.transfer import transfer
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import HOST_REGISTERS, ID, VERSION
 from dovetail.isa.instructions.checks import has
 from dovetail.isa.instructions.table import BY_NUMBER, INSTRUCTIONS, PAGE_WORDS, REGISTERS, Cause, Op, Unit
@@ -34,8 +34,8 @@ def build(config: Config) -> Assembler:
     multipliers = range(1, MULTIPLIERS + 1)
     tables = Tables(
         counts=asm.table([len(REGISTERS[unit]) - 1 for unit in Unit]),
-        lanes=asm.table([config.dw - config.dw % multiplier for multiplier in multipliers]),
-        inputs=asm.table([config.dw // multiplier for multiplier in multipliers]),
+        lanes=asm.table([config.depthwise_lanes - config.depthwise_lanes % multiplier for multiplier in multipliers]),
+        inputs=asm.table([config.depthwise_lanes // multiplier for multiplier in multipliers]),
     )
     for register in BY_NUMBER.values():
         asm.tables[TABLES + register.number] = ~register.mask & 0xFFFF_FFFF

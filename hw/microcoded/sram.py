@@ -4,7 +4,7 @@ from amaranth import Cat, ClockSignal, Const, Instance, Module, ResetSignal, Sig
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 
 MODULE = "dovetail_microcoded_sram"
 LARGEST = 64 << 10
@@ -26,13 +26,13 @@ class MicrocodedSram(wiring.Component):
     """
 
     def __init__(self, config: Config, *, simulation: bool) -> None:
-        if not simulation and config.sram_bytes > LARGEST:
-            raise ValueError(f"sram must be at most {LARGEST} bytes in hardware, not {config.sram_bytes}")
+        if not simulation and config.sram > LARGEST:
+            raise ValueError(f"sram must be at most {LARGEST} bytes in hardware, not {config.sram}")
         self.config = config
         self.simulation = simulation
         super().__init__(
             {
-                "addr": In((config.sram_bytes // 4 - 1).bit_length()),
+                "addr": In((config.sram // 4 - 1).bit_length()),
                 "write": In(4),
                 "data": In(32),
                 "word": Out(32),
@@ -74,7 +74,7 @@ class MicrocodedSram(wiring.Component):
 
 def microcoded_sram_verilog(config: Config) -> str:
     """The simulation form: zero after a reset."""
-    depth = config.sram_bytes // 4
+    depth = config.sram // 4
     bits = (depth - 1).bit_length()
     return f"""module {MODULE}(input clk, input rst, input [{bits - 1}:0] addr, input [3:0] write, input [31:0] data,
     output reg [31:0] word);

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dovetail.hw.microcoded.assembler import Action, Alu, Assembler, If, Special
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Cause, Unit
 
 ADD, SUB, ADC, AND, OR, XOR = Alu.ADD, Alu.SUB, Alu.ADC, Alu.AND, Alu.OR, Alu.XOR
@@ -55,7 +55,7 @@ def checked(u: Assembler, unit: Unit, cause: Cause) -> None:
 def region(u: Assembler, config: Config, unit: Unit, name: str, end: str) -> None:
     """The check SRAM_RANGE of a region, and its end."""
     u(ADD, end, f"{unit.name}.{name}_ADDR", f"{unit.name}.{name}_BYTES", when=If.CARRY, mark=True)
-    flag(u, SUB, config.sram_bytes, end, BELOW)
+    flag(u, SUB, config.sram, end, BELOW)
 
 
 def apart(u: Assembler, a: str, a_end: str, b: str, b_end: str) -> None:

@@ -17,7 +17,7 @@ from dovetail.hw.microcoded.steps import (
     unflag,
     zeroes,
 )
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Cause, Op, Unit
 
 

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from dovetail.hw.common.ports import Core, Entry, EntryKind
 from dovetail.hw.sequencer.scoreboard import Claimant
 from dovetail.hw.sequencer.statistics import Activity
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Cause, Unit
 from dovetail.isa.timing.sequencer import CHECK
 

@@ -10,7 +10,7 @@ from amaranth.utils import exact_log2
 from dovetail.hw.common.ports import Entry, EntryKind
 from dovetail.hw.dma.load import PageWrite
 from dovetail.hw.sequencer.control import Fault
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import has
 from dovetail.isa.instructions.table import (
     BY_NUMBER,

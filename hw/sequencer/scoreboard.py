@@ -8,7 +8,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.common.ports import sources, spans, targets
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Unit
 
 
@@ -24,8 +24,8 @@ class Claimant(wiring.Signature):
         super().__init__(
             {
                 "verify": Out(1),
-                "reads": Out(config.n_banks),
-                "writes": Out(config.n_banks),
+                "reads": Out(config.banks),
+                "writes": Out(config.banks),
                 **spans(config),
                 "granted": Out(1),
                 "release": Out(1),
@@ -55,14 +55,14 @@ class Scoreboard(wiring.Component):
         super().__init__(
             {
                 "units": In(Claimant(config)).array(len(Unit)),
-                "reads": Out(config.n_banks).array(len(Unit)),
-                "writes": Out(config.n_banks).array(len(Unit)),
+                "reads": Out(config.banks).array(len(Unit)),
+                "writes": Out(config.banks).array(len(Unit)),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        banks = self.config.n_banks
+        banks = self.config.banks
         held = [Signal(name=f"{unit.name.lower()}_held") for unit in Unit]
         held_reads = [Signal(banks, name=f"{unit.name.lower()}_reads") for unit in Unit]
         held_writes = [Signal(banks, name=f"{unit.name.lower()}_writes") for unit in Unit]

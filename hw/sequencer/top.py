@@ -12,7 +12,7 @@ from dovetail.hw.sequencer.queue import Queue
 from dovetail.hw.sequencer.run import Run
 from dovetail.hw.sequencer.scoreboard import Scoreboard
 from dovetail.hw.sequencer.statistics import Activity
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import QUEUE_DEPTH, Unit
 
 
@@ -46,8 +46,8 @@ class Sequencer(wiring.Component):
                 "page": In(PageWrite(config)),
                 "cores": Out(Core(config)).array(units),
                 "awake": Out(1).array(units),
-                "reads": Out(config.n_banks).array(units),
-                "writes": Out(config.n_banks).array(units),
+                "reads": Out(config.banks).array(units),
+                "writes": Out(config.banks).array(units),
                 "stirs": Out(1),
                 "clear": Out(1),
                 "busy": Out(1),

@@ -8,7 +8,7 @@ from amaranth.utils import exact_log2
 from dovetail.hw.memory.cells import block_ram, read_row
 from dovetail.hw.memory.window import INT32_BYTES
 from dovetail.hw.vector.registers import KIND, VECTOR_REGISTERS
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.timing.vector import TABLE_BYTES, VECTOR_DIRECT, table_lanes
 
@@ -45,21 +45,21 @@ class VectorDirect(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.result_bytes = (INT32_BYTES if config.elementwise else 1) * config.vec
+        self.result_bytes = (INT32_BYTES if config.elementwise else 1) * config.vector_lanes
         super().__init__(
             {
                 "regs": In(VECTOR_REGISTERS),
                 "kind": In(KIND),
                 "fill": In(1),
-                "a": In(8 * config.vec),
-                "sum": In(32 * config.vec),
+                "a": In(8 * config.vector_lanes),
+                "sum": In(32 * config.vector_lanes),
                 "result": Out(8 * self.result_bytes),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        lanes = self.config.vec
+        lanes = self.config.vector_lanes
 
         # 1: look-up. 2: the byte in the row. 3: the result.
         values = Signal(8 * lanes, reset_less=True)
@@ -86,7 +86,7 @@ class VectorDirect(wiring.Component):
         with m.If(self.fill):
             m.d.sync += place.eq(place + 1)
         rows = []
-        for i in range(self.config.vec):
+        for i in range(self.config.vector_lanes):
             m.submodules[f"table_{i}"] = cells = block_ram(width=8 * width, depth=depth)
             write = cells.write_port()
             m.d.comb += [
@@ -118,11 +118,11 @@ class VectorDirect(wiring.Component):
             onnx.eq(regs.MODE.rounding == Rounding.ONNX),
         ]
         results = []
-        truncated = Signal(32 * self.config.vec, reset_less=True)
-        ups = Signal(self.config.vec, reset_less=True)
-        rotated = Signal(32 * self.config.vec, reset_less=True)
-        signs = Signal(self.config.vec, reset_less=True)
-        for i in range(self.config.vec):
+        truncated = Signal(32 * self.config.vector_lanes, reset_less=True)
+        ups = Signal(self.config.vector_lanes, reset_less=True)
+        rotated = Signal(32 * self.config.vector_lanes, reset_less=True)
+        signs = Signal(self.config.vector_lanes, reset_less=True)
+        for i in range(self.config.vector_lanes):
             value = self.sum.word_select(i, 32)
             m.d.sync += [rotated.word_select(i, 32).eq(_rotate_left(value, count)), signs[i].eq(value[31])]
             word, sign = rotated.word_select(i, 32), signs[i]

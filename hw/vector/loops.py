@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.memory.window import INT32_BYTES, LanesBelow
 from dovetail.hw.vector.registers import KIND, VECTOR_REGISTERS
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.vector import TABLE_BYTES, WALK, table_lanes
 
 
@@ -70,9 +70,9 @@ class VectorReads(wiring.Component):
                 "load": In(1),
                 "go": In(1),
                 "en": Out(1),
-                "addr": Out((config.sram_bytes - 1).bit_length()),
+                "addr": Out((config.sram - 1).bit_length()),
                 "valid": Out(1),
-                "mask": Out(config.vec),
+                "mask": Out(config.vector_lanes),
                 "second": Out(1),
                 "table": Out(1),
                 "first": Out(1),
@@ -83,7 +83,7 @@ class VectorReads(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         regs, kind = self.regs, self.kind
-        lanes = self.config.vec
+        lanes = self.config.vector_lanes
         two_operands = self.config.elementwise
         looks_up = self.config.activation
 
@@ -295,7 +295,7 @@ class VectorWrites(wiring.Component):
                 "load": In(1),
                 "step": In(1),
                 "en": Out(1),
-                "addr": Out((config.sram_bytes - 1).bit_length()),
+                "addr": Out((config.sram - 1).bit_length()),
                 "size": Out(range(config.word_bytes + 1)),
                 "done": Out(1),
             }
@@ -304,7 +304,7 @@ class VectorWrites(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         regs = self.regs
-        lanes = self.config.vec
+        lanes = self.config.vector_lanes
 
         def length(channels: Value | int) -> Value:
             """Bytes of ``channels`` results."""

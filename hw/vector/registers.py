@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.common.ports import ConfigPort, spans
 from dovetail.hw.common.regions import Region, hold_registers, register_layout
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import built
 from dovetail.isa.instructions.table import Cause, Unit
 from dovetail.isa.timing.sequencer import CHECK
@@ -66,8 +66,8 @@ class VectorRegisters(wiring.Component):
                 "kind": Out(KIND),
                 "load": Out(1),
                 "cause": Out(Cause),
-                "reads": Out(config.n_banks),
-                "writes": Out(config.n_banks),
+                "reads": Out(config.banks),
+                "writes": Out(config.banks),
                 **spans(config),
             }
         )
@@ -114,7 +114,7 @@ class VectorRegisters(wiring.Component):
             m.d.sync += [
                 *(region.banks.eq(region.touched()) for region in (*read, target)),
                 zero.eq(~Cat(sizes).all()),
-                large.eq(regs.BLOCKS.last > config.vec),
+                large.eq(regs.BLOCKS.last > config.vector_lanes),
                 outside.eq(target.outside() | Cat(region.outside() & used for region, used in read.items()).any()),
                 overlaps.eq(Cat(region.overlaps(target) & used for region, used in read.items()).any()),
             ]
@@ -123,9 +123,9 @@ class VectorRegisters(wiring.Component):
             m.d.comb += region.show(span, used)
 
         # 3: the decision; what it follows from stays until the next operation.
-        claimed: Value = Const(0, config.n_banks)
+        claimed: Value = Const(0, config.banks)
         for region, used in read.items():
-            claimed = claimed | region.banks & used.replicate(config.n_banks)
+            claimed = claimed | region.banks & used.replicate(config.banks)
         m.d.comb += [self.reads.eq(claimed), self.writes.eq(target.banks)]
         m.d.sync += self.cause.eq(Cause.NONE)
         for failed, cause in (

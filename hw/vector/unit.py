@@ -10,7 +10,7 @@ from dovetail.hw.vector.direct import VectorDirect
 from dovetail.hw.vector.loops import VectorReads, VectorWrites
 from dovetail.hw.vector.registers import VectorRegisters, has_trait
 from dovetail.hw.vector.rescale import VectorLane
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import built, has
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit
 from dovetail.isa.numerics.vector import VectorOperation
@@ -66,7 +66,7 @@ class VectorTaps(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.lanes = lanes = config.vec
+        self.lanes = lanes = config.vector_lanes
         self.width = 32 if config.elementwise else 8
         super().__init__(
             {
@@ -152,7 +152,7 @@ class VectorCore(wiring.Component):
         m.submodules.registers = registers = VectorRegisters(config)
         m.submodules.reads = reads = VectorReads(config)
         m.submodules.taps = taps = VectorTaps(config)
-        m.submodules.scaling = scaling = VectorLane(lanes=config.vec, operations=operations_of(config))
+        m.submodules.scaling = scaling = VectorLane(lanes=config.vector_lanes, operations=operations_of(config))
         m.submodules.direct = direct = VectorDirect(config)
         m.submodules.writes = writes = VectorWrites(config)
         regs, kind = registers.regs, registers.kind

@@ -9,7 +9,9 @@ from textwrap import dedent
 from types import ModuleType
 from typing import Any
 
-from dovetail.isa import config, host, numerics, program
+from dovetail.isa import host, numerics, program
+from dovetail.isa.config.presets import PRESETS
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions import assembler, table
 from dovetail.isa.numerics.add import add
 from dovetail.isa.numerics.average import average, average_magic, average_product
@@ -166,14 +168,14 @@ def _host() -> str:
 
 
 def _configuration() -> str:
-    doc = inspect.getdoc(config.Config) or ""
+    doc = inspect.getdoc(Config) or ""
     return (
         "## Configuration\n\n"
         + _prose(doc)
         + "\n\nThe preset `default`, as TOML:\n\n```toml\n"
-        + config.PRESETS["default"].to_toml()
+        + Config().to_toml()
         + "```\n\nPresets: "
-        + ", ".join(f"`{name}`" for name in config.PRESETS)
+        + ", ".join(f"`{name}`" for name in PRESETS)
         + ".\n"
     )
 

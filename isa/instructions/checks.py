@@ -7,7 +7,7 @@ operations at once that have the opcode and MODE in common: what comes out then 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Instruction, Op, Unit
 
 INDEX = {unit: {name: r.index for name, r in registers.items()} for unit, registers in REGISTERS.items()}
@@ -98,7 +98,7 @@ def regions(op: Op, view: View) -> Regions:
 def lanes_of(config: Config, op: Op, view: View) -> int:
     """Channels per block of output channels."""
     if view.unit == Unit.VECTOR:
-        return config.vec
+        return config.vector_lanes
     lanes = array_lanes(config, op)
     return lanes - lanes % multiplier_of(op, view)
 
@@ -110,7 +110,7 @@ def multiplier_of(op: Op, view: View) -> int:
 
 def array_lanes(config: Config, op: Op) -> int:
     """Channels that an ARRAY operation works on at once, each with a record in the weight stream."""
-    return config.dw if INSTRUCTIONS[op].depthwise else config.oc
+    return config.depthwise_lanes if INSTRUCTIONS[op].depthwise else config.oc_lanes
 
 
 def input_blocks(op: Op, view: View) -> int:
@@ -158,7 +158,7 @@ def failures(config: Config, op: Op, view: View) -> Iterator[tuple[Cause, bool]]
         yield Cause.ALIGNMENT, (view["W_ADDR"] | view["W_BYTES"]) % config.word_bytes != 0
     outside = False
     for address, size in spaces:
-        outside |= address + size > config.sram_bytes
+        outside |= address + size > config.sram
     yield Cause.SRAM_RANGE, outside
 
 

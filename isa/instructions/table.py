@@ -144,9 +144,9 @@ TRAITS = {
 @dataclass(frozen=True)
 class Instruction:
     """One row of the instruction table. ``unit`` is None for what the front end does itself; ``feature`` is the member
-    of :class:`~dovetail.isa.config.Config` that says whether an accelerator has the instruction, None for those that
-    all have. ``scaling`` is what the vector lane makes of the operands; POOL's follows from its MODE. The flags are
-    :data:`TRAITS`."""
+    of :class:`~dovetail.isa.config.resolved.Config` that says whether an accelerator has the instruction, None for
+    those that all have. ``scaling`` is what the vector lane makes of the operands; POOL's follows from its MODE. The
+    flags are :data:`TRAITS`."""
 
     op: Op
     unit: Unit | None

@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.repeat import repeat
 from dovetail.isa.timing.sequencer import CHECK
@@ -41,7 +41,7 @@ DRAIN = 4 + REQUANTISE
 @lru_cache(maxsize=64)
 def tree_stages(config: Config) -> int:
     """Register stages of an adder tree over the input lanes."""
-    stages, rows = 0, config.ic
+    stages, rows = 0, config.ic_lanes
     while rows > 1:
         rows = ceil_div(rows, RADIX)
         stages += 1
@@ -57,9 +57,9 @@ def to_accumulator(config: Config) -> int:
 class Machine(NamedTuple):
     """What an instruction's cycles depend on: lanes of each kind, :func:`to_accumulator`, words of SRAM."""
 
-    oc: int
-    dw: int
-    requant: int
+    oc_lanes: int
+    depthwise_lanes: int
+    requant_lanes: int
     to_accumulator: int
     word_bytes: int
     weight_rows: int
@@ -68,13 +68,20 @@ class Machine(NamedTuple):
 @lru_cache(maxsize=64)
 def machine_of(config: Config) -> Machine:
     """The same for configurations that differ in system memory, size of SRAM or input lanes of equally deep trees."""
-    return Machine(config.oc, config.dw, config.requant, to_accumulator(config), config.word_bytes, config.weight_rows)
+    return Machine(
+        config.oc_lanes,
+        config.depthwise_lanes,
+        config.requant_lanes,
+        to_accumulator(config),
+        config.word_bytes,
+        config.weight_rows,
+    )
 
 
 def matrix_reads(config: Config, *, transposed: bool) -> int:
     """Reads of the matrix per step of a matrix product: per output lane, one of ic_lanes bytes; or per input lane, one
     of oc_lanes bytes, or as many as it takes where these are more than a word."""
-    return config.oc if transposed else config.ic * ceil_div(config.oc, config.word_bytes)
+    return config.oc_lanes if transposed else config.ic_lanes * ceil_div(config.oc_lanes, config.word_bytes)
 
 
 class Free(NamedTuple):
@@ -180,11 +187,11 @@ def _durations(
     matrix_rows: int,
     free: Free,
 ) -> Iterator[int]:
-    fill, requant = machine.to_accumulator - 1, machine.requant
+    fill, requant = machine.to_accumulator - 1, machine.requant_lanes
     if depthwise:
-        lanes, steps, rows = machine.dw, taps, 1
+        lanes, steps, rows = machine.depthwise_lanes, taps, 1
     else:
-        lanes, steps, rows = machine.oc, taps * kc, matrix_rows or machine.weight_rows
+        lanes, steps, rows = machine.oc_lanes, taps * kc, matrix_rows or machine.weight_rows
     words = -(-4 * lanes // machine.word_bytes) if accumulate else 0
     stripes = -(-pixels // stripe)
     rest = pixels - (stripes - 1) * stripe

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, REGISTERS, Op, Unit
 from dovetail.isa.timing.memory import ADDRESS_SPACE
 from dovetail.isa.timing.microcoded.run import time_microcoded

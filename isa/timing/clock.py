@@ -5,7 +5,7 @@ As nobody knows yet where the program ends, a page is fetched ahead even of the 
 
 from collections.abc import Sequence
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_WORDS
 from dovetail.isa.timing.rules import rules_of
 from dovetail.isa.timing.sequencer import END_TO_DONE, NEVER, WRITES, Chunk, Sequencer

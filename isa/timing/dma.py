@@ -16,7 +16,7 @@ from functools import lru_cache
 from math import gcd
 from typing import NamedTuple
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.memory import SRAM_READ, Direction
 from dovetail.isa.timing.repeat import repeat
 from dovetail.isa.timing.sequencer import CHECK

@@ -6,7 +6,7 @@ The rule of :class:`Direction` has two other users: the memory of cocotb benches
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dovetail.isa.config import MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
 
 SRAM_READ = 5
 """Cycles from a read address on an SRAM port to its (rotated) bytes."""

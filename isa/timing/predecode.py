@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import has
 from dovetail.isa.instructions.table import BY_NUMBER, INSTRUCTIONS, PAGE_WORDS, WORD_BYTES, Cause, Op, Unit, to_bytes
 

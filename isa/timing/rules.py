@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import Region, View, check, claim, input_blocks, multiplier_of, regions
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, Cause, Op, Unit, unit_of
 from dovetail.isa.timing.array import NOTHING, Free, array_duration, array_durations, matrix_reads

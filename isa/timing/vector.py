@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op
 from dovetail.isa.timing.memory import SRAM_READ
@@ -40,7 +40,7 @@ TABLE_BYTES = 256
 @lru_cache(maxsize=64)
 def table_lanes(config: Config) -> int:
     """Bytes of the table of ACT_LUT that one step reads: the largest power of two up to ``vector_lanes``."""
-    return 1 << config.vec.bit_length() - 1
+    return 1 << config.vector_lanes.bit_length() - 1
 
 
 def table_reads(config: Config, op: Op) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op
 from dovetail.sw import frontend
 from dovetail.sw.analysis.file_nodes import FileNode, destinations, nodes_of, nodes_of_model

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import Regions, View, regions
 from dovetail.isa.instructions.table import Op, Unit
 from dovetail.isa.timing.timeline import Timeline
@@ -56,7 +56,7 @@ def accesses_of(timeline: Timeline, registers: Mapping[int, tuple[int, ...]]) ->
 def held(config: Config, accesses: Iterable[Access]) -> Iterator[Held]:
     """What is still to be read; words are as one as long as they are written by one access, and read for the last time
     by another."""
-    words = config.sram_bytes // config.word_bytes
+    words = config.sram // config.word_bytes
     written, read = (np.full(words, -1, np.int64) for _ in range(2))
     uses = np.zeros(words, np.int8)
 

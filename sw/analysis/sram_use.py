@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.analysis.sram_lives import accesses_of, held, registers_of
 

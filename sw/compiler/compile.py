@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import WORD_BYTES
 from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.emit.lower import Packer, Segment

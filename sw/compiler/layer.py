@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import Count, ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op
 
 
@@ -76,8 +76,8 @@ class ConvLayer:
     def lanes(self, config: Config) -> int:
         """Output channels of a block of the weight stream; a multiple of a group's."""
         if self.mode == "depthwise":
-            return config.dw - config.dw % self.group[1]
-        return self.group[1] if self.mode == "grouped" else config.oc
+            return config.depthwise_lanes - config.depthwise_lanes % self.group[1]
+        return self.group[1] if self.mode == "grouped" else config.oc_lanes
 
     def pixel_bytes(self, config: Config, out_channels: Count) -> Count:
         """Bytes in SRAM of a pixel of a tile's results while its sums are complete after each instruction or more."""
@@ -93,7 +93,7 @@ class ConvLayer:
             return 1
         if self.mode == "grouped":
             channels = self.group[0]
-        return ceil_div(channels * (self.kernel[1] if self.packed else 1), config.ic)
+        return ceil_div(channels * (self.kernel[1] if self.packed else 1), config.ic_lanes)
 
     def stream_bytes(self, config: Config, out_channels: Count, in_channels: Count) -> Count:
         """Bytes, at most, of the weight stream of ``out_channels`` output channels, ``in_channels`` input channels."""
@@ -113,7 +113,7 @@ class ConvLayer:
         if self.mode == "depthwise":
             more = (self.repeats - 1) * (records_depthwise + self.spot[1] * self.spot[3]) if repeated else 0
             return (records_depthwise + kh * kw + more) * word
-        parts = ceil_div(self.group[1], config.oc) if self.mode == "grouped" else 1
+        parts = ceil_div(self.group[1], config.oc_lanes) if self.mode == "grouped" else 1
         return parts * (records + (0 if self.mode == "matmul" else steps * rows)) * word
 
     def repeated(self, block: int, in_channels: int) -> list[bool]:
@@ -159,10 +159,15 @@ def _most(layer: ConvLayer, lanes: int) -> NDArray[np.int64]:
 @lru_cache(maxsize=64)
 def _words(config: Config) -> tuple[int, int, int, int]:
     """Bytes of a word; words of a weight block, and of the records of a block, of a depthwise one."""
-    return config.word_bytes, config.weight_rows, config.param_rows(config.oc), config.param_rows(config.dw)
+    return (
+        config.word_bytes,
+        config.weight_rows,
+        config.param_rows(config.oc_lanes),
+        config.param_rows(config.depthwise_lanes),
+    )
 
 
 def use_packing(config: Config, channels: int, kernel: tuple[int, int], dilation_x: int) -> bool:
     """Whether running (kx, channel) along the lanes takes fewer steps than one tap at a time."""
-    together = ceil_div(channels * kernel[1], config.ic)
-    return kernel[1] > 1 and dilation_x == 1 and together < kernel[1] * ceil_div(channels, config.ic)
+    together = ceil_div(channels * kernel[1], config.ic_lanes)
+    return kernel[1] > 1 and dilation_x == 1 and together < kernel[1] * ceil_div(channels, config.ic_lanes)

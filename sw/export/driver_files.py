@@ -2,7 +2,7 @@
 
 from importlib.resources import files
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.generate.cheader import PREFIX, cheader
 
 DRIVER = (
@@ -33,9 +33,9 @@ def config_header(config: Config) -> str:
     """The text of ``dovetail_config.h``: which accelerator programs and bitstream are for."""
     rows = {
         "HASH": (f"0x{config.hash:016x}ull", "for dovetail_open()"),
-        "IC_LANES": (f"{config.ic}u", "input channels multiplied per cycle"),
-        "OC_LANES": (f"{config.oc}u", "output channels per cycle"),
-        "SRAM_BYTES": (f"{config.sram_bytes}u", "on-chip memory"),
+        "IC_LANES": (f"{config.ic_lanes}u", "input channels multiplied per cycle"),
+        "OC_LANES": (f"{config.oc_lanes}u", "output channels per cycle"),
+        "SRAM_BYTES": (f"{config.sram}u", "on-chip memory"),
         "BUS_BYTES": (f"{config.bus_bytes}u", "bytes of a beat of the memory bus"),
     }
     lines = [

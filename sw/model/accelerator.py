@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import PAGE_BYTES, Op, Unit
 from dovetail.isa.timing.run import time_program
@@ -59,7 +59,7 @@ class Model:
         self._config = config
         self.units: dict[Unit, UnitModel] = {u: make(config) for u, make in UNITS.items()} | dict(units or {})
         """The units that execute operations."""
-        self.sram = Sram(config.sram_bytes)
+        self.sram = Sram(config.sram)
         self.broken: tuple[tuple[int, int], ...] = ()
         self._threads = ThreadpoolController()
         self._timelines: OrderedDict[tuple[Any, ...], Timeline] = OrderedDict()
@@ -71,7 +71,7 @@ class Model:
 
     def reset(self) -> None:
         """As after power-up: SRAM is zero."""
-        self.sram = Sram(self._config.sram_bytes)
+        self.sram = Sram(self._config.sram)
 
     def read_sram(self) -> Bytes:
         """A copy of SRAM."""

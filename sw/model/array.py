@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, input_blocks, lanes_of, multiplier_of
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op
 from dovetail.isa.numerics.requantise import requantise
@@ -52,7 +52,7 @@ class _Plan:
         self.zero_out = int8(r["QUANT", "zero_out"])
         self.lo = INT8_MIN if row.full_range else int8(r["QUANT", "lo"])
         self.hi = INT8_MAX if row.full_range else int8(r["QUANT", "hi"])
-        self.output = Output(r, lanes=lanes, group=config.requant, item=4 if self.int32 else 1)
+        self.output = Output(r, lanes=lanes, group=config.requant_lanes, item=4 if self.int32 else 1)
         # Old values lie 4 bytes apart, whatever is written.
         self.old = Output(r, lanes=lanes, group=1, item=4) if self.accumulate else self.output
         self.lanes, self.stripe = lanes, r["STRIPE", "pixels"]
@@ -76,7 +76,7 @@ class _Matrix:
         self.zero = int8(r["B_FORM", "zero_b"])
         self.zero_in = int8(r["QUANT", "zero_in"])
         self.taps = r["GEOMETRY", "kh"] * r["GEOMETRY", "kw"]
-        self.terms = r["KC", "blocks"] * config.ic
+        self.terms = r["KC", "blocks"] * config.ic_lanes
 
     def weights(self, sram: Sram, records: Weights) -> Weights:
         """The matrix less its zero point in the place of weights."""

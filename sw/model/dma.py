@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import Op
 from dovetail.isa.timing.dma import bursts

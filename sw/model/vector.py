@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op
 from dovetail.isa.numerics.add import add
@@ -32,7 +32,7 @@ class _Plan:
         r = registers
         self.op = op
         self.row = INSTRUCTIONS[op]
-        self.output = Output(r, lanes=config.vec, group=config.vec, item=self.row.output_bytes)
+        self.output = Output(r, lanes=config.vector_lanes, group=config.vector_lanes, item=self.row.output_bytes)
         self.item = self.row.input_bytes
         self.window = Window(r, self.output.channels, single=not self.row.taps, item=self.item)
         self.rounding = Rounding(r["MODE", "rounding"])

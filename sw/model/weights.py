@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.model.base import Bytes, Int8s, Sram
 
 Int32s = npt.NDArray[np.int32]
@@ -85,7 +85,7 @@ class Weights:
 
 def decode(config: Config, stream: Bytes, shape: Shape) -> Weights:
     """Decode the bytes of a weight stream; what is missing at the end reads as zero."""
-    lanes, channels = config.dw if shape.depthwise else config.oc, shape.channels
+    lanes, channels = config.depthwise_lanes if shape.depthwise else config.oc_lanes, shape.channels
     word = config.word_bytes
     params = config.param_rows(lanes) * word
     per_step = (1 if shape.depthwise else config.weight_rows) * word
@@ -99,8 +99,8 @@ def decode(config: Config, stream: Bytes, shape: Shape) -> Weights:
     if shape.depthwise:
         values: Int8s = steps[:, :, : shape.lanes].transpose(1, 0, 2).reshape(shape.taps, -1)
     else:
-        rows = shape.kc * config.ic
-        grid = steps[:, :, : config.ic * lanes].reshape(shape.blocks, shape.taps, rows, lanes)
+        rows = shape.kc * config.ic_lanes
+        grid = steps[:, :, : config.ic_lanes * lanes].reshape(shape.blocks, shape.taps, rows, lanes)
         values = grid.transpose(1, 2, 0, 3).reshape(shape.taps, rows, shape.blocks * lanes)
     bias, mult, shift = (np.ascontiguousarray(records[:, n], np.int32) for n in range(3))
     shift = ((shift & 0x3F) ^ 0x20) - 0x20

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import ceil_div, format_bytes
-from dovetail.isa.config import PRESETS, Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, WORD_BYTES, Unit, to_bytes
 from dovetail.isa.program import Program, Segment, TensorDescriptor
 from dovetail.isa.program import Step as ProgramStep
@@ -92,8 +92,8 @@ class CompiledNetwork:
     def __repr__(self) -> str:
         code = self.code
         return (
-            f"<CompiledNetwork {self.graph.name} on {self.config.ic} x {self.config.oc}, "
-            f"{format_bytes(self.config.sram_bytes)}: {len(code.layers)} layers on the accelerator, "
+            f"<CompiledNetwork {self.graph.name} on {self.config.ic_lanes} x {self.config.oc_lanes}, "
+            f"{format_bytes(self.config.sram)}: {len(code.layers)} layers on the accelerator, "
             f"{len(code.host_reasons)} on the host>"
         )
 
@@ -400,11 +400,11 @@ def compile_network(
     cost = load_host_cost(host) if isinstance(host, str | Path) else host or HostCost()
     options = Options(tiling, keep_tensors, cost, effort)
     if isinstance(network, ir.Graph):
-        return CompiledNetwork(generate(network, config or PRESETS["default"], options))
+        return CompiledNetwork(generate(network, config or Config(), options))
     name, data = frontend.read(network)
     data = with_shapes(self_contained(data, name, Path(network).parent), name, shapes)
     graph = frontend.parse(data, name, None)
-    return CompiledNetwork(generate(graph, config or PRESETS["default"], options), (name, data))
+    return CompiledNetwork(generate(graph, config or Config(), options), (name, data))
 
 
 __all__ = [

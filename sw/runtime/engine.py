@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.isa.common.sizes import round_up
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import DMA_OPS, Op, Unit, cfg, pack, to_bytes
 from dovetail.isa.timing.timeline import Counters, Fault, Timeline
 

@@ -3,7 +3,7 @@
 
 from collections.abc import Callable
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.runtime.engine import Engine
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, Op, from_bytes
 from dovetail.isa.program import Program, ProgramError
 from dovetail.isa.timing.operations import Operations

@@ -7,7 +7,7 @@ import pytest
 
 FILE = Path(__file__).resolve().parents[2] / "docs/site/docstrings.py"
 
-BEFORE = """Do it, as :class:`dovetail.isa.config.Config` says::
+BEFORE = """Do it, as :class:`dovetail.isa.config.resolved.Config` says::
 
     do()
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from dovetail.cosim.compare.fuzz import Case, random_case, random_timing
-from dovetail.isa.config import PRESETS, Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Unit, to_bytes
 from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.model.accelerator import Model
@@ -36,7 +36,7 @@ CONFIGS = {
     "input": Config(pe=64, dataflow="input", sram="128 KiB"),
     "output": Config(pe=64, dataflow="output", sram="128 KiB", depthwise="emulated"),
     "whole": WHOLE,
-    "microcoded": PRESETS["icebreaker"],
+    "microcoded": Config.load("icebreaker"),
 }
 SMALL = (
     *("resnet8", "dscnn", "autoencoder", "mobilenet_v2_block", "hard_swish_block", "inception_block"),

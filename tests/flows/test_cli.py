@@ -17,7 +17,7 @@ from dovetail.cosim.compare.networks import Verdict
 from dovetail.cosim.compare.windows import Window, WindowVerdict
 from dovetail.flows.cli import COMMANDS, main
 from dovetail.flows.options.network import NETWORK_HELP
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.generate.cheader import cheader
 from dovetail.isa.generate.manual import manual
 from dovetail.isa.program import Program

@@ -7,7 +7,7 @@ from amaranth.hdl import Fragment
 from amaranth.sim import Simulator
 
 from dovetail.hw.common.axi import INCR
-from dovetail.isa.config import MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.host import HOST_REGISTERS
 from dovetail.isa.timing.dma import BOUNDARY
 
@@ -17,8 +17,8 @@ OKAY, SLVERR = 0, 2
 class ReadMemory:
     """System memory on AXI4 read channels, ``size`` bytes from address 0 on; beyond it every beat is an error.
 
-    Timing is that of :class:`~dovetail.isa.config.MemoryTiming`: addresses are always taken; a burst's first beat comes
-    ``read_latency`` cycles after its address at the earliest, beats are ``beat_cycles`` apart.
+    Timing is that of :class:`~dovetail.isa.config.given.MemoryTiming`: addresses are always taken; a burst's
+    first beat comes ``read_latency`` cycles after its address at the earliest, beats are ``beat_cycles`` apart.
     """
 
     def __init__(self, port: Any, memory: bytearray, timing: MemoryTiming) -> None:

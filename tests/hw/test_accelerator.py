@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from dovetail.hw.accelerator import HOST_PREFIX, MEMORY_PREFIX, Accelerator
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import STALLS
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Cause, Op, Unit, cfg, pack, sync, to_bytes
 from dovetail.isa.timing.run import time_program

@@ -8,17 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.isa.config import PRESETS, Config, ConfigError, MemoryTiming, lanes_of
+from dovetail.isa.config.given import ConfigError, MemoryTiming
+from dovetail.isa.config.presets import PRESETS
+from dovetail.isa.config.resolved import Config, lanes_of
 
 HASHES = {"default": 0x3FA5_E4DC_7BC9_F954, "8x8": 0x055F_1BEB_15FD_3930, "small": 0x1CF3_8C3F_6CD7_9051}
 
 
 def test_default() -> None:
     config = Config()
-    assert config == PRESETS["default"]
-    assert (config.ic, config.oc, config.sram_bytes, config.dw) == (8, 8, 256 << 10, 32)
-    assert (config.n_banks, config.bank_bytes, config.word_bytes) == (8, 32 << 10, 32)
-    assert (config.requant, config.vec, config.stripe) == (4, 4, 32)
+    assert config == Config()
+    assert (config.ic_lanes, config.oc_lanes, config.sram, config.depthwise_lanes) == (8, 8, 256 << 10, 32)
+    assert (config.banks, config.bank_bytes, config.word_bytes) == (8, 32 << 10, 32)
+    assert (config.requant_lanes, config.vector_lanes, config.stripe) == (4, 4, 32)
     assert (config.bus, config.bus_bytes, config.outstanding) == (64, 8, 4)
     assert (config.macs_per_cycle, config.acc_lanes, config.weight_rows) == (64, 32, 2)
     assert config.param_rows(8) == 4
@@ -27,8 +29,8 @@ def test_default() -> None:
 def test_the_default_sram_has_banks_of_its_own() -> None:
     """A size that is given splits into as many banks as it can."""
     assert Config(banks=16) == Config(sram="256 KiB")
-    assert Config(bus=128).n_banks == Config(pe=1024).n_banks == 8
-    assert Config(sram="256 KiB").n_banks == Config(sram="512 KiB").n_banks == 16
+    assert Config(bus=128).banks == Config(pe=1024).banks == 8
+    assert Config(sram="256 KiB").banks == Config(sram="512 KiB").banks == 16
 
 
 @pytest.mark.parametrize(
@@ -38,18 +40,18 @@ def test_the_default_sram_has_banks_of_its_own() -> None:
 def test_shorthand(pe: int, dataflow: str, lanes: tuple[int, int]) -> None:
     assert lanes_of(pe, dataflow) == lanes
     config = Config(pe=pe, dataflow=dataflow)
-    assert (config.ic, config.oc) == lanes
+    assert (config.ic_lanes, config.oc_lanes) == lanes
     assert config == Config(ic_lanes=lanes[0], oc_lanes=lanes[1])
 
 
 def test_odd_lanes() -> None:
     config = Config(ic_lanes=3, oc_lanes=5)
-    assert (config.macs_per_cycle, config.word_bytes, config.weight_rows, config.dw) == (15, 16, 1, 15)
+    assert (config.macs_per_cycle, config.word_bytes, config.weight_rows, config.depthwise_lanes) == (15, 16, 1, 15)
 
 
 @pytest.mark.parametrize("scenario", ["none", "emulated"])
 def test_depthwise_lanes_are_for_native_only(scenario: str) -> None:
-    assert Config(depthwise=scenario).dw == 0
+    assert Config(depthwise=scenario).depthwise_lanes == 0
     assert "depthwise_lanes" not in Config(depthwise=scenario).to_dict()
 
 
@@ -81,7 +83,7 @@ def test_depthwise_lanes_are_for_native_only(scenario: str) -> None:
         ({"bus": 48}, "bus must be one of 32, 64, 128, 256, 512 bits, not 48"),
         ({"sram": "16 KiB"}, "sram must be 32 KiB..256 MiB, not 16 KiB"),
         ({"sram": "512 MiB"}, "sram must be 32 KiB..256 MiB, not 512 MiB"),
-        ({"sram": "much"}, 'size must be a number with B, KiB, MiB or GiB, not "much"'),
+        ({"sram": "much"}, 'sram size must be a number with B, KiB, MiB or GiB, not "much"'),
         ({"sram": "17 KiB", "banks": 4}, "sram must be 32 KiB..256 MiB, not 17 KiB"),
         ({"banks": 3}, "banks must be 4..32, not 3"),
         ({"banks": 12}, "sram / banks must be a power of two, not 256 KiB / 12"),
@@ -112,7 +114,7 @@ def test_memory_rules(parameters: dict[str, Any], message: str) -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_text_forms_round_trip(name: str) -> None:
-    config = PRESETS[name]
+    config = Config.load(name)
     assert Config.from_toml(config.to_toml()) == config
     assert Config.from_dict(config.to_dict()) == config
     assert Config.load(name) == config
@@ -165,30 +167,30 @@ def test_load_names_the_file(tmp_path: Path) -> None:
 
 def test_study_presets() -> None:
     assert sum(name.startswith("study-") for name in PRESETS) == 12
-    config = PRESETS["study-128-256MiB-input"]
-    assert (config.ic, config.oc, config.sram_bytes) == (128, 1, 256 << 20)
+    config = Config.load("study-128-256MiB-input")
+    assert (config.ic_lanes, config.oc_lanes, config.sram) == (128, 1, 256 << 20)
 
 
 @pytest.mark.parametrize(("name", "multipliers"), [("ulx3s", 73), ("ulx3s-8x16", 141), ("ecp5-evn", 73)])
 def test_board_presets_have_few_multipliers(name: str, multipliers: int) -> None:
     """At most 1.15 a PE: of the array, four a lane of requantisation, a vector lane's, and that which counts pixels."""
-    config = PRESETS[name]
+    config = Config.load(name)
     assert config.depthwise == "native" and config.word_bytes == 16
     lane = 8 if config.elementwise else 4
-    assert config.macs_per_cycle + 4 * config.requant + lane * config.vec + 1 == multipliers
+    assert config.macs_per_cycle + 4 * config.requant_lanes + lane * config.vector_lanes + 1 == multipliers
     assert multipliers <= 1.15 * config.macs_per_cycle
 
 
 def test_hash_is_stable() -> None:
     """Programs and hardware in the field carry it: it may change with the hardware parameters only."""
-    assert {name: PRESETS[name].hash for name in HASHES} == HASHES
+    assert {name: Config.load(name).hash for name in HASHES} == HASHES
 
 
 def test_hash_sees_hardware_only() -> None:
     config = Config()
     assert config.replace(memory=MemoryTiming(read_latency=1)).hash == config.hash
-    hashes = {c.hash for c in PRESETS.values()}
-    assert len(hashes) == len(set(PRESETS.values()))
+    hashes = {Config.load(name).hash for name in PRESETS}
+    assert len(hashes) == len({Config.load(name) for name in PRESETS})
     assert config.replace(stripe=16).hash != config.hash
 
 

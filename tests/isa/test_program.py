@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.isa.common.files import write_atomically
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES
 from dovetail.isa.program import Program, ProgramError, Segment, Step, TensorDescriptor
 

@@ -82,7 +82,7 @@ def letters(data: bytes, random: Random) -> bytes:
 
 @cache
 def schedule_files() -> Sequence[Files]:
-    from dovetail.isa.config import Config
+    from dovetail.isa.config.resolved import Config
     from dovetail.sw.compiler.plan import schedule_cache, tiling
     from dovetail.sw.runtime.compiled_network import compile_network
 
@@ -96,7 +96,7 @@ def schedule_files() -> Sequence[Files]:
 
 def with_schedules(folder: Path) -> object:
     """Compile with a schedule cache, to the same program as without."""
-    from dovetail.isa.config import Config
+    from dovetail.isa.config.resolved import Config
     from dovetail.sw.compiler.plan import schedule_cache, tiling
     from dovetail.sw.runtime.compiled_network import compile_network
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.analysis import preflight
 from dovetail.sw.compiler.options import Options

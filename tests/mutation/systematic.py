@@ -99,7 +99,7 @@ class Built:
 def models() -> list[tuple[str, Any, str]]:
     """Name, configuration and form of each. The second one has what the first one lacks: several records and less than
     a matrix row in a word, several words of weights, gated clocks, and enables of reads."""
-    from dovetail.isa.config import Config
+    from dovetail.isa.config.resolved import Config
     from dovetail.sw.random.programs.configurations import WHOLE
 
     wide = Config(

@@ -11,7 +11,7 @@ from cocotbext.axi import AxiResp
 
 from dovetail.cosim.benches.axi import HostDriver
 from dovetail.cosim.benches.bench import config, cycles, options, rng, start
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import (
     ADDRESS_BITS,
     CONTROL_IRQ,

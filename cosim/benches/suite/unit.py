@@ -50,7 +50,7 @@ async def random_operations(dut: Any) -> None:
     """Every operation of the unit that the configuration has."""
     numbers, setting, unit = rng(), config(), Unit[options()["unit"]]
     dma = unit in (Unit.LOAD, Unit.STORE)
-    sram = bytearray(numbers.randbytes(setting.sram_bytes))
+    sram = bytearray(numbers.randbytes(setting.sram))
     memory = bytearray(numbers.randbytes(BASE + DATA_BYTES if dma else 0))
     if options().get("errors"):
         del memory[BASE + DATA_BYTES * 3 // 4 :]

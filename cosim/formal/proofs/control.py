@@ -10,7 +10,7 @@ from dovetail.cosim.formal.properties import Opened, before
 from dovetail.hw.common.ports import Entry, EntryKind
 from dovetail.hw.sequencer.control import UnitControl
 from dovetail.hw.sequencer.queue import Queue
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Cause, Unit
 from dovetail.isa.timing.sequencer import CHECK
 

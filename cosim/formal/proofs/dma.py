@@ -12,7 +12,7 @@ from dovetail.cosim.formal.properties import Opened, before, stable
 from dovetail.hw.common.axi import INCR
 from dovetail.hw.dma.load import LoadCore
 from dovetail.hw.dma.store import BUFFER, StoreCore
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES
 from dovetail.isa.timing.dma import BOUNDARY
 from dovetail.isa.timing.memory import SRAM_READ
@@ -29,7 +29,7 @@ class _Control:
         config = harness.config
         age = Signal(range(CHECK + 1))
         self.working = Signal()
-        self.reads, self.writes = Signal(config.n_banks), Signal(config.n_banks)
+        self.reads, self.writes = Signal(config.banks), Signal(config.banks)
         idle = Signal()
         verify = age == CHECK
         m.d.comb += [
@@ -90,7 +90,7 @@ def _region_banks(config: Config, registers: Any) -> Value:
     first = registers.sram_addr
     end = registers.sram_addr + registers.sram_bytes
     size = config.bank_bytes
-    return Cat((first < (n + 1) * size) & (end > n * size) for n in range(config.n_banks))
+    return Cat((first < (n + 1) * size) & (end > n * size) for n in range(config.banks))
 
 
 def _claims(m: Module, config: Config, registers: Any, control: _Control, banks: Value) -> None:
@@ -98,7 +98,7 @@ def _claims(m: Module, config: Config, registers: Any, control: _Control, banks:
     with m.If(control.working & ~registers.fetching):
         m.d.comb += [
             Assert(
-                (registers.sram_bytes != 0) & (registers.sram_addr + registers.sram_bytes <= config.sram_bytes),
+                (registers.sram_bytes != 0) & (registers.sram_addr + registers.sram_bytes <= config.sram),
                 "the region of an operation is not empty and inside SRAM",
             ),
             Assert(banks == _region_banks(config, registers), "an operation claims exactly the banks of its region"),

@@ -10,7 +10,7 @@ from dovetail.cosim.formal.properties import Opened, before
 from dovetail.hw.common.ports import EntryKind
 from dovetail.hw.dma.load import PageWrite
 from dovetail.hw.sequencer.frontend import MANY, PAGES_BITS, Decoded, Frontend
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Unit
 
 

@@ -10,7 +10,7 @@ from dovetail.hw.common.axi import AxiLite
 from dovetail.hw.host.registers import Host
 from dovetail.hw.sequencer.control import Fault
 from dovetail.hw.sequencer.statistics import Stalls
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import ADDRESS_BITS, HOST_REGISTERS, OKAY
 from dovetail.isa.instructions.table import Unit
 

@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In
 from dovetail.cosim.formal.properties import Opened, before
 from dovetail.hw.common.ports import sources, spans, targets
 from dovetail.hw.sequencer.scoreboard import Scoreboard
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Unit
 
 
@@ -38,8 +38,8 @@ class ScoreboardHarness(wiring.Component):
                 "verify": In(units),
                 "take": In(units),
                 "release": In(units),
-                "reads": In(config.n_banks).array(units),
-                "writes": In(config.n_banks).array(units),
+                "reads": In(config.banks).array(units),
+                "writes": In(config.banks).array(units),
             }
             | given
         )
@@ -50,8 +50,8 @@ class ScoreboardHarness(wiring.Component):
         scoreboard = Scoreboard(config)
         m.submodules.scoreboard = inner = Opened(scoreboard)
         holds = [Signal(name=f"holds{unit}") for unit in Unit]
-        reads = [Signal(config.n_banks, name=f"reads{unit}") for unit in Unit]
-        writes = [Signal(config.n_banks, name=f"writes{unit}") for unit in Unit]
+        reads = [Signal(config.banks, name=f"reads{unit}") for unit in Unit]
+        writes = [Signal(config.banks, name=f"writes{unit}") for unit in Unit]
         known = before(m, 1)
         granted = []
         read_spans: list[list[Any]] = []
@@ -130,8 +130,8 @@ class ScoreboardHarness(wiring.Component):
                     continue
                 rival = scoreboard.units[other]
                 counts = granted[other] if other < unit else 0
-                conflicts.append((port.reads & (reads[other] | (rival.reads & _mask(counts, config.n_banks)))).any())
-                conflicts.append((port.writes & (writes[other] | (rival.writes & _mask(counts, config.n_banks)))).any())
+                conflicts.append((port.reads & (reads[other] | (rival.reads & _mask(counts, config.banks)))).any())
+                conflicts.append((port.writes & (writes[other] | (rival.writes & _mask(counts, config.banks)))).any())
                 shared = self._overlap(write_spans[unit], read_spans[other])
                 shared += self._overlap(write_spans[other], read_spans[unit])
                 races.append(_any(shared) & (holds[other] | counts))

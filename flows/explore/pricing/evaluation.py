@@ -16,7 +16,7 @@ import dovetail.isa
 import dovetail.sw
 from dovetail.flows.explore.pricing.cost import Cost, Outcome
 from dovetail.flows.explore.space.networks import NetworkFile
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.analysis.cost.activity import activity_of
 from dovetail.sw.compiler.partition.host_cost import HostCost

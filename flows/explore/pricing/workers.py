@@ -8,7 +8,7 @@ from typing import Protocol
 
 from dovetail.flows.explore.pricing.cost import Outcome
 from dovetail.flows.explore.pricing.evaluation import Session
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import DovetailError
 
 AHEAD = 2

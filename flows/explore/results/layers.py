@@ -9,7 +9,7 @@ from typing import Any
 from dovetail.flows.explore.results.frame import Frame, Record
 from dovetail.flows.explore.results.rows import Results, common
 from dovetail.flows.options.parameters import flat
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE, EnergyTable, load_table
 from dovetail.sw.analysis.cost.energy_report import energy_report

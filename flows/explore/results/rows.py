@@ -18,7 +18,7 @@ from dovetail.flows.explore.space.design_space import Point, Space
 from dovetail.flows.explore.space.metrics import values_of
 from dovetail.flows.options.parameters import CLOCK, flat
 from dovetail.isa.common.suggestion import nearest
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.frontend import ZOO
 

@@ -16,7 +16,8 @@ from dovetail.flows.explore.space.expressions import FUNCTIONS, Constraint, Expr
 from dovetail.flows.explore.space.metrics import METRICS, PER_NETWORK, Metric, area_values, direction_of, own_metric
 from dovetail.flows.options.parameters import AXES, CLOCK, DERIVED, changed, check_shape, dataflow_of, flat
 from dovetail.isa.common.suggestion import nearest
-from dovetail.isa.config import Config, ConfigError, lanes_of
+from dovetail.isa.config.given import ConfigError
+from dovetail.isa.config.resolved import Config, lanes_of
 from dovetail.sw.analysis.cost.area import PARTS
 from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.runtime.clock import CLOCKS
@@ -391,7 +392,7 @@ class Space:
         """What follows for the shape of the array once all of its axes have values; nothing if it breaks a rule."""
         if not set(SHAPE) & set(values):
             return {}
-        ic, oc = values.get("ic_lanes", self.base.ic), values.get("oc_lanes", self.base.oc)
+        ic, oc = values.get("ic_lanes", self.base.ic_lanes), values.get("oc_lanes", self.base.oc_lanes)
         if "lanes" in values:
             ic, oc = values["lanes"]
         elif {"pe", "dataflow"} & set(values):

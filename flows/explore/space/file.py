@@ -27,7 +27,9 @@ from dovetail.flows.explore.space.expressions import ExpressionError, parse
 from dovetail.flows.options.parameters import AXES, CLOCK, INT, SETTINGS, SIZE, changed, values_between
 from dovetail.isa.common.suggestion import nearest
 from dovetail.isa.common.toml import parse_toml
-from dovetail.isa.config import PRESETS, Config, ConfigError
+from dovetail.isa.config.given import ConfigError
+from dovetail.isa.config.presets import PRESETS
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.energy import TABLES as ENERGY_TABLES
 from dovetail.sw.analysis.cost.energy import EnergyError, load_table
 from dovetail.sw.compiler.options import EFFORTS, TILINGS
@@ -252,14 +254,14 @@ class _Reader:
         self.known(("base",), table, ("preset", "file", *SETTINGS), "a configuration parameter, preset or file")
         if {"preset", "file"} <= set(table):
             raise self.error(("base", "file"), "base must have a preset or a file, not both; leave one out")
-        start = PRESETS["default"]
+        start = Config()
         if "preset" in table:
             name = table["preset"]
             if not isinstance(name, str) or name not in PRESETS:
                 raise self.error(
                     ("base", "preset"), f"preset {_shown(name)} must be known{nearest(str(name), tuple(PRESETS))}"
                 )
-            start = PRESETS[name]
+            start = Config.load(name)
         if "file" in table:
             start = self.configuration(("base", "file"), table["file"])
         try:
@@ -281,7 +283,7 @@ class _Reader:
         self.known(("axes",), table, tuple(AXES), "a configuration parameter")
         axes = {name: self.axis(("axes", name), name, value) for name, value in table.items()}
         try:
-            Space((), PRESETS["default"], axes)
+            Space((), Config(), axes)
         except ConfigError as error:
             raise self.error(("axes",), f"axes: {error}") from None
         return axes
@@ -333,7 +335,7 @@ class _Reader:
         if name in (*DEPENDENT, CLOCK.name):
             return
         try:
-            changed(PRESETS["default"], {name: value})
+            changed(Config(), {name: value})
         except ConfigError as error:
             if str(error).startswith(f"{name} must be"):
                 raise self.error(place, str(error)) from None

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dovetail.flows.options.parameters import flat
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.area import area_of, smallest_part
 from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE, EnergyTable, energy_of, load_table
 from dovetail.sw.runtime.clock import milliseconds, per_second
@@ -113,7 +113,7 @@ def values_of(space: Space, config: Config, costs: Sequence[Cost], clock: float 
     hertz = clock or space.clock
     weights = [workload.weight for workload in space.workloads]
     values = _of_work(space, config, costs, weights, hertz)
-    values |= {"pe": config.macs_per_cycle, "sram": config.sram_bytes, **area_values(config)}
+    values |= {"pe": config.macs_per_cycle, "sram": config.sram, **area_values(config)}
     for index in sorted({index for index, _ in space.of_networks.values()}):
         alone = _of_work(space, config, costs[index : index + 1], [1.0], hertz)
         values |= {name: alone[m] for name, (n, m) in space.of_networks.items() if n == index and m in alone}

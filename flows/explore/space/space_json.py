@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.flows.explore.space.design_space import Plan, Space, Workload
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.energy import TABLES
 from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.frontend import ZOO

@@ -16,7 +16,7 @@ from dovetail.flows.explore.space.design_space import Point, Space
 from dovetail.flows.explore.space.networks import NetworkFile
 from dovetail.flows.explore.store.lock import SweepLock
 from dovetail.flows.explore.store.result_store import Store, Sweep, now, outcome_of
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.partition.host_cost import HostCost
 
 

@@ -7,7 +7,7 @@ in the wrapper, behind a macro, and look into the core by hierarchical names.
 from collections.abc import Iterator, Sequence
 
 from dovetail.hw.accelerator import HOST_PREFIX, MEMORY_PREFIX
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import QUEUE_DEPTH, Unit
 
 MACRO = "DOVETAIL_ASSERT"

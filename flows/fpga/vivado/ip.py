@@ -21,7 +21,7 @@ from dovetail.hw.accelerator import HOST_PREFIX, MEMORY_PREFIX, Accelerator
 from dovetail.hw.verilog import TOP, to_verilog
 from dovetail.isa.common.files import write_atomically
 from dovetail.isa.common.sizes import format_bytes
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 
 PART = "xc7z020clg400-1"
 """A Zynq-7020, unless the user names another part."""
@@ -87,9 +87,9 @@ def export(config: Config, folder: Path, *, part: str = PART, frequency: int = 1
             "serial must be false for Vivado: with serial = true the SRAM is made of SB_SPRAM256KA, which only an"
             " iCE40 UP5K has; take another configuration, such as the preset small, or build with --board icebreaker"
         )
-    if config.sram_bytes > MOST_SRAM:
+    if config.sram > MOST_SRAM:
         raise BuildError(
-            f"sram must be at most {format_bytes(MOST_SRAM)} for Vivado, not {format_bytes(config.sram_bytes)}:"
+            f"sram must be at most {format_bytes(MOST_SRAM)} for Vivado, not {format_bytes(config.sram)}:"
             " the initial content of every word is written out, which takes gigabytes"
         )
     common = settings(config, part, frequency)
@@ -198,7 +198,8 @@ def settings(config: Config, part: str, frequency: int) -> str:
     if not part.replace("-", "").replace("_", "").isalnum():
         raise BuildError(f"part must be a name such as {PART}, not {part!r}")
     version = ".".join(dovetail.__version__.split(".")[:2])
-    text = f"int8 accelerator, {config.ic} x {config.oc} lanes, {format_bytes(config.sram_bytes)}, {config.hash:016x}"
+    lanes = f"{config.ic_lanes} x {config.oc_lanes} lanes"
+    text = f"int8 accelerator, {lanes}, {format_bytes(config.sram)}, {config.hash:016x}"
     return (
         "# What project.tcl and package_ip.tcl have in common.\n"
         "set here [file dirname [file normalize [info script]]]\n"

@@ -9,7 +9,7 @@ from typing import Any
 from dovetail.flows.explore.results.layers import explained_of
 from dovetail.flows.explore.results.rows import Results, Row
 from dovetail.flows.explore.space.design_space import Space
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE, load_table
 from dovetail.sw.errors import DovetailError, first_line

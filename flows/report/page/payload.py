@@ -17,7 +17,7 @@ from dovetail.flows.options.parameters import CLOCK, PARAMETERS, flat
 from dovetail.flows.report.pictures.pareto import telling_axis
 from dovetail.flows.report.pictures.shares import cause_colours
 from dovetail.flows.report.pictures.style import BOUNDS, KINDS, RAMP, SERIES, SPARE
-from dovetail.isa.config import PRESETS
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.energy_report import COMPONENTS
 from dovetail.sw.analysis.explain.causes import CAUSES
 from dovetail.sw.analysis.explain.resources import RESOURCES
@@ -28,7 +28,7 @@ _LANES = {"lanes": ("ic_lanes", "oc_lanes")}
 
 def header_of(space: Space, version: str) -> dict[str, Any]:
     """What holds for every point: networks, ``version`` of the compiler, and what the numbers of a row mean."""
-    default = {**flat(PRESETS["default"]), CLOCK.name: Space.clock}
+    default = {**flat(Config()), CLOCK.name: Space.clock}
     shades = cause_colours()
     return {
         "title": " + ".join(_short(workload.source) for workload in space.workloads) or "no network",

@@ -75,7 +75,7 @@ def _draw_amounts(plot: Axes, history: History) -> None:
             cycles, floor, height, step="post", color=COLOURS[role], linewidth=0, rasterized=len(cycles) > RASTER
         )
         floor = height
-    size, peak = history.config.sram_bytes, int(floor.max())
+    size, peak = history.config.sram, int(floor.max())
     top = size if peak > size / 4 else max(peak, 1)
     plot.set_ylim(0, top * 1.25)
     _byte_axis(plot, top)
@@ -91,7 +91,7 @@ def _draw_amounts(plot: Axes, history: History) -> None:
 def _draw_addresses(plot: Axes, history: History) -> None:
     config = history.config
     top = max((life.address + life.size for life in history.lives), default=1)
-    top = min(-(-top // config.bank_bytes) * config.bank_bytes, config.sram_bytes)
+    top = min(-(-top // config.bank_bytes) * config.bank_bytes, config.sram)
     plot.set_ylim(0, top)
     places = [(life.start, life.end, life.address, life.address + life.size) for life in history.lives]
     fills = [COLOURS[life.role] for life in history.lives]

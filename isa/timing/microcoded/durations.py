@@ -6,7 +6,7 @@ durations follow from an operation's registers, never from data.
 """
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, has, lanes_of
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit
 from dovetail.isa.timing.repeat import repeat
@@ -119,7 +119,7 @@ def _transfer(config: Config, op: Op, view: View) -> int:
 
 def sums_together(config: Config, op: Op) -> int:
     """Output channels that are summed up at once: those whose weights for an input are one word."""
-    return SUMS if not INSTRUCTIONS[op].depthwise and config.oc % SUMS == 0 else 1
+    return SUMS if not INSTRUCTIONS[op].depthwise and config.oc_lanes % SUMS == 0 else 1
 
 
 def sum_cycles(*, rows: int, columns: int, lanes: int) -> int:
@@ -156,7 +156,7 @@ def microcoded_duration(config: Config, op: Op, view: View) -> int:
         op,
         rows=view["GEOMETRY", "kh"],
         columns=view["GEOMETRY", "kw"],
-        lanes=1 if row.depthwise else view["KC", "blocks"] * config.ic,
+        lanes=1 if row.depthwise else view["KC", "blocks"] * config.ic_lanes,
         height=view["TILE", "height"],
         width=view["TILE", "width"],
         blocks=blocks,

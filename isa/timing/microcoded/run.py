@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, REGISTERS, WORD_BYTES, Cause, Op, Unit
 from dovetail.isa.timing.memory import ADDRESS_SPACE, Broken, answers
 from dovetail.isa.timing.microcoded.durations import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, Op, Unit
 from dovetail.isa.timing.timeline import FETCH, Timeline
 from dovetail.sw.analysis.cost.operation import KEYS, Counts, Registers, counts_of

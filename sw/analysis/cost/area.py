@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.area_terms import blocks, brams, dsps
 from dovetail.sw.errors import DovetailError
 
@@ -95,17 +95,17 @@ def area_of(config: Config) -> Area:
 def measured_quantities(config: Config) -> dict[str, int]:
     """The quantities by which a configuration is inside or outside the measured range."""
     return {
-        "ic_lanes": config.ic,
-        "oc_lanes": config.oc,
+        "ic_lanes": config.ic_lanes,
+        "oc_lanes": config.oc_lanes,
         "ic_lanes * oc_lanes": config.macs_per_cycle,
-        "depthwise_lanes": config.dw,
-        "requant_lanes": config.requant,
-        "accumulators per requantiser lane": ceil_div(config.acc_lanes, config.requant),
-        "vector_lanes": config.vec if config.vector else 1,
+        "depthwise_lanes": config.depthwise_lanes,
+        "requant_lanes": config.requant_lanes,
+        "accumulators per requantiser lane": ceil_div(config.acc_lanes, config.requant_lanes),
+        "vector_lanes": config.vector_lanes if config.vector else 1,
         "bus": config.bus,
-        "banks": config.n_banks,
+        "banks": config.banks,
         "bytes of an SRAM word": config.word_bytes,
-        "banks * bytes of an SRAM word": config.n_banks * config.word_bytes,
+        "banks * bytes of an SRAM word": config.banks * config.word_bytes,
         "words of a bank": config.bank_bytes // config.word_bytes,
     }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.isa.common.toml import parse_toml
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, WORD_BYTES
 from dovetail.sw.errors import DovetailError
 
@@ -140,7 +140,7 @@ def energy_of(config: Config, activity: Mapping[str, int], cycles: int, table: E
         "sram": accesses * word,
         "dram": beats * config.bus_bytes * table.dram_byte,
         "instructions": fetched * (WORD_BYTES * table.dram_byte + 2 * line),
-        "cycles": cycles * (config.macs_per_cycle * table.cycle_multiplier + config.sram_bytes * table.cycle_sram_byte),
+        "cycles": cycles * (config.macs_per_cycle * table.cycle_multiplier + config.sram * table.cycle_sram_byte),
     }
     return Energy(sum(parts.values()), parts)
 

@@ -8,7 +8,7 @@ from operator import itemgetter
 import numpy as np
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import (
     INDEX,
     View,
@@ -85,17 +85,17 @@ def _array(config: Config, op: Op, view: View) -> Counts:
     pixels, steps = height * width, kh * kw * kc
 
     # A block of output channels walks over the same window as the one before, but of other channels if depthwise.
-    across = (blocks, channels // multiplier) if depthwise else (kc, config.ic)
+    across = (blocks, channels // multiplier) if depthwise else (kc, config.ic_lanes)
     column = grid((width, view["X_STEP"]), (kw, view["KX_STEP"]), across)
-    window = Lanes(max(config.ic, config.dw), 1, view["IN_BYTES"])
+    window = Lanes(max(config.ic_lanes, config.depthwise_lanes), 1, view["IN_BYTES"])
     inputs = reads(_rows(view, kh), column, view["ORIGIN"], _image(view), window) * (1 if depthwise else blocks)
 
     old_words = ceil_div(INT32_BYTES * lanes, config.word_bytes) if view["MODE", "accumulate"] else 0
     groups, written = _results(config, view, channels)
     return {
-        "multiplies": steps * pixels * blocks * (config.dw if depthwise else config.macs_per_cycle),
+        "multiplies": steps * pixels * blocks * (config.depthwise_lanes if depthwise else config.macs_per_cycle),
         "accumulates": (steps + old_words) * pixels * blocks * config.acc_lanes,
-        "requantises": pixels * groups * config.requant,
+        "requantises": pixels * groups * config.requant_lanes,
         "sram_read_input": inputs + _old_reads(config, view, channels, old_words),
         "sram_read_weights": _stream_reads(config, op, view, lanes, steps, ceil_div(pixels, view["STRIPE", "pixels"])),
         "sram_write_array": written,
@@ -118,12 +118,12 @@ def _results(config: Config, view: View, channels: int) -> tuple[int, int]:
     """Groups of `requant_lanes` channels in which a pixel's results leave, the last of a block shorter; all writes."""
     height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
     item = INT32_BYTES if view["MODE", "int32"] else 1
-    group = np.arange(0, channels, config.requant, dtype=np.int64)
+    group = np.arange(0, channels, config.requant_lanes, dtype=np.int64)
     first = (np.arange(blocks, dtype=np.int64)[:, None] * channels + group).ravel()
     in_block = np.full(blocks, channels)
     in_block[-1] = view["BLOCKS", "last"]
     left = (in_block[:, None] - group).ravel()
-    first, size = first[left > 0], np.minimum(left[left > 0], config.requant)
+    first, size = first[left > 0], np.minimum(left[left > 0], config.requant_lanes)
     column = (grid((width, view["OUT_X_STEP"]))[:, None] + first * item).ravel()
     written = writes(grid((height, view["OUT_Y_STEP"])), column, np.tile(size * item, width), view["OUT_BYTES"])
     return len(first), written
@@ -144,7 +144,7 @@ def _stream_reads(config: Config, op: Op, view: View, lanes: int, steps: int, st
 
 
 def _vector(config: Config, op: Op, view: View) -> Counts:
-    row, lanes = INSTRUCTIONS[op], config.vec
+    row, lanes = INSTRUCTIONS[op], config.vector_lanes
     item, result = row.input_bytes, row.output_bytes
     height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
     kh, kw = (view["GEOMETRY", "kh"], view["GEOMETRY", "kw"]) if row.taps else (1, 1)

@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, array_lanes, input_blocks, lanes_of, weight_rows
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit, unit_of
 from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, Free, matrix_reads, to_accumulator
@@ -44,7 +44,7 @@ def array_macs(config: Config, op: Op, view: View) -> int:
     return (
         _pixels(view)
         * _steps(op, view)
-        * (1 if INSTRUCTIONS[op].depthwise else config.ic)
+        * (1 if INSTRUCTIONS[op].depthwise else config.ic_lanes)
         * _channels(config, op, view)
     )
 
@@ -65,7 +65,7 @@ def _array(config: Config, op: Op, view: View, duration: int, useful: Fraction, 
     slots, macs = pixels * steps * blocks, array_macs(config, op, view)
     least = ACCUMULATE
     multiply = macs * useful // config.macs_per_cycle
-    filled = macs * useful // config.dw if row.depthwise else macs // config.macs_per_cycle
+    filled = macs * useful // config.depthwise_lanes if row.depthwise else macs // config.macs_per_cycle
     if free.steps:
         size = rest = slots = multiply = filled = least = 0
     if free.weights:
@@ -100,7 +100,7 @@ def _vector(config: Config, op: Op, view: View, duration: int) -> Parts:
     reads = _pixels(view) * vector_reads(op, view)
     table = table_reads(config, op)
     slots = reads * view["BLOCKS", "count"]
-    filled = reads * _channels(config, op, view) // config.vec
+    filled = reads * _channels(config, op, view) // config.vector_lanes
     return {
         "vector": table + filled,
         "vector_lanes": slots - filled,

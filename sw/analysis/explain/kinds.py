@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from operator import itemgetter
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import INDEX, View
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit
 from dovetail.isa.timing.array import NOTHING, Free

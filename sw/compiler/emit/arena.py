@@ -6,7 +6,7 @@ from operator import itemgetter
 import numpy as np
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.emit.hazards import Range
 
 Runs = tuple[tuple[int, int], ...]
@@ -31,7 +31,7 @@ class Arena:
     def __init__(self, config: Config) -> None:
         self.cell = max(config.bank_bytes // _CELLS, config.word_bytes)
         self.per_bank = config.bank_bytes // self.cell
-        self._last = [0] * (config.sram_bytes // self.cell)
+        self._last = [0] * (config.sram // self.cell)
         self._pending: dict[tuple[int, int], int] = {}
 
     def touch(self, region: Range, number: int) -> None:

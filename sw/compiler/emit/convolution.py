@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import ceil_div, round_up
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Unit, pack
 from dovetail.sw.compiler.emit import weight_streams
 from dovetail.sw.compiler.emit.arena import Arena
@@ -41,7 +41,7 @@ def layer_of(config: Config, graph: ir.Graph, node: ir.Conv | ir.Depthwise | ir.
     packed, group = False, (1, 1)
     if isinstance(node, ir.Depthwise):
         group = (1, out_channels // channels)
-        native = config.depthwise == "native" and group[1] <= min(MAX_EXTRA + 1, config.dw)
+        native = config.depthwise == "native" and group[1] <= min(MAX_EXTRA + 1, config.depthwise_lanes)
         mode = "depthwise" if native else "grouped"
     elif node.groups > 1:
         mode, group = "grouped", (channels // node.groups, out_channels // node.groups)
@@ -100,7 +100,7 @@ def constants_of(
         # The zero points are the instruction's; every pass has the same records.
         bias = np.zeros(layer.out_channels, np.int64)
         size = blocks * layer.stream_bytes(config, 1, layer.channels)
-        return size, lambda: weight_streams.records(bias, node.requant, block, config.oc, config).ravel()
+        return size, lambda: weight_streams.records(bias, node.requant, block, config.oc_lanes, config).ravel()
     size = sum(starts_of(config, layer, block, one.channels)[-1] for one in passes)
     return size, partial(weight_streams.pack, node, layer, config, block, passes)
 
@@ -381,7 +381,7 @@ class ConvCode:
         line = pixel * (columns if self.source.sram is None else layer.width)
         out_line = self._out_line(area, out_pixel)
         seen, made = layer.group if grouped else (int(layer.inputs_of(count, channels)), count)
-        lanes = config.oc if grouped else layer.lanes(config)
+        lanes = config.oc_lanes if grouped else layer.lanes(config)
         blocks = ceil_div(made, lanes)
         pixels = area.rows * area.columns
         item = 4 if run.adds or run.int32 else 1

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dovetail.isa.common.sizes import ceil_div, round_up
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit, pack
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorOperation
@@ -104,7 +104,7 @@ def instruction(
     """An element-wise instruction on a ``tile`` of rows, pixels in each and channels of each; ``table``: its region."""
     rows, width, channels = tile
     first, *others = operands
-    blocks = ceil_div(channels, config.vec)
+    blocks = ceil_div(channels, config.vector_lanes)
     registers = {
         **operation.registers,
         "GEOMETRY": POINTWISE,
@@ -122,7 +122,7 @@ def instruction(
         "OUT_BYTES": result.bytes,
         "OUT_Y_STEP": result.row,
         "OUT_X_STEP": result.pixel,
-        "BLOCKS": pack(Unit.VECTOR, "BLOCKS", count=blocks, last=channels - (blocks - 1) * config.vec),
+        "BLOCKS": pack(Unit.VECTOR, "BLOCKS", count=blocks, last=channels - (blocks - 1) * config.vector_lanes),
     }
     reads = [(operand.at, operand.bytes) for operand in operands]
     if others:
@@ -155,7 +155,7 @@ def flat_tasks(
     streamed = [place for place in sources if place.sram is None]
     base = round_up(operation.table, config.word_bytes)
     room = Room(config, arena, space.free, operands=bool(streamed or base), results=target.sram is None)
-    limits = [MAX_BLOCKS * config.vec]
+    limits = [MAX_BLOCKS * config.vector_lanes]
     if streamed:
         limits.append((room.operands - base) // (2 * len(streamed)))
     if target.sram is None:
@@ -199,7 +199,7 @@ def flat_tasks(
         if target.sram is not None:
             out = target.sram + first // channels * target.pitch + first % channels
         written = (out, (runs - 1) * step + length)
-        blocks = ceil_div(length, config.vec)
+        blocks = ceil_div(length, config.vector_lanes)
         tile = registers | {
             "TILE": pack(Unit.VECTOR, "TILE", height=1, width=runs),
             "IN_ADDR": regions[0][0],
@@ -208,7 +208,7 @@ def flat_tasks(
             "OUT_ADDR": out,
             "OUT_BYTES": written[1],
             "OUT_X_STEP": step,
-            "BLOCKS": pack(Unit.VECTOR, "BLOCKS", count=blocks, last=length - (blocks - 1) * config.vec),
+            "BLOCKS": pack(Unit.VECTOR, "BLOCKS", count=blocks, last=length - (blocks - 1) * config.vector_lanes),
         }
         if len(regions) > 1:
             tile |= {"B_ADDR": regions[1][0], "B_BYTES": regions[1][1]}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import DMA_OPS, PAGE_BYTES, Op, Unit, sync, unit_of
 from dovetail.isa.timing.dma import row_addresses
@@ -127,8 +127,8 @@ class Tracker:
         self.dispatched = [0] * len(Unit)
         """Instructions issued so far, per unit."""
         self._shift = config.bank_bytes.bit_length() - 1
-        self._reads = [_Port(config.n_banks, _SRAM_DEPTH) for _ in Unit]
-        self._writes = [_Port(config.n_banks, _SRAM_DEPTH) for _ in Unit]
+        self._reads = [_Port(config.banks, _SRAM_DEPTH) for _ in Unit]
+        self._writes = [_Port(config.banks, _SRAM_DEPTH) for _ in Unit]
         # System memory is treated as one bank, whose port no unit owns.
         self._memory_reads = [_Port(1, _MEMORY_DEPTH) for _ in Unit]
         self._memory_writes = [_Port(1, _MEMORY_DEPTH) for _ in Unit]

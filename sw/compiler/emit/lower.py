@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.vector import TABLE_BYTES
 from dovetail.sw.compiler.emit import convolution, elementwise, movement, pooling
 from dovetail.sw.compiler.emit.arena import Arena
@@ -218,7 +218,7 @@ class Segment:
             return 0
         tensor = self.graph.tensors[node.outputs[0]]
         channels = tensor.shape[-1]
-        return tensor.size // channels * ceil_div(channels, self.config.vec) * self._steps(node)
+        return tensor.size // channels * ceil_div(channels, self.config.vector_lanes) * self._steps(node)
 
     def _steps(self, node: ir.Node) -> int:
         """Steps of the vector unit per result."""

@@ -9,7 +9,7 @@ from math import prod
 from typing import NamedTuple
 
 from dovetail.isa.common.sizes import ceil_div, round_up
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op
 from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.emit.elementwise import Operation, Walk, instruction

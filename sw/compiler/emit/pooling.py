@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from dovetail.isa.common.sizes import ceil_div, round_up
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op, Unit, pack
 from dovetail.isa.numerics.average import average_magic
 from dovetail.isa.numerics.rounding import Rounding
@@ -54,7 +54,7 @@ def pool_tasks(
         # A tile that lies in the padding alone still has a row of input, which it does not see.
         low = min(max(top, 0), height - 1)
         high = max(min(top + (rows - 1) * stride[0] + kernel[0], height), low + 1)
-        blocks = ceil_div(count, config.vec)
+        blocks = ceil_div(count, config.vector_lanes)
         task = Task(index)
         view = operand_of(task, Slab(low, high - low, width, channel, count), source, tile.operands)
         slab = Slab(first, rows, out_width, channel, count)
@@ -81,7 +81,7 @@ def pool_tasks(
                 "OUT_BYTES": out.bytes - skip,
                 "OUT_Y_STEP": out_width * out.pitch,
                 "OUT_X_STEP": out.pitch,
-                "BLOCKS": pack(Unit.VECTOR, "BLOCKS", count=blocks, last=count - (blocks - 1) * config.vec),
+                "BLOCKS": pack(Unit.VECTOR, "BLOCKS", count=blocks, last=count - (blocks - 1) * config.vector_lanes),
             }
             written = (out.at + skip, out.bytes - skip)
             task.computes.append(Compute(Form(Unit.VECTOR, op, registers), (), ((view.at, view.bytes),), written))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from dovetail.isa.common.sizes import ceil_div, format_bytes
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.emit.arena import Arena, Runs
 from dovetail.sw.errors import CompileError
 
@@ -38,7 +38,7 @@ class Room:
         self._first = one, two
         self.operands = one[1] * self._bank if operands else 0
         self.results = two[1] * self._bank if results else 0
-        self.sram = format_bytes(config.sram_bytes)
+        self.sram = format_bytes(config.sram)
 
     def fits(self, operands: int, results: int) -> bool:
         """Whether there is an area of so many bytes for each."""

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.layer import ConvLayer
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.emit.convolution import Area
 from dovetail.sw.compiler.emit.elementwise import Operation, Walk, instruction
 from dovetail.sw.compiler.emit.slab import Slab, operand_of, result_of, store
@@ -124,4 +124,4 @@ class Tail:
         pixels = min(limits) // width
         if pixels >= channels:
             return pixels // channels, channels
-        return 1, max(pixels // self.config.vec * self.config.vec, 1)
+        return 1, max(pixels // self.config.vector_lanes * self.config.vector_lanes, 1)

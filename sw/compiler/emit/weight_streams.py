@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.network import ir
 
@@ -94,11 +94,12 @@ def pack(node: ir.Conv | ir.Depthwise, layer: ConvLayer, config: Config, block: 
     bias = node.bias - node.requant.zero_in * sums
     parts = []
     if layer.mode == "depthwise":
-        head = records(bias, node.requant, block, config.dw, config)
+        head = records(bias, node.requant, block, config.depthwise_lanes, config)
         row, rows, column, columns = layer.spot
         spots = [term[row : row + rows, column : column + columns] for term in terms[1:]]
         plain, *more = (
-            _blocks(_taps(node, layer, taps), block, config.dw, 1, config.word_bytes) for taps in (terms[0], *spots)
+            _blocks(_taps(node, layer, taps), block, config.depthwise_lanes, 1, config.word_bytes)
+            for taps in (terms[0], *spots)
         )
         twice = np.concatenate([plain, *(part for rest in more for part in (head, rest))], 1)
         return _joined(head, plain, twice, layer.repeated(block, layer.channels))
@@ -107,13 +108,17 @@ def pack(node: ir.Conv | ir.Depthwise, layer: ConvLayer, config: Config, block: 
         taps, step = _taps(node, layer, node.weights), layer.group[1]
         for first in range(0, layer.out_channels, step):
             own = slice(first, first + step)
-            head = records(bias[own], _part(node.requant, own), config.oc, config.oc, config)
-            parts.append(np.concatenate([head, _blocks(taps[own], config.oc, config.oc, config.ic, size)], 1).ravel())
+            head = records(bias[own], _part(node.requant, own), config.oc_lanes, config.oc_lanes, config)
+            parts.append(
+                np.concatenate(
+                    [head, _blocks(taps[own], config.oc_lanes, config.oc_lanes, config.ic_lanes, size)], 1
+                ).ravel()
+            )
         return np.concatenate(parts)
-    head = records(bias, node.requant, block, config.oc, config)
+    head = records(bias, node.requant, block, config.oc_lanes, config)
     for first, channels, term, _ in passes:
         some = [_taps(node, layer, one[:, :, :, first : first + channels]) for one in terms]
         repeated = np.stack(some, 2).reshape(*some[0].shape[:1], -1, *some[0].shape[2:])
-        plain, twice = (_blocks(taps, block, config.oc, config.ic, size) for taps in (some[term], repeated))
+        plain, twice = (_blocks(taps, block, config.oc_lanes, config.ic_lanes, size) for taps in (some[term], repeated))
         parts.append(_joined(head, plain, twice, layer.repeated(block, channels)))
     return np.concatenate(parts)

@@ -12,7 +12,8 @@ from functools import lru_cache
 from operator import add
 from typing import NamedTuple
 
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import DMA_OPS, PAGE_WORDS, REGISTERS, Op, Unit, cfg, pack
 from dovetail.isa.timing.clock import Clock

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.emit import convolution, elementwise, pooling
 from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.options import Options

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.plan.estimate import Costs, costs_of, estimate, transfers
 from dovetail.sw.compiler.plan.grid import Grid
@@ -57,7 +57,7 @@ def cheapest(config: Config, layer: ConvLayer, space: Space, grids: Iterable[Gri
     for grid in grids:
         for slab in grid.slabs():
             costs = costs_of(config, layer, slab).within(space)
-            (tiles,) = np.nonzero(costs.sizes.sum(axis=0) <= config.sram_bytes)
+            (tiles,) = np.nonzero(costs.sizes.sum(axis=0) <= config.sram)
             costs = costs.of((tiles,))
             estimates = estimates_of(layer, space, costs, staying=True)
             found += cheapest_of(config, layer, space, slab, tiles, costs, estimates, most)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.dma import ADDRESS, BOUNDARY, MAX_BURST
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.plan.grid import Cut, Cuts, Grid, cut

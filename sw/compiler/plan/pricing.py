@@ -3,7 +3,7 @@
 import numpy as np
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.compiler.emit import convolution
 from dovetail.sw.compiler.emit.words import Emitter

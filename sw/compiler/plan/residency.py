@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.emit.arena import Runs
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.plan import schedule
@@ -101,7 +101,7 @@ class Plan:
     ) -> None:
         self.config, self.works, self.sizes, self.stored = config, works, sizes, stored
         self.residents: dict[str, Resident] = {}
-        self._free = [(1 << config.n_banks) - 1] * len(works)
+        self._free = [(1 << config.banks) - 1] * len(works)
         for name, begin, end in self._candidates() if enabled else ():
             self._try(name, begin, end)
 
@@ -128,7 +128,7 @@ class Plan:
 
     def _split(self, number: int) -> tuple[Runs, tuple[Extent, Extent]]:
         """The banks of a step's first node, and the areas of the one that follows."""
-        work, free = self.works[number], _runs(self._free[number], self.config.n_banks)
+        work, free = self.works[number], _runs(self._free[number], self.config.banks)
         if not work.tail:
             return free, ((0, 0), (0, 0))
         count = max(1, sum(banks for _, banks in free) // TAIL_SHARE)
@@ -161,7 +161,7 @@ class Plan:
         for name, numbers in uses.items():
             banks = ceil_div(self.sizes[name], self.config.bank_bytes)
             span = numbers[-1] - numbers[0] + 1
-            if name in barred or span < 2 or banks > self.config.n_banks - 2:
+            if name in barred or span < 2 or banks > self.config.banks - 2:
                 continue
             gain = sum(self._cost(n, "") - self._cost(n, name) for n in numbers)
             if gain > 0:
@@ -179,11 +179,11 @@ class Plan:
     def _try(self, name: str, begin: int, end: int) -> None:
         """Keep a tensor in SRAM if there are banks for it and every node then still has enough."""
         count = ceil_div(self.sizes[name], self.config.bank_bytes)
-        free = (1 << self.config.n_banks) - 1
+        free = (1 << self.config.banks) - 1
         for number in range(begin, end + 1):
             free &= self._free[number]
         mask = (1 << count) - 1
-        starts = [k for k in range(self.config.n_banks - count + 1) if free >> k & mask == mask]
+        starts = [k for k in range(self.config.banks - count + 1) if free >> k & mask == mask]
         for start in dict.fromkeys((starts[0], starts[-1])) if starts else ():
             self.residents[name] = Resident(start, count, begin, end)
             for number in range(begin, end + 1):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import Count, ceil_div, round_up
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.array import array_duration, array_durations, machine_of, matrix_reads
 from dovetail.sw.compiler.emit.arena import Runs
 from dovetail.sw.compiler.layer import ConvLayer
@@ -90,7 +90,7 @@ class Space:
     @classmethod
     def whole(cls, config: Config) -> "Space":
         """All of SRAM, nothing in it."""
-        return cls(((0, config.n_banks),))
+        return cls(((0, config.banks),))
 
     @property
     def anywhere(self) -> "Space":
@@ -348,7 +348,7 @@ def _steps(config: Config, layer: ConvLayer, in_channels: int, *, repeated: bool
 def _blocks(config: Config, layer: ConvLayer, out_channels: int) -> tuple[int, int]:
     """(blocks of output channels, channels of the last) of an instruction for a tile of so many."""
     grouped = layer.mode == "grouped"
-    lanes = config.oc if grouped else layer.lanes(config)
+    lanes = config.oc_lanes if grouped else layer.lanes(config)
     channels = layer.group[1] if grouped else out_channels
     blocks = ceil_div(channels, lanes)
     return blocks, channels - (blocks - 1) * lanes

@@ -7,7 +7,8 @@ different banks. The only change: an object that spans several banks may span fe
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from dovetail.isa.config import MIN_SRAM, Config, ConfigError
+from dovetail.isa.config.given import MIN_SRAM, ConfigError
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.emit.hazards import Range
 
 FEWER = 8
@@ -20,14 +21,14 @@ def smaller(config: Config) -> list[Config]:
     eight where these are too many."""
     usual = config.replace(banks=None) == config
     found = []
-    size = 1 << (config.sram_bytes - 1).bit_length() - 1
+    size = 1 << (config.sram - 1).bit_length() - 1
     while size >= MIN_SRAM:
         for banks in (None, FEWER) if usual else (config.banks,):
             try:
                 other = config.replace(sram=size, banks=banks)
             except ConfigError:
                 continue
-            if other.n_banks <= config.n_banks and other.bank_bytes <= config.bank_bytes:
+            if other.banks <= config.banks and other.bank_bytes <= config.bank_bytes:
                 found.append(other)
                 break
         size //= 2

@@ -14,7 +14,8 @@ from itertools import product
 import numpy as np
 
 from dovetail.isa.common.sizes import ceil_div, format_bytes, round_up
-from dovetail.isa.config import MAX_SRAM, Config
+from dovetail.isa.config.given import MAX_SRAM
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.plan import pricing, schedule_cache
@@ -169,7 +170,7 @@ def _splits(config: Config, layer: ConvLayer, space: Space, counts: tuple[int, .
     """Input channels of a pass, less than all of them."""
     if layer.separable or layer.packed or space.output_at is not None:
         return []
-    return [c for c in _parts(layer.channels, min(config.ic, layer.channels), counts) if c < layer.channels]
+    return [c for c in _parts(layer.channels, min(config.ic_lanes, layer.channels), counts) if c < layer.channels]
 
 
 def _grids(config: Config, layer: ConvLayer, space: Space, whole_rows: bool) -> Iterator[Grid]:
@@ -218,7 +219,7 @@ def _too_small(config: Config, layer: ConvLayer, space: Space, grid: Grid) -> Co
     return CompileError(
         f"its smallest tile ({rows} row(s) of {columns} pixel(s), {channels} channel(s)) needs"
         f" {smallest.input} + {smallest.weights} + {smallest.output} bytes of input, weights and output, in banks of"
-        f" their own; {format_bytes(config.sram_bytes)} of SRAM in {config.n_banks} banks is too small:"
+        f" their own; {format_bytes(config.sram)} of SRAM in {config.banks} banks is too small:"
         " give more SRAM"
     )
 
@@ -275,7 +276,7 @@ def _all_parts(total: int, quantum: int) -> list[int]:
 def _all_splits(config: Config, layer: ConvLayer, space: Space) -> list[int]:
     if not _splits(config, layer, space):
         return []
-    return [c for c in _all_parts(layer.channels, min(config.ic, layer.channels)) if c < layer.channels]
+    return [c for c in _all_parts(layer.channels, min(config.ic_lanes, layer.channels)) if c < layer.channels]
 
 
 def _exhaust(config: Config, layer: ConvLayer, space: Space, before: Tiling) -> Tiling:
@@ -288,7 +289,7 @@ def _exhaust(config: Config, layer: ConvLayer, space: Space, before: Tiling) -> 
     bounded = []
     for grid in every.slabs():
         costs, busy = costs_of(config, layer, grid).within(space), array_total(config, layer, grid, 1).ravel()
-        (hopeful,) = np.nonzero((costs.sizes.sum(axis=0) <= config.sram_bytes) & (busy < before.price))
+        (hopeful,) = np.nonzero((costs.sizes.sum(axis=0) <= config.sram) & (busy < before.price))
         for number in hopeful.tolist():
             for tiling, loads in _largest(config, layer, space, grid, number, costs.of((number,))):
                 least = lower_bound(config, layer, tiling, loads, int(busy[number]))

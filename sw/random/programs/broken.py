@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterator, Sequence
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import Region, View
 from dovetail.isa.instructions.table import (
     BY_NUMBER,
@@ -107,10 +107,10 @@ def _limits(rng: random.Random, config: Config, words: Words) -> None:
     changes = {
         REGISTERS[Unit.ARRAY]["STRIPE"].number: rng.randint(config.stripe + 1, 127),
         REGISTERS[Unit.ARRAY]["BLOCKS"].number: pack(Unit.ARRAY, "BLOCKS", count=1, last=config.acc_lanes + 1),
-        REGISTERS[Unit.ARRAY]["W_ADDR"].number: rng.randrange(config.sram_bytes) | 1,
+        REGISTERS[Unit.ARRAY]["W_ADDR"].number: rng.randrange(config.sram) | 1,
         REGISTERS[Unit.ARRAY]["W_BYTES"].number: rng.randrange(3000) | 1,
         REGISTERS[Unit.ARRAY]["MODE"].number: pack(Unit.ARRAY, "MODE", rounding=0, int32=0, accumulate=0, extra=7),
-        REGISTERS[Unit.VECTOR]["BLOCKS"].number: pack(Unit.VECTOR, "BLOCKS", count=1, last=config.vec + 1),
+        REGISTERS[Unit.VECTOR]["BLOCKS"].number: pack(Unit.VECTOR, "BLOCKS", count=1, last=config.vector_lanes + 1),
     }
     where = [n for n, w in enumerate(words) if w & 0xFF == Op.CFG and w >> 8 & 0xFF in changes]
     if where:
@@ -133,7 +133,7 @@ def _conflict(rng: random.Random, config: Config, words: Words) -> None:
         where = _cfg_words(words, ("IN_ADDR", "OUT_ADDR", "SRAM_ADDR", "B_ADDR"))
         if where:
             n = rng.choice(where)
-            words[n] = words[n] & MASK | rng.randrange(config.sram_bytes) << 32
+            words[n] = words[n] & MASK | rng.randrange(config.sram) << 32
     _drop_syncs(rng, config, words)
 
 
@@ -147,7 +147,7 @@ def _own_way(rng: random.Random, config: Config, words: Words) -> None:
         where = [m for m in _cfg_words(words, (f"{name}_ADDR",)) if m < n and words[m] >> 8 & 0xFF == number]
         address = view[f"{other}_ADDR"] + rng.choice((0, rng.randint(-40, 40)))
         if where:
-            words[where[-1]] = words[where[-1]] & MASK | (address % config.sram_bytes) << 32
+            words[where[-1]] = words[where[-1]] & MASK | (address % config.sram) << 32
 
 
 def _race(rng: random.Random, config: Config, words: Words) -> None:
@@ -160,7 +160,7 @@ def _race(rng: random.Random, config: Config, words: Words) -> None:
     rng.shuffle(candidates)
     for n, unit, rule, other, (address, size) in candidates:
         length = rng.randint(1, 600)
-        first = min(max(0, address + rng.randrange(size) - rng.randrange(length)), config.sram_bytes - length)
+        first = min(max(0, address + rng.randrange(size) - rng.randrange(length)), config.sram - length)
         values = contiguous(other, rng.randrange(DATA_BYTES - length), first, length)
         transfer = rules_of(config).find((DMA_OPS[other], tuple(sequence(other, values))))
         apart = not (rule.reads & transfer.reads or rule.writes & transfer.writes)

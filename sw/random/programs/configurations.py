@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import BUS_WIDTHS, DEPTHWISE, FEATURES, Config, ConfigError
+from dovetail.isa.config.given import BUS_WIDTHS, DEPTHWISE, FEATURES, ConfigError
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, Unit
 
 VECTOR_FEATURES = tuple(

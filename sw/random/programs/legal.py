@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, check, regions
 from dovetail.isa.instructions.table import (
     DMA_OPS,
@@ -137,7 +137,7 @@ def _add_operation(builder: Builder, op: Op) -> None:
             builder.load(at, values["W_ADDR"], len(stream))
     for name in ("IN", "B"):
         size = values.get(f"{name}_BYTES", 0)
-        if 0 < size < DATA_BYTES // 4 and values[f"{name}_ADDR"] + size <= config.sram_bytes and rng.random() < 0.4:
+        if 0 < size < DATA_BYTES // 4 and values[f"{name}_ADDR"] + size <= config.sram and rng.random() < 0.4:
             builder.load(rng.randrange(DATA_BYTES - size), values[f"{name}_ADDR"], size)
     builder.emit(op, values)
     if "OUT_ADDR" in values and rng.random() < 0.4:

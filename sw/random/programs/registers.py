@@ -2,7 +2,8 @@
 
 import random
 
-from dovetail.isa.config import BUS_WIDTHS, Config, ConfigError, MemoryTiming
+from dovetail.isa.config.given import BUS_WIDTHS, ConfigError, MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, array_lanes, check, claim, has, input_blocks, lanes_of, weight_rows
 from dovetail.isa.instructions.table import (
     DMA_OPS,
@@ -81,7 +82,7 @@ def dma_registers(rng: random.Random, config: Config, unit: Unit) -> Registers:
         sram_plane = rows * sram_row + rng.choice((0, rng.randint(0, 50)))
         size = (planes - 1) * sram_plane + (rows - 1) * sram_row + length
         span = (planes - 1) * plane_step + (rows - 1) * row_step + length
-        if size > config.sram_bytes // 2 or span > DATA_BYTES // 2:
+        if size > config.sram // 2 or span > DATA_BYTES // 2:
             continue
         start = rng.randrange(DATA_BYTES - span)
         if rng.random() < 0.3:
@@ -93,7 +94,7 @@ def dma_registers(rng: random.Random, config: Config, unit: Unit) -> Registers:
             size = max(1, size - rng.randint(1, length))  # parts of it are dropped
         if rng.random() < 0.05:
             sram_row = rng.getrandbits(32)
-        address = rng.randrange(config.sram_bytes - size)
+        address = rng.randrange(config.sram - size)
         if rng.random() < 0.3:
             address &= ~63
         return {
@@ -136,7 +137,7 @@ def _window(rng: random.Random, config: Config, unit: Unit, channels: int, kh: i
     if rng.random() < 0.08:
         size = max(1, size - rng.randint(1, pitch))
     values = {
-        "IN_ADDR": rng.randrange(config.sram_bytes),
+        "IN_ADDR": rng.randrange(config.sram),
         "IN_BYTES": size,
         "ORIGIN": -(top * pitch + left * pixel) & MASK,
         "Y_STEP": stride_y * pitch,
@@ -169,7 +170,7 @@ def _output(
     if rng.random() < 0.08:
         size = max(1, size - rng.randint(1, pixel))
     values |= {
-        "OUT_ADDR": rng.randrange(config.sram_bytes),
+        "OUT_ADDR": rng.randrange(config.sram),
         "OUT_BYTES": size,
         "OUT_Y_STEP": y_step,
         "OUT_X_STEP": x_step,
@@ -202,7 +203,7 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     multiplier = 1
     row = INSTRUCTIONS[op]
     if row.depthwise:
-        mode["extra"] = min(mode["extra"], config.dw - 1)
+        mode["extra"] = min(mode["extra"], config.depthwise_lanes - 1)
         multiplier += mode["extra"]
     values = dict.fromkeys(REGISTERS[unit], 0) | {"MODE": pack(unit, "MODE", **mode)}
     lanes = lanes_of(config, op, View(unit, sequence(unit, values)))
@@ -211,11 +212,11 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         kh = kw = 1
     count, last = rng.randint(1, 3), rng.randint(1, lanes)
     channels = (count - 1) * lanes + last
-    kc = rng.randint(1, max(1, min(3, 48 // config.ic)))
+    kc = rng.randint(1, max(1, min(3, 48 // config.ic_lanes)))
     if row.depthwise:
         read, steps = -(-channels // multiplier), kh * kw
     else:
-        read, steps = max(1, kc * config.ic - rng.randint(0, config.ic - 1)), kh * kw * kc
+        read, steps = max(1, kc * config.ic_lanes - rng.randint(0, config.ic_lanes - 1)), kh * kw * kc
     values |= _window(rng, config, unit, read, kh, kw)
     item = 4 if mode["int32"] or mode["accumulate"] else 1  # accumulation reads int32 slots whatever it writes
     _output(rng, config, unit, values, count, last, lanes, item)
@@ -225,11 +226,11 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         stream = max(config.word_bytes, stream - rng.randint(0, 3) * config.word_bytes)
     values |= {
         "KC": rng.randint(0, 3) if row.depthwise else kc,
-        "W_ADDR": rng.randrange(config.sram_bytes) // config.word_bytes * config.word_bytes,
+        "W_ADDR": rng.randrange(config.sram) // config.word_bytes * config.word_bytes,
         "W_BYTES": stream,
         "STRIPE": rng.choice((config.stripe, rng.randint(1, config.stripe))),
     }
-    values |= _matrix(rng, config, steps * config.ic, channels)
+    values |= _matrix(rng, config, steps * config.ic_lanes, channels)
     _spoil(rng, values)
     return values
 
@@ -245,7 +246,7 @@ def _matrix(rng: random.Random, config: Config, terms: int, channels: int) -> Re
     if rng.random() < 0.08:
         step = rng.choice((0, rng.randint(0, 300), rng.getrandbits(32), MASK - rng.randint(0, 99)))
     return {
-        "B_ADDR": rng.randrange(config.sram_bytes),
+        "B_ADDR": rng.randrange(config.sram),
         "B_BYTES": size,
         "B_STEP": step,
         "B_FORM": pack(Unit.ARRAY, "B_FORM", zero_b=rng.randint(-128, 127), transposed=transposed),
@@ -267,7 +268,7 @@ _SHIFT = {
 def vector_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     """An operation of the vector unit; what it does not look at is random as well."""
     unit = Unit.VECTOR
-    lanes = config.vec
+    lanes = config.vector_lanes
     count, last = rng.randint(1, 4), rng.randint(1, lanes)
     row = INSTRUCTIONS[op]
     read = ((count - 1) * lanes + last) * row.input_bytes
@@ -298,7 +299,7 @@ def vector_registers(rng: random.Random, config: Config, op: Op) -> Registers:
             requantise=int(rng.random() < 0.4),
             subtract=rng.randint(0, 1),
         ),
-        "B_ADDR": rng.randrange(config.sram_bytes),
+        "B_ADDR": rng.randrange(config.sram),
         "B_BYTES": max(1, b_bytes - rng.choice((0, 0, rng.randint(0, 40)))),
         "B_Y_STEP": b_y,
         "B_X_STEP": b_x,

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, check, has
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit, cfg, sync
 from dovetail.isa.timing.run import time_program
@@ -122,7 +122,7 @@ def _change(rng: random.Random, config: Config, op: Op, cause: Cause, values: di
     for _ in range(200):
         register, field = rng.choice(fields)
         old = values[register.name]
-        value = rng.choice((0, rng.getrandbits(32), rng.randrange(2 * config.sram_bytes), old + 1))
+        value = rng.choice((0, rng.getrandbits(32), rng.randrange(2 * config.sram), old + 1))
         if field is not None:
             value = old & ~field.mask | (value << field.low & field.mask)
         value &= register.mask

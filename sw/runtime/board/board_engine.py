@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.isa.common.sizes import format_bytes
-from dovetail.isa.config import PRESETS, Config
+from dovetail.isa.config.presets import PRESETS
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import ID, STALLS, STATUS_BUSY, STATUS_DONE, VERSION
 from dovetail.isa.instructions.table import PAGE_BYTES, Cause, Unit
 from dovetail.isa.link import BAUD, WORD
@@ -98,7 +99,7 @@ class BoardEngine:
             )
         found = link.read_register("CONFIG_HASH_LO") | link.read_register("CONFIG_HASH_HI") << 32
         if found != self._config.hash:
-            names = [f", the preset {name}" for name, preset in PRESETS.items() if preset.hash == found][:1]
+            names = [f", the preset {name}" for name in PRESETS if Config.load(name).hash == found][:1]
             raise LinkError(
                 f"{link.port}: the bitstream must be of configuration {self._config.hash:016x}, not"
                 f" {found:016x}{''.join(names)}; compile for that one with --config, or `dovetail build` this one"
@@ -110,18 +111,18 @@ class BoardEngine:
 
     def reset(self) -> None:
         """Fill SRAM with zeros, as after power-up."""
-        self.write_sram(np.zeros(self._config.sram_bytes, np.uint8))
+        self.write_sram(np.zeros(self._config.sram, np.uint8))
 
     def read_sram(self) -> Bytes:
         """A copy of SRAM, fetched by DMA programs; they use all of the board's memory."""
-        size = self._config.sram_bytes
+        size = self._config.sram
         parts = [self._copy(Unit.STORE, first, np.zeros(count, np.uint8)) for first, count in self._sram_parts(size)]
         return np.concatenate(parts)
 
     def write_sram(self, contents: Bytes) -> None:
         """Replace SRAM, all of it, by DMA programs; they use all of the board's memory."""
-        if contents.shape != (self._config.sram_bytes,):
-            raise ValueError(f"contents must be {self._config.sram_bytes} bytes, not {contents.shape}")
+        if contents.shape != (self._config.sram,):
+            raise ValueError(f"contents must be {self._config.sram} bytes, not {contents.shape}")
         for first, count in self._sram_parts(len(contents)):
             self._copy(Unit.LOAD, first, contents[first : first + count])
 

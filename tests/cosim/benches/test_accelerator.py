@@ -11,7 +11,8 @@ pytest.importorskip("cocotb")
 
 from dovetail.cosim.benches.accelerator import FAULTS, Recorder
 from dovetail.cosim.benches.runner import run
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.runtime.compiled_network import compile_network
 
 CONFIG = Config(

@@ -15,7 +15,7 @@ from dovetail.hw.host.registers import Host
 from dovetail.hw.sequencer.control import UnitControl
 from dovetail.hw.sequencer.frontend import Frontend
 from dovetail.hw.sequencer.queue import Queue
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Unit
 
 SUITE = "dovetail.cosim.benches.suite"

@@ -14,7 +14,8 @@ pytest.importorskip("cocotb")
 from dovetail.cosim.benches import bench
 from dovetail.cosim.benches.accelerator import FAULTS, Case, fault_case
 from dovetail.cosim.benches.runner import BenchError, run
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Cause
 from dovetail.sw.model.accelerator import Model
 

@@ -12,7 +12,8 @@ from dovetail.hw.array.unit import ArrayCore
 from dovetail.hw.dma.load import LoadCore
 from dovetail.hw.dma.store import StoreCore
 from dovetail.hw.vector.unit import VectorCore
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Unit
 
 CONFIG = Config(

@@ -12,7 +12,7 @@ from dovetail.cosim.compare.fuzz import load, random_case
 from dovetail.cosim.compare.lockstep import Lockstep
 from dovetail.cosim.coverage.bins import cover, executed_words
 from dovetail.cosim.rtl.rtl_engine import RtlEngine
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_WORDS, Cause, Op, Unit, cfg
 from dovetail.isa.timing.run import time_program
 from dovetail.sw.runtime.engine import Bytes, RunResult
@@ -95,7 +95,7 @@ def test_a_difference_is_shrunk_and_saved(build_cache: Path, tmp_path: Path, mon
 def test_an_engine_that_breaks_down_differs(build_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = Lockstep(CONFIG, cache=build_cache)
     case = random_case(CONFIG, 5, count=3)
-    pair.rtl.write_sram(np.ones(CONFIG.sram_bytes, np.uint8))
+    pair.rtl.write_sram(np.ones(CONFIG.sram, np.uint8))
     assert difference(replace(case, sram_seed=1), pair) == ""
 
     def breaks(*_: object) -> RunResult:

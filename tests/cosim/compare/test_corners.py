@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from dovetail.cosim.compare.lockstep import Lockstep
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Cause, Op, Unit, cfg, pack, sync, to_bytes
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
-SRAM = CONFIG.sram_bytes
+SRAM = CONFIG.sram
 MEMORY = 1 << 16
 TOP = 1 << 32
 END = [int(Op.END)]

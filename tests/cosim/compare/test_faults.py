@@ -26,7 +26,7 @@ from dovetail.cosim.compare.faults import (
 from dovetail.cosim.compare.lockstep import Lockstep
 from dovetail.cosim.rtl.rtl_engine import RtlEngine
 from dovetail.cosim.rtl.setting import Setting, settings_of
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import BY_NUMBER, Cause, Op, Unit, cfg, pack, to_bytes
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs.legal import legal_program
@@ -126,8 +126,8 @@ def test_stored_bytes() -> None:
 
 def test_next_program_says_what_is_wrong(pair: Lockstep, monkeypatch: pytest.MonkeyPatch) -> None:
     assert next_program(pair, random.Random(1)) == ""
-    pair.rtl.write_sram(np.ones(CONFIG.sram_bytes, np.uint8))
-    pair.model.write_sram(np.zeros(CONFIG.sram_bytes, np.uint8))
+    pair.rtl.write_sram(np.ones(CONFIG.sram, np.uint8))
+    pair.model.write_sram(np.zeros(CONFIG.sram, np.uint8))
     assert re.match(r"next program: (SRAM|memory): \d+ bytes differ", next_program(pair, random.Random(1)))
     pair.reset()
 
@@ -171,7 +171,7 @@ def test_finish_needs_start(pair: Lockstep) -> None:
 
 
 def test_settings_of_a_network(network: Setting) -> None:
-    assert network.sram.shape == (CONFIG.sram_bytes,)
+    assert network.sram.shape == (CONFIG.sram,)
     assert not network.sram.any()
     flipped = network.flipped(9)
     assert [n for n, (a, b) in enumerate(zip(network.text, flipped.text, strict=True)) if a != b] == [1]

@@ -11,7 +11,7 @@ import pytest
 
 from dovetail.cosim.compare.fuzz import Case, fuzz, load, random_case, save, shrink
 from dovetail.cosim.compare.lockstep import Comparison, Lockstep, compare
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Cause, Op, Unit
 from dovetail.isa.timing.timeline import Counters, Fault
 from dovetail.sw.model.accelerator import Model

@@ -10,7 +10,8 @@ import pytest
 from dovetail.cosim.compare.lockstep import Comparison
 from dovetail.cosim.compare.networks import LockstepEngine, Verdict, verify
 from dovetail.cosim.rtl.rtl_engine import RtlEngine
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.dump import read_dump, write_dump
 from dovetail.sw.compiler.compile import generate
 from dovetail.sw.compiler.options import Options

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dovetail.cosim.compare.networks import verify
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.network import ir
 from dovetail.sw.random.networks import RandomNet, random_network
 from dovetail.sw.runtime.compiled_network import compile_network

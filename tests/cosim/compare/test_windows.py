@@ -9,7 +9,7 @@ import pytest
 from dovetail.cosim.compare.windows import layers_of, place, verify_windows, window_words, windows_of
 from dovetail.cosim.rtl.rtl_engine import RtlEngine
 from dovetail.cosim.rtl.setting import settings_of
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, REGISTERS, Op, cfg
 from dovetail.isa.timing.run import time_program
 from dovetail.sw.errors import NetworkError

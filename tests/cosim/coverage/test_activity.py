@@ -11,7 +11,7 @@ from dovetail.cosim.coverage.rtl import Point, read_points
 from dovetail.cosim.rtl.rtl_engine import RtlEngine, accelerator_design
 from dovetail.cosim.rtl.verilate import COVERAGE
 from dovetail.hw.memory.sram import MODULE, READERS, WRITERS
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.run import time_program
 from dovetail.sw.analysis.cost.activity import events_of
@@ -33,7 +33,7 @@ def rtl_events(engine: RtlEngine, verilog: Mapping[str, list[str]]) -> dict[str,
     config = engine.config
     others = {  # event: module, line that is executed with each, and how many at once
         "accumulates": (r"\.accumulator$", r"if \(valid_line\[1\]\)$", config.acc_lanes),
-        "vector_taps": (r"\.vector\.taps$", r"if \(valid\) begin$", config.vec),
+        "vector_taps": (r"\.vector\.taps$", r"if \(valid\) begin$", config.vector_lanes),
         "dram_write_beats": (r"\.store$", rf"if \(coming{SRAM_READ - 1}\[\d+\]\)$", 1),
     }
     first: dict[tuple[str, str], Point] = {}

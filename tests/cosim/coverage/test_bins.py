@@ -10,7 +10,8 @@ import pytest
 from dovetail.cosim.compare.fuzz import random_case
 from dovetail.cosim.coverage.bins import CORNERS, FLAGS, OPERATIONS, all_bins, as_json, cover, holes, markdown
 from dovetail.flows.cli import main
-from dovetail.isa.config import FEATURES, Config
+from dovetail.isa.config.given import FEATURES
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, Cause, Op, Unit, cfg, pack, sync
 from dovetail.isa.timing.run import time_program
 from dovetail.sw.random.programs.configurations import configurations

@@ -22,7 +22,7 @@ from dovetail.cosim.coverage.rtl import (
 )
 from dovetail.cosim.rtl.rtl_engine import RtlEngine
 from dovetail.flows.cli import main
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.random.programs.configurations import WHOLE
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")

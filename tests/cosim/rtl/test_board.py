@@ -11,7 +11,7 @@ import pytest
 
 from dovetail.cosim.rtl.board import SimulatedBoard
 from dovetail.hw.board.memory import BoardMemory
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import HOST_REGISTERS, ID
 from dovetail.isa.instructions.table import Cause
 from dovetail.isa.link import (

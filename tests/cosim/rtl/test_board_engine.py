@@ -10,7 +10,7 @@ import pytest
 from dovetail.cosim.rtl.board import SimulatedBoard
 from dovetail.cosim.rtl.setting import settings_of
 from dovetail.hw.board.memory import BoardMemory
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Cause
 from dovetail.isa.timing.timeline import Fault
 from dovetail.sw.model.accelerator import Model
@@ -69,7 +69,7 @@ def test_programs_equal_the_model_s(engine: BoardEngine, seed: int) -> None:
 
 
 def test_sram(engine: BoardEngine) -> None:
-    contents = np.random.default_rng(0).integers(0, 256, CONFIG.sram_bytes).astype(np.uint8)
+    contents = np.random.default_rng(0).integers(0, 256, CONFIG.sram).astype(np.uint8)
     engine.write_sram(contents)
     assert np.array_equal(engine.read_sram(), contents)
     with pytest.raises(ValueError, match="contents must be 32768 bytes"):

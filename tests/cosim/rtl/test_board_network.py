@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.cosim.rtl.board import SimulatedBoard
 from dovetail.hw.board.memory import BoardMemory
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.runtime.board.board_engine import BoardEngine
 from dovetail.sw.runtime.compiled_network import compile_network
 

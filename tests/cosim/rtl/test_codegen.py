@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dovetail.cosim.rtl.c_host import c_program
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.export.codegen.project import Project, project_of
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array

@@ -10,7 +10,8 @@ import pytest
 from dovetail.cosim.compare.lockstep import Lockstep
 from dovetail.cosim.rtl import verilate
 from dovetail.cosim.rtl.rtl_engine import RtlEngine, RtlError, accelerator_design
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import ID, VERSION
 from dovetail.isa.instructions.table import Cause, Op, Unit, cfg, pack, to_bytes
 from dovetail.isa.timing.timeline import Fault
@@ -65,7 +66,7 @@ def test_a_run_that_ends(engine: RtlEngine) -> None:
 
 
 def test_sram_persists_until_reset(engine: RtlEngine) -> None:
-    contents = np.random.default_rng(1).integers(0, 256, CONFIG.sram_bytes, np.uint8)
+    contents = np.random.default_rng(1).integers(0, 256, CONFIG.sram, np.uint8)
     engine.write_sram(contents)
     assert np.array_equal(engine.read_sram(), contents)
     memory = image([*copy(Unit.STORE, 8192, 77, 1000), int(Op.END)])

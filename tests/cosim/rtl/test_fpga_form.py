@@ -8,7 +8,7 @@ from dovetail.cosim.compare.faults import KINDS, run_kind
 from dovetail.cosim.compare.fuzz import fuzz
 from dovetail.cosim.compare.lockstep import Lockstep
 from dovetail.cosim.rtl.rtl_engine import RtlEngine
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from tests.cosim.compare.test_lockstep import SMALL
 
 SMALLEST = Config(ic_lanes=2, oc_lanes=2, sram="32 KiB", banks=4, bus=256, outstanding=2, depthwise_lanes=3)

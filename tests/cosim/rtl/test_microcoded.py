@@ -10,7 +10,8 @@ from dovetail.cosim.compare.lockstep import Lockstep
 from dovetail.cosim.compare.networks import verify
 from dovetail.cosim.rtl.board import SimulatedBoard
 from dovetail.hw.board.memory import BoardMemory
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.runtime.compiled_network import compile_network
 
 CONFIG = Config.load("icebreaker")

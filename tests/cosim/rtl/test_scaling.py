@@ -12,7 +12,7 @@ from dovetail.cosim.rtl.rtl_engine import RtlEngine
 from dovetail.hw.array.requantiser import Requantiser
 from dovetail.hw.common.scaler import SCALE_SHARED, ScaleKind, Scaler
 from dovetail.hw.vector.rescale import VECTOR_PARAMS, VectorLane
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Op, Unit, cfg, pack, sync, to_bytes
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorOperation
@@ -202,22 +202,22 @@ def program(config: Config, rounding: Rounding, records: Ints) -> tuple[list[int
 
     ``records``: bias, multiplier and shift per channel, a multiple of the output lanes.
     """
-    size = config.param_rows(config.oc) * config.word_bytes
+    size = config.param_rows(config.oc_lanes) * config.word_bytes
     block = size + config.weight_rows * config.word_bytes
     lanes = np.zeros((len(records), 4), "<u4")
     lanes[:, :3] = records & MASK
-    rows = lanes.reshape(-1, 4 * config.oc).view(np.uint8)
+    rows = lanes.reshape(-1, 4 * config.oc_lanes).view(np.uint8)
     stream = np.zeros((len(rows), block), np.uint8)
     stream[:, : rows.shape[1]] = rows
     most = config.bank_bytes // block
     words = [
         cfg(Unit.ARRAY, name, value)
         for name, value in {
-            "IN_ADDR": config.sram_bytes - config.bank_bytes,
-            "IN_BYTES": config.ic,
+            "IN_ADDR": config.sram - config.bank_bytes,
+            "IN_BYTES": config.ic_lanes,
             "IN_ROWS": 1,
-            "ROW_BYTES": config.ic,
-            "OUT_ADDR": config.sram_bytes - 2 * config.bank_bytes,
+            "ROW_BYTES": config.ic_lanes,
+            "OUT_ADDR": config.sram - 2 * config.bank_bytes,
             "STRIPE": 1,
             "KC": pack(Unit.ARRAY, "KC", blocks=1),
             "GEOMETRY": pack(Unit.ARRAY, "GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1),
@@ -230,14 +230,18 @@ def program(config: Config, rounding: Rounding, records: Ints) -> tuple[list[int
         count = min(most, len(rows) - first)
         moves = {
             Unit.LOAD: (first * block, 0, count * block),
-            Unit.STORE: (stream.size + first * config.oc, config.sram_bytes - 2 * config.bank_bytes, count * config.oc),
+            Unit.STORE: (
+                stream.size + first * config.oc_lanes,
+                config.sram - 2 * config.bank_bytes,
+                count * config.oc_lanes,
+            ),
         }
         for unit, (memory, sram, length) in moves.items():
             values = {"MEM_ADDR": memory, "SRAM_ADDR": sram, "SRAM_BYTES": length, "LENGTH": length}
             values["COUNT"] = pack(unit, "COUNT", rows=1, planes=1)
             words += [cfg(unit, name, value) for name, value in values.items()]
-        changes = dict.fromkeys(("OUT_BYTES", "OUT_Y_STEP", "OUT_X_STEP"), count * config.oc)
-        changes |= {"W_BYTES": count * block, "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=count, last=config.oc)}
+        changes = dict.fromkeys(("OUT_BYTES", "OUT_Y_STEP", "OUT_X_STEP"), count * config.oc_lanes)
+        changes |= {"W_BYTES": count * block, "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=count, last=config.oc_lanes)}
         words += [cfg(Unit.ARRAY, name, value) for name, value in changes.items()]
         words += [sync(Unit.LOAD, Unit.ARRAY), int(Op.DMA_READ), sync(Unit.ARRAY, Unit.LOAD)]
         words += [sync(Unit.ARRAY, Unit.STORE), int(Op.CONV_RELU), sync(Unit.STORE, Unit.ARRAY), int(Op.DMA_WRITE)]
@@ -248,7 +252,7 @@ def program(config: Config, rounding: Rounding, records: Ints) -> tuple[list[int
 @pytest.mark.parametrize("config", [SMALL["3x5"], Config.load("icebreaker")], ids=["3x5", "microcoded"])
 def test_accelerator(build_cache: Path, config: Config, rounding: Rounding) -> None:
     """Through the program, whichever hardware scales: model and microprogram have no scaler of the blocks above."""
-    acc, mult, shift, expected = corner_arrays(rounding, lanes=config.oc)
+    acc, mult, shift, expected = corner_arrays(rounding, lanes=config.oc_lanes)
     words, stream = program(config, rounding, np.stack([acc, mult, shift], axis=1))
     pages = -(-len(words) // PAGE_WORDS)
     start = -(-(len(stream) + len(acc)) // 4096) * 4096

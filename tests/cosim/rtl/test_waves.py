@@ -12,7 +12,7 @@ from dovetail.cosim.compare.writers import writer
 from dovetail.cosim.rtl.rtl_engine import RtlEngine
 from dovetail.cosim.rtl.setting import Setting
 from dovetail.cosim.rtl.waves import TICK, Waves, instruction_names, write_views
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, regions
 from dovetail.isa.instructions.table import Op, Unit
 from dovetail.sw.model.accelerator import Model
@@ -27,7 +27,7 @@ def test_the_writer_of_a_byte() -> None:
     config = CONFIG
     for seed in range(6):
         program = legal_program(random.Random(seed), config, count=5)
-        sram = np.random.default_rng(seed).integers(0, 256, config.sram_bytes, np.uint8)
+        sram = np.random.default_rng(seed).integers(0, 256, config.sram, np.uint8)
         setting = Setting(program.memory, program.program, program.pages, program.base, sram)
         model = Model(config)
         model.write_sram(sram)
@@ -98,7 +98,7 @@ def test_waves_around_a_difference(build_cache: Path, tmp_path: Path, monkeypatc
     model = Model(CONFIG)
     run = model.run(program.memory.copy(), *case[1:])
     wrong = int(np.flatnonzero(model.read_sram())[-1])
-    n = writer(CONFIG, run.timeline, Setting(*case, np.zeros(CONFIG.sram_bytes, np.uint8)), wrong, sram=True)
+    n = writer(CONFIG, run.timeline, Setting(*case, np.zeros(CONFIG.sram, np.uint8)), wrong, sram=True)
     assert n is not None
     monkeypatch.setattr(RtlEngine, "read_sram", spoilt)
     pair.reset()

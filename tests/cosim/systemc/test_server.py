@@ -15,7 +15,7 @@ import pytest
 
 from dovetail.cosim.compare.fuzz import random_case
 from dovetail.cosim.systemc.server import OUTCOME, PAGE, REQUEST, TRANSFER, ModelServer
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, Cause, Op, to_bytes
 from dovetail.isa.timing.timeline import Fault
 from dovetail.sw.model.accelerator import Model

@@ -21,7 +21,7 @@ from dovetail.cosim.systemc.folder import PERIOD_NS, config_header, makefile, pl
 from dovetail.cosim.systemc.library import SystemC, find_systemc
 from dovetail.cosim.systemc.systemc_engine import SystemCEngine
 from dovetail.cosim.systemc.verify import programs_of, verify_systemc
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import CONTROL_IRQ, CONTROL_START, HOST_REGISTERS, ID, STATUS_BUSY, STATUS_DONE
 from dovetail.isa.instructions.table import Unit
 from dovetail.sw.model.accelerator import Model

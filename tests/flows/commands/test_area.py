@@ -11,7 +11,7 @@ import pytest
 from dovetail.flows.cli import main
 from dovetail.flows.fpga import synthesis
 from dovetail.flows.fpga.synthesis import SynthesisError, block_of, netlist_resources, synthesise
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.area import PARTS, Resources, area_of, smallest_part, total
 
 BARE = Config(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dovetail.flows.cli import main
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.analysis.dump import read_dump, write_dump
 from dovetail.sw.network import ir, reference

@@ -17,8 +17,9 @@ from dovetail.flows.explore.store import database
 from dovetail.flows.options import parameters
 from dovetail.flows.output import trouble
 from dovetail.flows.report.page import live, server
-from dovetail.isa import config, program
+from dovetail.isa import program
 from dovetail.isa.common import toml
+from dovetail.isa.config import given
 from dovetail.sw.compiler.partition.host_cost import MOST_TRIP
 from dovetail.sw.compiler.plan import schedule_cache
 from dovetail.sw.files import arrays, manifest
@@ -67,9 +68,9 @@ def test_limits_are_those_of_the_code() -> None:
         (limits.MOST_NODES, "; no function calls itself"),
         (flatbuffer.MOST_READ, " times the file"),
         (MOST_TRIP, " cycles"),
-        (config.MAX_LANES, " lanes in a direction"),
-        (config.MAX_PE, " multipliers"),
-        (config.MAX_SRAM >> 20, f" MiB of SRAM in {config.MAX_BANKS} banks"),
+        (given.MAX_LANES, " lanes in a direction"),
+        (given.MAX_PE, " multipliers"),
+        (given.MAX_SRAM >> 20, f" MiB of SRAM in {given.MAX_BANKS} banks"),
         (trouble.LONGEST, " characters"),
         (parameters.LONGEST, " |"),
         (server.CONNECTIONS, f"; {server.DEADLINE:.0f} s for a request"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.flows.cli import main
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.runtime.compiled_network import compile_network
 
 CONFIG = Config.load("small")

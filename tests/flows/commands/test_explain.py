@@ -8,7 +8,8 @@ import pytest
 
 from dovetail.flows.cli import main
 from dovetail.flows.commands.explain import _titles, second_config
-from dovetail.isa.config import Config, ConfigError, MemoryTiming
+from dovetail.isa.config.given import ConfigError, MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.energy_report import energy_report
 from dovetail.sw.analysis.explain.compare import compare
 from dovetail.sw.analysis.explain.explainer import explain

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.flows.cli import main
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.file_nodes import FileNode, destinations
 from dovetail.sw.analysis.preflight import ACCELERATOR, FREE, HOST, inspect
 from dovetail.sw.compiler.options import Options

@@ -14,7 +14,7 @@ from dovetail.flows.explore.results.rows import Results, Row
 from dovetail.flows.explore.results.table import failures_of, table_of
 from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.explore.store.result_store import Store
-from dovetail.isa.config import PRESETS
+from dovetail.isa.config.resolved import Config
 
 NETWORK = "zoo:autoencoder"
 FILE = """
@@ -148,7 +148,7 @@ def test_a_sweep_that_does_not_begin_leaves_no_store(run: Command, tmp_path: Pat
 
 def results_of(count: int, failed: int) -> Results:
     """Points on a line, of which the first ones failed for two reasons."""
-    config = PRESETS["8x8"]  # which fits no part
+    config = Config.load("8x8")  # which fits no part
     space = Space((Workload(NETWORK),), config, {"stripe": tuple(range(1, count + 1))}, objectives=("cycles", "pe"))
     rows = [Row(n, {"stripe": n + 1}, None, error=f"reason {n % 2}", feasible=False) for n in range(failed)]
     names = ("utilisation", "roofline", "dram_bytes", "host_macs", "host_nodes")

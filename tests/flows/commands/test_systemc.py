@@ -12,7 +12,7 @@ from dovetail.cosim.systemc import folder, library, verify
 from dovetail.cosim.systemc.library import SystemC
 from dovetail.cosim.systemc.verify import Form, Verdict
 from dovetail.flows.cli import main
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from dovetail.flows.explore.space import networks
 from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.explore.sweep import Means, sweep
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 
 pytest.importorskip("distributed")
 

@@ -20,7 +20,7 @@ from dovetail.flows.explore.store import result_store
 from dovetail.flows.explore.store.recorder import Recorder
 from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.options.confirmation import Confirmed, confirm_sweep
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 
 AXES: Mapping[str, Any] = {"sram": (64 << 10, 128 << 10), "read_latency": (20, 40, 60)}
@@ -66,7 +66,7 @@ def test_checks_that_share_a_build_follow_one_another(tmp_path: Path, cache: Pat
     with store_of(tmp_path) as store:
         todo = plan(store, chosen(store.results(), None), cache)
         assert (todo.builds, todo.missing, todo.known) == (2, 2, 0)
-        sizes = [check.config.sram_bytes for check in todo.checks]
+        sizes = [check.config.sram for check in todo.checks]
         assert sizes in ([65536] * 3 + [131072] * 3, [131072] * 3 + [65536] * 3)
         assert {check.cycles for check in todo.checks} == set(range(1000, 1006))
 

@@ -14,7 +14,7 @@ from dovetail.flows.explore.space.networks import read_all
 from dovetail.flows.explore.store import recorder
 from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.explore.sweep import Means, Progress, resume, sweep
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import DovetailError
 
 NETWORKS = (Workload("zoo:autoencoder"), Workload("zoo:dscnn", 2.0))

@@ -10,7 +10,7 @@ import pytest
 from dovetail.flows.explore.space.expressions import ExpressionError, parse
 from dovetail.flows.explore.space.metrics import METRICS
 from dovetail.flows.options.parameters import flat
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 
 VALUES: dict[str, Any] = flat(Config(ic_lanes=8, oc_lanes=16, sram="512 KiB")) | {"cycles": 1000, "fps": 30.0}
 

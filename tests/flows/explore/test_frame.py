@@ -17,7 +17,7 @@ import dovetail
 from dovetail.flows.cli import main
 from dovetail.flows.explore.results.frame import Frame
 from dovetail.flows.options.network import random_sample
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.explain.compare import compare
 from dovetail.sw.analysis.explain.explainer import explain
 from dovetail.sw.errors import DovetailError
@@ -39,7 +39,7 @@ def test_layers_by_configurations() -> None:
         ]
         assert {r["name"]: r["cycles"] for r in rows if r["place"] == "host"} == dict(report.host_work.nodes)
         assert all(r["ms"] == pytest.approx(r["cycles"] / 50e3) for r in rows)
-        assert {r["ic_lanes"] for r in rows} == {config.ic}
+        assert {r["ic_lanes"] for r in rows} == {config.ic_lanes}
         energy = dovetail.energy(compiled)
         assert sum(r["energy"] for r in own) == pytest.approx((energy.whole.total - energy.instructions) * 1e-6)
     assert {row["network"] for row in table} == {NETWORK, "zoo:dscnn"}

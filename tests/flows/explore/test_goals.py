@@ -20,13 +20,14 @@ from dovetail.flows.explore.results.table import table_of
 from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.explore.space.expressions import ExpressionError, Scope, parse, parse_number
 from dovetail.flows.explore.space.file import SpaceError, read
-from dovetail.isa.config import PRESETS, ConfigError
+from dovetail.isa.config.given import ConfigError
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.activity import EVENTS
 
 TWO = (Workload("zoo:dscnn"), Workload("nets/my-net.onnx", 2.0))
 SPACE = Space(
     TWO,
-    PRESETS["ulx3s"],
+    Config.load("ulx3s"),
     {"lanes": ((8, 8), (16, 16)), "clock": (50e6, 100e6)},
     objectives=("latency", "energy * latency", "max my_net.fps"),
     constraints=("my_net.latency < 2 ms", "clock <= 80 MHz or pe > 64"),

@@ -16,7 +16,7 @@ from dovetail.flows.explore.results.records import records_of
 from dovetail.flows.explore.results.rows import Results, common, front_of, pareto, row_of
 from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.explore.space.metrics import METRICS, values_of
-from dovetail.isa.config import PRESETS, Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.activity import EVENTS
 from dovetail.sw.analysis.cost.area import area_of
 from dovetail.sw.analysis.cost.energy import energy_of, load_table
@@ -24,7 +24,7 @@ from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.errors import DovetailError
 
 TWO = (Workload("zoo:dscnn", 3.0), Workload("zoo:resnet8", 0.5))
-SPACE = Space(TWO, PRESETS["8x8"], {"stripe": (4, 8, 16, 32)}, objectives=("cycles", "sram"), clock=2e6)
+SPACE = Space(TWO, Config.load("8x8"), {"stripe": (4, 8, 16, 32)}, objectives=("cycles", "sram"), clock=2e6)
 
 
 def cost(cycles: int, *host: tuple[str, str, int], **changes: Any) -> Cost:
@@ -42,7 +42,7 @@ def cost(cycles: int, *host: tuple[str, str, int], **changes: Any) -> Cost:
 
 def test_metrics_add_networks_up_by_weight() -> None:
     own = cost(200, ("a", "softmax", 6), ("b", "conv", 2), macs=1280, host_cycles=1200)
-    every = values_of(SPACE, PRESETS["8x8"], [cost(100), own])
+    every = values_of(SPACE, Config.load("8x8"), [cost(100), own])
     assert (every["dscnn.cycles"], every["resnet8.cycles"], every["resnet8.latency"]) == (100, 200, 0.7)
     values = {name: value for name, value in every.items() if "." not in name}
     assert values == {
@@ -58,11 +58,11 @@ def test_metrics_add_networks_up_by_weight() -> None:
         "host_nodes": 2,
         "pe": 64,
         "sram": 512 << 10,
-    } | {name: getattr(area_of(PRESETS["8x8"]), name) for name in ("lut", "ff", "dsp", "bram")}
+    } | {name: getattr(area_of(Config.load("8x8")), name) for name in ("lut", "ff", "dsp", "bram")}
 
 
 def test_times_are_left_out_where_the_host_was_not_counted() -> None:
-    values = values_of(SPACE, PRESETS["8x8"], [cost(100), cost(200, host_cycles=None)])
+    values = values_of(SPACE, Config.load("8x8"), [cost(100), cost(200, host_cycles=None)])
     assert values["cycles"] == 400
     assert not {"host_cycles", "total_cycles", "latency", "fps", "power", "edp"} & set(values)
 
@@ -71,13 +71,13 @@ def test_a_host_with_a_clock_of_its_own() -> None:
     """Its time stays when the accelerator gets faster."""
     space = replace(SPACE, host_cost=HostCost(clock=1e6))
     costs = [cost(100, host_cycles=10), cost(200, host_cycles=10)]
-    slow, fast = (values_of(space, PRESETS["8x8"], costs, clock) for clock in (1e6, 4e6))
+    slow, fast = (values_of(space, Config.load("8x8"), costs, clock) for clock in (1e6, 4e6))
     assert (slow["host_cycles"], fast["host_cycles"]) == (35, 140)
     assert (slow["latency"], fast["latency"]) == (0.435, 0.135)
 
 
 def test_energy() -> None:
-    config, activity = PRESETS["8x8"], {name: 1000 + n for n, name in enumerate(EVENTS)}
+    config, activity = Config.load("8x8"), {name: 1000 + n for n, name in enumerate(EVENTS)}
     costs = [cost(100, activity=activity), cost(200, activity=activity)]
     values = values_of(SPACE, config, costs)
     table = load_table("45nm")
@@ -94,7 +94,7 @@ def test_energy() -> None:
 
 def test_nothing_on_the_accelerator() -> None:
     nothing = cost(0, ("a", "conv", 5), macs=0, bound_cycles=0, activity=dict.fromkeys(EVENTS, 0))
-    values = values_of(SPACE, PRESETS["8x8"], [nothing, nothing])
+    values = values_of(SPACE, Config.load("8x8"), [nothing, nothing])
     assert {name: values[name] for name in ("cycles", "fps", "utilisation", "roofline", "energy", "power", "edp")} == {
         "cycles": 0, "fps": 0, "utilisation": 0, "roofline": 0, "energy": 0, "power": 0, "edp": 0,
     }  # fmt: skip
@@ -139,7 +139,10 @@ def rows(space: Space, costs: list[Cost | str]) -> Results:
 
 
 SRAM = Space(
-    TWO[:1], PRESETS["8x8"], {"sram": tuple(32768 << n for n in (6, 5, 4, 3, 2, 1, 0))}, objectives=("cycles", "sram")
+    TWO[:1],
+    Config.load("8x8"),
+    {"sram": tuple(32768 << n for n in (6, 5, 4, 3, 2, 1, 0))},
+    objectives=("cycles", "sram"),
 )
 
 

@@ -13,11 +13,11 @@ from dovetail.flows.explore.results.rows import Results, Row, row_of
 from dovetail.flows.explore.search import search_of
 from dovetail.flows.explore.space.design_space import Plan, Point, Space, Workload
 from dovetail.flows.report.page.payload import payload_of
-from dovetail.isa.config import PRESETS
+from dovetail.isa.config.resolved import Config
 
 SPACE = Space(
     (Workload("zoo:dscnn"),),
-    PRESETS["ulx3s"],
+    Config.load("ulx3s"),
     {"lanes": ((8, 8), (4, 8)), "read_latency": (20, 40, 60)},
     objectives=("cycles", "pe"),
 )

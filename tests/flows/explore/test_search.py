@@ -13,12 +13,13 @@ from dovetail.flows.explore.search import sampled, search_of
 from dovetail.flows.explore.search.listed import shuffled
 from dovetail.flows.explore.space.design_space import Plan, Point, Space, Workload
 from dovetail.flows.options.parameters import label
-from dovetail.isa.config import PRESETS, Config, ConfigError
+from dovetail.isa.config.given import ConfigError
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import DovetailError
 
 SPACE = Space(
     (Workload("zoo:dscnn"),),
-    PRESETS["8x8"],
+    Config.load("8x8"),
     {
         "ic_lanes": (4, 8, 12, 16, 24, 32),
         "oc_lanes": (4, 8, 12, 16, 24, 32),
@@ -34,9 +35,13 @@ SPACE = Space(
 
 def cost_of(config: Config) -> Cost:
     """A made-up cost with the bends of a real one: the slower of array and memory, depthwise beside it."""
-    depthwise = {"none": 0, "emulated": 4_000_000 // config.ic, "native": 1_000_000 // max(config.dw, 1)}
+    depthwise = {
+        "none": 0,
+        "emulated": 4_000_000 // config.ic_lanes,
+        "native": 1_000_000 // max(config.depthwise_lanes, 1),
+    }
     compute = 10_000_000 // config.macs_per_cycle + depthwise[config.depthwise]
-    traffic = 1_000_000 + 40_000_000_000 // config.sram_bytes
+    traffic = 1_000_000 + 40_000_000_000 // config.sram
     memory = 8 * traffic // config.bus
     host = (("dw", "depthwise", 9),) if config.depthwise == "none" else ()
     return Cost(max(compute, memory) + min(compute, memory) // 10, 10_000_000, compute, traffic, 0, {}, host)
@@ -142,14 +147,16 @@ def test_narrowing_goes_round_points_that_fail() -> None:
 
 def test_lanes_are_ordered_by_multipliers() -> None:
     lanes = tuple((ic, oc) for ic in (4, 8, 16, 32) for oc in (32, 4, 16, 8))
-    space = Space(SPACE.workloads, PRESETS["8x8"], {"lanes": lanes, "sram": (65536, 1 << 20)}, search=Plan("narrow"))
+    space = Space(
+        SPACE.workloads, Config.load("8x8"), {"lanes": lanes, "sram": (65536, 1 << 20)}, search=Plan("narrow")
+    )
     space = replace(space, objectives=("cycles", "pe"))
     assert front(space, run(space)) == front(space, run(replace(space, search=Plan())))
 
 
 def test_narrowing_draws_from_everywhere_while_nothing_has_a_cost() -> None:
     """Of 64 stripes the grid has 1, 32 and 64, and constraints or failures leave none of these."""
-    space = Space(SPACE.workloads, PRESETS["8x8"], {"stripe": tuple(range(1, 65))}, search=Plan("narrow"))
+    space = Space(SPACE.workloads, Config.load("8x8"), {"stripe": tuple(range(1, 65))}, search=Plan("narrow"))
     ruled_out = replace(space, constraints=("stripe == 7",))
     assert [row.axes["stripe"] for row in run(ruled_out)] == [7]
     failing = replace(space, axes={"stripe": (*range(90, 300), 8, *range(500, 600))})
@@ -236,7 +243,7 @@ def test_optuna_may_see_every_point(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     optuna = pytest.importorskip("optuna")
     lanes = tuple(range(1, 32))
     axes = {"ic_lanes": lanes, "oc_lanes": lanes, "depthwise": ("none", "native"), "matmul": (True,)}
-    space = Space(SPACE.workloads, PRESETS["8x8"], axes, ("ic_lanes == 31 and oc_lanes > 28",), ("cycles",))
+    space = Space(SPACE.workloads, Config.load("8x8"), axes, ("ic_lanes == 31 and oc_lanes > 28",), ("cycles",))
     space = replace(space, search=Plan("optuna", 99))
     assert sorted(numbers(run(space))) == sorted(space.numbers())
     enqueue = optuna.Study.enqueue_trial

@@ -16,19 +16,23 @@ from dovetail.flows.explore.space.design_space import SLOWEST_FIRST, Space, Work
 from dovetail.flows.explore.space.expressions import parse
 from dovetail.flows.options import parameters
 from dovetail.flows.options.parameters import changed, flat, label
-from dovetail.isa.config import PRESETS, Config, ConfigError, MemoryTiming
+from dovetail.isa.config.given import ConfigError, MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.area import area_of
 
 NETWORK = (Workload("zoo:dscnn"),)
 
 
-def space(axes: dict[str, Any], *constraints: str, base: Config = PRESETS["8x8"]) -> Space:
+BASE = Config.load("8x8")
+
+
+def space(axes: dict[str, Any], *constraints: str, base: Config = BASE) -> Space:
     return Space(NETWORK, base, axes, constraints)
 
 
 def test_a_space_without_axes_is_its_base() -> None:
     (point,) = space({})
-    assert (point.number, point.axes, point.config, label(point.axes)) == (0, {}, PRESETS["8x8"], "as configured")
+    assert (point.number, point.axes, point.config, label(point.axes)) == (0, {}, Config.load("8x8"), "as configured")
 
 
 def test_the_last_axis_is_fastest() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from dovetail.flows.explore.space.design_space import Plan, Space, Workload
 from dovetail.flows.explore.space.file import SpaceError, load, read
-from dovetail.isa.config import PRESETS, Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.energy import FOLDER
 
 FULL = """\
@@ -88,7 +89,7 @@ def test_everything(tmp_path: Path) -> None:
 
 def test_little(tmp_path: Path) -> None:
     space = read('[[network]]\nsource = "zoo:dscnn?classes=3"\n', "x", tmp_path)
-    assert space == Space((Workload("zoo:dscnn?classes=3"),), PRESETS["default"], {})
+    assert space == Space((Workload("zoo:dscnn?classes=3"),), Config(), {})
     assert space.count() == 1
 
 

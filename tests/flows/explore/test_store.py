@@ -20,7 +20,7 @@ from dovetail.flows.explore.store.database import StoreError
 from dovetail.flows.explore.store.recorder import Recorder
 from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.explore.store.schema import SCRIPTS
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.energy import TABLES
 
 COST = Cost(1000, 64000, 900, 10, 20, {"conv": 700, "dense": 300}, (("dw", "depthwise", 5),), {})

@@ -20,7 +20,7 @@ from dovetail.flows.explore.pricing.workers import AHEAD, DIED, Task, Workers
 from dovetail.flows.explore.space import networks
 from dovetail.flows.explore.space.design_space import Workload
 from dovetail.flows.explore.space.networks import NetworkFile
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.runtime.compiled_network import compile_network
 
@@ -61,7 +61,7 @@ class Deadly:
     def __reduce__(self) -> tuple[Any, ...]:
         file = f"__import__('pathlib').Path({str(self.lives)!r})"
         die = f"{file}.write_bytes({file}.read_bytes()[1:]) + __import__('os')._exit(9)"
-        config = f"__import__('importlib').import_module('dovetail.isa.config').Config.from_dict({CONFIG.to_dict()!r})"
+        config = f"__import__('importlib').import_module('{Config.__module__}').Config.from_dict({CONFIG.to_dict()!r})"
         return eval, (f"{die} if {file}.read_bytes() else {config}",)
 
 

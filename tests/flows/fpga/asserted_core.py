@@ -17,7 +17,7 @@ from dovetail.flows.fpga.vivado import ip
 from dovetail.flows.fpga.vivado.assertions import MACRO
 from dovetail.hw.accelerator import Accelerator
 from dovetail.hw.verilog import TOP, to_verilog
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.model.accelerator import Model
 
 CONFIG = Config(

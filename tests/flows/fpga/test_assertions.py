@@ -12,7 +12,7 @@ import pytest
 
 from dovetail.flows.fpga.vivado import ip
 from dovetail.flows.fpga.vivado.assertions import CHANNELS, MACRO, assertions
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from tests.flows.fpga.asserted_core import CONFIG
 
 UNITS = ("load", "array", "vector", "store")

@@ -17,7 +17,7 @@ from dovetail.flows.fpga import flow
 from dovetail.flows.fpga.design.boards import BOARDS
 from dovetail.flows.fpga.synthesis import NO_ELEMENTS
 from dovetail.flows.fpga.tools import find, run
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from tests.flows.fpga.fpga_designs import CELLS, Wire, fakes
 
 needs_boards = pytest.mark.skipif(find_spec("amaranth_boards") is None, reason="needs the extra fpga")

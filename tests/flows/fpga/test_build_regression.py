@@ -13,7 +13,7 @@ from dovetail.flows.cli import main
 from dovetail.flows.fpga import flow, regression
 from dovetail.flows.fpga.design.boards import BOARDS, RESOURCES
 from dovetail.flows.fpga.regression import Entry, Figures, change, load, save, worse
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from tests.flows.fpga.fpga_designs import Wire, fakes
 
 ROOT = Path(__file__).parents[3]

@@ -9,7 +9,8 @@ import pytest
 
 from dovetail.flows.cli import main
 from dovetail.flows.fpga.vivado import ip
-from dovetail.isa.config import PRESETS, Config
+from dovetail.isa.config.presets import PRESETS
+from dovetail.isa.config.resolved import Config
 
 CONFIG = Config(
     ic_lanes=2, oc_lanes=2, sram="32 KiB", banks=4, depthwise="none", requant_lanes=1, bus=32, outstanding=2,
@@ -83,7 +84,7 @@ def test_lint_is_clean_and_waives_only_what_it_must(folder: Path, tmp_path: Path
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_is_lint_clean_or_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = Config.load(name)
-    refused = config.serial or config.sram_bytes > ip.MOST_SRAM
+    refused = config.serial or config.sram > ip.MOST_SRAM
     assert main(["build", name, "--export", "vivado", "--output", str(tmp_path / "ip")]) == (2 if refused else 0)
     assert ("next         vivado" in capsys.readouterr().out) != refused
 

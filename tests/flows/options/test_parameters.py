@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.flows.options import parameters
-from dovetail.isa.config import PRESETS, Config, ConfigError, MemoryTiming
+from dovetail.isa.config.given import ConfigError, MemoryTiming
+from dovetail.isa.config.presets import PRESETS
+from dovetail.isa.config.resolved import Config
 
-SMALL = PRESETS["small"]
+SMALL = Config.load("small")
 
 
 def parse(*argv: str, lists: bool = False) -> argparse.Namespace:
@@ -22,7 +24,7 @@ def parse(*argv: str, lists: bool = False) -> argparse.Namespace:
 
 
 def test_no_flags_is_the_default() -> None:
-    assert parameters.config_of(parse()) == PRESETS["default"]
+    assert parameters.config_of(parse()) == Config()
 
 
 def test_every_parameter_of_the_configuration_has_a_flag() -> None:
@@ -73,8 +75,8 @@ def test_flags_change_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_nothing_changed_is_the_same(name: str) -> None:
-    assert parameters.changed(PRESETS[name], {}) == PRESETS[name]
-    assert parameters.changed(PRESETS[name], {"stripe": PRESETS[name].stripe}) == PRESETS[name]
+    assert parameters.changed(Config.load(name), {}) == Config.load(name)
+    assert parameters.changed(Config.load(name), {"stripe": Config.load(name).stripe}) == Config.load(name)
 
 
 @given(pe=st.sampled_from([8, 60, 64, 100]), flow=st.sampled_from(["input", "output", "mixed"]))

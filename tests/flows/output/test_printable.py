@@ -15,7 +15,7 @@ from dovetail.flows.commands import run as run_command
 from dovetail.flows.output.printable import Block, block, printable
 from dovetail.flows.output.reply import Report
 from dovetail.flows.output.trouble import LONGEST
-from dovetail.isa.config import ConfigError
+from dovetail.isa.config.given import ConfigError
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.zoo import catalogue
 

@@ -21,7 +21,7 @@ from dovetail.hw.array.unit import ArrayCore
 from dovetail.hw.common.clock_gate import gated_sources
 from dovetail.hw.common.ports import Core, SramRead, SramWrite
 from dovetail.hw.memory.sram import Sram, simulation_sources
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, check, claim, has, regions
 from dovetail.isa.instructions.table import REGISTERS, Cause, Op, Unit, pack
 from dovetail.isa.numerics.requantise import requantise
@@ -61,9 +61,9 @@ def oracle(config: Config, op: Op, r: View, memory: Bytes) -> None:
     """What the instruction does to ``memory``, output pixel by output pixel."""
     depthwise, product = op == Op.DEPTH_CONV, op == Op.MAT_MUL
     multiplier = r["MODE", "extra"] + 1 if depthwise else 1
-    records = config.dw if depthwise else config.oc
+    records = config.depthwise_lanes if depthwise else config.oc_lanes
     lanes = records - records % multiplier
-    inputs = lanes // multiplier if depthwise else config.ic
+    inputs = lanes // multiplier if depthwise else config.ic_lanes
     kc, rows = (1, 1) if depthwise else (r["KC", "blocks"], 0 if product else config.weight_rows)
     height, width = r["TILE", "height"], r["TILE", "width"]
     (in_addr, in_bytes), (w_addr, w_bytes), (out_addr, out_bytes) = map(r.region, ("IN", "W", "OUT"))
@@ -111,8 +111,8 @@ def oracle(config: Config, op: Op, r: View, memory: Bytes) -> None:
                     scale = mult & 0x7FFF_FFFF, (shift & 63 ^ 32) - 32
                     rounding = Rounding(r["MODE", "rounding"])
                     total = requantise(total, *scale, rounding, int8(r["QUANT", "zero_out"]), low, high)
-                for group in range(0, channels, config.requant):
-                    data = total[group : min(group + config.requant, channels)].view(np.uint8)
+                for group in range(0, channels, config.requant_lanes):
+                    data = total[group : min(group + config.requant_lanes, channels)].view(np.uint8)
                     off_out = (at[p] + (block * lanes + group) * item) % WRAP
                     if off_out + len(data) <= out_bytes:
                         memory[out_addr + off_out :][: len(data)] = data
@@ -129,8 +129,8 @@ class Matrix:
 
     def weights(self, step: int, block: int) -> Ints:
         """[ic_lanes, oc_lanes]."""
-        i, o = (a.astype(np.int64) for a in np.mgrid[: self.config.ic, : self.config.oc])
-        i, o = step * self.config.ic + i, block * self.config.oc + o
+        i, o = (a.astype(np.int64) for a in np.mgrid[: self.config.ic_lanes, : self.config.oc_lanes])
+        i, o = step * self.config.ic_lanes + i, block * self.config.oc_lanes + o
         off = (o * self.step + i if self.transposed else i * self.step + o) % WRAP
         return np.where(off < self.size, self.bytes[np.where(off < self.size, off, 0)] - self.zero, 0)
 
@@ -179,9 +179,9 @@ class Layer:
     def registers(self, config: Config) -> View:
         depthwise, product = self.op == Op.DEPTH_CONV, self.op == Op.MAT_MUL
         multiplier = self.extra + 1 if depthwise else 1
-        records = config.dw if depthwise else config.oc
+        records = config.depthwise_lanes if depthwise else config.oc_lanes
         lanes = records - records % multiplier
-        inputs = lanes // multiplier if depthwise else config.ic
+        inputs = lanes // multiplier if depthwise else config.ic_lanes
         rows, kc = (1, 1) if depthwise else (0 if product else config.weight_rows, self.kc)
         last = min(self.last or lanes, lanes)
         (height, width), (kh, kw) = self.tile, self.kernel
@@ -192,7 +192,7 @@ class Layer:
         pixel = outputs * (4 if self.int32 or self.accumulate else 1)
         words = self.blocks * (config.param_rows(records) + kh * kw * kc * rows)
         bank = config.bank_bytes
-        shared = kh * kw * kc * config.ic  # what an output of a matrix product is the sum of
+        shared = kh * kw * kc * config.ic_lanes  # what an output of a matrix product is the sum of
         pitch_b, rows_b = (shared, outputs) if self.transposed else (outputs, shared)
         values = {
             "IN_ADDR": 5,
@@ -332,7 +332,7 @@ def rubbish(config: Config, rng: random.Random) -> tuple[Op, View]:
         rounding=rng.randint(0, 1),
         int32=int(rng.random() < 0.2),
         accumulate=int(rng.random() < 0.3),
-        extra=rng.choice([0, rng.randrange(min(8, max(config.dw, 1)))]),
+        extra=rng.choice([0, rng.randrange(min(8, max(config.depthwise_lanes, 1)))]),
         transposed=rng.randint(0, 1),
     )
     values = layer.registers(config)
@@ -353,7 +353,7 @@ def rubbish(config: Config, rng: random.Random) -> tuple[Op, View]:
 
 
 def image(config: Config, seed: object) -> Bytes:
-    return np.frombuffer(random.Random(str(seed)).randbytes(config.sram_bytes), np.uint8).copy()
+    return np.frombuffer(random.Random(str(seed)).randbytes(config.sram), np.uint8).copy()
 
 
 @dataclass
@@ -557,7 +557,7 @@ class WithMemory(wiring.Component):
 def verilated(config: Config, bench: Bench, op: Op, r: View, memory: Bytes) -> Outcome:
     """One run: write the memory, configure, start, wait, read the memory."""
     word = config.word_bytes
-    rows = config.sram_bytes // word
+    rows = config.sram // word
     wait = 40 if expected_cause(config, op, r) else duration(config, op, r) + 20
     start = max(rows, len(r.values))
     total = start + wait + rows + SRAM_READ

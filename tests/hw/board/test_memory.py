@@ -10,7 +10,8 @@ from dovetail.hw.board.memory import BoardMemory
 from dovetail.hw.board.ports import DECERR, OKAY
 from dovetail.hw.board.sdram import SdramTiming
 from dovetail.hw.common.axi import INCR
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from tests.hw.benches import simulate
 
 KINDS = [

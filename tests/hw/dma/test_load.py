@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from dovetail.hw.dma.load import LoadCore
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, REGISTERS, Cause, Unit
 from dovetail.isa.timing.dma import read_duration
 from dovetail.isa.timing.sequencer import CHECK
@@ -47,7 +48,7 @@ class Bench:
         self.core = LoadCore(config)
         self.memory = bytearray(random.Random(seed).randbytes(MEMORY))
         self.bus = ReadMemory(self.core.axi, self.memory, config.memory)
-        self.sram = bytearray(config.sram_bytes)
+        self.sram = bytearray(config.sram)
         self.pages = bytearray(2 * PAGE_BYTES)
 
     async def watch(self, ctx: Any) -> None:
@@ -102,12 +103,12 @@ def random_registers(rng: random.Random, config: Config) -> dict[str, int]:
     shape = rng.choice(["short", "short", "long", "any"])
     length = {"short": rng.randint(1, 24), "long": rng.randint(1500, 5000), "any": rng.randint(1, 900)}[shape]
     rows, planes = (rng.randint(1, 6), rng.randint(1, 3)) if shape != "long" else (rng.randint(1, 2), 1)
-    size = rng.randint(1, config.sram_bytes)
+    size = rng.randint(1, config.sram)
     return {
         "MEM_ADDR": rng.randint(0, 20_000),
         "MEM_ROW_STEP": rng.randint(0, 4000),
         "MEM_PLANE_STEP": rng.randint(0, 2000),
-        "SRAM_ADDR": rng.randint(0, config.sram_bytes - size),
+        "SRAM_ADDR": rng.randint(0, config.sram - size),
         "SRAM_BYTES": size,
         "SRAM_ROW_STEP": rng.choice([rng.randint(0, 900), 2**32 - rng.randint(0, 900)]),
         "SRAM_PLANE_STEP": rng.choice([rng.randint(0, 900), 2**32 - rng.randint(0, 900)]),
@@ -152,7 +153,7 @@ def test_random_transfers(bus: int, timing: MemoryTiming, outstanding: int) -> N
     bench = Bench(config, base=0x1000)
 
     async def run(ctx: Any) -> None:
-        want = bytearray(config.sram_bytes)
+        want = bytearray(config.sram)
         for _ in range(7):
             r = random_registers(rng, config)
             await bench.configure(ctx, r)
@@ -240,7 +241,7 @@ def test_bus_error() -> None:
         _, _, cycles, error = await bench.operate(ctx)
         assert error
         assert cycles == read_duration(config, r["MEM_ADDR"] % 4096, 2, 1, r["MEM_ROW_STEP"], 0, 40)
-        want = bytearray(config.sram_bytes)
+        want = bytearray(config.sram)
         assert not expected(bench.memory, want, 8, 0, r)
         assert any(want) and bench.sram == want
 

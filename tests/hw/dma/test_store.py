@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from dovetail.hw.dma.store import StoreCore
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import REGISTERS, Cause, Unit
 from dovetail.isa.timing.dma import write_duration
 from dovetail.isa.timing.memory import SRAM_READ
@@ -51,7 +52,7 @@ class Bench:
         self.core = StoreCore(config)
         self.memory = bytearray(random.Random(seed).randbytes(MEMORY))
         self.bus = WriteMemory(self.core.axi, self.memory, config.memory)
-        self.sram = random.Random(seed + 1).randbytes(config.sram_bytes)
+        self.sram = random.Random(seed + 1).randbytes(config.sram)
 
     async def serve(self, ctx: Any) -> None:
         port, width = self.core.sram, self.config.word_bytes
@@ -100,12 +101,12 @@ def random_registers(rng: random.Random, config: Config) -> dict[str, int]:
     shape = rng.choice(["short", "short", "long", "any"])
     length = {"short": rng.randint(1, 24), "long": rng.randint(1500, 5000), "any": rng.randint(1, 900)}[shape]
     rows, planes = (rng.randint(1, 6), rng.randint(1, 3)) if shape != "long" else (rng.randint(1, 2), 1)
-    size = rng.randint(1, config.sram_bytes)
+    size = rng.randint(1, config.sram)
     return {
         "MEM_ADDR": rng.randint(0, 20_000),
         "MEM_ROW_STEP": rng.randint(0, 4000),
         "MEM_PLANE_STEP": rng.randint(0, 2000),
-        "SRAM_ADDR": rng.randint(0, config.sram_bytes - size),
+        "SRAM_ADDR": rng.randint(0, config.sram - size),
         "SRAM_BYTES": size,
         "SRAM_ROW_STEP": rng.choice([rng.randint(0, 900), 2**32 - rng.randint(0, 900)]),
         "SRAM_PLANE_STEP": rng.choice([rng.randint(0, 900), 2**32 - rng.randint(0, 900)]),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dovetail.hw.host.registers import Host
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import HOST_REGISTERS, ID, OKAY, SLVERR, STALLS, VERSION
 from dovetail.isa.instructions.table import Cause, Unit
 from tests.hw.benches import host_read, host_write, simulate

@@ -10,7 +10,7 @@ import pytest
 
 from dovetail.cosim.rtl.block import Bench
 from dovetail.hw.memory.sram import READERS, WRITERS, Sram, simulation_sources, write_bytes
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.memory import SRAM_READ
 from tests.hw.benches import simulate
 
@@ -28,7 +28,7 @@ class Traffic:
     def __init__(self, config: Config, *, seed: int, cycles: int) -> None:
         self.config = config
         rng = random.Random(seed)
-        size, word, banks = config.sram_bytes, config.word_bytes, config.n_banks
+        size, word, banks = config.sram, config.word_bytes, config.banks
         self.inputs: dict[str, npt.NDArray[np.generic]] = {}
         zeros = {"en": np.uint64, "addr": np.uint64, "size": np.uint64}
         for name in READERS:

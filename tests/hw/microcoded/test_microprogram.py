@@ -8,7 +8,7 @@ from dovetail.hw.microcoded.assembler import CODE, TABLES, Alu, Assembler, If
 from dovetail.hw.microcoded.microcode import build
 from dovetail.hw.microcoded.sram import MicrocodedSram
 from dovetail.hw.verilog import to_verilog
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 
 CONFIG = Config.load("icebreaker")
 

@@ -10,7 +10,7 @@ from dovetail.hw.common.ports import EntryKind, sources, targets
 from dovetail.hw.sequencer.control import UnitControl
 from dovetail.hw.sequencer.queue import Queue
 from dovetail.hw.sequencer.scoreboard import Scoreboard
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import QUEUE_DEPTH, Cause, Op, Unit
 from dovetail.isa.timing.sequencer import CHECK
 from tests.hw.benches import simulate
@@ -227,7 +227,7 @@ def test_claims_against_a_list(name: str) -> None:
     config = BOARDS[name]
     board = Scoreboard(config)
     rng = random.Random(1)
-    banks, size = config.n_banks, config.sram_bytes
+    banks, size = config.banks, config.sram
     units = [unit for unit in Unit if unit != Unit.VECTOR or config.vector]
     races: set[tuple[Unit, Unit]] = set()
 

@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.hw.common.ports import EntryKind
 from dovetail.hw.sequencer.frontend import MANY, Decoder, Frontend, first_cause
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import (
     BY_NUMBER,
     INSTRUCTIONS,

@@ -17,7 +17,7 @@ from amaranth.sim import Simulator
 from dovetail.cosim.rtl.block import Bench as VerilatorBench
 from dovetail.hw.common.ports import Span
 from dovetail.hw.vector.unit import VectorCore
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, check, claim, has, regions
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit, pack
 from dovetail.isa.numerics.add import add_integer, onnx_sum, tflite_sum
@@ -173,8 +173,8 @@ def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes
     for oy in range(view["TILE", "height"]):
         for ox in range(view["TILE", "width"]):
             for block in range(blocks):
-                channels = last if block == blocks - 1 else config.vec
-                first = block * config.vec
+                channels = last if block == blocks - 1 else config.vector_lanes
+                first = block * config.vector_lanes
                 off = (oy * r["OUT_Y_STEP"] + ox * r["OUT_X_STEP"] + first * result_bytes) % WORD
                 if off + channels * result_bytes <= r["OUT_BYTES"]:
                     for c in range(channels):
@@ -323,7 +323,7 @@ def verify(
     memory: bytes | None = None,
 ) -> list[Run]:
     """Run the jobs and compare causes, claims, durations and every byte of SRAM, at first noise."""
-    memory = memory or np.random.default_rng(seed).bytes(config.sram_bytes)
+    memory = memory or np.random.default_rng(seed).bytes(config.sram)
     results = (bench or bench_of(config)).run(jobs, memory)
     for (op, registers), result in zip(jobs, results, strict=True):
         values = dict.fromkeys(REGISTERS[Unit.VECTOR], 0) | registers
@@ -358,8 +358,8 @@ def vec(name: str, **values: int) -> int:
 
 
 def blocks_of(config: Config, channels: int) -> int:
-    count = -(-channels // config.vec)
-    return vec("BLOCKS", count=count, last=channels - (count - 1) * config.vec)
+    count = -(-channels // config.vector_lanes)
+    return vec("BLOCKS", count=count, last=channels - (count - 1) * config.vector_lanes)
 
 
 def pool(
@@ -522,7 +522,7 @@ def test_pooling(lanes: int) -> None:
 def test_average_rounds_ties(rounding: Rounding) -> None:
     """Every sum of two small taps: x.5 in both signs."""
     config = config_of(4)
-    memory = bytearray(config.sram_bytes)
+    memory = bytearray(config.sram)
     memory[:16] = [v & 0xFF for v in (1, 0, -1, 0, 2, 1, -2, -1, 3, 2, -3, -2, 127, 126, -128, -127)]
     registers = pool(config, height=1, width=2, channels=1, kernel=(1, 2), out=(1, 8)) | average(2, rounding)
     registers |= {"IN_ADDR": 0, "IN_BYTES": 16, "ROW_BYTES": 16, "X_STEP": 2}
@@ -631,7 +631,7 @@ def test_tables(lanes: int) -> None:
     ]
     # Every byte once.
     every = addition(config, 256, add_params(Rounding.TFLITE))
-    memory = bytearray(np.random.default_rng(5).bytes(config.sram_bytes))
+    memory = bytearray(np.random.default_rng(5).bytes(config.sram))
     memory[every["IN_ADDR"] : every["IN_ADDR"] + 256] = bytes(range(256))
     (result,) = bench_of(config).run([(Op.ACT_LUT, every)], bytes(memory))
     assert result.memory[every["OUT_ADDR"] :][:256] == memory[every["B_ADDR"] :][:256]
@@ -662,7 +662,7 @@ def test_shifts(rounding: Rounding) -> None:
         1 - 2**31,
         0x1234_5678,
     ]
-    memory = bytearray(config.sram_bytes)
+    memory = bytearray(config.sram)
     jobs = []
     for shift in range(-32, 32):
         registers = addition(config, len(values), add_params(rounding))
@@ -770,7 +770,7 @@ def test_borders_of_regions() -> None:
     places = {name: (regs[f"{name}_ADDR"], regs[f"{name}_BYTES"]) for name in ("IN", "B", "OUT")}
     behind, before = sum(places["IN"]), places["OUT"][0] - places["B"][1]
     cases: list[tuple[Op, Registers, Cause]] = [
-        *((Op.E_ADD, {f"{name}_ADDR": config.sram_bytes - size}, Cause.NONE) for name, (_, size) in places.items()),
+        *((Op.E_ADD, {f"{name}_ADDR": config.sram - size}, Cause.NONE) for name, (_, size) in places.items()),
         (Op.E_ADD, {"OUT_ADDR": behind, "B_ADDR": behind + places["OUT"][1]}, Cause.NONE),
         (Op.E_ADD, {"OUT_ADDR": behind - 1}, Cause.BANK_CONFLICT),
         (Op.E_ADD, {"B_ADDR": before}, Cause.NONE),
@@ -797,7 +797,7 @@ def random_registers(config: Config, rng: np.random.Generator, op: Op) -> Regist
 
     def region(name: str) -> Registers:
         size = int(rng.integers(1, 200))
-        address = int(rng.choice([0, config.sram_bytes - size, int(rng.integers(0, config.sram_bytes - size))]))
+        address = int(rng.choice([0, config.sram - size, int(rng.integers(0, config.sram - size))]))
         return {f"{name}_ADDR": address, f"{name}_BYTES": size}
 
     registers = {name: wild(40) for name in ("ORIGIN", "Y_STEP", "X_STEP", "KY_STEP", "KX_STEP", "PAD_LEFT")}
@@ -812,7 +812,7 @@ def random_registers(config: Config, rng: np.random.Generator, op: Op) -> Regist
     a, b, out, pool_shift = (int(rng.integers(-14, 3) if near else rng.integers(-32, 32)) for _ in range(4))
     registers |= region("IN") | region("B")
     if op == Op.ACT_LUT and rng.integers(0, 2):
-        registers |= {"B_ADDR": min(registers["B_ADDR"], config.sram_bytes - 256), "B_BYTES": 256}
+        registers |= {"B_ADDR": min(registers["B_ADDR"], config.sram - 256), "B_BYTES": 256}
     sources = [(registers[f"{name}_ADDR"], registers[f"{name}_BYTES"]) for name in ("IN", "B")]
     while True:
         registers |= region("OUT")
@@ -822,7 +822,7 @@ def random_registers(config: Config, rng: np.random.Generator, op: Op) -> Regist
     registers |= {
         "GEOMETRY": vec("GEOMETRY", kh=kh, kw=kw, stride_y=wild(2) & 0xFF, dilation_y=wild(2) & 0xFF),
         "TILE": vec("TILE", height=int(rng.integers(1, 4)), width=int(rng.integers(1, 4))),
-        "BLOCKS": vec("BLOCKS", count=int(rng.integers(1, 4)), last=int(rng.integers(1, config.vec + 1))),
+        "BLOCKS": vec("BLOCKS", count=int(rng.integers(1, 4)), last=int(rng.integers(1, config.vector_lanes + 1))),
         "QUANT": int(rng.integers(0, WORD)),
         "B_ZERO": int(rng.integers(0, 256)),
         "MODE": int(rng.integers(0, 16)),

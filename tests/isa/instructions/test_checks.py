@@ -2,7 +2,7 @@
 
 import pytest
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, check, claim, has, lanes_of, regions
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit, pack
 
@@ -63,7 +63,7 @@ def test_zero_sizes(op: Op, name: str) -> None:
 def test_region_b_counts_where_it_is_read(op: Op) -> None:
     reads = op in WITH_B
     assert (legal(op).region("B") in regions(op, legal(op)).reads) == reads
-    for changes, cause in (({"B_BYTES": 0}, Cause.ZERO_SIZE), ({"B_ADDR": CONFIG.sram_bytes - 63}, Cause.SRAM_RANGE)):
+    for changes, cause in (({"B_BYTES": 0}, Cause.ZERO_SIZE), ({"B_ADDR": CONFIG.sram - 63}, Cause.SRAM_RANGE)):
         assert check(CONFIG, op, legal(op, **changes)) == (cause if reads else Cause.NONE)
 
 
@@ -83,7 +83,7 @@ def test_regions_end_with_the_sram(op: Op) -> None:
     for name in names:
         if name == "B" and op not in WITH_B:
             continue
-        end = CONFIG.sram_bytes
+        end = CONFIG.sram
         assert check(CONFIG, op, legal(op, **{f"{name}_ADDR": end - 64})) == Cause.NONE
         assert check(CONFIG, op, legal(op, **{f"{name}_ADDR": end})) == Cause.SRAM_RANGE
         assert check(CONFIG, op, legal(op, **{f"{name}_ADDR": (1 << 32) - 64})) == Cause.SRAM_RANGE

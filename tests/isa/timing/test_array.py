@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import PRESETS, Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.array import (
     ACCUMULATE,
     DRAIN,
@@ -23,8 +23,8 @@ from dovetail.isa.timing.array import (
 from dovetail.isa.timing.sequencer import CHECK
 
 CONFIGS = (
-    PRESETS["small"],
-    PRESETS["16x16"],
+    Config.load("small"),
+    Config.load("16x16"),
     Config(ic_lanes=64, oc_lanes=1),
     Config(ic_lanes=1, oc_lanes=64, requant_lanes=3),
     Config(ic_lanes=3, oc_lanes=5, stripe=7, requant_lanes=1, depthwise_lanes=11),
@@ -47,7 +47,7 @@ def window_by_window(
     free: Free = NOTHING,
 ) -> int:
     """The same rule, without a shortcut."""
-    lanes = config.dw if depthwise else config.oc
+    lanes = config.depthwise_lanes if depthwise else config.oc_lanes
     steps = taps * (1 if depthwise else kc)
     rows = 0 if free.weights else 1 if depthwise else matrix_rows or config.weight_rows
     least = 0 if free.steps else ACCUMULATE
@@ -58,7 +58,7 @@ def window_by_window(
     drained = settled = time
     for block in range(blocks):
         last_block = block == blocks - 1
-        groups = ceil_div(last if last_block else lanes // multiplier * multiplier, config.requant)
+        groups = ceil_div(last if last_block else lanes // multiplier * multiplier, config.requant_lanes)
         for n, size in enumerate(sizes):
             time = max(time, buffers.pop(0))
             if accumulate and not free.steps:
@@ -75,8 +75,8 @@ def window_by_window(
 
 def random_shape(rng: random.Random, config: Config) -> dict[str, Any]:
     depthwise = rng.random() < 0.3
-    multiplier = rng.choice([1, rng.randint(1, min(8, config.dw))]) if depthwise else 1
-    lanes = config.dw // multiplier * multiplier if depthwise else config.oc
+    multiplier = rng.choice([1, rng.randint(1, min(8, config.depthwise_lanes))]) if depthwise else 1
+    lanes = config.depthwise_lanes // multiplier * multiplier if depthwise else config.oc_lanes
     return {
         "depthwise": depthwise,
         "taps": rng.choice([1, 1, 2, 9]),
@@ -87,11 +87,11 @@ def random_shape(rng: random.Random, config: Config) -> dict[str, Any]:
         "last": rng.randint(1, lanes),
         "accumulate": rng.random() < 0.3,
         "multiplier": multiplier,
-        "matrix_rows": 0 if depthwise else rng.choice([0, 0, config.ic, config.oc]),
+        "matrix_rows": 0 if depthwise else rng.choice([0, 0, config.ic_lanes, config.oc_lanes]),
     }
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.ic}x{c.oc}")
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.ic_lanes}x{c.oc_lanes}")
 def test_fast_forward(config: Config) -> None:
     rng = random.Random(config.macs_per_cycle)
     for _ in range(300):
@@ -122,7 +122,7 @@ def test_huge_shape_takes_no_time() -> None:
     begin = time.perf_counter()
     for depthwise in (False, True):
         for accumulate in (False, True):
-            array_duration(PRESETS["default"], depthwise=depthwise, accumulate=accumulate, **shape)
+            array_duration(Config(), depthwise=depthwise, accumulate=accumulate, **shape)
     assert time.perf_counter() - begin < 0.5
 
 
@@ -142,7 +142,7 @@ def test_wide_matrix_makes_steps_longer() -> None:
     """A step's window lasts as long as its pixels or the reads of the next step's weights, whichever is more."""
     shape: dict[str, Any] = {"depthwise": False, "taps": 1, "pixels": 8, "stripe": 8, "blocks": 1, "last": 1}
     shape |= {"accumulate": False}
-    config = PRESETS["16x16"]
+    config = Config.load("16x16")
 
     def step(matrix_rows: int) -> int:
         durations = [array_duration(config, kc=kc, matrix_rows=matrix_rows, **shape) for kc in (10, 11)]

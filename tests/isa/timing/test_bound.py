@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Op, Unit, cfg, pack, sync
 from dovetail.isa.timing.bound import cycle_bound
 from dovetail.isa.timing.dma import read_duration

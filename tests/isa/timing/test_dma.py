@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.dma import (
     ADDRESS,
     READ_END,

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from dovetail.isa.config import Config, ConfigError
+from dovetail.isa.config.given import ConfigError
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Cause, Op, Unit, cfg, pack
 from dovetail.isa.timing.bound import cycle_bound
 from dovetail.isa.timing.run import time_program

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import Region, View, check, claim, regions
 from dovetail.isa.instructions.table import (
     INSTRUCTIONS,
@@ -302,7 +302,7 @@ def test_instruction_soup(seed: int) -> None:
     """Small operations in any order, with or without SYNCs: full queues, conflicts, races."""
     rng = random.Random(seed)
     config = random_config(rng, vector=True)
-    size, words = config.sram_bytes, []
+    size, words = config.sram, []
     for unit in (Unit.LOAD, Unit.STORE):
         words += [cfg(unit, n, 8) for n in ("SRAM_BYTES", "LENGTH")]
         words.append(cfg(unit, "COUNT", pack(unit, "COUNT", rows=1, planes=1)))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dovetail.isa.config import PRESETS, Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Op, Unit, pack
 from dovetail.isa.timing.memory import SRAM_READ
@@ -36,10 +36,7 @@ def test_pipeline_is_the_sum_of_its_parts() -> None:
     ],
 )
 def test_one_cycle_per_read(pixels: int, blocks: int, reads: int, steps: int) -> None:
-    assert (
-        vector_duration(PRESETS["default"], Op.POOL, pixels=pixels, blocks=blocks, reads=reads)
-        == CHECK + steps + PIPELINE
-    )
+    assert vector_duration(Config(), Op.POOL, pixels=pixels, blocks=blocks, reads=reads) == CHECK + steps + PIPELINE
 
 
 def test_lanes_do_not_matter_but_by_the_number_of_blocks() -> None:
@@ -71,7 +68,7 @@ def test_table_lanes(lanes: int, read: int) -> None:
     ],
 )
 def test_only_pooling_walks_the_kernel(op: Op, reads: int) -> None:
-    config, values = PRESETS["default"], dict.fromkeys(REGISTERS[Unit.VECTOR], 0)
+    config, values = Config(), dict.fromkeys(REGISTERS[Unit.VECTOR], 0)
     values["TILE"] = pack(Unit.VECTOR, "TILE", height=3, width=4)
     values["BLOCKS"] = pack(Unit.VECTOR, "BLOCKS", count=5, last=1)
     values["GEOMETRY"] = pack(Unit.VECTOR, "GEOMETRY", kh=2, kw=3, stride_y=1, dilation_y=1)

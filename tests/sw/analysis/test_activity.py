@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, lanes_of, multiplier_of
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, Op, Unit
 from dovetail.isa.timing.dma import Shape, bursts, row_addresses
@@ -67,15 +67,15 @@ def whole(size: int, item: int) -> int:
 def array_events(config: Config, op: Op, view: View) -> Counter[str]:
     events: Counter[str] = Counter()
     depthwise, channels = op == Op.DEPTH_CONV, lanes_of(config, op, view)
-    lanes = config.dw if depthwise else config.oc
+    lanes = config.depthwise_lanes if depthwise else config.oc_lanes
     taps = view["GEOMETRY", "kh"], view["GEOMETRY", "kw"]
-    count, width = view["BLOCKS", "count"], max(config.ic, config.dw)
+    count, width = view["BLOCKS", "count"], max(config.ic_lanes, config.depthwise_lanes)
     for block in range(count):
         if depthwise:
             step = channels // multiplier_of(op, view)
             made = window(view, width, 1, view["IN_BYTES"], taps, step, count) if block == 0 else 0
         else:
-            made = window(view, width, 1, view["IN_BYTES"], taps, config.ic, view["KC", "blocks"])
+            made = window(view, width, 1, view["IN_BYTES"], taps, config.ic_lanes, view["KC", "blocks"])
         events["sram_read_input"] += made
     pixels = list(places(view, ("OUT_Y_STEP", "OUT_X_STEP")))
     steps = taps[0] * taps[1] * (1 if depthwise else view["KC", "blocks"])
@@ -86,14 +86,16 @@ def array_events(config: Config, op: Op, view: View) -> Counter[str]:
         starts = [p + block * channels * 4 + n * config.word_bytes for p in pixels for n in range(old)]
         events["sram_read_input"] += inside(iter(starts), config.word_bytes // 4, 4, whole(view["OUT_BYTES"], 4))
         events["accumulates"] += (steps + old) * len(pixels) * config.acc_lanes
-        events["multiplies"] += steps * len(pixels) * (config.dw if depthwise else config.ic * config.oc)
+        events["multiplies"] += (
+            steps * len(pixels) * (config.depthwise_lanes if depthwise else config.ic_lanes * config.oc_lanes)
+        )
         per_word = config.word_bytes // 16
         events["sram_read_weights"] += sum(pointer + lane // per_word < limit for lane in range(lanes))
         pointer += config.param_rows(lanes)
         for _ in range(steps):
             if op == Op.MAT_MUL:
-                wide = -(-config.oc // config.word_bytes)
-                rows = config.oc if view["B_FORM", "transposed"] else config.ic * wide
+                wide = -(-config.oc_lanes // config.word_bytes)
+                rows = config.oc_lanes if view["B_FORM", "transposed"] else config.ic_lanes * wide
                 events["sram_read_weights"] += stripes * rows
                 continue
             for _ in range(1 if depthwise else config.weight_rows):
@@ -101,10 +103,10 @@ def array_events(config: Config, op: Op, view: View) -> Counter[str]:
                 pointer += 1
         item = 4 if view["MODE", "int32"] else 1
         left = view["BLOCKS", "last"] if block == count - 1 else channels
-        for start in range(0, left, config.requant):
-            size = min(config.requant, left - start) * item
+        for start in range(0, left, config.requant_lanes):
+            size = min(config.requant_lanes, left - start) * item
             for pixel in pixels:
-                events["requantises"] += config.requant
+                events["requantises"] += config.requant_lanes
                 end = (pixel + (block * channels + start) * item) % WRAP + size
                 events["sram_write_array"] += end <= view["OUT_BYTES"]
     return events
@@ -112,7 +114,7 @@ def array_events(config: Config, op: Op, view: View) -> Counter[str]:
 
 def vector_events(config: Config, op: Op, view: View) -> Counter[str]:
     events: Counter[str] = Counter()
-    lanes, item = config.vec, INSTRUCTIONS[op].input_bytes
+    lanes, item = config.vector_lanes, INSTRUCTIONS[op].input_bytes
     taps = (view["GEOMETRY", "kh"], view["GEOMETRY", "kw"]) if op == Op.POOL else (1, 1)
     blocks = view["BLOCKS", "count"]
     limit, second = whole(view["IN_BYTES"], item), whole(view["B_BYTES"], item)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from dovetail.flows.fpga.synthesis import netlist_resources
-from dovetail.isa.config import PRESETS, Config
+from dovetail.isa.config.presets import PRESETS
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.area import MODEL, Resources, area_of, measured_quantities, smallest_part, total
 from dovetail.sw.errors import DovetailError
 
@@ -49,7 +50,7 @@ def test_the_model_is_fitted_to_the_data() -> None:
 def test_how_good_it_is() -> None:
     """What is promised; `python benchmarks/area.py --fit` may make it better."""
     assert MODEL_DATA["error"]["lut"] <= 0.12 and MODEL_DATA["error"]["ff"] <= 0.08
-    assert not any(area_of(PRESETS[name]).extrapolated for name in ("small", "default", "8x8"))
+    assert not any(area_of(Config.load(name)).extrapolated for name in ("small", "default", "8x8"))
 
 
 def test_the_documented_tables_are_up_to_date() -> None:
@@ -58,9 +59,9 @@ def test_the_documented_tables_are_up_to_date() -> None:
     assert heading + rest == printed + "\n", "run: python benchmarks/area.py --markdown"
 
 
-@pytest.mark.parametrize("name", [name for name, config in PRESETS.items() if not config.serial])
+@pytest.mark.parametrize("name", [name for name in PRESETS if not Config.load(name).serial])
 def test_blocks_add_up(name: str) -> None:
-    area = area_of(PRESETS[name])
+    area = area_of(Config.load(name))
     assert {r: getattr(area, r) for r in RESOURCES} == {
         r: sum(getattr(block, r) for block in area.blocks.values()) for r in RESOURCES
     }
@@ -68,19 +69,19 @@ def test_blocks_add_up(name: str) -> None:
 
 def test_the_microcoded_accelerator_has_no_estimate() -> None:
     with pytest.raises(DovetailError, match="area is estimated for serial = false"):
-        area_of(PRESETS["icebreaker"])
+        area_of(Config.load("icebreaker"))
 
 
 def test_small() -> None:
-    area = area_of(PRESETS["small"])
+    area = area_of(Config.load("small"))
     assert (area.dsp, area.bram) == (89, 52)
     assert area.blocks["array"].dsp == 64 + 4 * 2 + 1 and area.blocks["vector"].dsp == 8 * 2
     assert area.lut == pytest.approx(33_979, rel=area.error)
-    assert area_of(PRESETS["small"].replace(memory=Config().memory)) == area
+    assert area_of(Config.load("small").replace(memory=Config().memory)) == area
 
 
 def test_what_is_left_out_takes_nothing() -> None:
-    small = PRESETS["small"]
+    small = Config.load("small")
     bare = small.replace(matmul=False, pooling=False, elementwise=False, activation=False)
     assert "vector" not in area_of(bare).blocks
     for feature in ("matmul", "elementwise"):
@@ -89,7 +90,7 @@ def test_what_is_left_out_takes_nothing() -> None:
 
 
 def test_more_takes_more() -> None:
-    small = PRESETS["small"]
+    small = Config.load("small")
     for change in (
         {"ic_lanes": 16},
         {"oc_lanes": 16},
@@ -103,9 +104,9 @@ def test_more_takes_more() -> None:
 
 
 def test_outside_of_what_was_measured() -> None:
-    assert area_of(PRESETS["small"]).extrapolated == ()
+    assert area_of(Config.load("small")).extrapolated == ()
     low, high = MODEL_DATA["ranges"]["bus"]
-    area = area_of(PRESETS["small"].replace(bus=512))
+    area = area_of(Config.load("small").replace(bus=512))
     assert f"bus 512: measured were {low}..{high}" in area.extrapolated
     assert any(
         line.startswith("words of a bank 2097152: measured were")
@@ -119,6 +120,6 @@ SIMULATED = ("8x8", "16x16", *(name for name in PRESETS if name.startswith("stud
 """Presets that are larger than any supported part: for simulation and sweeps only (docs/area.md says so)."""
 
 
-@pytest.mark.parametrize("name", [name for name, config in PRESETS.items() if not config.serial])
+@pytest.mark.parametrize("name", [name for name in PRESETS if not Config.load(name).serial])
 def test_every_preset_fits_a_part_or_is_for_simulation(name: str) -> None:
-    assert bool(smallest_part(area_of(PRESETS[name]))) == (name not in SIMULATED)
+    assert bool(smallest_part(area_of(Config.load(name)))) == (name not in SIMULATED)

@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.analysis.diff import compare
 from dovetail.sw.analysis.dump import INDEX, read_dump, write_dump

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from dovetail.isa.config import PRESETS
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.activity import EVENTS, activity_of, events_of
 from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE, FOLDER, TABLES, EnergyError, energy_of, load_table, table_of
 from dovetail.sw.runtime.compiled_network import compile_network
 
-SMALL = PRESETS["small"]
+SMALL = Config.load("small")
 DATA: dict[str, Any] = tomllib.loads((FOLDER / f"{DEFAULT_TABLE}.toml").read_text())
 
 

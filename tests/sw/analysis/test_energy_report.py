@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.activity import activity_of, layer_activity
 from dovetail.sw.analysis.cost.energy import energy_of, load_table
 from dovetail.sw.analysis.cost.energy_report import COMPONENTS, energy_report

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, regions
 from dovetail.isa.instructions.table import Op, Unit
 from dovetail.sw.analysis.chrome_trace import LAYERS, PROCESS, UNITS, chrome_trace

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_WORDS, Op, Unit, cfg, pack, sync
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.timeline import Timeline
@@ -61,7 +61,7 @@ def test_programs_share_nothing() -> None:
 def test_networks_stay_within_the_sram() -> None:
     compiled = compile_network("zoo:resnet8", CONFIG)
     report = compiled.report()
-    assert 0 < report.sram.live <= report.sram.top <= CONFIG.sram_bytes
+    assert 0 < report.sram.live <= report.sram.top <= CONFIG.sram
     memory, code = report.memory, compiled.code
     assert (memory.constants, memory.constants + memory.tensors) == (code.constants_bytes, code.stream_offset)
     assert memory.total <= code.memory_bytes < memory.total + 4096

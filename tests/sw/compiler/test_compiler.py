@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.numerics.add import onnx_sum, tflite_sum
 from dovetail.isa.numerics.multiplier import encode_multiplier
 from dovetail.isa.numerics.rounding import Rounding

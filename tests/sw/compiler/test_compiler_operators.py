@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.compiler.compile import generate

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dovetail.isa.config import FEATURES
+from dovetail.isa.config.given import FEATURES
 from dovetail.sw.random.programs.configurations import VALUES, configurations
 
 
@@ -16,11 +16,11 @@ def test_a_seed_gives_the_same_configurations() -> None:
 def test_all_differ_and_every_value_occurs(seed: int) -> None:
     configs = configurations(seed, 50)
     assert len({config.hash for config in configs}) == 50
-    assert {(c.ic, c.oc) for c in configs} == set(VALUES["lanes"])
+    assert {(c.ic_lanes, c.oc_lanes) for c in configs} == set(VALUES["lanes"])
     for name in ("banks", "stripe", "depthwise", "bus", "outstanding"):
         assert {getattr(c, name) for c in configs} == set(VALUES[name])
-    assert min(c.sram_bytes for c in configs) == 32 << 10
-    assert any(c.sram_bytes & c.sram_bytes - 1 for c in configs)
+    assert min(c.sram for c in configs) == 32 << 10
+    assert any(c.sram & c.sram - 1 for c in configs)
 
 
 def test_every_feature_is_built_and_left_out() -> None:

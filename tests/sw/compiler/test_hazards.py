@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import SYNC_ON, SYNC_PENDING, SYNC_UNIT, Unit
 from dovetail.sw.compiler.emit.hazards import Range, Tracker
 
@@ -51,9 +51,9 @@ def program(seed: int, length: int) -> list[Access]:
         unit = rng.choice(list(Unit))
         access = Access(unit)
         if unit != Unit.LOAD:
-            access.reads = ranges(CONFIG.sram_bytes, rng.choice((100, 3000)))
+            access.reads = ranges(CONFIG.sram, rng.choice((100, 3000)))
         if unit != Unit.STORE:
-            access.writes = ranges(CONFIG.sram_bytes, rng.choice((100, 3000)))
+            access.writes = ranges(CONFIG.sram, rng.choice((100, 3000)))
         if unit == Unit.LOAD:
             access.mem_reads = ranges(20000, 2000)
         if unit == Unit.STORE:

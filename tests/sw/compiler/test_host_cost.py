@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.host_cost import HostCost, OperatorCost, load_host_cost
 from dovetail.sw.errors import CompileError

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.compiler.compile import generate
 from dovetail.sw.compiler.options import Options

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op, Unit
 from dovetail.isa.timing.run import time_program
 from dovetail.sw.compiler import compile

@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.compiler.plan.smaller import Moved, smaller
 from dovetail.sw.network import ir
@@ -104,14 +104,14 @@ def test_more_sram_for_large_networks(name: str, config: Config, sizes: Sequence
 
 def test_smaller_memories() -> None:
     def sizes(config: Config) -> list[int]:
-        return [other.sram_bytes // KIB for other in smaller(config)]
+        return [other.sram // KIB for other in smaller(config)]
 
     assert sizes(SQUARE.replace(sram=256 * KIB, banks=None)) == [128, 64, 32]
     assert sizes(SQUARE.replace(sram=32 * KIB, banks=None)) == []
     assert sizes(SQUARE.replace(sram=256 * KIB, banks=8)) == [128, 64, 32]
     # 16 banks have no room in 12.
     odd = smaller(SQUARE.replace(sram=192 * KIB, banks=None))
-    assert [(other.sram_bytes // KIB, other.n_banks) for other in odd] == [(128, 8), (64, 8), (32, 8)]
+    assert [(other.sram // KIB, other.banks) for other in odd] == [(128, 8), (64, 8), (32, 8)]
     assert all(other.replace(sram="256 KiB", banks=None) == SQUARE.replace(sram="256 KiB", banks=None)
                for other in smaller(SQUARE.replace(sram="256 KiB", banks=None)))  # fmt: skip
 

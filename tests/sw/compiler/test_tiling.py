@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.compiler.compile import generate
 from dovetail.sw.compiler.emit import convolution
@@ -75,7 +76,7 @@ def spaces(config: Config, layer: ConvLayer) -> Iterator[Space]:
     sizes = layer.height * layer.width * layer.channels, layer.out_height * layer.out_width * layer.out_channels
     for stays in ((True, False), (False, True), (True, True))[: 1 if layer.terms > 1 else 3]:
         places: list[int | None] = []
-        first = config.n_banks
+        first = config.banks
         for size, resident in zip(sizes, stays, strict=True):
             first -= ceil_div(size, bank) if resident else 0
             places.append(first * bank if resident else None)

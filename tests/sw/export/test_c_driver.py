@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES
 from dovetail.isa.program import CRC, HEADER, Program, Segment, Step, TensorDescriptor
 from dovetail.sw.export.driver_files import DRIVER, driver_files

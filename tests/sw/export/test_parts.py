@@ -12,7 +12,7 @@ import yaml
 from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.flows.cli import main
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.program import Program
 from dovetail.sw.compiler.compile import generate

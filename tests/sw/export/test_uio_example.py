@@ -14,7 +14,7 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import CONTROL_IRQ, CONTROL_START, HOST_REGISTERS, ID, STALLS, STATUS_DONE, VERSION
 from dovetail.sw.export.driver_files import driver_files
 from dovetail.sw.model.accelerator import Model

@@ -12,7 +12,7 @@ import onnx
 import pytest
 import yaml
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.program import ProgramError
 from dovetail.sw import frontend
 from dovetail.sw.errors import NetworkError

@@ -17,7 +17,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 from dovetail.isa.common.toml import parse_toml
-from dovetail.isa.config import Config, ConfigError
+from dovetail.isa.config.given import ConfigError
+from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.analysis.cost.energy import EnergyError, load_table
 from dovetail.sw.analysis.dump import read_dump

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.network import ir

@@ -12,7 +12,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from flatbuffers import flexbuffers
 from onnx import TensorProto, helper, numpy_helper
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.preflight import inspect
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.errors import NetworkError

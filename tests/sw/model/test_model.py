@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import (
     INSTRUCTIONS,
@@ -90,7 +90,7 @@ class Machine:
     def matrix(self, step: int, i: int, channel: int) -> int:
         """ARRAY's matrix: what input lane i is multiplied with in a step, less its zero point."""
         v = self.v
-        row, column = step * self.config.ic + i, channel
+        row, column = step * self.config.ic_lanes + i, channel
         if v["B_FORM", "transposed"]:
             row, column = column, row
         off = (row * v["B_STEP"] + column) & M32
@@ -119,7 +119,7 @@ def run_array(machine: Machine, op: Op) -> None:
     config, v = machine.config, machine.v
     depthwise = op == Op.DEPTH_CONV
     matmul = op == Op.MAT_MUL
-    stored = config.dw if depthwise else config.oc  # channels per block of the weight stream
+    stored = config.depthwise_lanes if depthwise else config.oc_lanes  # channels per block of the weight stream
     times = v["MODE", "extra"] + 1 if depthwise else 1
     lanes = stored - stored % times
     zero_in = signed(v["QUANT", "zero_in"], 8)
@@ -159,15 +159,15 @@ def run_array(machine: Machine, op: Op) -> None:
                                     x = machine.byte(oy, ox, ky, kx, block * (lanes // times) + o // times)
                                     acc += x * signed(fetch(step + o, 1)[0], 8)
                                 elif matmul:
-                                    for i in range(config.ic):
+                                    for i in range(config.ic_lanes):
                                         w = machine.matrix(number, i, block * lanes + o)
-                                        x = machine.byte(oy, ox, ky, kx, cb * config.ic + i) if w else 0
+                                        x = machine.byte(oy, ox, ky, kx, cb * config.ic_lanes + i) if w else 0
                                         acc += (x - zero_in) * w
                                 else:
-                                    for i in range(config.ic):
+                                    for i in range(config.ic_lanes):
                                         w = signed(fetch(step + i * stored + o, 1)[0], 8)
                                         if w:
-                                            acc += machine.byte(oy, ox, ky, kx, cb * config.ic + i) * w
+                                            acc += machine.byte(oy, ox, ky, kx, cb * config.ic_lanes + i) * w
                                 step += rows * word
                                 number += 1
                     record = fetch(at + 16 * o, 16)
@@ -181,13 +181,13 @@ def run_array(machine: Machine, op: Op) -> None:
                             requantise_integer(acc, mult & 0x7FFFFFFF, signed(shift, 6), rounding, zero_out, lo, hi)
                         )
                     values.append(acc)
-                for g in range(0, channels, config.requant):
-                    machine.write(oy, ox, block * lanes + g, item, values[g : g + config.requant])
+                for g in range(0, channels, config.requant_lanes):
+                    machine.write(oy, ox, block * lanes + g, item, values[g : g + config.requant_lanes])
 
 
 def run_vector(machine: Machine, op: Op) -> None:
     config, v = machine.config, machine.v
-    lanes = config.vec
+    lanes = config.vector_lanes
     count, last = v["BLOCKS", "count"], v["BLOCKS", "last"]
     item = 4 if op in (Op.E32_ADD, Op.E32_SHIFT) else 1
     for oy in range(v["TILE", "height"]):
@@ -371,12 +371,12 @@ def compare(seed: int, op: Op, *, memory_bytes: int = BASE + DATA_BYTES, spoil: 
     if spoil:
         values = strange_registers(rng, config, op, values)
     view = View(unit, [values[name] for name in REGISTERS[unit]])
-    sram, memory = Sram(config.sram_bytes), np.frombuffer(rng.randbytes(memory_bytes), np.uint8).copy()
-    sram.data[:] = np.frombuffer(rng.randbytes(config.sram_bytes), np.uint8)
+    sram, memory = Sram(config.sram), np.frombuffer(rng.randbytes(memory_bytes), np.uint8).copy()
+    sram.data[:] = np.frombuffer(rng.randbytes(config.sram), np.uint8)
     if unit == Unit.ARRAY and rng.random() < 0.8:
         stream = weight_stream(rng, config, op, values)[: values["W_BYTES"]]
         sram.data[values["W_ADDR"] : values["W_ADDR"] + len(stream)] = np.frombuffer(stream, np.uint8)
-    sram.touch(0, config.sram_bytes)
+    sram.touch(0, config.sram)
     machine = Machine(config, view, bytearray(sram.data.tobytes()), bytearray(memory.tobytes()))
     UNITS[unit](config).execute(op, view, sram, SystemMemory(memory, BASE))
     RUN[unit](machine, op)
@@ -407,7 +407,7 @@ def test_wide_sums_stay_exact() -> None:
     record = ((1 << 31) - 5).to_bytes(4, "little") + bytes(12)
     stream = record.ljust(config.param_rows(1) * config.word_bytes, b"\0") + b"\x81" * 9216  # -127
     model.sram.data[at : at + len(stream)] = np.frombuffer(stream, np.uint8)
-    model.sram.touch(0, config.sram_bytes)
+    model.sram.touch(0, config.sram)
     values = dict.fromkeys(REGISTERS[Unit.ARRAY], 0) | {
         "IN_BYTES": 9216,
         "IN_ROWS": 1,

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.frontend import parse
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.quantise.calibration.ranges import Calibration

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, Cause, Op, Unit, cfg, pack
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.timeline import Fault

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Cause, Op
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs.targeted import ends_in, targeted_program, targets

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import HOST_REGISTERS, ID, STATUS_BUSY, STATUS_DONE, VERSION
 from dovetail.isa.instructions.table import Op, to_bytes
 from dovetail.isa.link import BLOCK, REQUEST_HEADER, SYNC, Board, Opcode, Status, response, with_crc

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op, Unit, cfg, pack
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs.legal import legal_program

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dovetail.flows.cli import main
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.program import CRC, HEADER, ProgramError
 from dovetail.sw.runtime.compiled_network import compile_network
 from dovetail.sw.runtime.saved_program import load_program

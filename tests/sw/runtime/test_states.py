@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.export.codegen.project import project_of
 from dovetail.sw.export.parts.folder import export, run_parts

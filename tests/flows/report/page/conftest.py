@@ -11,7 +11,7 @@ import pytest
 
 from dovetail.flows.explore.results.rows import Results
 from dovetail.flows.explore.space.design_space import Space, Workload
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from tests.flows.report.page.synthetic import MANY_AXES, STUDY_AXES, results_of
 
 

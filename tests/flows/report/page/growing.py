@@ -11,7 +11,7 @@ from dovetail.flows.explore.space import networks
 from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.store.recorder import Recorder
 from dovetail.flows.explore.store.result_store import Store
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 
 
 class Growing:

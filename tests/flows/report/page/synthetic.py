@@ -8,7 +8,7 @@ from typing import Any
 from dovetail.flows.explore.pricing.cost import Cost
 from dovetail.flows.explore.results.rows import Results, Row, row_of
 from dovetail.flows.explore.space.design_space import Space
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 
 REASON = "layer conv</script><script>document.title='broken out'</script>: one row must fit into SRAM"
 """An error text that tries to leave the data of the page."""
@@ -32,8 +32,10 @@ def cost_of(config: Config, scale: float = 1.0) -> Cost:
     """A cost that follows the configuration in the direction that a real one would."""
     pe = config.macs_per_cycle
     kinds = {
-        "conv": int(scale * (5.1e8 / pe * (1 + 0.3 * abs(config.ic - config.oc) / pe) + 4e11 / config.sram_bytes)),
-        "depthwise": 0 if config.depthwise == "none" else int(scale * 1.7e7 / (config.dw or 1.6)),
+        "conv": int(
+            scale * (5.1e8 / pe * (1 + 0.3 * abs(config.ic_lanes - config.oc_lanes) / pe) + 4e11 / config.sram)
+        ),
+        "depthwise": 0 if config.depthwise == "none" else int(scale * 1.7e7 / (config.depthwise_lanes or 1.6)),
         "dense": int(2e6 * 64 / config.bus),
     }
     host = (("dw1", "depthwise", 500),) if config.depthwise == "none" else ()

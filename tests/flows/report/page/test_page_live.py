@@ -19,7 +19,7 @@ from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.report.page import live
 from dovetail.flows.report.page.live import Live
 from dovetail.flows.report.page.server import Server
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from tests.flows.report.page.growing import Growing
 

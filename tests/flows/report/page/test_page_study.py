@@ -17,7 +17,7 @@ from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.options.parameters import config_of
 from dovetail.flows.report.page import render
 from dovetail.flows.report.pictures.style import SERIES
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from tests.flows.report.page.synthetic import STUDY_AXES, results_of
 
 Open = Callable[[str], Any]
@@ -77,9 +77,9 @@ def test_sorting_by_a_column_and_back(page: Any, study: Results) -> None:
 
 
 FILTERS: list[tuple[str, str, Callable[[Any], bool]]] = [
-    ("sram", ">= 1 MiB", lambda row: row.config.sram_bytes >= 1 << 20),
-    ("sram", "512KiB, 256M", lambda row: row.config.sram_bytes == 512 << 10),
-    ("sram", "512k..2M", lambda row: 512e3 <= row.config.sram_bytes <= 2e6),
+    ("sram", ">= 1 MiB", lambda row: row.config.sram >= 1 << 20),
+    ("sram", "512KiB, 256M", lambda row: row.config.sram == 512 << 10),
+    ("sram", "512k..2M", lambda row: 512e3 <= row.config.sram <= 2e6),
     ("pe", "!= 64", lambda row: row.config.macs_per_cycle != 64),
     ("pe", "64 | 128", lambda row: True),
     ("pe", "128", lambda row: row.config.macs_per_cycle == 128),
@@ -217,7 +217,7 @@ def drag(page: Any, start: tuple[float, float], end: tuple[float, float]) -> Non
 
 def test_a_rectangle_in_the_chart_filters_the_table(page: Any, study: Results) -> None:
     drag(page, (0.1, 0.02), (0.97, 0.4))  # the upper part: much SRAM
-    large = numbers(study, lambda row: bool(row.costs) and row.config.sram_bytes == 256 << 20)
+    large = numbers(study, lambda row: bool(row.costs) and row.config.sram == 256 << 20)
     assert sorted(page.numbers()) == large
     assert "as drawn in the chart" in page.text("#brushed")
     page.click("#brushed")

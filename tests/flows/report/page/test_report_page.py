@@ -12,7 +12,7 @@ import pytest
 from dovetail.flows import cli
 from dovetail.flows.explore.pricing.evaluation import price
 from dovetail.flows.explore.space.design_space import Space, Workload
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from tests.flows.report.page.growing import Growing
 from tests.flows.report.page.test_page_text import data_in

@@ -21,7 +21,7 @@ from dovetail.flows.report.page import live
 from dovetail.flows.report.page import server as server_module
 from dovetail.flows.report.page.live import Live
 from dovetail.flows.report.page.server import Server
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import DovetailError
 from tests.flows.report.page.growing import Growing
 from tests.flows.report.page.synthetic import cost_of

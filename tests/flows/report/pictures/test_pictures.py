@@ -19,7 +19,7 @@ from dovetail.flows.report.pictures import occupancy, pareto, roofline, shares, 
 from dovetail.flows.report.pictures.labels import Mark, place_labels
 from dovetail.flows.report.pictures.layers import layer_colours
 from dovetail.flows.report.pictures.pareto import Axis, Panel, Spot
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.explain.causes import BOUNDS, CAUSES
 from dovetail.sw.analysis.explain.explanation import Explanation, LayerExplanation
 from dovetail.sw.analysis.history import ROLES, History, Span, history

@@ -13,7 +13,7 @@ from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.explore.space.study import STUDY
 from dovetail.flows.report.pictures import stacked
 from dovetail.flows.report.pictures.style import DPI, figure_bytes
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 
 
 def price(config: Config) -> Cost:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.explain.causes import BOUNDS, CAUSES
 from dovetail.sw.analysis.explain.explainer import explain
 from dovetail.sw.analysis.explain.explanation import Explanation, bound_of, by_bound, total_of

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.explain.causes import CAUSES
 from dovetail.sw.analysis.explain.compare import compare
 from dovetail.sw.analysis.explain.explainer import explain

@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import QUEUE_DEPTH, Op, Unit, cfg, pack, sync
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.sequencer import END_TO_DONE

@@ -9,7 +9,8 @@ from itertools import product
 import pytest
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config import Config, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, lanes_of
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Op, Unit, pack, unit_of
 from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, SETTLE, Free, matrix_reads, to_accumulator
@@ -51,7 +52,7 @@ def test_parts_add_up(seed: int) -> None:
 def windows(config: Config, op: Op, view: View, free: Free) -> dict[str, int]:
     """Every window of an array operation, one after the other: its pixels, what it is longer by, waits before it."""
     depthwise = op == Op.DEPTH_CONV
-    lanes = config.dw if depthwise else config.oc
+    lanes = config.depthwise_lanes if depthwise else config.oc_lanes
     rows = 1 if depthwise else config.weight_rows
     if op == Op.MAT_MUL:
         rows = matrix_reads(config, transposed=bool(view["B_FORM", "transposed"]))
@@ -84,7 +85,7 @@ def windows(config: Config, op: Op, view: View, free: Free) -> dict[str, int]:
         first = max(rows, least)
         time = sum(found.values()) - first
         channels = view["BLOCKS", "last"] if block == stripes[-1][0] else lanes_of(config, op, view)
-        drained = max(drained, time + fill) + (0 if free.results else size * ceil_div(channels, config.requant))
+        drained = max(drained, time + fill) + (0 if free.results else size * ceil_div(channels, config.requant_lanes))
         buffers.append(drained + 1)
     found["requantise"] += drained - (time + fill)
     return found
@@ -112,7 +113,7 @@ def test_lanes_one_by_one(seed: int) -> None:
     op, view = random_view(rng, config, Unit.ARRAY)
     parts, useful = split(config, op, view, Fraction(3, 4)), Fraction(3, 4)
     depthwise = op == Op.DEPTH_CONV
-    lanes, inputs = (config.dw, 1) if depthwise else (config.oc, config.ic)
+    lanes, inputs = (config.depthwise_lanes, 1) if depthwise else (config.oc_lanes, config.ic_lanes)
     pixels = view["TILE", "height"] * view["TILE", "width"]
     steps = view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"] * (1 if depthwise else view["KC", "blocks"])
     blocks = [lanes_of(config, op, view)] * (view["BLOCKS", "count"] - 1) + [view["BLOCKS", "last"]]
@@ -153,9 +154,9 @@ def test_vector_reads(seed: int) -> None:
     parts = split(config, op, view)
     reads = view["TILE", "height"] * view["TILE", "width"]
     reads *= view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"] if op == Op.POOL else 1 + INSTRUCTIONS[op].two_operands
-    idle = reads * (config.vec - view["BLOCKS", "last"])
-    assert parts.get("vector_lanes", 0) == ceil_div(idle, config.vec)
-    table = ceil_div(256, 1 << config.vec.bit_length() - 1) if op == Op.ACT_LUT else 0
+    idle = reads * (config.vector_lanes - view["BLOCKS", "last"])
+    assert parts.get("vector_lanes", 0) == ceil_div(idle, config.vector_lanes)
+    table = ceil_div(256, 1 << config.vector_lanes.bit_length() - 1) if op == Op.ACT_LUT else 0
     spent = parts.get("vector", 0) + parts.get("vector_lanes", 0)
     assert spent == table + reads * view["BLOCKS", "count"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, QUEUE_DEPTH, Op, Unit, unit_of
 from dovetail.isa.timing.rules import duration, rules_of

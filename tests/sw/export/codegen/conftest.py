@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dovetail.isa import host
-from dovetail.isa.config import Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import HOST_REGISTERS
 from dovetail.sw.export.codegen.project import Project, project_of
 from dovetail.sw.export.driver_files import driver_files

@@ -1,0 +1,1 @@
+"""The configuration: what a user gives, what follows from it, and the presets."""

@@ -1,0 +1,237 @@
+"""The parameters of a configuration as a user gives them: the one list, with names, values, rules and texts."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, TypedDict, get_type_hints
+
+from dovetail.isa.common.sizes import format_bytes, parse_bytes
+
+DATAFLOWS = ("input", "output", "mixed")
+DEPTHWISE = ("none", "emulated", "native")
+BUS_WIDTHS = (32, 64, 128, 256, 512)
+MIN_SRAM, MAX_SRAM = 32 << 10, 256 << 20
+MAX_LANES = 128
+MAX_PE = 1024
+MAX_BANKS = 32
+DEFAULT_SRAM, DEFAULT_BANKS = 256 << 10, 8
+"""The most SRAM that fits an ECP5-85F beside the default array; 16 banks would take 128 block RAMs more."""
+FEATURES = ("matmul", "pooling", "elementwise", "activation")
+"""Parameters that say which instructions are built."""
+
+
+class ConfigError(ValueError):
+    """A configuration breaks a rule; the text names the parameter, the rule and the value."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What values a parameter takes.
+
+    ``read`` takes a number, truth value, text or list, as TOML has it, and returns the parameter's value or raises
+    ValueError with the rule; ``lexical`` turns a flag's text into such a value first.
+    """
+
+    name: str
+    read: Callable[[Any], Any]
+    lexical: Callable[[str], Any]
+    show: Callable[[Any], str] = str
+    choices: tuple[str, ...] = ()
+
+    def parse(self, text: str) -> Any:
+        """The value of a flag's text. Raises ValueError."""
+        return self.read(self.lexical(text))
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"must be an integer, not {value!r}")
+    return value
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f'must be a size such as "512 KiB", not {value!r}')
+    return parse_bytes(value)
+
+
+def _switch(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"must be true or false, not {value!r}")
+    return value
+
+
+def _integer(text: str) -> Any:
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+INT = Kind("integer", _int, _integer)
+SIZE = Kind("size", _size, str.strip, format_bytes)
+SWITCH = Kind("boolean", _switch, lambda text: {"true": True, "false": False}.get(text, text), lambda v: str(v).lower())
+
+
+def one_of(names: tuple[str, ...]) -> Kind:
+    """A parameter that is one of some names."""
+
+    def read(value: Any) -> str:
+        if value not in names:
+            raise ValueError(f"must be one of {', '.join(names)}, not {value!r}")
+        return str(value)
+
+    return Kind("name", read, str.strip, choices=names)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of the configuration.
+
+    kind: what values it takes.
+    doc: a sentence for help and tables.
+    low, high: the range of a number. Other parameters may narrow it.
+    default: None if it follows from other parameters.
+    title: for labels, where its name does not do.
+    option: its flag, where that is not its name.
+    """
+
+    kind: Kind
+    doc: str
+    low: int | None = None
+    high: int | None = None
+    default: Any = None
+    title: str = ""
+    option: str = ""
+    memory: bool = False
+    name: str = ""
+
+    @property
+    def flag(self) -> str:
+        """Its flag on the command line."""
+        return self.option or "--" + self.name.replace("_", "-")
+
+    def show(self, value: Any) -> str:
+        """The value for labels."""
+        return self.kind.show(value)
+
+    def check(self, value: Any, high: int | None = None) -> Any:
+        """The value of what is given; ``high`` narrows the range. Raises :class:`ConfigError`."""
+        try:
+            value = self.kind.read(value)
+        except ValueError as error:
+            raise ConfigError(f"{self.name} {error}") from None
+        high = self.high if high is None else high
+        if self.low is not None and high is not None and not self.low <= value <= high:
+            raise ConfigError(f"{self.name} must be {self.show(self.low)}..{self.show(high)}, not {self.show(value)}")
+        return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryTiming:
+    """System memory behind the AXI port, simulation only: not part of the configuration hash.
+
+    ``read_latency``: cycles from an accepted read address to its first beat.
+    ``write_latency``: cycles from the last accepted write beat to the response.
+    ``beat_cycles``: cycles per beat, each direction (1 = one beat per cycle).
+    """
+
+    read_latency: Annotated[
+        int, Parameter(INT, "cycles from a read address to its data", 1, 4096, option="--mem-latency")
+    ] = 40
+    write_latency: Annotated[
+        int,
+        Parameter(INT, "cycles from the last write beat to the response", 1, 4096, option="--mem-write-latency"),
+    ] = 20
+    beat_cycles: Annotated[int, Parameter(INT, "cycles per beat of the bus", 1, 64, title="cycles per beat")] = 1
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            PARAMETERS[name].check(value)
+        # So that a transfer's duration does not depend on the transfer before it.
+        if self.beat_cycles > min(self.read_latency, self.write_latency) + 10:
+            raise ConfigError(
+                f"beat_cycles must be at most 10 above read_latency and write_latency, not {self.beat_cycles}"
+            )
+
+
+class Given(TypedDict, total=False):
+    """What a user gives. What is left out, or None, follows from the rest."""
+
+    pe: Annotated[int | None, Parameter(INT, "multipliers, shared out by --dataflow", 8, MAX_PE, title="PEs")]
+    ic_lanes: Annotated[int | None, Parameter(INT, "input channels per cycle", 1, MAX_LANES, title="input lanes")]
+    oc_lanes: Annotated[int | None, Parameter(INT, "output channels per cycle", 1, MAX_LANES, title="output lanes")]
+    sram: Annotated[
+        int | str | None, Parameter(SIZE, "on-chip memory, such as 512KiB", MIN_SRAM, MAX_SRAM, DEFAULT_SRAM, "SRAM")
+    ]
+    banks: Annotated[int | None, Parameter(INT, "SRAM banks", 4, MAX_BANKS)]
+    dataflow: Annotated[str | None, Parameter(one_of(DATAFLOWS), f"how --pe is shared out: {', '.join(DATAFLOWS)}")]
+    stripe: Annotated[int, Parameter(INT, "output pixels that share a weight load", 1, 64, 32)]
+    requant_lanes: Annotated[int | None, Parameter(INT, "results requantised per cycle", 1, title="requantiser lanes")]
+    vector_lanes: Annotated[int | None, Parameter(INT, "channels per cycle of the vector unit", 1, 16)]
+    matmul: Annotated[bool, Parameter(SWITCH, "whether MAT_MUL is built: true, false", default=True)]
+    pooling: Annotated[bool, Parameter(SWITCH, "whether pooling is built: true, false", default=True)]
+    elementwise: Annotated[
+        bool, Parameter(SWITCH, "whether element-wise operations are built: true, false", default=True)
+    ]
+    activation: Annotated[bool, Parameter(SWITCH, "whether activations are built: true, false", default=True)]
+    serial: Annotated[bool, Parameter(SWITCH, "whether it is the microcoded accelerator: true, false", default=False)]
+    bus: Annotated[int, Parameter(INT, "AXI data width in bits", default=64, title="bus bits")]
+    outstanding: Annotated[int, Parameter(INT, "bursts in flight per direction", 1, 16, 4, title="bursts in flight")]
+    memory: MemoryTiming
+    depthwise_lanes: Annotated[int | None, Parameter(INT, "depthwise channels per cycle", 1)]
+    depthwise: Annotated[
+        str, Parameter(one_of(DEPTHWISE), f"depthwise layers: {', '.join(DEPTHWISE)}", default="native")
+    ]
+
+
+MICROCODED: Given = {
+    "stripe": 1,
+    "requant_lanes": 1,
+    "bus": 32,
+    "outstanding": 1,
+    "matmul": False,
+    "pooling": False,
+    "elementwise": False,
+    "activation": False,
+}
+"""What the microcoded accelerator (``serial``) is made of."""
+MICROCODED_WORD = 16
+"""Bytes of an SRAM word, and of a convolution's weight block, of the microcoded accelerator."""
+
+
+def _parameters(of: type, memory: bool = False) -> Iterator[Parameter]:
+    for name, hint in get_type_hints(of, include_extras=True).items():
+        if hint is MemoryTiming:
+            yield from _parameters(MemoryTiming, memory=True)
+        else:
+            (parameter,) = hint.__metadata__
+            yield replace(parameter, name=name, title=parameter.title or name.replace("_", " "), memory=memory)
+
+
+PARAMETERS = {parameter.name: parameter for parameter in _parameters(Given)}
+"""Every parameter, outermost label of a picture first."""
+
+
+def read(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The checked value of every parameter of the hardware: what is given, or its default.
+
+    Raises :class:`ConfigError`.
+    """
+    hardware = {name: p for name, p in PARAMETERS.items() if not p.memory}
+    for name in given:
+        if name not in hardware:
+            raise ConfigError(f"unknown parameter {name!r}; known: {', '.join(sorted((*hardware, 'memory')))}")
+    return {
+        name: parameter.default if given.get(name) is None else parameter.check(given[name])
+        for name, parameter in hardware.items()
+    }
+
+
+def memory_of(given: MemoryTiming | Mapping[str, Any]) -> MemoryTiming:
+    """The memory's timing of a table. Raises :class:`ConfigError`."""
+    if isinstance(given, MemoryTiming):
+        return given
+    names = [p.name for p in PARAMETERS.values() if p.memory]
+    if not isinstance(given, dict) or set(given) - set(names):
+        raise ConfigError(f"memory must be a table of {', '.join(names)}, not {given!r}")
+    return MemoryTiming(**given)

@@ -1,0 +1,264 @@
+"""The configuration: one frozen object that drives RTL, model, timing, compiler and drivers."""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from math import isqrt
+from pathlib import Path
+from typing import Any, Unpack
+
+from dovetail.isa.common.sizes import ceil_div, format_bytes
+from dovetail.isa.common.suggestion import nearest
+from dovetail.isa.common.toml import parse_toml
+from dovetail.isa.config.given import (
+    BUS_WIDTHS,
+    DEFAULT_BANKS,
+    MAX_PE,
+    MICROCODED,
+    MICROCODED_WORD,
+    PARAMETERS,
+    ConfigError,
+    Given,
+    MemoryTiming,
+    memory_of,
+    read,
+)
+from dovetail.isa.config.presets import PRESETS
+
+
+def _power_of_two(n: int) -> bool:
+    return n > 0 and n & (n - 1) == 0
+
+
+def lanes_of(pe: int, dataflow: str) -> tuple[int, int]:
+    """(ic_lanes, oc_lanes) of the shorthand: ``input`` = (pe, 1), ``output`` = (1, pe), ``mixed`` = nearest square."""
+    if dataflow == "input":
+        return pe, 1
+    if dataflow == "output":
+        return 1, pe
+    ic = next(d for d in range(isqrt(pe), 0, -1) if pe % d == 0)
+    return ic, pe // ic
+
+
+@dataclass(frozen=True, init=False)
+class Config:
+    """One accelerator: what a user gave, checked, and what follows from it.
+
+    It is made of what :class:`~dovetail.isa.config.given.Given` lists: ``Config(pe=64, sram="512 KiB")``. ``Config()``
+    is the preset ``default``, what a command takes when nothing else is named; it fits an ECP5-85F.
+
+    Give ``pe``/``dataflow`` (shorthand) or ``ic_lanes``/``oc_lanes``; ``sram`` takes bytes or text with a unit, and is
+    256 KiB in 8 banks unless given. An ``sram`` that is given without ``banks`` has as many as it can, up to 16.
+
+    Members: ``ic_lanes`` and ``oc_lanes``, channels that go in and out per cycle (multipliers = their product),
+    ``sram`` in bytes, ``banks``, each with one read and one write port, ``stripe`` (output pixels that share a weight
+    load), ``requant_lanes`` and ``vector_lanes`` (outputs per cycle of requantiser and vector unit), ``depthwise``
+    scenario with ``depthwise_lanes`` channels per cycle (0 without the instruction), ``bus`` (AXI data width in bits),
+    ``outstanding`` (bursts in flight per direction), ``memory`` (simulation only). What is built besides convolution:
+    ``matmul`` (products of two int8 tensors in the array), and in the vector unit ``pooling``, ``elementwise`` and
+    ``activation``; without all three there is no vector unit. ``serial`` takes the microcoded accelerator
+    (``hw.microcoded``), the smallest: one data path, one thing at a time.
+    """
+
+    ic_lanes: int
+    oc_lanes: int
+    sram: int
+    banks: int
+    stripe: int
+    requant_lanes: int
+    vector_lanes: int
+    depthwise: str
+    depthwise_lanes: int
+    bus: int
+    outstanding: int
+    matmul: bool
+    pooling: bool
+    elementwise: bool
+    activation: bool
+    serial: bool
+    memory: MemoryTiming
+
+    def __init__(self, **given: Unpack[Given]) -> None:
+        memory = memory_of(given.pop("memory", MemoryTiming()))
+        values = read(given)
+        put = self.__dict__.update  # frozen: members cannot be assigned
+
+        def settle(name: str, derived: int, high: int | None = None) -> None:
+            value = values[name]
+            put({name: PARAMETERS[name].check(derived if value is None else value, high)})
+
+        pe, dataflow = values.pop("pe"), values.pop("dataflow")
+        put(values, memory=memory)
+        shape = values["ic_lanes"], values["oc_lanes"]
+        if shape == (None, None):
+            shape = lanes_of(64 if pe is None else pe, dataflow or "mixed")
+        elif pe is not None or dataflow is not None:
+            raise ConfigError("give either pe and dataflow or ic_lanes and oc_lanes, not both")
+        elif None in shape:
+            raise ConfigError("ic_lanes and oc_lanes must be given together")
+        for name, lanes in zip(("ic_lanes", "oc_lanes"), shape, strict=True):
+            settle(name, lanes)
+        products = self.macs_per_cycle
+        if products > MAX_PE:
+            raise ConfigError(f"ic_lanes * oc_lanes must be at most {MAX_PE}, not {products}")
+        if self.depthwise == "native":
+            settle("depthwise_lanes", min(products, 32 if products < 256 else 64), min(products, 64))
+        elif values["depthwise_lanes"]:
+            raise ConfigError('depthwise_lanes must be left out unless depthwise is "native"')
+        else:
+            put(depthwise_lanes=0)
+        settle(
+            "requant_lanes",
+            min(ceil_div(products, 16), max(self.oc_lanes, min(self.depthwise_lanes, 32))),
+            self.acc_lanes,
+        )
+        settle("vector_lanes", min(self.requant_lanes, 4))
+        if self.bus not in BUS_WIDTHS:
+            raise ConfigError(f"bus must be one of {', '.join(map(str, BUS_WIDTHS))} bits, not {self.bus}")
+        if self.banks is None:
+            put(banks=DEFAULT_BANKS if given.get("sram") is None else self._default_banks())
+        if self.sram % self.banks or not _power_of_two(self.bank_bytes):
+            raise ConfigError(f"sram / banks must be a power of two, not {format_bytes(self.sram)} / {self.banks}")
+        if self.bank_bytes < 4 * self.word_bytes:
+            raise ConfigError(
+                f"a bank must hold at least 4 words of {self.word_bytes} bytes, not {format_bytes(self.bank_bytes)};"
+                " use fewer banks or more sram"
+            )
+        if self.serial:
+            self._check_microcoded()
+
+    def _check_microcoded(self) -> None:
+        for name, value in MICROCODED.items():
+            if (given := getattr(self, name)) != value:
+                raise ConfigError(f"serial needs {name} = {json.dumps(value)}, not {json.dumps(given)}")
+        if self.macs_per_cycle != MICROCODED_WORD or self.depthwise_lanes > MICROCODED_WORD:
+            raise ConfigError(
+                f"serial needs ic_lanes * oc_lanes = {MICROCODED_WORD} and depthwise_lanes up to {MICROCODED_WORD},"
+                f" not {self.macs_per_cycle} and {self.depthwise_lanes}"
+            )
+        if not _power_of_two(self.sram):
+            raise ConfigError(f"serial needs sram of a power of two, not {format_bytes(self.sram)}")
+
+    def _default_banks(self) -> int:
+        for banks in range(16, 3, -1):
+            bank, rest = divmod(self.sram, banks)
+            if not rest and _power_of_two(bank) and bank >= 4 * self.word_bytes:
+                return banks
+        raise ConfigError(
+            f"sram must split into 4..16 banks of a power of two, not {format_bytes(self.sram)};"
+            " give banks or another size"
+        )
+
+    @property
+    def bank_bytes(self) -> int:
+        """Bytes of a bank; a power of two. Bank k holds bytes k * bank_bytes and up."""
+        return self.sram // self.banks
+
+    @property
+    def vector(self) -> bool:
+        """Whether there is a vector unit."""
+        return self.pooling or self.elementwise or self.activation
+
+    @property
+    def macs_per_cycle(self) -> int:
+        """Multipliers in the array."""
+        return self.ic_lanes * self.oc_lanes
+
+    @property
+    def acc_lanes(self) -> int:
+        """Accumulators per stripe pixel."""
+        return max(self.oc_lanes, self.depthwise_lanes)
+
+    @property
+    def bus_bytes(self) -> int:
+        """Bytes of an AXI beat."""
+        return self.bus // 8
+
+    @property
+    def word_bytes(self) -> int:
+        """Bytes of an SRAM word, the widest access: the power of two that covers every port."""
+        vector = 4 * self.vector_lanes if self.elementwise else self.vector_lanes
+        widest = max(16, self.ic_lanes, self.depthwise_lanes, 4 * self.requant_lanes, self.bus_bytes, vector)
+        return 1 << (widest - 1).bit_length()
+
+    @property
+    def weight_rows(self) -> int:
+        """SRAM words of one convolution weight block (ic_lanes x oc_lanes int8)."""
+        return ceil_div(self.macs_per_cycle, self.word_bytes)
+
+    def param_rows(self, lanes: int) -> int:
+        """SRAM words that hold the 16-byte requantisation records of ``lanes`` channels."""
+        return ceil_div(16 * lanes, self.word_bytes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every hardware parameter and the memory timing, as TOML and the program header spell them."""
+        data = {field.name: getattr(self, field.name) for field in fields(self)}
+        if not self.serial:
+            del data["serial"]  # of configurations that are older than the parameter, the hash stays
+        data["memory"] = asdict(self.memory)
+        if self.depthwise != "native":
+            del data["depthwise_lanes"]
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Config":
+        """The inverse of :meth:`to_dict`; also takes the shorthand. Raises :class:`ConfigError`."""
+        return cls(**{**data, "memory": memory_of(data.get("memory", {}))})
+
+    def to_toml(self) -> str:
+        """TOML text that :meth:`from_toml` reads back to an equal configuration."""
+        lines = []
+        for name, value in self.to_dict().items():
+            if name == "memory":
+                continue
+            if name == "sram":
+                value = format_bytes(self.sram)
+            lines.append(f"{name} = {json.dumps(value)}")
+        lines += ["", "[memory]"] + [f"{name} = {value}" for name, value in asdict(self.memory).items()]
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def from_toml(cls, text: str) -> "Config":
+        """Parse TOML text. Raises :class:`ConfigError` with the parameter and the rule."""
+        try:
+            return cls.from_dict(parse_toml(text))
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"configuration is not TOML: {error}") from None
+
+    @classmethod
+    def load(cls, source: str | Path) -> "Config":
+        """A preset name or the path of a TOML file."""
+        if (preset := PRESETS.get(str(source))) is not None:
+            return cls(**preset)
+        path = Path(source)
+        if not path.is_file():
+            near = nearest(str(source), PRESETS)
+            raise ConfigError(f"{source} must be a TOML file or a preset; there is no such file{near}")
+        try:
+            return cls.from_toml(path.read_text(encoding="utf-8"))
+        except (ConfigError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: {error}") from None
+
+    def replace(self, **changes: Any) -> "Config":
+        """A copy with some parameters changed. What was derived from a changed parameter must be given or reset
+        with ``None``."""
+        return replace(self, **changes)
+
+    def __hash__(self) -> int:
+        # Timing rules are cached by configuration, so this is kept. Only numbers are hashed, as the hash of a string
+        # differs between processes and is pickled along.
+        value: int | None = self.__dict__.get("_hash")
+        if value is None:
+            values = [getattr(self, field.name) for field in fields(self)]
+            value = hash(tuple(v for v in values if isinstance(v, (int, MemoryTiming))))
+            object.__setattr__(self, "_hash", value)
+        return value
+
+    @property
+    def hash(self) -> int:
+        """64-bit hash of the hardware parameters (the memory timing is left out)."""
+        data = {k: v for k, v in self.to_dict().items() if k != "memory"}
+        digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).digest()
+        return int.from_bytes(digest[:8], "little")
