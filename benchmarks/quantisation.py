@@ -22,7 +22,7 @@ from dovetail.isa.common.files import write_atomically
 from dovetail.sw.frontend import load
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.network.layout import Array, Sample
-from dovetail.sw.passes.float import normalise
+from dovetail.sw.passes.float.normalise import normalise
 from dovetail.sw.quantise.automatic import Goal, search
 from dovetail.sw.quantise.calibration.ranges import Calibration
 from dovetail.sw.quantise.float_file import read_float

@@ -24,7 +24,7 @@ def with_shapes(data: bytes, name: str, shapes: Shapes | None) -> bytes:
         raise NetworkError(f"{name}: shapes must be of an ONNX file's inputs; a TFLite file fixes its own")
     # Imported late: reading a TFLite file should not wait for protobuf.
     from dovetail.sw.frontend.onnx.file import parse_model
-    from dovetail.sw.passes.float.fixed_inputs import fix_inputs
+    from dovetail.sw.passes.float.model_proto import fix_inputs
 
     model = parse_model(data, name, None)
     try:

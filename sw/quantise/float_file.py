@@ -15,7 +15,7 @@ from dovetail.sw.frontend.onnx.remainder import split_model
 from dovetail.sw.frontend.remainder import Remainder, remainder_of, rest_of
 from dovetail.sw.frontend.tflite.file import is_tflite
 from dovetail.sw.frontend.tflite.floats.convert import to_onnx
-from dovetail.sw.passes.float import normalise
+from dovetail.sw.passes.float.normalise import normalise
 
 
 def read_rest(path: str | Path, model: onnx.ModelProto) -> tuple[Remainder, bytes] | None:

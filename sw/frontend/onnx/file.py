@@ -15,7 +15,7 @@ from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.frontend.onnx.limits import check_functions, check_text
 from dovetail.sw.frontend.onnx.uint8_form import has_form
 from dovetail.sw.network.layout import Array, Shape
-from dovetail.sw.passes.float.fixed_inputs import fix_inputs
+from dovetail.sw.passes.float.model_proto import fix_inputs
 
 STANDARD_DOMAINS = ("", "ai.onnx")
 RUNTIME_DOMAINS = ("com.microsoft", "ai.onnx.ml")

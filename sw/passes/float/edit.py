@@ -1,9 +1,10 @@
-"""What the passes share: constants, shapes, and replacing a node by others."""
+"""What the passes share: a pass over nodes, constants, shapes, and replacing a node by others."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, TypeGuard
 
 import numpy as np
 import onnx_ir as oir
@@ -11,12 +12,40 @@ import onnx_ir as oir
 from dovetail.sw.network.layout import Array, Shape
 from dovetail.sw.network.names import unused
 
+Pass = Callable[[oir.Model], bool]
+"""Changes a network, and says whether it did."""
+
+
+def each(*operators: str) -> Callable[[Callable[[oir.Node], bool]], Pass]:
+    """A pass from a function that changes one node of these standard operators, and says whether it did."""
+
+    def to_pass(change: Callable[[oir.Node], bool]) -> Pass:
+        @wraps(change)
+        def run(model: oir.Model) -> bool:
+            nodes = list(model.graph)
+            changes = [change(node) for node in nodes if node.graph is not None and is_op(node, *operators)]
+            return any(changes)
+
+        return run
+
+    return to_pass
+
+
+def is_op(node: oir.Node | None, *operators: str) -> TypeGuard[oir.Node]:
+    """Whether a node is one of these standard operators."""
+    return node is not None and node.domain == "" and node.op_type in operators
+
 
 def constant(value: oir.Value | None) -> Array | None:
     """The array of an initialiser; None for anything else."""
     if value is None or value.const_value is None or value.is_graph_input():
         return None
     return value.const_value.numpy()
+
+
+def operand(node: oir.Node, index: int) -> oir.Value | None:
+    """An input, None if it is left out."""
+    return node.inputs[index] if index < len(node.inputs) else None
 
 
 def numbers(node: oir.Node, index: int, attribute: str = "") -> list[int] | None:
@@ -27,11 +56,6 @@ def numbers(node: oir.Node, index: int, attribute: str = "") -> list[int] | None
         return None if array is None else [int(v) for v in array.ravel()]
     held = node.attributes.get(attribute)
     return None if held is None else [int(v) for v in held.as_ints()]
-
-
-def operand(node: oir.Node, index: int) -> oir.Value | None:
-    """An input, None if it is left out."""
-    return node.inputs[index] if index < len(node.inputs) else None
 
 
 def shape_of(value: oir.Value | None) -> Shape | None:
@@ -46,11 +70,6 @@ def only_user(value: oir.Value) -> oir.Node | None:
     """The one node that reads a value, if there is just one use and it is no output of the network."""
     uses = list(value.uses())
     return uses[0].node if len(uses) == 1 and not value.is_graph_output() else None
-
-
-def is_op(node: oir.Node | None, *operators: str) -> bool:
-    """Whether a node is one of these standard operators."""
-    return node is not None and node.domain == "" and node.op_type in operators
 
 
 class Editor:
@@ -85,27 +104,27 @@ class Editor:
         return out
 
     def cut(
-        self,
-        value: oir.Value,
-        axes: Sequence[int],
-        starts: Sequence[int],
-        ends: Sequence[int],
-        shape: Shape,
-        steps: Sequence[int] | None = None,
+        self, value: oir.Value, axes: Sequence[int], starts: Sequence[int], ends: Sequence[int], step: int | None = None
     ) -> oir.Value:
-        """A Slice along some axes."""
-        bounds = {"starts": starts, "ends": ends, "axes": axes} | ({} if steps is None else {"steps": steps})
+        """A Slice along some axes, from `starts` to before `ends`."""
+        bounds = {"starts": starts, "ends": ends, "axes": axes} | ({} if step is None else {"steps": [step]})
         parameters = [self.constant(np.array(values, np.int64), role) for role, values in bounds.items()]
-        return self.add("Slice", [value, *parameters], shape)
+        shape = list(shape_of(value) or ())
+        for axis, start, end in zip(axes, starts, ends, strict=True):
+            shape[axis] = -(-(end - start) // (step or 1))
+        return self.add("Slice", [value, *parameters], tuple(shape))
 
     def reshape(self, value: oir.Value, shape: Shape) -> oir.Value:
-        """A Reshape to known sizes."""
+        """A Reshape to known sizes; the value itself if it has them."""
+        if shape_of(value) == shape:
+            return value
         return self.add("Reshape", [value, self.constant(np.array(shape, np.int64), "shape")], shape)
 
-    def replace(self, value: oir.Value) -> None:
+    def replace(self, value: oir.Value) -> bool:
         """`value` takes the place of the node's only output."""
         redirect(self.node.outputs[0], value)
         self.graph.remove(self.node, safe=True)
+        return True
 
 
 def redirect(old: oir.Value, new: oir.Value) -> None:

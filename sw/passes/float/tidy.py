@@ -1,13 +1,18 @@
-"""Pass: remove nodes that change nothing, and those whose results are not used."""
+"""Passes that any network takes: element types, shapes, constants, names, and no node without effect."""
 
 from __future__ import annotations
 
+import numpy as np
+import onnx
 import onnx_ir as oir
 import onnx_ir.passes.common as common
-from onnxscript import rewriter
+from onnxscript import optimizer, rewriter
 from onnxscript.rewriter.rules import common as rules
 
-from dovetail.sw.passes.float.edit import constant, is_op, numbers, redirect, shape_of
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.onnx.limits import MOST_ELEMENTS, check_size
+from dovetail.sw.host.onnx_session import open_session
+from dovetail.sw.passes.float.edit import Editor, constant, is_op, numbers, operand, shape_of
 
 _RULES = rewriter.RewriteRuleSet(
     [
@@ -30,17 +35,16 @@ _RULES = rewriter.RewriteRuleSet(
     ]
 )
 """Of the library: neutral operands, casts to the same type, inverse transpositions, minima and maxima as one Clip."""
+_OTHER_FLOATS = (oir.DataType.FLOAT16, oir.DataType.BFLOAT16, oir.DataType.DOUBLE)
 
 
 def tidy(model: oir.Model) -> bool:
     """Drop nodes without effect, join transpositions and clamps, remove dead code."""
     changed = False
     for node in list(model.graph):
-        source = node.inputs[0] if node.inputs else None
+        source = operand(node, 0)
         if source is not None and _does_nothing(node):
-            redirect(node.outputs[0], source)
-            model.graph.remove(node, safe=True)
-            changed = True
+            changed = Editor(node).replace(source)
     changed |= bool(_RULES.apply_to_model(model))
     for clean in (common.IdentityEliminationPass(), common.RemoveUnusedNodesPass()):
         changed |= clean(model).modified
@@ -51,7 +55,7 @@ def _does_nothing(node: oir.Node) -> bool:
     if any(out.uses() or out.is_graph_output() for out in node.outputs[1:]):
         return False
     if is_op(node, "Dropout"):
-        training = node.inputs[2] if len(node.inputs) > 2 else None
+        training = operand(node, 2)
         switch = constant(training)
         return training is None or (switch is not None and not switch.any())
     if is_op(node, "Concat", "Sum", "Max", "Min"):
@@ -64,3 +68,134 @@ def _does_nothing(node: oir.Node) -> bool:
         known = shape_of(node.inputs[0])
         return known is not None and known == shape_of(node.outputs[0]) and steps is not None and min(steps) > 0
     return False
+
+
+# Element types ---------------------------------------------------------------------------------
+
+
+def to_float32(model: oir.Model) -> None:
+    """All tensors of another float type are float32, inputs, outputs and the results of Cast too."""
+    graph = model.graph
+    for value in [*graph.inputs, *graph.initializers.values(), *(out for node in graph for out in node.outputs)]:
+        if value.const_value is not None and value.const_value.dtype in _OTHER_FLOATS:
+            value.const_value = oir.tensor(value.const_value.numpy().astype(np.float32), name=value.name)
+        if value.dtype in _OTHER_FLOATS:
+            value.dtype = oir.DataType.FLOAT
+    for node in graph:
+        for name, attribute in list(node.attributes.items()):
+            if node.op_type == "Cast" and name == "to" and oir.DataType(attribute.as_int()) in _OTHER_FLOATS:
+                node.attributes["to"] = oir.AttrInt64("to", int(oir.DataType.FLOAT))
+            elif attribute.type == oir.AttributeType.TENSOR and attribute.as_tensor().dtype in _OTHER_FLOATS:
+                array = attribute.as_tensor().numpy().astype(np.float32)
+                node.attributes[name] = oir.AttrTensor(name, oir.tensor(array))
+
+
+# Constants -------------------------------------------------------------------------------------
+
+
+def fold_constants(model: oir.Model) -> bool:
+    """Compute what does not depend on the network's inputs: weights that are made by nodes, shapes, Constant nodes.
+
+    Raises
+    ------
+    NetworkError: a constant would be larger than 2**27 elements.
+    """
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    for node in model.graph:
+        sizes = shape_of(node.outputs[0]) if node.outputs else None
+        if is_op(node, "ConstantOfShape") and constant(node.inputs[0]) is not None:
+            sizes = tuple(numbers(node, 0) or ())
+        if sizes is not None:
+            check_size(f"node {node.name!r} ({node.op_type})", sizes)
+    folded = optimizer.fold_constants(
+        model,
+        onnx_shape_inference=True,
+        input_size_limit=MOST_ELEMENTS,
+        output_size_limit=MOST_ELEMENTS,
+        should_fold=_should_fold,
+    )
+    lifted = common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    return bool(folded.modified or lifted.modified)
+
+
+def _should_fold(node: oir.Node) -> bool | None:
+    # Everything in reach: the library by itself would keep large and made-up constants as nodes.
+    return node.op_type not in ("QuantizeLinear", "DequantizeLinear")
+
+
+# Shapes ----------------------------------------------------------------------------------------
+
+
+def infer_shapes(model: oir.Model) -> None:
+    """Write shape and element type into every value that the standard's rules reach."""
+    common.ShapeInferencePass(check_type=False, strict_mode=False)(model)
+
+
+def check_shapes(model: oir.Model) -> None:
+    """Raises NetworkError for the first node whose results have no known shape, with the reason."""
+    read = [value for node in model.graph for value in node.outputs if value.uses() or value.is_graph_output()]
+    missing = [value for value in read if shape_of(value) is None or value.dtype is None]
+    if not missing:
+        return
+    _ask_runtime(model, missing)
+    for value in missing:
+        node = value.producer()
+        if shape_of(value) is None and node is not None:
+            raise NetworkError(f"node {node.name!r} ({node.op_type}): {_reason(model)}")
+
+
+def _ask_runtime(model: oir.Model, values: list[oir.Value]) -> None:
+    """Shapes of operators that only ONNX Runtime knows, from its own inference."""
+    proto = oir.serde.serialize_model(model)
+    del proto.graph.output[:]
+    proto.graph.output.extend(onnx.ValueInfoProto(name=value.name) for value in values)
+    try:
+        session = open_session(proto.SerializeToString(), optimises=False)
+    except Exception:  # the runtime raises its own classes; the caller names the node
+        return
+    for value, found in zip(values, session.get_outputs(), strict=True):
+        if all(isinstance(size, int) for size in found.shape):
+            value.shape = oir.Shape(found.shape)
+            if found.type == "tensor(float)":
+                value.dtype = oir.DataType.FLOAT
+
+
+def _reason(model: oir.Model) -> str:
+    try:
+        onnx.shape_inference.infer_shapes(oir.serde.serialize_model(model), strict_mode=True, data_prop=True)
+    except onnx.shape_inference.InferenceError as error:
+        return f"shapes must fit, not: {' '.join(str(error).split())}"
+    return "result must have a shape that follows from the inputs' shapes, not from their values"
+
+
+# Names -----------------------------------------------------------------------------------------
+
+
+def name_nodes(model: oir.Model) -> None:
+    """A node without a name is named after its result."""
+    for node in model.graph:
+        node.name = node.name or node.outputs[0].name
+
+
+def name_everything(model: oir.Model) -> None:
+    """Unique names for nodes and values.
+
+    An offset of several convolutions is copied for each: quantised, it has the scale of its operator's data.
+    """
+    for node in model.graph:
+        bias = operand(node, 2) if is_op(node, "Conv", "ConvTranspose", "Gemm") else None
+        array = constant(bias)
+        if bias is not None and array is not None and len(bias.uses()) > 1:
+            node.replace_input_with(2, Editor(node).constant(array, "bias"))
+    name_nodes(model)
+    common.NameFixPass()(model)
+
+
+def order_constants(model: oir.Model) -> None:
+    """Initialisers in the order of their first use, so that equal networks are equal files."""
+    graph = model.graph
+    read = [value for node in graph for value in node.inputs if value is not None and value.is_initializer()]
+    held = [value for value in graph.initializers.values() if value.is_graph_output()]
+    graph.initializers.clear()
+    for value in dict.fromkeys([*read, *held]):
+        graph.register_initializer(value)

@@ -14,7 +14,7 @@ from dovetail.sw import frontend
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Sample
-from dovetail.sw.passes.float import normalise
+from dovetail.sw.passes.float.normalise import normalise
 from dovetail.sw.quantise.quantiser import quantise
 from dovetail.sw.runtime import reference_runtimes
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.network.layout import Array
-from dovetail.sw.passes.float import normalise
+from dovetail.sw.passes.float.normalise import normalise
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 MODELS = Path(__file__).parents[3].parent / "shared" / "models"

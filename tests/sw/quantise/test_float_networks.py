@@ -20,7 +20,7 @@ from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.frontend.onnx.values import Quant
 from dovetail.sw.network import ir, reference
 from dovetail.sw.network.layout import Array
-from dovetail.sw.passes.float import normalise
+from dovetail.sw.passes.float.normalise import normalise
 from dovetail.sw.quantise.exact import make_exact, upwards
 from dovetail.sw.quantise.float_graph import FloatGraph
 from dovetail.sw.quantise.parameters import Level, Range, activation

@@ -22,7 +22,7 @@ from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.export.codegen.project import project_of
 from dovetail.sw.network import ir
-from dovetail.sw.passes.float import normalise
+from dovetail.sw.passes.float.normalise import normalise
 from dovetail.sw.quantise.quantiser import quantise
 from dovetail.sw.quantise.scheme import Scheme
 from dovetail.sw.random.networks import RandomNet, random_movement, random_network

@@ -1,9 +1,4 @@
-"""Pass: what exporters spell out of an activation becomes the activation.
-
-A function is known by its values: whatever order of sums and products an exporter chose, the expression is computed
-over the range where the function bends, and compared. Expressions without a name of their own stay: the quantiser and
-the front end take each as one table.
-"""
+"""Passes on elements: activations by name, functions and operators of two operands in the forms that pay."""
 
 from __future__ import annotations
 
@@ -22,7 +17,7 @@ from onnx import helper, numpy_helper
 from dovetail.sw.frontend.onnx.elementwise import COMBINATIONS, FUNCTIONS
 from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.network.layout import Array
-from dovetail.sw.passes.float.edit import Editor, constant, is_op, shape_of
+from dovetail.sw.passes.float.edit import Editor, constant, each, is_op, operand, shape_of
 
 Reals = NDArray[np.float64]
 
@@ -30,6 +25,8 @@ _LONGEST = 24
 """Nodes of the longest expression that is looked at."""
 _POINTS = np.concatenate([np.linspace(-12, 12, 2401), [-80, -40, -20, 20, 40, 80]])
 _TOLERANCE = 2e-5
+_GELU = {"Gelu": "none", "BiasGelu": "none", "FastGelu": "tanh"}
+_OF_TWO = {"Sum": "Add", "Min": "Min", "Max": "Max"}
 
 
 @dataclass(frozen=True)
@@ -77,17 +74,21 @@ NAMED = (
 
 
 def name_activations(model: oir.Model) -> bool:
-    """Replace expressions of several nodes that compute a function of `NAMED`."""
+    """What exporters spell out of an activation becomes the activation: expressions that compute one of `NAMED`.
+
+    A function is known by its values: whatever order of sums and products an exporter chose, the expression is computed
+    over the range where the function bends, and compared. Expressions without a name of their own stay: the quantiser
+    and the front end take each as one table.
+    """
     changed = False
     for node in reversed(list(model.graph)):
         if node.graph is None:
             continue
         for variable, nodes in _expressions(node):
-            found = _named(variable, nodes)
+            found = _recognised(_model(variable, nodes)) if variable.dtype == oir.DataType.FLOAT else None
             if found is not None:
-                edit = Editor(node)
-                edit.replace(edit.add(found.operator, [variable], shape_of(node.outputs[0]), found.attributes))
-                changed = True
+                edit, shape = Editor(node), shape_of(node.outputs[0])
+                changed = edit.replace(edit.add(found.operator, [variable], shape, found.attributes))
                 break
     return changed
 
@@ -144,10 +145,6 @@ def _between(variable: oir.Value, root: oir.Node) -> tuple[oir.Node, ...] | None
     return tuple(order) if kept is not None and kept == shape_of(root.outputs[0]) else None
 
 
-def _named(variable: oir.Value, nodes: tuple[oir.Node, ...]) -> Named | None:
-    return _recognised(_model(variable, nodes)) if variable.dtype == oir.DataType.FLOAT else None
-
-
 def _model(variable: oir.Value, nodes: tuple[oir.Node, ...]) -> bytes:
     """The nodes as a network of their own, in which nothing has the names of the whole: equal expressions are equal."""
     operands = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
@@ -195,3 +192,73 @@ def _evaluate(model: bytes) -> Array | None:
         return np.asarray(open_session(model).run(None, {"x": _POINTS.astype(np.float32)})[0], np.float64)
     except Exception:  # the runtime raises its own classes: the expression has no values, so no name
         return None
+
+
+def standardise(model: oir.Model) -> None:
+    """Gelu, BiasGelu and FastGelu of ONNX Runtime's own domain, which transformer optimisers write, become Gelu."""
+    for node in list(model.graph):
+        if node.domain != "com.microsoft" or node.op_type not in _GELU:
+            continue
+        edit = Editor(node)
+        data, bias = node.inputs[0], operand(node, 1)
+        shape = shape_of(data)
+        if bias is not None:
+            data = edit.add("Add", [data, bias], shape)
+        edit.replace(edit.add("Gelu", [data], shape, {"approximate": _GELU[node.op_type]}))
+
+
+@each("PRelu")
+def spell_out_prelus(node: oir.Node) -> bool:
+    """PRelu with a slope for each channel becomes products and maxima, which the accelerator has.
+
+    It is max(x, slope * x) for slopes up to 1, the minimum for those above, one after the other where both occur. With
+    one slope for all it stays: it is a function of one element, hence a table.
+    """
+    value, slopes, shape = node.inputs[0], constant(node.inputs[1]), shape_of(node.outputs[0])
+    if value is None or slopes is None or shape is None or slopes.size == 1 or not np.all(np.isfinite(slopes)):
+        return False
+    edit = Editor(node)
+    for kind, any_slope, bound in (("Max", slopes < 1, np.minimum), ("Min", slopes > 1, np.maximum)):
+        if np.any(any_slope):
+            scaled = edit.add("Mul", [value, edit.constant(bound(slopes, 1), "slopes")], shape)
+            value = edit.add(kind, [value, scaled], shape)
+    return edit.replace(value)
+
+
+@each(*_OF_TWO)
+def split_sums(node: oir.Node) -> bool:
+    """Sums, minima and maxima of many tensors become chains of two; Sum of one tensor is the tensor."""
+    total = node.inputs[0]
+    if total is None or (len(node.inputs) == 2 and node.op_type != "Sum"):
+        return False
+    edit = Editor(node)
+    for value in node.inputs[1:]:
+        shape = shape_of(total) if shape_of(total) == shape_of(value) else None
+        total = edit.add(_OF_TWO[node.op_type], [total, value], shape)
+    return edit.replace(total)
+
+
+@each("Add", "Sub", "Mul", "Div")
+def shrink_operands(node: oir.Node) -> bool:
+    """A constant operand that is the same along an axis keeps one entry of it; the last axis stays.
+
+    Of one element, it loses its axes.
+    """
+    changed = False
+    for index, value in enumerate(node.inputs):
+        array, other = constant(value), node.inputs[1 - index]
+        if array is None or constant(other) is not None or shape_of(other) != shape_of(node.outputs[0]):
+            continue
+        smaller = _shrunk(array)
+        if smaller.shape != array.shape:
+            node.replace_input_with(index, Editor(node).constant(smaller, "operand"))
+            changed = True
+    return changed
+
+
+def _shrunk(array: Array) -> Array:
+    for axis in range(array.ndim - 1):
+        first = array.take([0], axis)
+        if array.shape[axis] > 1 and np.array_equal(array, np.broadcast_to(first, array.shape)):
+            array = first
+    return array.reshape(()) if array.size == 1 else array

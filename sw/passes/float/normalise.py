@@ -1,0 +1,118 @@
+"""`normalise` runs all passes on float networks. Every pass keeps the function of the network, up to rounding."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+import onnx
+import onnx_ir as oir
+import onnx_ir.passes.common as common
+from onnx import inliner
+
+from dovetail.sw.errors import NetworkError, first_line
+from dovetail.sw.frontend.onnx import file
+from dovetail.sw.frontend.onnx.limits import check_functions
+from dovetail.sw.passes.float import elementwise, linear, model_proto, movement, tidy, windows
+from dovetail.sw.passes.float.edit import Pass
+
+_ROUNDS = 12
+"""More than any network needs: each round settles what the one before it uncovered."""
+
+PASSES: tuple[Pass, ...] = (
+    tidy.tidy,
+    movement.slice_gathers,
+    movement.unify_views,
+    elementwise.split_sums,
+    elementwise.shrink_operands,
+    linear.fuse_layer_norms,
+    elementwise.name_activations,
+    elementwise.spell_out_prelus,
+    linear.fold_affine,
+    windows.unfold_bilinear,
+    windows.unfold_transposed_convolutions,
+    windows.spell_out_pads,
+    windows.fuse_pads,
+    windows.lift_one_dimensional,
+    windows.unify_pooling,
+    linear.unify_dense,
+    movement.sink_views,
+    movement.sink_transposes,
+    tidy.fold_constants,
+    tidy.tidy,
+)
+"""Run in this order, again and again until none changes anything."""
+
+
+def normalise(model: onnx.ModelProto, *, shapes: Mapping[str, Sequence[int]] | None = None) -> onnx.ModelProto:
+    """A float network in one form: operator set 21 or newer, fixed shapes, constants folded, operators fused.
+
+    Parameters
+    ----------
+    model: any float network, operator set 9 or newer; it is left as it is.
+    shapes: input name -> sizes, for axes that the file leaves open. The batch is 1 where nothing is said.
+
+    Returns
+    -------
+    onnx.ModelProto: inputs and outputs keep names and order. Every tensor has a shape, every node a unique name,
+        weights are initialisers. Normalising it again changes nothing.
+
+    Raises
+    ------
+    NetworkError: the network is malformed or quantised already, or a shape stays open; names input or node.
+    """
+    logging.getLogger("onnx_ir").setLevel(logging.CRITICAL)  # it logs traces of what is raised here
+    try:
+        return _normalised(model, shapes or {})
+    except NetworkError:
+        raise
+    except RecursionError as error:
+        raise NetworkError("float network must be less deeply nested") from error
+    except Exception as error:  # a damaged file fails anywhere: in lookups, shapes, protobuf accessors
+        reason = first_line(error)
+        raise NetworkError(
+            f"float network must be well formed, not damaged ({type(error).__name__}: {reason})"
+        ) from error
+
+
+def _normalised(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    if copy.functions:
+        check_functions(copy)
+        copy = inliner.inline_local_functions(copy)
+    model_proto.fix_inputs(copy, shapes)
+    network = oir.serde.deserialize_model(model_proto.upgrade(copy))
+    tidy.name_nodes(network)
+    _check_operators(network)
+    elementwise.standardise(network)
+    tidy.to_float32(network)
+    tidy.infer_shapes(network)
+    tidy.fold_constants(network)
+    tidy.name_nodes(network)
+    for node in network.graph:  # constant folding has taken the branches that the shapes decide
+        file.check_control_flow(node.op_type, node.domain, _label(node))
+    tidy.infer_shapes(network)
+    tidy.check_shapes(network)
+    for _ in range(_ROUNDS):
+        changes = [change(network) for change in PASSES]
+        if not any(changes):
+            break
+    common.TopologicalSortPass()(network)
+    tidy.name_everything(network)
+    tidy.order_constants(network)
+    result: onnx.ModelProto = oir.serde.serialize_model(network)
+    result.ir_version = model_proto.IR_VERSION
+    return result
+
+
+def _check_operators(model: oir.Model) -> None:
+    """Raises NetworkError for unknown operators, and for networks that are quantised already."""
+    for node in model.graph:
+        file.check_known(node.op_type, node.domain, _label(node))
+        if file.is_quantised([node.op_type]):
+            raise NetworkError(f"node {_label(node)}: the network must be float, not quantised already")
+
+
+def _label(node: oir.Node) -> str:
+    return f"{node.name!r} ({node.op_type})"
