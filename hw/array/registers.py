@@ -152,7 +152,7 @@ class ArrayRegisters(wiring.Component):
         outside, overlaps = Signal(), Signal()
         with m.If(compare):
             m.d.sync += [
-                *(region.banks.eq(region.touched()) for region in regions.values()),
+                *(region.touched() for region in regions.values()),
                 outside.eq(
                     Cat(region.outside() & has for region, has in zip(regions.values(), present, strict=True)).any()
                 ),

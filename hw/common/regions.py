@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth import Const, Module, Signal, Value
+from amaranth import Cat, Module, Signal, Value
 from amaranth.lib import data
 from amaranth.utils import exact_log2
 
@@ -36,8 +36,9 @@ def hold_registers(m: Module, cfg: Any, unit: Unit, registers: Any) -> None:
 class Region:
     """A region ``<name>_ADDR``, ``<name>_BYTES`` of an operation that is verified.
 
-    ``end`` and ``banks`` are registers that the owner loads: ``end`` with :meth:`sum`, later ``banks`` with
-    :meth:`touched`. Both hold until the next operation.
+    ``end``, ``first`` and ``last`` are registers that the owner loads: ``end`` with :meth:`sum`, a cycle later the two
+    numbers of banks with :meth:`touched`. They hold until the next operation. ``banks`` is a bit for each bank from the
+    first to the last.
 
     Parameters
     ----------
@@ -54,7 +55,10 @@ class Region:
         self.start: Value = registers[f"{name}_ADDR"]
         self.size: Value = registers[f"{name}_BYTES"]
         self.end = Signal(33, name=f"{name.lower()}_end")
-        self.banks = Signal(config.banks, name=f"{name.lower()}_banks")
+        self.first, self.last = (
+            Signal(range(config.banks), name=f"{name.lower()}_{bank}_bank") for bank in ("first", "last")
+        )
+        self.banks = Cat((self.first <= n) & (self.last >= n) for n in range(config.banks))
 
     def sum(self) -> Value:
         """Where the region ends."""
@@ -68,15 +72,10 @@ class Region:
         """Whether the two share a byte, from their ``end``."""
         return (self.start < other.end) & (other.start < self.end)
 
-    def touched(self) -> Value:
-        """Mask of the banks that a region inside the SRAM touches, from ``end``."""
-        banks = self.config.banks
-        bits = exact_log2(self.config.bank_bytes)
-        width = (banks + 1).bit_length()
-        ones = Const((1 << banks) - 1, banks)
-        first = self.start[bits : bits + width]
-        beyond = (self.end[bits : bits + width] + self.end[:bits].any())[:width]
-        return ((ones << first) & ~(ones << beyond))[:banks]
+    def touched(self) -> list[Any]:
+        """What loads the banks that the region touches, if it is inside the SRAM, from ``end``."""
+        low = exact_log2(self.config.bank_bytes)
+        return [self.first.eq(self.start[low:]), self.last.eq((self.end - 1)[low:])]
 
     def show(self, span: Any, valid: Any = 1) -> list[Any]:
         """What drives a :class:`~dovetail.hw.common.ports.Span` with the region."""

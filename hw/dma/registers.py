@@ -90,7 +90,7 @@ class DmaRegisters(wiring.Component):
             zero.eq(~(regs.SRAM_BYTES.any() & regs.LENGTH.any() & regs.COUNT.rows.any() & regs.COUNT.planes.any())),
             zero_later.eq(zero),
             outside.eq(region.outside()),
-            region.banks.eq(region.touched()),
+            *region.touched(),
         ]
         m.d.comb += self.banks.eq(Mux(self.fetching, 0, region.banks))
         with m.If(self.fetching):

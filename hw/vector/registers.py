@@ -112,7 +112,7 @@ class VectorRegisters(wiring.Component):
         ]
         with m.If(self.load):
             m.d.sync += [
-                *(region.banks.eq(region.touched()) for region in (*read, target)),
+                *(region.touched() for region in (*read, target)),
                 zero.eq(~Cat(sizes).all()),
                 large.eq(regs.BLOCKS.last > config.vector_lanes),
                 outside.eq(target.outside() | Cat(region.outside() & used for region, used in read.items()).any()),
