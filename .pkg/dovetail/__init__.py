@@ -18,10 +18,12 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dovetail.cosim.compare.networks import Verdict, verify
     from dovetail.flows.explore.results.layers import layers
     from dovetail.flows.explore.results.rows import Results
     from dovetail.flows.explore.space.design_space import Space, Workload
     from dovetail.flows.explore.sweep import explore
+    from dovetail.flows.report.pictures import facade as pictures
     from dovetail.isa.config.given import MemoryTiming
     from dovetail.isa.config.resolved import Config
     from dovetail.sw.analysis.cost.energy_report import energy_report as energy
@@ -41,6 +43,7 @@ __all__ = [
     "Result",
     "Results",
     "Space",
+    "Verdict",
     "Workload",
     "__version__",
     "compile",
@@ -49,6 +52,8 @@ __all__ = [
     "explore",
     "layers",
     "load",
+    "pictures",
+    "verify",
 ]
 
 _HOME = {
@@ -67,6 +72,9 @@ _HOME = {
     "HostCost": ("dovetail.sw.compiler.partition.host_cost", "HostCost"),
     "energy": ("dovetail.sw.analysis.cost.energy_report", "energy_report"),
     "explain": ("dovetail.sw.analysis.explain.explainer", "explain"),
+    "Verdict": ("dovetail.cosim.compare.networks", "Verdict"),
+    "verify": ("dovetail.cosim.compare.networks", "verify"),
+    "pictures": ("dovetail.flows.report.pictures.facade", ""),
 }
 
 # By name, since every layer imports this package: `import pyverilator` works from here on.
@@ -82,7 +90,7 @@ def __getattr__(name: str) -> Any:
         "dovetail.sw.runtime.saved_program",
     ):  # a network's `run` may name an engine
         _import_module("dovetail.cosim").register()
-    return getattr(_import_module(module), attribute)
+    return getattr(_import_module(module), attribute) if attribute else _import_module(module)
 
 
 def __dir__() -> list[str]:

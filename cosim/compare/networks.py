@@ -10,7 +10,9 @@ import numpy.typing as npt
 
 from dovetail.cosim.compare.lockstep import Comparison, Lockstep
 from dovetail.cosim.rtl.rtl_engine import FORMS
+from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.cosim.rtl.waves import Waves
+from dovetail.isa.common.html import html_table
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
@@ -33,6 +35,15 @@ class Verdict:
         """The first difference, with its segment; empty when there is none."""
         found = (f"segment {n}: {s.first_difference}" for n, s in enumerate(self.segments) if not s.equal)
         return next(found, "")
+
+    def _repr_html_(self) -> str:
+        said = {True: "equal", False: "DIFFERENT"}
+        rows = [
+            (n, s.cycles_model, s.cycles_rtl, said[s.bytes_equal], said[s.timeline_equal], said[s.counters_equal])
+            for n, s in enumerate(self.segments)
+        ]
+        head = ("segment", "cycles, model", "cycles, RTL", "bytes", "timeline", "counters")
+        return html_table(f"Model and RTL: {said[self.equal]}", head, "rrrlll", rows, self.first_difference)
 
 
 class LockstepEngine:
@@ -102,19 +113,30 @@ def verify(
     compiled: CompiledNetwork,
     samples: Sequence[Mapping[str, npt.NDArray[np.generic]] | npt.NDArray[Any]],
     *,
-    cache: Path,
+    cache: Path | None = None,
     trace: Path | None = None,
     waves: Waves | None = None,
     form: str = FORMS[0],
 ) -> list[Verdict]:
-    """Run every sample on both engines, the RTL in ``form``, and compare all that they leave behind.
+    """Run every sample on the model and on the RTL, and compare all that they leave behind.
+
+    Parameters
+    ----------
+    compiled
+        The network.
+    samples
+        Inputs of one inference each, by name or one array.
+    cache
+        Folder of the RTL builds; left out, the one of the `dovetail` command.
+    trace, waves, form
+        As :class:`LockstepEngine` takes them.
 
     Raises
     ------
     ToolError
         When Verilator or the C++ compiler is missing or fails.
     """
-    engine = LockstepEngine(compiled.config, cache=cache, trace=trace, form=form, waves=waves)
+    engine = LockstepEngine(compiled.config, cache=cache or default_cache(), trace=trace, form=form, waves=waves)
     verdicts = []
     for sample in samples:
         compiled.run(sample, engine=engine)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,6 @@ from dovetail.flows.output.folder import check_output_folder
 from dovetail.flows.output.printable import block
 from dovetail.flows.output.reply import Report
 from dovetail.isa.common.files import write_atomically, written_whole
-from dovetail.isa.common.sizes import format_bytes
 from dovetail.isa.config.given import ConfigError
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.explain.compare import compare
@@ -124,32 +123,12 @@ def second_config(text: str, base: Config) -> Config:
 
 def _draw(folder: Path, explained: Sequence[Explanation]) -> list[Path]:
     """The roofline of all, and the shares of each."""
-    from dovetail.flows.report.pictures import roofline, shares
+    from dovetail.flows.report.pictures.facade import roofline, shares
     from dovetail.flows.report.pictures.style import figure_bytes
 
-    titles, subtitle = _titles(explained)
-    network = explained[0].network
-    pictures = {"roofline.png": roofline.draw(explained, titles, f"{network}: roofline", subtitle)}
-    for name, explanation, title in zip(("shares.png", "shares-against.png"), explained, titles, strict=False):
-        about = ", ".join(filter(None, (title, subtitle)))
-        pictures[name] = shares.draw(explanation, f"{network}: where the cycles go", about)
+    names = ("shares.png", "shares-against.png")
+    pictures = {"roofline.png": roofline(*explained), **dict(zip(names, map(shares, explained), strict=False))}
     with written_whole(folder) as place:
         for name, picture in pictures.items():
             write_atomically(place / name, figure_bytes(picture))
     return [folder / name for name in pictures]
-
-
-def _titles(explained: Sequence[Explanation]) -> tuple[list[str], str]:
-    """The parameters in which the configurations differ, and those that they share."""
-    texts = [_main(explanation.config) for explanation in explained]
-    differ = [len(set(values)) > 1 for values in zip(*texts, strict=True)]
-    if len(explained) > 1 and not any(differ):
-        changes = compare(*explained).changes.items()
-        apart = [", ".join(f"{name} {values[n]}" for name, values in changes) for n in (0, 1)]
-        return [apart[0] or "first", apart[1] or "second"], ", ".join(texts[0])
-    apart = [", ".join(text for text, own in zip(values, differ, strict=True) if own) for values in texts]
-    return apart, ", ".join(text for text, own in zip(texts[0], differ, strict=True) if not own)
-
-
-def _main(config: Mapping[str, Any]) -> tuple[str, str, str]:
-    return f"{config['ic_lanes']} x {config['oc_lanes']}", format_bytes(config["sram"]), f"{config['bus']}-bit bus"

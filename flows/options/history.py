@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.isa.common.sizes import format_bytes
 from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.errors import DovetailError
 
@@ -63,26 +62,21 @@ def draw_history(
     wanted: dict[str, Path] = {name: path for name in ENDINGS if (path := getattr(args, name)) is not None}
     if not wanted:
         return {}
-    from dovetail.flows.report.pictures import occupancy, timeline
+    if args.window and args.window[0] >= compiled.report().cycles:
+        end = compiled.report().cycles
+        raise DovetailError(f"--window must begin before the run's end, cycle {end}, not {args.window[0]}")
+    from dovetail.flows.report.pictures.facade import occupancy, timeline
     from dovetail.flows.report.pictures.style import figure_bytes
     from dovetail.sw.analysis.chrome_trace import chrome_trace
     from dovetail.sw.analysis.history import history
 
-    run, config = history(compiled, timelines), compiled.config
-    if args.window and args.window[0] >= run.cycles:
-        raise DovetailError(f"--window must begin before the run's end, cycle {run.cycles}, not {args.window[0]}")
-    about = (
-        f"{run.cycles:,} cycles on {config.ic_lanes} x {config.oc_lanes} multipliers, {format_bytes(config.sram)} SRAM"
-    )
-    about += f", {config.bus}-bit bus"
     drawn: dict[str, bytes | str] = {}
     for name, path in wanted.items():
         kind = path.suffix[1:]
         if kind == "json":
-            drawn[name] = chrome_trace(run, clock)
+            drawn[name] = chrome_trace(history(compiled, timelines), clock)
         elif name == "timeline":
-            picture = timeline.draw(run, f"{run.network}: timeline", about, window=args.window)
-            drawn[name] = figure_bytes(picture, kind)
+            drawn[name] = figure_bytes(timeline(compiled, args.window, timelines), kind)
         else:
-            drawn[name] = figure_bytes(occupancy.draw(run, f"{run.network}: what SRAM holds", about), kind)
+            drawn[name] = figure_bytes(occupancy(compiled, timelines), kind)
     return drawn

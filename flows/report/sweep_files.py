@@ -26,17 +26,14 @@ def write_files(
     """
     from dovetail.flows.report.page import render
     from dovetail.flows.report.page.explaining import explain_best
-    from dovetail.flows.report.pictures import pareto, stacked
+    from dovetail.flows.report.pictures import pareto
     from dovetail.flows.report.pictures.style import FORMATS, figure_bytes
 
     files: dict[str, tuple[str, bytes | str]] = {"csv": ("results.csv", Frame(records).to_csv())}
     if 0 < len(results.rows) <= ALL:
-        for index, network in enumerate(networks):
+        for index in range(len(networks)):
             name = "cycles.png" if len(networks) == 1 else f"cycles-{index + 1}.png"
-            title = f"{network}: cycles per inference"
-            files["picture" if index == 0 else f"picture{index + 1}"] = (
-                name, figure_bytes(stacked.draw(results.rows, title, subtitle(results), network=index))
-            )  # fmt: skip
+            files["picture" if index == 0 else f"picture{index + 1}"] = name, figure_bytes(results.bars(index))
     if (picture := pareto.of_results(results)) is not None:
         files |= {f"pareto_{fmt}": (f"pareto.{fmt}", figure_bytes(picture, fmt)) for fmt in FORMATS}
     explanations, _ = explain_best(results.apart(), EXPLAINED)

@@ -9,6 +9,7 @@ from math import isqrt
 from pathlib import Path
 from typing import Any, Unpack
 
+from dovetail.isa.common.html import html_table
 from dovetail.isa.common.sizes import ceil_div, format_bytes
 from dovetail.isa.common.suggestion import nearest
 from dovetail.isa.common.toml import parse_toml
@@ -240,6 +241,14 @@ class Config:
             return cls.from_toml(path.read_text(encoding="utf-8"))
         except (ConfigError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: {error}") from None
+
+    def _repr_html_(self) -> str:
+        values = {**self.to_dict(), "sram": format_bytes(self.sram)}
+        values |= values.pop("memory")
+        switches = {name: values.pop(name) for name, value in list(values.items()) if isinstance(value, bool)}
+        lacks = ", ".join(name for name, is_there in switches.items() if not is_there)
+        rows = [*values.items(), ("has", ", ".join(filter(switches.get, switches)) or "no optional unit")]
+        return html_table("Config", (), "lr", [*rows, ("lacks", lacks)] if lacks else rows)
 
     def replace(self, **changes: Any) -> "Config":
         """A copy with some parameters changed. What was derived from a changed parameter must be given or reset

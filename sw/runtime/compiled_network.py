@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.isa.common.html import html_table
 from dovetail.isa.common.sizes import ceil_div, format_bytes
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, WORD_BYTES, Unit, to_bytes
@@ -61,6 +62,10 @@ class Result:
         outputs = ", ".join(f"{name} {value.dtype}{list(value.shape)}" for name, value in self.outputs.items())
         return f"<Result {self.cycles:,} cycles; {outputs}>"
 
+    def _repr_html_(self) -> str:
+        rows = [(name, value.dtype, " x ".join(map(str, value.shape))) for name, value in self.outputs.items()]
+        return html_table(f"{self.cycles:,} cycles", ("output", "type", "shape"), "lll", rows)
+
 
 def _add_counters(runs: list[Mapping[Unit, Counters]]) -> dict[Unit, Counters]:
     names = [f.name for f in fields(Counters)]
@@ -96,6 +101,17 @@ class CompiledNetwork:
             f"{format_bytes(self.config.sram)}: {len(code.layers)} layers on the accelerator, "
             f"{len(code.host_reasons)} on the host>"
         )
+
+    def _repr_html_(self) -> str:
+        code, config = self.code, self.config
+        rows = (
+            ("multipliers", f"{config.ic_lanes} x {config.oc_lanes}"),
+            ("SRAM", format_bytes(config.sram)),
+            ("layers on the accelerator", len(code.layers)),
+            ("nodes on the host", len(code.host_reasons)),
+            ("system memory", f"{code.memory_bytes:,} bytes"),
+        )
+        return html_table(self.graph.name, (), "lr", rows)
 
     # --- timing ------------------------------------------------------------------------------------------------
 

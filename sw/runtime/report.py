@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from dovetail.isa.common.html import html_table
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Unit
 from dovetail.isa.timing.timeline import Counters, Timeline
@@ -77,6 +78,20 @@ class Report:
             f"<Report {self.cycles:,} cycles, about {self.host_work.cycles:,} of the host, {len(self.layers)} layers,"
             f" {self.utilisation:.1%} of {self.pe} multipliers>"
         )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (n, each.name, each.kind, each.cycles, f"{each.cycles / self.cycles:.1%}", each.macs, each.moved_bytes)
+            for n, each in enumerate(self.layers)
+        ]
+        host = self.host_work.cycles
+        notes = (
+            f"{self.utilisation:.1%} of {self.pe} multipliers busy; cycles / roofline {self.over_bound:.3f};"
+            f" {self.memory.total:,} bytes of system memory",
+            f"about {host:,} cycles of the host beside them, an estimate: {self.host_work.basis}" if host else "",
+        )
+        head = ("#", "layer", "kind", "cycles", "share", "MACs", "bytes moved")
+        return html_table(f"{self.cycles:,} cycles of the accelerator", head, "rllrrrr", rows, "\n".join(notes))
 
     @property
     def pe(self) -> int:

@@ -65,12 +65,13 @@ def test_named_files_are_there(page: Path) -> None:
 def test_every_page_has_its_place_in_the_navigation() -> None:
     text = (DOCS / "site/mkdocs.yml").read_text()
     named = re.findall(r"^ +- (?:[\w ]+: )?([\w/-]+\.md)$", text.partition("\nnav:\n")[2], re.MULTILINE)
-    assert sorted(named) == sorted(str(page.relative_to(DOCS)) for page in PAGES[1:])
+    pages = [*PAGES[1:], *(page.with_suffix(".md") for page in DOCS.rglob("*.ipynb"))]  # the site shows these as pages
+    assert sorted(named) == sorted(str(page.relative_to(DOCS)) for page in pages)
 
 
 def test_the_front_page_leads_to_every_page() -> None:
     linked = set(LINK.findall(text_of(DOCS / "README.md")))
-    pages = {page.name for page in DOCS.glob("*.md")} | {f"tutorials/{p.name}" for p in DOCS.glob("tutorials/*.md")}
+    pages = {page.name for page in DOCS.glob("*.md")} | {f"tutorials/{p.name}" for p in DOCS.glob("tutorials/*.*")}
     assert pages - linked == {"README.md"}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from dovetail.isa.common.files import write_atomically
+from dovetail.isa.common.html import html_table
 from dovetail.sw.errors import DovetailError
 
 Record = dict[str, Any]
@@ -41,6 +42,11 @@ class Frame(Sequence[Record]):
     def __repr__(self) -> str:
         rest = ", ..." if len(self.columns) > 4 else ""
         return f"<Frame {len(self):,} rows x {len(self.columns)} columns: {', '.join(self.columns[:4])}{rest}>"
+
+    def _repr_html_(self) -> str:
+        align = "".join("r" if isinstance(value, int | float) else "l" for value in next(iter(self), {}).values())
+        rows = [[f"{v:,.6g}" if isinstance(v, float) else v for v in record.values()] for record in self]
+        return html_table(f"{len(self):,} records", self.columns, align or "l" * len(self.columns), rows)
 
     def to_csv(self, path: str | Path | None = None) -> str:
         """The text of a CSV file with a header; it is written to ``path``, whole or not at all. Raises OSError."""

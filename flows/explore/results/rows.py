@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,14 @@ from dovetail.flows.explore.results.frame import Frame
 from dovetail.flows.explore.space.design_space import Point, Space
 from dovetail.flows.explore.space.metrics import values_of
 from dovetail.flows.options.parameters import CLOCK, flat
+from dovetail.isa.common.html import html_table
 from dovetail.isa.common.suggestion import nearest
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.frontend import ZOO
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,44 @@ class Results:
         front, failed = sum(row.front for row in self.rows), sum(bool(row.error) for row in self.rows)
         total = f" of {self.total:,}" if self.total > len(self.rows) else ""
         return f"<Results {len(self.rows):,}{total} points, {front} on the front, {failed} failed>"
+
+    def _repr_html_(self) -> str:
+        from dovetail.flows.explore.results.table import table_of
+
+        table = table_of(self)
+        columns = [[str(cell) for cell in column.cells] for column in table.columns]
+        return html_table(
+            str(table.title),
+            [str(column.header).replace("\n", " ") for column in table.columns],
+            "".join("r" if column.justify == "right" else "l" for column in table.columns),
+            list(zip(*columns, strict=True)),
+            str(table.caption or ""),
+        )
+
+    def pareto(self, x: str | None = None, y: str | None = None, colour: str | None = None) -> Figure:
+        """Metric ``y`` over ``x`` as points, coloured by parameter ``colour``, with the Pareto front.
+
+        Without names they are the first objective over each of the others, and the parameter that explains most of it.
+        Raises DovetailError where no row has these metrics.
+        """
+        from dovetail.flows.report.pictures import pareto
+
+        named = ((x, self.space.known, "a metric"), (y, self.space.known, "a metric"))
+        for name, known, what in (*named, (colour, self.space.axes, "a parameter that varies")):
+            if name is not None and name not in known:
+                raise DovetailError(f'pareto must be given {what}, not "{name}"{nearest(name, known)}')
+        picture = pareto.of_results(self, x, y, colour)
+        if picture is None:
+            raise DovetailError("pareto must have a row with these metrics; none has them")
+        return picture
+
+    def bars(self, network: int = 0) -> Figure:
+        """Cycles by kind of layer, a bar for each row, of the workload with this number."""
+        from dovetail.flows.report.pictures import stacked
+        from dovetail.flows.report.sweep_files import subtitle
+
+        title = f"{self.networks[network]}: cycles per inference"
+        return stacked.draw(self.rows, title, subtitle(self), network=network)
 
     @property
     def networks(self) -> list[str]:

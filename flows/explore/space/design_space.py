@@ -106,6 +106,14 @@ class Point:
     clock: float = 100e6
 
 
+def _read(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
+    """The values of an axis, with sizes and frequencies as numbers. Raises ConfigError."""
+    try:
+        return tuple(map(AXES[name].kind.read, values))
+    except ValueError as error:
+        raise ConfigError(f"axis {name}: {error}") from None
+
+
 @dataclass(frozen=True)
 class Space:
     """All combinations of the values of ``axes``, on top of ``base``, that keep the constraints which need no cost.
@@ -157,10 +165,10 @@ class Space:
     scenario: str | Mapping[str, Any] = SCENARIOS[0]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "axes", {name: tuple(values) for name, values in self.axes.items()})
         for name in self.axes:
             if name not in SLOWEST_FIRST:
                 raise ConfigError(f'axes must be configuration parameters, not "{name}"{nearest(name, SLOWEST_FIRST)}')
+        object.__setattr__(self, "axes", {name: _read(name, values) for name, values in self.axes.items()})
         check_shape(self.axes)
         if prod(map(len, self.axes.values())) > MOST:
             raise ConfigError("axes must have fewer than 2^63 combinations; leave some out, or values of some")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dovetail.isa.common.html import html_table
 from dovetail.sw.analysis.cost.activity import EVENTS, activity_of, layer_activity
 from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE, Energy, EnergyTable, energy_of, load_table
 
@@ -53,6 +54,15 @@ class EnergyReport:
     def __repr__(self) -> str:
         most = ", ".join(f"{name} {share:.0%}" for name, share in list(self.shares.items())[:3])
         return f"<EnergyReport {_micro(self.whole.total):,.4g} µJ by {self.table.name}, estimated: {most}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (name, f"{_micro(self.whole.parts[name]):,.4g}", f"{share:.1%}", COMPONENTS[name])
+            for name, share in self.shares.items()
+        ]
+        title = f"{_micro(self.whole.total):,.4g} µJ by {self.table.name}, estimated"
+        note = f"{ERROR}; not counted: {', '.join(self.not_counted)}"
+        return html_table(title, ("component", "µJ", "share", "what it is"), "lrrl", rows, note)
 
     @property
     def not_counted(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
+from dovetail.isa.common.html import html_table
 from dovetail.sw.analysis.explain.causes import BOUNDS, CAUSES
 from dovetail.sw.host.work import HostWork
 
@@ -183,6 +184,17 @@ class Explanation(_Roofline):
     def __repr__(self) -> str:
         bound = f", bound by {self.bound}" if self.bound else ""
         return f"<Explanation {self.network}: {self.cycles:,} cycles, {len(self.layers)} layers{bound}>"
+
+    def _repr_html_(self) -> str:
+        most = sorted(self.shares.items(), key=lambda share: -share[1])
+        spent = [(CAUSES[name].title, n, f"{n / self.cycles:.1%}", CAUSES[name].doc) for name, n in most]
+        free = [(what.resource, what.cycles, f"{what.cycles / self.cycles - 1:+.1%}") for what in self.next if most]
+        return html_table(
+            f"{self.network}: where {self.cycles:,} cycles go",
+            ("cause", "cycles", "share", "what it is"),
+            "lrrl",
+            spent,
+        ) + html_table("The same program with one resource free", ("free", "cycles", "change"), "lrr", free)
 
     def to_dict(self) -> dict[str, Any]:
         """What JSON can express."""

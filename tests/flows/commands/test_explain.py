@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from dovetail.flows.cli import main
-from dovetail.flows.commands.explain import _titles, second_config
+from dovetail.flows.commands.explain import second_config
+from dovetail.flows.report.pictures.facade import titles_of
 from dovetail.isa.config.given import ConfigError, MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.energy_report import energy_report
@@ -97,7 +98,7 @@ def test_pictures_need_a_folder(capsys: pytest.CaptureFixture[str], tmp_path: Pa
 
 def test_titles_say_what_differs() -> None:
     def titles(*configs: Config) -> tuple[list[str], str]:
-        return _titles([explain(compile_network(NETWORK, config)) for config in configs])
+        return titles_of([explain(compile_network(NETWORK, config)) for config in configs])
 
     assert titles(CONFIG) == ([""], "4 x 4, 64 KiB, 64-bit bus")
     assert titles(CONFIG, CONFIG.replace(bus=128)) == (["64-bit bus", "128-bit bus"], "4 x 4, 64 KiB")

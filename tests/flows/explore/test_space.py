@@ -59,6 +59,13 @@ def test_every_setting_can_be_an_axis() -> None:
     assert timing is not None and timing.memory == MemoryTiming(read_latency=20, write_latency=30, beat_cycles=2)
 
 
+def test_values_are_read_as_in_a_space_file() -> None:
+    space = Space((Workload("net"),), Config(), {"sram": ["64 KiB", 1 << 17], "lanes": [[8, 8]]})
+    assert space.axes == {"sram": (1 << 16, 1 << 17), "lanes": ((8, 8),)}
+    with pytest.raises(ConfigError, match=r"^axis bus: must be an integer, not '64 bits'$"):
+        replace(space, axes={"bus": ["64 bits"]})
+
+
 def test_a_combination_that_breaks_a_rule_is_a_point_with_its_reason() -> None:
     grid = space({"depthwise": ["native", "none"], "depthwise_lanes": [4, 8]})
     assert [point.error for point in grid] == ["", ""] + [
