@@ -115,9 +115,9 @@ def second_config(text: str, base: Config) -> Config:
         if name not in known:
             raise ConfigError(f"--against: unknown parameter {name!r}; known: {', '.join(SETTINGS)}")
         try:
-            changes[known[name].name] = known[name].kind.parse(value)
-        except ValueError as error:
-            raise ConfigError(f"--against: {name} {error}") from None
+            changes[known[name].name] = known[name].parse(value)
+        except ConfigError as error:
+            raise ConfigError(f"--against: {error}") from None
     return changed(base, changes)
 
 

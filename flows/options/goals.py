@@ -8,6 +8,7 @@ from typing import Any
 
 from dovetail.flows.explore.space.design_space import PART_NAMES, SCENARIOS, Space
 from dovetail.flows.options.parameters import AXES, CLOCK, SETTINGS, values_of_text
+from dovetail.isa.config.given import ConfigError
 from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE, load_table
 from dovetail.sw.errors import DovetailError
 
@@ -98,9 +99,9 @@ def _scenario(text: str) -> Any:
         if name not in SETTINGS or not AXES[name].memory:
             raise DovetailError(f"scenario must be of the memory's timing, such as read_latency=40, not {part!r}")
         try:
-            chosen[name] = AXES[name].kind.parse(value)
-        except ValueError as error:
-            raise DovetailError(f"scenario: {name} {error}") from None
+            chosen[name] = AXES[name].parse(value)
+        except ConfigError as error:
+            raise DovetailError(f"scenario: {error}") from None
     return chosen
 
 

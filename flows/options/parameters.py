@@ -2,55 +2,16 @@
 
 import argparse
 import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from functools import lru_cache, partial
 from typing import Any
 
-from dovetail.isa.common.sizes import format_bytes, parse_bytes
-from dovetail.isa.config.given import DATAFLOWS, DEPTHWISE, ConfigError
+from dovetail.isa.config.given import INT, PARAMETERS, SIZE, ConfigError, Kind, Parameter
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.runtime.clock import CLOCKS
 
 DERIVED = ("requant_lanes", "vector_lanes", "depthwise_lanes", "banks")
 """Parameters that follow from others unless they are given."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What values a parameter takes.
-
-    ``read`` takes a number, truth value, text or list, as TOML has it, and returns the parameter's value or raises
-    ValueError with the rule; ``lexical`` turns a flag's text into such a value first.
-    """
-
-    name: str
-    read: Callable[[Any], Any]
-    lexical: Callable[[str], Any]
-    show: Callable[[Any], str] = str
-    choices: tuple[str, ...] = ()
-
-    def parse(self, text: str) -> Any:
-        """The value of a flag's text. Raises ValueError."""
-        return self.read(self.lexical(text))
-
-
-def _int(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"must be an integer, not {value!r}")
-    return value
-
-
-def _size(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError(f'must be a size such as "512 KiB", not {value!r}')
-    return parse_bytes(value)
-
-
-def _switch(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"must be true or false, not {value!r}")
-    return value
 
 
 def _pair(value: Any) -> tuple[int, int]:
@@ -60,13 +21,6 @@ def _pair(value: Any) -> tuple[int, int]:
             f"must be a pair of input and output lanes such as [8, 16], on the command line 8x16, not {value!r}"
         )
     return value[0], value[1]
-
-
-def _integer(text: str) -> Any:
-    try:
-        return int(text)
-    except ValueError:
-        return text
 
 
 def _integers(text: str) -> Any:
@@ -94,74 +48,14 @@ def _megahertz(text: str) -> Any:
 
 
 HERTZ = {"Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9}
-FREQUENCY = Kind("frequency", _frequency, _megahertz, lambda value: f"{value / HERTZ['MHz']:g} MHz")
-INT = Kind("integer", _int, _integer)
-SIZE = Kind("size", _size, str.strip, format_bytes)
-SWITCH = Kind("boolean", _switch, lambda text: {"true": True, "false": False}.get(text, text), lambda v: str(v).lower())
-LANES = Kind("lanes", _pair, _integers, lambda value: f"{value[0]}x{value[1]}")
+FREQUENCY = Kind(_frequency, _megahertz, lambda value: f"{value / HERTZ['MHz']:g} MHz")
+LANES = Kind(_pair, _integers, lambda value: f"{value[0]}x{value[1]}")
 
 
-def one_of(names: tuple[str, ...]) -> Kind:
-    """A parameter that is one of some names."""
-
-    def read(value: Any) -> str:
-        if value not in names:
-            raise ValueError(f"must be one of {', '.join(names)}, not {value!r}")
-        return str(value)
-
-    return Kind("name", read, str.strip, choices=names)
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A configuration parameter as a flag. ``memory`` ones are simulation only."""
-
-    name: str
-    flag: str
-    kind: Kind
-    doc: str
-    memory: bool = False
-    title: str = ""
-
-    def show(self, value: Any) -> str:
-        """The value for labels."""
-        return self.kind.show(value)
-
-
-PARAMETERS: dict[str, Parameter] = {
-    p.name: p
-    for p in (
-        Parameter("pe", "--pe", INT, "multipliers, shared out by --dataflow", title="PEs"),
-        Parameter("ic_lanes", "--ic-lanes", INT, "input channels per cycle", title="input lanes"),
-        Parameter("oc_lanes", "--oc-lanes", INT, "output channels per cycle", title="output lanes"),
-        Parameter("sram", "--sram", SIZE, "on-chip memory, such as 512KiB", title="SRAM"),
-        Parameter("banks", "--banks", INT, "SRAM banks"),
-        Parameter("dataflow", "--dataflow", one_of(DATAFLOWS), f"how --pe is shared out: {', '.join(DATAFLOWS)}"),
-        Parameter("stripe", "--stripe", INT, "output pixels that share a weight load"),
-        Parameter("requant_lanes", "--requant-lanes", INT, "results requantised per cycle", title="requantiser lanes"),
-        Parameter("vector_lanes", "--vector-lanes", INT, "channels per cycle of the vector unit", title="vector lanes"),
-        Parameter("matmul", "--matmul", SWITCH, "whether MAT_MUL is built: true, false"),
-        Parameter("pooling", "--pooling", SWITCH, "whether pooling is built: true, false"),
-        Parameter("elementwise", "--elementwise", SWITCH, "whether element-wise operations are built: true, false"),
-        Parameter("activation", "--activation", SWITCH, "whether activations are built: true, false"),
-        Parameter("bus", "--bus", INT, "AXI data width in bits", title="bus bits"),
-        Parameter("outstanding", "--outstanding", INT, "bursts in flight per direction", title="bursts in flight"),
-        Parameter("read_latency", "--mem-latency", INT, "cycles from a read address to its data", True, "read latency"),
-        Parameter("write_latency", "--mem-write-latency", INT, "cycles from the last write beat to the response", True,
-                  "write latency"),
-        Parameter("beat_cycles", "--beat-cycles", INT, "cycles per beat of the bus", True, "cycles per beat"),
-        Parameter("depthwise_lanes", "--depthwise-lanes", INT, "depthwise channels per cycle", title="depthwise lanes"),
-        Parameter("depthwise", "--depthwise", one_of(DEPTHWISE), f"depthwise layers: {', '.join(DEPTHWISE)}"),
-    )
-}  # fmt: skip
-"""Every parameter, outermost label of a picture first."""
-
-
-LANES_PAIR = Parameter("lanes", "--lanes", LANES, "input and output channels per cycle, such as 8x16", title="lanes")
-"""Shorthand for ic_lanes and oc_lanes together."""
-SETTINGS: dict[str, Parameter] = {LANES_PAIR.name: LANES_PAIR, **PARAMETERS}
-"""What a user may set: the shorthand and every parameter."""
-CLOCK = Parameter("clock", "--clock", FREQUENCY, "frequency of the accelerator", title="clock")
+_LANES_PAIR = Parameter(LANES, "input and output channels per cycle, such as 8x16", title="lanes", name="lanes")
+SETTINGS: dict[str, Parameter] = {_LANES_PAIR.name: _LANES_PAIR, **PARAMETERS}
+"""What a user may set: ``lanes``, shorthand for ic_lanes and oc_lanes together, and every parameter."""
+CLOCK = Parameter(FREQUENCY, "frequency of the accelerator", title="clock", name="clock")
 """Of a point of a sweep: cycles do not depend on it, times and rates do."""
 AXES: dict[str, Parameter] = {**SETTINGS, CLOCK.name: CLOCK}
 """What an axis of a sweep may be."""
@@ -171,7 +65,7 @@ LONGEST = 10_000
 
 def label(axes: Mapping[str, Any]) -> str:
     """Values of settings in a line."""
-    named = (f"{AXES[name].title or name} {AXES[name].show(value)}" for name, value in axes.items())
+    named = (f"{AXES[name].title} {AXES[name].show(value)}" for name, value in axes.items())
     return ", ".join(named) or "as configured"
 
 
@@ -185,7 +79,8 @@ def add_options(parser: argparse.ArgumentParser, *, lists: bool = False) -> None
     for p in SETTINGS.values():
         convert = partial(_values if lists else _value, p.kind)
         flags = dict.fromkeys((p.flag, "--" + p.name.replace("_", "-")))  # the name in files is understood as well
-        group.add_argument(*flags, dest=p.name, type=convert, metavar="LIST" if lists else "VALUE", help=p.doc)
+        text = f"{p.doc}: {p.values}" if p.values else p.doc
+        group.add_argument(*flags, dest=p.name, type=convert, metavar="LIST" if lists else "VALUE", help=text)
 
 
 def _value(kind: Kind, text: str) -> Any:

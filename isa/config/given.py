@@ -31,7 +31,6 @@ class Kind:
     ValueError with the rule; ``lexical`` turns a flag's text into such a value first.
     """
 
-    name: str
     read: Callable[[Any], Any]
     lexical: Callable[[str], Any]
     show: Callable[[Any], str] = str
@@ -49,9 +48,10 @@ def _int(value: Any) -> int:
 
 
 def _size(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError(f'must be a size such as "512 KiB", not {value!r}')
-    return parse_bytes(value)
+    try:
+        return parse_bytes(value) if isinstance(value, str) else _int(value)
+    except ValueError:
+        raise ValueError(f'must be a size in B, KiB, MiB or GiB such as "512 KiB", not {value!r}') from None
 
 
 def _switch(value: Any) -> bool:
@@ -67,9 +67,14 @@ def _integer(text: str) -> Any:
         return text
 
 
-INT = Kind("integer", _int, _integer)
-SIZE = Kind("size", _size, str.strip, format_bytes)
-SWITCH = Kind("boolean", _switch, lambda text: {"true": True, "false": False}.get(text, text), lambda v: str(v).lower())
+INT = Kind(_int, _integer)
+SIZE = Kind(_size, str.strip, format_bytes)
+SWITCH = Kind(
+    _switch,
+    lambda text: {"true": True, "false": False}.get(text, text),
+    lambda value: str(value).lower(),
+    ("true", "false"),
+)
 
 
 def one_of(names: tuple[str, ...]) -> Kind:
@@ -80,7 +85,7 @@ def one_of(names: tuple[str, ...]) -> Kind:
             raise ValueError(f"must be one of {', '.join(names)}, not {value!r}")
         return str(value)
 
-    return Kind("name", read, str.strip, choices=names)
+    return Kind(read, str.strip, choices=names)
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,7 @@ class Parameter:
     kind: what values it takes.
     doc: a sentence for help and tables.
     low, high: the range of a number. Other parameters may narrow it.
+    among: the only numbers that it can be.
     default: None if it follows from other parameters.
     title: for labels, where its name does not do.
     option: its flag, where that is not its name.
@@ -101,6 +107,7 @@ class Parameter:
     high: int | None = None
     default: Any = None
     title: str = ""
+    among: tuple[int, ...] = ()
     option: str = ""
     memory: bool = False
     name: str = ""
@@ -114,12 +121,31 @@ class Parameter:
         """The value for labels."""
         return self.kind.show(value)
 
-    def check(self, value: Any, high: int | None = None) -> Any:
-        """The value of what is given; ``high`` narrows the range. Raises :class:`ConfigError`."""
+    @property
+    def values(self) -> str:
+        """What it can be, in words."""
+        if self.low is None:
+            return ", ".join(self.kind.choices or map(str, self.among))
+        return (
+            f"{self.show(self.low)} or more" if self.high is None else f"{self.show(self.low)}..{self.show(self.high)}"
+        )
+
+    def read(self, value: Any) -> Any:
+        """The value of what is given, as TOML has it. Raises :class:`ConfigError`."""
         try:
-            value = self.kind.read(value)
+            return self.kind.read(value)
         except ValueError as error:
             raise ConfigError(f"{self.name} {error}") from None
+
+    def parse(self, text: str) -> Any:
+        """The value of a flag's text. Raises :class:`ConfigError`."""
+        return self.read(self.kind.lexical(text))
+
+    def check(self, value: Any, high: int | None = None) -> Any:
+        """The value within its range, which ``high`` narrows. Raises :class:`ConfigError`."""
+        value = self.read(value)
+        if self.among and value not in self.among:
+            raise ConfigError(f"{self.name} must be one of {self.values}, not {value}")
         high = self.high if high is None else high
         if self.low is not None and high is not None and not self.low <= value <= high:
             raise ConfigError(f"{self.name} must be {self.show(self.low)}..{self.show(high)}, not {self.show(value)}")
@@ -128,21 +154,20 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryTiming:
-    """System memory behind the AXI port, simulation only: not part of the configuration hash.
-
-    ``read_latency``: cycles from an accepted read address to its first beat.
-    ``write_latency``: cycles from the last accepted write beat to the response.
-    ``beat_cycles``: cycles per beat, each direction (1 = one beat per cycle).
-    """
+    """System memory behind the AXI port, in cycles. Simulation only: not part of the configuration hash."""
 
     read_latency: Annotated[
-        int, Parameter(INT, "cycles from a read address to its data", 1, 4096, option="--mem-latency")
+        int, Parameter(INT, "cycles from an accepted read address to its first beat", 1, 4096, option="--mem-latency")
     ] = 40
     write_latency: Annotated[
         int,
-        Parameter(INT, "cycles from the last write beat to the response", 1, 4096, option="--mem-write-latency"),
+        Parameter(
+            INT, "cycles from the last accepted write beat to the response", 1, 4096, option="--mem-write-latency"
+        ),
     ] = 20
-    beat_cycles: Annotated[int, Parameter(INT, "cycles per beat of the bus", 1, 64, title="cycles per beat")] = 1
+    beat_cycles: Annotated[
+        int, Parameter(INT, "cycles per beat of the bus, each direction", 1, 64, title="cycles per beat")
+    ] = 1
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -164,24 +189,20 @@ class Given(TypedDict, total=False):
         int | str | None, Parameter(SIZE, "on-chip memory, such as 512KiB", MIN_SRAM, MAX_SRAM, DEFAULT_SRAM, "SRAM")
     ]
     banks: Annotated[int | None, Parameter(INT, "SRAM banks", 4, MAX_BANKS)]
-    dataflow: Annotated[str | None, Parameter(one_of(DATAFLOWS), f"how --pe is shared out: {', '.join(DATAFLOWS)}")]
+    dataflow: Annotated[str | None, Parameter(one_of(DATAFLOWS), "how --pe is shared out")]
     stripe: Annotated[int, Parameter(INT, "output pixels that share a weight load", 1, 64, 32)]
     requant_lanes: Annotated[int | None, Parameter(INT, "results requantised per cycle", 1, title="requantiser lanes")]
     vector_lanes: Annotated[int | None, Parameter(INT, "channels per cycle of the vector unit", 1, 16)]
-    matmul: Annotated[bool, Parameter(SWITCH, "whether MAT_MUL is built: true, false", default=True)]
-    pooling: Annotated[bool, Parameter(SWITCH, "whether pooling is built: true, false", default=True)]
-    elementwise: Annotated[
-        bool, Parameter(SWITCH, "whether element-wise operations are built: true, false", default=True)
-    ]
-    activation: Annotated[bool, Parameter(SWITCH, "whether activations are built: true, false", default=True)]
-    serial: Annotated[bool, Parameter(SWITCH, "whether it is the microcoded accelerator: true, false", default=False)]
-    bus: Annotated[int, Parameter(INT, "AXI data width in bits", default=64, title="bus bits")]
+    matmul: Annotated[bool, Parameter(SWITCH, "whether MAT_MUL is built", default=True)]
+    pooling: Annotated[bool, Parameter(SWITCH, "whether pooling is built", default=True)]
+    elementwise: Annotated[bool, Parameter(SWITCH, "whether element-wise operations are built", default=True)]
+    activation: Annotated[bool, Parameter(SWITCH, "whether activations are built", default=True)]
+    serial: Annotated[bool, Parameter(SWITCH, "whether it is the microcoded accelerator, the smallest", default=False)]
+    bus: Annotated[int, Parameter(INT, "AXI data width in bits", default=64, title="bus bits", among=BUS_WIDTHS)]
     outstanding: Annotated[int, Parameter(INT, "bursts in flight per direction", 1, 16, 4, title="bursts in flight")]
     memory: MemoryTiming
     depthwise_lanes: Annotated[int | None, Parameter(INT, "depthwise channels per cycle", 1)]
-    depthwise: Annotated[
-        str, Parameter(one_of(DEPTHWISE), f"depthwise layers: {', '.join(DEPTHWISE)}", default="native")
-    ]
+    depthwise: Annotated[str, Parameter(one_of(DEPTHWISE), "depthwise layers", default="native")]
 
 
 MICROCODED: Given = {
@@ -205,11 +226,15 @@ def _parameters(of: type, memory: bool = False) -> Iterator[Parameter]:
             yield from _parameters(MemoryTiming, memory=True)
         else:
             (parameter,) = hint.__metadata__
-            yield replace(parameter, name=name, title=parameter.title or name.replace("_", " "), memory=memory)
+            default = getattr(of, name, parameter.default)
+            title = parameter.title or name.replace("_", " ")
+            yield replace(parameter, name=name, title=title, default=default, memory=memory)
 
 
-PARAMETERS = {parameter.name: parameter for parameter in _parameters(Given)}
+ALL_PARAMETERS = {parameter.name: parameter for parameter in _parameters(Given)}
 """Every parameter, outermost label of a picture first."""
+PARAMETERS = {name: parameter for name, parameter in ALL_PARAMETERS.items() if name != "serial"}
+"""What flags, space files and tables have. ``serial`` needs values of many others, so presets and files give it."""
 
 
 def read(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,7 +242,7 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises :class:`ConfigError`.
     """
-    hardware = {name: p for name, p in PARAMETERS.items() if not p.memory}
+    hardware = {name: p for name, p in ALL_PARAMETERS.items() if not p.memory}
     for name in given:
         if name not in hardware:
             raise ConfigError(f"unknown parameter {name!r}; known: {', '.join(sorted((*hardware, 'memory')))}")

@@ -14,7 +14,6 @@ from dovetail.isa.common.sizes import ceil_div, format_bytes
 from dovetail.isa.common.suggestion import nearest
 from dovetail.isa.common.toml import parse_toml
 from dovetail.isa.config.given import (
-    BUS_WIDTHS,
     DEFAULT_BANKS,
     MAX_PE,
     MICROCODED,
@@ -34,7 +33,11 @@ def _power_of_two(n: int) -> bool:
 
 
 def lanes_of(pe: int, dataflow: str) -> tuple[int, int]:
-    """(ic_lanes, oc_lanes) of the shorthand: ``input`` = (pe, 1), ``output`` = (1, pe), ``mixed`` = nearest square."""
+    """(ic_lanes, oc_lanes) of the shorthand: ``input`` = (pe, 1), ``output`` = (1, pe), ``mixed`` = nearest square.
+
+    Raises :class:`ConfigError`.
+    """
+    PARAMETERS["pe"].check(pe)
     if dataflow == "input":
         return pe, 1
     if dataflow == "output":
@@ -53,14 +56,9 @@ class Config:
     Give ``pe``/``dataflow`` (shorthand) or ``ic_lanes``/``oc_lanes``; ``sram`` takes bytes or text with a unit, and is
     256 KiB in 8 banks unless given. An ``sram`` that is given without ``banks`` has as many as it can, up to 16.
 
-    Members: ``ic_lanes`` and ``oc_lanes``, channels that go in and out per cycle (multipliers = their product),
-    ``sram`` in bytes, ``banks``, each with one read and one write port, ``stripe`` (output pixels that share a weight
-    load), ``requant_lanes`` and ``vector_lanes`` (outputs per cycle of requantiser and vector unit), ``depthwise``
-    scenario with ``depthwise_lanes`` channels per cycle (0 without the instruction), ``bus`` (AXI data width in bits),
-    ``outstanding`` (bursts in flight per direction), ``memory`` (simulation only). What is built besides convolution:
-    ``matmul`` (products of two int8 tensors in the array), and in the vector unit ``pooling``, ``elementwise`` and
-    ``activation``; without all three there is no vector unit. ``serial`` takes the microcoded accelerator
-    (``hw.microcoded``), the smallest: one data path, one thing at a time.
+    Members are the parameters but for ``pe`` and ``dataflow``, and no longer None or text: ``sram`` is in bytes,
+    ``depthwise_lanes`` 0 without the instruction. The array has ``ic_lanes`` x ``oc_lanes`` multipliers. Without
+    ``pooling``, ``elementwise`` and ``activation`` there is no vector unit.
     """
 
     ic_lanes: int
@@ -99,8 +97,8 @@ class Config:
             raise ConfigError("give either pe and dataflow or ic_lanes and oc_lanes, not both")
         elif None in shape:
             raise ConfigError("ic_lanes and oc_lanes must be given together")
-        for name, lanes in zip(("ic_lanes", "oc_lanes"), shape, strict=True):
-            settle(name, lanes)
+        settle("ic_lanes", shape[0])
+        settle("oc_lanes", shape[1])
         products = self.macs_per_cycle
         if products > MAX_PE:
             raise ConfigError(f"ic_lanes * oc_lanes must be at most {MAX_PE}, not {products}")
@@ -116,8 +114,6 @@ class Config:
             self.acc_lanes,
         )
         settle("vector_lanes", min(self.requant_lanes, 4))
-        if self.bus not in BUS_WIDTHS:
-            raise ConfigError(f"bus must be one of {', '.join(map(str, BUS_WIDTHS))} bits, not {self.bus}")
         if self.banks is None:
             put(banks=DEFAULT_BANKS if given.get("sram") is None else self._default_banks())
         if self.sram % self.banks or not _power_of_two(self.bank_bytes):

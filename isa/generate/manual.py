@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from dovetail.isa import host, numerics, program
+from dovetail.isa.config.given import ALL_PARAMETERS
 from dovetail.isa.config.presets import PRESETS
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions import assembler, table
@@ -169,10 +170,16 @@ def _host() -> str:
 
 def _configuration() -> str:
     doc = inspect.getdoc(Config) or ""
+    rows = [
+        (f"`{p.name}`", p.values, "" if p.default is None else p.show(p.default), p.doc)
+        for p in ALL_PARAMETERS.values()
+    ]
     return (
         "## Configuration\n\n"
         + _prose(doc)
-        + "\n\nThe preset `default`, as TOML:\n\n```toml\n"
+        + "\n\n"
+        + _table(("parameter", "values", "default", "meaning"), rows)
+        + "\nThe preset `default`, as TOML:\n\n```toml\n"
         + Config().to_toml()
         + "```\n\nPresets: "
         + ", ".join(f"`{name}`" for name in PRESETS)

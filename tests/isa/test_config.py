@@ -12,7 +12,28 @@ from dovetail.isa.config.given import ConfigError, MemoryTiming
 from dovetail.isa.config.presets import PRESETS
 from dovetail.isa.config.resolved import Config, lanes_of
 
-HASHES = {"default": 0x3FA5_E4DC_7BC9_F954, "8x8": 0x055F_1BEB_15FD_3930, "small": 0x1CF3_8C3F_6CD7_9051}
+HASHES = {
+    "default": 0x3FA5_E4DC_7BC9_F954,
+    "8x8": 0x055F_1BEB_15FD_3930,
+    "16x16": 0x138F_D528_02A7_6A17,
+    "small": 0x1CF3_8C3F_6CD7_9051,
+    "icebreaker": 0x10C4_18AE_043E_3829,
+    "ulx3s": 0xA141_3ACC_882A_302D,
+    "ulx3s-8x16": 0x382B_A8E2_C6FB_6EF0,
+    "ecp5-evn": 0x1D54_81C8_AF37_E431,
+    "study-64-512KiB-input": 0xD75F_36AE_020F_641B,
+    "study-64-512KiB-output": 0xE445_8ED0_EB50_DFAD,
+    "study-64-1MiB-input": 0x4D25_9C07_3F6E_FC0A,
+    "study-64-1MiB-output": 0x0A0F_A680_99FB_A9DA,
+    "study-64-256MiB-input": 0x08AD_57B5_1CA2_498F,
+    "study-64-256MiB-output": 0x9D8A_ABC6_4251_D4A1,
+    "study-128-512KiB-input": 0x25A6_2FD8_9539_7260,
+    "study-128-512KiB-output": 0xA4F2_BF32_E402_B518,
+    "study-128-1MiB-input": 0x485F_184E_EC5A_F3FC,
+    "study-128-1MiB-output": 0xCBF4_0541_0EC4_E86D,
+    "study-128-256MiB-input": 0x8F92_58A2_6FDE_4BB8,
+    "study-128-256MiB-output": 0x1EF7_E33D_F254_A8BC,
+}
 
 
 def test_default() -> None:
@@ -80,10 +101,19 @@ def test_depthwise_lanes_are_for_native_only(scenario: str) -> None:
         ({"vector_lanes": 17}, "vector_lanes must be 1..16, not 17"),
         ({"stripe": 65}, "stripe must be 1..64, not 65"),
         ({"outstanding": 0}, "outstanding must be 1..16, not 0"),
-        ({"bus": 48}, "bus must be one of 32, 64, 128, 256, 512 bits, not 48"),
+        ({"bus": 48}, "bus must be one of 32, 64, 128, 256, 512, not 48"),
         ({"sram": "16 KiB"}, "sram must be 32 KiB..256 MiB, not 16 KiB"),
         ({"sram": "512 MiB"}, "sram must be 32 KiB..256 MiB, not 512 MiB"),
-        ({"sram": "much"}, 'sram size must be a number with B, KiB, MiB or GiB, not "much"'),
+        ({"sram": "much"}, "sram must be a size in B, KiB, MiB or GiB such as \"512 KiB\", not 'much'"),
+        ({"sram": 3.5}, 'sram must be a size in B, KiB, MiB or GiB such as "512 KiB", not 3.5'),
+        ({"pe": "64"}, "pe must be an integer, not '64'"),
+        (
+            {"lanes": 8},
+            "unknown parameter 'lanes'; known: activation, banks, bus, dataflow, depthwise, depthwise_lanes,"
+            " elementwise, ic_lanes, matmul, memory, oc_lanes, outstanding, pe, pooling, requant_lanes, serial, sram,"
+            " stripe, vector_lanes",
+        ),
+        ({"memory": 3}, "memory must be a table of read_latency, write_latency, beat_cycles, not 3"),
         ({"sram": "17 KiB", "banks": 4}, "sram must be 32 KiB..256 MiB, not 17 KiB"),
         ({"banks": 3}, "banks must be 4..32, not 3"),
         ({"banks": 12}, "sram / banks must be a power of two, not 256 KiB / 12"),
@@ -183,7 +213,7 @@ def test_board_presets_have_few_multipliers(name: str, multipliers: int) -> None
 
 def test_hash_is_stable() -> None:
     """Programs and hardware in the field carry it: it may change with the hardware parameters only."""
-    assert {name: Config.load(name).hash for name in HASHES} == HASHES
+    assert {name: Config.load(name).hash for name in PRESETS} == HASHES
 
 
 def test_hash_sees_hardware_only() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 from dovetail.flows.explore.results.frame import Record
 from dovetail.flows.explore.results.rows import Results, Row, known_of
 from dovetail.flows.explore.space.metrics import METRICS, area_doubt, energy_parts
-from dovetail.flows.options.parameters import PARAMETERS, flat
+from dovetail.flows.options.parameters import flat
+from dovetail.isa.config.given import PARAMETERS
 from dovetail.sw.analysis.cost.energy_report import COMPONENTS
 
 

@@ -148,7 +148,7 @@ def _table(results: Results, axes: Sequence[str], metrics: Sequence[str]) -> Tab
     title = _unit_of_work(results.space) if few else f"The best {len(rows)} of {len(results.rows):,}, front first"
     table = Table(title=title)
     for name in axes:
-        table.add_column(_lines(AXES[name].title or name), no_wrap=True)
+        table.add_column(_lines(AXES[name].title), no_wrap=True)
     for name in metrics:
         table.add_column(_lines(_heading(results.space.known[name])), justify="right", no_wrap=True)
     table.add_column("front", no_wrap=True)

@@ -11,7 +11,8 @@ from typing import Any
 from dovetail.flows.explore.results.rows import Row, front_of
 from dovetail.flows.explore.search.listed import shuffled
 from dovetail.flows.explore.space.design_space import Point, Space
-from dovetail.flows.options.parameters import AXES, FREQUENCY, INT, LANES, SIZE
+from dovetail.flows.options.parameters import AXES, FREQUENCY, LANES
+from dovetail.isa.config.given import INT, SIZE
 
 GRID = 64
 """The most points of the first generation, drawn from the coarse grid; measured: more of them find the front later."""

@@ -16,7 +16,8 @@ from dovetail.flows.explore.results.rows import Row, violations
 from dovetail.flows.explore.search.listed import shuffled
 from dovetail.flows.explore.space import space_json
 from dovetail.flows.explore.space.design_space import Plan, Point, Space
-from dovetail.flows.options.parameters import AXES, FREQUENCY, INT, SIZE, label
+from dovetail.flows.options.parameters import AXES, FREQUENCY, label
+from dovetail.isa.config.given import INT, SIZE
 from dovetail.sw.errors import DovetailError, first_line
 
 if TYPE_CHECKING:

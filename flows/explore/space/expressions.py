@@ -18,8 +18,9 @@ from types import CodeType
 from typing import Any
 
 from dovetail.flows.explore.space.metrics import AREA, METRICS, PER_NETWORK
-from dovetail.flows.options.parameters import CLOCK, INT, PARAMETERS, SIZE, SWITCH
+from dovetail.flows.options.parameters import CLOCK
 from dovetail.isa.common.suggestion import nearest
+from dovetail.isa.config.given import INT, PARAMETERS, SIZE, SWITCH
 from dovetail.sw.errors import DovetailError
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs, "sqrt": math.sqrt, "log2": math.log2}

@@ -24,10 +24,10 @@ from dovetail.flows.explore.space.design_space import (
     Workload,
 )
 from dovetail.flows.explore.space.expressions import ExpressionError, parse
-from dovetail.flows.options.parameters import AXES, CLOCK, INT, SETTINGS, SIZE, changed, values_between
+from dovetail.flows.options.parameters import AXES, CLOCK, SETTINGS, changed, values_between
 from dovetail.isa.common.suggestion import nearest
 from dovetail.isa.common.toml import parse_toml
-from dovetail.isa.config.given import ConfigError
+from dovetail.isa.config.given import INT, SIZE, ConfigError
 from dovetail.isa.config.presets import PRESETS
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.energy import TABLES as ENERGY_TABLES
@@ -325,10 +325,9 @@ class _Reader:
     def value(self, place: Place, name: str, value: Any) -> Any:
         """A value of a configuration parameter."""
         try:
-            return AXES[name].kind.read(value)
-        except ValueError as error:  # of sizes it is a ConfigError that names what it is about
-            text = str(error)
-            raise self.error(place, f"{name}: {text}" if text.startswith("size ") else f"{name} {text}") from None
+            return AXES[name].read(value)
+        except ConfigError as error:
+            raise self.error(place, str(error)) from None
 
     def possible(self, place: Place, name: str, value: Any) -> None:
         """Refuse what no configuration can have; what some can have is a matter of each point."""

@@ -13,10 +13,11 @@ from dovetail.flows.explore.results.rows import Results, Row, competing
 from dovetail.flows.explore.results.table import is_unsure, notes_of, scenarios_in_words
 from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.space.metrics import area_doubt
-from dovetail.flows.options.parameters import CLOCK, PARAMETERS, flat
+from dovetail.flows.options.parameters import CLOCK, flat
 from dovetail.flows.report.pictures.pareto import telling_axis
 from dovetail.flows.report.pictures.shares import cause_colours
 from dovetail.flows.report.pictures.style import BOUNDS, KINDS, RAMP, SERIES, SPARE
+from dovetail.isa.config.given import PARAMETERS
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.energy_report import COMPONENTS
 from dovetail.sw.analysis.explain.causes import CAUSES
@@ -47,7 +48,7 @@ def header_of(space: Space, version: str) -> dict[str, Any]:
         "parameters": [
             {
                 "name": p.name,
-                "title": p.title or p.name.replace("_", " "),
+                "title": p.title,
                 "doc": p.doc,
                 "flag": p.flag,
                 "memory": p.memory,

@@ -281,7 +281,7 @@ def _label(text: str) -> str:
 
 
 def _title(name: str) -> str:
-    return AXES[name].title or name
+    return AXES[name].title
 
 
 def _shown(name: str, value: Any) -> str:

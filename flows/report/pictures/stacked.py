@@ -196,9 +196,7 @@ def _label_rows(bars: Sequence[Bar], axes: Sequence[str], slot: float) -> list[L
         ]
         longest = max(len(text) for _, text in groups)
         inner = level == len(axes) - 1
-        rows.append(
-            (parameter.title or parameter.name, groups, longest * 4.6 + 8 if inner and longest * 5 > slot else ROW)
-        )
+        rows.append((parameter.title, groups, longest * 4.6 + 8 if inner and longest * 5 > slot else ROW))
     return rows
 
 

@@ -152,7 +152,7 @@ def test_memory_of_second_config() -> None:
         ("pes=4", "--against: unknown parameter 'pes'; known: lanes, pe, "),
         ("pe=many", "--against: pe must be an integer, not 'many'"),
         ("pe=32,", "--against: unknown parameter ''"),
-        ("bus=65", "bus must be one of 32, 64, 128, 256, 512 bits, not 65"),
+        ("bus=65", "bus must be one of 32, 64, 128, 256, 512, not 65"),
     ],
 )
 def test_errors(capsys: pytest.CaptureFixture[str], text: str, error: str) -> None:

@@ -43,7 +43,7 @@ def test_a_sweep_and_what_another_reuses(store: Store, monkeypatch: pytest.Monke
     assert (last.total, last.priced, last.reused, last.failed) == (4, 2, 0, 2)
     assert last.rate > 0
     rows = store.results().rows
-    assert [row.error for row in rows if row.number % 2] == ["bus must be one of 32, 64, 128, 256, 512 bits, not 7"] * 2
+    assert [row.error for row in rows if row.number % 2] == ["bus must be one of 32, 64, 128, 256, 512, not 7"] * 2
     for row in rows[::2]:
         cycles = [dovetail.compile(w.source, row.config, effort=0).report().cycles for w in NETWORKS]
         assert [cost.cycles for cost in row.costs] == cycles
