@@ -221,7 +221,63 @@ def compiler() -> Drawing:
     return d
 
 
-DRAWINGS = {"overview": overview, "accelerator": accelerator, "unit": unit, "compiler": compiler}
+def board() -> Drawing:
+    """What a bitstream holds around the accelerator."""
+    d = Drawing(920, 400, "The board's design: UART, host link, accelerator and memory")
+    d.box("group", 180, 20, 720, 360, "BoardDesign")
+    d.box("outside", 20, 100, 110, 60, "host", "USB serial")
+    d.box("front", 210, 60, 130, 50, "Receiver", "UART")
+    d.box("front", 210, 150, 130, 50, "Transmitter", "UART")
+    d.arrow((130, 115), (165, 115), (165, 85), (210, 85))
+    d.text(170, 78, "rx", "type", "start")
+    d.arrow((210, 175), (165, 175), (165, 145), (130, 145))
+    d.text(170, 192, "tx", "type", "start")
+    d.box("front", 420, 95, 130, 70, "HostLink", "frames")
+    d.arrow((340, 85), (380, 85), (380, 115), (420, 115))
+    d.text(360, 78, "bytes", "type")
+    d.arrow((420, 145), (380, 145), (380, 175), (340, 175))
+    d.box("unit", 700, 95, 170, 70, "Accelerator", "interrupt to the link")
+    d.arrow((550, 130), (700, 130), both=True)
+    d.text(625, 122, "AXI4-Lite, irq", "type")
+    d.box("store", 420, 270, 450, 70, "memory", "bram, sdram or spram: system memory of the program")
+    d.arrow((485, 165), (485, 270), both=True)
+    d.text(493, 222, "words of 32 bits", "type", "start")
+    d.arrow((785, 165), (785, 270), both=True)
+    d.text(777, 222, "AXI4, bus bits", "type", "end")
+    d.box("outside", 20, 275, 110, 60, "SDRAM chip", "sdram only")
+    d.arrow((130, 305), (420, 305), both=True)
+    d.box("outside", 20, 190, 110, 56, "LEDs", "busy, fault")
+    d.arrow((450, 165), (450, 232), (130, 232))
+    return d
+
+
+def systemc() -> Drawing:
+    """The SystemC platform."""
+    d = Drawing(920, 330, "The SystemC platform: host, accelerator and memory, bound by TLM-2.0 sockets")
+    d.box("outside", 20, 40, 130, 60, "script", "on stdin")
+    d.box("front", 230, 30, 300, 80, "Host", "loosely timed initiator,", "quantum keeper, DMI")
+    d.arrow((150, 70), (230, 70))
+    d.box("unit", 230, 205, 300, 90, "Accelerator", "Rtl: the Verilated module", "View: the model in a process")
+    d.box("store", 670, 205, 230, 90, "Memory", "latencies, broken parts,", "DMI, debug transport")
+    d.arrow((310, 110), (310, 205))
+    d.text(302, 162, "registers", "type", "end")
+    d.arrow((450, 205), (450, 110))
+    d.text(458, 162, "irq", "type", "start")
+    d.arrow((530, 250), (670, 250))
+    d.text(600, 242, "memory", "type")
+    d.arrow((530, 70), (785, 70), (785, 205))
+    d.text(640, 62, "memory", "type")
+    return d
+
+
+DRAWINGS = {
+    "overview": overview,
+    "accelerator": accelerator,
+    "unit": unit,
+    "compiler": compiler,
+    "board": board,
+    "systemc": systemc,
+}
 
 if __name__ == "__main__":
     for name, draw in DRAWINGS.items():
