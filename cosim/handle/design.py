@@ -8,19 +8,16 @@ programs :class:`dovetail.cosim.rtl.rtl_engine.RtlEngine`; for protocols :mod:`d
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from amaranth.back.verilog import YosysError
 from amaranth.hdl import Const, ShapeCastable
 from amaranth.lib import wiring
 
 from dovetail.cosim.handle.pyverilator_compat import Memory, Simulation, pyverilator
-from dovetail.cosim.rtl.verilate import ToolError, default_cache
-from dovetail.hw.verilog import to_verilog
+from dovetail.cosim.rtl.block import sources_of
+from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.isa.config.resolved import Config
 
-TOP = "dut"
 CLOCKS = ("clk", "clock")
 RESETS = ("rst", "reset", "rst_n", "reset_n", "resetn")
 ACTIVE_LOW = ("_n", "resetn")
@@ -147,18 +144,9 @@ class Handle:
         flags: Sequence[str] = (),
         cache: Path | None = None,
     ) -> None:
-        self._shapes: dict[str, ShapeCastable] = {}
-        self._late = 0
-        if isinstance(design, str | Path):
-            design = [design]
-        if isinstance(design, Sequence):
-            verilog = {Path(file).name: Path(file).read_text() for file in design}
-            top = top or Path(design[0]).stem
-        else:
-            verilog, top = _written(design), TOP
-            self._late = int(isinstance(design, Config))
-            if not isinstance(design, Config):
-                self._shapes = _structures(design)
+        verilog, top = sources_of(design, top)
+        self._shapes = _structures(design) if isinstance(design, wiring.Component) else {}
+        self._late = int(isinstance(design, Config))
         self.simulation = Simulation.of({**verilog, **(extra or {})}, top, cache or default_cache(), flags)
         """The PyVerilator object."""
         items = self.simulation.all_signals | self.simulation.memories
@@ -303,9 +291,7 @@ class Handle:
     def __enter__(self) -> "Handle":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -314,18 +300,6 @@ class Handle:
         width = max(map(len, self.ports), default=0)
         arrows = {name: "<-" if isinstance(self._signals[name], pyverilator.Output) else "->" for name in self.ports}
         return "\n".join(f"{arrows[name]} {name:{width}}  {self[name]!r}" for name in self.ports)
-
-
-def _written(design: Any) -> dict[str, str]:
-    """Verilog of a component or of the accelerator."""
-    if not isinstance(design, wiring.Component | Config):
-        raise TypeError(f"design must be a component, a configuration or Verilog files, not {design!r}")
-    try:
-        return to_verilog(design, simulation=True, name=TOP)
-    except YosysError as error:
-        raise ToolError(
-            f'Amaranth needs Yosys to write Verilog: pip install "amaranth[builtin-yosys]" ({error})'
-        ) from None
 
 
 def _structures(component: wiring.Component) -> dict[str, ShapeCastable]:

@@ -3,6 +3,7 @@
 #include "accelerator.h"
 #include "axi_memory.h"
 #include "verilated.h"
+#include "waves.h"
 
 #include <cstdint>
 #include <cstring>
@@ -11,13 +12,6 @@
 
 #if VM_COVERAGE
 #include "verilated_cov.h"
-#endif
-#if VM_TRACE_FST
-#include "verilated_fst_c.h"
-typedef VerilatedFstC Waves;
-#elif VM_TRACE
-#include "verilated_vcd_c.h"
-typedef VerilatedVcdC Waves;
 #endif
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
@@ -45,11 +39,9 @@ struct Accelerator {
     std::vector<Entry> entries;
     size_t open[4] = {};  // entry that each unit works on, plus 1
     const char* message = "";
-#if VM_TRACE
-    std::unique_ptr<Waves> waves;
-    bool windowed = false;        // only cycles `first` .. `past` - 1 of a run are dumped, from its cycle 0 on
+    Waves waves;
+    bool windowed = false;  // only cycles `first` .. `past` - 1 of a run are dumped, from its cycle 0 on
     uint64_t first = 0, past = 0;
-#endif
 
     Accelerator() {
         context.traceEverOn(VM_TRACE);
@@ -73,13 +65,9 @@ struct Accelerator {
 
     // Ten units of time a cycle.
     void dump(uint64_t half) {
-#if VM_TRACE
-        if (LIKELY(!waves)) return;
+        if (LIKELY(!waves.on())) return;
         const uint64_t cycle = windowed ? now - origin : now;
-        if (!windowed || (running && cycle >= first && cycle < past)) waves->dump(10 * cycle + 5 * half);
-#else
-        (void)half;
-#endif
+        if (!windowed || (running && cycle >= first && cycle < past)) waves.dump(10 * cycle + 5 * half);
     }
 
     // One clock cycle: memory's side, settle, manager's side and timeline, edge.
@@ -221,9 +209,7 @@ struct Accelerator {
 
 Accelerator* acc_new(void) { return new Accelerator; }
 void acc_delete(Accelerator* a) {
-#if VM_TRACE
-    if (a->waves) a->waves->close();
-#endif
+    a->waves.close();
     a->top->final();
     delete a;
 }
@@ -273,35 +259,16 @@ int acc_wait(Accelerator* a, uint64_t limit) {
 int acc_irq(Accelerator* a) { return a->top->irq; }
 
 int acc_window(Accelerator* a, const char* path, uint64_t first, uint64_t past) {
-#if VM_TRACE
+    const int built = acc_waves(a, path);
+    a->windowed = true;
     a->first = first;
     a->past = past;
-#else
-    (void)first;
-    (void)past;
-#endif
-    const int built = acc_waves(a, path);
-#if VM_TRACE
-    a->windowed = true;
-#endif
     return built;
 }
 
 int acc_waves(Accelerator* a, const char* path) {
-#if VM_TRACE
-    if (a->waves) a->waves->close();
-    a->waves.reset();
     a->windowed = false;
-    if (path) {
-        a->waves = std::make_unique<Waves>();
-        a->top->trace(a->waves.get(), 99);
-        a->waves->open(path);
-    }
-    return 1;
-#else
-    (void)a;
-    return path == nullptr;
-#endif
+    return a->waves.open(a->top.get(), path);
 }
 
 int acc_coverage(Accelerator* a, const char* path) {

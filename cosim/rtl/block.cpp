@@ -2,18 +2,11 @@
 // `ports.inc`, generated per block, holds PORT(number, name) for every port but the clock.
 #include "Vdut.h"
 #include "verilated.h"
+#include "waves.h"
 
 #include <cstdint>
 #include <cstring>
 #include <memory>
-
-#if VM_TRACE_FST
-#include "verilated_fst_c.h"
-typedef VerilatedFstC Waves;
-#elif VM_TRACE
-#include "verilated_vcd_c.h"
-typedef VerilatedVcdC Waves;
-#endif
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -23,9 +16,7 @@ struct Block {
     VerilatedContext context;
     std::unique_ptr<Vdut> top;
     uint64_t time = 0;
-#if VM_TRACE
-    std::unique_ptr<Waves> waves;
-#endif
+    Waves waves;
 
     Block() {
         context.traceEverOn(VM_TRACE);
@@ -34,9 +25,7 @@ struct Block {
     }
 
     void dump() {
-#if VM_TRACE
-        if (waves) waves->dump(time);
-#endif
+        if (waves.on()) waves.dump(time);
         ++time;
     }
 
@@ -81,9 +70,7 @@ struct Stream {
 
 EXPORT Block* block_new() { return new Block; }
 EXPORT void block_delete(Block* block) {
-#if VM_TRACE
-    if (block->waves) block->waves->close();
-#endif
+    block->waves.close();
     block->top->final();
     delete block;
 }
@@ -135,18 +122,4 @@ EXPORT void block_stream(Block* block, uint64_t cycles, int inputs, const int* i
 }
 
 // Starts a wave dump to a file, or ends it with nullptr. False: the library was built without.
-EXPORT int block_waves(Block* block, const char* path) {
-#if VM_TRACE
-    if (block->waves) block->waves->close();
-    block->waves.reset();
-    if (path) {
-        block->waves = std::make_unique<Waves>();
-        block->top->trace(block->waves.get(), 99);
-        block->waves->open(path);
-    }
-    return 1;
-#else
-    (void)block;
-    return path == nullptr;
-#endif
-}
+EXPORT int block_waves(Block* block, const char* path) { return block->waves.open(block->top.get(), path); }

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,9 @@ from amaranth.back import verilog
 from amaranth.hdl import Value, ValueCastable
 from amaranth.lib import wiring
 
-from dovetail.cosim.rtl.verilate import Design, verilate
+from dovetail.cosim.rtl.verilate import Design, verilate, yosys
+from dovetail.hw.verilog import to_verilog
+from dovetail.isa.config.resolved import Config
 
 TOP = "dut"
 
@@ -39,6 +40,22 @@ def driver(name: str) -> str:
     return files("dovetail.cosim.rtl").joinpath(name).read_text()
 
 
+def sources_of(
+    design: wiring.Component | Config | str | Path | Sequence[str | Path], top: str | None = None
+) -> tuple[dict[str, str], str]:
+    """Verilog texts by file name, and the name of the top module: of a component, of a configuration's accelerator, or
+    of Verilog files, the first of which is named like ``top`` unless that is given. Raises TypeError for anything else,
+    and :class:`~dovetail.cosim.rtl.verilate.ToolError` without Yosys."""
+    if isinstance(design, str | Path):
+        design = [design]
+    if isinstance(design, Sequence):
+        return {Path(file).name: Path(file).read_text() for file in design}, top or Path(design[0]).stem
+    if not isinstance(design, wiring.Component | Config):
+        raise TypeError(f"design must be a component, a configuration or Verilog files, not {design!r}")
+    with yosys():
+        return dict(to_verilog(design, simulation=True, name=TOP)), TOP
+
+
 def block_design(component: Any, *, trace: str = "", extra: Mapping[str, str] | None = None) -> Design:
     """The design of a component. ``extra``: Verilog files of modules that it instantiates."""
     text = verilog.convert(component, name=TOP, emit_src=False)
@@ -51,7 +68,7 @@ def block_design(component: Any, *, trace: str = "", extra: Mapping[str, str] | 
     return Design(
         verilog={f"{TOP}.v": text, **(extra or {})},
         top=TOP,
-        driver={"block.cpp": driver("block.cpp"), "ports.inc": table},
+        driver={"block.cpp": driver("block.cpp"), "waves.h": driver("waves.h"), "ports.inc": table},
         trace=trace,
         defines=(f"HAS_CLOCK={int(clock)}",),
     )
@@ -107,9 +124,7 @@ class Bench:
     def __enter__(self) -> "Bench":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _port(self, name: str) -> Port:

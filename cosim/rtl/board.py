@@ -9,11 +9,11 @@ import pty
 import tty
 from pathlib import Path
 from threading import Thread
-from types import TracebackType
 
 from dovetail.cosim.rtl.block import driver
-from dovetail.cosim.rtl.rtl_engine import RtlError, noted_library, sources_hash
-from dovetail.cosim.rtl.verilate import Design
+from dovetail.cosim.rtl.build_cache import noted_library
+from dovetail.cosim.rtl.rtl_engine import RtlError, sources_hash
+from dovetail.cosim.rtl.verilate import Design, verilate
 from dovetail.hw.board.design import BoardDesign
 from dovetail.hw.board.memory import BoardMemory
 from dovetail.hw.verilog import simulation_verilog
@@ -92,9 +92,7 @@ class SimulatedBoard:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.write(self._stopper, b"\0")
         self._thread.join()
         violation = self._library.board_violation(self._handle)
@@ -108,7 +106,7 @@ class SimulatedBoard:
 def board_library(config: Config, memory: BoardMemory, divisor: int, cache: Path) -> Path:
     """The Verilated library of a board."""
     note = f"board-{sources_hash(config, repr(memory), str(divisor))}"
-    return noted_library(cache, note, lambda: board_design(config, memory, divisor))
+    return noted_library(cache, note, lambda: verilate(board_design(config, memory, divisor), cache))
 
 
 def board_design(config: Config, memory: BoardMemory, divisor: int) -> Design:

@@ -7,12 +7,13 @@ again.
 import fcntl
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from dovetail.cosim.rtl.sealed import discard, is_sound, read_note, sweep
+from dovetail.cosim.rtl.sealed import discard, is_sound, made, read_note, sweep, write_note
 
 LIMIT = 1 << 30
 """Bytes of builds that a cache keeps: more than a thousand accelerators."""
@@ -43,6 +44,30 @@ def noted(note: Path) -> Path | None:
     """The library that a note names; None where there is no note, or one that is damaged."""
     digest = read_note(note)
     return library_path(note.parent, digest) if digest and _DIGEST.fullmatch(digest) else None
+
+
+def noted_library(cache: Path, name: str, build: Callable[[], Path]) -> Path:
+    """The library that ``build`` gives. The note ``name`` in the cache remembers which one that was, since writing
+    Verilog takes seconds; the name must tell whatever decides the design."""
+    note = cache / name
+    known = noted(note)
+    if known is not None and hold(known):
+        return known
+    library = build()
+    write_note(note, library.parent.name)
+    return library
+
+
+def built(cache: Path, digest: str, build: Callable[[Path], str]) -> Path:
+    """The library of a design with this hash, in use by this process. If there is none, ``build`` leaves it in an empty
+    folder and names the file; that may evict old ones."""
+    library = library_path(cache, digest)
+    if hold(library):
+        return library
+    while not hold(library):  # another process may evict it at once
+        made(library.parent, lambda work: {build(work): LIBRARY})
+    trim(cache)
+    return library
 
 
 def hold(library: Path) -> bool:

@@ -1,21 +1,19 @@
 """The Verilated accelerator behind the engine interface that the model has too."""
 
 import ctypes
-import hashlib
 import platform
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
-from amaranth.back.verilog import YosysError
 
 from dovetail.cosim.rtl.block import driver
-from dovetail.cosim.rtl.build_cache import hold, noted
-from dovetail.cosim.rtl.sealed import is_sound, write_note
-from dovetail.cosim.rtl.verilate import Design, ToolError, design_hash, machine, verilate, wave_format
+from dovetail.cosim.rtl.build_cache import noted, noted_library
+from dovetail.cosim.rtl.sealed import is_sound
+from dovetail.cosim.rtl.verilate import Design, hash_of, machine, verilate, wave_format, yosys
 from dovetail.hw.accelerator import Accelerator
 from dovetail.hw.memory.cells import LosingRam
 from dovetail.hw.verilog import simulation_verilog, to_verilog
@@ -32,7 +30,7 @@ TOP = "accelerator"
 FORMS = ("simulation", "fpga")
 """Forms of an accelerator: the one that is fast to simulate, and the one that is synthesised, on block RAM that loses
 what is read while it is written."""
-DRIVER = ("accelerator.cpp", "accelerator.h", "axi_bus.h", "axi_memory.h")
+DRIVER = ("accelerator.cpp", "accelerator.h", "axi_bus.h", "axi_memory.h", "waves.h")
 TIMEOUT = 1
 FAILURES = {TIMEOUT: "no end after {limit} cycles", 2: "the engine did not start", 3: "AXI protocol: {message}"}
 """What a status of the C++ loop other than 0 means."""
@@ -58,16 +56,12 @@ def accelerator_design(
     :data:`~dovetail.cosim.rtl.verilate.COVERAGE`; ``form``: of :data:`FORMS`. Raises :class:`ToolError` without
     Yosys."""
     check_form(config, form)
-    try:
+    with yosys():
         if form == "fpga":
             top = Accelerator(config, simulation=False, trace=True)
             verilog = simulation_verilog(top, name=TOP, platform=LosingRam())
         else:
             verilog = to_verilog(config, simulation=True, name=TOP)
-    except YosysError as error:
-        raise ToolError(
-            f'Amaranth needs Yosys to write Verilog: pip install "amaranth[builtin-yosys]" ({error})'
-        ) from None
     return Design(
         verilog=verilog,
         top=TOP,
@@ -93,45 +87,33 @@ def accelerator_library(
 ) -> Path:
     """The Verilated library for ``config``, in one of :data:`FORMS`."""
     check_form(config, form)
-    note = f"accelerator-{_sources_hash(config, trace, coverage, form)}"
-    return noted_library(cache, note, lambda: accelerator_design(config, trace=trace, coverage=coverage, form=form))
 
+    def build() -> Path:
+        return verilate(accelerator_design(config, trace=trace, coverage=coverage, form=form), cache)
 
-def noted_library(cache: Path, name: str, make: Callable[[], Design]) -> Path:
-    """The library of the design that ``make`` gives. The note ``name`` in the cache remembers which one that was, since
-    writing Verilog takes seconds; the name must tell whatever decides the design (see :func:`sources_hash`)."""
-    note = cache / name
-    known = noted(note)
-    if known is not None and hold(known):
-        return known
-    design = make()
-    library = verilate(design, cache)
-    write_note(note, design_hash(design))
-    return library
+    return noted_library(cache, _note(config, trace, coverage, form), build)
 
 
 def is_built(config: Config, cache: Path) -> bool:
     """Whether the library for ``config`` is in the cache. Raises :class:`ToolError` without a C++ compiler."""
-    library = noted(cache / f"accelerator-{_sources_hash(config, '', (), FORMS[0])}")
+    library = noted(cache / _note(config))
     return library is not None and is_sound(library.parent)
 
 
-def _sources_hash(config: Config, trace: str, coverage: Sequence[str], form: str) -> str:
-    """Hash of everything from which :func:`accelerator_design` makes its texts, and of the machine."""
-    return sources_hash(config, trace, form, *coverage)
+def _note(config: Config, trace: str = "", coverage: Sequence[str] = (), form: str = FORMS[0]) -> str:
+    """The name of the note of a library."""
+    return f"accelerator-{sources_hash(config, trace, form, *coverage)}"
 
 
 def sources_hash(config: Config, *more: str) -> str:
     """Hash of the sources, tools and the machine that decide a design around ``config``, and of ``more``."""
-    digest = hashlib.sha256()
+    parts = [config.replace(memory=MemoryTiming()).to_toml(), version("amaranth"), platform.python_version(), machine()]
     for package in ("hw", "isa", "cosim/rtl", "cosim/systemc"):
         root = files("dovetail").joinpath(package)
         assert isinstance(root, Path)
         for path in sorted(p for p in root.rglob("*") if p.suffix in (".py", ".cpp", ".h")):
-            digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
-    tools = [version("amaranth"), platform.python_version(), machine(), *more]
-    digest.update("\n".join([config.replace(memory=MemoryTiming()).to_toml(), *tools]).encode())
-    return digest.hexdigest()[:32]
+            parts += [str(path.relative_to(root)), path.read_text()]
+    return hash_of(*parts, *more)
 
 
 class RtlEngine:

@@ -14,7 +14,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -151,6 +151,23 @@ def is_sound(folder: Path) -> bool:
 def _hash_of(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def made(folder: Path, make: Callable[[Path], Mapping[str, str]]) -> Path:
+    """``folder``, made unless it is there and sound; safe in parallel processes. ``make`` works in an empty folder and
+    says which of its files are kept, each with its new name."""
+    if is_sound(folder):
+        return folder
+    with locked(folder):
+        if not is_sound(folder):
+            with workplace(folder.parent) as work:
+                files, ready = make(work), work / "ready"
+                ready.mkdir(mode=0o700)
+                for name, new in files.items():
+                    (work / name).rename(ready / new)
+                seal(ready)
+                publish(ready, folder)
+    return folder
 
 
 def publish(work: Path, target: Path) -> None:

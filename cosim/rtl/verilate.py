@@ -15,13 +15,16 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
-from dovetail.cosim.rtl.build_cache import LIBRARY, hold, library_path, trim
-from dovetail.cosim.rtl.sealed import is_sound, locked, publish, seal, workplace
+from amaranth.back.verilog import YosysError
+
+from dovetail.cosim.rtl.build_cache import LIBRARY, built
+from dovetail.cosim.rtl.sealed import made
 
 VERILATOR_FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "--no-timing", "-Wno-fatal")
 """For speed; the designs are two-valued, so what X becomes does not matter."""
@@ -49,6 +52,24 @@ LOG_LINES = 20
 
 class ToolError(RuntimeError):
     """A tool is missing or failed; the text says what to install, or ends with the tool's last lines."""
+
+
+@contextmanager
+def yosys() -> Iterator[None]:
+    """What Amaranth writes inside needs Yosys. Raises :class:`ToolError` without it."""
+    try:
+        yield
+    except YosysError as error:
+        raise ToolError(
+            f'Amaranth needs Yosys to write Verilog: pip install "amaranth[builtin-yosys]" ({error})'
+        ) from None
+
+
+def tool_failure(command: Sequence[str], done: subprocess.CompletedProcess[str], log: Path) -> ToolError:
+    """The error of a tool that has failed. Its output goes to ``log``."""
+    log.write_text(" ".join(command) + "\n" + done.stdout)
+    tail = "\n".join(done.stdout.splitlines()[-LOG_LINES:])
+    return ToolError(f"{Path(command[0]).name} failed with exit code {done.returncode}; log: {log}\n{tail}")
 
 
 @dataclass(frozen=True)
@@ -112,17 +133,19 @@ def machine() -> str:
     return "\n".join([*tool, platform.machine(), target, version("verilator")])
 
 
+def hash_of(*parts: str) -> str:
+    """Hash of some texts in their order."""
+    return hashlib.sha256("".join(f"{len(part)}\n{part}" for part in parts).encode()).hexdigest()[:32]
+
+
 def design_hash(design: Design) -> str:
     """Hash of everything that decides the library's bytes."""
-    digest = hashlib.sha256()
     parts = [LAYOUT, machine(), design.top, design.trace, str(SPLIT), str(GROUP_BYTES)]
     parts += [*VERILATOR_FLAGS, *COMMON, *FAST, *SLOW, *design.defines, *design.flags, design.wrapper_version]
     for files in (design.verilog, design.driver):
         for name in sorted(files):
             parts += [name, files[name]]
-    for part in parts:
-        digest.update(f"{len(part)}\n{part}".encode())
-    return digest.hexdigest()[:32]
+    return hash_of(*parts)
 
 
 def verilate(design: Design, cache: Path) -> Path:
@@ -135,36 +158,14 @@ def verilate(design: Design, cache: Path) -> Path:
         raise ValueError(f"top must be a module of the Verilog texts, not {design.top!r}")
     root = verilator_root()
     cache = Path(cache).absolute()  # tools run in folders of their own
-    library = library_path(cache, design_hash(design))
-    folder = library.parent
-    if hold(library):
-        return library
-    with locked(folder):
-        if hold(library):
-            return library
+    digest = design_hash(design)
+
+    def build(work: Path) -> str:
         runtime = _runtime(cache, root, design.trace, _flags(root, design))
-        with workplace(cache) as work:
-            _build(design, work, root, runtime, folder.with_suffix(".log"))
-            publish_library(work, LIBRARY, folder)
-    trim(cache)
-    return library
+        _build(design, work, root, runtime, cache / f"{digest}.log")
+        return LIBRARY
 
-
-def publish_library(work: Path, built: str, folder: Path) -> None:
-    """Make the file ``built`` of ``work`` appear as the library of ``folder``, in use by this process."""
-    ready = _ready(work, {built: LIBRARY})
-    hold(ready / LIBRARY)
-    publish(ready, folder)
-
-
-def _ready(work: Path, files: Mapping[str, str]) -> Path:
-    """A sealed folder in ``work`` with files from there: name -> name in the folder."""
-    ready = work / "ready"
-    ready.mkdir(mode=0o700)
-    for name, new in files.items():
-        (work / name).rename(ready / new)
-    seal(ready)
-    return ready
+    return built(cache, digest, build)
 
 
 def _flags(root: Path, design: Design) -> list[str]:
@@ -197,19 +198,16 @@ def _runtime(cache: Path, root: Path, trace: str, flags: Sequence[str]) -> list[
         names.append("verilated_cov")
     # Headers in the place of zlib's and LZ4's: what Verilator's FST writer wants of them.
     headers = [path.read_text() for path in sorted((Path(__file__).parent / "fst").glob("*.h"))]
-    key = hashlib.sha256("\n".join([LAYOUT, machine(), *flags, *FAST, *names, *headers]).encode()).hexdigest()[:32]
-    folder = cache / f"runtime-{key}"
-    objects = [folder / f"{name}.o" for name in names]
-    if is_sound(folder):
-        return objects
-    with locked(folder):
-        if not is_sound(folder):
-            with workplace(cache) as work:
-                more = [f"-I{Path(__file__).parent / 'fst'}", "-O2", "-march=native"]
-                commands = [_compile(root / "include" / f"{name}.cpp", f"{name}.o", [*flags, *more]) for name in names]
-                _run_all(commands, work, folder.with_suffix(".log"))
-                publish(_ready(work, {path.name: path.name for path in objects}), folder)
-    return objects
+    folder = cache / f"runtime-{hash_of(LAYOUT, machine(), *flags, *FAST, *names, *headers)}"
+
+    def build(work: Path) -> Mapping[str, str]:
+        more = [f"-I{Path(__file__).parent / 'fst'}", "-O2", "-march=native"]
+        commands = [_compile(root / "include" / f"{name}.cpp", f"{name}.o", [*flags, *more]) for name in names]
+        _run_all(commands, work, folder.with_suffix(".log"))
+        return {f"{name}.o": f"{name}.o" for name in names}
+
+    made(folder, build)
+    return [folder / f"{name}.o" for name in names]
 
 
 def _compile(source: Path, target: str, flags: Sequence[str]) -> list[str]:
@@ -299,7 +297,4 @@ def _run_all(
     with ThreadPoolExecutor(JOBS) as pool:
         for command, done in zip(commands, pool.map(run, commands), strict=True):
             if done.returncode:
-                log.write_text(" ".join(command) + "\n" + done.stdout)
-                tail = "\n".join(done.stdout.splitlines()[-LOG_LINES:])
-                name = Path(command[0]).name
-                raise ToolError(f"{name} failed with exit code {done.returncode}; log: {log}\n{tail}")
+                raise tool_failure(command, done, log)

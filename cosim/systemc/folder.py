@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from importlib.resources import files
 
-from amaranth.back.verilog import YosysError
-
 from dovetail.cosim.rtl.block import driver
-from dovetail.cosim.rtl.verilate import ToolError
+from dovetail.cosim.rtl.verilate import yosys
 from dovetail.hw.sequencer.frontend import PAGES_BITS
 from dovetail.hw.verilog import to_verilog
 from dovetail.isa.config.resolved import Config
@@ -33,13 +31,9 @@ PERIOD_NS = 10
 
 
 def platform_files(config: Config) -> Mapping[str, str]:
-    """Texts by file name. Raises :class:`ToolError` without Yosys."""
-    try:
+    """Texts by file name. Raises :class:`~dovetail.cosim.rtl.verilate.ToolError` without Yosys."""
+    with yosys():
         verilog = to_verilog(config, simulation=True, trace=False, name=TOP)
-    except YosysError as error:
-        raise ToolError(
-            f'Amaranth needs Yosys to write Verilog: pip install "amaranth[builtin-yosys]" ({error})'
-        ) from None
     own = files("dovetail.cosim.systemc")
     return {
         **{name: own.joinpath(name).read_text() for name in SOURCES},

@@ -1,7 +1,5 @@
 """A board behind the engine interface that the model and the RTL have too."""
 
-from types import TracebackType
-
 import numpy as np
 import numpy.typing as npt
 
@@ -71,9 +69,7 @@ class BoardEngine:
     def __enter__(self) -> "BoardEngine":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -1,7 +1,6 @@
 """The host's end of a board's serial port: requests that are repeated until they have arrived whole."""
 
 import errno
-from types import TracebackType
 from typing import Any
 
 from dovetail.isa.host import HOST_REGISTERS, STATUS_BUSY, STATUS_DONE
@@ -86,9 +85,7 @@ class Link:
     def __enter__(self) -> "Link":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
