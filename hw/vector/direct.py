@@ -1,61 +1,24 @@
 """Results of the vector unit that need no scaling: copies, look-ups, 32-bit sums and shifts."""
 
 from amaranth import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from dovetail.hw.memory.cells import block_ram, read_row
-from dovetail.hw.memory.window import INT32_BYTES
-from dovetail.hw.vector.registers import KIND, VECTOR_REGISTERS
-from dovetail.isa.config.resolved import Config
+from dovetail.hw.vector.stage import VectorStage
+from dovetail.isa.instructions.checks import offers
+from dovetail.isa.instructions.table import DIRECT
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.isa.timing.vector import TABLE_BYTES, VECTOR_DIRECT, table_lanes
+from dovetail.isa.timing.vector import TABLE_BYTES, table_lanes
 
 
-class VectorDirect(wiring.Component):
-    """MOV, ACT_LUT, E32_ADD and E32_SHIFT of ``vector_lanes`` values per cycle, a pipeline without stalls.
+class VectorDirect(VectorStage):
+    """MOV (``a``), ACT_LUT (of ``a``), E32_ADD (``sum``) and E32_SHIFT (of ``sum``).
 
-    Every lane has a table of its own: all of them look up at once.
-
-    Parameters
-    ----------
-    config
-        The accelerator.
-
-    Members
-    -------
-    regs, kind
-        Registers and kind of the operation, constant while it runs and from two cycles before the first operand on.
-    fill
-        ``a`` holds the next ``table_lanes`` bytes of the table. A whole table comes at once.
-    a
-        int8 per lane: operand of MOV and ACT_LUT.
-    sum
-        int32 per lane: result of E32_ADD, operand of E32_SHIFT.
-    result
-        The bytes to write: int8 per lane, or int32.
-
-    Latency
-    -------
-    ``LATENCY`` cycles (``isa.timing.vector.VECTOR_DIRECT``).
+    Every lane has a table of its own: all of them look up at once. Parameters, members and latency are those of a
+    :class:`~dovetail.hw.vector.stage.VectorStage`.
     """
 
-    LATENCY = VECTOR_DIRECT
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        self.result_bytes = (INT32_BYTES if config.elementwise else 1) * config.vector_lanes
-        super().__init__(
-            {
-                "regs": In(VECTOR_REGISTERS),
-                "kind": In(KIND),
-                "fill": In(1),
-                "a": In(8 * config.vector_lanes),
-                "sum": In(32 * config.vector_lanes),
-                "result": Out(8 * self.result_bytes),
-            }
-        )
+    LATENCY = DIRECT.latency
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -65,7 +28,7 @@ class VectorDirect(wiring.Component):
         values = Signal(8 * lanes, reset_less=True)
         found = Signal(8 * lanes, reset_less=True)
         m.d.sync += [values.eq(self.a), found.eq(values)]
-        rows = self._tables(m, platform) if self.config.activation else []
+        rows = self._tables(m, platform) if offers(self.config, "looks_up") else []
         result = Signal(len(self.result), reset_less=True)
         m.d.comb += self.result.eq(result)
         m.d.sync += result.eq(found)
@@ -73,7 +36,7 @@ class VectorDirect(wiring.Component):
             value = values.word_select(i, 8)
             with m.If(self.kind.looks_up):
                 m.d.sync += found.word_select(i, 8).eq(row.word_select(value[: exact_log2(len(row) // 8)], 8))
-        if self.config.elementwise:
+        if offers(self.config, "int32_output"):
             with m.If(self.kind.int32_output):
                 m.d.sync += result.eq(self._shifted(m))
         return m

@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 from dovetail.hw.memory.window import INT32_BYTES, LanesBelow
 from dovetail.hw.vector.registers import KIND, VECTOR_REGISTERS
 from dovetail.isa.config.resolved import Config
+from dovetail.isa.instructions.checks import offers
 from dovetail.isa.timing.vector import TABLE_BYTES, WALK, table_lanes
 
 
@@ -84,8 +85,8 @@ class VectorReads(wiring.Component):
         m = Module()
         regs, kind = self.regs, self.kind
         lanes = self.config.vector_lanes
-        two_operands = self.config.elementwise
-        looks_up = self.config.activation
+        two_operands, looks_up = offers(self.config, "two_operands"), offers(self.config, "looks_up")
+        int32 = offers(self.config, "int32_input")
 
         # 0: loop counters; which loop advances.
         active = Signal()
@@ -226,7 +227,7 @@ class VectorReads(wiring.Component):
         address_3 = Signal(len(self.addr))
 
         def inside(bound: LanesBelow) -> Value:
-            if not two_operands:
+            if not int32:
                 return bound.mask()
             return Mux(kind.int32_input, bound.mask(INT32_BYTES), bound.mask(1))
 

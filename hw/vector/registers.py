@@ -1,5 +1,7 @@
 """Registers of the vector unit, the checks of an operation and the banks it claims."""
 
+from collections.abc import Iterable
+
 from amaranth import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -7,22 +9,22 @@ from amaranth.lib.wiring import In, Out
 from dovetail.hw.common.ports import ConfigPort, spans
 from dovetail.hw.common.regions import Region, hold_registers, register_layout
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import built
-from dovetail.isa.instructions.table import Cause, Unit
+from dovetail.isa.instructions.checks import built, stages
+from dovetail.isa.instructions.table import Cause, Instruction, Unit
 from dovetail.isa.timing.sequencer import CHECK
 
 VECTOR_REGISTERS = register_layout(Unit.VECTOR)
 """The vector unit's registers by name, packed into one word: a simulator then holds them in one variable."""
 
-KINDS = ("taps", "two_operands", "int32_input", "int32_output", "looks_up", "direct")
+KINDS = ("taps", "two_operands", "int32_input", "int32_output", "looks_up")
 KIND = data.StructLayout(dict.fromkeys(KINDS, 1))
 """What the blocks of the unit must know of an operation: a bit for each of these traits."""
 
 
-def has_trait(config: Config, op: Value, trait: str) -> Value:
-    """Whether ``op`` is an operation with the trait that the accelerator has."""
-    those = [row.op for row in built(config, Unit.VECTOR) if getattr(row, trait)]
-    return Cat(op == each for each in those).any() if those else Const(0, 1)
+def is_any(op: Value, rows: Iterable[Instruction]) -> Value:
+    """Whether ``op`` is the opcode of one of these."""
+    matches = [op == row.op for row in rows]
+    return Cat(matches).any() if matches else Const(0, 1)
 
 
 class VectorRegisters(wiring.Component):
@@ -40,7 +42,9 @@ class VectorRegisters(wiring.Component):
     regs
         :data:`VECTOR_REGISTERS`.
     operation, kind
-        The opcode and its :data:`KIND`, from the cycle after ``start`` on.
+        The opcode and its :data:`KIND`, from the cycle after ``start`` on; ``stage``, too.
+    stage
+        A bit for each of ``isa.instructions.checks.stages``, set for the one that makes the operation's results.
     load
         Pulse in the cycle after ``start``.
     cause, reads, writes
@@ -64,6 +68,7 @@ class VectorRegisters(wiring.Component):
                 "regs": Out(VECTOR_REGISTERS),
                 "operation": Out(8),
                 "kind": Out(KIND),
+                "stage": Out(len(stages(config))),
                 "load": Out(1),
                 "cause": Out(Cause),
                 "reads": Out(config.banks),
@@ -76,6 +81,7 @@ class VectorRegisters(wiring.Component):
         m = Module()
         config = self.config
         regs, kind = self.regs, self.kind
+        rows = built(config, Unit.VECTOR)
         assert CHECK == 3, "sums, comparisons, decision: one cycle each"
 
         hold_registers(m, self.cfg, Unit.VECTOR, regs)
@@ -84,13 +90,14 @@ class VectorRegisters(wiring.Component):
         # 1: ends of the regions; the kind of operation. Operand B and the table of ACT_LUT have one region.
         target = Region(config, regs, "OUT")
         read: dict[Region, Value] = {Region(config, regs, "IN"): Const(1, 1)}
-        if any(row.reads_b for row in built(config, Unit.VECTOR)):
+        if any(row.reads_b for row in rows):
             read[Region(config, regs, "B")] = kind.two_operands | kind.looks_up
         with m.If(self.start):
             m.d.sync += [
                 *(region.end.eq(region.sum()) for region in (*read, target)),
                 self.operation.eq(self.op),
-                *(kind[trait].eq(has_trait(config, self.op, trait)) for trait in KINDS),
+                *(kind[trait].eq(is_any(self.op, [row for row in rows if getattr(row, trait)])) for trait in KINDS),
+                self.stage.eq(Cat(is_any(self.op, [r for r in rows if r.stage == each]) for each in stages(config))),
             ]
 
         # 2: comparisons and banks.

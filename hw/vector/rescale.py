@@ -19,10 +19,10 @@ from dovetail.hw.common.scaler import (
     shift_loses,
     wide_registers,
 )
+from dovetail.isa.instructions.table import SCALING
 from dovetail.isa.numerics.add import ADD_SHIFT_MAX, ADD_SHIFT_MIN
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorOperation
-from dovetail.isa.timing.vector import VECTOR_LANE
 
 VECTOR_PARAMS = data.StructLayout(
     {
@@ -42,7 +42,7 @@ VECTOR_PARAMS = data.StructLayout(
         "count": 15,
     }
 )
-"""Parameters of a :class:`VectorLane`, named as in ``isa.numerics.add.VectorParameters``.
+"""Parameters of a :class:`VectorLane`, named as in ``isa.numerics.vector.VectorParameters``.
 
 REQUANTISE, ABSOLUTE and MULTIPLY use ``mult_out``, ``shift_out`` and ``zy``; LEAKY also ``mult_b`` and ``shift_b``,
 below zero; AVERAGE ``mult_out``, ``shift_out`` (both from ``average_magic``), ``count`` and ``zy``; PASS
@@ -83,7 +83,7 @@ class VectorLane(wiring.Component):
 
     Latency
     -------
-    ``LATENCY`` cycles (``isa.timing.vector.VECTOR_LANE``), whatever the operation. All of them take the path of
+    ``LATENCY`` cycles (of ``isa.instructions.table.SCALING``), whatever the operation. All of them take the path of
     operand a; only sums and the like have a second one.
 
     Raises
@@ -92,7 +92,7 @@ class VectorLane(wiring.Component):
         When ``lanes`` is not positive, or there is no operation.
     """
 
-    LATENCY = VECTOR_LANE
+    LATENCY = SCALING.latency
     PARAMS = 1
 
     def __init__(self, *, lanes: int, operations: Collection[VectorOperation] = tuple(VectorOperation)) -> None:

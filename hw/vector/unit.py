@@ -1,6 +1,6 @@
 """The vector unit: pooling, element-wise operations, activations, copies."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -8,25 +8,17 @@ from dovetail.hw.common.pipeline import delayed
 from dovetail.hw.common.ports import Core, SramRead, SramWrite
 from dovetail.hw.vector.direct import VectorDirect
 from dovetail.hw.vector.loops import VectorReads, VectorWrites
-from dovetail.hw.vector.registers import VectorRegisters, has_trait
-from dovetail.hw.vector.rescale import VectorLane
+from dovetail.hw.vector.registers import VectorRegisters, is_any
+from dovetail.hw.vector.scaling import VectorScaling
+from dovetail.hw.vector.stage import VectorStage
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import built, has
-from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit
-from dovetail.isa.numerics.vector import VectorOperation
+from dovetail.isa.instructions.checks import built, offers, stages
+from dovetail.isa.instructions.table import DIRECT, SCALING, Unit
 from dovetail.isa.timing.memory import SRAM_READ
-from dovetail.isa.timing.vector import DIRECT_PIPELINE, OUTPUT, PIPELINE, TAPS
+from dovetail.isa.timing.vector import OUTPUT, TAPS, to_end
 
-POOLING = (VectorOperation.PASS, VectorOperation.AVERAGE, VectorOperation.REQUANTISE)
-"""Operations of POOL: maximum, average by division, average by requantisation."""
-
-
-def operations_of(config: Config) -> set[VectorOperation]:
-    """The scaling operations that an accelerator's instructions need."""
-    needed = {row.scaling for row in built(config, Unit.VECTOR) if row.scaling is not None}
-    if VectorOperation.ADD in needed:
-        needed.add(VectorOperation.SUBTRACT)
-    return needed.union(POOLING if has(config, Op.POOL) else ())
+STAGES: dict[str, type[VectorStage]] = {SCALING.name: VectorScaling, DIRECT.name: VectorDirect}
+"""What elaborates a stage, by its name in the instruction table."""
 
 
 class VectorTaps(wiring.Component):
@@ -35,7 +27,7 @@ class VectorTaps(wiring.Component):
     Parameters
     ----------
     config
-        The accelerator. Without element-wise operations there are no int32 operands.
+        The accelerator.
 
     Members
     -------
@@ -67,7 +59,7 @@ class VectorTaps(wiring.Component):
     def __init__(self, config: Config) -> None:
         self.config = config
         self.lanes = lanes = config.vector_lanes
-        self.width = 32 if config.elementwise else 8
+        self.width = 32 if offers(config, "int32_input") else 8
         super().__init__(
             {
                 "valid": In(1),
@@ -100,7 +92,7 @@ class VectorTaps(wiring.Component):
             for i in range(self.lanes):
                 byte = Mux(self.mask[i], self.data.word_select(i, 8), zero)
                 m.d.sync += taps.word_select(i, width).eq(byte.as_signed())
-                if self.config.elementwise:
+                if width == 32:
                     word = Mux(self.mask[i], self.data.word_select(i, 32), 0)
                     with m.If(self.int32):
                         m.d.sync += taps.word_select(i, width).eq(word)
@@ -112,7 +104,7 @@ class VectorTaps(wiring.Component):
                     held.eq(Mux(replaces, tap[:8], held)),
                     total.eq((Mux(first, self.bias, total).as_signed() + tap.as_signed())[:32]),
                 ]
-                if self.config.elementwise:
+                if offers(self.config, "two_operands"):
                     m.d.sync += self.b.word_select(i, 8).eq(tap[:8])
         return m
 
@@ -120,8 +112,8 @@ class VectorTaps(wiring.Component):
 class VectorCore(wiring.Component):
     """Core of the vector unit.
 
-    Registers and checks, walk over the reads, taps, final scaling or what takes its place, walk over the writes: each
-    its own block, in lockstep. Nothing ever stalls, so a step's results come a fixed time after it.
+    Registers and checks, walk over the reads, taps, stages, walk over the writes: each its own block, in lockstep.
+    Nothing ever stalls, so a step's results come a fixed time after it, which depends on the operation's stage.
 
     Parameters
     ----------
@@ -139,7 +131,7 @@ class VectorCore(wiring.Component):
 
     Latency
     -------
-    As in ``isa.timing.vector``: from the cycle of ``go``, one cycle per read and ``PIPELINE`` or ``DIRECT_PIPELINE``.
+    As in ``isa.timing.vector``: from the cycle of ``go``, one cycle per read and ``to_end``.
     """
 
     def __init__(self, config: Config) -> None:
@@ -152,14 +144,8 @@ class VectorCore(wiring.Component):
         m.submodules.registers = registers = VectorRegisters(config)
         m.submodules.reads = reads = VectorReads(config)
         m.submodules.taps = taps = VectorTaps(config)
-        m.submodules.scaling = scaling = VectorLane(lanes=config.vector_lanes, operations=operations_of(config))
-        m.submodules.direct = direct = VectorDirect(config)
         m.submodules.writes = writes = VectorWrites(config)
         regs, kind = registers.regs, registers.kind
-        to_write = SRAM_READ + taps.LATENCY + scaling.LATENCY + OUTPUT
-        to_direct_write = SRAM_READ + taps.LATENCY + direct.LATENCY + OUTPUT
-        if (reads.LATENCY + to_write, reads.LATENCY + to_direct_write) != (PIPELINE, DIRECT_PIPELINE):
-            raise AssertionError(f"isa.timing.vector.PIPELINE must be {reads.LATENCY + to_write}, not {PIPELINE}")
 
         wiring.connect(m, wiring.flipped(core.cfg), registers.cfg)
         m.d.comb += [
@@ -184,9 +170,6 @@ class VectorCore(wiring.Component):
             self.output.addr.eq(writes.addr),
             self.output.size.eq(writes.size),
         ]
-        result = Signal(max(len(direct.result), len(scaling.result)), reset_less=True)
-        m.d.sync += result.eq(Mux(kind.direct, direct.result, scaling.result))
-        m.d.comb += self.output.data.eq(result)
 
         # What belongs to a step, until its data are there.
         step = Cat(reads.valid, reads.first, reads.second, reads.mask)
@@ -199,70 +182,44 @@ class VectorCore(wiring.Component):
             taps.maximum.eq(kind.taps),
         ]
 
-        # Outputs on their way; the walk over the writes needs its time before the result is there. What is written
-        # directly goes no further.
-        to_step = to_direct_write - writes.LATENCY
-        early = delayed(m, "outputs", reads.valid & reads.last, to_step - 1)[-1]
-        late = delayed(m, "scaled", early & ~kind.direct, to_write - to_direct_write)[-1]
-        m.d.sync += writes.step.eq(early & kind.direct | late)
-
-        m.d.comb += [
-            direct.regs.eq(regs),
-            direct.kind.eq(kind),
-            direct.a.eq(taps.a),
-            direct.sum.eq(taps.sum),
-            scaling.a.eq(taps.a),
-            scaling.b.eq(taps.b),
-            scaling.sum.eq(taps.sum),
-        ]
-        if config.activation:
-            # The row of a table is the first tap of its step.
-            fill = delayed(m, "fill", reads.valid & reads.table, SRAM_READ + taps.LATENCY)[-1]
-            m.d.comb += direct.fill.eq(fill)
-
-        # Parameters; the registers do not change while an operation is under way.
-        params = Signal.like(scaling.params)
+        # Where an operation rescales one operand, that comes less its zero point.
+        rescales = is_any(registers.operation, [row for row in built(config, Unit.VECTOR) if row.rescales])
         bias = Signal(32)
-        operation = self._operation(m, registers)
-        m.d.comb += [scaling.params.eq(params), taps.bias.eq(bias)]
-        divides = kind.taps & regs.MODE.average & ~regs.MODE.requantise
-        m.d.sync += [
-            params.operation.eq(operation),
-            params.rounding.eq(regs.MODE.rounding),
-            params.za.eq(regs.QUANT.zero_in),
-            params.zb.eq(regs.B_ZERO.zero_b),
-            params.zy.eq(regs.QUANT.zero_out),
-            params.lo.eq(regs.QUANT.lo),
-            params.hi.eq(regs.QUANT.hi),
-            params.mult_a.eq(regs.A_MULT.mult),
-            params.shift_a.eq(regs.SHIFTS.a),
-            params.mult_b.eq(regs.B_MULT.mult),
-            params.shift_b.eq(regs.SHIFTS.b),
-            params.mult_out.eq(Mux(divides, regs.POOL_MAGIC.mult, regs.OUT_MULT.mult)),
-            params.shift_out.eq(Mux(divides, regs.POOL_SHIFT.shift, regs.SHIFTS.out)),
-            params.count.eq(regs.POOL_COUNT.count),
-            bias.eq(
-                Mux(
-                    has_trait(config, registers.operation, "rescales"),
-                    -regs.QUANT.zero_in.as_signed(),
-                    regs.SUM_BIAS,
-                )
-            ),
-        ]
-        return m
+        m.d.comb += taps.bias.eq(bias)
+        m.d.sync += bias.eq(Mux(rescales, -regs.QUANT.zero_in.as_signed(), regs.SUM_BIAS))
 
-    def _operation(self, m: Module, registers: VectorRegisters) -> Signal:
-        """What the scaling does."""
-        mode = registers.regs.MODE
-        result = Signal(VectorOperation)
-        with m.Switch(registers.operation):
-            for row in INSTRUCTIONS.values():
-                if row.scaling is not None:
-                    with m.Case(row.op):
-                        m.d.comb += result.eq(row.scaling)
-            with m.Case(Op.POOL):
-                maximum, division, requantisation = POOLING
-                m.d.comb += result.eq(Mux(mode.average, Mux(mode.requantise, requantisation, division), maximum))
-        with m.If(mode.subtract & (registers.operation == Op.E_ADD)):
-            m.d.comb += result.eq(VectorOperation.SUBTRACT)
-        return result
+        # The stages, the quickest first. The walk over the writes needs its time before the result is there; a step's
+        # output goes on until its operation's stage is due.
+        to_operands = SRAM_READ + taps.LATENCY
+        fill = delayed(m, "fill", reads.valid & reads.table, to_operands)[-1]  # the row of a table is a first tap
+        output, waited = reads.valid & reads.last, 0
+        due: Value = Const(0, 1)
+        results = []
+        for made, row in zip(registers.stage, stages(config), strict=True):
+            m.submodules[row.name] = stage = STAGES[row.name](config)
+            if row.latency != stage.LATENCY:
+                raise ValueError(
+                    f"stage {row.name} must have the latency {row.latency} of its row, not {stage.LATENCY}"
+                )
+            m.d.comb += [
+                stage.regs.eq(regs),
+                stage.operation.eq(registers.operation),
+                stage.kind.eq(kind),
+                stage.fill.eq(fill),
+                stage.a.eq(taps.a),
+                stage.b.eq(taps.b),
+                stage.sum.eq(taps.sum),
+            ]
+            to_write = to_operands + stage.LATENCY + OUTPUT
+            assert reads.LATENCY + to_write == to_end(row)
+            to_step = to_write - writes.LATENCY - 1
+            output, waited = delayed(m, f"to_{row.name}", output, to_step - waited)[-1], to_step
+            due, output = due | output & made, output & ~made
+            results.append((made, stage.result))
+        *quicker, (_, value) = results
+        for made, quick in quicker:
+            value = Mux(made, quick, value)
+        result = Signal(len(value), reset_less=True)
+        m.d.sync += [writes.step.eq(due), result.eq(value)]
+        m.d.comb += self.output.data.eq(result)
+        return m

@@ -58,7 +58,7 @@ TIMING: tuple[tuple[ModuleType, tuple[Callable[..., Any], ...]], ...] = (
     (sequencer, ()),
     (memory, ()),
     (array, (array.tree_stages, array.to_accumulator, array.array_duration)),
-    (vector, (vector.table_lanes, vector.table_reads, vector.vector_reads, vector.vector_duration)),
+    (vector, (vector.table_lanes, vector.table_reads, vector.vector_reads, vector.to_end, vector.vector_duration)),
     (dma, (dma.bursts, dma.row_addresses)),
     (
         durations,
@@ -116,18 +116,24 @@ def _instructions() -> str:
             f"`{row.feature}`" if row.feature else "",
             row.doc,
             ", ".join(f"`{trait}`" for trait in table.TRAITS if getattr(row, trait)),
+            f"`{row.stage.name}`" if row.stage != table.NO_STAGE else "",
         )
         for op, row in table.INSTRUCTIONS.items()
     ]
+    stages = {row.stage: None for row in table.INSTRUCTIONS.values() if row.stage != table.NO_STAGE}
     layout = [("all", _bits(table.OPCODE), f"`{table.OPCODE.name}`", table.OPCODE.doc)]
     for op, row in table.INSTRUCTIONS.items():
         layout += [(f"`{op.name}`", _bits(f), f"`{f.name}`", f.doc) for f in row.fields]
     return (
         "## Instructions\n\n"
-        + _table(("mnemonic", "opcode", "unit", "needs", "does", "traits"), rows)
+        + _table(("mnemonic", "opcode", "unit", "needs", "does", "traits", "stage"), rows)
         + "\n`needs` names the configuration's parameter that an instruction depends on; without it it is trapped"
         " (UNIT_ABSENT). `traits` say what an operation has in common with others:\n\n"
         + _table(("trait", "the operation"), ((f"`{name}`", doc) for name, doc in table.TRAITS.items()))
+        + "\n`stage` is what makes the results of an operation of the vector unit:\n\n"
+        + _table(("stage", "cycles", "what it does"), ((f"`{s.name}`", s.latency, s.doc) for s in stages))
+        + f"\nOpcodes `0x{table.EXTENSIONS[0]:02x}` to `0x{table.EXTENSIONS[-1]:02x}` are reserved for operations that"
+        " extensions add to the vector unit.\n"
         + "\nBits of a word; all others are reserved and must be zero. What an operation works on is in"
         " the registers of its unit.\n\n" + _table(("instruction", "bits", "field", "meaning"), layout)
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Instruction, Op, Unit
+from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Instruction, Op, Stage, Unit
 
 INDEX = {unit: {name: r.index for name, r in registers.items()} for unit, registers in REGISTERS.items()}
 """Where each register stands in its unit's sequence."""
@@ -31,6 +31,16 @@ def has(config: Config, op: Op) -> bool:
 def built(config: Config, unit: Unit) -> list[Instruction]:
     """The instructions that an accelerator's unit has."""
     return [row for op, row in INSTRUCTIONS.items() if row.unit == unit and has(config, op)]
+
+
+def offers(config: Config, trait: str) -> bool:
+    """Whether the vector unit has an operation with the trait."""
+    return any(getattr(row, trait) for row in built(config, Unit.VECTOR))
+
+
+def stages(config: Config) -> list[Stage]:
+    """What makes the results of the vector unit's operations, the quickest first."""
+    return sorted({row.stage for row in built(config, Unit.VECTOR)}, key=lambda stage: (stage.latency, stage.name))
 
 
 class View:

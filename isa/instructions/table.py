@@ -8,7 +8,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from dovetail.isa.numerics.vector import VectorOperation
+from dovetail.isa.numerics import semantics
+from dovetail.isa.numerics.add import add
+from dovetail.isa.numerics.multiplier import SHIFT_MAX, SHIFT_MIN
+from dovetail.isa.numerics.multiply import multiply
+from dovetail.isa.numerics.vector import Registers, VectorOperation, VectorParameters
 
 WORD_BYTES = 8
 PAGE_WORDS = 128
@@ -25,6 +29,10 @@ class Unit(IntEnum):
     ARRAY = 1
     VECTOR = 2
     STORE = 3
+
+
+EXTENSIONS = range(0x80, 0xC0)
+"""Opcodes of operations that extensions add to the vector unit. Dovetail itself will never use them."""
 
 
 class Op(IntEnum):
@@ -133,7 +141,6 @@ TRAITS = {
     "looks_up": "looks its results up in a table",
     "int32_input": "works on int32 operands",
     "int32_output": "has int32 results",
-    "direct": "does not scale its results",
     "depthwise": "makes each output channel of one input channel",
     "matrix": "multiplies with a matrix in SRAM instead of a weight stream",
     "full_range": "clamps its results to the int8 range, whatever QUANT says",
@@ -142,17 +149,41 @@ TRAITS = {
 
 
 @dataclass(frozen=True)
+class Stage:
+    """What the vector unit has between an operation's operands and its result; ``latency`` in cycles."""
+
+    name: str
+    latency: int
+    doc: str
+
+
+SCALING = Stage(
+    "scaling",
+    18,
+    "Eleven cycles form the operand of the final scaling (an int32's left shift; for an addition: differences, partial"
+    " products, products, rounding in two, alignment, rounding, sum and comparison, choice, magnitude); then come the"
+    " last seven of the array's REQUANTISE.",
+)
+DIRECT = Stage("direct", 3, "Results that need no scaling: look-up or shift, fraction, rounding.")
+NO_STAGE = Stage("none", 0, "Not the vector unit's.")
+
+
+@dataclass(frozen=True)
 class Instruction:
     """One row of the instruction table. ``unit`` is None for what the front end does itself; ``feature`` is the member
     of :class:`~dovetail.isa.config.resolved.Config` that says whether an accelerator has the instruction, None for
-    those that all have. ``scaling`` is what the vector lane makes of the operands; POOL's follows from its MODE. The
-    flags are :data:`TRAITS`."""
+    those that all have. The flags are :data:`TRAITS`. Of the vector unit's operations also: ``stage`` is what makes
+    their results, ``compute`` what these are; ``scaling`` is what SCALING does, POOL's follows from its MODE;
+    ``shifts`` are those of OUT_MULT, from and to, with which random operands make results that do not all clamp."""
 
     op: Op
     unit: Unit | None
     doc: str
     feature: str | None = None
     scaling: VectorOperation | None = None
+    compute: semantics.Semantics = semantics.undefined
+    stage: Stage = NO_STAGE
+    shifts: tuple[int, int] = (0, 0)
     fields: tuple[Field, ...] = ()
     taps: bool = False
     two_operands: bool = False
@@ -162,10 +193,6 @@ class Instruction:
     depthwise: bool = False
     matrix: bool = False
     full_range: bool = False
-
-    @property
-    def direct(self) -> bool:
-        return self.unit == Unit.VECTOR and not self.taps and self.scaling is None
 
     @property
     def rescales(self) -> bool:
@@ -191,6 +218,10 @@ class Instruction:
     def output_bytes(self) -> int:
         """Bytes of a result; of ARRAY's MODE says."""
         return 4 if self.int32_output else 1
+
+    def parameters(self, registers: Registers) -> VectorParameters:
+        """What the vector unit's registers say of the operation's arithmetic."""
+        return VectorParameters.read(registers, self.scaling)
 
     @property
     def reserved(self) -> int:
@@ -238,13 +269,25 @@ INSTRUCTIONS: dict[Op, Instruction] = {
             taps=True,
             matrix=True,
         ),
-        Instruction(Op.POOL, Unit.VECTOR, "Maximum or average over a window.", "pooling", taps=True),
+        Instruction(
+            Op.POOL,
+            Unit.VECTOR,
+            "Maximum or average over a window.",
+            "pooling",
+            compute=semantics.pooled,
+            stage=SCALING,
+            shifts=(-5, 0),
+            taps=True,
+        ),
         Instruction(
             Op.E_ADD,
             Unit.VECTOR,
             "Element-wise sum, or difference, of two rescaled int8 tensors.",
             "elementwise",
             VectorOperation.ADD,
+            add,
+            SCALING,
+            (-21, -17),
             two_operands=True,
         ),
         Instruction(
@@ -253,10 +296,20 @@ INSTRUCTIONS: dict[Op, Instruction] = {
             "Element-wise product of two int8 tensors, rescaled.",
             "elementwise",
             VectorOperation.MULTIPLY,
+            multiply,
+            SCALING,
+            (-11, -7),
             two_operands=True,
         ),
         Instruction(
-            Op.E_ABS, Unit.VECTOR, "Element-wise absolute value, rescaled.", "elementwise", VectorOperation.ABSOLUTE
+            Op.E_ABS,
+            Unit.VECTOR,
+            "Element-wise absolute value, rescaled.",
+            "elementwise",
+            VectorOperation.ABSOLUTE,
+            semantics.magnitude,
+            SCALING,
+            (-2, 1),
         ),
         Instruction(
             Op.C_MIN,
@@ -264,6 +317,9 @@ INSTRUCTIONS: dict[Op, Instruction] = {
             "Element-wise minimum of two rescaled int8 tensors.",
             "elementwise",
             VectorOperation.MINIMUM,
+            add,
+            SCALING,
+            (-21, -17),
             two_operands=True,
         ),
         Instruction(
@@ -272,6 +328,9 @@ INSTRUCTIONS: dict[Op, Instruction] = {
             "Element-wise maximum of two rescaled int8 tensors.",
             "elementwise",
             VectorOperation.MAXIMUM,
+            add,
+            SCALING,
+            (-21, -17),
             two_operands=True,
         ),
         Instruction(
@@ -280,6 +339,9 @@ INSTRUCTIONS: dict[Op, Instruction] = {
             "Rescale and clamp: ReLU, ReLU6, requantisation of an int8 tensor.",
             "activation",
             VectorOperation.REQUANTISE,
+            semantics.rescaled,
+            SCALING,
+            (-2, 1),
         ),
         Instruction(
             Op.ACT_LRELU,
@@ -287,20 +349,29 @@ INSTRUCTIONS: dict[Op, Instruction] = {
             "Leaky ReLU: one multiplier from the zero point up, another below.",
             "activation",
             VectorOperation.LEAKY,
+            semantics.leaky,
+            SCALING,
+            (-2, 1),
         ),
         Instruction(
             Op.ACT_LUT,
             Unit.VECTOR,
             "Table of 256 int8 values: sigmoid, tanh, hard-swish, GELU, any function.",
             "activation",
+            compute=semantics.looked_up,
+            stage=DIRECT,
             looks_up=True,
         ),
-        Instruction(Op.MOV, Unit.VECTOR, "Strided copy in SRAM, with padding.", "vector"),
+        Instruction(
+            Op.MOV, Unit.VECTOR, "Strided copy in SRAM, with padding.", "vector", compute=semantics.copied, stage=DIRECT
+        ),
         Instruction(
             Op.E32_ADD,
             Unit.VECTOR,
             "Element-wise sum of two int32 tensors, modulo 2^32.",
             "elementwise",
+            compute=semantics.sum32,
+            stage=DIRECT,
             two_operands=True,
             int32_input=True,
             int32_output=True,
@@ -310,6 +381,9 @@ INSTRUCTIONS: dict[Op, Instruction] = {
             Unit.VECTOR,
             "Element-wise shift of an int32 tensor; to the right with rounding.",
             "elementwise",
+            compute=semantics.shifted32,
+            stage=DIRECT,
+            shifts=(SHIFT_MIN, SHIFT_MAX),
             int32_input=True,
             int32_output=True,
         ),
@@ -319,6 +393,9 @@ INSTRUCTIONS: dict[Op, Instruction] = {
             "int32 tensor to int8, by one multiplier.",
             "elementwise",
             VectorOperation.REQUANTISE,
+            semantics.requantised,
+            SCALING,
+            (-27, -22),
             int32_input=True,
         ),
     )

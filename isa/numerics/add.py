@@ -55,7 +55,7 @@ def tflite_sum(
     """
     a, b, y = (float(np.float32(s)) for s in (sa, sb, sy))
     twice = 2.0 * max(a, b)
-    factors: dict[str, int] = {}
+    factors: dict[str, Any] = {}
     for side, name, real in (
         ("a", "operand a", a / twice),
         ("b", "operand b", b / twice),
@@ -87,7 +87,7 @@ def onnx_sum(
     ValueError
         When a factor is not in [2**-17, 2**7): the exact fixed point of :func:`add` would not hold it.
     """
-    factors: dict[str, int] = {}
+    factors: dict[str, Any] = {}
     for side, scale in (("a", sa), ("b", sb)):
         real = np.float32(scale) / np.float32(sy)
         mult, shift = (int(v) for v in encode_multiplier(float(real), Rounding.ONNX))

@@ -56,6 +56,16 @@ def round_to_24(value: Integers) -> Int64s:
     return np.asarray(np.where(v < 0, -rounded, rounded), dtype=np.int64)
 
 
+def int8(value: int) -> int:
+    """The low 8 bits as a signed number."""
+    return (value & 0xFF ^ 0x80) - 0x80
+
+
+def int6(value: int) -> int:
+    """The low 6 bits as a signed number."""
+    return (value & 0x3F ^ 0x20) - 0x20
+
+
 def wrap32(value: Integers) -> Int64s:
     """The low 32 bits of ``value`` as a signed integer."""
     return int64(value).astype(np.int32).astype(np.int64)

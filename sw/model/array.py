@@ -13,8 +13,8 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, input_blocks, lanes_of, multiplier_of
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op
 from dovetail.isa.numerics.requantise import requantise
-from dovetail.isa.numerics.rounding import INT8_MAX, INT8_MIN, Rounding
-from dovetail.sw.model.base import Sram, SystemMemory, UnitModel, gathered, int8, strided
+from dovetail.isa.numerics.rounding import INT8_MAX, INT8_MIN, Rounding, int8
+from dovetail.sw.model.base import Sram, SystemMemory, UnitModel, gathered, strided
 from dovetail.sw.model.output import Output
 from dovetail.sw.model.weights import Shape, WeightCache, Weights
 from dovetail.sw.model.window import Window

@@ -91,13 +91,3 @@ def gathered(
     contents = np.zeros((*offset.shape, item), np.int8)
     contents[inside] = region[offset[inside][:, None] + np.arange(item)]
     return np.asarray(contents.view("<i4")[..., 0])
-
-
-def int8(value: int) -> int:
-    """The low 8 bits as a signed number."""
-    return (value & 0xFF ^ 0x80) - 0x80
-
-
-def int6(value: int) -> int:
-    """The low 6 bits as a signed number."""
-    return (value & 0x3F ^ 0x20) - 0x20

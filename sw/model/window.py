@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.isa.instructions.checks import View
-from dovetail.sw.model.base import Sram, gathered, int8, strided
+from dovetail.isa.numerics.rounding import int8
+from dovetail.sw.model.base import Sram, gathered, strided
 
 Array = npt.NDArray[Any]
 

@@ -15,7 +15,7 @@ from dovetail.isa.instructions.table import (
     unpack,
 )
 from dovetail.isa.numerics.average import average_magic
-from dovetail.isa.numerics.multiplier import SHIFT_MAX, SHIFT_MIN
+from dovetail.isa.numerics.multiplier import SHIFT_MIN
 
 DATA_BYTES = 64 << 10
 """System memory, from BASE on, that random programs read and write."""
@@ -253,18 +253,6 @@ def _matrix(rng: random.Random, config: Config, terms: int, channels: int) -> Re
     }
 
 
-_SHIFT = {
-    Op.POOL: (-5, 0),
-    Op.E_MUL: (-11, -7),
-    **dict.fromkeys((Op.E_ADD, Op.C_MIN, Op.C_MAX), (-21, -17)),
-    **dict.fromkeys((Op.E_ABS, Op.ACT_RELU, Op.ACT_LRELU), (-2, 1)),
-    **{row.op: (0, 0) for row in INSTRUCTIONS.values() if row.direct},
-    Op.E32_SHIFT: (SHIFT_MIN, SHIFT_MAX),
-    Op.REQUANT: (-27, -22),
-}
-"""Shifts of OUT_MULT, from and to, that make int8 of what the operations get."""
-
-
 def vector_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     """An operation of the vector unit; what it does not look at is random as well."""
     unit = Unit.VECTOR
@@ -289,7 +277,7 @@ def vector_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     magic, shift = average_magic(taps)
     onnx = rng.random() < 0.5
     shift_a, shift_b = rng.choice((0, -1, -3)), rng.choice((0, -1, -3))
-    least, most = rng.choice((_SHIFT[op], _SHIFT[op], _SHIFT[op], (SHIFT_MIN, 4)))
+    least, most = rng.choice((row.shifts, row.shifts, row.shifts, (SHIFT_MIN, 4)))
     values |= {
         "MODE": pack(
             unit,

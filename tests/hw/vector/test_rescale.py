@@ -10,14 +10,14 @@ import pytest
 from amaranth.sim import Simulator
 
 from dovetail.hw.common.scaler import Scaler
-from dovetail.hw.vector.rescale import ADDITIONS, VectorLane
+from dovetail.hw.vector.rescale import ADDITIONS, VECTOR_PARAMS, VectorLane
+from dovetail.isa.instructions.table import SCALING
 from dovetail.isa.numerics.add import add_integer, onnx_sum, tflite_sum
 from dovetail.isa.numerics.average import average, average_magic, average_product
 from dovetail.isa.numerics.multiplier import encode_multiplier
 from dovetail.isa.numerics.requantise import requantise_integer
 from dovetail.isa.numerics.rounding import Rounding, wrap32
 from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
-from dovetail.isa.timing.vector import VECTOR_LANE
 
 # A refused component is never elaborated.
 pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
@@ -138,7 +138,7 @@ def operands(rng: np.random.Generator, size: int) -> tuple[Ints, Ints, Ints]:
 
 
 def test_latency_is_the_contract() -> None:
-    assert VectorLane.LATENCY == VECTOR_LANE == 11 + Scaler.LATENCY
+    assert VectorLane.LATENCY == SCALING.latency == 11 + Scaler.LATENCY
 
 
 def test_lanes_must_be_positive() -> None:
@@ -178,7 +178,8 @@ def test_all_operations_in_one() -> None:
 
 
 def add_fields(values: VectorParameters) -> dict[str, int]:
-    return {name: int(value) for name, value in vars(values).items() if name not in ("rounding", "operation")}
+    others = {name for name, _ in VECTOR_PARAMS} - {"rounding", "operation"}
+    return {name: int(value) for name, value in vars(values).items() if name in others}
 
 
 ADD_SCALES = [(0.0235, 0.0235, 0.0235), (0.1, 0.05, 0.12), (1.0, 2.0**-12, 0.9), (2.0**-9, 0.3, 0.0042), (1, 1, 2)]

@@ -154,7 +154,6 @@ ARRAY_OPS = {Op.CONV, Op.CONV_RELU, Op.DEPTH_CONV, Op.MAT_MUL}
         ("looks_up", {Op.ACT_LUT}),
         ("int32_input", {Op.E32_ADD, Op.E32_SHIFT, Op.REQUANT}),
         ("int32_output", {Op.E32_ADD, Op.E32_SHIFT}),
-        ("direct", {Op.MOV, Op.ACT_LUT, Op.E32_ADD, Op.E32_SHIFT}),
         ("depthwise", {Op.DEPTH_CONV}),
         ("matrix", {Op.MAT_MUL}),
         ("full_range", {Op.CONV}),
@@ -170,7 +169,7 @@ def test_traits(trait: str, operations: set[Op]) -> None:
 
 def test_every_trait_is_documented() -> None:
     flags = {field.name for field in fields(Instruction) if field.type is bool}
-    assert flags | {"direct"} == set(TRAITS)
+    assert flags == set(TRAITS)
 
 
 def test_no_opcode_or_cause_is_written_outside_isa() -> None:

@@ -4,26 +4,16 @@ import pytest
 
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
-from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Op, Unit, pack
+from dovetail.isa.instructions.table import DIRECT, INSTRUCTIONS, REGISTERS, SCALING, Op, Stage, Unit, pack
 from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.rules import duration
 from dovetail.isa.timing.sequencer import CHECK
-from dovetail.isa.timing.vector import (
-    DIRECT_PIPELINE,
-    OUTPUT,
-    PIPELINE,
-    TAPS,
-    VECTOR_DIRECT,
-    VECTOR_LANE,
-    WALK,
-    table_lanes,
-    vector_duration,
-)
+from dovetail.isa.timing.vector import OUTPUT, TAPS, WALK, table_lanes, to_end, vector_duration
 
 
 def test_pipeline_is_the_sum_of_its_parts() -> None:
-    assert PIPELINE == WALK + SRAM_READ + TAPS + VECTOR_LANE + OUTPUT
-    assert DIRECT_PIPELINE == WALK + SRAM_READ + TAPS + VECTOR_DIRECT + OUTPUT
+    assert to_end(Stage("any", 5, "")) == WALK + SRAM_READ + TAPS + 5 + OUTPUT
+    assert (to_end(SCALING), to_end(DIRECT)) == (30, 15)
 
 
 @pytest.mark.parametrize(
@@ -36,21 +26,23 @@ def test_pipeline_is_the_sum_of_its_parts() -> None:
     ],
 )
 def test_one_cycle_per_read(pixels: int, blocks: int, reads: int, steps: int) -> None:
-    assert vector_duration(Config(), Op.POOL, pixels=pixels, blocks=blocks, reads=reads) == CHECK + steps + PIPELINE
+    assert vector_duration(Config(), Op.POOL, pixels=pixels, blocks=blocks, reads=reads) == CHECK + steps + to_end(
+        SCALING
+    )
 
 
 def test_lanes_do_not_matter_but_by_the_number_of_blocks() -> None:
     durations = {vector_duration(Config(vector_lanes=n), Op.POOL, pixels=5, blocks=3, reads=9) for n in (1, 3, 16)}
-    assert durations == {CHECK + 135 + PIPELINE}
+    assert durations == {CHECK + 135 + to_end(SCALING)}
 
 
 @pytest.mark.parametrize("op", [op for op, row in INSTRUCTIONS.items() if row.unit == Unit.VECTOR])
 def test_pipeline_and_table(op: Op) -> None:
     scaled = op not in (Op.MOV, Op.ACT_LUT, Op.E32_ADD, Op.E32_SHIFT)
-    assert scaled == (not INSTRUCTIONS[op].direct)
+    assert INSTRUCTIONS[op].stage == (SCALING if scaled else DIRECT)
     table = 256 // 8 if op == Op.ACT_LUT else 0
     duration = vector_duration(Config(vector_lanes=13), op, pixels=7, blocks=2, reads=1)
-    assert duration == CHECK + table + 14 + (PIPELINE if scaled else DIRECT_PIPELINE)
+    assert duration == CHECK + table + 14 + to_end(SCALING if scaled else DIRECT)
 
 
 @pytest.mark.parametrize(("lanes", "read"), [(1, 1), (2, 2), (3, 2), (4, 4), (7, 4), (8, 8), (15, 8), (16, 16)])

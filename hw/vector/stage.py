@@ -1,0 +1,57 @@
+"""The border between the vector unit and its stages, each of which makes the results of some operations."""
+
+from typing import ClassVar
+
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from dovetail.hw.memory.window import INT32_BYTES
+from dovetail.hw.vector.registers import KIND, VECTOR_REGISTERS
+from dovetail.isa.config.resolved import Config
+from dovetail.isa.instructions.checks import offers
+
+
+class VectorStage(wiring.Component):
+    """Results of ``vector_lanes`` channels per cycle, a pipeline without stalls: a subclass elaborates it.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+
+    Members
+    -------
+    regs, operation, kind
+        Registers, opcode and kind of the operation; constant while it runs and from two cycles before the first operand
+        on. A stage may be given operands of operations that are not its own; nobody looks at those results.
+    fill
+        ``a`` holds the next ``table_lanes`` bytes of the table. A whole table comes at once.
+    a, b
+        int8 per lane, lane 0 lowest: the first operand, or of a window's taps the largest; the second operand.
+    sum
+        int32 per lane: SUM_BIAS (less the zero point where an operation rescales one operand) and all operands.
+    result
+        The bytes to write: int8 per lane, or int32.
+
+    Latency
+    -------
+    ``LATENCY`` cycles, that of the operations' rows (``isa.instructions.table.Stage``).
+    """
+
+    LATENCY: ClassVar[int]
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        lanes = config.vector_lanes
+        super().__init__(
+            {
+                "regs": In(VECTOR_REGISTERS),
+                "operation": In(8),
+                "kind": In(KIND),
+                "fill": In(1),
+                "a": In(8 * lanes),
+                "b": In(8 * lanes),
+                "sum": In(32 * lanes),
+                "result": Out(8 * lanes * (INT32_BYTES if offers(config, "int32_output") else 1)),
+            }
+        )

@@ -1,0 +1,79 @@
+"""What each operation of the vector unit computes: one function each, for the model, networks' reference and tests.
+
+A function takes operand ``a``, operand ``b`` or None, and :class:`~dovetail.isa.numerics.vector.VectorParameters`.
+Operands are int8 or int32 arrays of one shape; of ACT_LUT ``b`` is the table, of POOL ``a`` is the largest tap, or for
+averages the sum of all taps. Results are int8 or int32. Every function is total, see :mod:`dovetail.isa.numerics`.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.isa.numerics.average import average_product
+from dovetail.isa.numerics.leaky_relu import leaky_relu
+from dovetail.isa.numerics.rounding import Int8s, clamp_to_int8, int64
+from dovetail.isa.numerics.shift import shift32
+from dovetail.isa.numerics.vector import VectorParameters
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+Semantics: TypeAlias = Callable[[Array, Any, VectorParameters], Array]
+
+
+def undefined(a: Array, b: Any, p: VectorParameters) -> Array:
+    """What is no operation of the vector unit."""
+    raise NotImplementedError("only operations of the vector unit are defined here")
+
+
+def pooled(a: Array, b: None, p: VectorParameters) -> Int8s:
+    """POOL."""
+    if not p.average:
+        return np.maximum(np.minimum(a, np.int8(p.hi)), np.int8(p.lo))
+    total = p.with_bias(a)
+    if p.requantise:
+        return p.scaled(total)
+    return clamp_to_int8(average_product(total, p.count, p.magic, p.magic_shift, p.rounding) + p.zy, p.lo, p.hi)
+
+
+def magnitude(a: Array, b: None, p: VectorParameters) -> Int8s:
+    """E_ABS."""
+    return p.scaled(np.abs(int64(a) - p.za))
+
+
+def rescaled(a: Array, b: None, p: VectorParameters) -> Int8s:
+    """ACT_RELU."""
+    return p.scaled(int64(a) - p.za)
+
+
+def leaky(a: Array, b: None, p: VectorParameters) -> Int8s:
+    """ACT_LRELU."""
+    below = p.mult_b, p.shift_b
+    return leaky_relu(int64(a) - p.za, p.mult_out, p.shift_out, *below, p.rounding, p.zy, p.lo, p.hi)
+
+
+def looked_up(a: Array, table: Array, p: VectorParameters) -> Array:
+    """ACT_LUT."""
+    return np.asarray(table[a.view(np.uint8)])
+
+
+def copied(a: Array, b: None, p: VectorParameters) -> Array:
+    """MOV."""
+    return a
+
+
+def sum32(a: Array, b: Array, p: VectorParameters) -> Array:
+    """E32_ADD."""
+    return p.with_bias(int64(a) + b).astype(np.int32)
+
+
+def shifted32(a: Array, b: None, p: VectorParameters) -> Array:
+    """E32_SHIFT."""
+    return shift32(p.with_bias(a), p.shift_out, p.rounding).astype(np.int32)
+
+
+def requantised(a: Array, b: None, p: VectorParameters) -> Int8s:
+    """REQUANT."""
+    return p.scaled(p.with_bias(a))
