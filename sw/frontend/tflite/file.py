@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -10,12 +10,10 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from numpy.typing import NDArray
 
-from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend.tflite.flatbuffer import FlatbufferError, verify
-from dovetail.sw.frontend.tflite.schema_offsets import TFLITE
-from dovetail.sw.frontend.tflite.sparse import expand
+from dovetail.sw.errors import NetworkError, first_line
+from dovetail.sw.frontend.tflite.flatbuffer import TFLITE, FlatbufferError, verify
 from dovetail.sw.network.ir import Pads, Pair, Tensor
-from dovetail.sw.network.layout import Array
+from dovetail.sw.network.layout import Array, Shape, as_signed
 
 RESOURCE = "resource"
 """Element type of a handle to a variable, which has no elements."""
@@ -146,7 +144,7 @@ class TfliteFile:
     def _whole(self, sparsity: Any, stored: Array, shape: tuple[int, ...]) -> Array:
         if prod(shape) > _DENSEST * stored.size + _DENSEST:
             raise NetworkError(f"a sparse constant must hold an element in {_DENSEST} at least, not {stored.size}")
-        return expand(sparsity, stored, shape)
+        return _expand(sparsity, stored, shape)
 
     def _operator(self, index: int) -> Operator:
         raw = self._graph.Operators(index)
@@ -167,6 +165,53 @@ def is_float(file: TfliteFile) -> bool:
     return "float32" in dtypes and not dtypes & {"int8", "uint8", "int16"}
 
 
+def is_unsigned(file: TfliteFile) -> bool:
+    """Whether activations are uint8, and none int8."""
+    dtypes = {info.tensor.dtype for info in file.infos if info.value is None}
+    return "uint8" in dtypes and "int8" not in dtypes
+
+
+def signed(info: Info) -> Info:
+    """A uint8 tensor as the int8 one whose values and zero points are 128 lower; any other as it is."""
+    if info.tensor.dtype != "uint8":
+        return info
+    return replace(
+        info,
+        tensor=replace(info.tensor, dtype="int8", zero_point=info.tensor.zero_point - 128),
+        zero_points=info.zero_points - 128,
+        value=None if info.value is None else as_signed(info.value),
+    )
+
+
+def settle(file: TfliteFile) -> None:
+    """Replace the shapes of computed tensors by those that follow from the inputs' shapes, if the file leaves some
+    open behind the batch.
+
+    Raises
+    ------
+    NetworkError: LiteRT cannot take the network.
+    """
+    computed = {index for op in file.operators for index in op.outputs}
+    if not any(index in computed and -1 in info.signature[1:] for index, info in enumerate(file.infos)):
+        return
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    try:
+        interpreter = Interpreter(
+            model_content=file.data, experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+        )
+        interpreter.allocate_tensors()
+    except (ValueError, RuntimeError) as error:
+        raise NetworkError(
+            f"shapes of computed tensors must follow from the inputs', as LiteRT finds them: {first_line(error)}"
+        ) from error
+    for detail in interpreter.get_tensor_details():
+        index = int(detail["index"])
+        if index in computed and index < len(file.infos):
+            info, shape = file.infos[index], tuple(int(size) for size in detail["shape"])
+            file.infos[index] = replace(info, tensor=replace(info.tensor, shape=shape))
+
+
 def pads_of(source: Tensor, out: Tensor, kernel: Pair, stride: Pair, dilation: Pair, padding: int) -> Pads:
     """TFLite's padding: SAME puts the smaller half before."""
     if padding == schema.Padding.VALID:
@@ -181,3 +226,54 @@ def pads_of(source: Tensor, out: Tensor, kernel: Pair, stride: Pair, dilation: P
         before.append(total // 2)
         after.append(total - total // 2)
     return before[0], before[1], after[0], after[1]
+
+
+# Sparse constants ------------------------------------------------------------------------------
+
+_VECTORS = {
+    schema.SparseIndexVector.Int32Vector: schema.Int32Vector,
+    schema.SparseIndexVector.Uint16Vector: schema.Uint16Vector,
+    schema.SparseIndexVector.Uint8Vector: schema.Uint8Vector,
+}
+
+
+def _expand(sparsity: Any, stored: Array, shape: Shape) -> Array:
+    """The whole of a sparse constant: only some elements are stored, level by level as in a tree.
+
+    Parameters
+    ----------
+    sparsity: the tensor's `SparsityParameters`. Each level of the tree is an axis: those of the shape first, then
+        those inside blocks.
+    stored: the elements that the file holds, in the order of the tree's leaves.
+    shape: of the result.
+
+    Raises KeyError, IndexError or ValueError if the file is damaged.
+    """
+    whole = np.zeros(shape, stored.dtype)
+    order = sparsity.TraversalOrderAsNumpy()
+    blocked = list(sparsity.BlockMapAsNumpy()) if sparsity.BlockMapLength() else []
+    places = np.zeros((1, len(order)), np.int64)
+    sizes = np.ones(len(order), np.int64)
+    for level, axis in enumerate(order):
+        metadata = sparsity.DimMetadata(level)
+        if metadata.Format() == schema.DimensionType.DENSE:
+            sizes[axis] = metadata.DenseSize()
+            if len(places) * sizes[axis] > whole.size:
+                raise ValueError("more branches than elements")
+            parents, along = np.indices((len(places), sizes[axis])).reshape(2, -1)
+        else:
+            segments = _vector(metadata.ArraySegmentsType(), metadata.ArraySegments())
+            along = _vector(metadata.ArrayIndicesType(), metadata.ArrayIndices())
+            parents = np.repeat(np.arange(len(places)), np.diff(segments))
+        places = places[parents]
+        places[:, axis] = along
+    for block, axis in enumerate(blocked):
+        places[:, axis] = places[:, axis] * sizes[len(shape) + block] + places[:, len(shape) + block]
+    whole[tuple(places[:, : len(shape)].T)] = stored
+    return whole
+
+
+def _vector(kind: int, table: Any) -> NDArray[np.int64]:
+    values = _VECTORS[kind]()
+    values.Init(table.Bytes, table.Pos)
+    return np.array(values.ValuesAsNumpy(), np.int64)

@@ -3,115 +3,119 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from numpy.typing import NDArray
 
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.tflite.file import Operator
+from dovetail.sw.frontend.tflite.graph_builder import GraphBuilder
 from dovetail.sw.network import ir
-
-if TYPE_CHECKING:
-    from dovetail.sw.frontend.tflite.file import Operator
-    from dovetail.sw.frontend.tflite.importer import Reader
 
 Positions = NDArray[np.int64]
 
 
-def _kept(reader: Reader, op: Operator, inputs: Sequence[int]) -> bool:
+def _kept(builder: GraphBuilder, op: Operator, inputs: Sequence[int]) -> bool:
     """Whether all operands and results are int8 with one quantisation."""
-    tensors = [reader.infos[index].tensor for index in (*inputs, *op.outputs)]
+    tensors = [builder.tensor(index) for index in (*inputs, *op.outputs)]
     quants = {(tensor.scale, tensor.zero_point, tensor.dtype) for tensor in tensors}
     return len(quants) == 1 and tensors[0].dtype == "int8"
 
 
-def _numbers(reader: Reader, index: int) -> list[int] | None:
-    value = reader.constant(index)
-    return None if value is None else [int(v) for v in value.ravel()]
-
-
-def _taken(reader: Reader, op: Operator, source: int, view: Positions | None) -> ir.Node | None:
+def _taken(builder: GraphBuilder, op: Operator, source: int, view: Positions | None) -> ir.Node | None:
     """The one result of an operator: a view of one tensor."""
-    if view is None or not _kept(reader, op, [source]):
+    if view is None or not _kept(builder, op, [source]):
         return None
     copy = ir.Copy.between(view, ir.positions(view.shape))
     if copy is None:
         return None
     kind = op.kind.lower()
     return ir.Move(
-        name=op.name, inputs=reader.names((source,)), outputs=reader.names(op.outputs), copies=(copy,), kind=kind
+        name=op.name, inputs=builder.names((source,)), outputs=builder.names(op.outputs), copies=(copy,), kind=kind
     )
 
 
-def concatenation(reader: Reader, op: Operator) -> ir.Node | None:
+def reshape(builder: GraphBuilder, op: Operator) -> ir.Node | None:
+    """RESHAPE, SQUEEZE, EXPAND_DIMS of int8 data."""
+    source, out = builder.ends(op)
+    if not builder.int8(op):
+        return None
+    if source.size != out.size:
+        raise NetworkError(f"{op.name}: output must have {source.size} elements, not {out.size}")
+    return ir.Reshape(**builder.wires(op), shape=out.shape)
+
+
+def concatenation(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """CONCATENATION, also of constants."""
     options = op.options(schema.ConcatenationOptions)
-    if options.FusedActivationFunction() or not _kept(reader, op, op.inputs):
+    if options.FusedActivationFunction() or not _kept(builder, op, op.inputs):
         return None
-    out = reader.infos[op.outputs[0]].tensor
+    out = builder.tensor(op.outputs[0])
     axis = options.Axis() % len(out.shape)
     places, copies, start = ir.positions(out.shape), [], 0
     for index in op.inputs:
-        shape = reader.infos[index].tensor.shape
+        shape = builder.tensor(index).shape
         writing = places[(slice(None),) * axis + (slice(start, start + shape[axis]),)]
         copy = ir.Copy.between(ir.positions(shape), writing)
         assert copy is not None
         copies.append(copy)
         start += shape[axis]
-    names = tuple(name for index in op.inputs if (name := reader.operand(op, index)) is not None)
+    names = tuple(name for index in op.inputs if (name := builder.operand(op, index)) is not None)
     return ir.Move(
-        name=op.name, inputs=names, outputs=reader.names(op.outputs), copies=tuple(copies), kind="concatenation"
+        name=op.name, inputs=names, outputs=builder.names(op.outputs), copies=tuple(copies), kind="concatenation"
     )
 
 
-def pad(reader: Reader, op: Operator) -> ir.Node | None:
+def pad(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """PAD with the zero point, PADV2 with a constant; axes other than height and width one after the other."""
-    source, out = reader.ends(op)
-    numbers = _numbers(reader, op.inputs[1])
-    if numbers is None or not _kept(reader, op, op.inputs[:1]) or min(numbers) < 0:
+    source, out = builder.ends(op)
+    numbers = builder.numbers(op.inputs[1])
+    if numbers is None or not _kept(builder, op, op.inputs[:1]) or min(numbers) < 0:
         return None
     value = out.zero_point
     if op.kind == "PADV2":
-        given = _numbers(reader, op.inputs[2])
+        given = builder.numbers(op.inputs[2])
         if given is None:
             return None
         value = given[0]
     sizes = np.array(numbers).reshape(-1, 2)
     if len(source.shape) == 4 and source.shape[0] == 1 and not sizes[[0, 3]].any():
         (top, bottom), (left, right) = (tuple(int(n) for n in row) for row in sizes[1:3])
-        return ir.Pad(**reader.wires(op), pads=(top, left, bottom, right), value=value)
+        return ir.Pad(**builder.wires(op), pads=(top, left, bottom, right), value=value)
     name, shape = source.name, list(source.shape)
     for axis, (before, after) in enumerate(sizes.tolist()):
         if not before and not after:
             continue
         outer, inner = prod(shape[:axis]), prod(shape[axis + 1 :])
-        view = reader.view(op, name, (1, outer, shape[axis], inner))
+        view = builder.view(op, name, (1, outer, shape[axis], inner))
         shape[axis] += before + after
-        name = f"{op.name}/axis{axis}"
-        reader.tensors[name] = ir.Tensor(name, (1, outer, shape[axis], inner), source.scale, source.zero_point)
-        reader.nodes.append(ir.Pad(name=name, inputs=(view,), outputs=(name,), pads=(0, before, 0, after), value=value))
-    return ir.Reshape(name=op.name, inputs=(name,), outputs=reader.names(op.outputs), shape=out.shape)
+        result = replace(source, name=f"{op.name}/axis{axis}", shape=(1, outer, shape[axis], inner))
+        node = ir.Pad(name=result.name, inputs=(view,), outputs=(result.name,), pads=(0, before, 0, after), value=value)
+        name = builder.add(node, result)
+    return ir.Reshape(name=op.name, inputs=(name,), outputs=builder.names(op.outputs), shape=out.shape)
 
 
-def cut(reader: Reader, op: Operator) -> ir.Node | None:
+def cut(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """SLICE with constant begin and size."""
-    shape = reader.infos[op.inputs[0]].tensor.shape
-    begins, sizes = _numbers(reader, op.inputs[1]), _numbers(reader, op.inputs[2])
+    shape = builder.tensor(op.inputs[0]).shape
+    begins, sizes = builder.numbers(op.inputs[1]), builder.numbers(op.inputs[2])
     if begins is None or sizes is None:
         return None
     cuts = tuple(
         slice(begin, length if size < 0 else begin + size)
         for begin, size, length in zip(begins, sizes, shape, strict=True)
     )
-    return _taken(reader, op, op.inputs[0], ir.positions(shape)[cuts])
+    return _taken(builder, op, op.inputs[0], ir.positions(shape)[cuts])
 
 
-def strided_slice(reader: Reader, op: Operator) -> ir.Node | None:
+def strided_slice(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """STRIDED_SLICE with constant bounds and positive strides."""
     options = op.options(schema.StridedSliceOptions)
-    shape = reader.infos[op.inputs[0]].tensor.shape
-    parameters = [_numbers(reader, index) for index in op.inputs[1:4]]
+    shape = builder.tensor(op.inputs[0]).shape
+    parameters = [builder.numbers(index) for index in op.inputs[1:4]]
     known = [numbers for numbers in parameters if numbers is not None]
     if len(known) < 3 or options.EllipsisMask() or options.NewAxisMask() or options.Offset():
         return None
@@ -123,27 +127,27 @@ def strided_slice(reader: Reader, op: Operator) -> ir.Node | None:
         first = None if options.BeginMask() >> axis & 1 else begin
         last = None if options.EndMask() >> axis & 1 else end
         cuts.append(slice(first, last, step))
-    return _taken(reader, op, op.inputs[0], np.asarray(ir.positions(shape)[tuple(cuts)]))
+    return _taken(builder, op, op.inputs[0], np.asarray(ir.positions(shape)[tuple(cuts)]))
 
 
-def transpose(reader: Reader, op: Operator) -> ir.Node | None:
+def transpose(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """TRANSPOSE by a constant permutation."""
-    shape = reader.infos[op.inputs[0]].tensor.shape
-    perm = _numbers(reader, op.inputs[1])
-    return _taken(reader, op, op.inputs[0], None if perm is None else ir.positions(shape).transpose(perm))
+    shape = builder.tensor(op.inputs[0]).shape
+    perm = builder.numbers(op.inputs[1])
+    return _taken(builder, op, op.inputs[0], None if perm is None else ir.positions(shape).transpose(perm))
 
 
-def split(reader: Reader, op: Operator) -> ir.Node | None:
+def split(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """SPLIT and SPLIT_V; all results but the last are appended here."""
     if op.kind == "SPLIT":
-        source, axes, sizes = op.inputs[1], _numbers(reader, op.inputs[0]), None
+        source, axes, sizes = op.inputs[1], builder.numbers(op.inputs[0]), None
     else:
-        source, sizes, axes = op.inputs[0], _numbers(reader, op.inputs[1]), _numbers(reader, op.inputs[2])
-    if axes is None or not _kept(reader, op, [source]):
+        source, sizes, axes = op.inputs[0], builder.numbers(op.inputs[1]), builder.numbers(op.inputs[2])
+    if axes is None or not _kept(builder, op, [source]):
         return None
-    shape = reader.infos[source].tensor.shape
+    shape = builder.tensor(source).shape
     axis = axes[0] % len(shape)
-    lengths = [reader.infos[index].tensor.shape[axis] for index in op.outputs]
+    lengths = [builder.tensor(index).shape[axis] for index in op.outputs]
     if sizes is not None and len(sizes) != len(lengths):
         return None
     start = 0
@@ -155,36 +159,41 @@ def split(reader: Reader, op: Operator) -> ir.Node | None:
         last = number == len(lengths) - 1
         node = ir.Move(
             name=op.name if last else f"{op.name}/{number}",
-            inputs=reader.names((source,)),
-            outputs=reader.names((index,)),
+            inputs=builder.names((source,)),
+            outputs=builder.names((index,)),
             copies=(copy,),
             kind="split",
         )
         if last:
             return node
-        reader.declare(index)
-        reader.nodes.append(node)
+        builder.declare(index)
+        builder.nodes.append(node)
     return None
 
 
-def blocks(reader: Reader, op: Operator) -> ir.Node | None:
+def blocks(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """SPACE_TO_DEPTH and DEPTH_TO_SPACE."""
     table = schema.SpaceToDepthOptions if op.kind == "SPACE_TO_DEPTH" else schema.DepthToSpaceOptions
     size = op.options(table).BlockSize()
-    batch, height, width, channels = reader.infos[op.inputs[0]].tensor.shape
+    batch, height, width, channels = builder.tensor(op.inputs[0]).shape
     places = ir.positions((batch, height, width, channels))
     if op.kind == "SPACE_TO_DEPTH":
         places = places.reshape(batch, height // size, size, width // size, size, channels).transpose(0, 1, 3, 2, 4, 5)
     else:
         places = places.reshape(batch, height, width, size, size, -1).transpose(0, 1, 3, 2, 4, 5)
-    return _taken(reader, op, op.inputs[0], places)
+    return _taken(builder, op, op.inputs[0], places)
 
 
-def nearest(reader: Reader, op: Operator) -> ir.Node | None:
+def nearest(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """RESIZE_NEAREST_NEIGHBOR by whole factors: a copy for each repetition of a pixel."""
     options = op.options(schema.ResizeNearestNeighborOptions)
-    source, out = reader.ends(op)
-    if not _kept(reader, op, op.inputs[:1]) or options.AlignCorners() or len(source.shape) != 4 or source.shape[0] != 1:
+    source, out = builder.ends(op)
+    if (
+        not _kept(builder, op, op.inputs[:1])
+        or options.AlignCorners()
+        or len(source.shape) != 4
+        or source.shape[0] != 1
+    ):
         return None
     _, height, width, channels = source.shape
     if out.shape[1] % height or out.shape[2] % width:
@@ -196,23 +205,21 @@ def nearest(reader: Reader, op: Operator) -> ir.Node | None:
     copies = tuple(copy for copy in found if copy is not None)
     return ir.Move(
         name=op.name,
-        inputs=reader.names((op.inputs[0],) * len(copies)),
-        outputs=reader.names(op.outputs),
+        inputs=builder.names((op.inputs[0],) * len(copies)),
+        outputs=builder.names(op.outputs),
         copies=copies,
         kind="resize",
     )
 
 
-MOVEMENT: Mapping[str, Callable[[Reader, Operator], ir.Node | None]] = {
+MOVEMENT: Mapping[str, Callable[[GraphBuilder, Operator], ir.Node | None]] = {
+    **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), reshape),
     "CONCATENATION": concatenation,
-    "PAD": pad,
-    "PADV2": pad,
+    **dict.fromkeys(("PAD", "PADV2"), pad),
     "SLICE": cut,
     "STRIDED_SLICE": strided_slice,
     "TRANSPOSE": transpose,
-    "SPLIT": split,
-    "SPLIT_V": split,
-    "SPACE_TO_DEPTH": blocks,
-    "DEPTH_TO_SPACE": blocks,
+    **dict.fromkeys(("SPLIT", "SPLIT_V"), split),
+    **dict.fromkeys(("SPACE_TO_DEPTH", "DEPTH_TO_SPACE"), blocks),
     "RESIZE_NEAREST_NEIGHBOR": nearest,
 }

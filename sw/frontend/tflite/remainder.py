@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.remainder import Remainder
 from dovetail.sw.frontend.tflite.file import Operator, TfliteFile, is_float
-from dovetail.sw.frontend.tflite.variables import WALK
+from dovetail.sw.frontend.tflite.variables import RESOURCE_OPERATORS
 from dovetail.sw.host.kernels import TfliteOp
 from dovetail.sw.host.tflite_extract import extract
 
@@ -65,7 +65,7 @@ def _cut(file: TfliteFile) -> _Cut | None:
     if not left:
         return None
     for op in left:
-        if op.kind in WALK or any(index >= 0 and file.infos[index].variable for index in op.inputs):
+        if op.kind in RESOURCE_OPERATORS or any(index >= 0 and file.infos[index].variable for index in op.inputs):
             raise NetworkError(
                 f"{op.name}: variables must be of the part that Dovetail does, not behind {left[0].name},"
                 f" {reasons[0]}; replace that on export"

@@ -1,135 +1,100 @@
-"""Variables of TFLite files: what a run leaves for the next one becomes a state of the graph.
+"""What a run of a TFLite network leaves for the next one becomes a state of the graph.
 
-There are two kinds. A tensor marked `is_variable` is read and written by one operator: an LSTM, an SVDF. Resources are
-read and assigned by operators of their own, and CALL_ONCE runs a subgraph before the first run that assigns them.
+There are two kinds of variables. A tensor marked `is_variable` is read and written by one operator: an LSTM, an SVDF.
+Resources are read and assigned by operators of their own, and CALL_ONCE runs a subgraph before the first run that
+assigns them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.tflite.file import Info, Operator, TfliteFile
+from dovetail.sw.frontend.tflite.graph_builder import GraphBuilder, cleared
 from dovetail.sw.host.kernels import Permute, TfliteOp
+from dovetail.sw.host.recurrent import Gate, Lstm, Multiplier, Svdf
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Layout, as_signed
-from dovetail.sw.network.names import unused
 
-if TYPE_CHECKING:
-    from dovetail.sw.frontend.tflite.importer import Reader
-
-
-@dataclass
-class _Resource:
-    """A resource while the operators are walked: its tensors in the graph, and its value before the first run."""
-
-    name: str
-    read: str = ""
-    held: str = ""
-    initial: Array | None = None
+CONTROL = {"IF", "WHILE", "CALL", "CALL_ONCE", "READ_VARIABLE"}
+"""Operators that depend on more than their operands."""
+RESOURCE_OPERATORS = {"CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"}
+"""Operators that become no node, or none of their own."""
+_LSTM_TYPES = ["int8", "int8", "int16"]
+"""Of an LSTM's input, output state and cell state."""
 
 
-class Variables:
-    """The variables of a file, and how far the walk over its operators has come with them."""
+class Resources:
+    """The resources of a file, and how far the walk over its operators has come with them."""
 
-    def __init__(self, reader: Reader) -> None:
-        self.reader = reader
-        self.current: dict[int, str] = {}
-        """By the index of an `is_variable` tensor: the tensor that holds it now."""
+    def __init__(self, builder: GraphBuilder) -> None:
+        self._builder = builder
         self._handles: dict[int, str] = {}
-        self._resources: dict[str, _Resource] = {}
-        self._initial = _initial_values(reader.file)
-        self._order: list[tuple[str, int | str]] = []
+        self._held: dict[str, str] = {}
+        """By a resource's name: the tensor that holds it now."""
+        self._initial = _initial_values(builder.file)
 
-    def states(self) -> tuple[ir.State, ...]:
-        """Every variable that a run reads before it writes it."""
-        found = []
-        for kind, key in self._order:
-            if kind == "resource":
-                resource = self._resources[str(key)]
-                assert resource.initial is not None
-                found.append(ir.State(resource.name, resource.read, resource.held, resource.initial))
-                continue
-            info = self.reader.file.infos[int(key)]
-            initial = cleared(info)
-            if self.reader.unsigned and info.tensor.dtype == "uint8":
-                initial = as_signed(initial)
-            found.append(ir.State(info.tensor.name, info.tensor.name, self.current[int(key)], initial))
-        return tuple(found)
+    def walk(self, op: Operator) -> None:
+        """One of `RESOURCE_OPERATORS`, in the file's order; CALL_ONCE is done."""
+        if op.kind == "VAR_HANDLE":
+            self._handles[op.outputs[0]] = _name_of(op)
+        elif op.kind == "READ_VARIABLE":
+            self._read(op)
+        elif op.kind == "ASSIGN_VARIABLE":
+            self._assign(op)
 
-    def read(self, index: int) -> str:
-        """The tensor that holds an `is_variable` tensor now."""
-        if index not in self.current:
-            self.current[index] = self.reader.declare(index)
-            self._order.append(("tensor", index))
-        return self.current[index]
-
-    def write(self, index: int) -> str:
-        """A new tensor for what an operator leaves in an `is_variable` tensor."""
-        reader, tensor = self.reader, self.reader.infos[index].tensor
-        name = unused(f"{tensor.name}/next", {*reader.tensors, *(info.tensor.name for info in reader.infos)})
-        reader.tensors[name] = replace(tensor, name=name)
-        self.current[index] = name
-        return name
-
-    # Resources ---------------------------------------------------------------------------------
-
-    def handle(self, op: Operator) -> None:
-        """VAR_HANDLE"""
-        name = _name_of(op)
-        self._handles[op.outputs[0]] = name
-        self._resources.setdefault(name, _Resource(name, initial=self._initial.get(name)))
-
-    def _resource(self, op: Operator) -> _Resource:
+    def _resource(self, op: Operator) -> str:
         name = self._handles.get(op.inputs[0])
         if name is None:
             raise NetworkError(f"{op.name}: variable must come from VAR_HANDLE in the same subgraph, not otherwise")
-        return self._resources[name]
+        return name
 
-    def read_resource(self, op: Operator) -> None:
-        """READ_VARIABLE: the first result is the state's own tensor."""
-        resource, reader = self._resource(op), self.reader
-        name = reader.declare(op.outputs[0])
-        tensor = reader.tensors[name]
-        if resource.held:
-            _check_like(op, reader.tensors[resource.held], tensor)
-            reader.nodes.append(_copy(op.name, reader.tensors[resource.held], tensor))
+    def _read(self, op: Operator) -> None:
+        """The first result is the state's own tensor."""
+        resource, builder = self._resource(op), self._builder
+        tensor = builder.tensors[builder.declare(op.outputs[0])]
+        if resource in self._held:
+            held = builder.tensors[self._held[resource]]
+            _check_like(op, held, tensor)
+            builder.nodes.append(_copy(op.name, held, tensor))
             return
-        resource.read = resource.held = name
-        if resource.initial is None:
-            resource.initial = self._cleared(reader.file, op)
-        resource.initial = resource.initial.reshape(tensor.shape) if resource.initial.size == tensor.size else None
-        if resource.initial is None or str(resource.initial.dtype) != reader.file.infos[op.outputs[0]].tensor.dtype:
-            raise NetworkError(f"{op.name}: variable {resource.name!r} must be {tensor}, as it is read")
-        if reader.unsigned and resource.initial.dtype == np.uint8:
-            resource.initial = as_signed(resource.initial)
-        self._order.append(("resource", resource.name))
+        initial = self._initial.get(resource)
+        if initial is None:
+            initial = self._cleared(op, resource)
+        if initial.size != tensor.size or str(initial.dtype) != builder.file.infos[op.outputs[0]].tensor.dtype:
+            raise NetworkError(f"{op.name}: variable {resource!r} must be {tensor}, as it is read")
+        if builder.unsigned and initial.dtype == np.uint8:
+            initial = as_signed(initial)
+        self._held[resource] = tensor.name
+        builder.states[resource] = ir.State(resource, tensor.name, tensor.name, initial.reshape(tensor.shape))
 
-    def _cleared(self, file: TfliteFile, op: Operator) -> Array:
+    def _cleared(self, op: Operator, resource: str) -> Array:
         """Of a resource that no subgraph initialises: TFLite Micro fills it with the zero point of what is assigned."""
-        handles = {other.outputs[0] for other in file.operators if self._is_handle(other, op)}
+        file = self._builder.file
+        handles = {
+            other.outputs[0] for other in file.operators if other.kind == "VAR_HANDLE" and _name_of(other) == resource
+        }
         for other in file.operators:
             if other.kind == "ASSIGN_VARIABLE" and other.inputs[0] in handles:
                 return cleared(file.infos[other.inputs[1]], every=True)
         return cleared(file.infos[op.outputs[0]], every=True)
 
-    def _is_handle(self, other: Operator, op: Operator) -> bool:
-        return other.kind == "VAR_HANDLE" and _name_of(other) == self._handles[op.inputs[0]]
-
-    def assign(self, op: Operator) -> None:
-        """ASSIGN_VARIABLE: what is read afterwards, by this run or the next, is another tensor."""
-        resource, reader, index = self._resource(op), self.reader, op.inputs[1]
-        name = reader.operand(op, index) if reader.infos[index].value is not None else reader.names((index,))[0]
+    def _assign(self, op: Operator) -> None:
+        """What is read afterwards, by this run or the next, is another tensor."""
+        resource, builder, index = self._resource(op), self._builder, op.inputs[1]
+        name = builder.operand(op, index) if builder.constant(index) is not None else builder.names((index,))[0]
         if name is None:
-            raise NetworkError(f"{op.name}: a constant that is assigned must be int8, not {reader.infos[index].tensor}")
-        if resource.held:
-            _check_like(op, reader.tensors[resource.held], reader.tensors[name])
-        resource.held = name
+            raise NetworkError(f"{op.name}: a constant that is assigned must be int8, not {builder.tensor(index)}")
+        if resource in self._held:
+            _check_like(op, builder.tensors[self._held[resource]], builder.tensors[name])
+        self._held[resource] = name
+        if resource in builder.states:
+            builder.states[resource] = replace(builder.states[resource], written=name)
 
 
 def _check_like(op: Operator, held: ir.Tensor, tensor: ir.Tensor) -> None:
@@ -144,14 +109,6 @@ def _copy(name: str, source: ir.Tensor, result: ir.Tensor) -> ir.Node:
         return ir.Reshape(**wires, shape=result.shape)
     payload = Permute(Layout.plain(source.shape), Layout.plain(result.shape))
     return ir.Host(**wires, label="copy", payload=payload)
-
-
-def cleared(info: Info, every: bool = False) -> Array:
-    """A variable as the runtimes clear it: its zero point in int8 (``every``: in all types, byte by byte), else 0."""
-    zero = info.zero_points[0] if info.zero_points.size and (every or info.tensor.dtype == "int8") else 0
-    size = info.tensor.size * np.dtype(info.tensor.dtype).itemsize
-    fill = np.full(size, np.int64(zero).astype(np.int8).view(np.uint8), np.uint8)
-    return fill.view(info.tensor.dtype).reshape(info.tensor.shape)
 
 
 def _name_of(op: Operator) -> str:
@@ -188,18 +145,107 @@ def _assigned(file: TfliteFile) -> dict[str, Array]:
     return found
 
 
-CONTROL = {"IF", "WHILE", "CALL", "CALL_ONCE", "READ_VARIABLE"}
-"""Operators that depend on more than their operands."""
+# Layers with a state ---------------------------------------------------------------------------
 
 
-def _call_once(reader: Reader, op: Operator) -> None:
-    """CALL_ONCE: done; see `_initial_values`."""
+def integer_layer(builder: GraphBuilder, op: Operator) -> Lstm | Svdf | None:
+    """The layer as TFLite Micro computes it; None if that has no such kernel.
+
+    Raises
+    ------
+    NetworkError: its operands do not go together.
+    """
+    build = {"UNIDIRECTIONAL_SEQUENCE_LSTM": _lstm, "SVDF": _svdf}.get(op.kind)
+    if build is None or builder.unsigned:
+        return None
+    try:
+        return build(builder, op)
+    except (ValueError, IndexError) as error:
+        raise NetworkError(f"{op.name}: operands must go together: {error}") from error
 
 
-WALK: dict[str, Callable[[Reader, Operator], None]] = {
-    "CALL_ONCE": _call_once,
-    "VAR_HANDLE": lambda reader, op: reader.variables.handle(op),
-    "READ_VARIABLE": lambda reader, op: reader.variables.read_resource(op),
-    "ASSIGN_VARIABLE": lambda reader, op: reader.variables.assign(op),
-}
-"""Operators that become no node, or none of their own."""
+def _lstm(builder: GraphBuilder, op: Operator) -> Lstm | None:
+    operands = [builder.infos[index] if index >= 0 else None for index in op.inputs]
+    absent = (9, 10, 11, 16, 17, 20, 21, 22, 23)
+    if len(operands) != 24 or any(operands[place] is not None for place in absent):
+        return None
+    source, hidden, cell = operands[0], operands[18], operands[19]
+    out = builder.tensor(op.outputs[0])
+    if (
+        source is None
+        or hidden is None
+        or cell is None
+        or [t.tensor.dtype for t in (source, hidden, cell)] != _LSTM_TYPES
+    ):
+        return None
+    options = op.options(schema.UnidirectionalSequenceLSTMOptions)
+    width, units, scale = source.tensor.shape[-1], hidden.tensor.shape[-1], cell.tensor.scale
+    mantissa, power = np.frexp(np.float64(scale or 0))
+    batch = source.tensor.shape[1 if options.TimeMajor() else 0] if len(source.tensor.shape) == 3 else 0
+    if mantissa != 0.5 or options.FusedActivationFunction() != schema.ActivationFunctionType.TANH:
+        return None
+    if out.shape != (*source.tensor.shape[:2], units) or {hidden.tensor.size, cell.tensor.size} != {batch * units}:
+        raise ValueError(f"states of {hidden.tensor} and {cell.tensor}, output {out}")
+    gates = []
+    for gate in range(4):
+        weights = _constant(operands[1 + gate], (units, width), "int8")
+        recur = _constant(operands[5 + gate], (units, units), "int8")
+        bias = _constant(operands[12 + gate], (units,), "int32")[0]
+        assert source.tensor.scale is not None and hidden.tensor.scale is not None
+        gates.append(Gate.of(weights, recur, bias, source.tensor.scale, hidden.tensor.scale))
+    assert hidden.tensor.scale is not None
+    return Lstm(
+        (gates[0], gates[1], gates[2], gates[3]),
+        source.tensor.zero_point,
+        hidden.tensor.zero_point,
+        hidden.tensor.scale,
+        int(power) - 1,
+        float(options.CellClip()),
+        bool(options.TimeMajor()),
+        source.tensor.size // width,
+    )
+
+
+def _svdf(builder: GraphBuilder, op: Operator) -> Svdf | None:
+    if len(op.inputs) != 5 or any(index < 0 for index in op.inputs):
+        return None
+    source, feature, time, bias, state = (builder.infos[index] for index in op.inputs)
+    out = builder.tensor(op.outputs[0])
+    kinds = source.tensor.dtype, feature.tensor.dtype, out.dtype
+    if kinds != ("int8",) * 3 or time.tensor.dtype not in ("int8", "int16") or state.tensor.dtype != time.tensor.dtype:
+        return None
+    rank = op.options(schema.SVDFOptions).Rank()
+    batch, width = source.tensor.shape
+    filters, memory = time.tensor.shape
+    if (
+        rank < 1
+        or filters % rank
+        or state.tensor.size != batch * filters * memory
+        or out.size * rank != batch * filters
+    ):
+        raise ValueError(f"rank {rank}, weights {time.tensor}, state {state.tensor}, output {out}")
+    first, scale_feature = _constant(feature, (filters, width), "int8")
+    second, scale_time = _constant(time, (filters, memory), time.tensor.dtype)
+    offset, _ = _constant(bias, (filters // rank,), "int32")
+    scales = [np.float32(tensor.scale or 0) for tensor in (source.tensor, state.tensor, out)]
+    if min(scales) <= 0:
+        raise ValueError("scales of input, state and output must be positive")
+    return Svdf(
+        first,
+        second,
+        offset,
+        rank,
+        source.tensor.zero_point,
+        state.tensor.zero_point,
+        out.zero_point,
+        Multiplier.of(float(scales[0] * scale_feature / scales[1])),
+        Multiplier.of(float(scales[1] * scale_time / scales[2])),
+        batch,
+    )
+
+
+def _constant(info: Info | None, shape: tuple[int, ...], dtype: str) -> tuple[Any, np.float32]:
+    """A constant of a form, and its scale."""
+    if info is None or info.value is None or info.tensor.shape != shape or info.tensor.dtype != dtype:
+        raise ValueError(f"a constant must be {dtype} {shape}, not {info.tensor if info else 'missing'}")
+    return info.value, np.float32(info.scales[0] if info.scales.size else 1)

@@ -12,8 +12,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from dovetail.sw import frontend
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend.tflite.flatbuffer import MOST_READ, FlatbufferError, verify
-from dovetail.sw.frontend.tflite.schema_offsets import TFLITE
+from dovetail.sw.frontend.tflite.flatbuffer import MOST_READ, TFLITE, FlatbufferError, verify
 from tests.malformed.damage import cut, flip, leave_out, overwrite
 from tests.malformed.tflite_edits import network, packed
 

@@ -16,10 +16,9 @@ from onnx import helper, numpy_helper
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.remainder import known_part
-from dovetail.sw.frontend.tflite.file import Info, Operator, TfliteFile
+from dovetail.sw.frontend.tflite.file import Info, Operator, TfliteFile, settle
 from dovetail.sw.frontend.tflite.floats.operators import OPERATORS
-from dovetail.sw.frontend.tflite.shapes import settle
-from dovetail.sw.frontend.tflite.variables import WALK as STATEFUL
+from dovetail.sw.frontend.tflite.variables import RESOURCE_OPERATORS
 from dovetail.sw.network.layout import Array
 from dovetail.sw.network.names import unused
 
@@ -83,7 +82,7 @@ class Writer:
     def write(self, name: str) -> onnx.ModelProto:
         """The whole network."""
         for op in self.file.operators:
-            if op.kind in STATEFUL or any(index >= 0 and self.info(index).variable for index in op.inputs):
+            if op.kind in RESOURCE_OPERATORS or any(index >= 0 and self.info(index).variable for index in op.inputs):
                 raise NetworkError(f"{op.name}: a float network must have no variables to be quantised; {_WAY_OUT}")
             if op.kind not in OPERATORS:
                 raise NetworkError(f"{op.name}: operator must be one with a counterpart in ONNX, not this; {_WAY_OUT}")
