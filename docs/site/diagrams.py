@@ -145,9 +145,9 @@ def accelerator() -> Drawing:
 
 def unit() -> Drawing:
     """The array unit."""
-    d = Drawing(920, 400, "The array unit: sequencer, input window, weights, multipliers, accumulators, drain")
+    d = Drawing(920, 400, "The array unit: loops, input window, weights, multipliers, accumulators, drain")
     d.box("front", 30, 20, 220, 56, "control", "registers, checks, claims")
-    d.box("unit", 320, 20, 240, 56, "sequencer", "block, stripe, tap: a step a cycle")
+    d.box("unit", 320, 20, 240, 56, "loops", "block, stripe, tap: a step per cycle")
     d.arrow((250, 48), (320, 48))
     d.text(285, 40, "go", "type")
     d.box("store", 30, 130, 130, 240, "SRAM", "claimed banks")
@@ -167,7 +167,7 @@ def unit() -> Drawing:
     d.arrow((795, 245), (795, 290))
     d.text(803, 272, "int32", "type", "start")
     d.arrow((700, 345), (160, 345))
-    d.text(560, 337, "int8 results, requant_lanes a cycle", "small")
+    d.text(560, 337, "int8 results, requant_lanes per cycle", "small")
     d.arrow((440, 76), (440, 104), (310, 104), (310, 130))
     d.arrow((440, 104), (555, 104), (555, 165))
     d.text(450, 96, "steps", "type", "start")
