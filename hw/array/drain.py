@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.array.loops import BUFFERS, Stripe
-from dovetail.hw.array.multipliers import SUM
+from dovetail.hw.array.multiply_accumulate import SUM
 from dovetail.hw.array.registers import ARRAY_REGISTERS
 from dovetail.hw.array.requantiser import Requantiser
 from dovetail.hw.array.weights import Record

@@ -5,8 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.array.registers import ARRAY_REGISTERS
-from dovetail.hw.array.taps import PARTS, TapWalk
-from dovetail.hw.common.walk import PixelWalk
+from dovetail.hw.common.walk import PARTS, PixelWalk, Place, count_loops
 from dovetail.hw.memory.window import INT32_BYTES
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.given import MAX_LANES
@@ -58,6 +57,85 @@ def reads_at_most(config: Config) -> int:
     """Reads of weights per step, at most."""
     matrix = [matrix_reads(config, transposed=transposed) for transposed in (False, True)] if config.matmul else []
     return max(config.weight_rows, *matrix, 1)
+
+
+class TapWalk(wiring.Component):
+    """Walks over the steps (ky, kx, input block) of a stripe, again and again.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+
+    Members
+    -------
+    regs, depthwise, inputs
+        Registers and operation: depthwise, a block of output channels has ``inputs`` input channels.
+    load
+        Pulse: go to the first step of the first block.
+    advance
+        Pulse: go to the next step; at least 3 cycles after ``load`` and the last one.
+    onward
+        From the ``last`` one ``advance`` goes to the next block of output channels. To be right from the cycle before
+        ``advance`` on.
+    last
+        The step is the last of its stripe.
+    off, col, row
+        Where the tap is, relative to an output pixel's place in the input. Two cycles after ``advance``.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "regs": In(ARRAY_REGISTERS),
+                "depthwise": In(1),
+                "inputs": In(range(config.depthwise_lanes + 1)),
+                "load": In(1),
+                "advance": In(1),
+                "onward": In(1),
+                "last": Out(1),
+                **{part: Out(32) for part in PARTS},
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, regs = self.config, self.regs
+        counts = {
+            "channels": Mux(self.depthwise, 1, regs.KC.blocks) if config.depthwise_lanes else regs.KC.blocks,
+            "kx": regs.GEOMETRY.kw,
+            "ky": regs.GEOMETRY.kh,
+        }
+        level, ends = count_loops(m, counts, load=self.load, step=self.advance)
+        level["stripe"] = ends["ky"]
+        m.d.comb += self.last.eq(ends["ky"])
+
+        # The next depthwise block reads other channels. The next place takes two cycles to compute: the first selects
+        # base and step, the second adds them. Which places move is decided a cycle before they do.
+        shift = Mux(self.onward & self.depthwise, self.inputs, 0)
+        steps: dict[str, tuple[Value | int, ...]] = {
+            "off": (config.ic_lanes, regs.KX_STEP, regs.KY_STEP, shift),
+            "col": (config.ic_lanes, regs.KX_STEP, 0, shift),
+            "row": (0, 0, regs.GEOMETRY.dilation_y, 0),
+        }
+        first = {"off": regs.ORIGIN, "col": -regs.PAD_LEFT, "row": -regs.PAD_TOP}
+        loaded, advanced = Signal(), Signal()
+        moving = {loop: Signal(name=f"moves_{loop}") for loop in level}
+        m.d.sync += [loaded.eq(self.load), advanced.eq(self.advance)]
+        m.d.sync += [moving[loop].eq(advances) for loop, advances in level.items()]
+        for part in PARTS:
+            place = Place(part, dict(zip(level, steps[part], strict=True)))
+            base, step, following = (
+                Signal(32, name=f"{part}_{name}", reset_less=True) for name in ("base", "step", "next")
+            )
+            m.d.sync += [base.eq(place.base(level)), step.eq(place.step(level)), following.eq(base + step)]
+            with m.If(loaded):
+                m.d.sync += place.begin(first[part])
+            with m.Elif(advanced):
+                place.move(m, moving, following)
+            m.d.comb += getattr(self, part).eq(place.here)
+        return m
 
 
 class ArrayLoops(wiring.Component):

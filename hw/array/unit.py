@@ -4,16 +4,15 @@ from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.hw.array.accumulator import Accumulator
 from dovetail.hw.array.drain import Drain
 from dovetail.hw.array.loops import ArrayLoops, Step
-from dovetail.hw.array.multipliers import SUM, MultiplierArray
+from dovetail.hw.array.multiply_accumulate import SUM, Accumulator, MultiplierArray
 from dovetail.hw.array.registers import ArrayRegisters
-from dovetail.hw.array.taps import PARTS
 from dovetail.hw.array.weights import OPERAND, WIDE_OPERAND, ArrayWeights, difference, extended
 from dovetail.hw.common.clock_gate import gate_clock
 from dovetail.hw.common.pipeline import delayed
 from dovetail.hw.common.ports import Core, SramRead, SramWrite
+from dovetail.hw.common.walk import PARTS
 from dovetail.hw.memory.window import WindowReads
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.array import to_accumulator

@@ -1,8 +1,118 @@
-"""Walks over the pixels of an output tile."""
+"""Walks of nested loops: their counts, and where quantities are in them.
 
-from amaranth import Module, Signal
+Loops have names, the innermost one first. A *level* has a bit for each loop: the one that advances is set, and all
+loops inside it begin again.
+"""
+
+from collections.abc import Mapping
+
+from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+
+PARTS = ("off", "col", "row")
+"""Parts of a position in a tensor, modulo 2^32: byte offset in its region, byte column, row."""
+
+Level = Mapping[str, Value]
+
+
+def count_loops(
+    m: Module, counts: Mapping[str, Value], *, load: Value, step: Value
+) -> tuple[dict[str, Value], dict[str, Value]]:
+    """Counts the turns of nested loops, at least 1 each. A count is constant from the cycle before ``load`` on.
+
+    ``load`` begins the first turn of every loop, ``step`` goes to the next turn. The first follows the last.
+
+    Returns
+    -------
+    The level of the next step, without a bit set if every loop ends with it; per loop, whether it ends with that step,
+    and all loops inside it.
+    """
+    level: dict[str, Value] = {}
+    ends: dict[str, Value] = {}
+    every: Value = Const(1, 1)
+    for loop, count in counts.items():
+        left = Signal(len(count), name=f"{loop}_left", reset_less=True)
+        last = Signal(name=f"{loop}_last", reset_less=True)  # `left` is 1
+        single = Signal(name=f"{loop}_single", reset_less=True)  # so is the count
+        end = Signal(name=f"{loop}_end")
+        m.d.comb += end.eq(every & last)
+        m.d.sync += single.eq(count == 1)
+        with m.If(load):
+            m.d.sync += [left.eq(count), last.eq(count == 1)]
+        with m.Elif(step & every):
+            m.d.sync += [left.eq(Mux(last, count, left - 1)), last.eq(Mux(last, single, left == 2))]
+        level[loop] = every & ~last
+        ends[loop] = every = end
+    return level, ends
+
+
+def selected(level: Level, choices: Mapping[str, Value] | Mapping[str, Value | int]) -> Value:
+    """The choice of the loop that advances; 0 if none does."""
+    result: Value = Const(0)
+    for loop, choice in choices.items():
+        if isinstance(choice, Value) or choice:
+            value = Value.cast(choice)
+            result = result | value & level[loop].replicate(len(value))
+    return result
+
+
+class Place:
+    """Where nested loops are in one quantity: its beginning, and each loop's step times its turns, modulo 2^width.
+
+    A register for each loop that has a step, and for the outermost one, holds the place where the inner loops begin.
+    The next place is the sum of :meth:`base` and :meth:`step`.
+
+    Parameters
+    ----------
+    name
+        Prefix of the registers.
+    steps
+        Per loop, bytes or rows from one turn to the next; 0 if a turn is where the one before it was.
+    width
+        Bits.
+    """
+
+    def __init__(self, name: str, steps: dict[str, Value | int], *, width: int = 32) -> None:
+        self.steps = steps
+        *_, outermost = steps
+        self.registers = {
+            loop: Signal(width, name=f"{name}_{loop}", reset_less=True)
+            for loop, step in steps.items()
+            if isinstance(step, Value) or step or loop == outermost
+        }
+        self.bases: dict[str, Value] = {}
+        register = self.registers[outermost]
+        for loop in reversed(steps):
+            self.bases[loop] = register = self.registers.get(loop, register)
+        self.here = register
+        """The place."""
+
+    def base(self, level: Level) -> Value:
+        """Where the loop that advances is."""
+        return selected(level, self.bases)
+
+    def step(self, level: Level) -> Value:
+        """How far it goes."""
+        return selected(level, self.steps)
+
+    def following(self, level: Level) -> Value:
+        """The next place, by an adder per loop and a choice behind them."""
+        width = len(self.here)
+        return selected(level, {loop: (self.bases[loop] + step)[:width] for loop, step in self.steps.items()})
+
+    def begin(self, first: Value | int) -> list[object]:
+        """Goes to the beginning."""
+        return [register.eq(first) for register in self.registers.values()]
+
+    def move(self, m: Module, level: Level, following: Value) -> None:
+        """Goes to the next place, which is that of the loop that advances and of all inside it."""
+        inner: list[Value] = []
+        for loop in self.steps:
+            if loop in self.registers:
+                with m.If(~Cat(inner).any() if inner else 1):
+                    m.d.sync += self.registers[loop].eq(following)
+            inner.append(level[loop])
 
 
 class PixelWalk(wiring.Component):

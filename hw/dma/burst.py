@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from dovetail.hw.common.walk import Place, count_loops
 from dovetail.isa.timing.dma import BOUNDARY, MAX_BURST
 
 PAGE_BITS = exact_log2(BOUNDARY)
@@ -46,35 +47,10 @@ class Beat(data.StructLayout):
         )
 
 
-class _Rows:
-    """Counts rows and planes; ``row_end`` and ``end`` tell that this row is the last of its plane, of all. The limits
-    of the counts are in registers, as they are known long before they are needed."""
-
-    def __init__(self, m: Module, transfer: Transfer) -> None:
-        self.transfer = transfer
-        self.rows = Signal(16)
-        self.planes = Signal(16)
-        self.row_end = Signal()
-        self.plane_end = Signal()
-        self.single = Signal()  # a plane has one row
-        self.end = self.row_end & self.plane_end
-        m.d.sync += self.single.eq(transfer.rows == 1)
-
-    def begin(self) -> list[object]:
-        return [
-            self.rows.eq(self.transfer.rows),
-            self.planes.eq(self.transfer.planes),
-            self.row_end.eq(self.single),
-            self.plane_end.eq(self.transfer.planes == 1),
-        ]
-
-    def next(self) -> list[object]:
-        return [
-            self.rows.eq(Mux(self.row_end, self.transfer.rows, self.rows - 1)),
-            self.planes.eq(self.planes - self.row_end),
-            self.row_end.eq(Mux(self.row_end, self.single, self.rows == 2)),
-            self.plane_end.eq(Mux(self.row_end, self.planes == 2, self.plane_end)),
-        ]
+def _count_rows(m: Module, t: Transfer, *, load: Value, step: Value) -> tuple[dict[str, Value], Value]:
+    """Loops over rows and planes: what comes after this row, and whether it is the last one."""
+    level, ends = count_loops(m, {"row": t.rows, "plane": t.planes}, load=load, step=step)
+    return {"row": level["row"], "plane": ends["row"]}, ends["plane"]
 
 
 class BurstWalker(wiring.Component):
@@ -105,9 +81,9 @@ class BurstWalker(wiring.Component):
         m = Module()
         t = self.transfer
         lane_bits = exact_log2(self.bus_bytes)
-        rows = _Rows(m, t)
-        row = Signal(32)  # first byte of this row
-        plane = Signal(32)  # first byte of this plane
+        next_row, takes_row = Signal(32), Signal()
+        level, last_row = _count_rows(m, t, load=~self.active, step=takes_row)
+        row = Place("address", {"row": t.row_step, "plane": t.plane_step})
         beat = Signal(32 - lane_bits)  # first beat of the burst
         left = Signal(33 - lane_bits)  # beats - 1 from there to the row's end
         first = Signal()  # `left` must still be taken from the row
@@ -141,11 +117,9 @@ class BurstWalker(wiring.Component):
         fits = Signal()
         m.d.comb += fits.eq(~far & (left_now[:8] <= limit))
 
-        next_row = Signal(32)
-        next_plane = Signal(32)
         m.d.comb += [
-            next_plane.eq(plane + t.plane_step),
-            next_row.eq(Mux(rows.row_end, next_plane, row + t.row_step)),
+            next_row.eq(row.following(level)),
+            takes_row.eq(self.active & self.o.valid & self.o.ready & ends_row),
             self.o.payload.address.eq(Cat(Const(0, lane_bits), beat)),
             self.o.payload.length.eq(length),
         ]
@@ -153,12 +127,10 @@ class BurstWalker(wiring.Component):
             m.d.sync += self.active.eq(1)
         with m.If(~self.active):
             m.d.sync += [
-                row.eq(t.address),
-                plane.eq(t.address),
+                *row.begin(t.address),
                 beat.eq(t.address >> lane_bits),
                 first.eq(1),
                 straddles.eq(beyond(t.address)),
-                *rows.begin(),
             ]
         with m.Elif(~self.o.valid):
             m.d.sync += [
@@ -176,14 +148,11 @@ class BurstWalker(wiring.Component):
             ]
             with m.If(ends_row):
                 m.d.sync += [
-                    self.active.eq(~rows.end),
-                    row.eq(next_row),
+                    self.active.eq(~last_row),
                     beat.eq(next_row >> lane_bits),
                     straddles.eq(beyond(next_row)),
-                    *rows.next(),
                 ]
-                with m.If(rows.row_end):
-                    m.d.sync += plane.eq(next_plane)
+                row.move(m, level, next_row)
         return m
 
 
@@ -218,19 +187,17 @@ class BeatWalker(wiring.Component):
         m = Module()
         t = self.transfer
         lane_bits = exact_log2(self.bus_bytes)
-        rows = _Rows(m, t)
-        row = Signal(PAGE_BITS)  # addresses within 4 KiB
-        plane = Signal(PAGE_BITS)
+        last_beat = Signal()  # no beat of the row is left
+        level, last_row = _count_rows(m, t, load=~self.active, step=self.active & self.advance & last_beat)
+        row = Place("address", {"row": t.row_step, "plane": t.plane_step}, width=PAGE_BITS)  # addresses within 4 KiB
+        row_offset = Place("offset", {"row": t.region_row_step, "plane": t.region_plane_step})
         in_page = Signal(PAGE_BITS - lane_bits)
         count = Signal(8)  # beats of the burst so far
         first = Signal()
         low = Signal(lane_bits)  # first lane of the row
         high = Signal(lane_bits)  # last lane of the row
         left = Signal(33 - lane_bits)
-        row_last = Signal()  # none is left
         to_next = Signal(lane_bits + 1)  # bytes from this beat's first one to the next beat
-        row_offset = Signal(32)
-        plane_offset = Signal(32)
         offset = Signal(32)
         full = Signal(32 - lane_bits)
         full_1 = Signal(33 - lane_bits)
@@ -242,68 +209,56 @@ class BeatWalker(wiring.Component):
         first_lane, last_lane = Signal(lane_bits), Signal(lane_bits)
         m.d.comb += [
             first_lane.eq(Mux(first, low, 0)),
-            last_lane.eq(Mux(row_last, high, self.bus_bytes - 1)),
+            last_lane.eq(Mux(last_beat, high, self.bus_bytes - 1)),
             b.low.eq(first_lane),
             b.size.eq(last_lane - first_lane + 1),
             b.offset.eq(offset),
-            b.burst_last.eq(row_last | in_page.all()),
-            b.last.eq(row_last & rows.end),
+            b.burst_last.eq(last_beat | in_page.all()),
+            b.last.eq(last_beat & last_row),
         ]
         if BOUNDARY >> lane_bits > MAX_BURST:
-            m.d.comb += b.burst_last.eq(row_last | in_page.all() | count.all())
+            m.d.comb += b.burst_last.eq(last_beat | in_page.all() | count.all())
 
         def enter(address: Signal) -> list[object]:
             """Starts a row."""
             lanes = address[:lane_bits] + t.span[:lane_bits]
             return [
-                row.eq(address),
                 in_page.eq(address[lane_bits:]),
                 count.eq(0),
                 first.eq(1),
                 low.eq(address[:lane_bits]),
                 high.eq(lanes[:lane_bits]),
                 left.eq(Mux(lanes[lane_bits], full_1, full)),
-                row_last.eq(one_beat & ~lanes[lane_bits]),
+                last_beat.eq(one_beat & ~lanes[lane_bits]),
                 to_next.eq(self.bus_bytes - address[:lane_bits]),
             ]
 
-        next_row, next_plane = Signal(PAGE_BITS), Signal(PAGE_BITS)
-        next_row_offset, next_plane_offset = Signal(32), Signal(32)
+        next_row, next_row_offset = Signal(PAGE_BITS), Signal(32)
         m.d.comb += [
-            next_plane.eq(plane + t.plane_step),
-            next_plane_offset.eq(plane_offset + t.region_plane_step),
-            next_row.eq(Mux(rows.row_end, next_plane, row + t.row_step)),
-            next_row_offset.eq(Mux(rows.row_end, next_plane_offset, row_offset + t.region_row_step)),
+            next_row.eq(row.following(level)),
+            next_row_offset.eq(row_offset.following(level)),
         ]
         with m.If(self.begin):
             m.d.sync += self.active.eq(1)
         with m.If(~self.active):
             m.d.sync += [
-                plane.eq(t.address),
-                row_offset.eq(0),
-                plane_offset.eq(0),
+                *row.begin(t.address),
+                *row_offset.begin(0),
                 offset.eq(0),
                 *enter(t.address[:PAGE_BITS]),
-                *rows.begin(),
             ]
         with m.Elif(self.advance):
-            with m.If(row_last):
-                m.d.sync += [
-                    self.active.eq(~rows.end),
-                    row_offset.eq(next_row_offset),
-                    offset.eq(next_row_offset),
-                    *enter(next_row),
-                    *rows.next(),
-                ]
-                with m.If(rows.row_end):
-                    m.d.sync += [plane.eq(next_plane), plane_offset.eq(next_plane_offset)]
+            with m.If(last_beat):
+                m.d.sync += [self.active.eq(~last_row), offset.eq(next_row_offset), *enter(next_row)]
+                row.move(m, level, next_row)
+                row_offset.move(m, level, next_row_offset)
             with m.Else():
                 m.d.sync += [
                     in_page.eq(in_page + 1),
                     count.eq(Mux(b.burst_last, 0, count + 1)),
                     first.eq(0),
                     left.eq(left - 1),
-                    row_last.eq(left == 1),
+                    last_beat.eq(left == 1),
                     to_next.eq(self.bus_bytes),
                     offset.eq(offset + to_next),
                 ]

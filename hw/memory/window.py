@@ -4,8 +4,8 @@ from amaranth import Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.hw.array.taps import PARTS
 from dovetail.hw.common.pipeline import delayed
+from dovetail.hw.common.walk import PARTS
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.memory import SRAM_READ
 

@@ -176,17 +176,21 @@ class WalkersHarness(wiring.Component):
                 Assert(inner["full_far"] == (span_beats >= MAX_BURST), "invariant: more than a burst"),
                 Assert(inner["full_1_far"] == (span_beats + 1 >= MAX_BURST), "invariant: likewise if it straddles"),
                 Assert(beat_inner["one_beat"] == (span_beats == 0), "invariant: a beat if it does not straddle"),
-                *(Assert(opened["single"] == (t.rows == 1), "invariant: single") for opened in (inner, beat_inner)),
+                *(
+                    Assert(opened[f"{loop}_single"] == (count == 1), "invariant: single")
+                    for opened in (inner, beat_inner)
+                    for loop, count in (("row", t.rows), ("plane", t.planes))
+                ),
             ]
         with m.If(bursts.active):
             m.d.comb += [
-                Assert(inner["row"] == row_ahead, "invariant: row"),
-                Assert(inner["plane"] == Mux(ahead & last_row, next_plane, plane), "invariant: plane"),
-                Assert(inner["rows"] == Mux(ahead, Mux(last_row, t.rows, rows - 1), rows), "invariant: rows"),
-                Assert(inner["planes"] == planes - (ahead & last_row), "invariant: planes"),
+                Assert(inner["address_row"] == row_ahead, "invariant: row"),
+                Assert(inner["address_plane"] == Mux(ahead & last_row, next_plane, plane), "invariant: plane"),
+                Assert(inner["row_left"] == Mux(ahead, Mux(last_row, t.rows, rows - 1), rows), "invariant: rows"),
+                Assert(inner["plane_left"] == planes - (ahead & last_row), "invariant: planes"),
                 Assert(inner["beat"] == beat_ahead, "invariant: beat"),
-                Assert(inner["row_end"] == (inner["rows"] == 1), "invariant: row_end"),
-                Assert(inner["plane_end"] == (inner["planes"] == 1), "invariant: plane_end"),
+                Assert(inner["row_last"] == (inner["row_left"] == 1), "invariant: row_last"),
+                Assert(inner["plane_last"] == (inner["plane_left"] == 1), "invariant: plane_last"),
                 Assert(
                     ~inner["first"] | (inner["straddles"] == (beats_of(row_ahead) == span_beats + 2)),
                     "invariant: straddles",
@@ -208,16 +212,16 @@ class WalkersHarness(wiring.Component):
         with m.If(running):
             m.d.comb += [
                 Assert((rows != 0) & (planes != 0) & (rows <= t.rows), "invariant: a row to go"),
-                Assert(beat_inner["rows"] == rows, "invariant: rows of beats"),
-                Assert(beat_inner["planes"] == planes, "invariant: planes of beats"),
-                Assert(beat_inner["row_end"] == (rows == 1), "invariant: row_end of beats"),
-                Assert(beat_inner["plane_end"] == (planes == 1), "invariant: plane_end of beats"),
-                Assert(beat_inner["row_last"] == (beat_inner["left"] == 0), "invariant: row_last"),
+                Assert(beat_inner["row_left"] == rows, "invariant: rows of beats"),
+                Assert(beat_inner["plane_left"] == planes, "invariant: planes of beats"),
+                Assert(beat_inner["row_last"] == (rows == 1), "invariant: row_last of beats"),
+                Assert(beat_inner["plane_last"] == (planes == 1), "invariant: plane_last of beats"),
+                Assert(beat_inner["last_beat"] == (beat_inner["left"] == 0), "invariant: last_beat"),
                 Assert(beat_inner["to_next"] == self.bus_bytes - Mux(first, row[:lane_bits], 0), "invariant: to_next"),
-                Assert(beat_inner["row"] == row[:PAGE_BITS], "invariant: row of beats"),
-                Assert(beat_inner["plane"] == plane[:PAGE_BITS], "invariant: plane of beats"),
-                Assert(beat_inner["row_offset"] == offset, "invariant: row offset"),
-                Assert(beat_inner["plane_offset"] == plane_offset, "invariant: plane offset"),
+                Assert(beat_inner["address_row"] == row[:PAGE_BITS], "invariant: row of beats"),
+                Assert(beat_inner["address_plane"] == plane[:PAGE_BITS], "invariant: plane of beats"),
+                Assert(beat_inner["offset_row"] == offset, "invariant: row offset"),
+                Assert(beat_inner["offset_plane"] == plane_offset, "invariant: plane offset"),
                 Assert(beat_inner["offset"] == (offset + t.span + 1 - left)[:32], "invariant: offset"),
                 Assert(beat_inner["first"] == first, "invariant: first beat of the row"),
                 Assert(beat_inner["low"] == row[:lane_bits], "invariant: low"),

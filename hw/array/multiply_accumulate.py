@@ -1,12 +1,14 @@
-"""The array: ic_lanes x oc_lanes multipliers and their adder trees."""
+"""The array: ic_lanes x oc_lanes multipliers, their adder trees, and the accumulators behind them."""
 
-from amaranth import Cat, Const, Module, Signal, Value, signed
+from amaranth import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from dovetail.hw.array.registers import MULTIPLIERS
 from dovetail.hw.array.weights import OPERAND
+from dovetail.hw.common.pipeline import delayed
+from dovetail.hw.memory.cells import block_ram, read_row
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.array import RADIX, tree_stages
@@ -144,3 +146,66 @@ class MultiplierArray(wiring.Component):
         for value in values:
             total = (total + value[:bits].as_signed())[:SUM].as_signed()
         return total
+
+
+class Accumulator(wiring.Component):
+    """Accumulators with a port that adds and one that reads: a row per stripe pixel and buffer, an int32 per channel.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+
+    Members
+    -------
+    valid, row, first
+        Add to a row, or set it if ``first``. Additions to one row are at least ACCUMULATE = 3 cycles apart.
+    term
+        What to add, SUM bits a channel, ``TERM`` cycles later.
+    drain_row
+        Row to read.
+    drained
+        The row, one cycle later. It has what was added to it with ``valid`` up to ``VISIBLE`` cycles before.
+
+    Latency
+    -------
+    Row from memory, its register and that of what to add, addition and write.
+    """
+
+    TERM = 1
+    VISIBLE = TERM + 2
+
+    def __init__(self, config: Config, *, rows: int) -> None:
+        self.config = config
+        self.rows = rows
+        super().__init__(
+            {
+                "valid": In(1),
+                "row": In(range(rows)),
+                "first": In(1),
+                "term": In(SUM * config.acc_lanes),
+                "drain_row": In(range(rows)),
+                "drained": Out(SUM * config.acc_lanes),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        width = SUM * self.config.acc_lanes
+        m.submodules.cells = cells = block_ram(width=width, depth=self.rows)
+        write = cells.write_port()
+        valid = delayed(m, "valid", self.valid, 2)
+        row = delayed(m, "row", self.row, 2)
+        first = delayed(m, "first", self.first, 1)
+        held, term = (Signal(width, name=name, reset_less=True) for name in ("held", "term"))
+        old = read_row(m, cells, name="old", addr=self.row, en=self.valid, platform=platform)
+        with m.If(valid[1]):
+            m.d.sync += [held.eq(Mux(first[1], 0, old)), term.eq(self.term)]
+        sums = ((held.word_select(n, SUM) + term.word_select(n, SUM))[:SUM] for n in range(self.config.acc_lanes))
+        m.d.comb += [
+            write.en.eq(valid[2]),
+            write.addr.eq(row[2]),
+            write.data.eq(Cat(sums)),
+            self.drained.eq(read_row(m, cells, name="drain", addr=self.drain_row, platform=platform)),
+        ]
+        return m
