@@ -226,7 +226,8 @@ def _constants(module: ModuleType) -> Iterator[tuple[object, ...]]:
         if name.isupper() and isinstance(doc.value, ast.Constant):
             shown = getattr(module, name)
             meaning = _prose(" ".join(str(doc.value.value).split()))
-            yield f"`{name}`", shown if value == str(shown) else f"{shown} = {value}", meaning
+            derived = isinstance(shown, int) and value != str(shown)
+            yield f"`{name}`", f"{shown} = {value}" if derived else value, meaning
 
 
 def _prose(text: str) -> str:

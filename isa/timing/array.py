@@ -1,6 +1,6 @@
 """Timing of the array unit: CONV, CONV_RELU, DEPTH_CONV and MAT_MUL.
 
-The sequencer cuts time into windows, see ``hw.array.loops``. The first only loads weights. Then every step (ky, kx,
+The array's loops cut time into windows, see ``hw.array.loops``. The first only loads weights. Then every step (ky, kx,
 input block) of every stripe has one: as long as its pixels, the weights of the next step, the records of a block in
 the block's first, and ACCUMULATE demand. Old int32 values pass in windows of their own before the stripe's steps. The
 results of a stripe drain through the requantiser while the next stripe runs in the other accumulator buffer.
