@@ -16,7 +16,7 @@ from dovetail.sw.compiler.partition.segments import RULES, pays_for_its_round_tr
 from dovetail.sw.frontend.onnx.elementwise import COMBINATIONS, FUNCTIONS
 from dovetail.sw.frontend.tflite.elementwise import FUNCTIONS as TFLITE_FUNCTIONS
 from dovetail.sw.frontend.tflite.elementwise import RECTIFIERS
-from dovetail.sw.frontend.tflite.floats.operators import OPERATORS as FLOAT_OPERATORS
+from dovetail.sw.frontend.tflite.floats.convert import OPERATORS as FLOAT_OPERATORS
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,11 @@ RECTIFIERS: dict[str, tuple[float | None, float | None]] = {
     "RELU_0_TO_1": (0.0, 1.0),
 }
 
-_FUSED: dict[int, tuple[float | None, float | None]] = {
-    schema.ActivationFunctionType.NONE: (None, None),
-    schema.ActivationFunctionType.RELU: (0.0, None),
-    schema.ActivationFunctionType.RELU6: (0.0, 6.0),
-    schema.ActivationFunctionType.RELU_N1_TO_1: (-1.0, 1.0),
+_FUSED = {
+    schema.ActivationFunctionType.NONE: "",
+    schema.ActivationFunctionType.RELU: "RELU",
+    schema.ActivationFunctionType.RELU6: "RELU6",
+    schema.ActivationFunctionType.RELU_N1_TO_1: "RELU_N1_TO_1",
 }
 
 FUNCTIONS = (
@@ -62,11 +62,16 @@ def _level(out: ir.Tensor, real: float) -> int:
     return out.zero_point + int(np.trunc(ratio + np.copysign(np.float32(0.5), ratio)))
 
 
+def fused_activation(op: Operator, code: int) -> str:
+    """Its name, empty for none. Raises NetworkError for others."""
+    if code not in _FUSED:
+        raise NetworkError(f"{op.name}: fused activation must be RELU, RELU6 or RELU_N1_TO_1, not {code}")
+    return _FUSED[code]
+
+
 def clamp_of(op: Operator, out: ir.Tensor, activation: int) -> tuple[int, int]:
     """(lo, hi) of a fused activation, in the output's integers."""
-    if activation not in _FUSED:
-        raise NetworkError(f"{op.name}: fused activation must be RELU, RELU6 or RELU_N1_TO_1, not {activation}")
-    return _bounds(out, *_FUSED[activation])
+    return _bounds(out, *RECTIFIERS.get(fused_activation(op, activation), (None, None)))
 
 
 def _bounds(out: ir.Tensor, low: float | None, high: float | None) -> tuple[int, int]:

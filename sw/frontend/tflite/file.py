@@ -31,6 +31,8 @@ _DTYPES = {
 _OP_NAMES = {
     value: name for name, value in vars(schema.BuiltinOperator).items() if isinstance(value, int) and name.isupper()
 }
+MEDIAPIPE_TRANSPOSE_CONV = "CUSTOM Convolution2DTransposeBias"
+"""The one custom operator that has a counterpart in ONNX."""
 _DENSEST = 1024
 """Elements of a sparse constant for each one that is stored; keeps damaged files from filling memory."""
 

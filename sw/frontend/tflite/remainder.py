@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.remainder import Remainder
-from dovetail.sw.frontend.tflite.file import Operator, TfliteFile, is_float
+from dovetail.sw.frontend.tflite.file import MEDIAPIPE_TRANSPOSE_CONV, Operator, TfliteFile, is_float
 from dovetail.sw.frontend.tflite.variables import RESOURCE_OPERATORS
 from dovetail.sw.host.kernels import TfliteOp
 from dovetail.sw.host.tflite_extract import extract
@@ -37,10 +37,7 @@ def _unknown(file: TfliteFile, op: Operator) -> str:
     if op.kind.startswith("operator "):
         return "it is newer than the runtime"
     if op.kind.startswith("CUSTOM ") and is_float(file):
-        # Imported late: reading a quantised file should not wait for protobuf.
-        from dovetail.sw.frontend.tflite.floats.operators import OPERATORS
-
-        return "" if op.kind in OPERATORS else "a custom operator without a counterpart in ONNX"
+        return "" if op.kind == MEDIAPIPE_TRANSPOSE_CONV else "a custom operator without a counterpart in ONNX"
     if op.kind.startswith("CUSTOM "):
         try:
             custom_op(file, op).shapes()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.tflite.file import Operator
-
-if TYPE_CHECKING:
-    from dovetail.sw.frontend.tflite.floats.convert import Writer
+from dovetail.sw.frontend.tflite.floats.elementwise import activated
+from dovetail.sw.frontend.tflite.floats.writer import Writer
 
 
 def reshape(w: Writer, op: Operator) -> None:
@@ -126,6 +124,15 @@ def gather(w: Writer, op: Operator) -> None:
     w.result(op.outputs[0], "Gather", [w.value(index) for index in op.inputs], axis=options.Axis())
 
 
+def concatenation(w: Writer, op: Operator) -> None:
+    """CONCATENATION"""
+    options = op.options(schema.ConcatenationOptions)
+    image = w.is_image(op, op.inputs)
+    axis = w.axis(op, options.Axis(), len(w.shape(op.outputs[0])), image)
+    activation = options.FusedActivationFunction()
+    activated(w, op, activation, "Concat", w.operands(op.inputs, image), image=image, axis=axis)
+
+
 MOVEMENT: Mapping[str, Callable[[Writer, Operator], None]] = {
     **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), reshape),
     "SHAPE": shape_of,
@@ -137,4 +144,5 @@ MOVEMENT: Mapping[str, Callable[[Writer, Operator], None]] = {
     "PACK": pack,
     "UNPACK": unpack,
     "GATHER": gather,
+    "CONCATENATION": concatenation,
 }

@@ -1,0 +1,200 @@
+"""Functions of elements, types and reductions of float TFLite networks in ONNX, and fused activations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+from onnx import helper
+
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.tflite.elementwise import RECTIFIERS, fused_activation
+from dovetail.sw.frontend.tflite.file import Operator
+from dovetail.sw.frontend.tflite.floats.writer import Writer
+
+
+def activated(
+    w: Writer, op: Operator, activation: int, kind: str, inputs: Sequence[str], *, image: bool, **attributes: Any
+) -> None:
+    """A node and the activation fused into its operator."""
+    fused = fused_activation(op, activation)
+    if not fused:
+        w.result(op.outputs[0], kind, inputs, image=image, **attributes)
+        return
+    linear = w.node(f"{w.info(op.outputs[0]).tensor.name}/linear", kind, inputs, **attributes)
+    _rectify(w, op, fused, linear, image)
+
+
+def _rectify(w: Writer, op: Operator, kind: str, value: str, image: bool) -> None:
+    """RELU, its clamped kin, or TANH."""
+    low, high = RECTIFIERS.get(kind, (None, None))
+    if low is not None and high is not None:
+        ends = [w.add_constant(f"{op.name}/clamp", np.float32(real)) for real in (low, high)]
+        w.result(op.outputs[0], "Clip", [value, *ends], image=image)
+    else:
+        w.result(op.outputs[0], "Tanh" if kind == "TANH" else "Relu", [value], image=image)
+
+
+_BINARY: Mapping[str, tuple[str, Any]] = {
+    "ADD": ("Add", schema.AddOptions),
+    "SUB": ("Sub", schema.SubOptions),
+    "MUL": ("Mul", schema.MulOptions),
+    "DIV": ("Div", schema.DivOptions),
+    "MINIMUM": ("Min", None),
+    "MAXIMUM": ("Max", None),
+    "POW": ("Pow", None),
+    "PRELU": ("PRelu", None),
+}
+
+
+def binary(w: Writer, op: Operator) -> None:
+    """Two operands of one shape, or of shapes that broadcast."""
+    w.require_float(op)
+    kind, table = _BINARY[op.kind]
+    image = w.is_image(op, op.inputs)
+    activation = op.options(table).FusedActivationFunction() if table else schema.ActivationFunctionType.NONE
+    activated(w, op, activation, kind, w.operands(op.inputs, image), image=image)
+
+
+def squared_difference(w: Writer, op: Operator) -> None:
+    """SQUARED_DIFFERENCE"""
+    image = w.is_image(op, op.inputs)
+    difference = w.node(f"{op.name}/difference", "Sub", w.operands(op.inputs, image))
+    w.result(op.outputs[0], "Mul", [difference, difference], image=image)
+
+
+_UNARY: Mapping[str, str] = {
+    "LOGISTIC": "Sigmoid",
+    "HARD_SWISH": "HardSwish",
+    "ELU": "Elu",
+    "ABS": "Abs",
+    "NEG": "Neg",
+    "EXP": "Exp",
+    "LOG": "Log",
+    "SQRT": "Sqrt",
+    "SIN": "Sin",
+    "COS": "Cos",
+    "FLOOR": "Floor",
+    "CEIL": "Ceil",
+    "ROUND": "Round",
+}
+
+
+def unary(w: Writer, op: Operator) -> None:
+    """Functions of one element that ONNX has too."""
+    w.require_float(op)
+    attributes: dict[str, Any] = {}
+    kind = _UNARY.get(op.kind, "")
+    if op.kind == "LEAKY_RELU":
+        kind, attributes = "LeakyRelu", {"alpha": op.options(schema.LeakyReluOptions).Alpha()}
+    elif op.kind == "GELU":
+        near = op.options(schema.GeluOptions).Approximate()
+        kind, attributes = "Gelu", {"approximate": "tanh" if near else "none"}
+    w.map(op, kind, **attributes)
+
+
+def rectifier(w: Writer, op: Operator) -> None:
+    """RELU and its clamped kin, TANH."""
+    w.require_float(op)
+    image = w.is_image(op, op.inputs)
+    _rectify(w, op, op.kind, w.operands(op.inputs, image)[0], image)
+
+
+def power(w: Writer, op: Operator) -> None:
+    """SQUARE and RSQRT"""
+    image = w.is_image(op, op.inputs)
+    (value,) = w.operands(op.inputs, image)
+    if op.kind == "SQUARE":
+        w.result(op.outputs[0], "Mul", [value, value], image=image)
+    else:
+        w.result(op.outputs[0], "Reciprocal", [w.node(f"{op.name}/root", "Sqrt", [value])], image=image)
+
+
+def softmax(w: Writer, op: Operator) -> None:
+    """SOFTMAX and LOG_SOFTMAX over the last axis."""
+    w.require_float(op)
+    value = w.value(op.inputs[0])
+    if op.kind == "LOG_SOFTMAX":
+        w.result(op.outputs[0], "LogSoftmax", [value], axis=-1)
+        return
+    beta = op.options(schema.SoftmaxOptions).Beta()
+    if beta != 1:
+        value = w.node(f"{op.name}/scaled", "Mul", [value, w.add_constant(f"{op.name}/beta", np.float32(beta))])
+    w.result(op.outputs[0], "Softmax", [value], axis=-1)
+
+
+def cast(w: Writer, op: Operator) -> None:
+    """CAST, and DEQUANTIZE of float16 activations."""
+    to = helper.np_dtype_to_tensor_dtype(np.dtype(w.info(op.outputs[0]).tensor.dtype))
+    w.map(op, "Cast", to=to)
+
+
+def quantize(w: Writer, op: Operator) -> None:
+    """QUANTIZE of float32 and DEQUANTIZE; a constant is dequantised here."""
+    value = w.constant(op.inputs[0])
+    if value is not None:
+        w.keep(op.outputs[0], value)
+        return
+    down = op.kind == "QUANTIZE"
+    source, out = w.info(op.inputs[0]).tensor, w.info(op.outputs[0]).tensor
+    real, integer = (source, out) if down else (out, source)
+    if source.dtype == "float16":
+        cast(w, op)
+        return
+    if real.dtype != "float32" or integer.dtype not in ("int8", "uint8") or integer.scale is None:
+        raise NetworkError(f"{op.name}: must be float32 to or from 8 bits with one scale, not {source} to {out}")
+    scale = w.add_constant(f"{op.name}/scale", np.float32(integer.scale))
+    zero = w.add_constant(f"{op.name}/zero", np.array(integer.zero_point, integer.dtype))
+    w.map(op, "QuantizeLinear" if down else "DequantizeLinear", [scale, zero])
+
+
+def densify(w: Writer, op: Operator) -> None:
+    """DENSIFY of a constant, which is whole already."""
+    value = w.constant(op.inputs[0])
+    if value is None:
+        raise NetworkError(f"{op.name}: operand must be a sparse constant, not computed by the network")
+    w.keep(op.outputs[0], value)
+
+
+# Reductions ------------------------------------------------------------------------------------
+
+_REDUCE: Mapping[str, str] = {
+    "MEAN": "ReduceMean",
+    "SUM": "ReduceSum",
+    "REDUCE_MAX": "ReduceMax",
+    "REDUCE_MIN": "ReduceMin",
+    "REDUCE_PROD": "ReduceProd",
+}
+
+
+def reduce(w: Writer, op: Operator) -> None:
+    """Reductions over constant axes."""
+    keep = bool(op.options(schema.ReducerOptions).KeepDims())
+    source = op.inputs[0]
+    rank, axes = len(w.shape(source)), set(w.numbers(op, 1))
+    pixels = rank == 4 and {axis % 4 for axis in axes} == {1, 2}
+    image = pixels and w.only_image(source)
+    axes_name = w.integers(f"{op.name}/axes", sorted(w.axis(op, axis, rank, image) for axis in axes))
+    w.result(
+        op.outputs[0],
+        _REDUCE[op.kind],
+        [w.operands([source], image)[0], axes_name],
+        image=image and keep,
+        keepdims=int(keep),
+    )
+
+
+ELEMENTWISE: Mapping[str, Callable[[Writer, Operator], None]] = {
+    **dict.fromkeys(_BINARY, binary),
+    "SQUARED_DIFFERENCE": squared_difference,
+    **dict.fromkeys((*_UNARY, "LEAKY_RELU", "GELU"), unary),
+    **dict.fromkeys((*RECTIFIERS, "TANH"), rectifier),
+    **dict.fromkeys(("SQUARE", "RSQRT"), power),
+    **dict.fromkeys(("SOFTMAX", "LOG_SOFTMAX"), softmax),
+    "CAST": cast,
+    **dict.fromkeys(("QUANTIZE", "DEQUANTIZE"), quantize),
+    "DENSIFY": densify,
+    **dict.fromkeys(_REDUCE, reduce),
+}
