@@ -16,10 +16,11 @@ from typing import Any
 from selenium import webdriver
 
 from dovetail.flows.cli import main as dovetail
-from dovetail.flows.explore.results.rows import Results, Row
+from dovetail.flows.explore.results.layers import explain_point
+from dovetail.flows.explore.results.row import Row
+from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.report.page import render
-from dovetail.flows.report.page.explaining import explain_point
 
 ROOT = Path(__file__).parent.parent
 SPACE = ROOT / "docs" / "examples" / "spaces" / "mobilenet_v1.toml"

@@ -1,70 +1,45 @@
-"""The ``dovetail`` command: one subcommand per file of this folder."""
+"""The ``dovetail`` command: one subcommand per file of `commands`."""
 
 import argparse
 import os
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from importlib import import_module
 from typing import Any, NoReturn
 
 import dovetail
-from dovetail.flows.commands import (
-    area,
-    build,
-    codegen,
-    coverage,
-    diff,
-    docs,
-    doctor,
-    driver,
-    explain,
-    export,
-    faults,
-    fuzz,
-    inspect,
-    isa,
-    pack,
-    prove,
-    quantise,
-    run,
-    serve,
-    sweep,
-    systemc,
-    verify,
-)
-from dovetail.flows.commands import compile as compile_
-from dovetail.flows.commands import report as report_page
 from dovetail.flows.output.printable import printable
 from dovetail.flows.output.reply import Report, to_json
 from dovetail.flows.output.trouble import USER_ERRORS, message, out_of_memory, unforeseen
 
-COMMANDS = (
-    inspect,
-    compile_,
-    explain,
-    pack,
-    quantise,
-    run,
-    diff,
-    verify,
-    export,
-    codegen,
-    fuzz,
-    faults,
-    coverage,
-    prove,
-    sweep,
-    report_page,
-    serve,
-    area,
-    build,
-    driver,
-    systemc,
-    isa,
-    docs,
-    doctor,
-)
-"""Modules with NAME, HELP, ``add_arguments(parser)`` and ``run(args) -> Report``."""
+COMMANDS = {
+    "inspect": "say which nodes run on the accelerator, and why the others do not",
+    "compile": "compile a network into a program file",
+    "explain": "say where a network's cycles go and what would make it faster",
+    "pack": "pack a quantised network into a portable file",
+    "quantise": "quantise a float network from calibration inputs",
+    "run": "run a network on the model, on the RTL or on a board",
+    "diff": "compare a network with the reference runtime, layer by layer",
+    "verify": "compare model and RTL on a network: bytes, cycles, timeline",
+    "export": "write a network's accelerator and host parts as files of their own",
+    "codegen": "write a network's inference as C code, for the host beside the accelerator",
+    "fuzz": "compare model and RTL on random programs, over many configurations",
+    "faults": "compare model and RTL on faults: bus, memory, reset, start, corrupted programs",
+    "coverage": "functional coverage, and line and branch coverage of the RTL, with holes and reasons",
+    "prove": "prove properties of the hardware's blocks",
+    "sweep": "price networks on many configurations",
+    "report": "write a sweep's results as one HTML file",
+    "serve": "show a store's results live in a browser",
+    "area": "estimate or measure an accelerator's FPGA area",
+    "build": "build a bitstream for a board, or a project for Vivado",
+    "driver": "write the C99 driver for a configuration, with examples",
+    "systemc": "the accelerator as a SystemC module with TLM-2.0 sockets",
+    "isa": "the instruction set: manual, C header, register maps, assembler, disassembler",
+    "docs": "the pages of the documentation",
+    "doctor": "check Python, packages, tools and the cache folder",
+}
+"""What each subcommand does. Its file in `commands` has ``add_arguments(parser)`` and ``run(args) -> Report``."""
 
 SEEN = "seen"
 """Where a parsed command line keeps which options it has had."""
@@ -103,17 +78,23 @@ class Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of the whole command."""
+def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """The parser of the command; of the subcommands that are not among the ``words`` it only knows the names.
+
+    A subcommand brings the libraries that it needs, so no other is imported. Without ``words`` all are.
+    """
     top = Parser(prog="dovetail", description="Hardware/software co-design for int8 neural-network accelerators.")
     top.add_argument("--version", action="version", version=f"dovetail {dovetail.__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    for module in COMMANDS:
-        sub = commands.add_parser(module.NAME, help=module.HELP, description=module.__doc__)
-        sub.register("action", None, Once)
-        sub.add_argument("--json", action="store_true", help="one JSON object on stdout and nothing else")
-        module.add_arguments(sub)
-        sub.set_defaults(run=module.run)
+    for name, about in COMMANDS.items():
+        sub = commands.add_parser(name, help=about)
+        if words is None or name in words:
+            module = import_module(f"dovetail.flows.commands.{name}")
+            sub.description = module.__doc__
+            sub.register("action", None, Once)
+            sub.add_argument("--json", action="store_true", help="one JSON object on stdout and nothing else")
+            module.add_arguments(sub)
+            sub.set_defaults(run=module.run)
     return top
 
 
@@ -124,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     words = sys.argv[1:] if argv is None else argv
     try:
-        args = parser().parse_args(words)
+        args = parser(words).parse_args(words)
     except UsageError as error:
         return _fail(printable(str(error)), EXIT_ERROR, "--json" in words)
     out = sys.stdout

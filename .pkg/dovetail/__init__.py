@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dovetail.cosim.compare.networks import Verdict, verify
     from dovetail.flows.explore.results.layers import layers
-    from dovetail.flows.explore.results.rows import Results
+    from dovetail.flows.explore.results.sweep_results import Results
     from dovetail.flows.explore.space.design_space import Space, Workload
     from dovetail.flows.explore.sweep import explore
     from dovetail.flows.report.pictures import facade as pictures
@@ -64,7 +64,7 @@ _HOME = {
     "Result": ("dovetail.sw.runtime.compiled_network", "Result"),
     "compile": ("dovetail.sw.runtime.compiled_network", "compile_network"),
     "load": ("dovetail.sw.runtime.saved_program", "load_program"),
-    "Results": ("dovetail.flows.explore.results.rows", "Results"),
+    "Results": ("dovetail.flows.explore.results.sweep_results", "Results"),
     "Space": ("dovetail.flows.explore.space.design_space", "Space"),
     "Workload": ("dovetail.flows.explore.space.design_space", "Workload"),
     "explore": ("dovetail.flows.explore.sweep", "explore"),

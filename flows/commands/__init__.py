@@ -1,1 +1,1 @@
-"""The subcommands of ``dovetail``: a thin file each, with NAME, HELP, ``add_arguments`` and ``run``."""
+"""The subcommands of ``dovetail``: a thin file each, with ``add_arguments`` and ``run``; `cli.COMMANDS` lists them."""

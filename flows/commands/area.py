@@ -14,9 +14,6 @@ from dovetail.flows.output.printable import block
 from dovetail.flows.output.reply import Report
 from dovetail.sw.analysis.cost.area import PARTS, Area, Resources, area_of, beyond, smallest_part, total
 
-NAME = "area"
-HELP = "estimate or measure an accelerator's FPGA area"
-
 TITLES = {"lut": "LUT", "ff": "FF", "dsp": "DSP", "bram": "BRAM"}
 
 

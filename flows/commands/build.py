@@ -5,28 +5,30 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import RenderableType
 from rich.table import Table
 
+from dovetail.flows.explore.store.builds import builds, put_build
+from dovetail.flows.explore.store.result_store import Store
+from dovetail.flows.fpga.builder import Options
 from dovetail.flows.fpga.design.boards import BOARDS, Board, board_of
 from dovetail.flows.fpga.design.pll import MHZ
+from dovetail.flows.fpga.flow import Request, build, memory_of
+from dovetail.flows.fpga.record import Build
+from dovetail.flows.fpga.regression import run_entries
+from dovetail.flows.fpga.shown import missed, shown
+from dovetail.flows.fpga.vivado import ip
 from dovetail.flows.options.parameters import add_options, config_of
 from dovetail.flows.output.folder import check_output_folder
 from dovetail.flows.output.reply import Report, to_json
+from dovetail.hw.board.memory import BoardMemory
 from dovetail.isa.common.files import write_atomically
 from dovetail.isa.common.sizes import format_bytes
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.link import BAUD
 from dovetail.sw.errors import DovetailError
-
-if TYPE_CHECKING:
-    from dovetail.flows.fpga.record import Build
-    from dovetail.hw.board.memory import BoardMemory
-
-NAME = "build"
-HELP = "build a bitstream for a board, or a project for Vivado"
 
 OUTPUT = Path("build")
 MOST_SEEDS = 1000
@@ -101,10 +103,6 @@ def configuration(args: argparse.Namespace) -> Config:
 
 def run_board(args: argparse.Namespace) -> Report:
     """Build a bitstream."""
-    from dovetail.flows.fpga.builder import Options
-    from dovetail.flows.fpga.flow import Request, build
-    from dovetail.flows.fpga.shown import missed, shown
-
     board, config = board_of(args.board), configuration(args)
     store = open_store(args.store)
     try:
@@ -136,15 +134,11 @@ def open_store(path: Path | None) -> Any:
     """The store that keeps the figures, opened before minutes have passed. Raises StoreError."""
     if path is None:
         return None
-    from dovetail.flows.explore.store.result_store import Store
-
     return Store(path, write=True)
 
 
-def keep(store: Any, result: "Build") -> None:
+def keep(store: Any, result: Build) -> None:
     """Put a build into a store."""
-    from dovetail.flows.explore.store.builds import put_build
-
     put_build(store, result)
 
 
@@ -156,11 +150,8 @@ def frequency(args: argparse.Namespace, default: int) -> int:
     return round(wanted * MHZ)
 
 
-def memory(text: str | None, board: Board) -> "BoardMemory":
+def memory(text: str | None, board: Board) -> BoardMemory:
     """The system memory, as ``bram:64KiB``, or the board's own. Raises DovetailError."""
-    from dovetail.flows.fpga.flow import memory_of
-    from dovetail.hw.board.memory import BoardMemory
-
     return BoardMemory(*board.memory) if text is None else memory_of(text)
 
 
@@ -184,8 +175,6 @@ def say(text: str) -> None:
 
 def run_export(args: argparse.Namespace) -> Report:
     """Write the sources for Vivado, and lint them."""
-    from dovetail.flows.fpga.vivado import ip
-
     config = configuration(args)
     hertz = frequency(args, 100 * MHZ)
     written = ip.export(config, args.output, part=args.part or ip.PART, frequency=hertz)
@@ -200,17 +189,12 @@ def run_export(args: argparse.Namespace) -> Report:
 
 def run_table(args: argparse.Namespace) -> Report:
     """Check a regression table, or bring it up to date."""
-    from dovetail.flows.fpga.regression import run_entries
-
     path: Path = args.check or args.update
     return run_entries(path, args.only or [], args.output, commands(args), say, args.jobs, update=bool(args.update))
 
 
 def run_list(args: argparse.Namespace) -> Report:
     """Show the builds of a store."""
-    from dovetail.flows.explore.store.builds import builds
-    from dovetail.flows.explore.store.result_store import Store
-
     if args.store is None:
         raise DovetailError("--list must come with --store FILE")
     with Store(args.store) as store:

@@ -6,9 +6,7 @@ from pathlib import Path
 from dovetail.flows.options.network import add_network_options, compiled_of, left_lines
 from dovetail.flows.output.folder import check_output_folder
 from dovetail.flows.output.reply import Report
-
-NAME = "codegen"
-HELP = "write a network's inference as C code, for the host beside the accelerator"
+from dovetail.sw.export.codegen.project import project_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
-    from dovetail.sw.export.codegen.project import project_of
-
     check_output_folder("--output", args.output)
     compiled = compiled_of(args)
     project = project_of(compiled, embed=args.embed, prefix=args.prefix)

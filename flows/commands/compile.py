@@ -18,9 +18,6 @@ from dovetail.flows.options.network import (
 from dovetail.flows.output.energy import add_energy_option, check_energy_option, energy_for, energy_text
 from dovetail.flows.output.reply import Report
 
-NAME = "compile"
-HELP = "compile a network into a program file"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""

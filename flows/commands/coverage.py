@@ -6,23 +6,21 @@ import argparse
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.table import Table
 
 from dovetail.cosim.coverage.bins import as_json, markdown
+from dovetail.cosim.coverage.file import DesignCoverage, merged
+from dovetail.cosim.coverage.rtl import Hole, RtlCoverage, Totals, cover_rtl
 from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.flows.commands.fuzz import check_report, label
 from dovetail.flows.output.reply import Report, to_json
 from dovetail.isa.common.files import write_atomically
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import DovetailError
+from dovetail.sw.random.programs.configurations import WHOLE
 
-if TYPE_CHECKING:
-    from dovetail.cosim.coverage.rtl import Hole, RtlCoverage, Totals
-
-NAME = "coverage"
-HELP = "functional coverage, and line and branch coverage of the RTL, with holes and reasons"
 LEAST = 0.95
 """Share of the lines that must be covered; each hole must have a reason."""
 PLURAL = {"line": "lines", "branch": "branches", "toggle": "toggles"}
@@ -57,10 +55,6 @@ def run(args: argparse.Namespace) -> Report:
         check_report(args.output)
     if args.merge:
         return _merge(args)
-    from dovetail.cosim.coverage.file import DesignCoverage
-    from dovetail.cosim.coverage.rtl import cover_rtl
-    from dovetail.sw.random.programs.configurations import WHOLE
-
     config = Config.load(args.config) if args.config else WHOLE
     start = time.monotonic()
     tally, wrong, rtl = cover_rtl(
@@ -106,8 +100,6 @@ def run(args: argparse.Namespace) -> Report:
 
 def _merge(args: argparse.Namespace) -> Report:
     """Add up files and report what they cover together."""
-    from dovetail.cosim.coverage.file import merged
-
     try:
         total = merged(args.merge)
     except ValueError as error:

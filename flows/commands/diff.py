@@ -11,7 +11,6 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -19,16 +18,13 @@ from rich.table import Table
 from dovetail.flows.options.engines import add_engine_options, engine_of
 from dovetail.flows.options.network import add_input_options, add_network_options, compiled_of, left_lines, samples_of
 from dovetail.flows.output.reply import Report
+from dovetail.sw.analysis.diff import Difference, compare
+from dovetail.sw.analysis.dump import read_dump, write_dump
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.network.layout import Sample
-
-if TYPE_CHECKING:
-    from dovetail.sw.analysis.diff import Difference
-    from dovetail.sw.runtime.compiled_network import CompiledNetwork
-    from dovetail.sw.runtime.reference_runtimes import Reference
-
-NAME = "diff"
-HELP = "compare a network with the reference runtime, layer by layer"
+from dovetail.sw.runtime import reference_runtimes
+from dovetail.sw.runtime.compiled_network import CompiledNetwork
+from dovetail.sw.runtime.reference_runtimes import Reference
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,9 +57,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
-    from dovetail.sw.analysis.diff import compare
-    from dovetail.sw.analysis.dump import write_dump
-
     if args.tolerance < 0:
         raise DovetailError(f"tolerance must be at least 0, not {args.tolerance}")
     compiled = compiled_of(args, keep_tensors=True)
@@ -107,9 +100,6 @@ def run(args: argparse.Namespace) -> Report:
 def _reference(
     args: argparse.Namespace, compiled: CompiledNetwork, sample: Sample, before: Sequence[Sample]
 ) -> Reference:
-    from dovetail.sw.analysis.dump import read_dump
-    from dovetail.sw.runtime import reference_runtimes
-
     if args.reference is None:
         assert compiled.source is not None  # compiled from a file
         return reference_runtimes.run(compiled.graph, compiled.source, sample, Path(args.network).parent, before)

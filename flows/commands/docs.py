@@ -12,9 +12,6 @@ from dovetail.flows.output.reply import Report
 from dovetail.isa.common.suggestion import nearest
 from dovetail.sw.errors import DovetailError
 
-NAME = "docs"
-HELP = "the pages of the documentation"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""

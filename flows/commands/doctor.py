@@ -25,9 +25,6 @@ from dovetail.cosim.systemc.library import find_systemc
 from dovetail.flows.output.reply import Report, si
 from dovetail.isa.common.sizes import parse_bytes
 
-NAME = "doctor"
-HELP = "check Python, packages, tools and the cache folder"
-
 DISTRIBUTION = "dovetail"
 TOOLS = {
     "g++": ("missing", "the RTL engine compiles the simulator", "apt install g++"),

@@ -11,9 +11,7 @@ from dovetail.isa.common.files import write_atomically
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.export.driver_files import driver_files
-
-NAME = "driver"
-HELP = "write the C99 driver for a configuration, with examples"
+from dovetail.sw.runtime.saved_program import load_program
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,8 +49,6 @@ def run(args: argparse.Namespace) -> Report:
 def _example(args: argparse.Namespace) -> tuple[Config, dict[str, str | bytes]]:
     """The configuration of a saved program, and the files that the examples take, from the model."""
     import numpy as np
-
-    from dovetail.sw.runtime.saved_program import load_program
 
     compiled = load_program(args.program)
     config = changed(compiled.config if args.config is None else Config.load(args.config), given(args))

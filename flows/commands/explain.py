@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import RenderableType
 
@@ -25,17 +25,12 @@ from dovetail.flows.output.reply import Report
 from dovetail.isa.common.files import write_atomically, written_whole
 from dovetail.isa.config.given import ConfigError
 from dovetail.isa.config.resolved import Config
+from dovetail.sw.analysis.cost.energy_report import EnergyReport
 from dovetail.sw.analysis.explain.compare import compare
 from dovetail.sw.analysis.explain.explainer import explain
 from dovetail.sw.analysis.explain.explanation import Explanation
 from dovetail.sw.analysis.explain.sentences import answer, summary
-
-if TYPE_CHECKING:
-    from dovetail.sw.analysis.cost.energy_report import EnergyReport
-    from dovetail.sw.runtime.compiled_network import CompiledNetwork
-
-NAME = "explain"
-HELP = "say where a network's cycles go and what would make it faster"
+from dovetail.sw.runtime.compiled_network import CompiledNetwork
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,12 +8,11 @@ import numpy as np
 
 from dovetail.flows.options.network import add_network_options, add_seed_option, compiled_of, random_sample
 from dovetail.flows.output.reply import Report
+from dovetail.sw.export.parts.folder import MANIFEST, export, run_parts
 from dovetail.sw.network.layout import Array
 
-NAME = "export"
 _RUNS = 4
 """Of a check of a network with variables, one after the other."""
-HELP = "write a network's accelerator and host parts as files of their own"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
-    from dovetail.sw.export.parts.folder import MANIFEST, export, run_parts
-
     compiled = compiled_of(args)
     manifest = export(compiled, args.output)
     data: dict[str, Any] = {"output": str(args.output), "manifest": manifest}

@@ -9,24 +9,24 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.table import Table
 
+from dovetail.cosim.compare.campaign import in_processes
+from dovetail.cosim.compare.faults import KINDS, Record, executed_bits, run_flips, run_kind, sampled_bits
+from dovetail.cosim.rtl.setting import settings_of
 from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.flows.commands.fuzz import label
 from dovetail.flows.options.engines import add_form_option, check_form
+from dovetail.flows.options.network import random_sample
 from dovetail.flows.output.reply import Report
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Cause
 from dovetail.sw.errors import DovetailError
+from dovetail.sw.random.programs.configurations import WHOLE, configurations
+from dovetail.sw.runtime.compiled_network import compile_network
 
-if TYPE_CHECKING:
-    from dovetail.cosim.compare.faults import Record
-
-NAME = "faults"
-HELP = "compare model and RTL on faults: bus, memory, reset, start, corrupted programs"
 CHUNKS = 4
 """Parts that the flipped bits are shared out in, per process."""
 
@@ -57,10 +57,6 @@ def run(args: argparse.Namespace) -> Report:
     for name, least in (("programs", 0), ("flips", 0), ("seed", 0), ("configs", 1), ("config_seed", 0), ("jobs", 1)):
         if getattr(args, name) < least:
             raise DovetailError(f"--{name.replace('_', '-')} must be at least {least}, not {getattr(args, name)}")
-    from dovetail.cosim.compare.campaign import in_processes
-    from dovetail.cosim.compare.faults import KINDS, Record, run_kind
-    from dovetail.sw.random.programs.configurations import WHOLE, configurations
-
     if args.config:
         configs = [Config.load(name) for name in args.config]
     else:
@@ -105,12 +101,6 @@ def run(args: argparse.Namespace) -> Report:
 
 def _flips(args: argparse.Namespace, config: Config) -> tuple[str, Record]:
     """The network's first segment with bits flipped; what was run, and how it went."""
-    from dovetail.cosim.compare.campaign import in_processes
-    from dovetail.cosim.compare.faults import Record, executed_bits, run_flips, sampled_bits
-    from dovetail.cosim.rtl.setting import settings_of
-    from dovetail.flows.options.network import random_sample
-    from dovetail.sw.runtime.compiled_network import compile_network
-
     compiled = compile_network(args.network, config)
     if not compiled.code.segments:
         raise DovetailError(f"{args.network}: must have a layer on the accelerator, not only on the host")

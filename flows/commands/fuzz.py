@@ -7,12 +7,16 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.table import Table
 
+from dovetail.cosim.compare.campaign import Tally, difference, run_campaign, shares
+from dovetail.cosim.compare.fuzz import Case, load
+from dovetail.cosim.compare.lockstep import Lockstep
 from dovetail.cosim.coverage.bins import Counts, as_json, markdown
 from dovetail.cosim.rtl.verilate import default_cache
+from dovetail.cosim.rtl.waves import Waves
 from dovetail.flows.options.engines import add_form_option, add_waves_options, check_form, waves_line, waves_of
 from dovetail.flows.output.folder import check_output_folder
 from dovetail.flows.output.reply import Report, to_json
@@ -22,14 +26,7 @@ from dovetail.isa.config.given import FEATURES
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, Cause
 from dovetail.sw.errors import DovetailError
-
-if TYPE_CHECKING:
-    from dovetail.cosim.compare.campaign import Tally
-    from dovetail.cosim.compare.fuzz import Case
-    from dovetail.cosim.rtl.waves import Waves
-
-NAME = "fuzz"
-HELP = "compare model and RTL on random programs, over many configurations"
+from dovetail.sw.random.programs.configurations import configurations
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,9 +76,6 @@ def run(args: argparse.Namespace) -> Report:
     check_output_folder("--save", args.save)
     if args.coverage:
         check_report(args.coverage)
-    from dovetail.cosim.compare.campaign import Tally, run_campaign, shares
-    from dovetail.sw.random.programs.configurations import configurations
-
     if args.config:
         configs = [Config.load(name) for name in args.config]
     else:
@@ -196,9 +190,6 @@ def _waves(path: Path | None, form: str, waves: Waves) -> str:
     """Dump waves of a saved case, if there is one: what became of it."""
     if path is None:
         return waves_line(waves, False)
-    from dovetail.cosim.compare.fuzz import load
-    from dovetail.cosim.compare.lockstep import Lockstep
-
     case = load(path)
     pair = Lockstep(case.program.config, cache=default_cache(), form=form, waves=waves)
     case.run(pair)
@@ -207,8 +198,6 @@ def _waves(path: Path | None, form: str, waves: Waves) -> str:
 
 def load_case(path: Path) -> Case:
     """A saved program. Raises DovetailError for any other file."""
-    from dovetail.cosim.compare.fuzz import load
-
     try:
         return load(path)
     except ValueError as error:
@@ -217,9 +206,6 @@ def load_case(path: Path) -> Case:
 
 def _replay(paths: list[Path], form: str, waves: Waves | None) -> Report:
     """Run saved cases."""
-    from dovetail.cosim.compare.campaign import difference
-    from dovetail.cosim.compare.lockstep import Lockstep
-
     results = {}
     for path in paths:
         case = load_case(path)

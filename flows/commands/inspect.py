@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
 
 from rich.table import Table
 
@@ -16,12 +15,7 @@ from dovetail.flows.options.network import add_network_options, left_lines, opti
 from dovetail.flows.options.parameters import config_of
 from dovetail.flows.output.printable import block
 from dovetail.flows.output.reply import Report
-
-if TYPE_CHECKING:
-    from dovetail.sw.analysis.preflight import NodeReport, Preflight
-
-NAME = "inspect"
-HELP = "say which nodes run on the accelerator, and why the others do not"
+from dovetail.sw.analysis.preflight import ACCELERATOR, HOST, NodeReport, Preflight, inspect
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,9 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
-    # Imported late: other commands do not need the front ends of float networks.
-    from dovetail.sw.analysis.preflight import ACCELERATOR, HOST, inspect
-
     config = config_of(args)
     options = options_of(args)
     if args.effort is None:

@@ -10,12 +10,13 @@ from rich.table import Table
 from dovetail.flows.output.printable import Block, printable
 from dovetail.flows.output.reply import Report
 from dovetail.isa.common.files import write_atomically
+from dovetail.isa.generate.cheader import cheader
+from dovetail.isa.generate.manual import manual
+from dovetail.isa.generate.svd import svd
+from dovetail.isa.generate.systemrdl import systemrdl
 from dovetail.isa.instructions import table
 from dovetail.isa.instructions.assembler import AssemblyError, assemble, disassemble
 from dovetail.isa.program import MAGIC, Program, ProgramError
-
-NAME = "isa"
-HELP = "the instruction set: manual, C header, register maps, assembler, disassembler"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,20 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
     if args.manual:
-        from dovetail.isa.generate.manual import manual
-
         return _text("manual", manual(), args.output)
     if args.c_header:
-        from dovetail.isa.generate.cheader import cheader
-
         return _text("c_header", cheader(), args.output)
     if args.systemrdl:
-        from dovetail.isa.generate.systemrdl import systemrdl
-
         return _text("systemrdl", systemrdl(), args.output)
     if args.svd:
-        from dovetail.isa.generate.svd import svd
-
         return _text("svd", svd(), args.output)
     if args.assemble:
         return _assemble(args.assemble, args.output)

@@ -6,9 +6,9 @@ from pathlib import Path
 from dovetail.flows.options.network import NETWORK_HELP, add_shape_option, samples_in, shapes_of
 from dovetail.flows.output.reply import Report
 from dovetail.isa.common.files import write_atomically
-
-NAME = "pack"
-HELP = "pack a quantised network into a portable file"
+from dovetail.sw import frontend
+from dovetail.sw.files.packing import pack
+from dovetail.sw.files.portable import unpack
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,10 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
-    from dovetail.sw import frontend
-    from dovetail.sw.files.packing import pack
-    from dovetail.sw.files.portable import unpack
-
     sample, shapes = None, shapes_of(args)
     if args.sample:
         sample = samples_in(args.sample, frontend.load(args.network, shapes))[0][0]

@@ -17,9 +17,6 @@ from dovetail.flows.output.reply import Report
 from dovetail.isa.common.files import write_atomically
 from dovetail.sw.errors import DovetailError
 
-NAME = "prove"
-HELP = "prove properties of the hardware's blocks"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.table import Table
 
@@ -14,19 +14,17 @@ from dovetail.flows.options.network import add_seed_option, add_shape_option, sh
 from dovetail.flows.output.reply import Report
 from dovetail.isa.common.files import write_atomically
 from dovetail.sw.errors import NetworkError
-
-if TYPE_CHECKING:
-    from dovetail.sw.frontend.remainder import Remainder
-    from dovetail.sw.network.layout import Array, Sample
-    from dovetail.sw.quantise.automatic import Search, Trial
-    from dovetail.sw.quantise.calibration.ranges import Calibration
-    from dovetail.sw.quantise.float_graph import FloatGraph
-    from dovetail.sw.quantise.quality import Quality
-    from dovetail.sw.quantise.quantiser import Quantised
-    from dovetail.sw.quantise.scheme import Scheme
-
-NAME = "quantise"
-HELP = "quantise a float network from calibration inputs"
+from dovetail.sw.frontend.remainder import Remainder
+from dovetail.sw.frontend.tflite.file import is_tflite
+from dovetail.sw.network.layout import Array, Sample
+from dovetail.sw.quantise.automatic import Goal, Search, Trial, search
+from dovetail.sw.quantise.calibration.ranges import Calibration
+from dovetail.sw.quantise.calibration.samples import FileSamples, RandomSamples, labels_of
+from dovetail.sw.quantise.float_file import read_float, read_rest
+from dovetail.sw.quantise.float_graph import FloatGraph
+from dovetail.sw.quantise.quality import Comparison, Quality
+from dovetail.sw.quantise.quantiser import Quantised, apply
+from dovetail.sw.quantise.scheme import Scheme
 
 _SCHEME_HELP = (
     "words in any order: asymmetric, symmetric, symmetric-uint8 or power-of-two activations; per-channel or per-tensor"
@@ -73,14 +71,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
-    # Imported late: other commands do not need ONNX Runtime's quantiser.
-    from dovetail.sw.quantise.automatic import Goal, search
-    from dovetail.sw.quantise.calibration.ranges import Calibration
-    from dovetail.sw.quantise.float_file import read_float, read_rest
-    from dovetail.sw.quantise.float_graph import FloatGraph
-    from dovetail.sw.quantise.quality import Comparison
-    from dovetail.sw.quantise.quantiser import apply
-
     scheme, goal = _scheme(args), Goal.parse(args.auto) if args.auto else None
     if goal and args.scheme:
         raise NetworkError("--auto must choose the scheme itself; leave out --scheme")
@@ -109,38 +99,28 @@ def run(args: argparse.Namespace) -> Report:
 # --- what the user asked for --------------------------------------------------------------------------------------
 
 
-def _scheme(args: argparse.Namespace) -> "Scheme":
-    from dovetail.sw.quantise.scheme import Scheme
-
+def _scheme(args: argparse.Namespace) -> Scheme:
     scheme = Scheme.parse(args.scheme)
     return replace(scheme, keep_float=(*scheme.keep_float, *args.keep_float))
 
 
-def _samples(args: argparse.Namespace, graph: "FloatGraph") -> "Iterable[Sample]":
-    from dovetail.sw.quantise.calibration.samples import FileSamples, RandomSamples
-
+def _samples(args: argparse.Namespace, graph: FloatGraph) -> Iterable[Sample]:
     if args.random is not None:
         return RandomSamples(graph.inputs, args.random, args.seed)
     return FileSamples(args.calibration, graph.inputs)
 
 
-def _evaluation(args: argparse.Namespace, graph: "FloatGraph", samples: "Iterable[Sample]") -> "Iterable[Sample]":
-    from dovetail.sw.quantise.calibration.samples import FileSamples
-
+def _evaluation(args: argparse.Namespace, graph: FloatGraph, samples: Iterable[Sample]) -> Iterable[Sample]:
     return FileSamples(args.evaluate, graph.inputs) if args.evaluate else samples
 
 
-def _labels(text: str) -> "Array":
-    from dovetail.sw.quantise.calibration.samples import labels_of
-
+def _labels(text: str) -> Array:
     path, _, key = text.rpartition(":")
     return labels_of(Path(path), key) if path and not Path(text).exists() else labels_of(Path(text))
 
 
-def _with_rest(report: Report, args: argparse.Namespace, rest: "tuple[Remainder, bytes] | None") -> Report:
+def _with_rest(report: Report, args: argparse.Namespace, rest: tuple[Remainder, bytes] | None) -> Report:
     """Say, and write beside the output, what stays as it is: operators that nothing here knows, and those behind."""
-    from dovetail.sw.frontend.tflite.file import is_tflite
-
     if rest is None:
         return report
     remainder, content = rest
@@ -154,7 +134,7 @@ def _with_rest(report: Report, args: argparse.Namespace, rest: "tuple[Remainder,
     return replace(report, data={**report.data, **data}, text=[*report.text, *lines])
 
 
-def _write(path: Path, quantised: "Quantised") -> str:
+def _write(path: Path, quantised: Quantised) -> str:
     data = quantised.model.SerializeToString()
     write_atomically(path, data)
     return f"output       {path}: {len(data):,} bytes"
@@ -164,7 +144,7 @@ def _write(path: Path, quantised: "Quantised") -> str:
 
 
 def _outcome(
-    args: argparse.Namespace, calibration: "Calibration", scheme: "Scheme", quantised: "Quantised", quality: "Quality"
+    args: argparse.Namespace, calibration: Calibration, scheme: Scheme, quantised: Quantised, quality: Quality
 ) -> tuple[dict[str, Any], list[Any]]:
     """Data and text of one quantised network."""
     plan = quantised.plan
@@ -193,7 +173,7 @@ def _outcome(
     return data, [*text, *lines]
 
 
-def _searched(args: argparse.Namespace, calibration: "Calibration", found: "Search", goal: str) -> Report:
+def _searched(args: argparse.Namespace, calibration: Calibration, found: Search, goal: str) -> Report:
     best = found.best
     data, text = _outcome(args, calibration, best.scheme, found.quantised, best.quality)
     data |= {
@@ -223,12 +203,12 @@ def _searched(args: argparse.Namespace, calibration: "Calibration", found: "Sear
     return Report(data, text, 0 if found.met else 1)
 
 
-def _tell(trial: "Trial") -> None:
+def _tell(trial: Trial) -> None:
     accuracy = "" if trial.quality.accuracy is None else f", accuracy {trial.quality.accuracy:.2%}"
     print(f"{trial.scheme}: {_decibel(trial.quality.worst)}{accuracy}", file=sys.stderr)
 
 
-def _quality(quality: "Quality") -> dict[str, Any]:
+def _quality(quality: Quality) -> dict[str, Any]:
     return {
         "samples": quality.samples,
         "sqnr": {name: _finite(value) for name, value in quality.sqnr.items()},
@@ -250,7 +230,7 @@ def _decibel(value: float) -> str:
     return f"{value:.1f} dB" if math.isfinite(value) else "exact" if value > 0 else "no signal"
 
 
-def _accuracy(quality: "Quality") -> str:
+def _accuracy(quality: Quality) -> str:
     assert quality.drop is not None
     return (
         f"float {quality.float_accuracy:.2%}, quantised {quality.accuracy:.2%}: {quality.drop:.2f} points below float"
@@ -258,7 +238,7 @@ def _accuracy(quality: "Quality") -> str:
     )
 
 
-def _layer_table(quality: "Quality") -> Table:
+def _layer_table(quality: Quality) -> Table:
     table = Table(title=f"Signal-to-noise, the {min(_MOST_LAYERS, len(quality.layers))} worst")
     table.add_column("node", overflow="fold")
     table.add_column("SNR", justify="right")

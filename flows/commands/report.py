@@ -7,13 +7,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
+from dovetail.flows.explore.results.layers import explain_rows, layers_of
+from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.options.schedules import add_cache_option, use_schedules
 from dovetail.flows.output.reply import Report
+from dovetail.flows.report.page import render
 from dovetail.isa.common.files import write_atomically
 from dovetail.sw.errors import DovetailError
-
-NAME = "report"
-HELP = "write a sweep's results as one HTML file"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,11 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
-    from dovetail.flows.explore.results.layers import layers_of
-    from dovetail.flows.explore.store.result_store import Store
-    from dovetail.flows.report.page import render
-    from dovetail.flows.report.page.explaining import explain_best
-
     if args.top < 0:
         raise DovetailError(f"top must be at least 0, not {args.top}")
     use_schedules(args)
@@ -45,11 +40,11 @@ def run(args: argparse.Namespace) -> Report:
     bar = partial(
         track, description="explaining", console=Console(stderr=True), disable=args.json or not args.top, transient=True
     )
-    explanations, reason = explain_best(results, args.top, bar)
+    explanations, reason = explain_rows(results.space, results.worth_explaining(args.top), bar)
     page = render(results, explanations, version=sweep.version)
     write_atomically(args.output, page)
     if args.layers:
-        layers_of(results, explanations).to_csv(args.layers)
+        layers_of(results.rows, explanations).to_csv(args.layers)
     failed = sum(not row.costs for row in results.rows)
     data = {
         "output": str(args.output),

@@ -31,10 +31,8 @@ from dovetail.flows.output.energy import (
 )
 from dovetail.flows.output.reply import Report
 from dovetail.isa.common.files import write_together
+from dovetail.sw.analysis.dump import INDEX, write_dump
 from dovetail.sw.errors import NetworkError
-
-NAME = "run"
-HELP = "run a network on the model, on the RTL or on a board"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,8 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
-    from dovetail.sw.analysis.dump import INDEX, write_dump
-
     check_history_options(args)
     check_energy_option(args)
     clock = clock_of(args)

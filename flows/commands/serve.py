@@ -5,11 +5,12 @@ import sys
 from ipaddress import ip_address
 from pathlib import Path
 
+from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.options.schedules import add_cache_option, use_schedules
 from dovetail.flows.output.reply import Report
+from dovetail.flows.report.page.live import Live
+from dovetail.flows.report.page.server import Server
 
-NAME = "serve"
-HELP = "show a store's results live in a browser"
 PORT = 8642
 
 
@@ -28,10 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command, until it is interrupted."""
-    from dovetail.flows.explore.store.result_store import Store
-    from dovetail.flows.report.page.live import Live
-    from dovetail.flows.report.page.server import Server
-
     use_schedules(args)
     with Store(args.store) as store, Server(Live(store, args.sweep), args.host, args.port) as server:
         print(f"{args.store} at {server.url} (Ctrl-C ends)", file=sys.stderr, flush=True)

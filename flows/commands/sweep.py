@@ -14,29 +14,33 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from dovetail.cosim.rtl.verilate import compiler, verilator_root
+from dovetail.flows.explore.progress import clock, progress_bar
+from dovetail.flows.explore.results.constraint_fates import fates_of, nearest_miss
+from dovetail.flows.explore.results.records import records_of
+from dovetail.flows.explore.results.row import Row
+from dovetail.flows.explore.results.table import Fitted, failures_of, goals_table, notes_of
 from dovetail.flows.explore.space.design_space import METHODS, Space, Workload
+from dovetail.flows.explore.space.file import NEEDS, load
+from dovetail.flows.explore.space.networks import read_all
 from dovetail.flows.explore.space.study import STUDY
+from dovetail.flows.explore.store.database import StoreError
+from dovetail.flows.explore.store.result_store import Store
+from dovetail.flows.explore.sweep import Means, Progress, resume, sweep
+from dovetail.flows.options.confirmation import Confirmed, confirm_sweep
 from dovetail.flows.options.goals import add_goals, has_goals, with_goals
 from dovetail.flows.options.network import NETWORK_HELP, add_host_cost_option, add_shape_option, shapes_of
 from dovetail.flows.options.parameters import SETTINGS, add_options, base_of, given
 from dovetail.flows.options.schedules import add_schedule_options, use_schedules
 from dovetail.flows.output.printable import block
 from dovetail.flows.output.reply import Report
+from dovetail.flows.report.sweep_files import write_files
 from dovetail.sw.compiler.options import TILINGS
 from dovetail.sw.compiler.partition.host_cost import load_host_cost
 from dovetail.sw.errors import DovetailError
 
-if TYPE_CHECKING:
-    from dovetail.flows.explore.results.rows import Row
-    from dovetail.flows.explore.store.result_store import Store
-    from dovetail.flows.explore.sweep import Progress
-    from dovetail.flows.options.confirmation import Confirmed
-
-NAME = "sweep"
-HELP = "price networks on many configurations"
 STORE_NAME = "results.sqlite"
 Count = int | Literal["all"]
 """How many points; ``"all"`` of them."""
@@ -98,10 +102,6 @@ def run(args: argparse.Namespace) -> Report:
 
 def _swept(args: argparse.Namespace, space: Space | None) -> Report:
     """Evaluate the points of a space, or continue the store's latest sweep."""
-    from dovetail.flows.explore.progress import progress_bar
-    from dovetail.flows.explore.space.networks import read_all
-    from dovetail.flows.explore.sweep import Means, resume, sweep
-
     if args.confirm:  # before the sweep's time has passed
         verilator_root()
         compiler()
@@ -113,8 +113,6 @@ def _swept(args: argparse.Namespace, space: Space | None) -> Report:
                 progress = sweep(store, space, files, means, notify) if space else resume(store, means, notify)
             confirmed = None
             if args.confirm:
-                from dovetail.flows.options.confirmation import confirm_sweep
-
                 confirmed = confirm_sweep(
                     store, args.confirm, jobs=args.jobs, schedules=means.schedules, shown=not args.json
                 )
@@ -137,8 +135,6 @@ def space_of(args: argparse.Namespace) -> Space:
     if args.network is None:
         raise DovetailError("sweep must have a network or a space file, or --resume with a store")
     if str(args.network).endswith(".toml"):
-        from dovetail.flows.explore.space.file import load
-
         _refuse(args, _SPACE, "a space file says that itself")
         return _searched(with_goals(load(args.network), args), args)
     return _searched(with_goals(_space_of_flags(args), args), args)
@@ -156,8 +152,6 @@ def _searched(space: Space, args: argparse.Namespace) -> Space:
 
     Raises DovetailError.
     """
-    from dovetail.flows.explore.space.file import NEEDS
-
     plan = {"method": args.search, "points": args.points, "seed": args.seed}
     options = {"tiling": args.tiling, "effort": args.effort}
     options["host_cost"] = args.host_cost and load_host_cost(args.host_cost)
@@ -191,8 +185,6 @@ def _refuse(args: argparse.Namespace, names: tuple[str, ...], reason: str) -> No
 @contextmanager
 def _store_of(args: argparse.Namespace) -> Iterator[Store]:
     """The store of a command line; one that is thrown away if it names none. Raises StoreError."""
-    from dovetail.flows.explore.store.result_store import Store
-
     path = args.store or (args.output and args.output / STORE_NAME)
     if path is None:
         if args.resume:
@@ -222,9 +214,6 @@ def _store_of(args: argparse.Namespace) -> Iterator[Store]:
 
 def _drop_empty(path: Path) -> None:
     """Remove a store in which no sweep has begun."""
-    from dovetail.flows.explore.store.database import StoreError
-    from dovetail.flows.explore.store.result_store import Store
-
     with suppress(StoreError):
         with Store(path) as store:
             empty = not store.sweeps()
@@ -234,15 +223,10 @@ def _drop_empty(path: Path) -> None:
 
 def _report(args: argparse.Namespace, store: Store, progress: Progress, confirmed: Confirmed | None) -> Report:
     """The outcome as data, table and files."""
-    from dovetail.flows.explore.results.constraint_fates import fates_of, nearest_miss
-    from dovetail.flows.explore.results.records import records_of
-    from dovetail.flows.explore.results.table import Fitted, failures_of, goals_table, notes_of
-    from dovetail.flows.report.sweep_files import write_files
-
     sweep = store.sweep()
     results = store.results(sweep.id)
     networks = [network.name for network in store.networks(sweep)]
-    records = records_of(results, networks)
+    records = records_of(results.space, results.rows, networks)
     failed = sum(bool(row.error) for row in results.rows)
     fates, miss = fates_of(results), nearest_miss(results)
     data: dict[str, Any] = {
@@ -284,8 +268,6 @@ def _standing(rows: Sequence[Row]) -> str:
 
 def summary(progress: Progress) -> str:
     """What the sweep did, in a line or two."""
-    from dovetail.flows.explore.progress import clock
-
     parts = [f"{progress.done:,} configuration{'s' * (progress.done != 1)}: {progress.priced:,} priced"]
     parts[0] += f" in {clock(progress.seconds)} ({progress.rate:.1f}/s)" if progress.priced else ""
     parts += [f"{progress.reused:,} from the store"] if progress.reused else []

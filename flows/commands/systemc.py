@@ -5,9 +5,14 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from dovetail.cosim.compare.windows import layers_of
+from dovetail.cosim.rtl.setting import Setting
 from dovetail.cosim.rtl.verilate import ToolError, default_cache
+from dovetail.cosim.systemc.example import FOLDER, example_files, random_example
+from dovetail.cosim.systemc.folder import platform_files
+from dovetail.cosim.systemc.library import find_systemc
+from dovetail.cosim.systemc.verify import programs_of, verify_systemc
 from dovetail.flows.options.network import add_input_options, add_network_options, compiled_of, samples_of
 from dovetail.flows.options.parameters import config_of
 from dovetail.flows.output.folder import check_output_folder
@@ -15,12 +20,6 @@ from dovetail.flows.output.reply import Report
 from dovetail.isa.common.files import write_atomically
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import DovetailError
-
-if TYPE_CHECKING:
-    from dovetail.cosim.rtl.setting import Setting
-
-NAME = "systemc"
-HELP = "the accelerator as a SystemC module with TLM-2.0 sockets"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,10 +54,6 @@ def run(args: argparse.Namespace) -> Report:
 
 def _programs(args: argparse.Namespace) -> tuple[Config, list[Setting]]:
     """The configuration and what is to run on it."""
-    from dovetail.cosim.compare.windows import layers_of
-    from dovetail.cosim.systemc.example import random_example
-    from dovetail.cosim.systemc.verify import programs_of
-
     if not args.network:
         config = config_of(args)
         return config, random_example(config)
@@ -70,19 +65,14 @@ def _programs(args: argparse.Namespace) -> tuple[Config, list[Setting]]:
 
 def _lacking(prefix: Path | None) -> ToolError | None:
     """What is wrong with the SystemC of this machine, if anything."""
-    from dovetail.cosim.systemc import library
-
     try:
-        library.find_systemc(prefix)
+        find_systemc(prefix)
     except ToolError as error:
         return error
     return None
 
 
 def _write(folder: Path, config: Config, programs: list[Setting], lacking: ToolError | None) -> Report:
-    from dovetail.cosim.systemc.example import FOLDER, example_files
-    from dovetail.cosim.systemc.folder import platform_files
-
     contents: dict[str, str | bytes] = {**platform_files(config), **example_files(config, programs)}
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
@@ -95,9 +85,6 @@ def _write(folder: Path, config: Config, programs: list[Setting], lacking: ToolE
 
 
 def _verify(args: argparse.Namespace, config: Config, programs: list[Setting]) -> Report:
-    from dovetail.cosim.systemc.library import find_systemc
-    from dovetail.cosim.systemc.verify import verify_systemc
-
     systemc = find_systemc(args.systemc)
     verdicts = verify_systemc(config, programs, cache=default_cache(), systemc=systemc)
     lines = [f"SystemC      {systemc.version}"]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dovetail.cosim.compare.networks import verify
+from dovetail.cosim.compare.windows import layers_of, verify_windows
 from dovetail.cosim.rtl.verilate import default_cache
+from dovetail.cosim.rtl.waves import Waves
 from dovetail.flows.options.engines import add_form_option, add_waves_options, check_form, waves_line, waves_of
 from dovetail.flows.options.network import (
     add_clock_option,
@@ -22,13 +25,7 @@ from dovetail.flows.options.network import (
 from dovetail.flows.output.reply import Report
 from dovetail.sw.network.layout import Sample
 from dovetail.sw.runtime.clock import clock_text, time_text
-
-if TYPE_CHECKING:
-    from dovetail.cosim.rtl.waves import Waves
-    from dovetail.sw.runtime.compiled_network import CompiledNetwork
-
-NAME = "verify"
-HELP = "compare model and RTL on a network: bytes, cycles, timeline"
+from dovetail.sw.runtime.compiled_network import CompiledNetwork
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,8 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
-    from dovetail.cosim.compare.networks import verify
-
     waves = waves_of(args)
     clock = clock_of(args)
     compiled = compiled_of(args)
@@ -104,8 +99,6 @@ def _windows(
     waves: Waves | None,
 ) -> Report:
     """Some layers only; ``clock`` in Hz."""
-    from dovetail.cosim.compare.windows import layers_of, verify_windows
-
     layers = layers_of(compiled, args.layers)
     start = time.perf_counter()
     trace, around = (waves.path, None) if waves and waves.around is None else (None, waves)

@@ -21,7 +21,8 @@ from dovetail.cosim.rtl.rtl_engine import is_built
 from dovetail.cosim.rtl.verilate import compiler, verilator_root
 from dovetail.flows.explore.pricing.evaluation import version
 from dovetail.flows.explore.pricing.local import prepare
-from dovetail.flows.explore.results.rows import Results, Row
+from dovetail.flows.explore.results.row import Row
+from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.space import networks
 from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.space.networks import NetworkFile

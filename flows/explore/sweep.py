@@ -8,14 +8,17 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from dovetail.flows.explore.pricing.cost import Outcome
 from dovetail.flows.explore.pricing.evaluation import Session, version
-from dovetail.flows.explore.pricing.workers import Task, Workers, workers_of
-from dovetail.flows.explore.results.rows import Results
-from dovetail.flows.explore.search import Search, search_of
+from dovetail.flows.explore.pricing.local import LocalWorkers
+from dovetail.flows.explore.pricing.workers import Task, Workers, WorkersError
+from dovetail.flows.explore.results.sweep_results import Results
+from dovetail.flows.explore.search import search_of
+from dovetail.flows.explore.search.listed import Search
 from dovetail.flows.explore.space.design_space import Point, Space
 from dovetail.flows.explore.space.file import load
 from dovetail.flows.explore.space.networks import NetworkFile, read_all
@@ -36,6 +39,16 @@ class Means:
     jobs: int = 1
     scheduler: str = ""
     schedules: Path | None = None
+
+    def workers(self, session: Session) -> Workers:
+        """Those that price points. Raises WorkersError."""
+        if not self.scheduler:
+            return LocalWorkers(session, self.jobs)
+        if find_spec("distributed") is None:
+            raise WorkersError(f"{self.scheduler}: needs the package distributed; pip install dovetail[cluster]")
+        from dovetail.flows.explore.pricing.cluster import ClusterWorkers  # the package is an extra
+
+        return ClusterWorkers(session, self.scheduler)
 
 
 @dataclass(frozen=True)
@@ -89,7 +102,7 @@ def sweep(
     named = {file.hash: file for file in files}
     session = Session(uuid.uuid4().hex, named, space.tiling, space.effort, means.schedules, version(), space.host_cost)
     with (
-        closing(workers_of(session, means.jobs, means.scheduler)) as workers,
+        closing(means.workers(session)) as workers,
         Recorder(store, space, files, search.total, last) as recorder,
     ):
         loop = _Loop(space, search, recorder, [file.hash for file in files], notify)

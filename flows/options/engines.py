@@ -6,16 +6,20 @@ import argparse
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from dovetail import cosim
+from dovetail.cosim.rtl.board import SimulatedBoard
+from dovetail.cosim.rtl.rtl_engine import check_form as check
+from dovetail.cosim.rtl.verilate import default_cache
+from dovetail.cosim.rtl.waves import Waves
+from dovetail.hw.board.memory import BoardMemory
+from dovetail.isa.config.resolved import Config
+from dovetail.isa.link import BAUD
 from dovetail.sw.errors import DovetailError
+from dovetail.sw.runtime.board.board_engine import BoardEngine
 from dovetail.sw.runtime.clock import clock_text, time_text
-
-if TYPE_CHECKING:
-    from dovetail.cosim.rtl.waves import Waves
-    from dovetail.isa.config.resolved import Config
-    from dovetail.sw.runtime.board.board_engine import BoardEngine
-    from dovetail.sw.runtime.engine import Engine
+from dovetail.sw.runtime.engine import Engine
+from dovetail.sw.runtime.engines import create
 
 ENGINES = ("model", "rtl", "board")
 SIMULATED = "simulated"
@@ -55,8 +59,6 @@ def add_waves_options(parser: argparse.ArgumentParser, of: str) -> None:
 
 def waves_of(args: argparse.Namespace) -> Waves | None:
     """The waves that a command line wants. Raises DovetailError before minutes have passed."""
-    from dovetail.cosim.rtl.waves import Waves
-
     if args.waves is None:
         if args.around is not None:
             raise DovetailError("--around must come with --waves")
@@ -80,8 +82,6 @@ def waves_line(waves: Waves, dumped: bool) -> str:
 
 def check_form(config: Config, form: str) -> None:
     """Raise before minutes have passed, unless an accelerator can be simulated in a form."""
-    from dovetail.cosim.rtl.rtl_engine import check_form as check
-
     try:
         check(config, form)
     except ValueError as error:
@@ -109,9 +109,6 @@ def engine_of(args: argparse.Namespace, config: Config, memory_bytes: int) -> It
         for flag, value in (("--port", args.port), ("--baud", args.baud)):
             if value is not None:
                 raise DovetailError(f"{flag} must come with --engine board")
-        from dovetail import cosim
-        from dovetail.sw.runtime.engines import create
-
         cosim.register()
         yield create(args.engine, config)
         return
@@ -120,17 +117,10 @@ def engine_of(args: argparse.Namespace, config: Config, memory_bytes: int) -> It
 
 
 def _board(args: argparse.Namespace, config: Config, memory_bytes: int, stack: ExitStack) -> BoardEngine:
-    from dovetail.isa.link import BAUD
-    from dovetail.sw.runtime.board.board_engine import BoardEngine
-
     if args.port != SIMULATED:
         return stack.enter_context(BoardEngine(config, args.port, BAUD if args.baud is None else args.baud))
     if args.baud is not None:
         raise DovetailError(f"--baud must be left out with --port {SIMULATED}")
-    from dovetail.cosim.rtl.board import SimulatedBoard
-    from dovetail.cosim.rtl.verilate import default_cache
-    from dovetail.hw.board.memory import BoardMemory
-
     memory = BoardMemory("bram", max(SIMULATION_LEAST, 1 << (memory_bytes - 1).bit_length()))
     board = stack.enter_context(SimulatedBoard(config, memory=memory, cache=default_cache(), divisor=4))
     return stack.enter_context(BoardEngine(config, board.port, board.baud, patience=SIMULATION_PATIENCE))
@@ -138,8 +128,6 @@ def _board(args: argparse.Namespace, config: Config, memory_bytes: int, stack: E
 
 def board_clock(engine: Engine, clock: float | None) -> float | None:
     """The clock that times are told by, in Hz; a board says its own. Raises DovetailError for another."""
-    from dovetail.sw.runtime.board.board_engine import BoardEngine
-
     if not isinstance(engine, BoardEngine):
         return clock
     own = float(engine.link.board.clock_hz)
@@ -150,8 +138,6 @@ def board_clock(engine: Engine, clock: float | None) -> float | None:
 
 def describe_board(engine: Engine, cycles: int) -> str | None:
     """A line about the board behind an engine and the time that a run's cycles take there; None for other engines."""
-    from dovetail.sw.runtime.board.board_engine import BoardEngine
-
     if not isinstance(engine, BoardEngine):
         return None
     board = engine.link.board

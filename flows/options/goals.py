@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dovetail.flows.explore.space.design_space import PART_NAMES, SCENARIOS, Space
+from dovetail.flows.explore.space.near_miss import check
 from dovetail.flows.options.parameters import AXES, CLOCK, SETTINGS, values_of_text
 from dovetail.isa.config.given import ConfigError
 from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE, load_table
@@ -68,7 +69,7 @@ def with_goals(space: Space, args: argparse.Namespace) -> Space:
         load_table(args.energy_table)  # a bad one ends the sweep before it begins
         changes["energy_table"] = args.energy_table
     space = replace(space, **changes)
-    space.check()
+    check(space)
     return space
 
 

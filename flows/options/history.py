@@ -6,13 +6,12 @@ import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dovetail.isa.timing.timeline import Timeline
+from dovetail.sw.analysis.chrome_trace import chrome_trace
+from dovetail.sw.analysis.history import history
 from dovetail.sw.errors import DovetailError
-
-if TYPE_CHECKING:
-    from dovetail.sw.runtime.compiled_network import CompiledNetwork
+from dovetail.sw.runtime.compiled_network import CompiledNetwork
 
 ENDINGS = {"timeline": (".json", ".png", ".svg"), "occupancy": (".png", ".svg")}
 """Option -> what its file may be."""
@@ -67,8 +66,6 @@ def draw_history(
         raise DovetailError(f"--window must begin before the run's end, cycle {end}, not {args.window[0]}")
     from dovetail.flows.report.pictures.facade import occupancy, timeline
     from dovetail.flows.report.pictures.style import figure_bytes
-    from dovetail.sw.analysis.chrome_trace import chrome_trace
-    from dovetail.sw.analysis.history import history
 
     drawn: dict[str, bytes | str] = {}
     for name, path in wanted.items():

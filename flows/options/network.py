@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
@@ -23,7 +23,10 @@ from dovetail.isa.program import MAGIC, Program
 from dovetail.sw.compiler.options import TILINGS, Options
 from dovetail.sw.compiler.partition.host_cost import HostCost, load_host_cost
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.files import portable
 from dovetail.sw.files.inputs import read_inputs
+from dovetail.sw.files.portable import Sample as CarriedSample
+from dovetail.sw.network.ir import Graph, Port
 from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.runtime.clock import (
     clock_text,
@@ -34,12 +37,8 @@ from dovetail.sw.runtime.clock import (
     rate_text,
     time_text,
 )
-
-if TYPE_CHECKING:
-    from dovetail.sw.files.portable import Sample as CarriedSample
-    from dovetail.sw.network.ir import Graph, Port
-    from dovetail.sw.runtime.compiled_network import CompiledNetwork, Report
-
+from dovetail.sw.runtime.compiled_network import CompiledNetwork, Report, compile_network
+from dovetail.sw.runtime.saved_program import load_program
 
 NETWORK_HELP = (
     "a .tflite or .onnx file, one that `dovetail pack` made, zoo:NAME"
@@ -165,9 +164,6 @@ def compiled_of(
 
     Raises NetworkError, CompileError, ProgramError, ConfigError or OSError.
     """
-    from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
-    from dovetail.sw.runtime.saved_program import load_program
-
     if not _begins(args.network, MAGIC):
         options = options_of(args)
         return compile_network(
@@ -230,8 +226,6 @@ def samples_in(path: Path, graph: Graph) -> tuple[list[Sample], bool]:
 
 def carried_sample(args: argparse.Namespace) -> CarriedSample | None:
     """The sample in a portable network file, where no other input is given. Raises NetworkError."""
-    from dovetail.sw.files import portable
-
     if args.input is not None or not _begins(args.network, portable.MAGIC):
         return None
     return portable.load(args.network).sample

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from rich.table import Table
 
@@ -11,9 +10,7 @@ from dovetail.flows.output.printable import block
 from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE, load_table
 from dovetail.sw.analysis.cost.energy_report import COMPONENTS, ERROR, EnergyReport, energy_report
 from dovetail.sw.errors import DovetailError
-
-if TYPE_CHECKING:
-    from dovetail.sw.runtime.compiled_network import CompiledNetwork
+from dovetail.sw.runtime.compiled_network import CompiledNetwork
 
 
 def add_energy_option(parser: argparse.ArgumentParser) -> None:

@@ -43,7 +43,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Any:
     return run
 
 
-@pytest.mark.parametrize("command", [module.NAME for module in COMMANDS])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help(run: Any, command: str) -> None:
     code, out, _ = run(command, "--help")
     assert code == 0
@@ -297,7 +297,7 @@ def test_a_programs_disassembly_assembles_to_its_stream(run: Any, tmp_path: Path
 def test_verify_reports_what_lockstep_found(run: Any, monkeypatch: pytest.MonkeyPatch, difference: str) -> None:
     same = not difference
     comparison = Comparison(same, 10, 10 + (not same), True, True, True, difference)
-    monkeypatch.setattr("dovetail.cosim.compare.networks.verify", lambda *a, **k: [Verdict((comparison, comparison))])
+    monkeypatch.setattr("dovetail.flows.commands.verify.verify", lambda *a, **k: [Verdict((comparison, comparison))])
     code, out, _ = run("verify", NETWORK, "--json")
     data = json.loads(out)
     assert (code, data["equal"], data["bytes_equal"], data["timeline_equal"]) == (int(not same), same, same, True)
@@ -316,7 +316,7 @@ def test_verify_layers(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         window = Window(0, 10, 40, (1, 2), 3)
         return [WindowVerdict(window, Comparison(True, 10, 10, True, True, True), "" if len(found) < 3 else "SRAM: x")]
 
-    monkeypatch.setattr("dovetail.cosim.compare.windows.verify_windows", verified)
+    monkeypatch.setattr("dovetail.flows.commands.verify.verify_windows", verified)
     code, out, _ = run("verify", NETWORK, "--layers", "2..2")
     assert code == 0 and "sample 0     segment 0, words 10..39, 3 operations (some of " in out
     assert "verdict      EQUAL: from the model's state, to its state" in out

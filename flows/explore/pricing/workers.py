@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from dovetail.flows.explore.pricing.cost import Outcome
-from dovetail.flows.explore.pricing.evaluation import Session
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import DovetailError
 
@@ -52,19 +50,3 @@ class Workers(Protocol):
     def close(self) -> None:
         """End the work; what is under way is given up."""
         ...
-
-
-def workers_of(session: Session, jobs: int, scheduler: str = "") -> Workers:
-    """``jobs`` processes of this machine, or the cluster whose scheduler is at this address.
-
-    Raises WorkersError.
-    """
-    if scheduler:
-        if importlib.util.find_spec("distributed") is None:
-            raise WorkersError(f"{scheduler}: needs the package distributed; pip install dovetail[cluster]")
-        from dovetail.flows.explore.pricing.cluster import ClusterWorkers
-
-        return ClusterWorkers(session, scheduler)
-    from dovetail.flows.explore.pricing.local import LocalWorkers
-
-    return LocalWorkers(session, jobs)

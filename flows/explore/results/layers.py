@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from dovetail.flows.explore.results.frame import Frame, Record
-from dovetail.flows.explore.results.rows import Results, common
+from dovetail.flows.explore.results.row import Row, common
+from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.options.parameters import flat
 from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
@@ -16,6 +18,8 @@ from dovetail.sw.analysis.cost.energy_report import energy_report
 from dovetail.sw.analysis.explain.explainer import explain
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.host_cost import HostCost
+from dovetail.sw.errors import DovetailError, first_line
+from dovetail.sw.network.ir import Graph
 from dovetail.sw.runtime.clock import milliseconds
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 
@@ -64,21 +68,61 @@ def layers(
     return Frame(records)
 
 
-def layers_of(results: Results, explanations: Mapping[int, Sequence[Mapping[str, Any]]]) -> Frame:
-    """Every layer of the points that are explained (by number, one explanation per network), in the order of these.
+def layers_of(rows: Sequence[Row], explanations: Mapping[int, Sequence[Mapping[str, Any]]]) -> Frame:
+    """Every layer of those of the ``rows`` that are explained (by number, one explanation per network), in the order of
+    the explanations.
 
     Columns: ``point`` and the parameters in which the points of the sweep differ, then those of `layer_records`.
     """
-    rows = {row.number: row for row in (*results.rows, *results.choices)}
-    same, clocks = common(results.rows), len({row.clock for row in results.rows}) > 1
+    same, clocks, by_number = common(rows), len({row.clock for row in rows}) > 1, {row.number: row for row in rows}
     records: list[Record] = []
     for number, explained in explanations.items():
-        config, clock = rows[number].config, rows[number].clock
+        config, clock = by_number[number].config, by_number[number].clock
         parameters = flat(config) if config else {}
         head: Record = {"point": number, **({"clock": clock} if clocks else {})}
         head |= {name: value for name, value in parameters.items() if name not in same}
         records += layer_records(explained, head, clock)
     return Frame(records)
+
+
+def explain_point(space: Space, config: Config | None) -> list[dict[str, Any]]:
+    """Where the cycles of each network of a space go on a configuration, as JSON has it.
+
+    Raises DovetailError or OSError where a network cannot be read or compiled (any more).
+    """
+    if config is None:
+        raise DovetailError("point must have a configuration to be explained: this one breaks a rule")
+    graphs = [
+        _graph(workload.source, tuple((name, tuple(sizes)) for name, sizes in workload.shapes.items()))
+        for workload in space.workloads
+    ]
+    compiled = [
+        compile_network(graph, config, tiling=space.tiling, effort=space.effort, host=space.host_cost)
+        for graph in graphs
+    ]
+    table = load_table(space.energy_table or DEFAULT_TABLE)
+    return [explained_of(each, table) for each in compiled]
+
+
+def explain_rows(
+    space: Space, rows: Sequence[Row], follow: Callable[[Sequence[Row]], Iterable[Row]] = iter
+) -> tuple[dict[int, list[dict[str, Any]]], str]:
+    """Explanations of rows by number, and why there are no more of them, if one cannot be compiled any more.
+
+    ``follow`` may draw a bar while it hands out the rows.
+    """
+    explanations: dict[int, list[dict[str, Any]]] = {}
+    for row in follow(rows):
+        try:
+            explanations[row.number] = explain_point(space, row.config)
+        except (DovetailError, OSError) as error:  # the results are worth a page without it
+            return explanations, f"layers of point {row.number} are not explained: {first_line(error)}"
+    return explanations, ""
+
+
+@lru_cache(maxsize=4)
+def _graph(source: str, shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Graph:
+    return frontend.load(source, dict(shapes))
 
 
 def explained_of(compiled: CompiledNetwork, table: EnergyTable) -> dict[str, Any]:

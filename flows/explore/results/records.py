@@ -6,28 +6,29 @@ from collections.abc import Sequence
 from typing import Any
 
 from dovetail.flows.explore.results.frame import Record
-from dovetail.flows.explore.results.rows import Results, Row, known_of
-from dovetail.flows.explore.space.metrics import METRICS, area_doubt, energy_parts
+from dovetail.flows.explore.results.row import Row
+from dovetail.flows.explore.results.values import energy_parts, known_of
+from dovetail.flows.explore.space.design_space import Space
+from dovetail.flows.explore.space.metrics import METRICS, area_doubt
 from dovetail.flows.options.parameters import flat
 from dovetail.isa.config.given import PARAMETERS
 from dovetail.sw.analysis.cost.energy_report import COMPONENTS
 
 
-def records_of(results: Results, networks: Sequence[str]) -> list[Record]:
+def records_of(space: Space, rows: Sequence[Row], networks: Sequence[str]) -> list[Record]:
     """A record per row, all with the same keys: parameters, metrics, counts, verdicts.
 
     ``networks``: names of the space's workloads. The counts of several are told apart by these, and by their places
     where two have the same name (a file with inputs of two sizes). What depends on the machine, such as seconds, is
     left out: a sweep that was interrupted gives the same records.
     """
-    kinds = [list(dict.fromkeys(k for row in results.rows if row.costs for k in row.costs[i].kinds))
+    kinds = [list(dict.fromkeys(k for row in rows if row.costs for k in row.costs[i].kinds))
              for i in range(len(networks))]  # fmt: skip
     names = [name if networks.count(name) == 1 else f"{name} {place}" for place, name in enumerate(networks, 1)]
-    return [_record(results, row, names, kinds) for row in results.rows]
+    return [_record(space, row, names, kinds) for row in rows]
 
 
-def _record(results: Results, row: Row, networks: Sequence[str], kinds: Sequence[Sequence[str]]) -> Record:
-    space = results.space
+def _record(space: Space, row: Row, networks: Sequence[str], kinds: Sequence[Sequence[str]]) -> Record:
     record: Record = {"number": row.number, "network": " + ".join(networks), "tiling": space.tiling}
     record["effort"] = space.effort
     record |= flat(row.config) if row.config else {name: row.axes.get(name, "") for name in PARAMETERS}
@@ -46,7 +47,7 @@ def _record(results: Results, row: Row, networks: Sequence[str], kinds: Sequence
         host = cost.host_cycles if cost else None
         record[f"{before}host_cycles"] = "" if host is None else plain(space.host_cost.at(host, row.clock))
         record |= {f"{before}cycles_{kind}": cost.kinds.get(kind, 0) if cost else "" for kind in kinds[index]}
-    record |= _slacks(results, row)
+    record |= _slacks(space, row)
     verdicts = {"feasible": row.feasible, "front": row.front, "confirmed": row.confirmed, "error": row.error}
     return record | {name: int(v) if isinstance(v, bool) else v for name, v in verdicts.items()}
 
@@ -66,15 +67,11 @@ def _doubts(row: Row) -> Record:
     }
 
 
-def _slacks(results: Results, row: Row) -> Record:
+def _slacks(space: Space, row: Row) -> Record:
     """Room of each constraint, as a share of its limit."""
     slacks: Record = {}
-    for rule in results.space.all_constraints:
-        slack = (
-            rule.slack(known_of(results.space, row.number, row.config, row.values))
-            if row.values and row.config
-            else None
-        )
+    for rule in space.all_constraints:
+        slack = rule.slack(known_of(space, row.number, row.config, row.values)) if row.values and row.config else None
         slacks[f"slack of {rule.text}"] = "" if slack is None else plain(float(slack))
     return slacks
 

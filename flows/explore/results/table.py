@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -14,11 +15,14 @@ from rich.table import Table
 from rich.text import Text
 
 from dovetail.flows.explore.results.constraint_fates import Fate
-from dovetail.flows.explore.results.rows import Results, Row
+from dovetail.flows.explore.results.row import Row
 from dovetail.flows.explore.space.design_space import Space
-from dovetail.flows.explore.space.metrics import METRICS, Metric, area_doubt
+from dovetail.flows.explore.space.metrics import AREA, ENERGY, HOST, METRICS, Metric, area_doubt
 from dovetail.flows.options.parameters import AXES, label
 from dovetail.flows.output.printable import Block, block
+
+if TYPE_CHECKING:
+    from dovetail.flows.explore.results.sweep_results import Results
 
 ALL = 64
 """More rows than this are not shown one by one."""
@@ -28,12 +32,6 @@ REASONS = 10
 """Reasons of failures that are shown."""
 ALWAYS = ("cycles", "latency", "utilisation", "roofline", "dram_bytes", "host_nodes")
 """Metrics of every table; the space's objectives follow."""
-ESTIMATED = ("lut", "ff", "dsp", "bram", "energy", "power", "edp")
-"""Metrics that are estimates, or made of one."""
-DOUBTED = ("lut", "ff", "dsp", "bram")
-"""Those whose error is not known outside of what was measured."""
-TIMES = ("host_cycles", "total_cycles", "latency", "fps", "power", "edp")
-"""Those that count what the host takes, an estimate."""
 UNSURE, NOWHERE = "?", "!"
 """Behind an estimate whose error is not known; behind the front's mark of a point that fits no supported part."""
 SPARE = ("dram_bytes", "roofline", "utilisation", "host_nodes", "latency")
@@ -74,17 +72,17 @@ def notes_of(results: Results, metrics: Sequence[str]) -> list[str]:
     """What a reader must know of the estimates among some metrics, and of scenarios; a line each."""
     space, rows = results.space, [row for row in results.choices if row.values and row.config]
     doubts = [area_doubt(row.config) for row in rows if row.config]
-    read = {each for name in metrics for each in _made_of(space, name)}
+    read = {estimate for name in metrics for estimate in _estimates(space, name)}
     notes = []
-    if read & {*DOUBTED}:
+    if AREA in read:
         errors = [doubt.error for doubt in doubts if doubt.error is not None]
         told = f"LUT and FF up to {max(errors):.1%} off, DSP and BRAM none, as far as measured" if errors else ""
         unsure = sum(doubt.error is None for doubt in doubts)
         other = f"{UNSURE} of {unsure:,}: outside of what was measured, error not known" if unsure else ""
         notes.append(f"area is an estimate (`dovetail docs area`): {'; '.join(filter(None, [told, other]))}")
-    if read & {*ESTIMATED} - {*DOUBTED}:
+    if ENERGY in read:
         notes.append("energy is a rough estimate to compare by, its error not known (`dovetail docs energy`)")
-    if read & {*TIMES} and any(row.values.get("host_cycles") for row in rows):
+    if HOST in read and any(row.values.get("host_cycles") for row in rows):
         notes.append(f"times include an estimate of the host: {space.host_cost.basis}")
     nowhere = sum(not doubt.part for doubt in doubts)
     if nowhere:
@@ -94,15 +92,15 @@ def notes_of(results: Results, metrics: Sequence[str]) -> list[str]:
     return notes
 
 
-def _made_of(space: Space, name: str) -> set[str]:
-    """The built-in metrics that one is made of."""
+def _estimates(space: Space, name: str) -> set[str]:
+    """The estimates that a metric rests on, of the space's own those of what they are made of."""
     names = space.own[name].names if name in space.own else {name}
-    return {each.rpartition(".")[2] for each in names}
+    return {estimate for each in names if each in space.known for estimate in space.known[each].rests_on}
 
 
 def is_unsure(space: Space, row: Row, name: str) -> bool:
     """Whether a metric of a row rests on an estimate whose error is not known."""
-    return row.config is not None and bool({*DOUBTED} & _made_of(space, name)) and area_doubt(row.config).error is None
+    return row.config is not None and AREA in _estimates(space, name) and area_doubt(row.config).error is None
 
 
 def scenarios_in_words(space: Space) -> str:
@@ -184,7 +182,7 @@ def _unit_of_work(space: Space) -> str:
 
 def _heading(metric: Metric) -> str:
     """Title and unit, unless the title says it."""
-    return metric.title if metric.unit in ("", metric.title, "MACs", "1/s") else f"{metric.title} ({metric.unit})"
+    return metric.title if metric.unit in ("", metric.title, "MACs", "1/s", "%") else f"{metric.title} ({metric.unit})"
 
 
 def failures_of(rows: Sequence[Row]) -> list[str]:
@@ -205,15 +203,14 @@ def _cells(space: Space, row: Row, axes: Sequence[str], metrics: Sequence[str]) 
     doubt = area_doubt(row.config) if row.config else None
     state = "yes" if row.front else "" if row.feasible else "infeasible"
     nowhere = NOWHERE if doubt and not doubt.part else ""
-    numbers = [
-        _number(name, row.values.get(name)) + (UNSURE if is_unsure(space, row, name) else "") for name in metrics
-    ]
-    return [*cells, *numbers, f"{state}{nowhere and ' '}{nowhere}".strip()]
+    for name in metrics:
+        cells.append(_number(space.known[name], row.values.get(name)) + (UNSURE if is_unsure(space, row, name) else ""))
+    return [*cells, f"{state}{nowhere and ' '}{nowhere}".strip()]
 
 
-def _number(name: str, value: float | None) -> str:
+def _number(metric: Metric, value: float | None) -> str:
     if value is None:
         return ""
-    if name.rpartition(".")[2] == "utilisation":
+    if metric.unit == "%":
         return f"{value:.1%}"
     return f"{value:,.0f}" if value >= 1000 or float(value).is_integer() else f"{value:#.4g}"

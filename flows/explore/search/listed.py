@@ -1,13 +1,31 @@
-"""Searches whose points are fixed in advance: all of them, or a random choice."""
+"""What a search is, and those whose points are fixed in advance: all of them, or a random choice."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
 from random import Random
+from typing import Protocol
 
-from dovetail.flows.explore.results.rows import Row
+from dovetail.flows.explore.results.row import Row
 from dovetail.flows.explore.space.design_space import Point, Space
+
+
+class Search(Protocol):
+    """Proposes points and receives their results. The points depend only on the seed and the rows."""
+
+    @property
+    def total(self) -> int:
+        """The points that it will look at; 0 if nobody knows."""
+        ...
+
+    def ask(self, most: int) -> list[Point]:
+        """Up to ``most`` points that were not handed out before; none while it waits for rows, or at its end."""
+        ...
+
+    def tell(self, row: Row) -> None:
+        """The outcome of a point that was handed out, failed ones included."""
+        ...
 
 
 class Listed:

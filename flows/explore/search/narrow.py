@@ -8,7 +8,7 @@ from itertools import islice
 from math import prod
 from typing import Any
 
-from dovetail.flows.explore.results.rows import Row, front_of
+from dovetail.flows.explore.results.row import Row, front_of
 from dovetail.flows.explore.search.listed import shuffled
 from dovetail.flows.explore.space.design_space import Point, Space
 from dovetail.flows.options.parameters import AXES, FREQUENCY, LANES

@@ -8,10 +8,10 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
-from dovetail.flows.explore.results.rows import Row
-from dovetail.flows.explore.search import Search
+from dovetail.flows.explore.results.merged import merged
+from dovetail.flows.explore.results.row import Row
+from dovetail.flows.explore.search.listed import Search
 from dovetail.flows.explore.space.design_space import Point, Space
-from dovetail.flows.explore.space.scenarios import merged
 from dovetail.flows.options.parameters import changed
 from dovetail.sw.errors import DovetailError
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from dovetail.flows.explore.space import expressions
 from dovetail.flows.explore.space.expressions import FUNCTIONS, Constraint, Expression, Scope
-from dovetail.flows.explore.space.metrics import METRICS, PER_NETWORK, Metric, area_values, direction_of, own_metric
+from dovetail.flows.explore.space.metrics import METRICS, PER_NETWORK, Metric, direction_of, fixed_values, own_metric
 from dovetail.flows.options.parameters import AXES, CLOCK, DERIVED, changed, check_shape, dataflow_of, flat
 from dovetail.isa.common.suggestion import nearest
 from dovetail.isa.config.given import ConfigError
@@ -229,15 +229,6 @@ class Space:
         """The points, in the order of :meth:`numbers`."""
         return map(self.point, self.numbers())
 
-    def check(self) -> None:
-        """Raise ConfigError if constraints rule every point out."""
-        if next(self.numbers(), None) is None:
-            from dovetail.flows.explore.results.constraint_fates import nearest_before
-
-            miss = nearest_before(self)
-            least = f"; nearest: {miss.text}" if miss else ""
-            raise ConfigError(f"constraints rule every combination of the axes out; loosen them or add values{least}")
-
     def indices(self, number: int) -> tuple[int, ...]:
         """Which value each axis has at a point."""
         if not 0 <= number < len(self):
@@ -393,7 +384,7 @@ class Space:
         point = self.point(number)
         if point.config is None:  # as where a value does not exist
             return False
-        values = {**flat(point.config), **area_values(point.config), CLOCK.name: point.clock, **self.values(number)}
+        values = {**flat(point.config), **fixed_values(point.config), CLOCK.name: point.clock, **self.values(number)}
         return all(constraint.holds(values) for constraint in self._late)
 
     def _shape(self, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from dovetail.flows.explore.space.metrics import AREA, METRICS, PER_NETWORK
+from dovetail.flows.explore.space.metrics import FIXED, METRICS, PER_NETWORK
 from dovetail.flows.options.parameters import CLOCK
 from dovetail.isa.common.suggestion import nearest
 from dovetail.isa.config.given import INT, PARAMETERS, SIZE, SWITCH
@@ -107,7 +107,7 @@ class Constraint:
     @property
     def needs_cost(self) -> bool:
         """Whether the configuration alone does not tell it."""
-        return not self.names <= {*PARAMETERS, CLOCK.name, *AREA}
+        return not self.names <= {*PARAMETERS, CLOCK.name, *FIXED}
 
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Whether it is true; where a value does not exist (a division by zero, a metric nobody knows) it is not."""

@@ -24,6 +24,7 @@ from dovetail.flows.explore.space.design_space import (
     Workload,
 )
 from dovetail.flows.explore.space.expressions import ExpressionError, parse
+from dovetail.flows.explore.space.near_miss import check
 from dovetail.flows.options.parameters import AXES, CLOCK, SETTINGS, changed, values_between
 from dovetail.isa.common.suggestion import nearest
 from dovetail.isa.common.toml import parse_toml
@@ -127,7 +128,7 @@ class _Reader:
         if "scenario" in goals:
             space = self.with_scenario(space, goals["scenario"])
         try:
-            space.check()
+            check(space)
         except ConfigError as error:
             raise self.error(("goals", "constraints"), str(error)) from None
         return space

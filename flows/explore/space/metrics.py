@@ -3,91 +3,155 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Any
 
-from dovetail.flows.options.parameters import flat
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.area import area_of, smallest_part
-from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE, EnergyTable, energy_of, load_table
 from dovetail.sw.runtime.clock import milliseconds, per_second
 
-if TYPE_CHECKING:
-    from dovetail.flows.explore.pricing.cost import Cost
-    from dovetail.flows.explore.space.design_space import Space
-    from dovetail.sw.compiler.partition.host_cost import HostCost
+AREA, ENERGY, HOST = "area", "energy", "host"
+"""The estimates that a metric may rest on."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What metrics follow from: counts of an inference, or of several added up by weight.
+
+    ``hertz``: of the accelerator; ``host_cycles``: of the host in such cycles, estimated, None if it was not asked;
+    ``joules``: estimated, None if no event was counted.
+    """
+
+    config: Config
+    hertz: float
+    cycles: float
+    bound_cycles: float
+    macs: float
+    dram_bytes: float
+    host_macs: float
+    host_nodes: int
+    host_cycles: float | None
+    joules: float | None
+
+    @property
+    def total(self) -> float | None:
+        """Cycles in all."""
+        return None if self.host_cycles is None else self.cycles + self.host_cycles
+
+    @property
+    def seconds(self) -> float | None:
+        """The time that they take."""
+        return None if self.total is None else 1e-3 * milliseconds(self.total, self.hertz)
+
+    @property
+    def watts(self) -> float | None:
+        """Power."""
+        if self.joules is None or self.seconds is None:
+            return None
+        return self.joules / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure of a configuration. ``more``: more of it is better."""
+    """A figure of a configuration.
+
+    Parameters
+    ----------
+    unit: "%" for a share of 1, which people read in per cent.
+    more: more of it is better.
+    value: gives it for a :class:`Work`, None if something is not known of that; for a :class:`Config` if ``fixed``: the
+        configuration alone tells it. None for what the user defines.
+    rests_on: the estimates it is, or is made of.
+    """
 
     name: str
     title: str
     unit: str
     more: bool
     doc: str
+    value: Callable[[Any], float | None] | None = None
+    rests_on: tuple[str, ...] = ()
+    fixed: bool = False
 
 
 METRICS: dict[str, Metric] = {
     m.name: m
     for m in (
         Metric(
-            "cycles",
-            "cycles",
-            "cycles",
-            False,
-            "exact cycles of the accelerator per inference, added up over the networks by weight",
+            "cycles", "cycles", "cycles", False,
+            "exact cycles of the accelerator per inference, added up over the networks by weight", lambda w: w.cycles,
         ),
         Metric(
-            "host_cycles",
-            "host cycles",
-            "cycles",
-            False,
-            "cycles of the host beside these, an estimate whose error"
+            "host_cycles", "host cycles", "cycles", False, "cycles of the host beside these, an estimate whose error"
             " is the table's (`dovetail docs host-cost`); the default was not measured",
+            lambda w: w.host_cycles, (HOST,),
         ),
-        Metric("total_cycles", "cycles in all", "cycles", False, "cycles and host_cycles, one after the other"),
-        Metric("latency", "latency", "ms", False, "time of a unit of work, host included, at the clock"),
-        Metric("fps", "frames/s", "1/s", True, "units of work per second, host included, at the clock"),
-        Metric("utilisation", "utilisation", "", True, "MACs over the peak MACs of the multipliers in that time"),
-        Metric("roofline", "cycles / roofline", "", False, "cycles over the roofline bound; 1 is optimal"),
-        Metric("dram_bytes", "DRAM traffic", "B", False, "bytes that layers move from and to system memory"),
-        Metric("host_macs", "host MACs", "MACs", False, "MACs left to the host"),
-        Metric("host_nodes", "layers on the host", "", False, "layers left to the host"),
-        Metric("energy", "energy", "µJ", False, "energy per unit of work, estimated by the energy table"),
-        Metric("power", "power", "mW", False, "energy of accelerator and memory over the latency, estimated"),
-        Metric("edp", "energy x delay", "nJ s", False, "energy times latency, estimated"),
-        Metric("lut", "LUTs", "", False, "4-input LUTs of an ECP5, estimated"),
-        Metric("ff", "flip-flops", "", False, "flip-flops of an ECP5, estimated"),
-        Metric("dsp", "DSPs", "", False, "18 x 18 multipliers of an ECP5"),
-        Metric("bram", "block RAMs", "", False, "block RAMs of an ECP5, 16 Kibit each"),
-        Metric("pe", "PEs", "", False, "multipliers of the array"),
-        Metric("sram", "SRAM", "B", False, "on-chip memory"),
+        Metric(
+            "total_cycles", "cycles in all", "cycles", False, "cycles and host_cycles, one after the other",
+            lambda w: w.total, (HOST,),
+        ),
+        Metric(
+            "latency", "latency", "ms", False, "time of a unit of work, host included, at the clock",
+            lambda w: None if w.total is None else milliseconds(w.total, w.hertz), (HOST,),
+        ),
+        Metric(
+            "fps", "frames/s", "1/s", True, "units of work per second, host included, at the clock",
+            lambda w: None if w.total is None else per_second(w.total, w.hertz), (HOST,),
+        ),
+        Metric(
+            "utilisation", "utilisation", "%", True,
+            "MACs over the peak MACs of the multipliers in that time; 0.5 in expressions is 50 % in tables",
+            lambda w: w.macs / (w.cycles * w.config.macs_per_cycle) if w.cycles else 0.0,
+        ),
+        Metric(
+            "roofline", "cycles / roofline", "", False, "cycles over the roofline bound; 1 is optimal",
+            lambda w: w.cycles / w.bound_cycles if w.bound_cycles else 0.0,
+        ),
+        Metric(
+            "dram_bytes", "DRAM traffic", "B", False, "bytes that layers move from and to system memory",
+            lambda w: w.dram_bytes,
+        ),
+        Metric("host_macs", "host MACs", "MACs", False, "MACs left to the host", lambda w: w.host_macs),
+        Metric("host_nodes", "layers on the host", "", False, "layers left to the host", lambda w: w.host_nodes),
+        Metric(
+            "energy", "energy", "µJ", False, "energy per unit of work, estimated by the energy table",
+            lambda w: None if w.joules is None else 1e6 * w.joules, (ENERGY,),
+        ),
+        Metric(
+            "power", "power", "mW", False, "energy of accelerator and memory over the latency, estimated",
+            lambda w: None if w.watts is None else 1e3 * w.watts, (ENERGY, HOST),
+        ),
+        Metric(
+            "edp", "energy x delay", "nJ s", False, "energy times latency, estimated",
+            lambda w: None if w.watts is None else 1e9 * w.joules * w.seconds, (ENERGY, HOST),
+        ),
+        Metric(
+            "lut", "LUTs", "", False, "4-input LUTs of an ECP5, estimated", lambda c: area_of(c).lut, (AREA,),
+            fixed=True,
+        ),
+        Metric(
+            "ff", "flip-flops", "", False, "flip-flops of an ECP5, estimated", lambda c: area_of(c).ff, (AREA,),
+            fixed=True,
+        ),
+        Metric(
+            "dsp", "DSPs", "", False, "18 x 18 multipliers of an ECP5", lambda c: area_of(c).dsp, (AREA,), fixed=True
+        ),
+        Metric(
+            "bram", "block RAMs", "", False, "block RAMs of an ECP5, 16 Kibit each", lambda c: area_of(c).bram, (AREA,),
+            fixed=True,
+        ),
+        Metric("pe", "PEs", "", False, "multipliers of the array", lambda c: c.macs_per_cycle, fixed=True),
+        Metric("sram", "SRAM", "B", False, "on-chip memory", lambda c: c.sram, fixed=True),
     )
-}
+}  # fmt: skip
 """Every metric, in the order of tables."""
 
-PER_NETWORK = (
-    *(
-        "cycles",
-        "host_cycles",
-        "total_cycles",
-        "latency",
-        "fps",
-        "utilisation",
-        "roofline",
-        "dram_bytes",
-        "host_macs",
-        "host_nodes",
-    ),
-    *("energy", "power", "edp"),
-)
+PER_NETWORK = tuple(name for name, metric in METRICS.items() if not metric.fixed)
 """Metrics that each network has too, of one inference: ``resnet8.latency``."""
-AREA = ("lut", "ff", "dsp", "bram")
-"""Metrics of the area model (docs/area.md); the configuration alone tells them."""
+FIXED = tuple(name for name, metric in METRICS.items() if metric.fixed)
+"""Metrics that the configuration alone tells."""
 
 
 def own_metric(name: str, text: str) -> Metric:
@@ -100,86 +164,6 @@ def direction_of(text: str) -> tuple[bool, str]:
     """Whether more is better, and the expression, of ``max EXPRESSION``, ``min EXPRESSION`` or an expression."""
     found = re.match(r"\s*(max|min)\s+(?!\()", text)
     return (found[1] == "max", text[found.end() :].strip()) if found else (False, text.strip())
-
-
-def values_of(space: Space, config: Config, costs: Sequence[Cost], clock: float | None = None) -> Mapping[str, float]:
-    """The metrics of a configuration; ``costs`` of the space's workloads, in their order; ``clock`` in Hz, if it is not
-    the space's.
-
-    Those of energy are left out where a cost has no activity, those of time where it has no cycles of the host. Where
-    nothing runs, cycles are 0, and so are the rates. Those of networks and the space's own are in it too, as
-    `Space.known` has them. Raises EnergyError.
-    """
-    hertz = clock or space.clock
-    weights = [workload.weight for workload in space.workloads]
-    values = _of_work(space, config, costs, weights, hertz)
-    values |= {"pe": config.macs_per_cycle, "sram": config.sram, **area_values(config)}
-    for index in sorted({index for index, _ in space.of_networks.values()}):
-        alone = _of_work(space, config, costs[index : index + 1], [1.0], hertz)
-        values |= {name: alone[m] for name, (n, m) in space.of_networks.items() if n == index and m in alone}
-    if space.own:
-        known = {**flat(config), "clock": hertz, **values}
-        own = {name: expression.value(known) for name, expression in space.own.items()}
-        values |= {name: value for name, value in own.items() if value is not None}
-    return values
-
-
-def _of_work(
-    space: Space, config: Config, costs: Sequence[Cost], weights: Sequence[float], hertz: float
-) -> dict[str, float]:
-    """What follows from counts of some networks, added up by weight."""
-
-    def total(counts: Sequence[float]) -> float:
-        return sum(weight * count for weight, count in zip(weights, counts, strict=True))
-
-    cycles = total([cost.cycles for cost in costs])
-    bound = total([cost.bound_cycles for cost in costs])
-    macs = total([cost.macs for cost in costs])
-    values = {
-        "cycles": cycles,
-        "utilisation": macs / (cycles * config.macs_per_cycle) if cycles else 0.0,
-        "roofline": cycles / bound if bound else 0.0,
-        "dram_bytes": total([cost.read_bytes + cost.write_bytes for cost in costs]),
-        "host_macs": total([cost.host_macs for cost in costs]),
-        "host_nodes": sum(len(cost.host) for cost in costs),
-    }
-    host = [cost.host_cycles for cost in costs if cost.host_cycles is not None]
-    if len(host) == len(costs):
-        values |= times_of(space.host_cost, cycles, total(host), hertz)
-    if parts := energy_parts(space, config, costs, weights):
-        joules = 1e-6 * sum(parts.values())
-        values["energy"] = 1e6 * joules
-        if "latency" in values:
-            seconds = 1e-3 * values["latency"]
-            values |= {"power": 1e3 * joules / seconds if seconds else 0.0, "edp": 1e9 * joules * seconds}
-    return values
-
-
-def energy_parts(
-    space: Space, config: Config, costs: Sequence[Cost], weights: Sequence[float] = ()
-) -> dict[str, float]:
-    """µJ of a unit of work by component (see `dovetail.sw.analysis.cost.energy_report.COMPONENTS`); nothing where a
-    cost has no activity. ``weights`` of the costs, if they are not those of the workloads. Raises EnergyError."""
-    if not all(cost.activity for cost in costs):
-        return {}
-    table = _table(space.energy_table or DEFAULT_TABLE)
-    total: dict[str, float] = {}
-    for weight, cost in zip(weights or [workload.weight for workload in space.workloads], costs, strict=True):
-        for name, pj in energy_of(config, cost.activity, cost.cycles, table).parts.items():
-            total[name] = total.get(name, 0.0) + 1e-6 * weight * pj
-    return total
-
-
-def times_of(cost: HostCost, cycles: float, host_cycles: float, clock: float) -> dict[str, float]:
-    """The metrics of time for cycles of the accelerator and of the host; ``cost``: of the host; ``clock`` in Hz."""
-    host = cost.at(host_cycles, clock)
-    total = cycles + host
-    return {
-        "host_cycles": host,
-        "total_cycles": total,
-        "latency": milliseconds(total, clock),
-        "fps": per_second(total, clock),
-    }
 
 
 @dataclass(frozen=True)
@@ -198,18 +182,18 @@ class AreaDoubt:
 
 @lru_cache(maxsize=1 << 14)
 def area_doubt(config: Config) -> AreaDoubt:
-    """How good the estimate behind :func:`area_values` is. Raises DovetailError where there is none."""
+    """How good the estimate behind the metrics of the area is. Raises DovetailError where there is none."""
     area = area_of(config)
     return AreaDoubt(None if area.extrapolated else area.error, area.extrapolated, smallest_part(area))
 
 
 @lru_cache(maxsize=1 << 14)
-def area_values(config: Config) -> Mapping[str, float]:
-    """The metrics of :data:`AREA`. Cached: a table is made again and again while a sweep runs."""
-    area = area_of(config)
-    return {name: getattr(area, name) for name in AREA}
+def fixed_values(config: Config) -> Mapping[str, float]:
+    """The metrics :data:`FIXED`. Cached: a table is made again and again while a sweep runs."""
+    return {name: metric.value(config) or 0 for name, metric in METRICS.items() if metric.fixed and metric.value}
 
 
-@lru_cache(maxsize=16)
-def _table(source: str) -> EnergyTable:
-    return load_table(source)
+def work_values(work: Work) -> dict[str, float]:
+    """The metrics :data:`PER_NETWORK` that are known of some work."""
+    found = {name: metric.value(work) for name, metric in METRICS.items() if not metric.fixed and metric.value}
+    return {name: value for name, value in found.items() if value is not None}

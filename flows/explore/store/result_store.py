@@ -17,7 +17,8 @@ from typing import Any, Self
 import dovetail.cosim
 import dovetail.hw
 from dovetail.flows.explore.pricing.cost import Cost, Outcome
-from dovetail.flows.explore.results.rows import Results, Row, row_of
+from dovetail.flows.explore.results.row import Row, row_of
+from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.space import space_json
 from dovetail.flows.explore.space.design_space import Point, Space
 from dovetail.flows.explore.store.database import Database, StoreError

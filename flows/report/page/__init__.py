@@ -15,7 +15,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from dovetail.flows.explore.results.rows import Results
+from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.output.printable import printable
 from dovetail.flows.report.page.payload import embedded, payload_of
 

@@ -9,9 +9,9 @@ from secrets import token_hex
 from threading import BoundedSemaphore, Lock
 from typing import Any
 
-from dovetail.flows.explore.results.rows import Results
+from dovetail.flows.explore.results.layers import explain_point
+from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.store.result_store import Store, Sweep
-from dovetail.flows.report.page.explaining import explain_point
 from dovetail.flows.report.page.payload import header_of, rows_of, states_of
 from dovetail.sw.errors import DovetailError, first_line
 

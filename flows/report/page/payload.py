@@ -9,7 +9,8 @@ from typing import Any
 
 from dovetail.flows.explore.pricing.cost import Cost
 from dovetail.flows.explore.results.constraint_fates import fates_of, nearest_miss
-from dovetail.flows.explore.results.rows import Results, Row, competing
+from dovetail.flows.explore.results.row import Row, competing
+from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.results.table import is_unsure, notes_of, scenarios_in_words
 from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.space.metrics import area_doubt

@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
-from dovetail.flows.explore.results.rows import Results, Row, competing
+from dovetail.flows.explore.results.row import Row, competing
+from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.results.table import is_unsure, scenarios_in_words
 from dovetail.flows.options.parameters import AXES
 from dovetail.flows.report.pictures.labels import Mark, place_labels
@@ -67,7 +68,7 @@ class Axis:
     @property
     def text(self) -> str:
         """Title, unit and the better direction."""
-        known = self.unit in self.title or self.title.endswith("/s") or self.unit == "B"
+        known = self.unit in self.title or self.title.endswith("/s") or self.unit in ("B", "%")
         unit = "" if known else f" ({self.unit})"
         return f"{self.title}{unit}, {'more' if self.more else 'less'} is better"
 

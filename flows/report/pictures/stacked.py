@@ -13,7 +13,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
 from dovetail.flows.explore.pricing.cost import Cost
-from dovetail.flows.explore.results.rows import Row
+from dovetail.flows.explore.results.row import Row, common
+from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.options.parameters import AXES
 from dovetail.flows.output.reply import si
 from dovetail.flows.report.pictures.style import (
@@ -28,6 +29,7 @@ from dovetail.flows.report.pictures.style import (
     write_legend,
     write_title,
 )
+from dovetail.isa.common.sizes import format_bytes
 
 BAR = 0.8
 """Width of a bar; they are 1 apart."""
@@ -88,6 +90,30 @@ def draw(rows: Sequence[Row], title: str, subtitle: str = "", *, network: int = 
         _labels(plot, rows_of_labels, places)
         above += tall + under + BETWEEN
     return figure
+
+
+def of_results(results: Results, network: int = 0) -> Figure:
+    """The picture of a sweep, of the workload with this number."""
+    title = f"{results.networks[network]}: cycles per inference"
+    return draw(results.rows, title, _subtitle(results), network=network)
+
+
+def _subtitle(results: Results) -> str:
+    """What all configurations have in common."""
+    rows, same = results.rows, common(results.rows)
+    parts = [f"{len(rows)} configurations"] if len(rows) > 1 else []
+    if {"ic_lanes", "oc_lanes"} <= same.keys():
+        parts.append(f"{same['ic_lanes']} x {same['oc_lanes']} multipliers")
+    same |= {"sram": format_bytes(same["sram"])} if "sram" in same else {}
+    texts = {
+        "sram": "{} SRAM",
+        "depthwise": "depthwise {}",
+        "bus": "{}-bit bus",
+        "read_latency": "read latency {} cycles",
+    }
+    parts += [text.format(same[name]) for name, text in texts.items() if name in same]
+    cut = "rows and channels" if results.space.tiling == "free" else "output channels"
+    return ", ".join([*parts, f"tiling in {cut}"])
 
 
 def _lines(bars: Sequence[Bar], axes: Sequence[str]) -> list[list[Bar]]:

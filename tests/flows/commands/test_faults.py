@@ -46,7 +46,7 @@ def test_a_difference_fails(
     def differs(config: Any, kind: str, seeds: range, cache: Path, form: str) -> Record:
         return Record(len(seeds), Counter({Cause.BUS_READ: 2}), 0, ["seed 1: SRAM: x"] if kind == "reset" else [])
 
-    monkeypatch.setattr("dovetail.cosim.compare.faults.run_kind", differs)
+    monkeypatch.setattr("dovetail.flows.commands.faults.run_kind", differs)
     assert main([*command, "--flips", "0"]) == 1
     out = capsys.readouterr().out
     assert "\n    seed 1: SRAM: x\n" in out

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from dovetail.flows.cli import main
-from dovetail.flows.explore.results.rows import Results, Row
+from dovetail.flows.explore.results.row import Row
+from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.results.table import failures_of, table_of
 from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.explore.store.result_store import Store

@@ -8,10 +8,11 @@ import pytest
 
 from dovetail.cosim.rtl.setting import Setting
 from dovetail.cosim.rtl.verilate import ToolError
-from dovetail.cosim.systemc import folder, library, verify
+from dovetail.cosim.systemc import folder
 from dovetail.cosim.systemc.library import SystemC
 from dovetail.cosim.systemc.verify import Form, Verdict
 from dovetail.flows.cli import main
+from dovetail.flows.commands import systemc
 from dovetail.isa.config.resolved import Config
 
 
@@ -32,8 +33,8 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[list[Setting]]:
         forms = Form("rtl", "", 0.5), Form("view", "interrupt: after 1001 cycles, not 1000", 0.25)
         return [Verdict(1000, 0.125, forms)]
 
-    monkeypatch.setattr(verify, "verify_systemc", verdicts)
-    monkeypatch.setattr(library, "find_systemc", lambda prefix: SystemC(prefix, "2.3.4"))
+    monkeypatch.setattr(systemc, "verify_systemc", verdicts)
+    monkeypatch.setattr(systemc, "find_systemc", lambda prefix: SystemC(prefix, "2.3.4"))
     return asked
 
 
@@ -56,7 +57,7 @@ def test_without_systemc(tmp_path: Path, capsys: pytest.CaptureFixture[str], mon
     def absent(prefix: Path | None) -> SystemC:
         raise ToolError("SystemC is not installed: apt install libsystemc-dev")
 
-    monkeypatch.setattr(library, "find_systemc", absent)
+    monkeypatch.setattr(systemc, "find_systemc", absent)
     call = ["systemc", "--config", "small", "--output", str(tmp_path / "platform")]
     assert main([*call, "zoo:dscnn", "--run"]) == 2
     assert capsys.readouterr().err == "dovetail: error: SystemC is not installed: apt install libsystemc-dev\n"

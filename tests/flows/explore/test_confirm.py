@@ -159,7 +159,7 @@ def test_the_command_says_what_differs(
         assert (count, len(store.results().rows)) == (3, 1)
         return Confirmed({"points": 1}, ["RTL          DIFFERENT: 1 of 1 points"], 1)
 
-    monkeypatch.setattr("dovetail.flows.options.confirmation.confirm_sweep", confirmed)
+    monkeypatch.setattr("dovetail.flows.commands.sweep.confirm_sweep", confirmed)
     assert main(["sweep", "zoo:autoencoder", "--jobs", "1", "--confirm", "3", "--output", str(tmp_path)]) == 1
     assert "RTL          DIFFERENT: 1 of 1 points" in capsys.readouterr().out
 

@@ -15,11 +15,13 @@ from dovetail.flows.cli import main
 from dovetail.flows.explore.pricing.cost import Cost
 from dovetail.flows.explore.results.constraint_fates import fates_of, nearest_miss
 from dovetail.flows.explore.results.records import records_of
-from dovetail.flows.explore.results.rows import Results, row_of
+from dovetail.flows.explore.results.row import row_of
+from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.results.table import table_of
 from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.explore.space.expressions import ExpressionError, Scope, parse, parse_number
 from dovetail.flows.explore.space.file import SpaceError, read
+from dovetail.flows.explore.space.near_miss import check
 from dovetail.isa.config.given import ConfigError
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.activity import EVENTS
@@ -72,7 +74,7 @@ def test_constraints_rule_out_before_and_after_pricing() -> None:
     )
     assert (late.before, late.broken, late.priced) == (None, 2, 3)
     assert late.slack == pytest.approx(0.25)  # 1.5 of 2 ms
-    record = records_of(results(), ["a", "b"])[0]
+    record = records_of(SPACE, results().rows, ["a", "b"])[0]
     assert (record["slack of my_net.latency < 2 ms"], record["feasible"], record["clock"]) == (-0.5, 0, 50_000_000)
 
 
@@ -82,7 +84,7 @@ def test_the_nearest_miss() -> None:
     assert miss is not None
     assert miss.text == "point 1 (lanes 8x8, clock 100 MHz) misses latency < 2 ms by 100.0%"
     with pytest.raises(ConfigError, match=r"nearest: point 0 \(lanes 8x8, clock 50 MHz\) misses lut < 100 by"):
-        replace(SPACE, constraints=("lut < 100",)).check()
+        check(replace(SPACE, constraints=("lut < 100",)))
 
 
 def test_a_part_is_one_constraint() -> None:

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from dovetail.flows.explore.pricing.cost import Cost
 from dovetail.flows.explore.results.records import records_of
-from dovetail.flows.explore.results.rows import Results, common, front_of, pareto, row_of
+from dovetail.flows.explore.results.row import common, front_of, pareto, row_of
+from dovetail.flows.explore.results.sweep_results import Results
+from dovetail.flows.explore.results.values import values_of
 from dovetail.flows.explore.space.design_space import Space, Workload
-from dovetail.flows.explore.space.metrics import METRICS, values_of
+from dovetail.flows.explore.space.metrics import METRICS
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.activity import EVENTS
 from dovetail.sw.analysis.cost.area import area_of
@@ -188,7 +190,7 @@ def test_ranking_is_the_front_first() -> None:
 
 
 def test_records_tell_networks_of_one_name_apart() -> None:
-    (record,) = records_of(Results(SPACE, (row_of(SPACE, SPACE.point(0), [cost(100), cost(200)]),)), ["net", "net"])
+    (record,) = records_of(SPACE, [row_of(SPACE, SPACE.point(0), [cost(100), cost(200)])], ["net", "net"])
     assert (record["net 1.cycles"], record["net 2.cycles"], record["cycles"]) == (100, 200, 400)
     assert (record["network"], record["net 2.cycles_conv"], record["stripe"]) == ("net 1 + net 2", 200, 4)
 

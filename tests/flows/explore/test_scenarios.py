@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from dovetail.flows.explore.pricing.cost import Cost
-from dovetail.flows.explore.results.rows import Results, Row, row_of
+from dovetail.flows.explore.results.row import Row, row_of
+from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.search import search_of
 from dovetail.flows.explore.space.design_space import Plan, Point, Space, Workload
 from dovetail.flows.report.page.payload import payload_of

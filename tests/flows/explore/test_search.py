@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.flows.explore.pricing.cost import Cost
-from dovetail.flows.explore.results.rows import Row, front_of, row_of
+from dovetail.flows.explore.results.row import Row, front_of, row_of
 from dovetail.flows.explore.search import sampled, search_of
 from dovetail.flows.explore.search.listed import shuffled
 from dovetail.flows.explore.space.design_space import Plan, Point, Space, Workload

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from dovetail.flows.explore.space.design_space import SLOWEST_FIRST, Space, Workload
 from dovetail.flows.explore.space.expressions import parse
+from dovetail.flows.explore.space.near_miss import check
 from dovetail.flows.options import parameters
 from dovetail.flows.options.parameters import changed, flat, label
 from dovetail.isa.config.given import ConfigError, MemoryTiming
@@ -209,9 +210,9 @@ def test_what_a_space_refuses(changes: dict[str, Any], message: str) -> None:
 
 
 def test_constraints_that_leave_nothing() -> None:
-    space({"bus": [32, 64]}, "bus > 32").check()
+    check(space({"bus": [32, 64]}, "bus > 32"))
     with pytest.raises(ConfigError, match=r"^constraints rule every combination of the axes out; loosen them or add"):
-        space({"bus": [32, 64]}, "lut < 10").check()
+        check(space({"bus": [32, 64]}, "lut < 10"))
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_a_network_on_a_simulated_board(
     pytest.importorskip("serial", reason="pyserial is not installed")
     assert pytestconfig.cache is not None
     builds = Path(pytestconfig.cache.mkdir("dovetail-builds"))
-    monkeypatch.setattr("dovetail.cosim.rtl.verilate.default_cache", lambda: builds)
+    monkeypatch.setattr("dovetail.flows.options.engines.default_cache", lambda: builds)
     monkeypatch.setattr(engines, "SIMULATION_LEAST", 96 << 10)  # the board that other tests have built
     for engine, options in (("model", []), ("board", ["--port", "simulated"])):
         arguments = ["run", *NETWORK, "--engine", engine, *options, "--output", str(tmp_path / f"{engine}.npz")]

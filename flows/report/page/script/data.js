@@ -113,6 +113,7 @@ function setColumns() {
   columns.push({
     key: "area_error",
     title: "area error",
+    unit: "%",
     group: "estimates",
     doc: "largest error of LUTs and flip-flops as far as measured, as a share; not known outside of that",
   });
@@ -146,7 +147,7 @@ function setColumns() {
   data.byKey = new Map(columns.map((column) => [column.key, column]));
 }
 
-const SAID = ["", "B", "Hz", "s", "cycles", "1/s", "MACs"]; // units that a title or a value says by itself
+const SAID = ["", "%", "B", "Hz", "s", "cycles", "1/s", "MACs"]; // units that a title or a value says by itself
 
 /** What the rows say about a column: its values, and whether they are numbers. */
 function describe(column) {
@@ -181,7 +182,7 @@ function shown(column, value) {
   if (typeof value !== "number") return String(value);
   if (column.unit === "B") return bytes(value);
   if (column.unit === "Hz") return `${value / 1e6} MHz`;
-  if (column.key.endsWith("utilisation") || column.key === "area_error") return percent(value);
+  if (column.unit === "%") return percent(value);
   return Number.isInteger(value) || Math.abs(value) >= 1000 ? whole(value) : value.toPrecision(4);
 }
 
@@ -195,7 +196,7 @@ const told = (column, row) =>
 function tickOf(column, value) {
   if (column.unit === "B") return bytes(value);
   if (column.unit === "Hz") return `${short(value / 1e6)} MHz`;
-  if (column.key.endsWith("utilisation") || column.key === "area_error") return `${short(100 * value)} %`;
+  if (column.unit === "%") return `${short(100 * value)} %`;
   return short(value);
 }
 

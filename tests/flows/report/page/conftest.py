@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.flows.explore.results.rows import Results
+from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.isa.config.resolved import Config
 from tests.flows.report.page.synthetic import MANY_AXES, STUDY_AXES, results_of

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dovetail.flows.explore.pricing.cost import Cost
-from dovetail.flows.explore.results.rows import Results, Row, row_of
+from dovetail.flows.explore.results.row import Row, row_of
+from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.space.design_space import Space
 from dovetail.isa.config.resolved import Config
 

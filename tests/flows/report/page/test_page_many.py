@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.flows.explore.results.rows import Results
+from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.report.page import render
 
 pytestmark = pytest.mark.slow

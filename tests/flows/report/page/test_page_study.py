@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dovetail.flows.cli import parser
-from dovetail.flows.explore.results.rows import Results
+from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.options.parameters import config_of
 from dovetail.flows.report.page import render

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from dovetail.flows.explore.results.rows import Results
+from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.report.page import policy, render, render_live
-from dovetail.flows.report.page.explaining import worth_explaining
 from dovetail.flows.report.page.payload import embedded, states_of
 from tests.flows.report.page.synthetic import REASON
 
@@ -76,7 +75,7 @@ def test_the_front_is_that_of_the_results(study: Results) -> None:
 def test_what_is_explained_first(study: Results, top: int) -> None:
     ranked = study.ranked()
     front = [row for row in ranked if row.front]
-    rows = worth_explaining(study, top)
+    rows = study.worth_explaining(top)
     assert len({row.number for row in rows}) == min(top, len(ranked))
     assert sum(row.front for row in rows) == min(top, len(front))
     if top > 1:

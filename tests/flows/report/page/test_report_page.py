@@ -70,7 +70,7 @@ def test_a_network_that_has_gone_still_gives_a_page(
     def gone(*_: Any) -> Any:
         raise FileNotFoundError(2, "No such file", "net.onnx")
 
-    monkeypatch.setattr("dovetail.flows.report.page.explaining.explain_point", gone)
+    monkeypatch.setattr("dovetail.flows.explore.results.layers.explain_point", gone)
     output = tmp_path / "out.html"
     assert cli.main(["report", str(store), "--output", str(output)]) == 0
     assert "are not explained" in capsys.readouterr().out

@@ -13,7 +13,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from dovetail.flows.explore.results.rows import Results, Row
+from dovetail.flows.explore.results.row import Row
+from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.report.pictures import occupancy, pareto, roofline, shares, style, timeline
 from dovetail.flows.report.pictures.labels import Mark, place_labels

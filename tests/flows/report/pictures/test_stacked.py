@@ -8,7 +8,7 @@ import matplotlib.image
 import pytest
 
 from dovetail.flows.explore.pricing.cost import Cost
-from dovetail.flows.explore.results.rows import Row, row_of
+from dovetail.flows.explore.results.row import Row, row_of
 from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.explore.space.study import STUDY
 from dovetail.flows.report.pictures import stacked

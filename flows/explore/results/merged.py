@@ -7,7 +7,8 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from dovetail.flows.explore.results.rows import Row, known_of
+from dovetail.flows.explore.results.row import Row
+from dovetail.flows.explore.results.values import known_of
 from dovetail.flows.explore.space.design_space import Space
 
 

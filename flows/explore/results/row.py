@@ -1,0 +1,133 @@
+"""A priced point, and which of several are best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.flows.explore.pricing.cost import Cost
+from dovetail.flows.explore.results.values import values_of, violations
+from dovetail.flows.explore.space.design_space import Point, Space
+from dovetail.flows.options.parameters import flat
+from dovetail.isa.config.resolved import Config
+
+
+@dataclass(frozen=True)
+class Row:
+    """A point that was priced, or could not be.
+
+    Parameters
+    ----------
+    number: of the point within the space; rows stand in this order.
+    axes: the values of what varies, by parameter name, outermost first.
+    config: None where the combination breaks a rule of the configuration.
+    costs: of the space's workloads, in their order; empty if the point failed.
+    values: the metrics by name (see `dovetail.flows.explore.space.metrics`); empty if the point failed.
+    error: why there is no cost, else empty.
+    feasible: whether the point keeps all of the space's constraints.
+    violation: how far it is from keeping those on metrics: a share of the limit each, added up; 0 if it is feasible.
+    front: whether it is on the Pareto front of the space's objectives, among the feasible rows.
+    confirmed: "equal" or "differs" where the RTL was asked, else empty.
+    seconds: CPU time of pricing it.
+    clock: Hz.
+    scenarios: how many it stands for (see `dovetail.flows.explore.results.merged`).
+    """
+
+    number: int
+    axes: Mapping[str, Any]
+    config: Config | None
+    costs: tuple[Cost, ...] = ()
+    values: Mapping[str, float] = field(default_factory=dict)
+    error: str = ""
+    feasible: bool = True
+    violation: float = 0.0
+    front: bool = False
+    confirmed: str = ""
+    seconds: float = 0.0
+    clock: float = 100e6
+    scenarios: int = 1
+
+    def __repr__(self) -> str:
+        axes = ", ".join(f"{name} {value}" for name, value in self.axes.items())
+        cycles = f"{self.values['cycles']:,.0f} cycles" if "cycles" in self.values else "no cost"
+        told = self.error or cycles + (", on the front" if self.front else "" if self.feasible else ", infeasible")
+        return f"<Row {self.number} ({axes}): {told}>"
+
+
+def row_of(space: Space, point: Point, costs: Sequence[Cost], error: str = "", seconds: float = 0.0) -> Row:
+    """The row of a point that was priced, or that failed for the reason ``error``."""
+    error = point.error or error
+    if error or point.config is None:
+        return Row(
+            point.number, point.axes, point.config, error=error, feasible=False, seconds=seconds, clock=point.clock
+        )
+    values = values_of(space, point.config, costs, point.clock)
+    violation = sum(violations(space, point.number, point.config, values).values())
+    return Row(
+        point.number,
+        point.axes,
+        point.config,
+        tuple(costs),
+        values,
+        feasible=not violation,
+        violation=violation,
+        seconds=seconds,
+        clock=point.clock,
+    )
+
+
+def competing(space: Space, rows: Sequence[Row], metrics: Sequence[str]) -> list[int]:
+    """The indices of the rows that may be compared by some metrics.
+
+    They are feasible and have the metrics. No cycle and no energy is counted for what the host does, so one that leaves
+    more to it would win by doing less: unless ``space.host`` is "any" or host MACs are an objective themselves, only
+    the rows with the fewest MACs on the host compete, and of these the ones with the fewest layers there.
+    """
+    able = [
+        i for i, row in enumerate(rows) if row.feasible and row.values and all(map(row.values.__contains__, metrics))
+    ]
+    if space.host == "any" or "host_macs" in space.objectives or not able:
+        return able
+    least = min(_left(rows[i]) for i in able)
+    return [i for i in able if _left(rows[i]) == least]
+
+
+def _left(row: Row) -> tuple[float, float]:
+    return row.values["host_macs"], row.values["host_nodes"]
+
+
+def front_of(space: Space, rows: Sequence[Row]) -> list[int]:
+    """The indices of the rows on the Pareto front of the objectives; rows with equal objectives are all on it."""
+    able = competing(space, rows, space.objectives)
+    if not able:
+        return []
+    return [able[i] for i in np.flatnonzero(pareto(oriented(space, [rows[i] for i in able])))]
+
+
+def oriented(space: Space, rows: Sequence[Row]) -> NDArray[np.float64]:
+    """(rows, objectives) of what is to be made small: metrics of which more is better change their sign."""
+    signs = [-1.0 if space.known[name].more else 1.0 for name in space.objectives]
+    return np.array([[row.values[name] for name in space.objectives] for row in rows], dtype=np.float64) * signs
+
+
+def pareto(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which rows of (n, objectives) no other row dominates: is nowhere larger, and smaller somewhere."""
+    values, inverse = np.unique(costs, axis=0, return_inverse=True)  # sorted: nobody is dominated by a later one
+    left = np.arange(len(values))
+    on_front = np.zeros(len(values), dtype=bool)
+    while left.size:
+        on_front[left[0]] = True
+        beaten = (values[left] >= values[left[0]]).all(axis=1)
+        left = left[~beaten]
+    return on_front[inverse.reshape(-1)]
+
+
+def common(rows: Sequence[Row]) -> dict[str, Any]:
+    """The parameters that have one value in all of the rows with a configuration, and that value."""
+    tables = [flat(row.config) for row in rows if row.config]
+    first = tables[0] if tables else {}
+    return {name: value for name, value in first.items() if all(table[name] == value for table in tables)}
