@@ -128,8 +128,12 @@ def verify(
         Inputs of one inference each, by name or one array.
     cache
         Folder of the RTL builds; left out, the one of the `dovetail` command.
-    trace, waves, form
-        As :class:`LockstepEngine` takes them.
+    trace
+        File for the RTL's waves, of all that is run.
+    waves
+        Waves of the first program that differs, see :class:`~dovetail.cosim.compare.lockstep.Lockstep`.
+    form
+        The RTL's: ``"simulation"``, or ``"fpga"`` as it is synthesised.
 
     Raises
     ------
