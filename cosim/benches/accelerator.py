@@ -3,57 +3,21 @@
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from dovetail.cosim.compare.lockstep import compare
 from dovetail.cosim.coverage.bins import Counts, as_json, cover
+from dovetail.cosim.rtl.setting import LoadedProgram
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.host import STALLS
 from dovetail.isa.instructions.table import PAGE_BYTES, Cause, Op, Unit, cfg, from_bytes, pack, to_bytes
 from dovetail.sw.model.accelerator import Model
-from dovetail.sw.runtime.engine import Bytes, RunResult
+from dovetail.sw.runtime.engine import RunResult, without_timeline
 
 FUNCTIONAL = "functional-coverage.json"
 """File in which a scoreboard leaves the functional coverage of a run."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """A program in the memory it runs in, which starts at address 0."""
-
-    memory: Bytes
-    program: int
-    pages: int
-    base: int = 0
-
-    def save(self, path: Path) -> None:
-        """Write an ``.npz`` file."""
-        np.savez_compressed(path, memory=self.memory, place=np.array([self.program, self.pages, self.base]))
-
-    @staticmethod
-    def load(path: Path) -> "Case":
-        """Read what :meth:`save` wrote."""
-        values = np.load(path)
-        return Case(values["memory"], *(int(n) for n in values["place"]))
-
-
-class Recorder(Model):
-    """A model that keeps the cases that it is asked to run, such as the segments of a network:
-
-    ``compiled.run(sample, engine=recorder)``
-    """
-
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        self.cases: list[Case] = []
-        """Each with the memory before it ran."""
-
-    def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
-        """As the model does."""
-        self.cases.append(Case(memory.copy(), program, pages, base))
-        return super().run(memory, program, pages, base)
 
 
 @dataclass(frozen=True)
@@ -79,29 +43,16 @@ class AcceleratorScoreboard:
         """Write what was covered into the current folder, where :func:`~dovetail.cosim.benches.runner.run` finds it."""
         Path(FUNCTIONAL).write_text(json.dumps({"functional": as_json(self.covered)}))
 
-    def check(self, name: str, case: Case, run: Run) -> RunResult:
+    def check(self, name: str, case: LoadedProgram, run: Run) -> RunResult:
         """Compare a run of ``case``; gives the model's result. Raises AssertionError with the first difference."""
         result = self._model.run(case.memory.copy(), case.program, case.pages, case.base)
-        fault = (result.fault.cause, result.fault.pc) if result.fault else (Cause.NONE, 0)
-        got = Cause(run.registers["CAUSE"]), run.registers["FAULT_PC"] if run.registers["CAUSE"] else 0
-        assert got == fault, f"{name}: must end with {fault}, not {got}"
-        if self._timed:
-            cycles = run.registers["CYCLES_LO"] | run.registers["CYCLES_HI"] << 32
-            assert cycles == result.cycles, f"{name}: must take {result.cycles} cycles, not {cycles}"
-            for unit in Unit:
-                want = result.counters[unit]
-                counts = tuple(run.registers[f"{unit.name}_{stall}"] for stall in STALLS)
-                expected = tuple(getattr(want, stall.lower()) for stall in STALLS)
-                assert counts == expected, f"{name}: {unit.name} must count {expected}, not {counts}"
-        memory = np.frombuffer(run.memory, np.uint8)
-        differs = np.flatnonzero(memory != result.memory)
-        assert not len(differs), (
-            f"{name}: {len(differs)} bytes of memory differ, first at {differs[0]:#x}:"
-            f" must be {result.memory[differs[0]]:#04x}, not {memory[differs[0]]:#04x}"
-        )
-        text = case.memory[case.program : case.program + case.pages * PAGE_BYTES].tobytes()
-        words = list(from_bytes(text.ljust(case.pages * PAGE_BYTES, b"\0")))
-        self.covered.update(cover(self._model.config, words, result.timeline, case.base))
+        found = without_timeline(np.frombuffer(run.memory, np.uint8), run.registers.__getitem__)
+        found = replace(found, timeline=result.timeline)
+        if not self._timed:
+            found = replace(found, cycles=result.cycles, counters=result.counters)
+        difference = compare(result, found).first_difference
+        assert not difference, f"{name}: {difference}"
+        self.covered.update(cover(self._model.config, list(from_bytes(case.text)), result.timeline, case.base))
         return result
 
 
@@ -130,7 +81,7 @@ FAULTS: dict[Cause, Callable[[Config], list[int]]] = {
 """Words of programs that end with a cause, whatever the timing of memory."""
 
 
-def fault_case(config: Config, cause: Cause) -> Case:
+def fault_case(config: Config, cause: Cause) -> LoadedProgram:
     """A program that moves some bytes, and then does what ends with ``cause``."""
     words = _transfer(Unit.LOAD, Op.DMA_READ) + FAULTS[cause](config)
     if cause != Cause.NO_END:
@@ -138,4 +89,4 @@ def fault_case(config: Config, cause: Cause) -> Case:
     stream = to_bytes(words[: PAGE_BYTES // 8]).ljust(PAGE_BYTES, b"\0")
     memory = np.random.default_rng(int(cause)).integers(0, 256, MEMORY, np.uint8)
     memory[PROGRAM : PROGRAM + PAGE_BYTES] = np.frombuffer(stream, np.uint8)
-    return Case(memory, PROGRAM, 1)
+    return LoadedProgram(memory, PROGRAM, 1)

@@ -67,6 +67,14 @@ class Tally:
     coverage: Counts = field(default_factory=Counter)
     differences: list[Difference] = field(default_factory=list)
 
+    def run(self, pair: Lockstep, seed: int, count: int) -> tuple[Case, str]:
+        """Run and count the program of a seed, of at most ``count`` operations: its case, and what differs first."""
+        case = random_case(pair.config.replace(memory=random_timing(seed)), seed, count=count)
+        text = difference(case, pair)
+        if pair.latest is not None:
+            self.add(case, pair.latest.timeline)
+        return case, text
+
     def add(self, case: Case, timeline: Timeline) -> None:
         """Count a program."""
         started = [Op(op) for op in timeline.op[~timeline.is_fetch].tolist()]
@@ -103,10 +111,7 @@ def run_share(share: Share, cache: Path, folder: Path | None) -> Tally:
         return tally
     pair = Lockstep(share.config, cache=cache, form=share.form)
     for seed in share.seeds():
-        case = random_case(share.config.replace(memory=random_timing(seed)), seed, count=share.count)
-        text = difference(case, pair)
-        if pair.latest is not None:
-            tally.add(case, pair.latest.timeline)
+        case, text = tally.run(pair, seed, share.count)
         if text:
             tally.differences.append(_keep(case, pair, seed, text, folder))
             if len(tally.differences) == MAX_FAILURES:

@@ -21,7 +21,7 @@ from dovetail.cosim.rtl.setting import Setting
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import CONTROL_START
 from dovetail.isa.instructions.checks import View
-from dovetail.isa.instructions.table import PAGE_BYTES, WORD_BYTES, Cause, Op, Unit, from_bytes
+from dovetail.isa.instructions.table import DMA_OPS, PAGE_BYTES, WORD_BYTES, Cause, Op, Unit, from_bytes
 from dovetail.isa.timing.bound import cycle_bound
 from dovetail.isa.timing.memory import ADDRESS_SPACE, BROKEN_BYTES
 from dovetail.isa.timing.timeline import Timeline
@@ -62,16 +62,14 @@ Outcome = tuple[Cause, str]
 
 def setting_of(program: RandomProgram, sram_seed: int = 0) -> Setting:
     """A random program about to run."""
-    return Setting(program.memory, program.program, program.pages, program.base, Case(program, sram_seed).sram())
+    return Setting(program.memory, program.program, program.pages, program.base, sram=Case(program, sram_seed).sram())
 
 
 def stored(timeline: Timeline, base: int, size: int) -> npt.NDArray[np.bool_]:
     """Which of the first ``size`` bytes of system memory a run's stores may change."""
     changes = np.zeros(size, np.bool_)
-    for n in np.flatnonzero(timeline.op == Op.DMA_WRITE).tolist():
-        if not timeline.works[n]:
-            continue
-        for start, length in transfer_rows(Op.DMA_WRITE, timeline.registers[n], base):
+    for n in np.flatnonzero((timeline.unit == Unit.STORE) & timeline.works).tolist():
+        for start, length in transfer_rows(Op(timeline.op[n]), timeline.registers[n], base):
             past = start + length
             changes[start:past] = True
             changes[: max(0, past - ADDRESS_SPACE)] = True
@@ -101,7 +99,7 @@ def bus_errors(pair: Lockstep, setting: Setting, rng: random.Random) -> Outcome:
     starts = [rng.randrange(len(setting.memory)), setting.base + rng.randrange(DATA_BYTES)]
     starts.append(setting.program + rng.randrange(setting.pages * PAGE_BYTES))
     timeline = pair.model.time(setting.memory, setting.program, setting.pages, setting.base)
-    for n in np.flatnonzero((timeline.op == Op.DMA_READ) | (timeline.op == Op.DMA_WRITE)).tolist():
+    for n in np.flatnonzero(np.isin(timeline.unit, list(DMA_OPS)) & ~timeline.is_fetch).tolist():
         view = View(Unit(int(timeline.unit[n])), timeline.registers[n])
         starts.append((setting.base + view["MEM_ADDR"] + rng.randrange(max(1, view["LENGTH"]))) % ADDRESS_SPACE)
     parts = rng.sample(starts, rng.choice((1, 1, 2)))
@@ -185,12 +183,17 @@ def run_kind(config: Config, kind: str, seeds: range, cache: Path, form: str = F
     record = Record()
     pair = Lockstep(config, cache=cache, form=form)
     for seed in seeds:
-        rng = random.Random(f"{kind} {seed}")
-        pair.timing = random_timing(seed)
-        setting = setting_of(legal_program(rng, config, count=rng.randint(2, 12)), seed + 1)
-        cause, text = KINDS[kind](pair, setting, rng)
-        _note(record, f"{kind}, seed {seed}", cause, text or next_program(pair, rng))
+        _note(record, f"{kind}, seed {seed}", *run_seed(pair, kind, seed))
     return record
+
+
+def run_seed(pair: Lockstep, kind: str, seed: int) -> Outcome:
+    """One kind of fault on the legal program of a seed, and then a good program."""
+    rng = random.Random(f"{kind} {seed}")
+    pair.timing = random_timing(seed)
+    setting = setting_of(legal_program(rng, pair.config, count=rng.randint(2, 12)), seed + 1)
+    cause, text = KINDS[kind](pair, setting, rng)
+    return cause, text or next_program(pair, rng)
 
 
 # --- corrupted words ------------------------------------------------------------------------------------------------

@@ -157,7 +157,7 @@ class Lockstep:
         if sram is not None:
             self.model.write_sram(sram)
             self.rtl.write_sram(sram)
-        setting = Setting(memory, program, pages, base, self.model.read_sram())
+        setting = Setting(memory, program, pages, base, sram=self.model.read_sram())
         comparison = self._run(setting)
         assert self.latest is not None
         if self._waves is not None and not (self.dumped and self._waves.around is not None):
@@ -204,13 +204,6 @@ class Lockstep:
             first_difference=f"{comparison.first_difference}; written by {_text(model.timeline, n)}",
             first_cycles=range(int(model.timeline.start[n]), int(model.timeline.end[n]) + 1),
         )
-
-
-def lockstep(
-    config: Config, memory: Bytes, program: int, pages: int, base: int = 0, *, cache: Path, sram: Bytes | None = None
-) -> Comparison:
-    """One program on fresh engines; see :meth:`Lockstep.run`."""
-    return Lockstep(config, cache=cache).run(memory, program, pages, base, sram)
 
 
 def _text(timeline: Timeline, n: int) -> str:

@@ -121,7 +121,7 @@ def place(setting: Setting, words: Sequence[int]) -> Setting:
     memory[:size] = setting.memory
     text = np.frombuffer(to_bytes(words), np.uint8)
     memory[size : size + len(text)] = text
-    return Setting(memory, size, pages, setting.base, setting.sram)
+    return Setting(memory, size, pages, setting.base, sram=setting.sram)
 
 
 def window_setting(compiled: CompiledNetwork, setting: Setting, window: Window) -> Setting:
@@ -129,7 +129,7 @@ def window_setting(compiled: CompiledNetwork, setting: Setting, window: Window) 
     ``setting``: the segment's."""
     words = compiled.code.segments[window.segment].words
     memory, sram = _state_after(compiled, setting, words[: window.first])
-    return place(Setting(memory, 0, 0, setting.base, sram), window_words(words, window))
+    return place(Setting(memory, 0, 0, setting.base, sram=sram), window_words(words, window))
 
 
 def verify_windows(

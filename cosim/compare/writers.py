@@ -7,12 +7,11 @@ import numpy as np
 from dovetail.cosim.rtl.setting import Setting
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, regions
-from dovetail.isa.instructions.table import Op, Unit
+from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit
+from dovetail.isa.timing.memory import ADDRESS_SPACE
 from dovetail.isa.timing.timeline import FETCH, Timeline
 from dovetail.sw.model.accelerator import UNITS, Model
 from dovetail.sw.model.base import Sram, SystemMemory, UnitModel
-
-_WRAP = 1 << 32
 
 
 class _Watch(UnitModel):
@@ -25,7 +24,7 @@ class _Watch(UnitModel):
     def execute(self, op: Op, registers: View, sram: Sram, memory: SystemMemory) -> None:
         if not self._sram:
             self._unit.execute(op, registers, sram, memory)
-            self._report(op == Op.DMA_WRITE and _stores(registers, memory.base, self._address))
+            self._report(INSTRUCTIONS[op].unit == Unit.STORE and _stores(registers, memory.base, self._address))
             return
         start, size = next(iter(regions(op, registers).writes), (0, 0))
         if not start <= self._address < start + size:
@@ -52,7 +51,7 @@ def _stores(registers: View, base: int, address: int) -> bool:
     """Whether a STORE with these registers writes a byte of system memory."""
     planes, rows = np.arange(registers["COUNT", "planes"])[:, None], np.arange(registers["COUNT", "rows"])
     starts = base + registers["MEM_ADDR"] + planes * registers["MEM_PLANE_STEP"] + rows * registers["MEM_ROW_STEP"]
-    return bool(((address - starts) % _WRAP < registers["LENGTH"]).any())
+    return bool(((address - starts) % ADDRESS_SPACE < registers["LENGTH"]).any())
 
 
 def writer(

@@ -16,6 +16,7 @@ from dovetail.isa.host import STALLS
 from dovetail.isa.instructions.checks import View, array_lanes, input_blocks, lanes_of, weight_rows
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, REGISTERS, Cause, Instruction, Op, Unit
 from dovetail.isa.timing.dma import BOUNDARY, MAX_BURST
+from dovetail.isa.timing.memory import ADDRESS_SPACE
 from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.random.programs.targeted import checks_of
 
@@ -24,7 +25,6 @@ Bin = tuple[str, str, str]
 Counts = Counter[Bin]
 
 OPERATIONS = {op: row.unit for op, row in INSTRUCTIONS.items() if row.unit is not None}
-_WRAP = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Operation:
         off = self["ORIGIN"] + self.reach("Y_STEP", "X_STEP")
         if self.row.taps:
             off += (self["GEOMETRY", "kh"] - 1) * self["KY_STEP"] + (self["GEOMETRY", "kw"] - 1) * self["KX_STEP"]
-        return off % _WRAP
+        return off % ADDRESS_SPACE
 
     @property
     def last_row(self) -> int:

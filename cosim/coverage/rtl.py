@@ -1,6 +1,5 @@
 """Line, branch and toggle coverage of the generated Verilog, as Verilator counts it, and reasons for what is left."""
 
-import random
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,15 +7,13 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
-from dovetail.cosim.compare.campaign import Tally, difference
-from dovetail.cosim.compare.faults import KINDS, next_program, setting_of
-from dovetail.cosim.compare.fuzz import random_case, random_timing
+from dovetail.cosim.compare.campaign import Tally
+from dovetail.cosim.compare.faults import KINDS, run_seed
 from dovetail.cosim.compare.lockstep import Lockstep
 from dovetail.cosim.rtl.rtl_engine import RtlEngine, accelerator_design
 from dovetail.cosim.rtl.verilate import COVERAGE
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import CONTROL_IRQ, HOST_REGISTERS, ID, VERSION
-from dovetail.sw.random.programs.legal import legal_program
 
 LINE, BRANCH, TOGGLE = KINDS_OF_POINTS = ("line", "branch", "toggle")
 
@@ -156,17 +153,11 @@ def cover_rtl(
     tally = Tally()
     wrong = list(host_accesses(pair.rtl))
     for n in range(seed * programs, (seed + 1) * programs):
-        case = random_case(config.replace(memory=random_timing(n)), n, count=count)
-        text = difference(case, pair)
-        if pair.latest is not None:
-            tally.add(case, pair.latest.timeline)
+        _, text = tally.run(pair, n, count)
         wrong += [f"seed {n}: {text}"] if text else []
-    for kind, provoke in KINDS.items():
+    for kind in KINDS:
         for n in range(seed * faults, (seed + 1) * faults):
-            rng = random.Random(f"{kind} {n}")
-            pair.timing = random_timing(n)
-            setting = setting_of(legal_program(rng, config, count=rng.randint(2, 12)), n + 1)
-            text = provoke(pair, setting, rng)[1] or next_program(pair, rng)
+            _, text = run_seed(pair, kind, n)
             wrong += [f"{kind}, seed {n}: {text}"] if text else []
     return tally, wrong, analyse(read_points(pair.rtl.covered()), accelerator_design(config).verilog)
 

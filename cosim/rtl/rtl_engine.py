@@ -19,12 +19,12 @@ from dovetail.hw.memory.cells import LosingRam
 from dovetail.hw.verilog import simulation_verilog, to_verilog
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.host import CONTROL_START, HOST_REGISTERS, STALLS
-from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Cause, Unit
+from dovetail.isa.host import CONTROL_START, HOST_REGISTERS
+from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Unit
 from dovetail.isa.timing.microcoded.durations import ARRAY_CHECKS
 from dovetail.isa.timing.sequencer import CHECK
 from dovetail.isa.timing.timeline import FETCH, Counters, Fault, Timeline
-from dovetail.sw.runtime.engine import Bytes, RunResult, sram_program
+from dovetail.sw.runtime.engine import Bytes, RunResult, outcome, sram_program
 
 TOP = "accelerator"
 FORMS = ("simulation", "fpga")
@@ -305,10 +305,7 @@ class RtlEngine:
         memory, words = self._under_way
         self._check(self._library.acc_finish(self._handle, ctypes.c_uint64(self.limit)), self.limit)
         self._under_way = None
-        cycles = self.read_register("CYCLES_LO") | self.read_register("CYCLES_HI") << 32
-        counters = {unit: Counters(*(self.read_register(f"{unit.name}_{stall}") for stall in STALLS)) for unit in Unit}
-        cause = Cause(self.read_register("CAUSE"))
-        fault = Fault(cause, self.read_register("FAULT_PC")) if cause else None
+        cycles, counters, fault = outcome(self.read_register)
         return RunResult(memory, cycles, self._timeline(words, cycles, counters, fault), counters, fault)
 
     def _check(self, status: int, limit: int) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,20 +16,36 @@ from dovetail.sw.runtime.engine import Bytes, RunResult
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A program about to run."""
+class LoadedProgram:
+    """A program in the memory it runs in, which starts at address 0."""
 
     memory: Bytes
     program: int
     pages: int
-    base: int
-    sram: Bytes
+    base: int = 0
 
     @property
     def text(self) -> bytes:
         """The program's bytes; zeros where memory ends before it."""
         size = self.pages * PAGE_BYTES
         return self.memory[self.program : self.program + size].tobytes().ljust(size, b"\0")
+
+    def save(self, path: Path) -> None:
+        """Write an ``.npz`` file, without SRAM."""
+        np.savez_compressed(path, memory=self.memory, place=np.array([self.program, self.pages, self.base]))
+
+    @staticmethod
+    def load(path: Path) -> "LoadedProgram":
+        """Read what :meth:`save` wrote."""
+        values = np.load(path)
+        return LoadedProgram(values["memory"], *(int(n) for n in values["place"]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting(LoadedProgram):
+    """A program about to run, and what SRAM holds then."""
+
+    sram: Bytes
 
     def flipped(self, bit: int) -> "Setting":
         """With one bit of the program inverted."""
@@ -37,15 +54,20 @@ class Setting:
         return replace(self, memory=memory)
 
 
-class _Recorder(Model):
-    """A model that remembers what it was given to run."""
+class Recorder(Model):
+    """A model that keeps what it is asked to run, such as the segments of a network:
+
+    ``compiled.run(sample, engine=recorder)``
+    """
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self.settings: list[Setting] = []
+        """Each as it was before its run."""
 
     def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
-        self.settings.append(Setting(memory.copy(), program, pages, base, self.read_sram()))
+        """As the model does."""
+        self.settings.append(Setting(memory.copy(), program, pages, base, sram=self.read_sram()))
         return super().run(memory, program, pages, base)
 
 
@@ -53,6 +75,6 @@ def settings_of(
     compiled: CompiledNetwork, sample: Mapping[str, npt.NDArray[np.generic]] | npt.NDArray[Any]
 ) -> list[Setting]:
     """One per segment of a network, as the model finds it in an inference."""
-    recorder = _Recorder(compiled.config)
+    recorder = Recorder(compiled.config)
     compiled.run(sample, engine=recorder)
     return recorder.settings

@@ -1,22 +1,60 @@
-"""From a configuration to the executable platform: the folder's own Makefile, kept in the builds' cache."""
+"""From a configuration to the executable platform: where SystemC is, and the platform's own Makefile, kept in the
+builds' cache.
+
+Headers and library of SystemC come with no Python package: the wheel ``systemc`` has headers only.
+"""
 
 import os
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 from dovetail.cosim.rtl.build_cache import built, noted_library
 from dovetail.cosim.rtl.rtl_engine import sources_hash
-from dovetail.cosim.rtl.verilate import LAYOUT, ToolError, hash_of, machine, tool_failure, verilator_root
+from dovetail.cosim.rtl.verilate import LAYOUT, ToolError, compiler, hash_of, machine, tool_failure, verilator_root
 from dovetail.cosim.systemc.folder import makefile, platform_files
-from dovetail.cosim.systemc.library import SystemC
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 
+VERSION = "#include <sysc/kernel/sc_ver.h>\nVERSION SC_VERSION_MAJOR SC_VERSION_MINOR SC_VERSION_PATCH\n"
 FLAGS = ("FAST=-O3 -march=native", "SLOW=-O0")
 """For this machine."""
 JOBS = 2
 """Compilers at a time."""
+
+
+@dataclass(frozen=True)
+class SystemC:
+    """An installation. ``prefix``: its folder, None where the compiler finds it; ``version`` such as ``2.3.4``."""
+
+    prefix: Path | None
+    version: str
+
+
+def find_systemc(prefix: Path | None = None) -> SystemC:
+    """SystemC in ``prefix`` (its ``include`` and ``lib*``), or where the compiler looks. Raises :class:`ToolError`."""
+    if prefix is not None:
+        if not (prefix / "include" / "systemc").exists() or not list(prefix.glob("lib*/libsystemc.*")):
+            raise ToolError(f"SystemC's folder must have include/systemc and lib*/libsystemc.*, not {prefix}")
+        return SystemC(prefix, _version([f"-I{prefix / 'include'}"]))
+    asked = [[compiler(), f"-print-file-name=libsystemc.{kind}"] for kind in ("so", "a")]
+    found = [subprocess.run(command, text=True, capture_output=True).stdout.strip() for command in asked]
+    version = _version([])
+    if not version or not any(Path(path).is_absolute() for path in found):
+        raise ToolError(
+            "SystemC is not installed: apt install libsystemc-dev (Debian), or give its folder with --systemc;"
+            " the Python package systemc has headers only"
+        )
+    return SystemC(None, version)
+
+
+def _version(flags: list[str]) -> str:
+    """What the headers say; empty if there are none."""
+    command = [compiler(), "-E", "-P", "-x", "c++", "-std=gnu++17", *flags, "-"]
+    text = subprocess.run(command, input=VERSION, text=True, capture_output=True).stdout
+    words = text.partition("VERSION ")[2].split()
+    return ".".join(words)
 
 
 def make() -> str:

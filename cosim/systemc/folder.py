@@ -1,16 +1,27 @@
-"""The files of a SystemC platform: sources, Verilog, the configuration, a Makefile."""
+"""The files of a SystemC platform: sources, Verilog, the configuration, a Makefile, an example.
 
+The example is programs, the memory that they find, and what the model leaves behind.
+"""
+
+import random
 from collections.abc import Mapping
 from importlib.resources import files
 
+import numpy as np
+
 from dovetail.cosim.rtl.block import driver
+from dovetail.cosim.rtl.setting import Setting
 from dovetail.cosim.rtl.verilate import yosys
 from dovetail.hw.sequencer.frontend import PAGES_BITS
 from dovetail.hw.verilog import to_verilog
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.generate.cheader import cheader
 from dovetail.isa.host import ADDRESS_BITS, HOST_REGISTERS
+from dovetail.isa.instructions.table import Unit
 from dovetail.isa.timing.dma import MAX_BURST
+from dovetail.sw.model.accelerator import Model
+from dovetail.sw.random.programs.legal import legal_program
+from dovetail.sw.runtime.engine import sram_program
 
 TOP = "dovetail"
 SOURCES = (
@@ -26,6 +37,8 @@ SOURCES = (
 )
 BUS = "axi_bus.h"
 """Of the RTL engine: what every memory behind the AXI4 port needs."""
+FOLDER = "example"
+"""Of the example, in the platform's."""
 PERIOD_NS = 10
 """Of the clock; what a cycle is to a platform."""
 
@@ -74,3 +87,32 @@ def config_header(config: Config) -> str:
     offsets = ", ".join(f"0x{register.offset:03x}" for register in HOST_REGISTERS.values())
     lines += [f"constexpr uint32_t REGISTERS[] = {{{offsets}}};  // offsets of all host registers"]
     return "\n".join([*lines, "", "}  // namespace config", "}  // namespace dovetail", ""])
+
+
+def example_files(config: Config, programs: list[Setting]) -> dict[str, bytes]:
+    """Files by name: the platform's ``script``, and of every program the memory before it and behind it."""
+    files: dict[str, bytes] = {}
+    script: list[str] = []
+    for number, program in enumerate(programs):
+        model = Model(config)
+        model.write_sram(program.sram)
+        if program.sram.any():
+            files[f"sram{number}.bin"] = sram_program(Unit.LOAD, program.sram)[0].tobytes()
+            script += [f"load {FOLDER}/sram{number}.bin", "run 0:1:0"]
+        files[f"image{number}.bin"] = program.memory.tobytes()
+        result = model.run(program.memory.copy(), program.program, program.pages, program.base)
+        files[f"expected{number}.bin"] = result.memory.tobytes()
+        script += [
+            f"load {FOLDER}/image{number}.bin",
+            f"run {program.program}:{program.pages}:{program.base}",
+            f"save {FOLDER}/memory{number}.bin",
+        ]
+    files["script"] = "".join(f"{line}\n" for line in script).encode()
+    return {f"{FOLDER}/{name}": data for name, data in files.items()}
+
+
+def random_example(config: Config) -> list[Setting]:
+    """A random program, for a folder without a network: it uses what the configuration has."""
+    program = legal_program(random.Random(0), config)
+    sram = np.zeros(config.sram, np.uint8)
+    return [Setting(program.memory, program.program, program.pages, program.base, sram=sram)]

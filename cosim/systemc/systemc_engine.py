@@ -12,13 +12,11 @@ from typing import Any, Self
 import numpy as np
 
 from dovetail.cosim.rtl.verilate import ToolError
-from dovetail.cosim.systemc.build import build_platform
-from dovetail.cosim.systemc.library import SystemC, find_systemc
+from dovetail.cosim.systemc.build import SystemC, build_platform, find_systemc
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.host import HOST_REGISTERS, STALLS
-from dovetail.isa.instructions.table import Cause, Unit
-from dovetail.isa.timing.timeline import Counters, Fault
-from dovetail.sw.runtime.engine import Bytes, RunResult, no_timeline, sram_program
+from dovetail.isa.host import HOST_REGISTERS
+from dovetail.isa.instructions.table import Unit
+from dovetail.sw.runtime.engine import Bytes, RunResult, sram_program, without_timeline
 
 WORDS = 60
 """Of what a platform that fails has said, in the error."""
@@ -125,12 +123,7 @@ class SystemCEngine:
         self.play("save memory.bin")
         memory[:] = np.fromfile(folder / "memory.bin", np.uint8)
         values = {int(offset): value for offset, value in self.latest["registers"].items()}
-        registers = {name: values[register.offset] for name, register in HOST_REGISTERS.items()}
-        cycles = registers["CYCLES_LO"] | registers["CYCLES_HI"] << 32
-        counters = {unit: Counters(*(registers[f"{unit.name}_{stall}"] for stall in STALLS)) for unit in Unit}
-        cause = Cause(registers["CAUSE"])
-        fault = Fault(cause, registers["FAULT_PC"]) if cause else None
-        return RunResult(memory, cycles, no_timeline(cycles, counters, fault), counters, fault)
+        return without_timeline(memory, lambda name: values[HOST_REGISTERS[name].offset])
 
     def play(self, line: str) -> dict[str, Any]:
         """A line of the platform's script, and its answer. Raises ToolError when the platform fails."""

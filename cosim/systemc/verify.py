@@ -12,8 +12,8 @@ import numpy.typing as npt
 from dovetail.cosim.compare.lockstep import compare
 from dovetail.cosim.compare.windows import window_setting, windows_of
 from dovetail.cosim.rtl.setting import Setting, settings_of
+from dovetail.cosim.systemc.build import SystemC
 from dovetail.cosim.systemc.folder import PERIOD_NS
-from dovetail.cosim.systemc.library import SystemC
 from dovetail.cosim.systemc.systemc_engine import SystemCEngine
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.model.accelerator import Model

@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 from dovetail.cosim.formal import prover
 from dovetail.cosim.rtl.build_cache import LIMIT, builds, trim
 from dovetail.cosim.rtl.verilate import ToolError, default_cache, verilator_root
-from dovetail.cosim.systemc.library import find_systemc
+from dovetail.cosim.systemc.build import find_systemc
 from dovetail.flows.output.reply import Report, si
 from dovetail.isa.common.sizes import parse_bytes
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from dovetail.cosim.formal.catalogue import PROOFS
-from dovetail.cosim.formal.manual import manual
+from dovetail.cosim.formal.catalogue import PROOFS, manual
 from dovetail.cosim.formal.proof import Proof, Sentences
 from dovetail.cosim.formal.prover import Verdict, prove
 from dovetail.cosim.rtl.verilate import default_cache

@@ -9,9 +9,8 @@ from pathlib import Path
 from dovetail.cosim.compare.windows import layers_of
 from dovetail.cosim.rtl.setting import Setting
 from dovetail.cosim.rtl.verilate import ToolError, default_cache
-from dovetail.cosim.systemc.example import FOLDER, example_files, random_example
-from dovetail.cosim.systemc.folder import platform_files
-from dovetail.cosim.systemc.library import find_systemc
+from dovetail.cosim.systemc.build import find_systemc
+from dovetail.cosim.systemc.folder import FOLDER, example_files, platform_files, random_example
 from dovetail.cosim.systemc.verify import programs_of, verify_systemc
 from dovetail.flows.options.network import add_input_options, add_network_options, compiled_of, samples_of
 from dovetail.flows.options.parameters import config_of

@@ -1,5 +1,6 @@
 """The interface that the engines share: the model here, the RTL in ``dovetail.cosim``."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -8,7 +9,8 @@ import numpy.typing as npt
 
 from dovetail.isa.common.sizes import round_up
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.table import DMA_OPS, Op, Unit, cfg, pack, to_bytes
+from dovetail.isa.host import STALLS
+from dovetail.isa.instructions.table import DMA_OPS, Cause, Op, Unit, cfg, pack, to_bytes
 from dovetail.isa.timing.timeline import Counters, Fault, Timeline
 
 Bytes = npt.NDArray[np.uint8]
@@ -30,10 +32,20 @@ class RunResult:
     fault: Fault | None
 
 
-def no_timeline(cycles: int, counters: dict[Unit, Counters], fault: Fault | None) -> Timeline:
-    """The timeline of an engine that does not see when operations run."""
+def outcome(read: Callable[[str], int]) -> tuple[int, dict[Unit, Counters], Fault | None]:
+    """Cycles, counters and fault of the latest run; ``read`` gives a host register's value by its name."""
+    cycles = read("CYCLES_LO") | read("CYCLES_HI") << 32
+    counters = {unit: Counters(*(read(f"{unit.name}_{stall}") for stall in STALLS)) for unit in Unit}
+    cause = Cause(read("CAUSE"))
+    return cycles, counters, Fault(cause, read("FAULT_PC")) if cause else None
+
+
+def without_timeline(memory: Bytes, read: Callable[[str], int]) -> RunResult:
+    """The latest run of an engine that does not see when operations run; ``read``: see :func:`outcome`."""
+    cycles, counters, fault = outcome(read)
     none = np.zeros(0, np.int64)
-    return Timeline(none, none, none, none, none, np.zeros(0, np.bool_), (), cycles, counters, fault)
+    timeline = Timeline(none, none, none, none, none, np.zeros(0, np.bool_), (), cycles, counters, fault)
+    return RunResult(memory, cycles, timeline, counters, fault)
 
 
 class Engine(Protocol):

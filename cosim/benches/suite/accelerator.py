@@ -1,7 +1,7 @@
 """Bench of the whole accelerator: host on AXI4-Lite, system memory on AXI4, programs against the model.
 
 Options: ``config`` (TOML), ``seed``, ``share`` of cycles in which the buses stall (0: exact memory timing, and cycles
-and counters are compared), ``cases`` (files of :class:`~dovetail.cosim.benches.accelerator.Case`), ``programs`` (how
+and counters are compared), ``cases`` (files of :class:`~dovetail.cosim.rtl.setting.LoadedProgram`), ``programs`` (how
 many random legal ones) of ``operations`` operations, ``faults`` (names of causes to provoke).
 """
 
@@ -11,9 +11,10 @@ from typing import Any
 import cocotb
 from cocotbext.axi import AxiResp
 
-from dovetail.cosim.benches.accelerator import AcceleratorScoreboard, Case, Run, fault_case
+from dovetail.cosim.benches.accelerator import AcceleratorScoreboard, Run, fault_case
 from dovetail.cosim.benches.axi import AxiMemory, AxiRules, HostDriver, TimedMemory
 from dovetail.cosim.benches.bench import config, options, rng, start, until
+from dovetail.cosim.rtl.setting import LoadedProgram
 from dovetail.isa.host import CONTROL_IRQ, CONTROL_START, HOST_REGISTERS, STATUS_DONE
 from dovetail.isa.instructions.table import Cause
 from dovetail.sw.random.programs.legal import legal_program
@@ -38,7 +39,7 @@ class AcceleratorBench:
         else:
             TimedMemory(dut, "m_axi", self.memory, self._config.memory)
 
-    async def run(self, case: Case) -> Run:
+    async def run(self, case: LoadedProgram) -> Run:
         """Run a program to its end or fault."""
         self.memory[:] = case.memory.tobytes()  # of another size, perhaps
         values = {"PROGRAM": case.program, "PAGES": case.pages, "BASE": case.base}
@@ -52,12 +53,12 @@ class AcceleratorBench:
         return Run(bytes(self.memory), registers)
 
 
-def cases() -> list[tuple[str, Case]]:
+def cases() -> list[tuple[str, LoadedProgram]]:
     """What the options ask for, by name."""
-    found = [(Path(path).stem, Case.load(Path(path))) for path in options().get("cases", ())]
+    found = [(Path(path).stem, LoadedProgram.load(Path(path))) for path in options().get("cases", ())]
     for n in range(options().get("programs", 0)):
-        program = legal_program(rng(n), config(), count=options().get("operations", 6))
-        found.append((f"random program {n}", Case(program.memory, program.program, program.pages, program.base)))
+        p = legal_program(rng(n), config(), count=options().get("operations", 6))
+        found.append((f"random program {n}", LoadedProgram(p.memory, p.program, p.pages, p.base)))
     found += [(name, fault_case(config(), Cause[name])) for name in options().get("faults", ())]
     return found
 

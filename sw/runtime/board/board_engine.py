@@ -6,14 +6,13 @@ import numpy.typing as npt
 from dovetail.isa.common.sizes import format_bytes
 from dovetail.isa.config.presets import PRESETS
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.host import ID, STALLS, STATUS_BUSY, STATUS_DONE, VERSION
-from dovetail.isa.instructions.table import PAGE_BYTES, Cause, Unit
+from dovetail.isa.host import ID, STATUS_BUSY, STATUS_DONE, VERSION
+from dovetail.isa.instructions.table import PAGE_BYTES, Unit
 from dovetail.isa.link import BAUD, WORD
 from dovetail.isa.timing.bound import cycle_bound
-from dovetail.isa.timing.timeline import Counters, Fault
 from dovetail.sw.runtime.board.link import PATIENCE, Link, LinkError
 from dovetail.sw.runtime.board.traffic import traffic
-from dovetail.sw.runtime.engine import Bytes, RunResult, no_timeline, sram_program
+from dovetail.sw.runtime.engine import Bytes, RunResult, sram_program, without_timeline
 
 PAGE = 4096
 """Memory comes in multiples of it."""
@@ -158,13 +157,14 @@ class BoardEngine:
         self._doubtful = True
         try:
             self._send(memory, needed)
-            cycles, counters, fault = self._execute(program, pages, base, cycle_bound(self._config, words))
+            self._execute(program, pages, base, cycle_bound(self._config, words))
+            result = without_timeline(memory, self.link.read_register)
             self._fetch(memory, moved.stored)
         except BaseException:  # how far it got is unknown
             self._known[:] = False
             raise
         self._doubtful = False
-        return RunResult(memory, cycles, no_timeline(cycles, counters, fault), counters, fault)
+        return result
 
     def _send(self, memory: Bytes, needed: Mask) -> None:
         """Write what is needed and not there yet."""
@@ -183,10 +183,8 @@ class BoardEngine:
             self._known[first:past] = True
             np.copyto(memory[first:past], data, where=stored[first:past])
 
-    def _execute(
-        self, program: int, pages: int, base: int, bound: int
-    ) -> tuple[int, dict[Unit, Counters], Fault | None]:
-        """Run what is in memory: cycles, counters, fault."""
+    def _execute(self, program: int, pages: int, base: int, bound: int) -> None:
+        """Run what is in memory."""
         link = self.link
         for name, value in (("STATUS", STATUS_DONE.mask), ("PROGRAM", program), ("PAGES", pages), ("BASE", base)):
             link.write_register(name, value)
@@ -197,10 +195,6 @@ class BoardEngine:
             if waited >= limit:
                 raise LinkError(f"{link.port}: the run did not end after {limit:,} cycles; it takes {bound:,} at most")
         link.write_register("STATUS", STATUS_DONE.mask)
-        cycles = link.read_register("CYCLES_LO") | link.read_register("CYCLES_HI") << 32
-        counters = {unit: Counters(*(link.read_register(f"{unit.name}_{stall}") for stall in STALLS)) for unit in Unit}
-        cause = Cause(link.read_register("CAUSE"))
-        return cycles, counters, Fault(cause, link.read_register("FAULT_PC")) if cause else None
 
 
 def pieces(wanted: Mask) -> list[tuple[int, int]]:

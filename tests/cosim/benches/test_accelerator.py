@@ -9,8 +9,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 pytest.importorskip("cocotb")
 
-from dovetail.cosim.benches.accelerator import FAULTS, Recorder
+from dovetail.cosim.benches.accelerator import FAULTS
 from dovetail.cosim.benches.runner import run
+from dovetail.cosim.rtl.setting import Recorder
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.runtime.compiled_network import compile_network
@@ -67,7 +68,7 @@ def test_layer_of_a_network(build_cache: Path, tmp_path: Path, share: float) -> 
     sample = np.random.default_rng(1).integers(-128, 128, port.shape).astype(port.dtype)
     compiled.run(sample, engine=recorder)
     paths = []
-    for n, case in enumerate(recorder.cases):
+    for n, case in enumerate(recorder.settings):
         paths.append(tmp_path / f"segment{n}.npz")
         case.save(paths[-1])
     assert paths

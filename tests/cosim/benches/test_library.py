@@ -12,8 +12,9 @@ import pytest
 pytest.importorskip("cocotb")
 
 from dovetail.cosim.benches import bench
-from dovetail.cosim.benches.accelerator import FAULTS, Case, fault_case
+from dovetail.cosim.benches.accelerator import FAULTS, fault_case
 from dovetail.cosim.benches.runner import BenchError, run
+from dovetail.cosim.rtl.setting import LoadedProgram
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Cause
@@ -177,7 +178,7 @@ def test_programs_with_a_cause(cause: Cause, tmp_path: Path) -> None:
     """The programs of the bench end as they say, by the model."""
     case = fault_case(CONFIG, cause)
     case.save(tmp_path / "case.npz")
-    again = Case.load(tmp_path / "case.npz")
+    again = LoadedProgram.load(tmp_path / "case.npz")
     assert (again.program, again.pages, again.base) == (case.program, case.pages, case.base)
     for latency in (1, 300):
         memory = MemoryTiming(read_latency=latency, write_latency=latency)

@@ -116,7 +116,7 @@ def test_stored_bytes() -> None:
     found = np.flatnonzero(stored(timeline, 4096, len(memory))).tolist()
     rows = [4096 + 8192 + 20 * n + i for n in range(3) for i in range(10)]
     assert found == [0, 1, 2, 3, *rows], "the second store wraps around the address space"
-    setting = Setting(memory, 0, 1, 4096, np.zeros(0, np.uint8))
+    setting = Setting(memory, 0, 1, 4096, sram=np.zeros(0, np.uint8))
     after = memory.copy()
     after[rows] = 1
     assert untouched(setting, after, timeline) == ""

@@ -28,7 +28,7 @@ def test_the_writer_of_a_byte() -> None:
     for seed in range(6):
         program = legal_program(random.Random(seed), config, count=5)
         sram = np.random.default_rng(seed).integers(0, 256, config.sram, np.uint8)
-        setting = Setting(program.memory, program.program, program.pages, program.base, sram)
+        setting = Setting(program.memory, program.program, program.pages, program.base, sram=sram)
         model = Model(config)
         model.write_sram(sram)
         run = model.run(program.memory.copy(), program.program, program.pages, program.base)
@@ -98,7 +98,7 @@ def test_waves_around_a_difference(build_cache: Path, tmp_path: Path, monkeypatc
     model = Model(CONFIG)
     run = model.run(program.memory.copy(), *case[1:])
     wrong = int(np.flatnonzero(model.read_sram())[-1])
-    n = writer(CONFIG, run.timeline, Setting(*case, np.zeros(CONFIG.sram, np.uint8)), wrong, sram=True)
+    n = writer(CONFIG, run.timeline, Setting(*case, sram=np.zeros(CONFIG.sram, np.uint8)), wrong, sram=True)
     assert n is not None
     monkeypatch.setattr(RtlEngine, "read_sram", spoilt)
     pair.reset()

@@ -15,10 +15,15 @@ from dovetail.cosim.compare.fuzz import random_case, random_timing
 from dovetail.cosim.rtl.setting import Setting
 from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.cosim.systemc import folder
-from dovetail.cosim.systemc.build import build_platform
-from dovetail.cosim.systemc.example import example_files, random_example
-from dovetail.cosim.systemc.folder import PERIOD_NS, config_header, makefile, platform_files
-from dovetail.cosim.systemc.library import SystemC, find_systemc
+from dovetail.cosim.systemc.build import SystemC, build_platform, find_systemc
+from dovetail.cosim.systemc.folder import (
+    PERIOD_NS,
+    config_header,
+    example_files,
+    makefile,
+    platform_files,
+    random_example,
+)
 from dovetail.cosim.systemc.systemc_engine import SystemCEngine
 from dovetail.cosim.systemc.verify import programs_of, verify_systemc
 from dovetail.isa.config.resolved import Config
@@ -94,7 +99,7 @@ def test_files_of_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_files_of_an_example() -> None:
     """One program from an empty SRAM, and one that needs it filled."""
     program = random_example(CONFIG)[0]
-    other = Setting(program.memory, program.program, program.pages, program.base, program.sram + np.uint8(1))
+    other = Setting(program.memory, program.program, program.pages, program.base, sram=program.sram + np.uint8(1))
     files = example_files(CONFIG, [program, other])
     model = Model(CONFIG)
     wanted = model.run(program.memory.copy(), program.program, program.pages, program.base)

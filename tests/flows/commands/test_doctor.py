@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.cosim.rtl.verilate import ToolError
-from dovetail.cosim.systemc.library import SystemC
+from dovetail.cosim.systemc.build import SystemC
 from dovetail.flows.cli import main
 from dovetail.flows.commands import doctor
 

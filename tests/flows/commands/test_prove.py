@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.cosim.formal.catalogue import PROOFS
-from dovetail.cosim.formal.manual import manual
+from dovetail.cosim.formal.catalogue import PROOFS, manual
 from dovetail.cosim.formal.prover import Verdict
 from dovetail.flows.cli import main
 from dovetail.flows.commands import prove

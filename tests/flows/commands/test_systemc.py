@@ -9,7 +9,7 @@ import pytest
 from dovetail.cosim.rtl.setting import Setting
 from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.cosim.systemc import folder
-from dovetail.cosim.systemc.library import SystemC
+from dovetail.cosim.systemc.build import SystemC
 from dovetail.cosim.systemc.verify import Form, Verdict
 from dovetail.flows.cli import main
 from dovetail.flows.commands import systemc
