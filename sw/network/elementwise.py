@@ -31,3 +31,7 @@ PAIR_OPERATORS = {
         PairOperator(VectorOperation.MULTIPLY, "mul", "Mul", "MUL", np.multiply),
     )
 }
+
+BYTES = np.arange(-128, 128).astype(np.int8)
+"""Every byte; and every pair of bytes:"""
+LEFT, RIGHT = (side.ravel() for side in np.meshgrid(BYTES, BYTES, indexing="ij"))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.isa.instructions.table import Op
 from dovetail.isa.numerics.multiplier import encode_multiplier
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorParameters
@@ -182,15 +183,18 @@ class MatMul(_Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Elementwise(_Node):
-    """Sum, difference, minimum, maximum or product of two tensors, as `params` says.
+    """Sum, difference, minimum, maximum or product of two tensors, as `params` says, or an extension's `instruction`.
 
     An operand may have one row or one column where the result has more; it is repeated.
     """
 
     params: VectorParameters
+    instruction: Op | None = None
 
     @property
     def op(self) -> str:
+        if self.instruction is not None:
+            return str(self.instruction.name.lower())
         return PAIR_OPERATORS[self.params.operation].name
 
 
@@ -339,10 +343,12 @@ class Reshape(_Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Host(_Node):
-    """Anything the accelerator does not do: `payload` (see `sw.host.kernels`) runs it with the reference runtime."""
+    """Anything the accelerator does not do: `payload` (see `sw.host.kernels`) runs it with the reference runtime.
+    ``reason``: why, where that is not plain from the operator."""
 
     label: str
     payload: Any
+    reason: str = ""
 
     @property
     def op(self) -> str:

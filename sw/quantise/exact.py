@@ -1,8 +1,8 @@
 """Scales with which the accelerator's sums and products of two tensors are ONNX Runtime's for every pair of bytes.
 
 ONNX Runtime rounds a sum in float32 with its zero point, the accelerator without it: the two may differ at a tie or
-next to one. Whether they do depends on the last bits of the scales (`sw.frontend.onnx.fit`), so a scale that is larger
-by a few millionths removes the difference.
+next to one. Whether they do depends on the last bits of the scales (`sw.frontend.onnx.operators.fit`), so a
+scale that is larger by a few millionths removes the difference.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from dovetail.isa.numerics.vector import VectorOperation
-from dovetail.sw.frontend.onnx.elementwise import is_exact
+from dovetail.sw.frontend.onnx.operators.fit import is_exact
 from dovetail.sw.frontend.onnx.values import Quant
 from dovetail.sw.quantise.float_graph import FloatGraph
 from dovetail.sw.quantise.parameters import Level

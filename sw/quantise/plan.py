@@ -16,8 +16,8 @@ import numpy as np
 import onnx
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend.onnx.elementwise import BINARY, COMBINATIONS, FUNCTIONS
-from dovetail.sw.frontend.onnx.movement import CUTS, MOVES
+from dovetail.sw.frontend.onnx.operators.elementwise import BINARY, COMBINATIONS, FUNCTIONS
+from dovetail.sw.frontend.onnx.operators.movement import CUTS, MOVES
 from dovetail.sw.quantise.float_graph import FloatGraph, attribute
 from dovetail.sw.quantise.scheme import Scheme
 

@@ -17,7 +17,7 @@ from onnx import numpy_helper
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import parse
-from dovetail.sw.frontend.onnx.movement import MOVES
+from dovetail.sw.frontend.onnx.operators.movement import MOVES
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.host.onnx_session import Session, with_outputs
 from dovetail.sw.network import reference

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend.onnx.elementwise import is_exact
+from dovetail.sw.frontend.onnx.operators.fit import is_exact
 from dovetail.sw.frontend.onnx.values import Quant
 
 Pads = tuple[int, int, int, int]

@@ -63,11 +63,11 @@ def operation_of(node: ir.Elementwise | ir.Rescale | ir.Table) -> Operation:
         "QUANT": pack(Unit.VECTOR, "QUANT", zero_in=params.za, zero_out=params.zy, lo=params.lo, hi=params.hi),
         "B_ZERO": pack(Unit.VECTOR, "B_ZERO", zero_b=params.zb),
         "MODE": mode_of(params.rounding, subtract=params.operation == VectorOperation.SUBTRACT),
-        **(operands if params.operation != VectorOperation.MULTIPLY else {}),
+        **(operands if params.operation != VectorOperation.MULTIPLY or node.instruction is not None else {}),
         "OUT_MULT": params.mult_out,
         "SHIFTS": pack(Unit.VECTOR, "SHIFTS", a=params.shift_a, b=params.shift_b, out=params.shift_out),
     }
-    return Operation(_COMBINE[params.operation], registers)
+    return Operation(_COMBINE[params.operation] if node.instruction is None else node.instruction, registers)
 
 
 def mode_of(rounding: Rounding, average: bool = False, requantise: bool = False, subtract: bool = False) -> int:

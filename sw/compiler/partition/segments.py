@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
+from dovetail.isa.instructions.checks import has
 from dovetail.sw.compiler.emit import convolution, elementwise, pooling
 from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.options import Options
@@ -71,6 +72,8 @@ def has_vector(config: Config, options: Options, graph: ir.Graph, node: ir.Node)
             return None if config.vector else "the configuration has no vector unit"
     if feature and not getattr(config, feature):
         return f"the configuration has {feature} = false"
+    if isinstance(node, ir.Elementwise) and node.instruction is not None and not has(config, node.instruction):
+        return f"the configuration has no {node.instruction.name}"
     return None
 
 
@@ -171,7 +174,7 @@ def host_reasons(config: Config, options: Options, graph: ir.Graph) -> dict[str,
     reasons: dict[str, str] = {}
     for node in graph.nodes:
         if isinstance(node, ir.Host):
-            reasons[node.name] = f"{node.label} is not an accelerator operation"
+            reasons[node.name] = node.reason or f"{node.label} is not an accelerator operation"
         elif broken := broken_rule(config, options, graph, node):
             reasons[node.name] = broken[1]
     while reasons and options.host.round_trip:

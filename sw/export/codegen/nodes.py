@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.isa.numerics.vector import VectorOperation
+from dovetail.sw.errors import NetworkError
 from dovetail.sw.export.codegen.c_text import Fields
 from dovetail.sw.export.codegen.writer import ROUNDINGS, Writer, pairs_fields
 from dovetail.sw.network import ir
@@ -68,6 +69,10 @@ def _product(writer: Writer, node: ir.MatMul) -> None:
 
 
 def _elementwise(writer: Writer, node: ir.Elementwise) -> None:
+    if node.instruction is not None:
+        raise NetworkError(
+            f"node {node.name!r}: {node.op} has no C kernel for the host; take a configuration that has it"
+        )
     a, b = (writer.graph.tensors[name].shape for name in node.inputs)
     pairs = writer.constants.struct("dovetail_pairs", pairs_fields(a, b, node.name), f"{node.name}_pairs")
     operands = [writer.storage.pointer(name) for name in (*node.inputs, *node.outputs)]

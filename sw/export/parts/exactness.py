@@ -16,11 +16,8 @@ from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.sw.export.parts.part import IR_VERSION, OPSET
 from dovetail.sw.host import kernels
 from dovetail.sw.network import ir, reference
+from dovetail.sw.network.elementwise import BYTES, LEFT, RIGHT
 from dovetail.sw.network.layout import Array, Layout, as_unsigned
-
-LEVELS = np.arange(-128, 128).astype(np.int8)
-"""Every byte; and every pair of bytes:"""
-LEFT, RIGHT = (side.ravel() for side in np.meshgrid(LEVELS, LEVELS, indexing="ij"))
 
 _SEARCH = 16
 """Units of the last bit by which a weight scale is tried above and below its estimate."""
@@ -105,4 +102,4 @@ def rescaled(params: VectorParameters) -> tuple[Array, Array]:
     monotonic, so it may come before the comparison."""
     plain = replace(params, operation=VectorOperation.ADD)
     zero_a, zero_b = np.int8(params.za), np.int8(params.zb)
-    return add(LEVELS, zero_b, plain), add(zero_a, LEVELS, plain)
+    return add(BYTES, zero_b, plain), add(zero_a, BYTES, plain)

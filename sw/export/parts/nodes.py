@@ -11,10 +11,10 @@ from onnx import TensorProto
 
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorOperation
-from dovetail.sw.export.parts.exactness import LEFT, LEVELS, RIGHT, rescaled, runtime_difference, scales_of
+from dovetail.sw.export.parts.exactness import rescaled, runtime_difference, scales_of
 from dovetail.sw.export.parts.part import Part
 from dovetail.sw.network import ir, reference
-from dovetail.sw.network.elementwise import PAIR_OPERATORS
+from dovetail.sw.network.elementwise import BYTES, LEFT, PAIR_OPERATORS, RIGHT
 from dovetail.sw.network.layout import as_unsigned
 
 
@@ -72,6 +72,9 @@ def _product(part: Part, node: ir.MatMul) -> None:
 def _elementwise(part: Part, node: ir.Elementwise) -> None:
     params, result = node.params, node.outputs[0]
     values = [part.plain(name) for name in node.inputs]
+    if node.instruction is not None:
+        part.values[result] = _pairs(part, values, node)
+        return
     kind = PAIR_OPERATORS[params.operation].onnx
     if params.operation in (VectorOperation.MINIMUM, VectorOperation.MAXIMUM):
         sides = [part.lookup(value, levels, f"{result}/{side}") for value, levels, side in zip(
@@ -93,7 +96,7 @@ def _elementwise(part: Part, node: ir.Elementwise) -> None:
     part.exact &= difference == 0
     zeros = choices[differences.index(difference)]
     if subtracts:
-        values[1], zeros[1] = part.lookup(values[1], ~LEVELS, f"{result}/negated"), ~zeros[1]
+        values[1], zeros[1] = part.lookup(values[1], ~BYTES, f"{result}/negated"), ~zeros[1]
     reals = [part.real(value, scale, zero) for value, scale, zero in zip(values, scales, zeros, strict=False)]
     combined = part.op(kind, reals, f"{node.name}/real")
     part.values[result] = part.quantised(combined, result, scales[2], zeros[2], (params.lo, params.hi))
@@ -110,7 +113,7 @@ def _pairs(part: Part, values: Sequence[str], node: ir.Elementwise) -> str:
 
 
 def _rescale(part: Part, node: ir.Rescale) -> None:
-    levels = reference.rescale(node, LEVELS)
+    levels = reference.rescale(node, BYTES)
     part.values[node.outputs[0]] = part.lookup(part.plain(node.inputs[0]), levels, node.outputs[0])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from onnx import external_data_helper, helper, inliner, numpy_helper
 
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.frontend.onnx.limits import check_functions, check_text
+from dovetail.sw.frontend.onnx.mapping import OnnxMapping, mappings
 from dovetail.sw.frontend.onnx.uint8_form import has_form
 from dovetail.sw.network.layout import Array, Shape
 from dovetail.sw.passes.float.model_proto import fix_inputs
@@ -63,6 +64,11 @@ class OnnxNode:
         """For messages: name and operator."""
         return f"{self.name!r} ({self.op})"
 
+    @property
+    def domain(self) -> str:
+        """Of the operator; "" of ONNX's own."""
+        return str(self.proto.domain)
+
     def input(self, index: int) -> str:
         """Name of an input, "" if left out."""
         return self.inputs[index] if index < len(self.inputs) else ""
@@ -87,8 +93,10 @@ class OnnxFile:
 
     def __init__(self, data: bytes, name: str, folder: Path | None) -> None:
         self.name = name
-        model = self.model = parse_model(data, name, folder)
+        self.mappings = mappings()
+        model = self.model = parse_model(data, name, folder, kept=self.mappings)
         fix_inputs(model, {})
+        self.functions = {(function.domain, function.name): function for function in model.functions}
         self.opsets = list(model.opset_import)
         self.ir_version = model.ir_version
         graph = model.graph
@@ -105,6 +113,10 @@ class OnnxFile:
             for tensor_name in node.inputs:
                 self.consumers.setdefault(tensor_name, []).append(node)
 
+    def mapping(self, node: OnnxNode) -> OnnxMapping | None:
+        """What an extension makes of a node."""
+        return self.mappings.get((node.domain, node.op))
+
     def _nodes(self, protos: Any) -> Iterator[OnnxNode]:
         used: set[str] = set()
         for index, proto in enumerate(protos):
@@ -114,13 +126,15 @@ class OnnxFile:
             used.add(name)
             attributes = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
             node = OnnxNode(name, proto.op_type, tuple(proto.input), tuple(proto.output), attributes, proto)
-            check_control_flow(node.op, proto.domain, node.label)
-            check_known(node.op, proto.domain, node.label)
+            check_control_flow(node.op, node.domain, node.label)
+            if (node.domain, node.op) not in self.functions:
+                check_known(node.op, node.domain, node.label)
             yield node
 
 
-def parse_model(data: bytes, name: str, folder: Path | None) -> Any:
-    """The model without local functions, with its external data if ``folder`` says where. Raises NetworkError."""
+def parse_model(data: bytes, name: str, folder: Path | None, kept: Collection[tuple[str, str]] = ()) -> Any:
+    """The model with its external data if ``folder`` says where, without local functions but those ``kept``, pairs of
+    domain and name. Raises NetworkError."""
     wrong = f"{name}: must be a complete TFLite or ONNX file"
     try:
         model = onnx.load_model_from_string(data)
@@ -134,7 +148,7 @@ def parse_model(data: bytes, name: str, folder: Path | None) -> Any:
             external_data_helper.load_external_data_for_model(model, str(folder))
         if model.functions:
             check_functions(model)
-            model = inliner.inline_local_functions(model)
+            model = inliner.inline_selected_functions(model, [*kept], exclude=True)
     except NetworkError as error:
         raise NetworkError(f"{name}: {error}") from None
     except Exception as error:  # as above; also OSError for missing external data

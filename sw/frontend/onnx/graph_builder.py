@@ -30,6 +30,8 @@ class GraphBuilder:
         self.file = file
         self.tensors: dict[str, ir.Tensor] = {}
         self.nodes: list[ir.Node] = []
+        self.reasons: dict[str, str] = {}
+        """Why a node of the file is on the host, where that is not plain from its operator."""
         self._node_names: set[str] = set()
         self._moved: dict[tuple[str, Axes, Axes], str] = {}
 
@@ -53,7 +55,14 @@ class GraphBuilder:
     def host(self, label: str, name: str, sources: tuple[str, ...], results: tuple[str, ...], payload: Any) -> None:
         """Append a host node."""
         self.nodes.append(
-            ir.Host(name=self.node_name(name), inputs=sources, outputs=results, label=label, payload=payload)
+            ir.Host(
+                name=self.node_name(name),
+                inputs=sources,
+                outputs=results,
+                label=label,
+                payload=payload,
+                reason=self.reasons.get(name, ""),
+            )
         )
 
     def annotate(self, value: Value, quant: Quant) -> None:
@@ -254,28 +263,35 @@ class GraphBuilder:
         nodes: list[OnnxNode],
         constants: dict[str, Array],
         quantised: dict[str, Constant],
-        source: tuple[str, Quant],
+        sources: Sequence[tuple[str, Quant, Array]],
         target: Quant,
     ) -> Array:
-        """What ONNX Runtime makes of -128 up to 127 with a chain of element-wise nodes between DequantizeLinear and
-        QuantizeLinear: int8 [256].
+        """What ONNX Runtime makes of int8 levels with a chain of element-wise nodes between DequantizeLinear and
+        QuantizeLinear: int8, of their shape.
 
-        ``quantised``: constants that are dequantised; ``source``: the name that the chain reads, and what it means.
+        ``quantised``: constants that are dequantised; ``sources``: the names that the chain reads, what they mean, and
+        their levels.
         """
-        variable, result = source[0], nodes[-1].outputs[0]
+        result = nodes[-1].outputs[0]
         held, chain = dict(constants), list(nodes)
         for name, constant in quantised.items():
             if constant.quant is not None:
                 levels = constant.values.astype(np.int16) - (128 if constant.values.dtype == np.uint8 else 0)
                 held[f"{name}/levels"] = self._kernel_levels(levels, constant.quant)
                 chain.insert(0, self._border("DequantizeLinear", f"{name}/levels", name, constant.quant, held))
-        chain.insert(0, self._border("DequantizeLinear", f"{variable}/levels", variable, source[1], held))
+        given = {}
+        for variable, quant, levels in sources:
+            chain.insert(0, self._border("DequantizeLinear", f"{variable}/levels", variable, quant, held))
+            given[f"{variable}/levels"] = self._kernel_levels(levels.astype(np.int16), quant)
         chain.append(self._border("QuantizeLinear", result, f"{result}/levels", target, held))
-        levels = self._kernel_levels(np.arange(-128, 128), source[1])
-        values = {f"{variable}/levels": Value(variable, Layout.plain(levels.shape), str(levels.dtype))}
-        wire = Wire(f"{result}/levels", Layout.plain(levels.shape))
-        payload = OnnxOp(self._model(chain, held, values), f"node {nodes[-1].label}", (), (wire,))
-        (found,) = payload.raw({f"{variable}/levels": levels})
+        return self.results(chain, held, given, f"{result}/levels")
+
+    def results(self, nodes: list[OnnxNode], constants: dict[str, Array], given: dict[str, Array], name: str) -> Array:
+        """A result of some nodes in ONNX Runtime for 8-bit arrays of one shape, as int8."""
+        values = {key: Value(key, Layout.plain(array.shape), str(array.dtype)) for key, array in given.items()}
+        wire = Wire(name, next(iter(values.values())).layout)
+        payload = OnnxOp(self._model(nodes, constants, values), f"node {nodes[-1].label}", (), (wire,))
+        (found,) = payload.raw(given)
         return as_signed(found) if found.dtype == np.uint8 else found
 
     def kernel(
@@ -363,7 +379,9 @@ class GraphBuilder:
         opsets = list(self.file.opsets)
         known = {opset.domain for opset in opsets}
         opsets += [helper.make_opsetid(domain, 1) for domain in {node.proto.domain for node in nodes} - known]
-        model = helper.make_model(graph, opset_imports=opsets)
+        calls = {(node.domain, node.op) for node in nodes}
+        functions = [function for key, function in self.file.functions.items() if key in calls]
+        model = helper.make_model(graph, opset_imports=opsets, functions=functions)
         model.ir_version = min(max(self.file.ir_version, 4), 10)
         return bytes(model.SerializeToString())
 

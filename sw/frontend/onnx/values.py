@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.network.layout import Array, Layout, Shape
+from dovetail.sw.network.layout import Array, Layout, Shape, as_unsigned
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,33 @@ class Quant:
         if not np.isfinite(real) or real <= 0:
             raise NetworkError(f"{where}: scale must be positive and finite, not {real}")
         return cls(real, int(zero.ravel()[0]) - (128 if zero.dtype == np.uint8 else 0), str(zero.dtype))
+
+
+def in_file(levels: NDArray[np.int8], quant: Quant) -> Array:
+    """int8 levels as the file has them."""
+    return as_unsigned(levels) if quant.dtype == "uint8" else levels
+
+
+Clamp = tuple[int, int]
+FULL: Clamp = (-128, 127)
+
+
+@dataclass(frozen=True)
+class Target:
+    """An integer result that is wanted.
+
+    Parameters
+    ----------
+    node: name for the node of the graph that makes it.
+    name: of the result in the file.
+    quant: its quantisation.
+    clamp: bounds of an activation behind it.
+    """
+
+    node: str
+    name: str
+    quant: Quant
+    clamp: Clamp = FULL
 
 
 @dataclass(frozen=True)

@@ -127,9 +127,13 @@ class _Importer:
         builder, payload = self.builder, custom_op(self.file, op)
         for index, shape in zip(op.outputs, payload.shapes(), strict=True):
             builder.infos[index] = replace(builder.infos[index], tensor=replace(builder.tensor(index), shape=shape))
-        wires = {"inputs": builder.names(payload.inputs), "outputs": builder.names(op.outputs)}
-        payload = replace(payload, unsigned=builder.unsigned)
-        return ir.Host(name=op.name, **wires, label=op.kind.removeprefix("CUSTOM "), payload=payload)
+        return ir.Host(
+            name=op.name,
+            inputs=builder.names(payload.inputs),
+            outputs=builder.names(op.outputs),
+            label=op.kind.removeprefix("CUSTOM "),
+            payload=replace(payload, unsigned=builder.unsigned),
+        )
 
     def _check_types(self, op: Operator) -> None:
         """LiteRT's kernels take for granted that integers have scales, and that types go together."""

@@ -14,7 +14,7 @@ import onnx_ir as oir
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from dovetail.sw.frontend.onnx.elementwise import COMBINATIONS, FUNCTIONS
+from dovetail.sw.frontend.onnx.operators.elementwise import COMBINATIONS, FUNCTIONS
 from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.network.layout import Array
 from dovetail.sw.passes.float.edit import Editor, constant, each, is_op, operand, shape_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as oir
 
-from dovetail.sw.frontend.onnx.elementwise import FUNCTIONS
+from dovetail.sw.frontend.onnx.operators.elementwise import FUNCTIONS
 from dovetail.sw.passes.float.edit import Editor, constant, each, is_op, only_user, shape_of
 
 

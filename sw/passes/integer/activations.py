@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dovetail.sw.network import ir
-from dovetail.sw.passes.integer.functions import Clamped, Values, applied, clamp_within, function_of, range_of
+from dovetail.sw.passes.integer.functions import Values, applied, clamp_within, clamps, function_of, range_of
 from dovetail.sw.passes.integer.rewrite import Names, makers, private, rebuilt
 
 
@@ -55,7 +55,7 @@ class _Fusion:
                 return {name: replace(node, value=applied(values, node.value))}
             case ir.Reshape() | ir.Move() | ir.Pad():
                 return self._moved(name, node, values)
-        bounds = clamp_within(values, *range_of(node)) if isinstance(node, Clamped) else None
+        bounds = clamp_within(values, *range_of(node)) if clamps(node) else None
         if bounds is not None:
             return {name: _clamped(node, *bounds)}
         inner = function_of(self.tensors, node)

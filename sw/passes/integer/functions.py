@@ -8,14 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.sw.network import ir, reference
+from dovetail.sw.network.elementwise import BYTES
 
 Values = NDArray[np.int8]
 
-CODES: Values = np.arange(-128, 128).astype(np.int8)
+CODES: Values = BYTES
 """Every value of an element, in the order of a table."""
 
-Clamped = ir.Conv | ir.Depthwise | ir.MatMul | ir.Elementwise | ir.Rescale | ir.AvgPool | ir.MaxPool | ir.Mean
-"""Nodes that clamp their result at no cost."""
+
+def clamps(node: ir.Node) -> bool:
+    """Whether a node clamps its result at no cost. What an extension's instruction does with bounds is its own."""
+    if isinstance(node, ir.Elementwise):
+        return node.instruction is None
+    return isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul | ir.Rescale | ir.AvgPool | ir.MaxPool | ir.Mean)
 
 
 def applied(values: Values, to: Values) -> Values:
@@ -42,7 +47,7 @@ def range_of(node: ir.Node | None) -> tuple[int, int]:
     match node:
         case ir.Conv() | ir.Depthwise() | ir.MatMul() | ir.Mean() | ir.Rescale():
             return node.requant.lo, node.requant.hi
-        case ir.Elementwise():
+        case ir.Elementwise(instruction=None):
             return node.params.lo, node.params.hi
         case ir.AvgPool() | ir.MaxPool():
             return node.lo, node.hi

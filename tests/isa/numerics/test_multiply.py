@@ -28,7 +28,7 @@ def test_multiply(real: float, za: int, zb: int, zy: int) -> None:
 
 
 def product_of(
-    za: int, zb: int, mult: int, shift: int, rounding: Rounding, zy: int = 0, **clamp: int
+    za: int, zb: int, mult: int, shift: int, rounding: Rounding, zy: int = 0, lo: int = -128, hi: int = 127
 ) -> VectorParameters:
     return VectorParameters(
         operation=VectorOperation.MULTIPLY,
@@ -38,7 +38,8 @@ def product_of(
         zy=zy,
         mult_out=mult,
         shift_out=shift,
-        **clamp,
+        lo=lo,
+        hi=hi,
     )
 
 

@@ -13,7 +13,7 @@ from dovetail.isa.numerics.add import onnx_sum
 from dovetail.isa.numerics.multiplier import encode_multiplier, onnx_multiplier
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
-from dovetail.sw.frontend.onnx.fit import (
+from dovetail.sw.frontend.onnx.operators.fit import (
     fit,
     plain_fit,
     results,

@@ -15,7 +15,7 @@ from onnx import numpy_helper
 
 from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.sw.frontend import load
-from dovetail.sw.frontend.onnx.elementwise import is_exact
+from dovetail.sw.frontend.onnx.operators.fit import is_exact
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.frontend.onnx.values import Quant
 from dovetail.sw.network import ir, reference

@@ -17,8 +17,9 @@ such as 1/6. These do not run on the accelerator.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from itertools import product
 from math import floor, log2
 from random import Random
@@ -26,12 +27,13 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.numerics.add import add
-from dovetail.isa.numerics.multiplier import ONNX_MULT_MASK
+from dovetail.isa.numerics.add import add, onnx_sum
+from dovetail.isa.numerics.multiplier import ONNX_MULT_MASK, encode_multiplier, onnx_multiplier
 from dovetail.isa.numerics.multiply import multiply
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
-from dovetail.sw.network.elementwise import PAIR_OPERATORS
+from dovetail.sw.frontend.onnx.values import FULL, Clamp, Quant
+from dovetail.sw.network.elementwise import LEFT, PAIR_OPERATORS, RIGHT
 
 REACH = 12
 """How many units of a factor's last bit are tried in each direction."""
@@ -50,9 +52,6 @@ Bytes = NDArray[np.int8]
 Reals = NDArray[np.float32]
 Factors = tuple[np.float32, np.float32]
 
-_BYTES = np.arange(-128, 128, dtype=np.int8)
-_LEFT, _RIGHT = (part.ravel() for part in np.meshgrid(_BYTES, _BYTES, indexing="ij"))
-
 
 # What ONNX Runtime computes --------------------------------------------------------------------
 
@@ -65,7 +64,7 @@ def runtime_sum(params: VectorParameters, factors: Factors, offset: int, swapped
     """
     terms = [
         (factor, np.float32(zero + offset), part.astype(np.float32) + np.float32(offset))
-        for factor, zero, part in zip(factors, (params.za, params.zb), (_LEFT, _RIGHT), strict=True)
+        for factor, zero, part in zip(factors, (params.za, params.zb), (LEFT, RIGHT), strict=True)
     ]
     (left, za, a), (right, zb, b) = reversed(terms) if swapped else terms
     constant = np.float32(params.zy + offset) - _multiply_add(left, za, right * zb)
@@ -82,7 +81,7 @@ def runtime_pair(params: VectorParameters, scales: tuple[np.float32, np.float32,
     no kernel of their own."""
     a, b = (
         (part.astype(np.float32) - np.float32(zero)) * scale
-        for part, zero, scale in zip((_LEFT, _RIGHT), (params.za, params.zb), scales, strict=False)
+        for part, zero, scale in zip((LEFT, RIGHT), (params.za, params.zb), scales, strict=False)
     )
     real = PAIR_OPERATORS[params.operation].real(a, b) / scales[2]
     return np.asarray(np.clip(np.rint(real) + np.float32(params.zy), params.lo, params.hi), np.int8)
@@ -99,13 +98,13 @@ def _quantised(values: Reals, offset: int, params: VectorParameters) -> Bytes:
 
 
 def _products(params: VectorParameters) -> Reals:
-    return (_LEFT.astype(np.float32) - params.za) * (_RIGHT.astype(np.float32) - params.zb)
+    return (LEFT.astype(np.float32) - params.za) * (RIGHT.astype(np.float32) - params.zb)
 
 
 # What the engine computes ----------------------------------------------------------------------
 
 
-def results(params: VectorParameters, a: Bytes = _LEFT, b: Bytes = _RIGHT) -> Bytes:
+def results(params: VectorParameters, a: Bytes = LEFT, b: Bytes = RIGHT) -> Bytes:
     """The engine's sums or products; of every pair of bytes if none are given."""
     return (multiply if _is_product(params) else add)(a, b, params)
 
@@ -118,6 +117,26 @@ def plain_fit(params: VectorParameters, wanted: Bytes) -> VectorParameters | Non
     """With other factors alone: the parameters whose results are ``wanted`` for every pair of bytes, if there are."""
     search = _Search(params, wanted)
     return search.first(_stepped(params)) if search.differing <= MOST else None
+
+
+def nearest(
+    compute: Callable[[VectorParameters], Bytes], params: VectorParameters, wanted: Bytes
+) -> tuple[VectorParameters, int]:
+    """Parameters of any operation, with multipliers changed by a few units of their last bit, one after the other, so
+    that ``compute`` gives ``wanted`` for as many pairs of bytes as can be; and for how many it does not."""
+    best = int((compute(params) != wanted).sum())
+    for name in ("mult_a", "mult_b", "mult_out"):
+        for step in sorted(range(-REACH, REACH + 1), key=abs):
+            mult = getattr(params, name) + step
+            if best == 0:
+                return params, 0
+            if not _encodes(mult):
+                continue
+            tried = replace(params, **{name: mult})
+            differing = int((compute(tried) != wanted).sum())
+            if differing < best:
+                params, best = tried, differing
+    return params, best
 
 
 def fit(params: VectorParameters, wanted: Bytes) -> VectorParameters | None:
@@ -140,7 +159,7 @@ class _Search:
         if self.differing:
             reals, largest = _reals(params)
             near = np.abs(reals - np.floor(reals) - 0.5) < 1e-3 * max(1.0, largest)
-            self.left, self.right, self.target = _LEFT[near], _RIGHT[near], wanted[near]
+            self.left, self.right, self.target = LEFT[near], RIGHT[near], wanted[near]
 
     def first(self, candidates: Iterator[VectorParameters]) -> VectorParameters | None:
         if not self.differing:
@@ -158,7 +177,7 @@ def _reals(params: VectorParameters) -> tuple[NDArray[np.float64], float]:
         factor = float(np.ldexp(params.mult_out, params.shift_out - 24))
         return _products(params).astype(np.float64) * factor, 255.0 * factor
     left, right = _factors(params)
-    a, b = left * (_LEFT.astype(np.float64) - params.za), right * (_RIGHT.astype(np.float64) - params.zb)
+    a, b = left * (LEFT.astype(np.float64) - params.za), right * (RIGHT.astype(np.float64) - params.zb)
     return np.asarray(PAIR_OPERATORS[params.operation].real(a, b)), max(left, right)
 
 
@@ -243,3 +262,66 @@ def _varied(params: VectorParameters, origins: list[VectorParameters]) -> Iterat
 
 def _encodes(mult: int) -> bool:
     return (ONNX_MULT_MASK + 1) // 2 <= mult <= ONNX_MULT_MASK
+
+
+# From scales -----------------------------------------------------------------------------------
+
+
+def is_exact(kind: VectorOperation, a: Quant, b: Quant, target: Quant) -> bool:
+    """Whether the accelerator's sum or product of two tensors is ONNX Runtime's for every pair of bytes, with at most
+    the last bits of its factors changed."""
+    params = _params(kind, a, b, target, FULL)
+    return params is not None and plain_fit(params, _wanted(kind, params, a, b, target, 128, False)) is not None
+
+
+@lru_cache(maxsize=256)
+def fitted(
+    kind: VectorOperation, a: Quant, b: Quant, target: Quant, clamp: Clamp, offset: int, swapped: bool
+) -> VectorParameters | None:
+    """What gives ONNX Runtime's results for every pair of bytes."""
+    params = _params(kind, a, b, target, clamp)
+    return None if params is None else fit(params, _wanted(kind, params, a, b, target, offset, swapped))
+
+
+def _params(kind: VectorOperation, a: Quant, b: Quant, target: Quant, clamp: Clamp) -> VectorParameters | None:
+    """As the scales say; None if they are too far apart for the accelerator."""
+    zeros = a.zero_point, b.zero_point, target.zero_point
+    try:
+        if kind == VectorOperation.MULTIPLY:
+            real = onnx_multiplier(a.scale, b.scale, target.scale)
+            mult, shift = (int(v) for v in encode_multiplier(real, Rounding.ONNX))
+            za, zb, zy = zeros
+            return VectorParameters(
+                operation=kind,
+                rounding=Rounding.ONNX,
+                za=za,
+                zb=zb,
+                zy=zy,
+                mult_out=mult,
+                shift_out=shift,
+                lo=clamp[0],
+                hi=clamp[1],
+            )
+        scales = float(a.scale), float(b.scale), float(target.scale)
+        return onnx_sum(
+            scales[0], zeros[0], scales[1], zeros[1], scales[2], zeros[2], lo=clamp[0], hi=clamp[1], operation=kind
+        )
+    except ValueError:
+        return None
+
+
+def _wanted(
+    kind: VectorOperation,
+    params: VectorParameters,
+    a: Quant,
+    b: Quant,
+    target: Quant,
+    offset: int,
+    swapped: bool,
+) -> NDArray[np.int8]:
+    """ONNX Runtime's results for every pair of bytes."""
+    if kind == VectorOperation.MULTIPLY:
+        return runtime_product(params, np.float32(onnx_multiplier(a.scale, b.scale, target.scale)), offset)
+    if kind == VectorOperation.ADD:
+        return runtime_sum(params, (a.scale / target.scale, b.scale / target.scale), offset, swapped)
+    return runtime_pair(params, (a.scale, b.scale, target.scale))
