@@ -15,7 +15,7 @@ from onnx import numpy_helper
 
 from dovetail.sw import frontend
 from dovetail.sw.network.layout import Sample, as_unsigned
-from dovetail.sw.quantise.float_file import read_float
+from dovetail.sw.quantise.float_network import read_float
 from dovetail.sw.quantise.quantiser import quantise
 from dovetail.sw.zoo import catalogue
 

@@ -24,9 +24,8 @@ from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.passes.float.normalise import normalise
 from dovetail.sw.quantise.automatic import Goal, search
-from dovetail.sw.quantise.calibration.ranges import Calibration
-from dovetail.sw.quantise.float_file import read_float
-from dovetail.sw.quantise.float_graph import FloatGraph
+from dovetail.sw.quantise.calibration import Calibration
+from dovetail.sw.quantise.float_network import FloatGraph, read_float
 from dovetail.sw.quantise.quality import Comparison, Quality
 from dovetail.sw.quantise.quantiser import apply
 from dovetail.sw.quantise.scheme import Scheme

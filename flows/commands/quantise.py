@@ -18,12 +18,11 @@ from dovetail.sw.frontend.remainder import Remainder
 from dovetail.sw.frontend.tflite.file import is_tflite
 from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.quantise.automatic import Goal, Search, Trial, search
-from dovetail.sw.quantise.calibration.ranges import Calibration
-from dovetail.sw.quantise.calibration.samples import FileSamples, RandomSamples, labels_of
-from dovetail.sw.quantise.float_file import read_float, read_rest
-from dovetail.sw.quantise.float_graph import FloatGraph
+from dovetail.sw.quantise.calibration import Calibration
+from dovetail.sw.quantise.float_network import FloatGraph, read_float, read_rest
 from dovetail.sw.quantise.quality import Comparison, Quality
 from dovetail.sw.quantise.quantiser import Quantised, apply
+from dovetail.sw.quantise.samples import FileSamples, RandomSamples, labels_of
 from dovetail.sw.quantise.scheme import Scheme
 
 _SCHEME_HELP = (

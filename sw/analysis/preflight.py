@@ -183,10 +183,9 @@ def _is_float(data: bytes) -> bool:
 def _quantised(network: str | Path, shapes: Mapping[str, Sequence[int]] | None) -> onnx.ModelProto:
     """A float network quantised by a random input."""
     # Imported late: other networks do not need ONNX Runtime's quantiser.
-    from dovetail.sw.quantise.calibration.samples import RandomSamples
-    from dovetail.sw.quantise.float_file import read_float
-    from dovetail.sw.quantise.float_graph import FloatGraph
+    from dovetail.sw.quantise.float_network import FloatGraph, read_float
     from dovetail.sw.quantise.quantiser import quantise
+    from dovetail.sw.quantise.samples import RandomSamples
 
     model = read_float(network, shapes)
     return quantise(model, RandomSamples(FloatGraph(model).inputs, 1, 0))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.network.layout import Array, Sample
-from dovetail.sw.quantise.calibration.ranges import Calibration
+from dovetail.sw.quantise.calibration import Calibration
 from dovetail.sw.quantise.quality import Comparison, Quality
 from dovetail.sw.quantise.quantiser import Quantised, apply
 from dovetail.sw.quantise.scheme import Scheme

@@ -18,7 +18,8 @@ import onnx
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx.operators.elementwise import BINARY, COMBINATIONS, FUNCTIONS
 from dovetail.sw.frontend.onnx.operators.movement import CUTS, MOVES
-from dovetail.sw.quantise.float_graph import FloatGraph, attribute
+from dovetail.sw.network.layout import Array
+from dovetail.sw.quantise.float_network import FloatGraph, attribute
 from dovetail.sw.quantise.scheme import Scheme
 
 LAYERS = ("Conv", "Gemm", "MatMul")
@@ -160,10 +161,10 @@ class _Planner:
     def _may_be_function(self, node: onnx.NodeProto) -> bool:
         if node.name in self.kept or node.name in self.clamps:
             return False
-        constants = [self.graph.constant(name) for name in node.input if self.graph.is_constant(name)]
-        return all(value is not None and value.size == 1 and value.ndim <= 1 for value in constants) and all(
-            self.graph.is_activation(name) for name in self.graph.activations(node)
-        )
+        return self._reads_floats(node) and all(_is_single(value) for value in self.graph.constants(node))
+
+    def _reads_floats(self, node: onnx.NodeProto) -> bool:
+        return all(self.graph.is_activation(name) for name in self.graph.activations(node))
 
     def _read_inside(self, name: str, roots: dict[str, str]) -> bool:
         users = self._users(name)
@@ -209,20 +210,16 @@ class _Planner:
         if node.op_type == "Resize" and attribute(node, "mode", b"nearest") != b"nearest":
             return False
         if node.op_type == "Concat":
-            constants = [self.graph.constant(name) for name in node.input if self.graph.is_constant(name)]
-            floating = all(value is not None and value.dtype == np.float32 for value in constants)
-            return floating and all(self.graph.is_activation(name) for name in self.graph.activations(node))
+            return self._reads_floats(node) and all(v.dtype == np.float32 for v in self.graph.constants(node))
         if node.op_type == "Pad":
             fill = self.graph.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else np.zeros(1)
-            constant = attribute(node, "mode", b"constant") == b"constant"
-            return (
-                constant and fill is not None and not np.any(fill) and self.graph.activations(node) == [node.input[0]]
-            )
+            if attribute(node, "mode", b"constant") != b"constant" or fill is None or np.any(fill):
+                return False
         return self.graph.activations(node) == [node.input[0]]
 
     def _is_strong(self, node: onnx.NodeProto) -> bool:
         """Worth an accelerator by itself."""
-        if node.name in self.kept or not all(self.graph.is_activation(name) for name in self.graph.activations(node)):
+        if node.name in self.kept or not self._reads_floats(node):
             return False
         if node.op_type in LAYERS:
             return has_weights(self.graph, node) or (node.op_type == "MatMul" and self._multiplies_activations(node))
@@ -247,10 +244,8 @@ class _Planner:
         """Two tensors, of which one may be a constant, to one."""
         if node.op_type not in BINARY or len(node.input) != 2 or node.name in self.kept:
             return False
-        constants = [self.graph.constant(name) for name in node.input if self.graph.is_constant(name)]
-        floating = all(value is not None and value.dtype == np.float32 for value in constants)
-        single = any(value is not None and value.size == 1 and value.ndim <= 1 for value in constants)
-        return floating and len(constants) < 2 and not single
+        constants = self.graph.constants(node)
+        return len(constants) < 2 and all(v.dtype == np.float32 and not _is_single(v) for v in constants)
 
     def _mark(self, node: onnx.NodeProto) -> None:
         self.integer.add(node.name)
@@ -327,6 +322,11 @@ class _Planner:
         if not result.tensors:
             raise NetworkError("network must have something to quantise, not only nodes that stay float")
         return result
+
+
+def _is_single(value: Array) -> bool:
+    """A constant of one element, which a table can hold."""
+    return value.size == 1 and value.ndim <= 1
 
 
 def _next(graph: FloatGraph, name: str) -> str:

@@ -22,8 +22,8 @@ from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.host.onnx_session import Session, with_outputs
 from dovetail.sw.network import reference
 from dovetail.sw.network.layout import Array, Sample, as_unsigned
-from dovetail.sw.quantise.calibration.samples import checked
-from dovetail.sw.quantise.float_graph import FloatGraph
+from dovetail.sw.quantise.float_network import FloatGraph
+from dovetail.sw.quantise.samples import checked
 
 RUNTIME = "ONNX Runtime on the uint8 form, equal to the accelerator on the first sample"
 INTERPRETER = "the graph interpreter"
@@ -46,7 +46,7 @@ class LayerQuality:
 
 @dataclass(frozen=True)
 class Quality:
-    """Outcome of `quality`.
+    """Outcome of `Comparison.quality`.
 
     Parameters
     ----------
@@ -77,31 +77,6 @@ class Quality:
         return round(100 * (self.float_accuracy - self.accuracy), 9)
 
 
-def quality(
-    float_model: onnx.ModelProto,
-    quantised_model: onnx.ModelProto,
-    samples: Iterable[Sample],
-    labels: Array | None = None,
-    *,
-    layers: bool = False,
-) -> Quality:
-    """Compare a quantised network with the float one.
-
-    Parameters
-    ----------
-    float_model, quantised_model: with the same inputs and outputs; QDQ files of `quantise`.
-    samples: inputs by name.
-    labels: the right class of each sample: the place of the largest element of the first output.
-    layers: measure every quantised tensor that the float network has under the same name, too.
-
-    Raises
-    ------
-    NetworkError: samples or labels do not fit.
-    """
-    graph = FloatGraph(float_model)
-    return Comparison(graph).quality(quantised_model, samples, labels, layers=layers)
-
-
 class Comparison:
     """Compares quantised forms of one float network; its float outputs are computed anew for each.
 
@@ -117,7 +92,19 @@ class Comparison:
     def quality(
         self, model: onnx.ModelProto, samples: Iterable[Sample], labels: Array | None = None, *, layers: bool = False
     ) -> Quality:
-        """See `quality`."""
+        """Compare a quantised network with the float one.
+
+        Parameters
+        ----------
+        model: a QDQ file of `quantise`, with the float network's inputs and outputs.
+        samples: inputs by name.
+        labels: the right class of each sample: the place of the largest element of the first output.
+        layers: measure every quantised tensor that the float network has under the same name, too.
+
+        Raises
+        ------
+        NetworkError: samples or labels do not fit.
+        """
         watched = _watched(model, self.graph) if layers else {}
         exact = Session(self.graph.model, tuple(watched))
         runtime = Session(uint8_form(model), tuple(tensor.integer for tensor in watched.values()))

@@ -15,11 +15,9 @@ from onnxruntime.quantization.calibrate import TensorData, TensorsData
 
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.network.layout import Array, Sample
-from dovetail.sw.quantise.bias import Means, shift
-from dovetail.sw.quantise.calibration.ranges import Calibration
-from dovetail.sw.quantise.exact import make_exact
-from dovetail.sw.quantise.float_graph import FloatGraph, attribute
-from dovetail.sw.quantise.parameters import Level, Range, activation, weights
+from dovetail.sw.quantise.calibration import Calibration, Means
+from dovetail.sw.quantise.float_network import FloatGraph, attribute
+from dovetail.sw.quantise.parameters import Level, Range, activation, make_exact, weights
 from dovetail.sw.quantise.plan import Plan, plan
 from dovetail.sw.quantise.scheme import DEFAULT, Scheme
 
@@ -171,9 +169,32 @@ def _correct_biases(
     for layer in chosen.weights:
         if layer.bias is not None:
             values = _constant(graph, layer.weight)
-            more = shift(values, scales[layer.weight], layer.axis, means[layer.source])
+            more = rounding_shift(values, scales[layer.weight], layer.axis, means[layer.source])
             bias = (_constant(graph, layer.bias) + more).astype(np.float32)
             initialisers[layer.bias].CopyFrom(numpy_helper.from_array(bias, layer.bias))
+
+
+def rounding_shift(values: Array, scales: NDArray[np.float32], axis: int, means: Means) -> Means:
+    """What a layer's float results are above those with rounded weights on average, for each output channel.
+
+    It is the sum, over the channel's weights, of the rounding error times the mean of the input channel that the weight
+    sees. Depthwise layers have few weights a channel, whose errors do not cancel; there it matters most.
+
+    Parameters
+    ----------
+    values: float weights, OIHW with output channels in groups, or a matrix.
+    scales: of the int8 weights, one or one for each entry of `axis`.
+    axis: of the output channels.
+    means: of the input channels.
+    """
+    spread = scales.reshape([-1 if k == axis and scales.size > 1 else 1 for k in range(values.ndim)])
+    error = values - np.clip(np.rint(values / spread), -128, 127) * spread
+    rows = np.moveaxis(error, axis, 0).astype(np.float64)
+    rows = rows.reshape(*rows.shape[:2], -1).sum(axis=2)
+    groups = means.size // rows.shape[1]
+    seen = means.reshape(groups, rows.shape[1])
+    result: Means = np.einsum("goi,gi->go", rows.reshape(groups, -1, rows.shape[1]), seen).ravel()
+    return result
 
 
 def _insert(

@@ -17,6 +17,7 @@ WEIGHTS = ("per-channel", "per-tensor")
 CLIPPING = ("percentile", "minmax", "kl")
 """The range of a tensor: all but a share of what calibration saw; all of it; what loses least information."""
 
+_WORDS = {"activations": ACTIVATIONS, "weights": WEIGHTS, "clipping": CLIPPING}
 _DEFAULT_PERCENTILE = 99.99
 
 
@@ -50,7 +51,7 @@ class Scheme:
     integer_sums: bool = False
 
     def __post_init__(self) -> None:
-        for name, known in (("activations", ACTIVATIONS), ("weights", WEIGHTS), ("clipping", CLIPPING)):
+        for name, known in _WORDS.items():
             if getattr(self, name) not in known:
                 raise NetworkError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
         if not 50 < self.percentile <= 100:
@@ -108,18 +109,13 @@ DEFAULT = Scheme()
 
 
 def _choose(values: dict[str, object], word: str) -> None:
-    field = _field(word)
+    field = next((name for name, known in _WORDS.items() if word in known), "")
+    if not field:
+        others = ("percentile=VALUE", "uncorrected", "integer-sums", "float-first", "float-last", "float=NODE")
+        words = ", ".join([*ACTIVATIONS, *WEIGHTS, *CLIPPING, *others])
+        raise NetworkError(f"scheme must be made of {words}, not {word!r}")
     if values.setdefault(field, word) != word:
         raise NetworkError(f"scheme must be either {values[field]} or {word}, not both")
-
-
-def _field(word: str) -> str:
-    for name, known in (("activations", ACTIVATIONS), ("weights", WEIGHTS), ("clipping", CLIPPING)):
-        if word in known:
-            return name
-    others = ("percentile=VALUE", "uncorrected", "integer-sums", "float-first", "float-last", "float=NODE")
-    words = ", ".join([*ACTIVATIONS, *WEIGHTS, *CLIPPING, *others])
-    raise NetworkError(f"scheme must be made of {words}, not {word!r}")
 
 
 def _percentile(text: str) -> float:

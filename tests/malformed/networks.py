@@ -12,10 +12,9 @@ from dovetail.sw.analysis import preflight
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.network import reference
-from dovetail.sw.quantise.calibration.samples import RandomSamples
-from dovetail.sw.quantise.float_file import read_float
-from dovetail.sw.quantise.float_graph import FloatGraph
+from dovetail.sw.quantise.float_network import FloatGraph, read_float
 from dovetail.sw.quantise.quantiser import quantise
+from dovetail.sw.quantise.samples import RandomSamples
 from dovetail.sw.runtime.compiled_network import compile_network
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")

@@ -31,7 +31,7 @@ from dovetail.sw.files.manifest import parse_yaml
 from dovetail.sw.files.packing import pack
 from dovetail.sw.files.portable import unpack
 from dovetail.sw.frontend.onnx.limits import check_functions
-from dovetail.sw.quantise.float_file import read_float
+from dovetail.sw.quantise.float_network import read_float
 from dovetail.sw.runtime.compiled_network import compile_network
 from tests.malformed import onnx_edits
 

@@ -16,11 +16,10 @@ from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import load, parse
 from dovetail.sw.frontend.tflite.floats.convert import to_onnx
-from dovetail.sw.quantise.calibration.ranges import Calibration
-from dovetail.sw.quantise.calibration.samples import RandomSamples
-from dovetail.sw.quantise.float_file import read_float
-from dovetail.sw.quantise.float_graph import FloatGraph
+from dovetail.sw.quantise.calibration import Calibration
+from dovetail.sw.quantise.float_network import FloatGraph, read_float
 from dovetail.sw.quantise.quantiser import apply
+from dovetail.sw.quantise.samples import RandomSamples
 from dovetail.sw.quantise.scheme import Scheme
 from dovetail.sw.runtime.compiled_network import compile_network
 from dovetail.sw.runtime.reference_runtimes import run as run_reference

@@ -19,7 +19,7 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.export.parts.folder import export, run_parts
 from dovetail.sw.frontend import parse
 from dovetail.sw.frontend.tflite.floats.convert import to_onnx
-from dovetail.sw.quantise.float_file import read_float
+from dovetail.sw.quantise.float_network import read_float
 from dovetail.sw.runtime.compiled_network import compile_network
 from dovetail.sw.runtime.reference_runtimes import run as run_reference
 from tests.sw.frontend.tflite_writer import Operator, Writer, options

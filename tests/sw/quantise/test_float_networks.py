@@ -21,9 +21,8 @@ from dovetail.sw.frontend.onnx.values import Quant
 from dovetail.sw.network import ir, reference
 from dovetail.sw.network.layout import Array
 from dovetail.sw.passes.float.normalise import normalise
-from dovetail.sw.quantise.exact import make_exact, upwards
-from dovetail.sw.quantise.float_graph import FloatGraph
-from dovetail.sw.quantise.parameters import Level, Range, activation
+from dovetail.sw.quantise.float_network import FloatGraph
+from dovetail.sw.quantise.parameters import Level, Range, activation, make_exact, upwards
 from dovetail.sw.quantise.plan import plan
 from dovetail.sw.quantise.quantiser import quantise
 from dovetail.sw.quantise.scheme import Scheme

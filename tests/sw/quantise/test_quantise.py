@@ -19,16 +19,13 @@ from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.quantise.automatic import Goal, search
-from dovetail.sw.quantise.bias import channel_means, shift
-from dovetail.sw.quantise.calibration.divergence import least_divergent
-from dovetail.sw.quantise.calibration.ranges import Calibration
-from dovetail.sw.quantise.calibration.samples import FileSamples, RandomSamples, labels_of
-from dovetail.sw.quantise.float_file import read_float
-from dovetail.sw.quantise.float_graph import FloatGraph, Input
+from dovetail.sw.quantise.calibration import Calibration, channel_means, least_divergent
+from dovetail.sw.quantise.float_network import FloatGraph, Input, read_float
 from dovetail.sw.quantise.parameters import Level, Range, activation, weights
 from dovetail.sw.quantise.plan import plan
-from dovetail.sw.quantise.quality import INTERPRETER, RUNTIME, quality
-from dovetail.sw.quantise.quantiser import METADATA, apply, quantise
+from dovetail.sw.quantise.quality import INTERPRETER, RUNTIME, Comparison
+from dovetail.sw.quantise.quantiser import METADATA, apply, quantise, rounding_shift
+from dovetail.sw.quantise.samples import FileSamples, RandomSamples, labels_of
 from dovetail.sw.quantise.scheme import Scheme
 from dovetail.sw.runtime.compiled_network import compile_network
 
@@ -293,7 +290,7 @@ def test_calibration_refuses(tmp_path: Path) -> None:
         quantise(model, [*samples_of(model, 1), {"x": np.full((1, 3, 12, 12), np.inf, np.float32)}])
     net = Net(1, 3, 4, 4)
     broken = net.model(net.conv(net.op("Log", "x"), 2, 3))
-    with pytest.raises(NetworkError, match=r"tensor '.*' must be finite on the calibration samples"):
+    with pytest.raises(NetworkError, match="tensor 't0a' must be finite on the calibration samples"):
         quantise(broken, [{"x": np.zeros((1, 3, 4, 4), np.float32)}])
     with pytest.raises(NetworkError, match="network must be float, not quantised already"):
         quantise(quantise(model, samples_of(model)), samples_of(model))
@@ -440,17 +437,21 @@ def test_biases_take_back_what_rounding_shifts() -> None:
     values = random.normal(0, 1, (6, 2, 1, 1)).astype(np.float32)
     scales = np.full(6, 0.3, np.float32)
     rounded = np.rint(values / np.float32(0.3)) * np.float32(0.3)
-    found = shift(values, scales, 0, channel_means(image))
+    found = rounding_shift(values, scales, 0, channel_means(image))
     for channel in range(6):
         seen = image[0, :2] if channel < 3 else image[0, 2:]
         missing = np.sum((values - rounded)[channel] * seen, axis=0)
         assert found[channel] == pytest.approx(missing.mean())
     matrix = values.reshape(6, 2).T
-    assert np.allclose(shift(matrix, scales, 1, np.array([5.0, 1.0]))[:3], shift(values, scales, 0, means)[:3])
+    assert np.allclose(
+        rounding_shift(matrix, scales, 1, np.array([5.0, 1.0]))[:3], rounding_shift(values, scales, 0, means)[:3]
+    )
     model = residual()
     samples = samples_of(model, 8)
     plain, corrected = (
-        quality(model, quantise(model, samples, Scheme.parse(f"power-of-two {word}")), samples, layers=True)
+        Comparison(FloatGraph(model)).quality(
+            quantise(model, samples, Scheme.parse(f"power-of-two {word}")), samples, layers=True
+        )
         for word in ("uncorrected", "")
     )
     (before,), (after,) = ([x.sqnr for x in q.layers if x.node == "Gemm_16"] for q in (plain, corrected))
@@ -464,7 +465,7 @@ def test_quality() -> None:
     model = residual()
     samples = samples_of(model)
     labels = np.array([int(np.argmax(run(model, sample))) for sample in samples])
-    found = quality(model, quantise(model, samples), samples, labels, layers=True)
+    found = Comparison(FloatGraph(model)).quality(quantise(model, samples), samples, labels, layers=True)
     assert (found.samples, found.float_accuracy, found.engine) == (4, 1.0, RUNTIME)
     quantised = quantise(model, samples)
     wanted, ours = (np.array([run(m, s) for s in samples]) for m in (model, uint8_form(quantised)))
@@ -479,10 +480,10 @@ def test_quality() -> None:
 def test_quality_uses_the_interpreter_where_the_runtime_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     model = residual()
     quantised = quantise(model, samples_of(model))
-    expected = quality(model, quantised, samples_of(model), layers=True)
+    expected = Comparison(FloatGraph(model)).quality(quantised, samples_of(model), layers=True)
     other = quantise(model, samples_of(model), Scheme("power-of-two"))
     monkeypatch.setattr("dovetail.sw.quantise.quality.uint8_form", lambda _: uint8_form(other))
-    found = quality(model, quantised, samples_of(model), layers=True)
+    found = Comparison(FloatGraph(model)).quality(quantised, samples_of(model), layers=True)
     assert (found.engine, found.sqnr) == (INTERPRETER, expected.sqnr)
     assert found.layers == expected.layers
 
@@ -491,7 +492,7 @@ def test_quality_uses_the_interpreter_where_the_runtime_differs(monkeypatch: pyt
 def test_labels_fit_the_samples(labels: list[int]) -> None:
     model = residual()
     with pytest.raises(NetworkError, match="labels"):
-        quality(model, quantise(model, samples_of(model)), samples_of(model), np.array(labels))
+        Comparison(FloatGraph(model)).quality(quantise(model, samples_of(model)), samples_of(model), np.array(labels))
 
 
 def test_goals() -> None:
@@ -573,7 +574,7 @@ def calibration_of(stem: str, model: onnx.ModelProto, samples: list[Sample]) -> 
 def test_trained_networks_keep_their_accuracy(stem: str, hits: int) -> None:
     model, samples, labels = trained(stem)
     quantised = quantise(model, calibration_of(stem, model, samples))
-    found = quality(model, quantised, samples, labels)
+    found = Comparison(FloatGraph(model)).quality(quantised, samples, labels)
     assert found.float_accuracy == hits / len(labels)
     assert found.drop is not None and found.drop <= 1
     assert found.engine == RUNTIME
@@ -590,7 +591,7 @@ def test_the_anomaly_score_stays() -> None:
     windows = np.load(MODELS / "mlperf_tiny/ad_autoencoder/samples.npz")["x_float"]
     samples: list[Sample] = [{"input_1": window[None]} for window in windows]
     quantised = quantise(model, samples)
-    assert quality(model, quantised, samples).worst > 40
+    assert Comparison(FloatGraph(model)).quality(quantised, samples).worst > 40
     scores = [
         np.mean([np.mean((s["input_1"] - run(m, s)) ** 2) for s in samples]) for m in (model, uint8_form(quantised))
     ]
@@ -603,7 +604,9 @@ def test_the_anomaly_score_stays() -> None:
 def test_imagenet_networks_keep_their_accuracy(name: str) -> None:
     stem = f"imagenet/{name}/{name}"
     model, samples, labels = trained(stem, 1)
-    found = quality(model, quantise(model, calibration_of(stem, model, samples)), samples, labels)
+    found = Comparison(FloatGraph(model)).quality(
+        quantise(model, calibration_of(stem, model, samples)), samples, labels
+    )
     assert found.drop is not None and found.drop <= 1
     assert found.engine == RUNTIME
 
@@ -625,4 +628,4 @@ def test_transformers_run_all_their_products_on_the_accelerator(name: str) -> No
     calibration = Calibration(FloatGraph(model), samples_of(model, 2))
     quantised = apply(calibration, Scheme())
     assert len(quantised.plan.results) == len(quantised.plan.layers)
-    assert quality(model, quantised.model, samples_of(model, 2)).worst > 25
+    assert Comparison(FloatGraph(model)).quality(quantised.model, samples_of(model, 2)).worst > 25

@@ -12,9 +12,8 @@ import pytest
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.frontend import parse
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
-from dovetail.sw.quantise.calibration.ranges import Calibration
-from dovetail.sw.quantise.float_file import read_float
-from dovetail.sw.quantise.float_graph import FloatGraph
+from dovetail.sw.quantise.calibration import Calibration
+from dovetail.sw.quantise.float_network import FloatGraph, read_float
 from dovetail.sw.quantise.quality import Comparison
 from dovetail.sw.quantise.quantiser import apply
 from dovetail.sw.quantise.scheme import Scheme

@@ -11,9 +11,7 @@ import numpy as np
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.files.inputs import read_arrays, read_inputs
 from dovetail.sw.network.layout import Array, Sample
-from dovetail.sw.quantise.float_graph import Input
-
-_LABELS = "y"
+from dovetail.sw.quantise.float_network import Input
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,10 @@ class FileSamples:
 
     def __iter__(self) -> Iterator[Sample]:
         for file in self._files():
-            yield from _of_file(file, self.inputs)
+            batches, _ = read_inputs(file, self.inputs)
+            for number in range(len(next(iter(batches.values())))):
+                sample = {name: batch[number] for name, batch in batches.items()}
+                yield checked(sample, self.inputs, f"{file}: sample {number}")
 
     def _files(self) -> Sequence[Path]:
         if not self.path.is_dir():
@@ -82,7 +83,7 @@ def checked(sample: Sample, inputs: Sequence[Input], where: str) -> Sample:
     return {value.name: _checked(np.asarray(sample[value.name]), value, where) for value in inputs}
 
 
-def labels_of(path: Path, key: str = _LABELS) -> Array:
+def labels_of(path: Path, key: str = "y") -> Array:
     """Class numbers, one per sample, from an .npy file, or from array `key` of an .npz.
 
     Raises NetworkError or OSError.
@@ -99,13 +100,6 @@ def labels_of(path: Path, key: str = _LABELS) -> Array:
 def _random(value: Input, random: np.random.Generator) -> Array:
     floating = value.dtype.startswith("float")
     return random.standard_normal(value.shape).astype(value.dtype) if floating else np.zeros(value.shape, value.dtype)
-
-
-def _of_file(path: Path, inputs: Sequence[Input]) -> Iterator[Sample]:
-    batches, _ = read_inputs(path, inputs)
-    for number in range(len(next(iter(batches.values())))):
-        sample = {name: batch[number] for name, batch in batches.items()}
-        yield checked(sample, inputs, f"{path}: sample {number}")
 
 
 def _checked(array: Array, value: Input, where: str) -> Array:

@@ -1,4 +1,4 @@
-"""Ranges of a float network's tensors on calibration samples, by ONNX Runtime's calibrators.
+"""What a float network's tensors range over on calibration samples, by ONNX Runtime's calibrators, and clipping.
 
 One sample is run at a time. Smallest and largest values are reduced inside the network, so no activation is kept;
 histograms need the activations of one sample at once. The histograms cover the range that a first pass has found, so
@@ -17,21 +17,26 @@ from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, create_calibrator
 from onnxruntime.quantization.calibrate import HistogramCollector
 
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.host.onnx_session import Session
-from dovetail.sw.network.layout import Sample
-from dovetail.sw.quantise.bias import Means, channel_means
-from dovetail.sw.quantise.calibration.divergence import least_divergent
-from dovetail.sw.quantise.calibration.samples import checked
-from dovetail.sw.quantise.float_graph import FloatGraph
+from dovetail.sw.network.layout import Array, Sample
+from dovetail.sw.quantise.float_network import FloatGraph
 from dovetail.sw.quantise.parameters import Range
 from dovetail.sw.quantise.plan import has_weights
+from dovetail.sw.quantise.samples import checked
 from dovetail.sw.quantise.scheme import Scheme
 
+Means = NDArray[np.float64]
+
 _BINS = 2048
+_LEVELS = 256
+_CANDIDATES = 100
+"""Ranges that clipping by divergence tries."""
+_NEARLY_NOTHING = 1e-6
 _WHOLE = Scheme(clipping="minmax")
 
 
@@ -91,7 +96,8 @@ class Calibration:
         with tempfile.TemporaryDirectory() as folder:
             calibrator = self._calibrator(folder, CalibrationMethod.MinMax)
             self._count = self._run(calibrator)
-            found = {name: Range(*map(_number, data.range_value)) for name, data in calibrator.compute_data().items()}
+            data = sorted(calibrator.compute_data().items())
+        found = {name: Range(*map(_number, seen.range_value)) for name, seen in data}
         for name, seen in found.items():
             if not np.isfinite(seen.high - seen.low):
                 raise NetworkError(f"tensor {name!r} must be finite on the calibration samples, not NaN or infinite")
@@ -162,3 +168,61 @@ def _empty_histogram(seen: Range) -> tuple[Any, ...]:
 
 def _number(value: Any) -> float:
     return float(np.asarray(value).ravel()[0])
+
+
+def channel_means(values: Array) -> Means:
+    """Mean of each channel of a layer's input: axis 1 of an image, the last axis of anything else."""
+    channel = 1 if values.ndim == 4 else values.ndim - 1
+    others = tuple(axis for axis in range(values.ndim) if axis != channel)
+    result: Means = values.mean(axis=others, dtype=np.float64)
+    return result
+
+
+# Clipping by divergence ------------------------------------------------------------------------
+
+
+def least_divergent(counts: NDArray[np.int64], edges: NDArray[np.float32], seen: Range) -> Range:
+    """The part of a range whose 256 levels keep most of a distribution, by Kullback-Leibler divergence.
+
+    ONNX Runtime has this too, but for ranges around zero only: half of the levels of a rectified tensor would go to
+    values that it never takes. It also takes a second for each tensor.
+
+    Parameters
+    ----------
+    counts: histogram, in equally wide bins, of all values.
+    edges: of the bins.
+    seen: smallest and largest value; the result is this range times a factor of at most 1.
+    """
+    first, last = (int(np.clip(np.searchsorted(edges, end) - 1, 0, counts.size - 1)) for end in (seen.low, seen.high))
+    zero = int(np.clip(np.searchsorted(edges, 0.0, "right") - 1, first, last))
+    best, found = np.inf, seen
+    for factor in np.linspace(1, 0, _CANDIDATES, endpoint=False):
+        low, high = zero - round((zero - first) * factor), zero + round((last - zero) * factor) + 1
+        if high - low < _LEVELS:
+            break
+        divergence = _divergence(counts, low, high, zero)
+        if divergence < best:
+            best, found = divergence, Range(seen.low * float(factor), seen.high * float(factor))
+    return found
+
+
+def _divergence(counts: NDArray[np.int64], low: int, high: int, zero: int) -> float:
+    """Of bins [low, high) with the rest in the outermost ones, from what 256 levels leave of these bins.
+
+    A level spreads what it holds over its bins that are not empty. Zero and both ends have levels of their own: there
+    rectified and clipped tensors pile up.
+    """
+    inner = counts[low:high].astype(np.float64)
+    given = inner.copy()
+    given[0] += counts[:low].sum()
+    given[-1] += counts[high:].sum()
+    level = np.arange(inner.size) * _LEVELS // inner.size
+    filled = inner > 0
+    filled[[0, zero - low, -1]] = False
+    share = np.bincount(level, inner * filled, _LEVELS) / np.maximum(np.bincount(level, filled, _LEVELS), 1)
+    kept = np.maximum(np.where(filled, share[level], inner), _NEARLY_NOTHING * inner.sum() / inner.size)
+    if not inner.any():
+        return np.inf
+    p, q = given / given.sum(), kept / kept.sum()
+    present = p > 0
+    return float(np.sum(p[present] * np.log(p[present] / q[present])))

@@ -1,1 +1,0 @@
-"""What a float network's tensors range over: samples, ranges, clipping."""
