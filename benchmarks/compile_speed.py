@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.timing import rules
+from dovetail.isa.timing import operations
 from dovetail.sw import frontend
 from dovetail.sw.compiler.emit import words
 from dovetail.sw.compiler.plan import schedule, schedule_cache, tiling
@@ -30,7 +30,7 @@ def seconds(graph: ir.Graph, config: Config, effort: int) -> tuple[float, Compil
     tiling.forget()
     schedule.stripe_of.cache_clear()
     words.forms_of.cache_clear()
-    rules.forget()
+    operations.forget()
     start = time.process_time()
     compiled = compile_network(graph, config, effort=effort)
     return time.process_time() - start, compiled

@@ -135,7 +135,7 @@ class Segment:
     """A run of pages that the accelerator executes by itself, up to its END.
 
     ``address`` is the byte offset of its first page in system memory; ``bound`` the cycles that no run exceeds as long
-    as memory is as fast as the configuration says (`dovetail.isa.timing.bound`), for watchdogs; 0 where not known.
+    as memory is as fast as the configuration says (`dovetail.isa.timing.run`), for watchdogs; 0 where not known.
     """
 
     address: int

@@ -16,7 +16,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, check, claim
 from dovetail.isa.instructions.table import PAGE_BYTES, REGISTERS, Cause, Op, Unit
 from dovetail.isa.timing.memory import SRAM_READ, Broken, answers
-from dovetail.isa.timing.rules import bus_error, duration, rules_of
+from dovetail.isa.timing.operations import bus_error, duration, rules_of
 from dovetail.isa.timing.sequencer import CHECK
 from dovetail.sw.model.accelerator import UNITS
 from dovetail.sw.model.base import Sram, SystemMemory

@@ -22,8 +22,8 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import CONTROL_START
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import DMA_OPS, PAGE_BYTES, WORD_BYTES, Cause, Op, Unit, from_bytes
-from dovetail.isa.timing.bound import cycle_bound
 from dovetail.isa.timing.memory import ADDRESS_SPACE, BROKEN_BYTES
+from dovetail.isa.timing.run import cycle_bound
 from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.compiler.emit.hazards import overwrites, races, transfer_rows
 from dovetail.sw.random.programs.legal import RandomProgram, legal_program

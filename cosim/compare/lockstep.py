@@ -13,7 +13,7 @@ from dovetail.cosim.rtl.waves import Waves, dump
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op, Unit
-from dovetail.isa.timing.bound import cycle_bound
+from dovetail.isa.timing.run import cycle_bound
 from dovetail.isa.timing.timeline import FETCH, Timeline
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.runtime.engine import Bytes, RunResult

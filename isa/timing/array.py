@@ -14,8 +14,7 @@ from typing import NamedTuple
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.memory import SRAM_READ
-from dovetail.isa.timing.repeat import repeat
-from dovetail.isa.timing.sequencer import CHECK
+from dovetail.isa.timing.sequencer import CHECK, repeat
 
 REQUANTISE = 10
 """Latency from an int32 accumulator to its int8 (`hw.array.requantiser.Requantiser`): the result in cycle ``t + 10``

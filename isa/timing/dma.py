@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.memory import SRAM_READ, Direction
-from dovetail.isa.timing.repeat import repeat
-from dovetail.isa.timing.sequencer import CHECK
+from dovetail.isa.timing.sequencer import CHECK, repeat
 
 MAX_BURST = 256
 """Beats of the longest burst."""

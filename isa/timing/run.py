@@ -10,13 +10,28 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.table import PAGE_BYTES, QUEUE_DEPTH, Cause, Op, Unit
+from dovetail.isa.instructions.table import (
+    PAGE_BYTES,
+    PAGE_WORDS,
+    QUEUE_DEPTH,
+    Cause,
+    Op,
+    Unit,
+)
 from dovetail.isa.timing.memory import ADDRESS_SPACE, BROKEN_BYTES, Broken, answers
 from dovetail.isa.timing.microcoded.run import time_microcoded
-from dovetail.isa.timing.operations import Operations
-from dovetail.isa.timing.predecode import Words, as_words, front_end_faults
-from dovetail.isa.timing.rules import IDLE, Rules, bus_error, rules_of
-from dovetail.isa.timing.sequencer import CHECK, END_TO_DONE, FIRST_ACTION, NEVER, PAGE_READY, chunks_of
+from dovetail.isa.timing.operations import IDLE, Operations, Rules, bus_error, rules_of
+from dovetail.isa.timing.sequencer import (
+    CHECK,
+    END_TO_DONE,
+    FIRST_ACTION,
+    NEVER,
+    PAGE_READY,
+    Words,
+    as_words,
+    chunks_of,
+    front_end_faults,
+)
 from dovetail.isa.timing.timeline import FETCH, Counters, Fault, Int64s, Timeline
 
 
@@ -39,17 +54,17 @@ class _Trace:
     apart: bool = False  # whether all operations pass their checks and none conflicts with another
 
 
+def _stop(config: Config, words: npt.NDArray[np.uint64]) -> tuple[int, Cause]:
+    """The word at which the front end stops, and why: NONE at an END."""
+    faults = front_end_faults(config, words)
+    stops = np.flatnonzero((faults != 0) | (words & np.uint64(0xFF) == Op.END))
+    return (int(stops[0]), Cause(int(faults[stops[0]]))) if len(stops) else (len(words), Cause.NO_END)
+
+
 def _trace(rules: Rules, words: npt.NDArray[np.uint64], program: int, base: int, memory: int, broken: Broken) -> _Trace:
     config = rules.config
-    faults = front_end_faults(config, words)
-    stops = np.flatnonzero((faults != 0) | ((words & np.uint64(0xFF)) == Op.END))
-    stop = int(stops[0]) if len(stops) else len(words)
-    fault = None
-    if stop == len(words):
-        fault = Cause.NO_END, stop
-    elif faults[stop]:
-        fault = Cause(int(faults[stop])), stop
-
+    stop, cause = _stop(config, words)
+    fault = (cause, stop) if cause else None
     operations, chunks = Operations(words[:stop]), chunks_of(words, stop)
     registers = operations.registers()
     causes = operations.causes(config)
@@ -223,3 +238,30 @@ def _timeline(trace: _Trace, fails: list[bool], halt: int, last: int, fault: Fau
         token = sum(min(pop, halt + 1) - head for v, head, pop in waits if v == u)
         counters[u] = Counters(busy, config, token, cycles - busy - config - token)
     return Timeline(unit, op, pc, start, end, ~failed, tuple(registers), cycles, counters, fault, waits)
+
+
+MICROCODED_SLACK = 64
+"""On the microcoded accelerator a bus fault may replace what follows it. These are the cycles it takes at most."""
+
+
+def cycle_bound(config: Config, program: Words) -> int:
+    """What a program takes at most, with everything one after the other, as a formula of its decoded words.
+
+    In every cycle of a run at least one thing moves: a word is dispatched or popped, an operation or a fetch is under
+    way, or a page is on its way from its fetch to the first word. So with W words up to the END (or the word that the
+    front end refuses) and P pages fetched for them,
+
+        bound = 2 * W + (sum of the durations of all operations) + P * (fetch + PAGE_READY + 2) + END_TO_DONE + 1
+
+    in the durations of `isa/timing`, whatever faults. Where memory answers later than ``config.memory`` says, the bound
+    grows by as many cycles as all its answers together are late.
+    """
+    words = as_words(program)
+    if config.serial:
+        return time_microcoded(config, words, 0, 0, ADDRESS_SPACE, ()).cycles + MICROCODED_SLACK
+    rules, (stop, _) = rules_of(config), _stop(config, words)
+    operations = Operations(words[:stop])
+    total = int(operations.durations(rules, operations.causes(config)).sum())
+    # The page behind the one with the END is fetched as well.
+    pages = min(len(words) // PAGE_WORDS, stop // PAGE_WORDS + 2)
+    return total + 2 * (stop + 1) + pages * (rules.fetch + PAGE_READY + 2) + END_TO_DONE + 1

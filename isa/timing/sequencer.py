@@ -9,14 +9,25 @@ The front end takes an action a cycle, a word or the fetch of a page, unless a q
 Register writes and waits end as they are popped.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.isa.instructions.table import PAGE_WORDS, QUEUE_DEPTH, Op, Unit
-from dovetail.isa.timing.predecode import UNIT_OF
+from dovetail.isa.config.resolved import Config
+from dovetail.isa.instructions.checks import has
+from dovetail.isa.instructions.table import (
+    BY_NUMBER,
+    INSTRUCTIONS,
+    PAGE_WORDS,
+    QUEUE_DEPTH,
+    WORD_BYTES,
+    Cause,
+    Op,
+    Unit,
+    to_bytes,
+)
 
 CHECK = 3
 """Cycles from the pop of an operation to the cycle in which its checks decide (fault, or claim its banks).
@@ -43,6 +54,60 @@ of register writes that follow one another, or a wait's pending operations, or t
 
 Int64s = npt.NDArray[np.int64]
 _LOAD = int(Unit.LOAD)
+
+Words = bytes | Sequence[int] | npt.NDArray[np.uint64]
+
+# By opcode the unit that executes it; -1 where none does.
+UNIT_OF = np.full(256, -1)
+for _op, _row in INSTRUCTIONS.items():
+    if _row.unit is not None:
+        UNIT_OF[_op] = _row.unit
+
+
+def _tables() -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint64], npt.NDArray[np.bool_], npt.NDArray[np.uint64]]:
+    known = np.zeros(256, bool)
+    reserved = np.zeros(256, np.uint64)
+    for op, row in INSTRUCTIONS.items():
+        known[op], reserved[op] = True, row.reserved
+    exists = np.zeros(256, bool)
+    unused = np.zeros(256, np.uint64)
+    for number, register in BY_NUMBER.items():
+        exists[number], unused[number] = True, ~register.mask & 0xFFFF_FFFF
+    return known, reserved, exists, unused
+
+
+_KNOWN, _RESERVED, _EXISTS, _UNUSED = _tables()
+
+
+def as_words(program: Words) -> npt.NDArray[np.uint64]:
+    """A program's words as an array, filled up to whole pages with zero words."""
+    if isinstance(program, np.ndarray):
+        words = program.astype(np.uint64, copy=False)
+    else:
+        data = program if isinstance(program, bytes) else to_bytes(program)
+        words = np.frombuffer(data + bytes(-len(data) % WORD_BYTES), "<u8")
+    rest = -len(words) % PAGE_WORDS
+    return np.concatenate([words, np.zeros(rest, np.uint64)]) if rest else words
+
+
+def front_end_faults(config: Config, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
+    """The cause that the front end raises for each word, 0 where it dispatches the word."""
+    code = (words & np.uint64(0xFF)).astype(np.intp)
+    middle = (words >> np.uint64(8) & np.uint64(0xFF)).astype(np.intp)
+    upper = (words >> np.uint64(16) & np.uint64(0xFF)).astype(np.intp)
+    is_cfg, is_sync = code == Op.CFG, code == Op.SYNC
+    faults = np.zeros(len(words), np.uint8)
+    # From the least to the most important: what comes later overwrites.
+    absent = np.isin(code, [op for op in INSTRUCTIONS if not has(config, op)])
+    if not config.vector:
+        absent |= is_cfg & (middle >> 6 == Unit.VECTOR)
+        absent |= is_sync & ((middle == Unit.VECTOR) | (upper == Unit.VECTOR))
+    faults[absent] = Cause.UNIT_ABSENT
+    faults[is_cfg & (words >> np.uint64(32) & _UNUSED[middle] != 0)] = Cause.RESERVED
+    faults[is_cfg & ~_EXISTS[middle] | is_sync & ((middle > 3) | (upper > 3))] = Cause.REGISTER
+    faults[words & _RESERVED[code] != 0] = Cause.RESERVED
+    faults[~_KNOWN[code]] = Cause.OPCODE
+    return faults
 
 
 class Sequencer:
@@ -201,3 +266,109 @@ def chunks_of(words: npt.NDArray[np.uint64], stop: int) -> Chunks:
     before = np.searchsorted(np.flatnonzero(~writes & ~waits), starts[: min(used, pages - 1)])
     fetches = np.concatenate([[0], before + 1 + np.arange(len(before))])
     return Chunks(kinds, units[at], amounts, ons, firsts, fetches)
+
+
+class Clock(Sequencer):
+    """Follows a program, in whatever portions it comes: when its words go out, when units are free.
+
+    As nobody knows yet where the program ends, a page is fetched ahead even of the last one, until :meth:`Clock.end`.
+
+    Parameters
+    ----------
+    fetch
+        Cycles from the start to the end of a page's fetch.
+    """
+
+    def __init__(self, fetch: int) -> None:
+        super().__init__(fetch)
+        self._cycles = fetch
+        self._left = 0  # words of the page
+        self._before = self.now, self.free, [0]
+        """Before a page was fetched ahead: `now`, `free` and how long all lists were."""
+        self._since: list[Chunk] = []
+        """What there was on the page."""
+
+    @property
+    def begun(self) -> int:
+        """The first cycle of the first operation; :data:`NEVER` if there is none."""
+        return min((starts[0] for starts in self.starts if starts), default=NEVER)
+
+    @property
+    def ended(self) -> int:
+        """The first cycle behind the last operation; 0 if there is none."""
+        return max((done[-1] for done in self.done if done), default=0)
+
+    def add(self, chunks: Sequence[Chunk]) -> None:
+        """The words that come next, on this page and others."""
+        left = self._left
+        for kind, _, amount, _ in chunks:
+            left -= amount if kind == WRITES else 1
+        if left < 0:
+            single = [one for chunk in chunks for one in _single(chunk)]
+            while len(single) > self._left:
+                here, single = single[: self._left], single[self._left :]
+                self._since += here
+                self.follow(here)
+                self._turn()
+            chunks, left = single, self._left - len(single)
+        self._left = left
+        self._since += chunks
+        self.follow(chunks)
+
+    def end(self) -> int:
+        """The word that comes now ends the program, and no page is fetched behind its own. Nothing may follow.
+
+        Returns the cycles of the program.
+        """
+        if self._left:
+            self.now, self.free, counts = self._before
+            for times, count in zip(self._lists(), counts, strict=True):
+                del times[count:]
+            self.follow(self._since)
+        else:
+            self.turn()
+        return max(self.now + 1, max(self.free) - 1) + END_TO_DONE
+
+    def _turn(self) -> None:
+        """On to the next page."""
+        self.turn()
+        self._before = self.now, self.free.copy(), list(map(len, self._lists()))
+        self._since.clear()
+        self._left = PAGE_WORDS
+        self.fetch(self._cycles)
+
+    def _lists(self) -> list[list[int]]:
+        """Those that grow, but for what nobody asks a clock for."""
+        return [*self.pops, *self.starts, *self.done]
+
+
+def _single(chunk: Chunk) -> list[Chunk]:
+    """A chunk for each of its words."""
+    kind, unit, amount, on = chunk
+    return [(WRITES, unit, 1, on)] * amount if kind == WRITES else [chunk]
+
+
+S = TypeVar("S", bound=Hashable)
+
+
+def repeat(advance: Callable[[S], tuple[int, S]], state: S, count: int) -> tuple[int, S]:
+    """``count`` times ``advance``, which gives cycles and the next state: the sum of the cycles and the last state.
+
+    As soon as a state comes back, whole periods are added at once.
+    """
+    seen: dict[S, tuple[int, int]] | None = {}
+    time = n = 0
+    while n < count:
+        if seen is not None:
+            if state in seen:
+                then, before = seen[state]
+                periods = (count - n) // (n - then)
+                time += periods * (time - before)
+                n += periods * (n - then)
+                seen = None
+                continue
+            seen[state] = n, time
+        wait, state = advance(state)
+        time += wait
+        n += 1
+    return time, state

@@ -16,8 +16,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, WORD_BYTES, Unit, to_bytes
 from dovetail.isa.program import Program, Segment, TensorDescriptor
 from dovetail.isa.program import Step as ProgramStep
-from dovetail.isa.timing.bound import cycle_bound
-from dovetail.isa.timing.run import time_program
+from dovetail.isa.timing.run import cycle_bound, time_program
 from dovetail.isa.timing.timeline import Counters, Timeline
 from dovetail.sw import frontend
 from dovetail.sw.compiler.compile import Code, generate

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import INSTRUCTIONS, Unit, unit_of
-from dovetail.isa.timing.operations import Operations
-from dovetail.isa.timing.rules import memory_end
+from dovetail.isa.timing.operations import Operations, memory_end
 from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.compile import outside
 from dovetail.sw.compiler.partition.parts import Part

@@ -18,7 +18,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, Op, from_bytes
 from dovetail.isa.program import Program, ProgramError
 from dovetail.isa.timing.operations import Operations
-from dovetail.isa.timing.predecode import as_words
+from dovetail.isa.timing.sequencer import as_words
 from dovetail.sw import frontend
 from dovetail.sw.compiler.compile import Code, Layer, SegmentCode, executed, least_bytes, roots_of
 from dovetail.sw.compiler.memory import ALIGN, align

@@ -9,7 +9,7 @@ from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, has, lanes_of
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit
-from dovetail.isa.timing.repeat import repeat
+from dovetail.isa.timing.sequencer import repeat
 
 STEP = 2
 """Cycles of a microinstruction."""

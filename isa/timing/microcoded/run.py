@@ -18,8 +18,8 @@ from dovetail.isa.timing.microcoded.durations import (
     start,
     steps_to,
 )
-from dovetail.isa.timing.predecode import front_end_faults
-from dovetail.isa.timing.rules import bus_error, rules_of
+from dovetail.isa.timing.operations import bus_error, rules_of
+from dovetail.isa.timing.sequencer import front_end_faults
 from dovetail.isa.timing.timeline import Counters, Fault, Timeline
 
 BUS = {Op.DMA_READ: Cause.BUS_READ, Op.DMA_WRITE: Cause.BUS_WRITE}

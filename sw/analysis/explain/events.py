@@ -13,8 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from dovetail.isa.instructions.table import PAGE_WORDS, QUEUE_DEPTH, Op, Unit
-from dovetail.isa.timing.predecode import Words, as_words
-from dovetail.isa.timing.sequencer import END_TO_DONE, OPERATION, PAGE_READY, WAIT, WRITES, Chunks, chunks_of
+from dovetail.isa.timing.sequencer import (
+    END_TO_DONE,
+    OPERATION,
+    PAGE_READY,
+    WAIT,
+    WRITES,
+    Chunks,
+    Words,
+    as_words,
+    chunks_of,
+)
 from dovetail.isa.timing.timeline import Int64s
 
 NONE = -1

@@ -13,7 +13,7 @@ from dovetail.isa.instructions.checks import INDEX, View
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit
 from dovetail.isa.timing.array import NOTHING, Free
 from dovetail.isa.timing.dma import BOUNDARY
-from dovetail.isa.timing.rules import duration, rules_of
+from dovetail.isa.timing.operations import duration, rules_of
 from dovetail.isa.timing.timeline import FETCH, Timeline
 from dovetail.sw.analysis.explain.cycle_parts import Parts, array_macs, parts_of
 

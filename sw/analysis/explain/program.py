@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Unit
-from dovetail.isa.timing.predecode import Words
+from dovetail.isa.timing.sequencer import Words
 from dovetail.isa.timing.timeline import FETCH, Timeline
 from dovetail.sw.analysis.explain.causes import CAUSES
 from dovetail.sw.analysis.explain.cycle_parts import Parts

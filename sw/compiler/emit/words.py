@@ -16,10 +16,9 @@ from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import DMA_OPS, PAGE_WORDS, REGISTERS, Op, Unit, cfg, pack
-from dovetail.isa.timing.clock import Clock
-from dovetail.isa.timing.rules import duration
+from dovetail.isa.timing.operations import duration, rules_of
 from dovetail.isa.timing.run import time_program
-from dovetail.isa.timing.sequencer import OPERATION, WAIT, WRITES
+from dovetail.isa.timing.sequencer import OPERATION, WAIT, WRITES, Clock
 from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.emit.hazards import Range, Tracker
 from dovetail.sw.compiler.plan.smaller import Moved, Residents
@@ -217,7 +216,7 @@ class Emitter:
         """Bytes moved over the bus, by layer."""
         self.arena = Arena(like.config if like else config)
         self._tracker = Tracker(config)
-        self.clock = Clock(config)
+        self.clock = Clock(rules_of(config).fetch)
         self._by_clock = not config.serial  # the clock times queues, and the microcoded accelerator has none
         self.cycles = self.span = 0
         """Cycles of the program, once it has ended, and those from the start of its first operation to the end of the

@@ -17,7 +17,7 @@ from dovetail.isa.instructions.table import (
     pack,
     sync,
 )
-from dovetail.isa.timing.rules import Rule, rules_of
+from dovetail.isa.timing.operations import Rule, rules_of
 from dovetail.isa.timing.run import time_program
 from dovetail.sw.compiler.emit.hazards import overwrites, races
 from dovetail.sw.random.programs.legal import RandomProgram, build, finish

@@ -9,7 +9,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import ID, STATUS_BUSY, STATUS_DONE, VERSION
 from dovetail.isa.instructions.table import PAGE_BYTES, Unit
 from dovetail.isa.link import BAUD, WORD
-from dovetail.isa.timing.bound import cycle_bound
+from dovetail.isa.timing.run import cycle_bound
 from dovetail.sw.runtime.board.link import PATIENCE, Link, LinkError
 from dovetail.sw.runtime.board.traffic import traffic
 from dovetail.sw.runtime.engine import Bytes, RunResult, sram_program, without_timeline

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import CFG_VALUE, INSTRUCTIONS, REGISTERS, Op, Unit, decode, unit_of
-from dovetail.isa.timing.predecode import Words, as_words
+from dovetail.isa.timing.sequencer import Words, as_words
 from dovetail.sw.compiler.emit.hazards import transfer_rows
 
 MOST_ROWS = 1 << 16

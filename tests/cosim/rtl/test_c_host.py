@@ -13,7 +13,7 @@ from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, WORD_BYTES, Op, Unit, cfg, pack, sync, to_bytes
 from dovetail.isa.program import Program, Segment, Step, TensorDescriptor
-from dovetail.isa.timing.bound import cycle_bound
+from dovetail.isa.timing.run import cycle_bound
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 

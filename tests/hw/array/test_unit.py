@@ -28,7 +28,7 @@ from dovetail.isa.numerics.requantise import requantise
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.timing.array import array_duration
 from dovetail.isa.timing.memory import SRAM_READ
-from dovetail.isa.timing.rules import duration
+from dovetail.isa.timing.operations import duration
 from dovetail.isa.timing.sequencer import CHECK
 
 Bytes = npt.NDArray[np.uint8]

@@ -21,8 +21,7 @@ from dovetail.isa.instructions.table import (
     sync,
     to_bytes,
 )
-from dovetail.isa.timing.predecode import front_end_faults
-from dovetail.isa.timing.sequencer import PAGE_READY
+from dovetail.isa.timing.sequencer import PAGE_READY, front_end_faults
 from tests.hw.benches import simulate
 
 CONFIG = Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=4)

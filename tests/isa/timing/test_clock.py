@@ -7,10 +7,9 @@ import pytest
 
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import PAGE_WORDS, REGISTERS, Op, Unit, cfg, decode
-from dovetail.isa.timing.clock import Clock
-from dovetail.isa.timing.rules import duration
+from dovetail.isa.timing.operations import duration, rules_of
 from dovetail.isa.timing.run import time_program
-from dovetail.isa.timing.sequencer import OPERATION, WAIT, WRITES
+from dovetail.isa.timing.sequencer import OPERATION, WAIT, WRITES, Clock
 from dovetail.sw.random.programs.legal import legal_program
 from dovetail.sw.random.programs.registers import random_config
 
@@ -25,7 +24,7 @@ def test_the_same_cycles_as_the_engine(seed: int, full: bool) -> None:
     words = words[: [word & 0xFF for word in words].index(Op.END)]
     if full:
         words += [cfg(Unit.LOAD, "LENGTH", 1)] * (-len(words) % PAGE_WORDS)
-    clock, ends = Clock(config), []
+    clock, ends = Clock(rules_of(config).fetch), []
     values = {unit: [0] * len(REGISTERS[unit]) for unit in Unit}
     for (op, unit), run in groupby(map(decode, words), key=lambda word: (word.op, word.unit)):
         assert op is not None

@@ -6,8 +6,7 @@ import pytest
 from dovetail.isa.config.given import ConfigError
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Cause, Op, Unit, cfg, pack
-from dovetail.isa.timing.bound import cycle_bound
-from dovetail.isa.timing.run import time_program
+from dovetail.isa.timing.run import cycle_bound, time_program
 from dovetail.isa.timing.timeline import Fault
 
 CONFIG = Config.load("icebreaker")

@@ -6,12 +6,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dovetail.isa.instructions.checks import check, claim
+from dovetail.isa.instructions.checks import View, check, claim
 from dovetail.isa.instructions.table import Cause, Op, Unit
-from dovetail.isa.timing.operations import Operations
-from dovetail.isa.timing.predecode import as_words, front_end_faults
-from dovetail.isa.timing.rules import rules_of
+from dovetail.isa.timing.operations import Operations, rules_of
 from dovetail.isa.timing.run import time_program
+from dovetail.isa.timing.sequencer import as_words, front_end_faults
 from dovetail.sw.random.programs.broken import illegal_program, operations_of
 from dovetail.sw.random.programs.legal import legal_program
 from dovetail.sw.random.programs.registers import random_config
@@ -40,7 +39,19 @@ def test_registers_causes_and_durations(seed: int) -> None:
     ]
     found = [rules.find((op, tuple(view.values))) for _, op, view in plain]
     assert operations.durations(rules, causes).tolist() == [rule.duration for rule in found]
-    assert [max(end, -1) for end in operations.memory_ends().tolist()] == [max(rule.top, -1) for rule in found]
+    ends = zip(operations.memory_ends().tolist(), plain, causes.tolist(), strict=True)
+    for end, view in ((end, view) for end, (_, _, view), cause in ends if not cause):
+        assert end == (last_byte(view) + 1 if view.unit in (Unit.LOAD, Unit.STORE) else -1)
+
+
+def last_byte(view: View) -> int:
+    """Of system memory, from BASE on: the last row's last byte."""
+    starts = (
+        view["MEM_ADDR"] + plane * view["MEM_PLANE_STEP"] + row * view["MEM_ROW_STEP"]
+        for plane in range(view["COUNT", "planes"])
+        for row in range(view["COUNT", "rows"])
+    )
+    return max(starts) + view["LENGTH"] - 1
 
 
 @pytest.mark.parametrize("seed", SEEDS)

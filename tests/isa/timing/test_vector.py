@@ -6,7 +6,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import DIRECT, INSTRUCTIONS, REGISTERS, SCALING, Op, Stage, Unit, pack
 from dovetail.isa.timing.memory import SRAM_READ
-from dovetail.isa.timing.rules import duration
+from dovetail.isa.timing.operations import duration
 from dovetail.isa.timing.sequencer import CHECK
 from dovetail.isa.timing.vector import OUTPUT, TAPS, WALK, table_lanes, to_end, vector_duration
 

@@ -15,7 +15,7 @@ from dovetail.isa.instructions.checks import View, lanes_of
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Op, Unit, pack, unit_of
 from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, SETTLE, Free, matrix_reads, to_accumulator
 from dovetail.isa.timing.dma import bursts, row_addresses
-from dovetail.isa.timing.rules import duration
+from dovetail.isa.timing.operations import duration
 from dovetail.isa.timing.sequencer import CHECK
 from dovetail.sw.analysis.explain.causes import CAUSES
 from dovetail.sw.analysis.explain.cycle_parts import Parts, array_macs, parts_of

@@ -11,7 +11,7 @@ import pytest
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, QUEUE_DEPTH, Op, Unit, unit_of
-from dovetail.isa.timing.rules import duration, rules_of
+from dovetail.isa.timing.operations import duration, rules_of
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.sequencer import END_TO_DONE, PAGE_READY
 from dovetail.isa.timing.timeline import FETCH, Timeline

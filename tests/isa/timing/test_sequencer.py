@@ -27,10 +27,9 @@ from dovetail.isa.instructions.table import (
     sync,
 )
 from dovetail.isa.timing.dma import read_duration, row_addresses
-from dovetail.isa.timing.predecode import as_words, front_end_faults
-from dovetail.isa.timing.rules import duration
+from dovetail.isa.timing.operations import duration
 from dovetail.isa.timing.run import time_program
-from dovetail.isa.timing.sequencer import CHECK, END_TO_DONE, FIRST_ACTION, PAGE_READY
+from dovetail.isa.timing.sequencer import CHECK, END_TO_DONE, FIRST_ACTION, PAGE_READY, as_words, front_end_faults
 from dovetail.isa.timing.timeline import FETCH
 from dovetail.sw.random.programs.broken import BREAKS, illegal_program
 from dovetail.sw.random.programs.legal import legal_program

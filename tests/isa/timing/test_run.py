@@ -7,9 +7,8 @@ import pytest
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Op, Unit, cfg, pack, sync
-from dovetail.isa.timing.bound import cycle_bound
 from dovetail.isa.timing.dma import read_duration
-from dovetail.isa.timing.run import time_program
+from dovetail.isa.timing.run import cycle_bound, time_program
 from dovetail.isa.timing.sequencer import END_TO_DONE, PAGE_READY
 from dovetail.sw.random.programs.broken import illegal_program
 from dovetail.sw.random.programs.configurations import configurations
