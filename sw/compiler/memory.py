@@ -151,7 +151,7 @@ def successors(
     for step in steps:
         for node in step.nodes:
             number += 1
-            if step.host or node.name in follows or not isinstance(node, ir.Elementwise | ir.Rescale | ir.Table):
+            if step.host or node.name in follows or not isinstance(node, ir.Pointwise):
                 continue
             (result,) = node.outputs
             shape = graph.tensors[result].shape

@@ -372,5 +372,8 @@ Node = (
     | Host
 )
 
+Pointwise = Elementwise | Rescale | Table
+"""Nodes that compute each element from those in its place."""
+
 FREE = (Reshape, Constant)
 """Nodes that neither accelerator nor host has work with."""

@@ -130,7 +130,7 @@ class Places:
         for node in nodes:
             heads = [number[name] for name in node.inputs if name in number]
             heads = [index for index in heads if isinstance(nodes[index], ir.Conv | ir.Depthwise)]
-            if heads and isinstance(node, ir.Elementwise | ir.Rescale | ir.Table):
+            if heads and isinstance(node, ir.Pointwise):
                 follows[node.name] = nodes[min(heads)]
         stored = {self.roots[name] for name in self.where}
         found = (

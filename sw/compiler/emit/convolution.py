@@ -15,7 +15,7 @@ from dovetail.isa.instructions.table import Unit, pack
 from dovetail.sw.compiler.emit import weight_streams
 from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.emit.hazards import Range
-from dovetail.sw.compiler.emit.runs import Run, runs_of, starts_of
+from dovetail.sw.compiler.emit.weight_streams import Run, runs_of, starts_of
 from dovetail.sw.compiler.emit.words import Compute, Form, Task, Transfer
 from dovetail.sw.compiler.layer import ConvLayer, use_packing
 from dovetail.sw.compiler.place import Place

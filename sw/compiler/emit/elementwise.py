@@ -9,9 +9,8 @@ from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit, pack
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.isa.timing.vector import TABLE_BYTES
-from dovetail.sw.compiler.emit.arena import Arena
+from dovetail.sw.compiler.emit.arena import Arena, Room, tiles
 from dovetail.sw.compiler.emit.hazards import Range
-from dovetail.sw.compiler.emit.room import Room, tiles
 from dovetail.sw.compiler.emit.slab import Slab, operand_of, result_of, store
 from dovetail.sw.compiler.emit.words import Compute, Form, Task, Transfer
 from dovetail.sw.compiler.place import Place
@@ -38,7 +37,7 @@ _COMBINE = {row.scaling: row.op for row in INSTRUCTIONS.values() if row.two_oper
 _COMBINE[VectorOperation.SUBTRACT] = Op.E_ADD
 
 
-def operation_of(node: ir.Elementwise | ir.Rescale | ir.Table) -> Operation:
+def operation_of(node: ir.Pointwise) -> Operation:
     """The instruction of an element-wise node."""
     if isinstance(node, ir.Table):
         return Operation(Op.ACT_LUT, {}, table=TABLE_BYTES)

@@ -120,7 +120,7 @@ class Segment:
         readers = Counter(self.roots[name] for node in nodes for name in node.inputs)
         stages = {number: Stage(node) for number, node in enumerate(nodes)}
         for number, node in enumerate(nodes):
-            if not isinstance(node, ir.Elementwise | ir.Rescale | ir.Table):
+            if not isinstance(node, ir.Pointwise):
                 continue
             if len({self.graph.tensors[name].shape for name in node.inputs}) > 1:
                 continue
@@ -271,7 +271,7 @@ class Segment:
             return code.tasks()
         if isinstance(node, ir.MatMul):
             return self._products(arena, node, index, space, (sources[0], sources[1], target), constants)
-        if isinstance(node, ir.Elementwise | ir.Rescale | ir.Table):
+        if isinstance(node, ir.Pointwise):
             operation = elementwise.operation_of(node)
             tensors = [graph.tensors[name] for name in node.inputs]
             if len({tensor.shape for tensor in tensors}) > 1:
@@ -292,7 +292,7 @@ class Segment:
         raise AssertionError(f"{node.name}: {node.op} was placed on the accelerator but has no code")
 
     def _tail(self, number: int, stage: Stage, index: int, where: Mapping[str, int], table: int) -> Tail:
-        assert isinstance(stage.tail, ir.Elementwise | ir.Rescale | ir.Table)
+        assert isinstance(stage.tail, ir.Pointwise)
         others = [self._place(name, where) for name in stage.operands]
         return Tail(
             config=self.config,

@@ -11,9 +11,8 @@ from typing import NamedTuple
 from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op
-from dovetail.sw.compiler.emit.arena import Arena
+from dovetail.sw.compiler.emit.arena import Arena, Room
 from dovetail.sw.compiler.emit.elementwise import Operation, Walk, instruction
-from dovetail.sw.compiler.emit.room import Room
 from dovetail.sw.compiler.emit.words import Compute, Task, Transfer
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan.schedule import Space

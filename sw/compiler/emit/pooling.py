@@ -8,9 +8,8 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op, Unit, pack
 from dovetail.isa.numerics.average import average_magic
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.sw.compiler.emit.arena import Arena
+from dovetail.sw.compiler.emit.arena import Arena, Room, tiles
 from dovetail.sw.compiler.emit.elementwise import mode_of
-from dovetail.sw.compiler.emit.room import Room, tiles
 from dovetail.sw.compiler.emit.slab import Slab, operand_of, result_of, store
 from dovetail.sw.compiler.emit.words import Compute, Form, Task
 from dovetail.sw.compiler.place import Place

@@ -7,9 +7,8 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op, Unit
 from dovetail.isa.timing.run import time_program
 from dovetail.sw.compiler import compile
-from dovetail.sw.compiler.emit.arena import Arena
+from dovetail.sw.compiler.emit.arena import Arena, Room
 from dovetail.sw.compiler.emit.hazards import races
-from dovetail.sw.compiler.emit.room import Room
 from dovetail.sw.compiler.emit.words import Compute, Emitter, Form, Task, Transfer
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.plan.residency import Plan, Work
