@@ -111,7 +111,7 @@ def bus_errors(pair: Lockstep, setting: Setting, rng: random.Random) -> Outcome:
 
 
 def slow_memory(pair: Lockstep, setting: Setting, rng: random.Random) -> Outcome:
-    """Memory stalls now and then, some times for long. A good program leaves the same bytes all the same, within its
+    """Memory stalls now and then, sometimes for long. A good program leaves the same bytes all the same, within its
     bound and the cycles that memory was late."""
     model = _model_run(pair, setting)
     one_in, longest = rng.choice(((2, 10), (10, 100), (50, 5000)))

@@ -16,7 +16,7 @@ from dovetail.sw.runtime.saved_program import load_program
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
-    parser.add_argument("--output", metavar="DIR", type=Path, required=True, help="folder of the sources; made")
+    parser.add_argument("--output", metavar="DIR", type=Path, required=True, help="folder of the sources; created")
     parser.add_argument(
         "--program",
         metavar="FILE",

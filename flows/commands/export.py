@@ -18,7 +18,7 @@ _RUNS = 4
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_network_options(parser, programs=True)
-    parser.add_argument("--output", metavar="DIR", type=Path, required=True, help="folder of the parts; made")
+    parser.add_argument("--output", metavar="DIR", type=Path, required=True, help="folder of the parts; created")
     parser.add_argument(
         "--check", action="store_true", help="run the parts in ONNX Runtime and LiteRT, compare with the program"
     )

@@ -19,7 +19,7 @@ from dovetail.sw.errors import DovetailError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
-    parser.add_argument("names", metavar="NAME", nargs="*", help="proofs; all that take seconds if none is named")
+    parser.add_argument("names", metavar="NAME", nargs="*", help="proofs to run; default: all that take seconds")
     parser.add_argument("--all", action="store_true", help="the slow ones too")
     parser.add_argument("--list", action="store_true", help="list the proofs; proves nothing")
     parser.add_argument("--manual", action="store_true", help="describe the proofs in Markdown; proves nothing")

@@ -37,7 +37,7 @@ def add_form_option(parser: argparse.ArgumentParser) -> None:
         choices=("simulation", "fpga"),
         default="simulation",
         help="of the RTL: the fast one, or what is synthesised, on block RAM that loses what is read while it is"
-        " written (some times slower); default: %(default)s",
+        " written (several times slower); default: %(default)s",
     )
 
 

@@ -68,8 +68,8 @@ def add_network_options(parser: argparse.ArgumentParser, *, programs: bool, opti
         "--round-trip",
         metavar="CYCLES",
         type=int,
-        help=f"what a segment's start and end cost the host, by which small segments are left to it; default:"
-        f" {HostCost().round_trip}, 0: none are",
+        help="host cycles for a segment's start and end; a small segment that does not repay them stays on the host;"
+        f" default: {HostCost().round_trip}; 0: none stays",
     )
     add_host_cost_option(parser)
     add_shape_option(parser)
@@ -106,7 +106,7 @@ def add_shape_option(parser: argparse.ArgumentParser) -> None:
         metavar="INPUT=1x3x8x8",
         action="append",
         default=[],
-        help="sizes of an input, where an ONNX file leaves them open; a batch that is open is 1 by itself",
+        help="sizes of an input, where an ONNX file leaves them open; an open batch is 1",
     )
 
 

@@ -18,8 +18,8 @@ def add_schedule_options(parser: argparse.ArgumentParser, *, default: str = "1")
         "--effort",
         type=int,
         choices=EFFORTS,
-        help="of the search for schedules: 0 estimates, 1 prices the best few exactly, 2 more, 3 all that could be"
-        f" better (minutes); always 0 with --tiling channels; default: {default}",
+        help="how hard to search for schedules: 0 estimates, 1 prices the best few exactly, 2 more of them, 3 all that"
+        f" could be better (minutes); always 0 with --tiling channels; default: {default}",
     )
     add_cache_option(parser)
 
