@@ -24,17 +24,6 @@ from dovetail.sw.random.programs.legal import legal_program
 from dovetail.sw.runtime.engine import sram_program
 
 TOP = "dovetail"
-SOURCES = (
-    "dovetail_accelerator.h",
-    "dovetail_bridge.h",
-    "dovetail_burst.h",
-    "dovetail_host.h",
-    "dovetail_memory.h",
-    "dovetail_rtl.h",
-    "dovetail_server.h",
-    "dovetail_view.h",
-    "main.cpp",
-)
 BUS = "axi_bus.h"
 """Of the RTL engine: what every memory behind the AXI4 port needs."""
 FOLDER = "example"
@@ -47,9 +36,9 @@ def platform_files(config: Config) -> Mapping[str, str]:
     """Texts by file name. Raises :class:`~dovetail.cosim.rtl.verilate.ToolError` without Yosys."""
     with yosys():
         verilog = to_verilog(config, simulation=True, trace=False, name=TOP)
-    own = files("dovetail.cosim.systemc")
+    sources = (path for path in files("dovetail.cosim.systemc").iterdir() if path.name.endswith((".h", ".cpp")))
     return {
-        **{name: own.joinpath(name).read_text() for name in SOURCES},
+        **{path.name: path.read_text() for path in sources},
         BUS: driver(BUS),
         **verilog,
         "Makefile": makefile(),

@@ -8,7 +8,6 @@ from inspect import getdoc
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import onnx
 
 from dovetail.isa.config.resolved import Config
@@ -207,10 +206,7 @@ def _report(code: Code, node: ir.Node, held: list[FileNode], instructions: tuple
         instructions=instructions,
         macs=graph.macs(node),
         weight_bytes=_weight_bytes(node),
-        activation_bytes=sum(
-            graph.tensors[name].size * np.dtype(graph.tensors[name].dtype).itemsize
-            for name in (*node.inputs, *node.outputs)
-        ),
+        activation_bytes=sum(graph.tensors[name].bytes for name in (*node.inputs, *node.outputs)),
     )
 
 

@@ -5,28 +5,15 @@ from importlib.resources import files
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.generate.cheader import PREFIX, cheader
 
-DRIVER = (
-    "dovetail.h",
-    "dovetail.c",
-    "dovetail_host.h",
-    "dovetail_json.h",
-    "dovetail_json.c",
-    "dovetail_program.h",
-    "dovetail_program.c",
-)
-"""What every host needs, besides the two headers that are made."""
-EXAMPLES = ("barrier.h", "network.h", "network.c", "main.c", "uio.c", "baremetal.c", "Makefile")
 ISA_HEADER, CONFIG_HEADER = "dovetail_isa.h", "dovetail_config.h"
 
 
 def driver_files(config: Config, *, examples: bool = False) -> dict[str, str]:
     """Text by file name, all for one folder: the driver for ``config``, and its examples if they are wanted."""
     folder = files("dovetail.sw.export").joinpath("c/driver")
-    texts = {name: folder.joinpath(name).read_text() for name in DRIVER}
-    texts |= {ISA_HEADER: cheader(), CONFIG_HEADER: config_header(config)}
-    if examples:
-        texts |= {name: folder.joinpath("examples", name).read_text() for name in EXAMPLES}
-    return texts
+    folders = [folder, folder.joinpath("examples")][: 1 + examples]
+    texts = {path.name: path.read_text() for place in folders for path in place.iterdir() if path.is_file()}
+    return texts | {ISA_HEADER: cheader(), CONFIG_HEADER: config_header(config)}
 
 
 def config_header(config: Config) -> str:

@@ -98,6 +98,16 @@ class Tensor:
         return prod(self.shape)
 
     @property
+    def item_bytes(self) -> int:
+        """Bytes of an element."""
+        return np.dtype(self.dtype).itemsize
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.item_bytes
+
+    @property
     def nhwc(self) -> tuple[int, int, int, int]:
         """The shape seen by spatial nodes: (1, H, W, C), missing leading axes filled with ones."""
         full = (1,) * (4 - len(self.shape)) + self.shape

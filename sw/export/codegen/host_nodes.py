@@ -15,8 +15,8 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.export.codegen.c_text import Fields, number
 from dovetail.sw.export.codegen.movement import places_of, write_places
 from dovetail.sw.export.codegen.softmax import MOST_COLUMNS, exponentials, float_exponentials
-from dovetail.sw.export.codegen.storage import Pointer
-from dovetail.sw.export.codegen.writer import Writer, pairs_fields
+from dovetail.sw.export.codegen.writer import Pointer, Writer, pairs_fields
+from dovetail.sw.frontend.tflite.elementwise import FUNCTIONS, RECTIFIERS
 from dovetail.sw.frontend.tflite.file import TfliteFile
 from dovetail.sw.host import kernels
 from dovetail.sw.network import ir
@@ -33,10 +33,7 @@ _TFLITE_MOVES = {
     *("space_to_depth", "split", "split_v", "squeeze", "strided_slice", "tile", "transpose", "unpack"),
 }
 """Operators that may move data and do nothing else; trying tells."""
-_TFLITE_TABLES = {
-    *("abs", "elu", "exp", "gelu", "hard_swish", "leaky_relu", "log", "logistic", "neg", "relu", "relu6"),
-    *("relu_n1_to_1", "relu_0_to_1", "rsqrt", "sqrt", "square", "tanh"),
-}
+_TFLITE_TABLES = {name.lower() for name in (*FUNCTIONS, *RECTIFIERS, "ABS", "LEAKY_RELU")}
 """Functions of one element."""
 _FLOAT_PAIRS = {"Add": "ADD", "Sub": "SUB", "Mul": "MUL", "Div": "DIV"}
 
@@ -55,7 +52,7 @@ def write_host(writer: Writer, node: ir.Host) -> None:
             writer.call("dovetail_dequantise", np.float32(payload.scale), payload.zero_point, count, *ends)
         case kernels.Permute():
             order = payload.after.inside(payload.before.order().reshape(payload.before.shape)).ravel()
-            item_bytes = ITEM_BYTES[writer.graph.tensors[node.inputs[0]].dtype]
+            item_bytes = writer.graph.tensors[node.inputs[0]].item_bytes
             write_places(writer, *writer.ends(node), order, item_bytes, node.name)
         case kernels.OnnxOp():
             _OnnxNode(writer, node, payload).write()
@@ -87,7 +84,7 @@ def _write_moves(writer: Writer, node: ir.Host) -> None:
         found = places_of(node.payload, writer.graph.tensors[node.inputs[0]])
     if found is None:
         raise _refused(node, "as it does more than move the elements of one tensor")
-    item_bytes = ITEM_BYTES[writer.graph.tensors[node.inputs[0]].dtype]
+    item_bytes = writer.graph.tensors[node.inputs[0]].item_bytes
     for name, places in zip(node.outputs, found, strict=True):
         source, result = map(writer.storage.pointer, (node.inputs[0], name))
         write_places(writer, source, result, places, item_bytes, node.name)
@@ -254,7 +251,14 @@ class _OnnxNode:
         if wire.layout.is_plain:
             return pointer, wire.layout.shape
         ordered = self._ordered(wire.layout, tensor)
-        write_places(self.writer, pointer, ordered, wire.layout.order(), self._item_bytes(tensor), self.node.name)
+        write_places(
+            self.writer,
+            pointer,
+            ordered,
+            wire.layout.order(),
+            self.writer.graph.tensors[tensor].item_bytes,
+            self.node.name,
+        )
         return ordered, wire.layout.shape
 
     def _settle(self, layout: Layout, result: Pointer) -> None:
@@ -262,11 +266,8 @@ class _OnnxNode:
         if not layout.is_plain:
             (tensor,) = self.node.outputs
             order = layout.inside(np.arange(prod(layout.shape)).reshape(layout.shape)).ravel()
-            pointer, item_bytes = self.writer.storage.pointer(tensor), self._item_bytes(tensor)
+            pointer, item_bytes = self.writer.storage.pointer(tensor), self.writer.graph.tensors[tensor].item_bytes
             write_places(self.writer, result, pointer, order, item_bytes, self.node.name)
-
-    def _item_bytes(self, tensor: str) -> int:
-        return ITEM_BYTES[self.writer.graph.tensors[tensor].dtype]
 
     def _ordered(self, layout: Layout, tensor: str) -> Pointer:
         """Where a tensor is in the file's order: its own place if that is how it lies there."""

@@ -13,13 +13,11 @@ from dovetail.isa.instructions.table import PAGE_BYTES, WORD_BYTES
 from dovetail.isa.program import ITEM_BYTES
 from dovetail.sw.compiler.partition.segments import Step, is_accelerated
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.export.codegen.c_text import identifier
-from dovetail.sw.export.codegen.constant_data import Constants
+from dovetail.sw.export.codegen.c_text import Constants, identifier
 from dovetail.sw.export.codegen.host_nodes import write_host
 from dovetail.sw.export.codegen.movement import write_places
 from dovetail.sw.export.codegen.nodes import WRITERS
-from dovetail.sw.export.codegen.storage import Pointer, Storage
-from dovetail.sw.export.codegen.writer import Call, Note, Writer
+from dovetail.sw.export.codegen.writer import Call, Note, Pointer, Storage, Writer
 from dovetail.sw.network import ir
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 
@@ -52,7 +50,7 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Inference:
     """What one inference does.
 
     ``lines``: C statements of inference_run(), in order; ``constants``: definitions that they need; ``functions``: the
@@ -89,7 +87,7 @@ class _Segment:
         ]
 
 
-def schedule_of(compiled: CompiledNetwork) -> Schedule:
+def inference_of(compiled: CompiledNetwork) -> Inference:
     """Write the schedule.
 
     Raises
@@ -97,10 +95,10 @@ def schedule_of(compiled: CompiledNetwork) -> Schedule:
     NetworkError
         A node of the host has no kernel, or an input or output has an element type that C has not; names it.
     """
-    return _Scheduler(compiled).schedule()
+    return _InferenceWriter(compiled).inference()
 
 
-class _Scheduler:
+class _InferenceWriter:
     def __init__(self, compiled: CompiledNetwork) -> None:
         self.code, self.graph = compiled.code, compiled.graph
         arrays = _arrays((*self.graph.inputs, *self.graph.outputs))
@@ -122,7 +120,7 @@ class _Scheduler:
         self.given: set[str] = set()
         """Tensors that segments have read of the host's."""
 
-    def schedule(self) -> Schedule:
+    def inference(self) -> Inference:
         for array in self.inputs:
             self._take(array)
         segments = iter(self.code.segments)
@@ -138,7 +136,7 @@ class _Scheduler:
             self._give(array)
         scratch = self.storage.lay_out()
         statements = self.writer.statements
-        return Schedule(
+        return Inference(
             self.inputs,
             self.outputs,
             tuple(line for statement in statements for line in statement.lines(self.storage)),

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.sw.export.codegen.storage import Pointer
-from dovetail.sw.export.codegen.writer import Writer
+from dovetail.sw.export.codegen.writer import Pointer, Writer
 from dovetail.sw.host.kernels import Payload
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array

@@ -1,52 +1,36 @@
-"""Everything of a generated project: its files, from templates, the driver and the kernels that it needs."""
+"""Everything of a generated project: its files from templates, the driver, the kernels that it needs, the weights."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 from textwrap import indent
 
+import numpy as np
+
 import dovetail
 from dovetail.isa.common.files import write_atomically
+from dovetail.isa.program import Program
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.export.codegen.c_text import comment, identifier, lines_of, number, printable
-from dovetail.sw.export.codegen.inference import C_TYPES, Array, Schedule, schedule_of
-from dovetail.sw.export.codegen.storage import ALIGN
-from dovetail.sw.export.codegen.weights_file import crc_of, weights_file
+from dovetail.sw.export.codegen.inference import C_TYPES, Array, Inference, inference_of
+from dovetail.sw.export.codegen.writer import ALIGN
 from dovetail.sw.export.driver_files import ISA_HEADER, driver_files
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 
 PREFIX = "inference"
 """What the names of a network's files, functions, types and macros begin with, unless the user says otherwise."""
 DRIVER = ("dovetail.h", "dovetail.c", "dovetail_host.h", ISA_HEADER, "uio.c", "barrier.h")
-COMMON = (
-    "dovetail_arithmetic.h",
-    "dovetail_arithmetic.c",
-    "dovetail_kernels.h",
-    "dovetail_weights.h",
-    "dovetail_weights.c",
-)
-KERNELS: Mapping[str, tuple[str, ...]] = {
-    "convolution.c": ("convolve",),
-    "depthwise.c": ("convolve_depthwise",),
-    "pooling.c": ("pool_average", "pool_maximum", "mean"),
-    "matrices.c": ("multiply_matrices",),
-    "elementwise.c": ("sum", "multiply", "rescale", "look_up", "flip"),
-    "movement.c": ("move", "gather", "pad"),
-    "conversion.c": ("quantise", "dequantise"),
-    "softmax.c": ("softmax",),
-    "softmax_table.c": ("softmax_table",),
-    "float_normalisation.c": ("softmax_float", "layer_norm"),
-    "float_elementwise.c": ("float_pairs",),
-}
-"""Files of the kernels, and the functions in them without their prefix."""
-_WALK = "dovetail_walk.h"
-_WALKERS = ("elementwise.c", "movement.c", "float_elementwise.c")
-_MATHEMATICAL = "float_normalisation.c"
+_FUNCTION = re.compile(r"^void (dovetail_\w+)\(", re.MULTILINE)
+"""A kernel, in its file."""
+WALK = "dovetail_walk.h"
+"""What only some kernels include; the other files of this prefix are part of every project."""
 
 
 class _Text(Template):
@@ -104,25 +88,30 @@ def project_of(compiled: CompiledNetwork, *, embed: bool = False, prefix: str = 
             f"{compiled.graph.name}: network must have no variables, not {compiled.graph.states[0].name!r}: generated C"
             " keeps nothing between runs; `dovetail run` and the Python library do"
         )
-    schedule = schedule_of(compiled)
+    inference = inference_of(compiled)
     weights = weights_file(compiled.program)
     title = _title(compiled, prefix)
-    kernels = tuple(
-        name for name, functions in KERNELS.items() if schedule.functions & {f"dovetail_{text}" for text in functions}
-    )
-    sources = [f"{prefix}.c", "dovetail.c", *(name for name in (*COMMON, *kernels) if name.endswith(".c"))]
+    available = _kernels()
+    common = {name: text for name, text in available.items() if name.startswith("dovetail_") and name != WALK}
+    kernels = {
+        name: text
+        for name, text in available.items()
+        if name not in (*common, WALK) and not inference.functions.isdisjoint(_FUNCTION.findall(text))
+    }
+    sources = [f"{prefix}.c", "dovetail.c", *(name for name in (*common, *kernels) if name.endswith(".c"))]
     driver = driver_files(compiled.config, examples=True)
     texts = {
-        f"{prefix}.h": _header(title, compiled, schedule, len(weights), embed),
-        f"{prefix}.c": _source(title, compiled, schedule, crc_of(weights)),
-        "main.c": _main(title, schedule),
+        f"{prefix}.h": _header(title, compiled, inference, len(weights), embed),
+        f"{prefix}.c": _source(title, compiled, inference, crc_of(weights)),
+        "main.c": _main(title, inference),
         **{name: driver[name] for name in DRIVER},
-        **{name: _resource("c/kernels", name) for name in (*COMMON, *kernels)},
+        **common,
+        **kernels,
     }
-    if not set(_WALKERS).isdisjoint(kernels):
-        texts[_WALK] = _resource("c/kernels", _WALK)
-    if schedule.constants:
-        texts[f"{prefix}_data.h"] = _data(title, schedule)
+    if any(f'#include "{WALK}"' in text for text in kernels.values()):
+        texts[WALK] = available[WALK]
+    if inference.constants:
+        texts[f"{prefix}_data.h"] = _data(title, inference)
     if embed:
         texts[f"{prefix}_weights.c"] = _embedded(title, weights)
         sources.append(f"{prefix}_weights.c")
@@ -130,17 +119,23 @@ def project_of(compiled: CompiledNetwork, *, embed: bool = False, prefix: str = 
         "Makefile",
         prefix=prefix,
         objects=" ".join(name.replace(".c", ".o") for name in sources),
-        libraries="-lm" if _MATHEMATICAL in kernels else "",
+        libraries="-lm" if any("#include <math.h>" in text for text in kernels.values()) else "",
     )
     return Project(
         {**{name: text.encode() for name, text in texts.items()}, f"{prefix}_weights.bin": weights},
         f"{prefix}_weights.bin",
         len(weights),
         compiled.code.memory_bytes,
-        schedule.scratch_bytes,
-        kernels,
-        schedule.inexact,
+        inference.scratch_bytes,
+        tuple(kernels),
+        inference.inexact,
     )
+
+
+def _kernels() -> dict[str, str]:
+    """Every file of the kernels by its name."""
+    folder = files("dovetail.sw.export").joinpath("c/kernels")
+    return {path.name: path.read_text() for path in sorted(folder.iterdir(), key=lambda path: path.name)}
 
 
 def _resource(folder: str, name: str) -> str:
@@ -155,7 +150,7 @@ def check_prefix(prefix: str) -> None:
     """Raise NetworkError unless names of the network's own can begin so, and no file of the driver is called so."""
     if not re.fullmatch("[A-Za-z][A-Za-z0-9_]{0,31}", prefix) or identifier(prefix) != prefix.lower().strip("_"):
         raise NetworkError(f"prefix must be a C name of up to 32 letters, digits and underscores, not {prefix!r}")
-    others = {Path(name).stem for name in (*DRIVER, *COMMON, *KERNELS)} | {"main"}
+    others = {Path(name).stem for name in (*DRIVER, *_kernels())} | {"main"}
     if prefix in others or prefix.startswith("dovetail"):
         raise NetworkError(f"prefix must differ from the names of the driver and the kernels, unlike {prefix!r}")
 
@@ -171,7 +166,7 @@ def _title(compiled: CompiledNetwork, prefix: str) -> dict[str, str]:
 
 
 def _header(
-    title: Mapping[str, str], compiled: CompiledNetwork, schedule: Schedule, weights_bytes: int, embed: bool
+    title: Mapping[str, str], compiled: CompiledNetwork, inference: Inference, weights_bytes: int, embed: bool
 ) -> str:
     prefix, macro = title["prefix"], title["macro"]
     embedded = f"\n#define {macro}_EMBEDDED\nextern const uint8_t {prefix}_weights[{macro}_WEIGHTS_BYTES];\n"
@@ -179,15 +174,15 @@ def _header(
         "inference.h",
         **title,
         memory_bytes=compiled.code.memory_bytes,
-        scratch_bytes=schedule.scratch_bytes,
+        scratch_bytes=inference.scratch_bytes,
         weights_bytes=weights_bytes,
         cycles=compiled.report().cycles,
         bound=max((segment.bound for segment in compiled.program.segments), default=0),
         align=ALIGN,
         embedded=embedded if embed else "",
-        ports="\n".join(_ports(macro, "INPUT", schedule.inputs) + _ports(macro, "OUTPUT", schedule.outputs)),
-        inputs="".join(f"    const {C_TYPES[a.port.dtype]} *{a.member};\n" for a in schedule.inputs),
-        outputs="".join(f"    {C_TYPES[a.port.dtype]} *{a.member};\n" for a in schedule.outputs),
+        ports="\n".join(_ports(macro, "INPUT", inference.inputs) + _ports(macro, "OUTPUT", inference.outputs)),
+        inputs="".join(f"    const {C_TYPES[a.port.dtype]} *{a.member};\n" for a in inference.inputs),
+        outputs="".join(f"    {C_TYPES[a.port.dtype]} *{a.member};\n" for a in inference.outputs),
     )
 
 
@@ -206,16 +201,16 @@ def _ports(macro: str, kind: str, arrays: Iterable[Array]) -> list[str]:
     return [*lines, f"#define {macro}_{kind}_BYTES {total}u /* of all {kind.lower()}s */", ""]
 
 
-def _source(title: Mapping[str, str], compiled: CompiledNetwork, schedule: Schedule, crc: int) -> str:
+def _source(title: Mapping[str, str], compiled: CompiledNetwork, inference: Inference, crc: int) -> str:
     segments = bool(compiled.code.segments)
-    body = "\n".join(schedule.lines)
+    body = "\n".join(inference.lines)
     variables = ["uint8_t *const memory = inference->memory.address;"] if "MEMORY(" in body else []
     variables += ["uint8_t *const scratch = inference->scratch;"] if "SCRATCH(" in body else []
     variables += ["int status;"] if segments else []
     return _fill(
         "inference.c",
         **title,
-        data=f'#include "{title["prefix"]}_data.h"\n' if schedule.constants else "",
+        data=f'#include "{title["prefix"]}_data.h"\n' if inference.constants else "",
         crc=f"0x{crc:08x}",
         align=ALIGN,
         run_segment=_fill("run_segment.c", prefix=title["prefix"]) if segments else "",
@@ -223,10 +218,10 @@ def _source(title: Mapping[str, str], compiled: CompiledNetwork, schedule: Sched
     )
 
 
-def _main(title: Mapping[str, str], schedule: Schedule) -> str:
-    arrays = {array: f"input_{array.member}" for array in schedule.inputs}
-    arrays |= {array: f"output_{array.member}" for array in schedule.outputs}
-    inputs, outputs = ([arrays[array] for array in ports] for ports in (schedule.inputs, schedule.outputs))
+def _main(title: Mapping[str, str], inference: Inference) -> str:
+    arrays = {array: f"input_{array.member}" for array in inference.inputs}
+    arrays |= {array: f"output_{array.member}" for array in inference.outputs}
+    inputs, outputs = ([arrays[array] for array in ports] for ports in (inference.inputs, inference.outputs))
     return _fill(
         "main.c",
         **title,
@@ -240,12 +235,45 @@ def _main(title: Mapping[str, str], schedule: Schedule) -> str:
     )
 
 
-def _data(title: Mapping[str, str], schedule: Schedule) -> str:
+def _data(title: Mapping[str, str], inference: Inference) -> str:
     about = comment(f"Constants of the host's part of {title['network']}, for {title['prefix']}.c alone.")
-    return f'{about}\n#include <math.h>\n\n#include "dovetail_kernels.h"\n\n{schedule.constants}'
+    return f'{about}\n#include <math.h>\n\n#include "dovetail_kernels.h"\n\n{inference.constants}'
 
 
 def _embedded(title: Mapping[str, str], weights: bytes) -> str:
     prefix = title["prefix"]
     about = comment(f"{prefix}_weights.bin as an array.")
     return f'{about}\n#include "{prefix}.h"\n\nconst uint8_t {prefix}_weights[] = {{\n{lines_of(weights)}\n}};\n'
+
+
+MAGIC, VERSION = b"DOVEWGTS", 1
+_HEAD = struct.Struct("<8sIIQII")
+_SECTION = struct.Struct("<II")
+_CRC = struct.Struct("<I")
+_GAP = 64
+"""Zero bytes that are worth a section of their own behind them."""
+
+
+def weights_file(program: Program) -> bytes:
+    """The file of a program; ``dovetail_weights.h`` describes it."""
+    sections = [section for offset, data in sorted(program.images) for section in _sections(offset, data)]
+    size = _HEAD.size + sum(_SECTION.size + len(data) for _, data in sections) + _CRC.size
+    header = _HEAD.pack(MAGIC, VERSION, len(sections), program.config.hash, program.memory_bytes, size)
+    table = b"".join(_SECTION.pack(offset, len(data)) for offset, data in sections)
+    body = b"".join((header, table, *(data for _, data in sections)))
+    return body + _CRC.pack(zlib.crc32(body))
+
+
+def crc_of(file: bytes) -> int:
+    """The checksum at a file's end."""
+    (crc,) = _CRC.unpack(file[-_CRC.size :])
+    return int(crc)
+
+
+def _sections(offset: int, data: bytes) -> Iterator[tuple[int, bytes]]:
+    """(offset, bytes) of an image, cut where there are many zeros."""
+    used = np.flatnonzero(np.frombuffer(data, np.uint8))
+    for part in np.split(used, np.flatnonzero(np.diff(used) > _GAP) + 1):
+        if part.size:
+            first, last = int(part[0]), int(part[-1])
+            yield offset + first, data[first : last + 1]

@@ -14,15 +14,19 @@ from typing import Any
 
 import numpy as np
 import yaml
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 import dovetail
 from dovetail.isa.common.files import write_atomically, written_whole
 from dovetail.sw.compiler.partition.segments import Step, border_of, is_accelerated
 from dovetail.sw.errors import NetworkError, first_line
+from dovetail.sw.export.parts.nodes import write
+from dovetail.sw.export.parts.part import Part
 from dovetail.sw.files.manifest import parse_yaml
 from dovetail.sw.files.portable import sha256
 from dovetail.sw.frontend.remainder import rest_of
 from dovetail.sw.host.kernels import OnnxOp, Permute, TfliteOp
+from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.host.step import can_join
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Layout, as_signed, as_unsigned
@@ -219,10 +223,6 @@ def _is_same(graph: ir.Graph, port: ir.Port) -> bool:
 
 def _write(compiled: CompiledNetwork, piece: _Piece, number: int, folder: Path) -> dict[str, Any]:
     """Write a piece; its entry in the manifest."""
-    # Imported late: TFLite networks may need no protobuf.
-    from dovetail.sw.export.parts import write
-    from dovetail.sw.export.parts.part import Part
-
     place = "host" if piece.segment is None else "accelerator"
     inputs, outputs = _borders(compiled.graph, piece)
     operator, exact = piece.operator, True
@@ -315,15 +315,11 @@ def run_parts(folder: Path, inputs: Mapping[str, Array], state: dict[str, Array]
 
 
 def _run_onnx(data: bytes, feed: Mapping[str, Array], optimises: bool) -> list[Array]:
-    from dovetail.sw.host.onnx_session import open_session
-
     return [np.asarray(value) for value in open_session(data, optimises=optimises).run(None, dict(feed))]
 
 
 def _run_tflite(data: bytes, feed: Mapping[str, Array], dtypes: Sequence[str]) -> list[Array]:
     """Where the manifest has int8 and the file uint8, bytes are 128 higher in the file."""
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
     interpreter = Interpreter(model_content=data, experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
     interpreter.allocate_tensors()
     for detail, value in zip(interpreter.get_input_details(), feed.values(), strict=True):

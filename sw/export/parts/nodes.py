@@ -1,5 +1,7 @@
-"""Writers of the accelerator's nodes, one function each: QDQ for what ONNX Runtime has an integer kernel, operators on
-bytes and tables for the rest."""
+"""Writers of nodes: QDQ for what ONNX Runtime has an integer kernel, operators on bytes and tables for the rest.
+
+Operators of an ONNX file are written as they are there.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, numpy_helper, version_converter
 
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorOperation
+from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.export.parts.exactness import rescaled, runtime_difference, scales_of
-from dovetail.sw.export.parts.part import Part
+from dovetail.sw.export.parts.part import OPSET, Part
+from dovetail.sw.host import kernels
 from dovetail.sw.network import ir, reference
 from dovetail.sw.network.elementwise import BYTES, LEFT, PAIR_OPERATORS, RIGHT
 from dovetail.sw.network.layout import as_unsigned
@@ -191,3 +197,140 @@ WRITERS: Mapping[type, Callable[[Part, Any], None]] = {
     ir.Pad: _pad,
     ir.Reshape: _reshape,
 }
+
+
+def write_move(part: Part, node: ir.Move) -> None:
+    """Concatenation along an axis as such, anything else by the position of every byte."""
+    result = part.graph.tensors[node.outputs[0]]
+    shapes = [part.graph.tensors[name].shape for name in node.inputs]
+    starts = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)])
+    places = [ir.positions(shape) + start for shape, start in zip(shapes, starts, strict=False)]
+    order = _moved(node, places, result.size).reshape(result.shape)
+    values = [part.plain(name) for name in node.inputs]
+    if (axis := _joined_axis(places, order)) is not None:
+        part.values[result.name] = part.op("Concat", values, result.name, axis=axis)
+        return
+    if len(values) == 1 and (turn := _transposition(places[0], order)):
+        part.values[result.name] = part.op("Transpose", values, result.name, perm=turn)
+        return
+    flat = [part.reshaped(value, shape, (-1,)) for value, shape in zip(values, shapes, strict=True)]
+    joined = part.op("Concat", flat, f"{result.name}/flat", axis=0) if len(flat) > 1 else flat[0]
+    index = part.constant(order, f"{result.name}/order")
+    part.values[result.name] = part.op("Gather", [joined, index], result.name)
+
+
+def _moved(node: ir.Move, places: Sequence[NDArray[np.int64]], size: int) -> NDArray[np.int64]:
+    """Which element of all inputs, one after the other, each element of the result is."""
+    result = np.empty(size, np.int64)
+    for copy, source in zip(node.copies, places, strict=True):
+        steps = [tuple(8 * step for step in steps) for steps in (copy.source_steps, copy.target_steps)]
+        reading = np.lib.stride_tricks.as_strided(source.ravel()[copy.source :], copy.sizes, steps[0])
+        writing = np.lib.stride_tricks.as_strided(result[copy.target :], copy.sizes, steps[1])
+        writing[...] = reading
+    return result
+
+
+def _joined_axis(places: Sequence[NDArray[np.int64]], order: NDArray[np.int64]) -> int | None:
+    """The axis along which concatenation gives the result."""
+    for axis in range(order.ndim):
+        rest = {part.shape[:axis] + part.shape[axis + 1 :] for part in places}
+        fits = rest == {order.shape[:axis] + order.shape[axis + 1 :]}
+        if fits and np.array_equal(np.concatenate(places, axis), order):
+            return axis
+    return None
+
+
+def _transposition(before: NDArray[np.int64], after: NDArray[np.int64]) -> list[int]:
+    """The permutation of axes that makes one of the other; empty if there is none."""
+    steps = [stride // before.itemsize for stride in before.strides]
+    perm: list[int] = []
+    for axis, size in enumerate(after.shape):
+        index = [0] * after.ndim
+        index[axis] = 1
+        step = int(after[tuple(index)]) if size > 1 else -1
+        options = [k for k in range(before.ndim) if before.shape[k] == size and k not in perm]
+        perm.append(next((k for k in options if size == 1 or steps[k] == step), -1))
+    complete = sorted(perm) == list(range(before.ndim))
+    return perm if complete and np.array_equal(before.transpose(perm), after) else []
+
+
+def write_host(part: Part, node: ir.Host) -> None:
+    """Append a node of the host. Raises NetworkError where it has no form in ONNX."""
+    payload, source, result = node.payload, node.inputs[0] if node.inputs else "", node.outputs[0]
+    match payload:
+        case kernels.Quantize():
+            part.exact &= payload.ties_even
+            value = part.plain(source)
+            quantised = part.quantised(value, result, payload.scale, payload.zero_point, (-128, 127))
+            part.values[result] = _shaped(part, quantised, source, result)
+        case kernels.Dequantize():
+            real = part.real(part.plain(source), payload.scale, payload.zero_point)
+            part.values[result] = _shaped(part, real, source, result)
+        case kernels.Permute():
+            outside = part.outside(part.plain(source), part.graph.tensors[source].shape, payload.before)
+            value = part.inside(outside, payload.after)
+            part.values[result] = part.reshaped(value, payload.after.inner, part.graph.tensors[result].shape)
+        case kernels.OnnxOp():
+            _file_node(part, node, payload)
+        case _:
+            raise NetworkError(f"{node.name!r}: {node.op} has no form in ONNX")
+
+
+def _shaped(part: Part, value: str, source: str, result: str) -> str:
+    return part.reshaped(value, part.graph.tensors[source].shape, part.graph.tensors[result].shape)
+
+
+def _file_node(part: Part, node: ir.Host, payload: kernels.OnnxOp) -> None:
+    """A node of the network's file, as it is there."""
+    model = _current(part, onnx.load_model_from_string(payload.model), payload.label)
+    names: dict[str, str] = {"": ""}
+    for tensor, wire in zip(node.inputs, payload.inputs, strict=True):
+        value = part.plain(tensor)
+        if part.is_byte(tensor) and not wire.unsigned:
+            value = part.lowered(value)
+        names[wire.name] = part.outside(value, part.graph.tensors[tensor].shape, wire.layout)
+    for constant in model.graph.initializer:
+        names[constant.name] = part.constant(numpy_helper.to_array(constant), constant.name)
+    for proto in model.graph.node:
+        for name in proto.output:
+            names.setdefault(name, part.fresh(name))
+        proto.input[:] = [names[name] for name in proto.input]
+        proto.output[:] = [names[name] for name in proto.output]
+        part.nodes.append(proto)
+    for tensor, wire in zip(node.outputs, payload.outputs, strict=True):
+        value = part.inside(names[wire.name], wire.layout)
+        if part.is_byte(tensor) and not wire.unsigned:
+            value = part.raised(value)
+        part.values[tensor] = part.reshaped(value, wire.layout.inner, part.graph.tensors[tensor].shape)
+
+
+def _current(part: Part, model: onnx.ModelProto, label: str) -> onnx.ModelProto:
+    """The model in an operator set that this one can have, which is written down."""
+    versions = {opset.domain: opset.version for opset in model.opset_import}
+    if versions.get("", OPSET) < OPSET:
+        try:
+            model = version_converter.convert_version(model, OPSET)
+        except Exception as error:  # the converter raises several classes, undocumented
+            reason = first_line(error)
+            raise NetworkError(f"{label}: must have a form in operator set {OPSET}, not: {reason}") from error
+        versions[""] = OPSET
+    part.opsets |= versions
+    return model
+
+
+def write(part: Part, node: ir.Node) -> None:
+    """Append a node whose inputs are there.
+
+    Raises
+    ------
+    NetworkError
+        It has no form in ONNX.
+    """
+    if isinstance(node, ir.Host):
+        write_host(part, node)
+    elif isinstance(node, ir.Move):
+        write_move(part, node)
+    elif writer := WRITERS.get(type(node)):
+        writer(part, node)
+    else:
+        raise NetworkError(f"{node.name!r}: {node.op} has no form in ONNX")

@@ -132,6 +132,6 @@ def requant(
 def cleared(info: Info, every: bool = False) -> Array:
     """A variable as the runtimes clear it: its zero point in int8 (``every``: in all types, byte by byte), else 0."""
     zero = info.zero_points[0] if info.zero_points.size and (every or info.tensor.dtype == "int8") else 0
-    size = info.tensor.size * np.dtype(info.tensor.dtype).itemsize
+    size = info.tensor.bytes
     fill = np.full(size, np.int64(zero).astype(np.int8).view(np.uint8), np.uint8)
     return fill.view(info.tensor.dtype).reshape(info.tensor.shape)

@@ -12,7 +12,7 @@ import pytest
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES
 from dovetail.isa.program import CRC, HEADER, Program, Segment, Step, TensorDescriptor
-from dovetail.sw.export.driver_files import DRIVER, driver_files
+from dovetail.sw.export.driver_files import driver_files
 
 HERE = Path(__file__).parent
 CONFIG = Config()
@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def build(folder: Path, source: Path, target: Path, *flags: str) -> Path:
     """Compile a test with the driver."""
-    sources = [str(folder / name) for name in DRIVER if name.endswith(".c")]
+    sources = [str(folder / name) for name in driver_files(CONFIG) if name.endswith(".c")]
     command = ["gcc", *FLAGS, *flags, f"-I{folder}", str(source), *sources, "-o", str(target)]
     subprocess.run(command, check=True, timeout=120)
     return target

@@ -16,8 +16,7 @@ import pytest
 
 from dovetail.flows.cli import main
 from dovetail.isa.config.resolved import Config
-from dovetail.sw.export.codegen.project import project_of
-from dovetail.sw.export.codegen.weights_file import weights_file
+from dovetail.sw.export.codegen.project import project_of, weights_file
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 from dovetail.sw.runtime.saved_program import load_program
 
