@@ -14,9 +14,9 @@ from textwrap import fill
 from dovetail.isa.instructions.table import Op
 from dovetail.sw.compiler.partition.segments import RULES, pays_for_its_round_trip
 from dovetail.sw.frontend.onnx.operators.elementwise import COMBINATIONS, FUNCTIONS
-from dovetail.sw.frontend.tflite.elementwise import FUNCTIONS as TFLITE_FUNCTIONS
-from dovetail.sw.frontend.tflite.elementwise import RECTIFIERS
 from dovetail.sw.frontend.tflite.floats.convert import OPERATORS as FLOAT_OPERATORS
+from dovetail.sw.frontend.tflite.operators.elementwise import FUNCTIONS as TFLITE_FUNCTIONS
+from dovetail.sw.frontend.tflite.operators.elementwise import RECTIFIERS
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -81,6 +82,22 @@ class Operator:
         options = table()
         options.Init(raw.Bytes, raw.Pos)
         return options
+
+
+Function = TypeVar("Function")
+
+
+class Operators(dict[str, Function]):
+    """Functions by the kinds of operators that they read; a function is entered by decoration."""
+
+    def __call__(self, *kinds: str) -> Callable[[Function], Function]:
+        """Enter what is decorated under these kinds."""
+
+        def enter(function: Function) -> Function:
+            self.update(dict.fromkeys(kinds, function))
+            return function
+
+        return enter
 
 
 class TfliteFile:

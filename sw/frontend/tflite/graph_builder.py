@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -135,3 +135,7 @@ def cleared(info: Info, every: bool = False) -> Array:
     size = info.tensor.bytes
     fill = np.full(size, np.int64(zero).astype(np.int8).view(np.uint8), np.uint8)
     return fill.view(info.tensor.dtype).reshape(info.tensor.shape)
+
+
+Build = Callable[[GraphBuilder, Operator], ir.Node | None]
+"""Makes an operator's own node, after those in front of it; None leaves the operator to the host."""

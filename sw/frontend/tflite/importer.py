@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,19 +10,24 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from dovetail.sw.errors import NetworkError, not_quantised
-from dovetail.sw.frontend.tflite.elementwise import ELEMENTWISE
 from dovetail.sw.frontend.tflite.file import Operator, TfliteFile, is_float, settle
-from dovetail.sw.frontend.tflite.graph_builder import GraphBuilder
-from dovetail.sw.frontend.tflite.movement import MOVEMENT
+from dovetail.sw.frontend.tflite.graph_builder import Build, GraphBuilder
+from dovetail.sw.frontend.tflite.operators.convolution import CONVOLUTIONS, WAY_OUT
+from dovetail.sw.frontend.tflite.operators.elementwise import ELEMENTWISE
+from dovetail.sw.frontend.tflite.operators.movement import MOVEMENT
+from dovetail.sw.frontend.tflite.operators.pooling import POOLINGS
 from dovetail.sw.frontend.tflite.remainder import custom_op, split
 from dovetail.sw.frontend.tflite.variables import RESOURCE_OPERATORS, Resources, integer_layer
-from dovetail.sw.frontend.tflite.windows import WAY_OUT, WINDOWS
 from dovetail.sw.host.kernels import TfliteOp
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Layout
 
-BUILDERS: Mapping[str, Callable[[GraphBuilder, Operator], ir.Node | None]] = {**WINDOWS, **ELEMENTWISE, **MOVEMENT}
-"""How each operator becomes a node, its own one last; None leaves it to the host."""
+BUILDERS: Mapping[str, Build] = {
+    **CONVOLUTIONS,
+    **POOLINGS,
+    **ELEMENTWISE,
+    **MOVEMENT,
+}
 _SIGNED_ONLY = {"MEAN", "ABS", "LEAKY_RELU", "BATCH_MATMUL"}
 """Operators whose uint8 kernels are no shifted int8 ones, or are not known to be."""
 _CONVERSIONS = {"CAST", "QUANTIZE", "DEQUANTIZE"}

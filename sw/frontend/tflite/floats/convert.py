@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import onnx
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.remainder import known_part
-from dovetail.sw.frontend.tflite.file import Operator, TfliteFile, settle
+from dovetail.sw.frontend.tflite.file import TfliteFile, settle
+from dovetail.sw.frontend.tflite.floats.convolution import CONVOLUTIONS
 from dovetail.sw.frontend.tflite.floats.elementwise import ELEMENTWISE
 from dovetail.sw.frontend.tflite.floats.movement import MOVEMENT
-from dovetail.sw.frontend.tflite.floats.windows import WINDOWS
-from dovetail.sw.frontend.tflite.floats.writer import Writer
+from dovetail.sw.frontend.tflite.floats.pooling import POOLINGS
+from dovetail.sw.frontend.tflite.floats.writer import Write, Writer
 from dovetail.sw.frontend.tflite.variables import RESOURCE_OPERATORS
 
-OPERATORS: Mapping[str, Callable[[Writer, Operator], None]] = {**WINDOWS, **ELEMENTWISE, **MOVEMENT}
-"""How each operator is written."""
+OPERATORS: Mapping[str, Write] = {
+    **CONVOLUTIONS,
+    **POOLINGS,
+    **ELEMENTWISE,
+    **MOVEMENT,
+}
 _WAY_OUT = "replace it, or convert the network to int8 with TensorFlow's converter"
 
 

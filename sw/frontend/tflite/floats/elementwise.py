@@ -1,8 +1,8 @@
-"""Functions of elements, types and reductions of float TFLite networks in ONNX, and fused activations."""
+"""Functions of elements and conversions of float TFLite networks in ONNX, and fused activations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,11 @@ from ai_edge_litert import schema_py_generated as schema
 from onnx import helper
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend.tflite.elementwise import RECTIFIERS, fused_activation
-from dovetail.sw.frontend.tflite.file import Operator
-from dovetail.sw.frontend.tflite.floats.writer import Writer
+from dovetail.sw.frontend.tflite.file import Operator, Operators
+from dovetail.sw.frontend.tflite.floats.writer import Write, Writer
+from dovetail.sw.frontend.tflite.operators.elementwise import RECTIFIERS, fused_activation
+
+ELEMENTWISE: Operators[Write] = Operators()
 
 
 def activated(
@@ -49,6 +51,7 @@ _BINARY: Mapping[str, tuple[str, Any]] = {
 }
 
 
+@ELEMENTWISE(*_BINARY)
 def binary(w: Writer, op: Operator) -> None:
     """Two operands of one shape, or of shapes that broadcast."""
     w.require_float(op)
@@ -58,8 +61,8 @@ def binary(w: Writer, op: Operator) -> None:
     activated(w, op, activation, kind, w.operands(op.inputs, image), image=image)
 
 
+@ELEMENTWISE("SQUARED_DIFFERENCE")
 def squared_difference(w: Writer, op: Operator) -> None:
-    """SQUARED_DIFFERENCE"""
     image = w.is_image(op, op.inputs)
     difference = w.node(f"{op.name}/difference", "Sub", w.operands(op.inputs, image))
     w.result(op.outputs[0], "Mul", [difference, difference], image=image)
@@ -82,6 +85,7 @@ _UNARY: Mapping[str, str] = {
 }
 
 
+@ELEMENTWISE(*_UNARY, "LEAKY_RELU", "GELU")
 def unary(w: Writer, op: Operator) -> None:
     """Functions of one element that ONNX has too."""
     w.require_float(op)
@@ -95,6 +99,7 @@ def unary(w: Writer, op: Operator) -> None:
     w.map(op, kind, **attributes)
 
 
+@ELEMENTWISE(*RECTIFIERS, "TANH")
 def rectifier(w: Writer, op: Operator) -> None:
     """RELU and its clamped kin, TANH."""
     w.require_float(op)
@@ -102,8 +107,8 @@ def rectifier(w: Writer, op: Operator) -> None:
     _rectify(w, op, op.kind, w.operands(op.inputs, image)[0], image)
 
 
+@ELEMENTWISE("SQUARE", "RSQRT")
 def power(w: Writer, op: Operator) -> None:
-    """SQUARE and RSQRT"""
     image = w.is_image(op, op.inputs)
     (value,) = w.operands(op.inputs, image)
     if op.kind == "SQUARE":
@@ -112,6 +117,7 @@ def power(w: Writer, op: Operator) -> None:
         w.result(op.outputs[0], "Reciprocal", [w.node(f"{op.name}/root", "Sqrt", [value])], image=image)
 
 
+@ELEMENTWISE("SOFTMAX", "LOG_SOFTMAX")
 def softmax(w: Writer, op: Operator) -> None:
     """SOFTMAX and LOG_SOFTMAX over the last axis."""
     w.require_float(op)
@@ -125,12 +131,14 @@ def softmax(w: Writer, op: Operator) -> None:
     w.result(op.outputs[0], "Softmax", [value], axis=-1)
 
 
+@ELEMENTWISE("CAST")
 def cast(w: Writer, op: Operator) -> None:
     """CAST, and DEQUANTIZE of float16 activations."""
     to = helper.np_dtype_to_tensor_dtype(np.dtype(w.info(op.outputs[0]).tensor.dtype))
     w.map(op, "Cast", to=to)
 
 
+@ELEMENTWISE("QUANTIZE", "DEQUANTIZE")
 def quantize(w: Writer, op: Operator) -> None:
     """QUANTIZE of float32 and DEQUANTIZE; a constant is dequantised here."""
     value = w.constant(op.inputs[0])
@@ -150,51 +158,10 @@ def quantize(w: Writer, op: Operator) -> None:
     w.map(op, "QuantizeLinear" if down else "DequantizeLinear", [scale, zero])
 
 
+@ELEMENTWISE("DENSIFY")
 def densify(w: Writer, op: Operator) -> None:
     """DENSIFY of a constant, which is whole already."""
     value = w.constant(op.inputs[0])
     if value is None:
         raise NetworkError(f"{op.name}: operand must be a sparse constant, not computed by the network")
     w.keep(op.outputs[0], value)
-
-
-# Reductions ------------------------------------------------------------------------------------
-
-_REDUCE: Mapping[str, str] = {
-    "MEAN": "ReduceMean",
-    "SUM": "ReduceSum",
-    "REDUCE_MAX": "ReduceMax",
-    "REDUCE_MIN": "ReduceMin",
-    "REDUCE_PROD": "ReduceProd",
-}
-
-
-def reduce(w: Writer, op: Operator) -> None:
-    """Reductions over constant axes."""
-    keep = bool(op.options(schema.ReducerOptions).KeepDims())
-    source = op.inputs[0]
-    rank, axes = len(w.shape(source)), set(w.numbers(op, 1))
-    pixels = rank == 4 and {axis % 4 for axis in axes} == {1, 2}
-    image = pixels and w.only_image(source)
-    axes_name = w.integers(f"{op.name}/axes", sorted(w.axis(op, axis, rank, image) for axis in axes))
-    w.result(
-        op.outputs[0],
-        _REDUCE[op.kind],
-        [w.operands([source], image)[0], axes_name],
-        image=image and keep,
-        keepdims=int(keep),
-    )
-
-
-ELEMENTWISE: Mapping[str, Callable[[Writer, Operator], None]] = {
-    **dict.fromkeys(_BINARY, binary),
-    "SQUARED_DIFFERENCE": squared_difference,
-    **dict.fromkeys((*_UNARY, "LEAKY_RELU", "GELU"), unary),
-    **dict.fromkeys((*RECTIFIERS, "TANH"), rectifier),
-    **dict.fromkeys(("SQUARE", "RSQRT"), power),
-    **dict.fromkeys(("SOFTMAX", "LOG_SOFTMAX"), softmax),
-    "CAST": cast,
-    **dict.fromkeys(("QUANTIZE", "DEQUANTIZE"), quantize),
-    "DENSIFY": densify,
-    **dict.fromkeys(_REDUCE, reduce),
-}

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend.tflite.file import Operator
+from dovetail.sw.frontend.tflite.file import Operator, Operators
 from dovetail.sw.frontend.tflite.floats.elementwise import activated
-from dovetail.sw.frontend.tflite.floats.writer import Writer
+from dovetail.sw.frontend.tflite.floats.writer import Write, Writer
+
+MOVEMENT: Operators[Write] = Operators()
 
 
+@MOVEMENT("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
 def reshape(w: Writer, op: Operator) -> None:
     """RESHAPE, SQUEEZE, EXPAND_DIMS: the file says what comes out."""
     shape = w.integers(f"{op.name}/shape", w.shape(op.outputs[0]))
     w.result(op.outputs[0], "Reshape", [w.value(op.inputs[0]), shape])
 
 
+@MOVEMENT("SHAPE")
 def shape_of(w: Writer, op: Operator) -> None:
     """SHAPE: known, since the file's shapes are fixed."""
     w.keep(op.outputs[0], np.array(w.shape(op.inputs[0]), w.info(op.outputs[0]).tensor.dtype))
 
 
+@MOVEMENT("TRANSPOSE")
 def transpose(w: Writer, op: Operator) -> None:
-    """TRANSPOSE"""
     w.result(op.outputs[0], "Transpose", [w.value(op.inputs[0])], perm=w.numbers(op, 1))
 
 
 _MIRRORS = ("reflect", "edge")
 
 
+@MOVEMENT("PAD", "PADV2", "MIRROR_PAD")
 def pad(w: Writer, op: Operator) -> None:
     """PAD, PADV2, MIRROR_PAD; a symmetric frame of one element is ONNX's "edge"."""
     mode, extra = "constant", []
@@ -52,13 +55,14 @@ def pad(w: Writer, op: Operator) -> None:
     w.result(op.outputs[0], "Pad", [w.operands([source], image)[0], pads, *extra], image=image, mode=mode)
 
 
+@MOVEMENT("SLICE")
 def cut(w: Writer, op: Operator) -> None:
-    """SLICE"""
     shape, begins, sizes = w.shape(op.inputs[0]), w.numbers(op, 1), w.numbers(op, 2)
     ends = [length if size < 0 else begin + size for begin, size, length in zip(begins, sizes, shape, strict=True)]
     _sliced(w, op, begins, ends, [1] * len(shape))
 
 
+@MOVEMENT("STRIDED_SLICE")
 def strided_slice(w: Writer, op: Operator) -> None:
     """STRIDED_SLICE; an axis that shrinks is one element long."""
     options = op.options(schema.StridedSliceOptions)
@@ -86,8 +90,8 @@ def _sliced(w: Writer, op: Operator, starts: list[int], ends: list[int], steps: 
     w.result(op.outputs[0], "Reshape", [piece, shape])
 
 
+@MOVEMENT("SPLIT", "SPLIT_V")
 def split(w: Writer, op: Operator) -> None:
-    """SPLIT and SPLIT_V"""
     source, place = (op.inputs[1], 0) if op.kind == "SPLIT" else (op.inputs[0], 2)
     image = w.is_image(op, [source])
     rank, (given,) = len(w.shape(source)), w.numbers(op, place)
@@ -97,6 +101,7 @@ def split(w: Writer, op: Operator) -> None:
     w.results(op.outputs, "Split", [*w.operands([source], image), lengths], image=image, axis=axis)
 
 
+@MOVEMENT("PACK")
 def pack(w: Writer, op: Operator) -> None:
     """PACK: a new axis"""
     axis = op.options(schema.PackOptions).Axis()
@@ -107,6 +112,7 @@ def pack(w: Writer, op: Operator) -> None:
     w.result(op.outputs[0], "Concat", parts, axis=axis)
 
 
+@MOVEMENT("UNPACK")
 def unpack(w: Writer, op: Operator) -> None:
     """UNPACK: one slice per result"""
     axis = op.options(schema.UnpackOptions).Axis()
@@ -116,6 +122,7 @@ def unpack(w: Writer, op: Operator) -> None:
         w.result(index, "Gather", [source, number], axis=axis)
 
 
+@MOVEMENT("GATHER")
 def gather(w: Writer, op: Operator) -> None:
     """GATHER without batch axes"""
     options = op.options(schema.GatherOptions)
@@ -124,8 +131,8 @@ def gather(w: Writer, op: Operator) -> None:
     w.result(op.outputs[0], "Gather", [w.value(index) for index in op.inputs], axis=options.Axis())
 
 
+@MOVEMENT("CONCATENATION")
 def concatenation(w: Writer, op: Operator) -> None:
-    """CONCATENATION"""
     options = op.options(schema.ConcatenationOptions)
     image = w.is_image(op, op.inputs)
     axis = w.axis(op, options.Axis(), len(w.shape(op.outputs[0])), image)
@@ -133,16 +140,9 @@ def concatenation(w: Writer, op: Operator) -> None:
     activated(w, op, activation, "Concat", w.operands(op.inputs, image), image=image, axis=axis)
 
 
-MOVEMENT: Mapping[str, Callable[[Writer, Operator], None]] = {
-    **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), reshape),
-    "SHAPE": shape_of,
-    "TRANSPOSE": transpose,
-    **dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD"), pad),
-    "SLICE": cut,
-    "STRIDED_SLICE": strided_slice,
-    **dict.fromkeys(("SPLIT", "SPLIT_V"), split),
-    "PACK": pack,
-    "UNPACK": unpack,
-    "GATHER": gather,
-    "CONCATENATION": concatenation,
-}
+@MOVEMENT("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
+def blocks(w: Writer, op: Operator) -> None:
+    down = op.kind == "SPACE_TO_DEPTH"
+    size = op.options(schema.SpaceToDepthOptions if down else schema.DepthToSpaceOptions).BlockSize()
+    kind = "SpaceToDepth" if down else "DepthToSpace"
+    w.result(op.outputs[0], kind, [w.image(op.inputs[0])], image=True, blocksize=size)

@@ -6,7 +6,7 @@ one from the other by a Transpose only where somebody wants it; so chains of con
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -205,3 +205,7 @@ def _real(info: Info) -> Array:
     centred = value.astype(np.int64) - zeros.reshape(along if zeros.size > 1 else [1] * value.ndim)
     real: Array = centred.astype(np.float32) * info.scales.reshape(along)
     return real
+
+
+Write = Callable[[Writer, Operator], None]
+"""Writes the nodes of one operator."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -11,9 +11,11 @@ from ai_edge_litert import schema_py_generated as schema
 from numpy.typing import NDArray
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend.tflite.file import Operator
-from dovetail.sw.frontend.tflite.graph_builder import GraphBuilder
+from dovetail.sw.frontend.tflite.file import Operator, Operators
+from dovetail.sw.frontend.tflite.graph_builder import Build, GraphBuilder
 from dovetail.sw.network import ir
+
+MOVEMENT: Operators[Build] = Operators()
 
 Positions = NDArray[np.int64]
 
@@ -32,12 +34,15 @@ def _taken(builder: GraphBuilder, op: Operator, source: int, view: Positions | N
     copy = ir.Copy.between(view, ir.positions(view.shape))
     if copy is None:
         return None
-    kind = op.kind.lower()
-    return ir.Move(
-        name=op.name, inputs=builder.names((source,)), outputs=builder.names(op.outputs), copies=(copy,), kind=kind
-    )
+    return _move(builder, op, builder.names((source,)), [copy], op.kind.lower())
 
 
+def _move(builder: GraphBuilder, op: Operator, inputs: Sequence[str], copies: Sequence[ir.Copy], kind: str) -> ir.Move:
+    outputs = builder.names(op.outputs)
+    return ir.Move(name=op.name, inputs=tuple(inputs), outputs=outputs, copies=tuple(copies), kind=kind)
+
+
+@MOVEMENT("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
 def reshape(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """RESHAPE, SQUEEZE, EXPAND_DIMS of int8 data."""
     source, out = builder.ends(op)
@@ -48,6 +53,7 @@ def reshape(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     return ir.Reshape(**builder.wires(op), shape=out.shape)
 
 
+@MOVEMENT("CONCATENATION")
 def concatenation(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """CONCATENATION, also of constants."""
     options = op.options(schema.ConcatenationOptions)
@@ -63,12 +69,11 @@ def concatenation(builder: GraphBuilder, op: Operator) -> ir.Node | None:
         assert copy is not None
         copies.append(copy)
         start += shape[axis]
-    names = tuple(name for index in op.inputs if (name := builder.operand(op, index)) is not None)
-    return ir.Move(
-        name=op.name, inputs=names, outputs=builder.names(op.outputs), copies=tuple(copies), kind="concatenation"
-    )
+    names = [name for index in op.inputs if (name := builder.operand(op, index)) is not None]
+    return _move(builder, op, names, copies, "concatenation")
 
 
+@MOVEMENT("PAD", "PADV2")
 def pad(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """PAD with the zero point, PADV2 with a constant; axes other than height and width one after the other."""
     source, out = builder.ends(op)
@@ -98,6 +103,7 @@ def pad(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     return ir.Reshape(name=op.name, inputs=(name,), outputs=builder.names(op.outputs), shape=out.shape)
 
 
+@MOVEMENT("SLICE")
 def cut(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """SLICE with constant begin and size."""
     shape = builder.tensor(op.inputs[0]).shape
@@ -111,6 +117,7 @@ def cut(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     return _taken(builder, op, op.inputs[0], ir.positions(shape)[cuts])
 
 
+@MOVEMENT("STRIDED_SLICE")
 def strided_slice(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """STRIDED_SLICE with constant bounds and positive strides."""
     options = op.options(schema.StridedSliceOptions)
@@ -130,6 +137,7 @@ def strided_slice(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     return _taken(builder, op, op.inputs[0], np.asarray(ir.positions(shape)[tuple(cuts)]))
 
 
+@MOVEMENT("TRANSPOSE")
 def transpose(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """TRANSPOSE by a constant permutation."""
     shape = builder.tensor(op.inputs[0]).shape
@@ -137,6 +145,7 @@ def transpose(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     return _taken(builder, op, op.inputs[0], None if perm is None else ir.positions(shape).transpose(perm))
 
 
+@MOVEMENT("SPLIT", "SPLIT_V")
 def split(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """SPLIT and SPLIT_V; all results but the last are appended here."""
     if op.kind == "SPLIT":
@@ -171,8 +180,8 @@ def split(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     return None
 
 
+@MOVEMENT("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
 def blocks(builder: GraphBuilder, op: Operator) -> ir.Node | None:
-    """SPACE_TO_DEPTH and DEPTH_TO_SPACE."""
     table = schema.SpaceToDepthOptions if op.kind == "SPACE_TO_DEPTH" else schema.DepthToSpaceOptions
     size = op.options(table).BlockSize()
     batch, height, width, channels = builder.tensor(op.inputs[0]).shape
@@ -184,6 +193,7 @@ def blocks(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     return _taken(builder, op, op.inputs[0], places)
 
 
+@MOVEMENT("RESIZE_NEAREST_NEIGHBOR")
 def nearest(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """RESIZE_NEAREST_NEIGHBOR by whole factors: a copy for each repetition of a pixel."""
     options = op.options(schema.ResizeNearestNeighborOptions)
@@ -202,24 +212,5 @@ def nearest(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     places = ir.positions(out.shape).reshape(height, rows, width, columns, channels)
     reading = ir.positions((height, width, channels))
     found = [ir.Copy.between(reading, places[:, y, :, x]) for y in range(rows) for x in range(columns)]
-    copies = tuple(copy for copy in found if copy is not None)
-    return ir.Move(
-        name=op.name,
-        inputs=builder.names((op.inputs[0],) * len(copies)),
-        outputs=builder.names(op.outputs),
-        copies=copies,
-        kind="resize",
-    )
-
-
-MOVEMENT: Mapping[str, Callable[[GraphBuilder, Operator], ir.Node | None]] = {
-    **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), reshape),
-    "CONCATENATION": concatenation,
-    **dict.fromkeys(("PAD", "PADV2"), pad),
-    "SLICE": cut,
-    "STRIDED_SLICE": strided_slice,
-    "TRANSPOSE": transpose,
-    **dict.fromkeys(("SPLIT", "SPLIT_V"), split),
-    **dict.fromkeys(("SPACE_TO_DEPTH", "DEPTH_TO_SPACE"), blocks),
-    "RESIZE_NEAREST_NEIGHBOR": nearest,
-}
+    copies = [copy for copy in found if copy is not None]
+    return _move(builder, op, builder.names((op.inputs[0],) * len(copies)), copies, "resize")

@@ -1,20 +1,21 @@
-"""Convolutions, poolings, resizing and matrix products of float TFLite networks in ONNX."""
+"""Convolutions and matrix products of float TFLite networks in ONNX."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend.tflite.file import MEDIAPIPE_TRANSPOSE_CONV, Operator, pads_of
+from dovetail.sw.frontend.tflite.file import MEDIAPIPE_TRANSPOSE_CONV, Operator, Operators, pads_of
 from dovetail.sw.frontend.tflite.floats.elementwise import activated
-from dovetail.sw.frontend.tflite.floats.writer import Writer
+from dovetail.sw.frontend.tflite.floats.writer import Write, Writer
+
+CONVOLUTIONS: Operators[Write] = Operators()
 
 
-def _window(
+def window_of(
     w: Writer, op: Operator, options: Any, kernel: tuple[int, int], dilation: tuple[int, int]
 ) -> dict[str, Any]:
     stride = options.StrideH(), options.StrideW()
@@ -27,26 +28,28 @@ def _window(
     return {"kernel_shape": kernel, "strides": stride, "pads": pads}
 
 
+@CONVOLUTIONS("CONV_2D")
 def conv(w: Writer, op: Operator) -> None:
     """Weights OHWI become OIHW."""
     w.require_float(op)
     options = op.options(schema.Conv2DOptions)
     shape = w.shape(op.inputs[1])
     dilation = options.DilationHFactor(), options.DilationWFactor()
-    window = _window(w, op, options, (shape[1], shape[2]), dilation)
+    window = window_of(w, op, options, (shape[1], shape[2]), dilation)
     groups = w.shape(op.inputs[0])[3] // shape[3]
     operands = [w.image(op.inputs[0]), w.image(op.inputs[1]), *_bias(w, op, 2)]
     activation = options.FusedActivationFunction()
     activated(w, op, activation, "Conv", operands, image=True, dilations=dilation, group=groups, **window)
 
 
+@CONVOLUTIONS("DEPTHWISE_CONV_2D")
 def depthwise(w: Writer, op: Operator) -> None:
     """Weights (1, H, W, C * M) become (C * M, 1, H, W)."""
     w.require_float(op)
     options = op.options(schema.DepthwiseConv2DOptions)
     shape = w.shape(op.inputs[1])
     dilation = options.DilationHFactor(), options.DilationWFactor()
-    window = _window(w, op, options, (shape[1], shape[2]), dilation)
+    window = window_of(w, op, options, (shape[1], shape[2]), dilation)
     weights = _turned(w, op, op.inputs[1], (3, 0, 1, 2))
     operands = [w.image(op.inputs[0]), weights, *_bias(w, op, 2)]
     groups = w.shape(op.inputs[0])[3]
@@ -54,6 +57,7 @@ def depthwise(w: Writer, op: Operator) -> None:
     activated(w, op, activation, "Conv", operands, image=True, dilations=dilation, group=groups, **window)
 
 
+@CONVOLUTIONS("TRANSPOSE_CONV")
 def transpose_conv(w: Writer, op: Operator) -> None:
     """Weights OHWI become IOHW; the padding is that of the convolution in the other direction."""
     options = op.options(schema.TransposeConvOptions)
@@ -61,6 +65,7 @@ def transpose_conv(w: Writer, op: Operator) -> None:
     _transposed(w, op, op.inputs[2], 3, stride, options.Padding(), options.FusedActivationFunction())
 
 
+@CONVOLUTIONS(MEDIAPIPE_TRANSPOSE_CONV)
 def mediapipe_transpose_conv(w: Writer, op: Operator) -> None:
     """The same as MediaPipe's custom operator: padding (1: SAME), stride along the width, along the height."""
     padding, width, height = (int(n) for n in np.frombuffer(op.raw.CustomOptionsAsNumpy()[:12], np.int32))
@@ -93,53 +98,10 @@ def _bias(w: Writer, op: Operator, place: int) -> list[str]:
     return [w.value(op.inputs[place])] if len(op.inputs) > place and op.inputs[place] >= 0 else []
 
 
-def pool(w: Writer, op: Operator) -> None:
-    """AVERAGE_POOL_2D counts the taps inside the image only."""
-    w.require_float(op)
-    options = op.options(schema.Pool2DOptions)
-    window = _window(w, op, options, (options.FilterHeight(), options.FilterWidth()), (1, 1))
-    kind = "MaxPool" if op.kind == "MAX_POOL_2D" else "AveragePool"
-    activated(w, op, options.FusedActivationFunction(), kind, [w.image(op.inputs[0])], image=True, **window)
-
-
-_RESIZE_MODES: Mapping[tuple[bool, bool], str] = {
-    (False, False): "asymmetric",
-    (True, False): "align_corners",
-    (False, True): "half_pixel",
-}
-
-
-def resize(w: Writer, op: Operator) -> None:
-    """RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR"""
-    linear = op.kind == "RESIZE_BILINEAR"
-    options = op.options(schema.ResizeBilinearOptions if linear else schema.ResizeNearestNeighborOptions)
-    corners = bool(options.AlignCorners()), bool(options.HalfPixelCenters())
-    if corners not in _RESIZE_MODES:
-        raise NetworkError(f"{op.name}: corners must be aligned or pixels centred, not both")
-    batch, height, width, channels = w.shape(op.outputs[0])
-    sizes = w.integers(f"{op.name}/sizes", [batch, channels, height, width])
-    w.result(
-        op.outputs[0],
-        "Resize",
-        [w.image(op.inputs[0]), "", "", sizes],
-        image=True,
-        mode="linear" if linear else "nearest",
-        coordinate_transformation_mode=_RESIZE_MODES[corners],
-        nearest_mode="round_prefer_ceil" if any(corners) else "floor",
-    )
-
-
-def blocks(w: Writer, op: Operator) -> None:
-    """SPACE_TO_DEPTH and DEPTH_TO_SPACE"""
-    down = op.kind == "SPACE_TO_DEPTH"
-    size = op.options(schema.SpaceToDepthOptions if down else schema.DepthToSpaceOptions).BlockSize()
-    kind = "SpaceToDepth" if down else "DepthToSpace"
-    w.result(op.outputs[0], kind, [w.image(op.inputs[0])], image=True, blocksize=size)
-
-
 # Products --------------------------------------------------------------------------------------
 
 
+@CONVOLUTIONS("FULLY_CONNECTED")
 def dense(w: Writer, op: Operator) -> None:
     """FULLY_CONNECTED on the rows of its operand."""
     w.require_float(op)
@@ -160,8 +122,8 @@ def dense(w: Writer, op: Operator) -> None:
     activated(w, op, activation, "Reshape", [product, shape], image=False)
 
 
+@CONVOLUTIONS("BATCH_MATMUL")
 def matmul(w: Writer, op: Operator) -> None:
-    """BATCH_MATMUL"""
     w.require_float(op)
     options = op.options(schema.BatchMatMulOptions)
     operands = []
@@ -173,16 +135,3 @@ def matmul(w: Writer, op: Operator) -> None:
             )
         operands.append(value)
     w.result(op.outputs[0], "MatMul", operands)
-
-
-WINDOWS: Mapping[str, Callable[[Writer, Operator], None]] = {
-    "CONV_2D": conv,
-    "DEPTHWISE_CONV_2D": depthwise,
-    "TRANSPOSE_CONV": transpose_conv,
-    MEDIAPIPE_TRANSPOSE_CONV: mediapipe_transpose_conv,
-    **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D"), pool),
-    **dict.fromkeys(("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"), resize),
-    **dict.fromkeys(("SPACE_TO_DEPTH", "DEPTH_TO_SPACE"), blocks),
-    "FULLY_CONNECTED": dense,
-    "BATCH_MATMUL": matmul,
-}

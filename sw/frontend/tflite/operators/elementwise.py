@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,13 @@ from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.repeat import repeated
-from dovetail.sw.frontend.tflite.file import Operator
-from dovetail.sw.frontend.tflite.graph_builder import GraphBuilder, are_int8, requant, scales_of
+from dovetail.sw.frontend.tflite.file import Operator, Operators
+from dovetail.sw.frontend.tflite.graph_builder import Build, GraphBuilder, are_int8, requant, scales_of
 from dovetail.sw.host.kernels import Quantize, TfliteOp
 from dovetail.sw.network import ir
 from dovetail.sw.network.elementwise import PAIR_OPERATORS
+
+ELEMENTWISE: Operators[Build] = Operators()
 
 _OPTIONS = {"ADD": schema.AddOptions, "SUB": schema.SubOptions, "MUL": schema.MulOptions}
 _OPERATIONS = {row.tflite: row.operation for row in PAIR_OPERATORS.values()}
@@ -79,6 +80,7 @@ def _bounds(out: ir.Tensor, low: float | None, high: float | None) -> tuple[int,
     return lo, 127 if high is None else min(127, _level(out, high))
 
 
+@ELEMENTWISE(*_OPERATIONS)
 def binary(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """ADD, SUB, MUL, MINIMUM, MAXIMUM of tensors of one shape, or with one row, column or channel, or of a constant."""
     constants = [builder.tensor(index) for index in op.inputs if builder.constant(index) is not None]
@@ -145,6 +147,7 @@ def _add(sa: float, za: float, sb: float, zb: float, sy: float, zy: float, **val
     return tflite_sum(sa, int(za), sb, int(zb), sy, int(zy), **values)
 
 
+@ELEMENTWISE(*RECTIFIERS)
 def rectifier(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """RELU, RELU6, RELU_N1_TO_1 and RELU_0_TO_1 alone."""
     if not builder.int8(op):
@@ -160,13 +163,14 @@ def _requant(op: Operator, source: ir.Tensor, out: ir.Tensor, *clamp: int) -> ir
     return requant(op, np.float32(scale_in / scale_out), source, out, *clamp)
 
 
+@ELEMENTWISE("ABS")
 def absolute(builder: GraphBuilder, op: Operator) -> ir.Node | None:
-    """ABS"""
     if not builder.int8(op):
         return None
     return ir.Rescale(**builder.wires(op), requant=_requant(op, *builder.ends(op)), absolute=True, kind="abs")
 
 
+@ELEMENTWISE("LEAKY_RELU")
 def leaky(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """LEAKY_RELU with a slope that is not negative."""
     if not builder.int8(op):
@@ -180,6 +184,7 @@ def leaky(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     return ir.Rescale(**builder.wires(op), requant=_requant(op, source, out), below=(mult, shift), kind="leaky_relu")
 
 
+@ELEMENTWISE(*FUNCTIONS)
 def function(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """A function of one element as a table."""
     dynamic = tuple(index for index in op.inputs if index >= 0 and builder.constant(index) is None)
@@ -196,6 +201,7 @@ def function(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     return ir.Table(name=op.name, inputs=(view,), outputs=(out.name,), values=values, kind=op.kind.lower())
 
 
+@ELEMENTWISE("QUANTIZE")
 def quantize(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """QUANTIZE: float to int8 on the host, int8 to int8 by rescaling."""
     source, out = builder.ends(op)
@@ -207,13 +213,3 @@ def quantize(builder: GraphBuilder, op: Operator) -> ir.Node | None:
         return None
     scale_in, scale_out = (float(scale) for scale in scales_of(source, out))
     return ir.Rescale(**builder.wires(op), requant=requant(op, scale_in / scale_out, source, out), kind="quantize")
-
-
-ELEMENTWISE: Mapping[str, Callable[[GraphBuilder, Operator], ir.Node | None]] = {
-    **dict.fromkeys(_OPERATIONS, binary),
-    **dict.fromkeys(RECTIFIERS, rectifier),
-    **dict.fromkeys(FUNCTIONS, function),
-    "ABS": absolute,
-    "LEAKY_RELU": leaky,
-    "QUANTIZE": quantize,
-}

@@ -1,8 +1,7 @@
-"""Convolutions, poolings and matrix products of 8-bit TFLite files, as TFLite Micro computes them."""
+"""Convolutions and matrix products of 8-bit TFLite files, as TFLite Micro computes them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,22 +9,25 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from numpy.typing import NDArray
 
-from dovetail.isa.numerics.multiplier import mean_multiplier, tflite_dense_multiplier, tflite_multiplier
-from dovetail.isa.numerics.rounding import Rounding
+from dovetail.isa.numerics.multiplier import tflite_dense_multiplier, tflite_multiplier
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend.tflite.elementwise import clamp_of
-from dovetail.sw.frontend.tflite.file import Operator, pads_of
-from dovetail.sw.frontend.tflite.graph_builder import GraphBuilder, are_int8, requant, scales_of
+from dovetail.sw.frontend.tflite.file import Operator, Operators, pads_of
+from dovetail.sw.frontend.tflite.graph_builder import Build, GraphBuilder, are_int8, requant, scales_of
+from dovetail.sw.frontend.tflite.operators.elementwise import clamp_of
 from dovetail.sw.network import ir
+
+CONVOLUTIONS: Operators[Build] = Operators()
 
 WAY_OUT = "convert the float network again with full-integer int8 quantisation"
 
 
+@CONVOLUTIONS("CONV_2D")
 def conv(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """CONV_2D: weights OHWI."""
     return _convolution(builder, op, op.options(schema.Conv2DOptions), _weights(builder, op, axis=0))
 
 
+@CONVOLUTIONS("DEPTHWISE_CONV_2D")
 def depthwise(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """DEPTHWISE_CONV_2D; on one input channel it is a convolution."""
     options = op.options(schema.DepthwiseConv2DOptions)
@@ -56,6 +58,7 @@ def _convolution(builder: GraphBuilder, op: Operator, options: Any, weights: NDA
     return ir.Conv(**common, groups=source.nhwc[3] // weights.shape[3]) if grouped else ir.Depthwise(**common)
 
 
+@CONVOLUTIONS("FULLY_CONNECTED")
 def dense(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """FULLY_CONNECTED as a 1x1 convolution, or as a product where its weights are computed."""
     if builder.constant(op.inputs[1]) is None:
@@ -125,6 +128,7 @@ def _requant(builder: GraphBuilder, op: Operator, channels: int, activation: int
 # Products of two activations -------------------------------------------------------------------
 
 
+@CONVOLUTIONS("BATCH_MATMUL")
 def matmul(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """BATCH_MATMUL of two activations."""
     options = op.options(schema.BatchMatMulOptions)
@@ -180,58 +184,3 @@ def _product_of_rows(builder: GraphBuilder, op: Operator) -> ir.Node | None:
 
 def _product(op: Operator, a: ir.Tensor, b: ir.Tensor, out: ir.Tensor, *clamp: int) -> ir.Requant:
     return requant(op, tflite_dense_multiplier(*(np.asarray(scale) for scale in scales_of(a, b, out))), a, out, *clamp)
-
-
-# Poolings --------------------------------------------------------------------------------------
-
-
-def average_pool(builder: GraphBuilder, op: Operator) -> ir.Node | None:
-    """AVERAGE_POOL_2D"""
-    window = _window(builder, op)
-    # uint8 kernels round ties up, which is away from the least value.
-    origin = -128 if builder.unsigned else 0
-    return None if window is None else ir.AvgPool(**window, rounding=Rounding.TFLITE, origin=origin)
-
-
-def max_pool(builder: GraphBuilder, op: Operator) -> ir.Node | None:
-    """MAX_POOL_2D"""
-    window = _window(builder, op)
-    return None if window is None else ir.MaxPool(**window)
-
-
-def _window(builder: GraphBuilder, op: Operator) -> dict[str, Any] | None:
-    source, out = builder.ends(op)
-    if not builder.int8(op) or source.scale != out.scale or source.zero_point != out.zero_point:
-        return None
-    options = op.options(schema.Pool2DOptions)
-    kernel = options.FilterHeight(), options.FilterWidth()
-    stride = options.StrideH(), options.StrideW()
-    lo, hi = clamp_of(op, out, options.FusedActivationFunction())
-    pads = pads_of(source, out, kernel, stride, (1, 1), options.Padding())
-    return {**builder.wires(op), "kernel": kernel, "stride": stride, "pads": pads, "lo": lo, "hi": hi}
-
-
-def mean(builder: GraphBuilder, op: Operator) -> ir.Node | None:
-    """MEAN over height and width."""
-    source, out = builder.ends(op)
-    axes = builder.numbers(op.inputs[1])
-    if not builder.int8(op) or axes is None or len(source.shape) != 4:
-        return None
-    if sorted(axis % 4 for axis in axes) != [1, 2] or source.shape[0] != 1:
-        return None
-    scale_in, scale_out = (float(scale) for scale in scales_of(source, out))
-    mult, shift = mean_multiplier(scale_in, scale_out, source.shape[1] * source.shape[2])
-    zeros = source.zero_point, out.zero_point
-    factor = ir.Requant(np.array([mult], np.int32), np.array([shift], np.int32), Rounding.TFLITE, *zeros)
-    return ir.Mean(**builder.wires(op), requant=factor)
-
-
-WINDOWS: Mapping[str, Callable[[GraphBuilder, Operator], ir.Node | None]] = {
-    "CONV_2D": conv,
-    "DEPTHWISE_CONV_2D": depthwise,
-    "FULLY_CONNECTED": dense,
-    "BATCH_MATMUL": matmul,
-    "AVERAGE_POOL_2D": average_pool,
-    "MAX_POOL_2D": max_pool,
-    "MEAN": mean,
-}
