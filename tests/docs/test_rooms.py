@@ -8,6 +8,13 @@ LAYERS = ("isa", "hw", "sw", "cosim", "flows")
 FILES = [path.relative_to(ROOT) for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))]
 
 
+def test_every_room_is_on_the_map() -> None:
+    text = (ROOT / "docs/rooms.md").read_text(encoding="utf-8")
+    rooms = {"/".join(path.parts[:2]) for path in FILES if len(path.parts) > 2}
+    assert len(rooms) > 30
+    assert [room for room in sorted(rooms) if f"`{room}`" not in text] == []
+
+
 def test_no_file_is_named_like_its_room() -> None:
     assert [str(path) for path in FILES if path.stem == path.parent.name] == []
 
