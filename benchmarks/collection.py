@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from dovetail.sw import frontend
+from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.network.layout import Sample, as_unsigned
 from dovetail.sw.quantise.float_network import read_float
 from dovetail.sw.quantise.quantiser import quantise
@@ -72,7 +73,7 @@ def _trained(path: Path) -> Entry:
 
     def make() -> Made:
         data = path.read_bytes()
-        graph = frontend.parse(data, path.stem, path.parent)
+        graph = frontend.load(NetworkFile(path.stem, data, path.parent))
         (port,) = graph.inputs
         x = _samples(path)[:1].reshape(port.shape)
         return Made(data, {port.name: as_unsigned(x) if port.dtype == "uint8" else x})
@@ -120,7 +121,7 @@ def _light(path: Path) -> Made:
 
 def _zoo(name: str) -> Made:
     data = catalogue.model_bytes(name)
-    (port,) = frontend.parse(data, name, None).inputs
+    (port,) = frontend.load(NetworkFile(name, data)).inputs
     return Made(data, {port.name: np.random.default_rng(0).integers(-128, 128, port.shape).astype(np.int8)})
 
 

@@ -30,6 +30,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.compiler.partition.segments import is_accelerated
 from dovetail.sw.errors import DovetailError
+from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.network import ir, reference
 from dovetail.sw.runtime import reference_runtimes
 from dovetail.sw.runtime.compiled_network import compile_network
@@ -94,7 +95,7 @@ def measure(entry: Entry) -> Record:
     """Make a network, compare it with its runtime, and put it on every configuration."""
     try:
         made = entry.make()
-        graph = frontend.parse(made.data, entry.name, None)
+        graph = frontend.load(NetworkFile(entry.name, made.data))
     except DovetailError as error:
         return Record(entry.label, failure=str(error))
     values = reference.evaluate(graph, graph.bind(made.sample), keep_all=True)

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> Report:
     if args.tolerance < 0:
         raise DovetailError(f"tolerance must be at least 0, not {args.tolerance}")
     compiled = compiled_of(args, keep_tensors=True)
-    samples, _ = samples_of(args, compiled.graph)
+    samples, _ = samples_of(args, compiled)
     if not 0 <= args.sample < len(samples):
         raise DovetailError(f"sample must be 0..{len(samples) - 1}, not {args.sample}")
     sample = samples[args.sample]
@@ -102,7 +102,7 @@ def _reference(
 ) -> Reference:
     if args.reference is None:
         assert compiled.source is not None  # compiled from a file
-        return reference_runtimes.run(compiled.graph, compiled.source, sample, Path(args.network).parent, before)
+        return reference_runtimes.run(compiled.graph, compiled.source, sample, before)
     if args.reference.is_dir():
         return reference_runtimes.Reference(str(args.reference), read_dump(args.reference))
     return reference_runtimes.read(compiled.graph, args.reference)

@@ -9,7 +9,14 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from dovetail.flows.options.network import add_clock_option, add_network_options, clock_of, compiled_of, times
+from dovetail.flows.options.network import (
+    add_clock_option,
+    add_network_options,
+    clock_of,
+    compiled_again,
+    compiled_of,
+    times,
+)
 from dovetail.flows.options.parameters import SETTINGS, changed
 from dovetail.flows.output import explain_tables
 from dovetail.flows.output.energy import (
@@ -66,7 +73,7 @@ def run(args: argparse.Namespace) -> Report:
     ]
     if args.against is not None:
         other = second_config(args.against, compiled.config)
-        against = compiled_of(args, config=other)
+        against = compiled_again(args, compiled, other)
         second = explain(against)
         energies.append(energy_for(args, against))
         comparison = compare(first, second)

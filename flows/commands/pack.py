@@ -26,10 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
-    sample, shapes = None, shapes_of(args)
-    if args.sample:
-        sample = samples_in(args.sample, frontend.load(args.network, shapes))[0][0]
-    data = pack(args.network, sample, shapes)
+    network = frontend.parse(frontend.read(args.network), shapes_of(args))
+    sample = samples_in(args.sample, network.graph)[0][0] if args.sample else None
+    data = pack(network, sample)
     write_atomically(args.output, data)
     manifest = unpack(data, str(args.output)).manifest
     operators = ", ".join(f"{count} {name}" for name, count in manifest["operators"].items())

@@ -13,13 +13,13 @@ from rich.table import Table
 from dovetail.flows.options.network import add_seed_option, add_shape_option, shapes_of
 from dovetail.flows.output.reply import Report
 from dovetail.isa.common.files import write_atomically
+from dovetail.sw import frontend
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend.remainder import Remainder
-from dovetail.sw.frontend.tflite.file import is_tflite
+from dovetail.sw.frontend.parsed_file import Remainder
 from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.quantise.automatic import Goal, Search, Trial, search
 from dovetail.sw.quantise.calibration import Calibration
-from dovetail.sw.quantise.float_network import FloatGraph, read_float, read_rest
+from dovetail.sw.quantise.float_network import FloatGraph, float_model, rest_of
 from dovetail.sw.quantise.quality import Comparison, Quality
 from dovetail.sw.quantise.quantiser import Quantised, apply
 from dovetail.sw.quantise.samples import FileSamples, RandomSamples, labels_of
@@ -77,8 +77,10 @@ def run(args: argparse.Namespace) -> Report:
         raise NetworkError("--write-best must come with --auto, the search for the best scheme")
     if args.output and not args.output.resolve().parent.is_dir():
         raise NetworkError(f"{args.output}: must be in a folder that exists")
-    model = read_float(args.network, shapes_of(args))
-    graph, rest = FloatGraph(model), read_rest(args.network, model)
+    source = frontend.parse(frontend.read(args.network), shapes_of(args))
+    model = float_model(source)
+    graph = FloatGraph(model)
+    rest = (source.remainder, rest_of(source, model)) if source.remainder else None
     samples = _samples(args, graph)
     labels = _labels(args.labels) if args.labels else None
     calibration = Calibration(graph, samples)
@@ -126,7 +128,7 @@ def _with_rest(report: Report, args: argparse.Namespace, rest: tuple[Remainder, 
     data: dict[str, Any] = {"left": list(remainder.left)}
     lines = [f"left to you  {remainder.text}"]
     if "output" in report.data:
-        path = args.output.with_suffix(".rest.tflite" if is_tflite(content) else ".rest.onnx")
+        path = args.output.with_suffix(".rest.tflite" if frontend.is_tflite(content) else ".rest.onnx")
         write_atomically(path, content)
         data["rest"] = str(path)
         lines.append(f"rest         {path}: as it was; its inputs are outputs of {args.output}")

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> Report:
     check_output(args.output, compiled.graph)
     if args.reset and not compiled.graph.states:
         raise NetworkError(f"{args.network}: network must have variables for --reset, it has none; leave it out")
-    samples, batch = samples_of(args, compiled.graph)
+    samples, batch = samples_of(args, compiled)
     if args.dump_layers and len(samples) > 1:
         raise NetworkError(f"{args.input}: a dump must be of one sample, not {len(samples)}")
     with engine_of(args, compiled.config, compiled.code.memory_bytes) as engine:
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> Report:
     if board := describe_board(engine, results[0].cycles):
         lines.append(board)
     code = 0
-    if carried := carried_sample(args):
+    if carried := carried_sample(args, compiled):
         made, held = results[0].outputs, carried.outputs.items()
         wrong = [name for name, value in held if name not in made or not np.array_equal(made[name], value)]
         data["sample_equal"], code = not wrong, int(bool(wrong))

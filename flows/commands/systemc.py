@@ -57,7 +57,7 @@ def _programs(args: argparse.Namespace) -> tuple[Config, list[Setting]]:
         config = config_of(args)
         return config, random_example(config)
     compiled = compiled_of(args)
-    samples, _ = samples_of(args, compiled.graph)
+    samples, _ = samples_of(args, compiled)
     layers = layers_of(compiled, args.layers) if args.layers else None
     return compiled.config, programs_of(compiled, samples[0], layers)
 

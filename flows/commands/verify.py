@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> Report:
     clock = clock_of(args)
     compiled = compiled_of(args)
     check_form(compiled.config, args.form)
-    samples, _ = samples_of(args, compiled.graph)
+    samples, _ = samples_of(args, compiled)
     if args.layers:
         return _windows(args, compiled, samples, clock, waves)
     start = time.perf_counter()

@@ -25,11 +25,10 @@ from dovetail.flows.explore.results.row import Row
 from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.space import networks
 from dovetail.flows.explore.space.design_space import Space
-from dovetail.flows.explore.space.networks import NetworkFile
+from dovetail.flows.explore.space.networks import SpaceNetwork
 from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.options.network import random_sample
 from dovetail.isa.config.resolved import Config
-from dovetail.sw import frontend
 from dovetail.sw.compiler.plan import schedule_cache
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.runtime.compiled_network import compile_network
@@ -192,7 +191,7 @@ def _key(check: Check) -> int:
 class Job:
     """What a process must know; ``networks``: of the space's workloads, in their order."""
 
-    networks: tuple[NetworkFile, ...]
+    networks: tuple[SpaceNetwork, ...]
     space: Space
     cache: Path
     schedules: Path | None
@@ -266,11 +265,10 @@ def _check(check: Check) -> Verdict:
 def difference_of(job: Job, check: Check) -> str:
     """The first difference of a check; empty if there is none."""
     file, space = job.networks[check.network], job.space
-    graph = frontend.parse(file.data, file.name, None)
-    compiled = compile_network(graph, check.config, tiling=space.tiling, effort=space.effort, host=space.host_cost)
+    compiled = compile_network(file.graph, check.config, tiling=space.tiling, effort=space.effort, host=space.host_cost)
     if not compiled.code.segments:
         return _cycles_difference(0, check)
-    sample = random_sample(graph, np.random.default_rng(check.number))
+    sample = random_sample(file.graph, np.random.default_rng(check.number))
     (verdict,) = verify(compiled, [sample], cache=job.cache)
     return verdict.first_difference or _cycles_difference(sum(s.cycles_rtl for s in verdict.segments), check)
 

@@ -21,7 +21,7 @@ from dovetail.flows.explore.search import search_of
 from dovetail.flows.explore.search.listed import Search
 from dovetail.flows.explore.space.design_space import Point, Space
 from dovetail.flows.explore.space.file import load
-from dovetail.flows.explore.space.networks import NetworkFile, read_all
+from dovetail.flows.explore.space.networks import SpaceNetwork, read_all
 from dovetail.flows.explore.store.database import StoreError
 from dovetail.flows.explore.store.recorder import Known, Recorder
 from dovetail.flows.explore.store.result_store import Store, Sweep, row_from
@@ -84,7 +84,7 @@ Notify = Callable[[Progress], None]
 
 
 def sweep(
-    store: Store, space: Space, files: Sequence[NetworkFile], means: Means, notify: Notify, last: Sweep | None = None
+    store: Store, space: Space, files: Sequence[SpaceNetwork], means: Means, notify: Notify, last: Sweep | None = None
 ) -> Progress:
     """Look at the points of a space; what they cost is in the store afterwards, as its latest sweep.
 

@@ -19,11 +19,10 @@ from dovetail.flows.output.printable import block
 from dovetail.flows.output.reply import si
 from dovetail.isa.common.sizes import format_bytes
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.program import MAGIC, Program
+from dovetail.isa.program import MAGIC
 from dovetail.sw.compiler.options import TILINGS, Options
 from dovetail.sw.compiler.partition.host_cost import HostCost, load_host_cost
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.files import portable
 from dovetail.sw.files.inputs import read_inputs
 from dovetail.sw.files.portable import Sample as CarriedSample
 from dovetail.sw.network.ir import Graph, Port
@@ -155,26 +154,33 @@ def _seed(text: str) -> int:
     return int(text)
 
 
-def compiled_of(
-    args: argparse.Namespace, *, keep_tensors: bool = False, config: Config | None = None
-) -> CompiledNetwork:
-    """The network of a command line, compiled for its configuration, or for ``config``; or the saved program.
+def compiled_of(args: argparse.Namespace, *, keep_tensors: bool = False) -> CompiledNetwork:
+    """The network of a command line, compiled for its configuration, or the saved program.
 
     ``keep_tensors``: every tensor must be readable after a run; saved programs are refused.
 
     Raises NetworkError, CompileError, ProgramError, ConfigError or OSError.
     """
-    if not _begins(args.network, MAGIC):
-        options = options_of(args)
-        return compile_network(
-            args.network,
-            config or config_of(args),
-            shapes=shapes_of(args),
-            tiling=options.tiling,
-            host=options.host,
-            effort=options.effort,
-            keep_tensors=keep_tensors,
-        )
+    if _is_program(args):
+        return _loaded(args, keep_tensors)
+    options = options_of(args)
+    return compile_network(
+        args.network,
+        config_of(args),
+        shapes=shapes_of(args),
+        tiling=options.tiling,
+        host=options.host,
+        effort=options.effort,
+        keep_tensors=keep_tensors,
+    )
+
+
+def compiled_again(args: argparse.Namespace, compiled: CompiledNetwork, config: Config) -> CompiledNetwork:
+    """The network of a command line for another configuration. Raises CompileError or ProgramError."""
+    return _timed(compiled, config) if _is_program(args) else compiled.on(config)
+
+
+def _loaded(args: argparse.Namespace, keep_tensors: bool) -> CompiledNetwork:
     if keep_tensors:
         raise NetworkError(f"{args.network}: tensors of a saved program share memory; give the network file")
     flags = {
@@ -187,18 +193,24 @@ def compiled_of(
     for flag, value in flags.items():
         if value is not None:
             raise NetworkError(f"{args.network}: a saved program is compiled already; leave out {flag}")
-    own = Program.load(args.network).config
-    if config is None:
-        config = changed(own if args.config is None else Config.load(args.config), given(args))
-    loaded = load_program(args.network, config)
-    # The hash leaves the memory timing out: it may be another one than the program was compiled for.
-    return loaded if config == own else CompiledNetwork(replace(loaded.code, config=config), loaded.source)
+    loaded = load_program(args.network)
+    config = changed(loaded.config if args.config is None else Config.load(args.config), given(args))
+    return _timed(loaded, config)
 
 
-def _begins(network: str, magic: bytes) -> bool:
+def _timed(loaded: CompiledNetwork, config: Config) -> CompiledNetwork:
+    """A saved program with the memory timing of a configuration, which the hash leaves out: it may be another one than
+    the program was compiled for. Raises ProgramError for another accelerator."""
+    if config == loaded.config:
+        return loaded
+    loaded.program.check_config(config)
+    return CompiledNetwork(replace(loaded.code, config=config), loaded.source)
+
+
+def _is_program(args: argparse.Namespace) -> bool:
     try:
-        with open(network, "rb") as file:
-            return file.read(len(magic)) == magic
+        with open(args.network, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
     except OSError:
         return False  # the front end says what is wrong
 
@@ -206,15 +218,15 @@ def _begins(network: str, magic: bytes) -> bool:
 # --- inputs and outputs -----------------------------------------------------------------------------------------
 
 
-def samples_of(args: argparse.Namespace, graph: Graph) -> tuple[list[Sample], bool]:
+def samples_of(args: argparse.Namespace, compiled: CompiledNetwork) -> tuple[list[Sample], bool]:
     """The samples of ``--input``, or a portable network's, or a random one; and whether the file holds a batch of them.
 
     Raises NetworkError or OSError.
     """
     if args.input is not None:
-        return samples_in(args.input, graph)
-    carried = carried_sample(args)
-    return [carried.inputs if carried else random_sample(graph, np.random.default_rng(args.seed))], False
+        return samples_in(args.input, compiled.graph)
+    carried = carried_sample(args, compiled)
+    return [carried.inputs if carried else random_sample(compiled.graph, np.random.default_rng(args.seed))], False
 
 
 def samples_in(path: Path, graph: Graph) -> tuple[list[Sample], bool]:
@@ -224,11 +236,9 @@ def samples_in(path: Path, graph: Graph) -> tuple[list[Sample], bool]:
     return [{name: batch[n] for name, batch in batches.items()} for n in range(count)], several
 
 
-def carried_sample(args: argparse.Namespace) -> CarriedSample | None:
-    """The sample in a portable network file, where no other input is given. Raises NetworkError."""
-    if args.input is not None or not _begins(args.network, portable.MAGIC):
-        return None
-    return portable.load(args.network).sample
+def carried_sample(args: argparse.Namespace, compiled: CompiledNetwork) -> CarriedSample | None:
+    """The sample in a portable network file, where no other input is given."""
+    return compiled.source.file.sample if compiled.source and args.input is None else None
 
 
 def random_sample(graph: Graph, random: np.random.Generator) -> Sample:

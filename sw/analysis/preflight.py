@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import getdoc
 from itertools import pairwise
 from pathlib import Path
 
-import onnx
-
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op
 from dovetail.sw import frontend
-from dovetail.sw.analysis.file_nodes import FileNode, destinations, nodes_of, nodes_of_model
 from dovetail.sw.analysis.operator_list import ROWS
 from dovetail.sw.compiler.compile import Code, generate
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.segments import broken_rule, is_accelerated, pays_for_its_round_trip
-from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend.onnx.file import is_quantised
-from dovetail.sw.frontend.open_shapes import with_shapes
-from dovetail.sw.frontend.remainder import Remainder, remainder_of
-from dovetail.sw.frontend.tflite.file import TfliteFile, is_float, is_tflite
-from dovetail.sw.frontend.tflite.floats.convert import to_onnx
+from dovetail.sw.frontend.parsed_file import FileNode, ParsedFile
 from dovetail.sw.host.work import HostWork, host_work
 from dovetail.sw.network import ir
+from dovetail.sw.passes import integer
 
 ACCELERATOR, HOST, FREE = "accelerator", "host", "nothing to do"
 
@@ -114,20 +107,14 @@ def inspect(
     NetworkError, CompileError
         The network cannot be read at all, or not compiled.
     """
-    name, data = frontend.read(network)
-    remainder = _remainder(data)
-    data = data if remainder is None else remainder.head
-    float_network = _is_float(data)
-    if float_network:
-        quantised = _quantised(network, shapes)
-        graph = frontend.parse(quantised.SerializeToString(), name, None)
-        stages = [nodes_of(data), nodes_of_model(quantised), _graph_nodes(graph)]
-        if is_tflite(data):
-            stages.insert(1, nodes_of_model(to_onnx(data, name)))
-    else:
-        data = with_shapes(data, name, shapes)
-        graph = frontend.parse(data, name, Path(network).parent)
-        stages = [nodes_of(data), _graph_nodes(graph)]
+    source = frontend.parse(frontend.read(network), shapes)
+    stages = [source.nodes]
+    parsed = source
+    if source.is_float:
+        parsed, more = _quantised(source)
+        stages += more
+    graph = integer.run(parsed.graph)
+    stages.append(_graph_nodes(graph))
     code = generate(graph, config, options)
     instructions = _instructions(code)
     held: dict[str, list[FileNode]] = {}
@@ -138,8 +125,8 @@ def inspect(
     for node in stages[0]:
         held.setdefault(found.get(node.name, ""), []).append(node)
     return Preflight(
-        name=name,
-        is_float=float_network,
+        name=source.name,
+        is_float=source.is_float,
         nodes=tuple(
             _report(code, node, held.get(node.name, []), instructions.get(node.name, ()))
             for step in code.steps
@@ -149,45 +136,58 @@ def inspect(
         host_work=host_work(graph, code.steps, options.host),
         segments=sum(map(is_accelerated, code.steps)),
         host_steps=sum(step.host for step in code.steps),
-        left=() if remainder is None else remainder.left,
-        why_left="" if remainder is None else remainder.reason,
+        left=source.remainder.left if source.remainder else (),
+        why_left=source.remainder.reason if source.remainder else "",
     )
-
-
-def _remainder(data: bytes) -> Remainder | None:
-    """What is damaged is left to the front ends."""
-    try:
-        return remainder_of(data)
-    except NetworkError:
-        raise
-    except Exception:  # readers of damaged files raise anything
-        return None
 
 
 def _graph_nodes(graph: ir.Graph) -> list[FileNode]:
     return [FileNode(node.name, node.op, node.inputs, node.outputs) for node in graph.nodes]
 
 
-def _is_float(data: bytes) -> bool:
-    """Whether a file is a float network; what is damaged is left to the front ends."""
-    try:
-        if is_tflite(data):
-            return is_float(TfliteFile(data))
-        operators = {node.op_type for node in onnx.load_model_from_string(data).graph.node}
-        return bool(operators) and not is_quantised(operators)
-    except Exception:  # readers of damaged files raise anything
-        return False
-
-
-def _quantised(network: str | Path, shapes: Mapping[str, Sequence[int]] | None) -> onnx.ModelProto:
-    """A float network quantised by a random input."""
+def _quantised(source: ParsedFile) -> tuple[ParsedFile, list[list[FileNode]]]:
+    """A float network quantised by a random input, and the nodes of its forms on the way."""
     # Imported late: other networks do not need ONNX Runtime's quantiser.
-    from dovetail.sw.quantise.float_network import FloatGraph, read_float
+    from dovetail.sw.frontend.onnx.parsed import ParsedOnnx
+    from dovetail.sw.quantise.float_network import FloatGraph, float_model
     from dovetail.sw.quantise.quantiser import quantise
     from dovetail.sw.quantise.samples import RandomSamples
 
-    model = read_float(network, shapes)
-    return quantise(model, RandomSamples(FloatGraph(model).inputs, 1, 0))
+    in_onnx = ParsedOnnx.of_model(source.as_onnx(), source.name)
+    model = float_model(in_onnx)
+    quantised = ParsedOnnx.of_model(quantise(model, RandomSamples(FloatGraph(model).inputs, 1, 0)), source.name)
+    return quantised, [in_onnx.nodes, quantised.nodes]
+
+
+def destinations(nodes: Sequence[FileNode], made: Iterable[FileNode]) -> dict[str, str]:
+    """Which of the nodes ``made`` of a file's holds each of them, by name; those that left nothing are missing.
+
+    A node that is not there by name has gone where its result is made, under its name or one made of it ("name/form"),
+    or else where it is used, or else where its operand is made.
+    """
+    names: set[str] = set()
+    makers: dict[str, str] = {}
+    forms: dict[str, str] = {}
+    for new in made:
+        names.add(new.name)
+        makers |= dict.fromkeys(new.outputs, new.name)
+        forms |= {stem: new.name for name in new.outputs if (stem := name.rpartition("/")[0]) not in forms}
+    makers = forms | makers
+    found: dict[str, str] = {}
+    users: dict[str, str] = {}
+    for node in reversed(nodes):
+        places = [node.name] if node.name in names else [makers[name] for name in node.outputs if name in makers]
+        places += [users[name] for name in node.outputs if name in users]
+        if places:
+            found[node.name] = places[0]
+            users |= dict.fromkeys(node.inputs, places[0])
+    sources: dict[str, str] = {}
+    for node in nodes:
+        places = [sources[name] for name in node.inputs if name in sources]
+        place = found.setdefault(node.name, places[0]) if places else found.get(node.name)
+        if place is not None:
+            sources |= dict.fromkeys(node.outputs, place)
+    return found
 
 
 # --- a node -----------------------------------------------------------------------------------------------------

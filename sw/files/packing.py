@@ -6,54 +6,48 @@ import zipfile
 from collections import Counter
 from collections.abc import Mapping
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
 import dovetail
-from dovetail.sw import frontend
 from dovetail.sw.files.portable import FORMAT, MANIFEST, VERSION, Sample, sha256
-from dovetail.sw.frontend.onnx.external_data import self_contained
-from dovetail.sw.frontend.open_shapes import Shapes, with_shapes
+from dovetail.sw.frontend.parsed_file import ParsedFile
 from dovetail.sw.network import ir, reference
 from dovetail.sw.network.layout import Array
+from dovetail.sw.passes import integer
 
 _NEVER = (1980, 1, 1, 0, 0, 0)
 """The time that every member carries: the first that a zip archive can."""
 
 
-def pack(network: str | Path, sample: Mapping[str, Array] | None = None, shapes: Shapes | None = None) -> bytes:
+def pack(network: ParsedFile, sample: Mapping[str, Array] | None = None) -> bytes:
     """The portable file of a network.
 
     Parameters
     ----------
     network
-        A quantised ONNX or TFLite file, external data included, or a ``zoo:`` name.
+        A quantised network's file; its external data and the shapes of its inputs go in.
     sample
         An input by name; its output, by the graph interpreter, goes in with it.
-    shapes
-        Input name -> sizes, for axes that an ONNX file leaves open; they are fixed in the packed network.
 
     Raises
     ------
     NetworkError
-        The network cannot be read, or the sample does not fit it.
+        The network is malformed, or the sample does not fit it.
     """
-    name, source = frontend.read(network)
-    data = with_shapes(self_contained(source, name, Path(network).parent), name, shapes)
-    graph = frontend.parse(data, name, None)
+    graph, data = integer.run(network.graph), network.data
     file = f"network.{graph.source}"
     members = {file: data}
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "made_by": f"dovetail {dovetail.__version__}",
-        "name": name,
-        "source_sha256": sha256(source),
+        "name": network.name,
+        "source_sha256": sha256(network.file.data),
         "network": {"file": file, "kind": graph.source, "bytes": len(data), "sha256": sha256(data)},
-        "quantisation": _quantisation(graph, data),
+        "quantisation": _quantisation(network),
         "inputs": [_port(port) for port in graph.inputs],
         "outputs": [_port(port) for port in graph.outputs],
         **({"states": [_state(graph, state) for state in graph.states]} if graph.states else {}),
@@ -76,15 +70,9 @@ def _archive(members: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def _quantisation(graph: ir.Graph, data: bytes) -> dict[str, Any]:
+def _quantisation(network: ParsedFile) -> dict[str, Any]:
     """Whose roundings the network follows, and what its quantiser noted in the file."""
-    found: dict[str, Any] = {"rounding": graph.source}
-    if graph.source == "onnx":
-        import onnx
-
-        noted = {entry.key: entry.value for entry in onnx.load_model_from_string(data).metadata_props}
-        found |= {"noted": noted} if noted else {}
-    return found
+    return {"rounding": network.graph.source, **({"noted": network.notes} if network.notes else {})}
 
 
 def _port(port: ir.Port) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 from dovetail.sw.errors import NetworkError, first_line
@@ -87,15 +86,6 @@ def unpack(data: bytes, where: str) -> Portable:
         raise NetworkError(
             f"{where}: portable network file must be complete, not damaged ({first_line(error)})"
         ) from error
-
-
-def load(path: str | Path) -> Portable:
-    """Read a portable network file. Raises NetworkError."""
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise NetworkError(f"{path}: must be a readable file, not: {error.strerror}") from error
-    return unpack(data, str(path))
 
 
 def _sample(entries: Mapping[str, Any] | None, members: Mapping[str, bytes]) -> Sample | None:

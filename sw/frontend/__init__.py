@@ -1,4 +1,4 @@
-"""Front ends: `load` turns a network file, or a `zoo:` name, into a `Graph`."""
+"""Front ends, step by step: `read` a file, `parse` it, take its graph through the passes. `load` does all of these."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from pathlib import Path
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.files.portable import is_portable, unpack
-from dovetail.sw.frontend.open_shapes import Shapes, with_shapes
-from dovetail.sw.frontend.tflite.file import is_tflite
-from dovetail.sw.frontend.tflite.importer import load_tflite
+from dovetail.sw.frontend.parsed_file import NetworkFile, ParsedFile, Shapes
 from dovetail.sw.network.ir import Graph
 from dovetail.sw.passes import integer
 
@@ -16,24 +14,25 @@ ZOO = "zoo:"
 """Prefix of the built-in networks."""
 
 
-def load(path: str | Path, shapes: Shapes | None = None) -> Graph:
+def load(network: str | Path | NetworkFile, shapes: Shapes | None = None) -> Graph:
     """Read a quantised network.
 
     Parameters
     ----------
-    path: a `.tflite`, `.onnx` or portable network file (told apart by content), or `zoo:name?parameter=value&...`.
+    network: a `.tflite`, `.onnx` or portable network file (told apart by content), or `zoo:name?parameter=value&...`;
+        or a file that has been read.
     shapes: input name -> sizes, for axes that an ONNX file leaves open. The batch is 1 where nothing is said.
 
     Raises
     ------
     NetworkError: one line that says what is wrong and what to do.
     """
-    name, data = read(path)
-    return parse(with_shapes(data, name, shapes), name, Path(path).parent)
+    file = network if isinstance(network, NetworkFile) else read(network)
+    return integer.run(parse(file, shapes).graph)
 
 
-def read(path: str | Path) -> tuple[str, bytes]:
-    """(name, bytes) of a TFLite or ONNX file, by itself or in a portable network file, or of a `zoo:` network.
+def read(path: str | Path) -> NetworkFile:
+    """A TFLite or ONNX file, by itself or in a portable network file, or a `zoo:` network.
 
     Raises NetworkError.
     """
@@ -41,7 +40,7 @@ def read(path: str | Path) -> tuple[str, bytes]:
     if text.startswith(ZOO):
         from dovetail.sw.zoo.catalogue import model_bytes
 
-        return text, model_bytes(text[len(ZOO) :])
+        return NetworkFile(text, model_bytes(text[len(ZOO) :]))
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -50,20 +49,28 @@ def read(path: str | Path) -> tuple[str, bytes]:
         raise NetworkError(f"{path}: must be a TFLite or ONNX file, not an empty file")
     if is_portable(data):
         portable = unpack(data, text)
-        return portable.name, portable.data
-    return Path(path).stem, data
+        return NetworkFile(portable.name, portable.data, sample=portable.sample)
+    return NetworkFile(Path(path).stem, data, Path(path).parent)
 
 
-def parse(data: bytes, name: str, folder: Path | None) -> Graph:
-    """The graph of a network file's bytes, after all passes; `folder` is where an ONNX file's external data lies.
+def parse(file: NetworkFile, shapes: Shapes | None = None) -> ParsedFile:
+    """Parse a network file; ``shapes``: sizes of inputs that an ONNX file leaves open, by name. An open batch is 1.
 
-    Raises NetworkError.
+    Raises
+    ------
+    NetworkError: the file is malformed, an axis stays open, ``shapes`` do not fit its inputs, or nothing is left before
+        the first unknown operator.
     """
-    return integer.run(load_tflite(data, name) if is_tflite(data) else _load_onnx(data, name, folder))
+    # Imported late: reading a TFLite file should not wait for protobuf, nor an ONNX file for flatbuffers.
+    if is_tflite(file.data):
+        from dovetail.sw.frontend.tflite.parsed import ParsedTflite
+
+        return ParsedTflite(file, shapes)
+    from dovetail.sw.frontend.onnx.parsed import ParsedOnnx
+
+    return ParsedOnnx(file, shapes)
 
 
-def _load_onnx(data: bytes, name: str, folder: Path | None) -> Graph:
-    # Imported late: reading a TFLite file should not wait for protobuf.
-    from dovetail.sw.frontend.onnx.importer import load_onnx
-
-    return load_onnx(data, name, folder)
+def is_tflite(data: bytes) -> bool:
+    """Whether the bytes carry the TFLite file identifier."""
+    return data[4:8] == b"TFL3"

@@ -116,7 +116,10 @@ class OnnxOp:
     inputs: tuple[Wire, ...]
     outputs: tuple[Wire, ...]
     apart: bool = False
-    _session: list[Any] = field(default_factory=list, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the session, which no other process can use."""
+        return {name: value for name, value in vars(self).items() if name != "_session"}
 
     @cached_property
     def macs(self) -> int:
@@ -142,24 +145,23 @@ class OnnxOp:
     def raw(self, feed: dict[str, Array]) -> list[Array]:
         """Outputs as the file has them, for inputs as the file has them."""
         try:
-            values = self._open().run([wire.name for wire in self.outputs], feed)
+            values = self._session.run([wire.name for wire in self.outputs], feed)
         except NetworkError:
             raise
         except Exception as error:  # the runtime raises its own classes, undocumented
             raise NetworkError(f"{self.label}: ONNX Runtime must run it, not fail: {first_line(error)}") from error
         return [np.asarray(value) for value in values]
 
-    def _open(self) -> Any:
-        if not self._session:
-            from dovetail.sw.host.onnx_session import open_session
+    @cached_property
+    def _session(self) -> Any:
+        from dovetail.sw.host.onnx_session import open_session
 
-            try:
-                self._session.append(open_session(self.model, optimises=not self.apart))
-            except Exception as error:  # the runtime raises its own classes, undocumented
-                raise NetworkError(
-                    f"{self.label}: must be an operator that ONNX Runtime knows: {first_line(error)}"
-                ) from error
-        return self._session[0]
+        try:
+            return open_session(self.model, optimises=not self.apart)
+        except Exception as error:  # the runtime raises its own classes, undocumented
+            raise NetworkError(
+                f"{self.label}: must be an operator that ONNX Runtime knows: {first_line(error)}"
+            ) from error
 
 
 @dataclass(frozen=True)

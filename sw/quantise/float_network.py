@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,21 +10,18 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, external_data_helper, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
-from dovetail.sw.errors import NetworkError, first_line
-from dovetail.sw.frontend import read
+from dovetail.sw import frontend
+from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx.file import check_valid, is_quantised
-from dovetail.sw.frontend.onnx.remainder import split_model
-from dovetail.sw.frontend.remainder import Remainder, remainder_of, rest_of
-from dovetail.sw.frontend.tflite.file import is_tflite
-from dovetail.sw.frontend.tflite.floats.convert import to_onnx
+from dovetail.sw.frontend.parsed_file import ParsedFile, Shapes
 from dovetail.sw.network.layout import Array, Shape
 from dovetail.sw.network.names import unused
 from dovetail.sw.passes.float.normalise import normalise
 
 
-def read_float(path: str | Path, shapes: Mapping[str, Sequence[int]] | None = None) -> onnx.ModelProto:
+def read_float(path: str | Path, shapes: Shapes | None = None) -> onnx.ModelProto:
     """A float ONNX or TFLite file as a normalised ONNX network.
 
     Parameters
@@ -34,42 +31,33 @@ def read_float(path: str | Path, shapes: Mapping[str, Sequence[int]] | None = No
 
     Raises
     ------
-    NetworkError: the file cannot be read, is malformed, or is quantised already.
+    NetworkError: the file cannot be read, or is malformed.
     """
-    name, data = read(path)
-    if is_tflite(data):
-        return normalise(to_onnx(data, name), shapes=shapes)
+    return float_model(frontend.parse(frontend.read(path), shapes))
+
+
+def float_model(source: ParsedFile) -> onnx.ModelProto:
+    """A float network, normalised. Raises NetworkError."""
+    model = source.as_onnx()
     try:
-        model = onnx.load_model_from_string(data)
-        external_data_helper.load_external_data_for_model(model, str(Path(path).parent))
-    except Exception as error:  # protobuf raises several classes, none of them public; also OSError
-        reason = first_line(error)
-        raise NetworkError(f"{path}: must be a complete float ONNX or TFLite file, not: {reason}") from error
-    try:
-        found = split_model(model)
-        if found is not None:
-            model = found[0]
-        normalised = normalise(model, shapes=shapes)
+        normalised = normalise(model)
     except NetworkError as error:
-        raise NetworkError(f"{path}: {error}") from error
-    check_valid(model, str(path))
+        raise NetworkError(f"{source.name}: {error}") from error
+    check_valid(model, source.name)
     return normalised
 
 
-def read_rest(path: str | Path, model: onnx.ModelProto) -> tuple[Remainder, bytes] | None:
-    """What of a float network's file is behind ``model``, which `read_float` gave; None if nothing is."""
-    _, data = read(path)
-    found = remainder_of(data)
-    if found is None:
-        return None
-    forms = {
-        value.name: (
-            str(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)),
-            tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim),
-        )
-        for value in onnx.shape_inference.infer_shapes(model).graph.output
-    }
-    return found, rest_of(data, forms)
+def rest_of(source: ParsedFile, model: onnx.ModelProto) -> bytes:
+    """The file of what is behind a float network's cut; ``model``: what `float_model` gave."""
+    return source.rest(
+        {
+            value.name: (
+                str(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)),
+                tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim),
+            )
+            for value in onnx.shape_inference.infer_shapes(model).graph.output
+        }
+    )
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,13 @@ import onnx
 from onnx import numpy_helper
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend import parse
 from dovetail.sw.frontend.onnx.operators.movement import MOVES
+from dovetail.sw.frontend.onnx.parsed import ParsedOnnx
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.host.onnx_session import Session, with_outputs
 from dovetail.sw.network import reference
 from dovetail.sw.network.layout import Array, Sample, as_unsigned
+from dovetail.sw.passes import integer
 from dovetail.sw.quantise.float_network import FloatGraph
 from dovetail.sw.quantise.samples import checked
 
@@ -179,7 +180,7 @@ class _Interpreter:
 
     def __init__(self, model: onnx.ModelProto, extra: tuple[str, ...]) -> None:
         seen = with_outputs(model, extra)
-        self._graph = parse(seen.SerializeToString(), model.graph.name or "network", None)
+        self._graph = integer.run(ParsedOnnx.of_model(seen, model.graph.name or "network").graph)
 
     def run(self, inputs: Sample) -> dict[str, Array]:
         """Outputs by name."""

@@ -24,12 +24,12 @@ from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.host_cost import HostCost, load_host_cost
 from dovetail.sw.compiler.partition.segments import border_of, is_accelerated
 from dovetail.sw.errors import DovetailError, NetworkError
-from dovetail.sw.frontend.onnx.external_data import self_contained
-from dovetail.sw.frontend.open_shapes import Shapes, with_shapes
+from dovetail.sw.frontend.parsed_file import ParsedFile, Shapes
 from dovetail.sw.host.step import HostUnit, units_of
 from dovetail.sw.host.work import host_work
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array
+from dovetail.sw.passes import integer
 from dovetail.sw.runtime.engine import Engine, RunResult
 from dovetail.sw.runtime.engines import create
 from dovetail.sw.runtime.report import LayerReport, MemoryUse, Report
@@ -79,13 +79,13 @@ class CompiledNetwork:
     code
         What the compiler made.
     source
-        Bytes and name of the network file, kept for `save`.
+        The network file that it was made from; None if from a graph.
 
     ``state`` holds what the next run finds in the network's variables, by the name of the tensor that reads it: at
     first their initial values, then what the last run left; empty for networks without variables. It may be set.
     """
 
-    def __init__(self, code: Code, source: tuple[str, bytes] | None = None) -> None:
+    def __init__(self, code: Code, source: ParsedFile | None = None) -> None:
         self.code = code
         self.config = code.config
         self.graph = code.graph
@@ -111,6 +111,10 @@ class CompiledNetwork:
             ("system memory", f"{code.memory_bytes:,} bytes"),
         )
         return html_table(self.graph.name, (), "lr", rows)
+
+    def on(self, config: Config) -> CompiledNetwork:
+        """The same network, compiled with the same options for another configuration. Raises CompileError."""
+        return CompiledNetwork(generate(self.graph, config, self.code.options), self.source)
 
     # --- timing ------------------------------------------------------------------------------------------------
 
@@ -318,7 +322,7 @@ class CompiledNetwork:
                 steps.append(ProgramStep(label=f"segment {number}", segment=number))
                 number += 1
         if self.source:
-            steps.append(ProgramStep(label=f"{NETWORK_STEP}: {self.source[0]}", payload=self.source[1]))
+            steps.append(ProgramStep(label=f"{NETWORK_STEP}: {self.source.name}", payload=self.source.data))
         stream = b"".join(to_bytes(segment.words) for segment in code.segments)
         return Program(
             config=self.config,
@@ -416,10 +420,8 @@ def compile_network(
     options = Options(tiling, keep_tensors, cost, effort)
     if isinstance(network, ir.Graph):
         return CompiledNetwork(generate(network, config or Config(), options))
-    name, data = frontend.read(network)
-    data = with_shapes(self_contained(data, name, Path(network).parent), name, shapes)
-    graph = frontend.parse(data, name, None)
-    return CompiledNetwork(generate(graph, config or Config(), options), (name, data))
+    source = frontend.parse(frontend.read(network), shapes)
+    return CompiledNetwork(generate(integer.run(source.graph), config or Config(), options), source)
 
 
 __all__ = [

@@ -7,22 +7,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.files.inputs import read_arrays
-from dovetail.sw.frontend.remainder import known_part
-from dovetail.sw.frontend.tflite.file import TfliteFile, is_tflite
+from dovetail.sw.frontend.parsed_file import ParsedFile
+from dovetail.sw.frontend.tflite.file import TfliteFile
+from dovetail.sw.frontend.tflite.parsed import ParsedTflite
 from dovetail.sw.network.ir import Graph
 from dovetail.sw.network.layout import Array, Sample, as_signed, as_unsigned
 
 if TYPE_CHECKING:
+    from dovetail.sw.frontend.onnx.parsed import ParsedOnnx
     from dovetail.sw.frontend.onnx.values import Value
-
-Source = tuple[str, bytes]
-"""Name and bytes of a network file."""
 
 _TOTAL = 1 << 20
 """Bytes of memory that TFLite Micro gets for its own records."""
@@ -44,9 +43,7 @@ class Reference:
     notes: tuple[str, ...] = ()
 
 
-def run(
-    graph: Graph, source: Source, sample: Sample, folder: Path | None = None, before: Sequence[Sample] = ()
-) -> Reference:
+def run(graph: Graph, source: ParsedFile, sample: Sample, before: Sequence[Sample] = ()) -> Reference:
     """A network file in the runtime that defines its numbers.
 
     Parameters
@@ -57,8 +54,6 @@ def run(
         The network file that the graph was made from.
     sample
         Inputs by name, as the file declares them.
-    folder
-        Where an ONNX file's external data lies.
     before
         Samples that a network with variables has seen already, in order.
 
@@ -67,8 +62,9 @@ def run(
     NetworkError
         The runtime cannot run the file.
     """
-    name, data = source[0], known_part(source[1])
-    return _run_tflite(graph, data, [*before, sample]) if is_tflite(data) else _run_onnx(name, data, sample, folder)
+    if isinstance(source, ParsedTflite):
+        return _run_tflite(graph, source.tflite, [*before, sample])
+    return _run_onnx(cast("ParsedOnnx", source), sample)
 
 
 def read(graph: Graph, path: Path) -> Reference:
@@ -106,9 +102,8 @@ def _signed(value: Array) -> Array:
 # TFLite ----------------------------------------------------------------------------------------
 
 
-def _run_tflite(graph: Graph, data: bytes, samples: Sequence[Sample]) -> Reference:
+def _run_tflite(graph: Graph, file: TfliteFile, samples: Sequence[Sample]) -> Reference:
     """TFLite Micro if it is installed and knows the network's operators, else LiteRT's reference kernels."""
-    file = TfliteFile(data)
     inputs = [[sample[port.name] for port in graph.inputs] for sample in samples]
     wanted = [i for i, info in enumerate(file.infos) if info.value is None and info.tensor.name in graph.tensors]
     notes: tuple[str, ...] = ()
@@ -119,7 +114,7 @@ def _run_tflite(graph: Graph, data: bytes, samples: Sequence[Sample]) -> Referen
             return Reference("TFLite Micro", _named(graph, file, tensors))
         except RuntimeError as error:
             notes = (f"TFLite Micro cannot run the network: {first_line(error)}",)
-    tensors = _litert(data, inputs, wanted)
+    tensors = _litert(file.data, inputs, wanted)
     notes += ("LiteRT rounds FULLY_CONNECTED in another way than TFLite Micro, by which the accelerator goes",)
     return Reference("LiteRT, reference kernels", _named(graph, file, tensors), notes)
 
@@ -170,19 +165,14 @@ def _litert(data: bytes, runs: list[list[Array]], wanted: list[int]) -> dict[int
 # ONNX ------------------------------------------------------------------------------------------
 
 
-def _run_onnx(name: str, data: bytes, sample: Sample, folder: Path | None) -> Reference:
+def _run_onnx(source: ParsedOnnx, sample: Sample) -> Reference:
     """ONNX Runtime on the uint8 form of the file, every tensor of the graph as an additional output."""
-    import onnx
-    from onnx import TensorProto, external_data_helper
+    from onnx import TensorProto
 
-    from dovetail.sw.frontend.onnx.importer import values_of
     from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 
-    values = values_of(data, name, folder)
-    model = onnx.load_model_from_string(data)
-    if folder is not None:
-        external_data_helper.load_external_data_for_model(model, str(folder))
-    form = uint8_form(model)
+    values = source.values
+    form = uint8_form(source.model)
     chosen = _names(form, values)
     unsigned = {port.name for port in form.graph.input if port.type.tensor_type.elem_type == TensorProto.UINT8}
     feed = {
@@ -197,7 +187,7 @@ def _run_onnx(name: str, data: bytes, sample: Sample, folder: Path | None) -> Re
         if not np.array_equal(value, found[name])
     )
     tensors = {tensor: values[name].layout.inside(_signed(found[name])) for tensor, name in chosen.items()}
-    return Reference("ONNX Runtime" if form is model else "ONNX Runtime on the uint8 form", tensors, notes)
+    return Reference("ONNX Runtime" if form is source.model else "ONNX Runtime on the uint8 form", tensors, notes)
 
 
 def _names(model: Any, values: Mapping[str, Value]) -> dict[str, str]:

@@ -19,14 +19,16 @@ from dovetail.isa.instructions.table import PAGE_BYTES, Op, from_bytes
 from dovetail.isa.program import Program, ProgramError
 from dovetail.isa.timing.operations import Operations
 from dovetail.isa.timing.sequencer import as_words
-from dovetail.sw import frontend
 from dovetail.sw.compiler.compile import Code, Layer, SegmentCode, executed, least_bytes, roots_of
 from dovetail.sw.compiler.memory import ALIGN, align
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.parts import parts_of
 from dovetail.sw.compiler.partition.segments import host_reasons, is_accelerated, steps_of
 from dovetail.sw.errors import CompileError
+from dovetail.sw.frontend import parse
+from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.network import ir
+from dovetail.sw.passes import integer
 from dovetail.sw.runtime.compiled_network import NETWORK_STEP, CompiledNetwork, RunError
 from dovetail.sw.runtime.saved_places import Places, Transfer, Unfit, transfers
 
@@ -53,9 +55,10 @@ def load_program(path: str | Path, config: Config | None = None) -> CompiledNetw
     if not carried:
         raise ProgramError(f"{path}: program must carry its network file; compile it from the file, not from a graph")
     name = carried[0].label.removeprefix(f"{NETWORK_STEP}: ")
-    graph = frontend.parse(carried[0].payload, name, None)
+    source = parse(NetworkFile(name, carried[0].payload))
+    graph = integer.run(source.graph)
     try:
-        compiled = CompiledNetwork(_code_of(program, graph), (name, carried[0].payload))
+        compiled = CompiledNetwork(_code_of(program, graph), source)
         _check_header(json.loads(compiled.program.header()), json.loads(program.header()))
         compiled.report()
     except (Unfit, CompileError, RunError) as error:

@@ -129,7 +129,8 @@ def edited_files() -> Sequence[Files]:
 @cache
 def portable_files() -> Sequence[Files]:
     (port,) = frontend.load(NETWORK).inputs
-    return [{"net": pack(NETWORK)}, {"net": pack(NETWORK, {port.name: np.ones(port.shape, port.dtype)})}]
+    network = frontend.parse(frontend.read(NETWORK))
+    return [{"net": pack(network)}, {"net": pack(network, {port.name: np.ones(port.shape, port.dtype)})}]
 
 
 def members(data: bytes, random: Random) -> bytes:

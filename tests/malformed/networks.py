@@ -11,6 +11,7 @@ from dovetail.sw import frontend
 from dovetail.sw.analysis import preflight
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.errors import DovetailError
+from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.network import reference
 from dovetail.sw.quantise.float_network import FloatGraph, read_float
 from dovetail.sw.quantise.quantiser import quantise
@@ -37,7 +38,7 @@ def exactly(folder: Path) -> None:
             raise
         model = read_float(path)
         data = quantise(model, RandomSamples(FloatGraph(model).inputs, 1)).SerializeToString()
-        graph = frontend.parse(data, path.stem, None)
+        graph = frontend.load(NetworkFile(path.stem, data))
     compiled = compile_network(graph, CONFIG)
     assert inspected is None, f"compiles, but cannot be inspected: {inspected}"
     if graph.total_macs > _RUN or max(tensor.size for tensor in graph.tensors.values()) > _RUN:

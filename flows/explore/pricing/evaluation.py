@@ -15,9 +15,8 @@ from threading import Lock
 import dovetail.isa
 import dovetail.sw
 from dovetail.flows.explore.pricing.cost import Cost, Outcome
-from dovetail.flows.explore.space.networks import NetworkFile
+from dovetail.flows.explore.space.networks import SpaceNetwork
 from dovetail.isa.config.resolved import Config
-from dovetail.sw import frontend
 from dovetail.sw.analysis.cost.activity import activity_of
 from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.compiler.plan import schedule_cache
@@ -75,7 +74,7 @@ class Session:
     """
 
     name: str
-    networks: Mapping[str, NetworkFile]
+    networks: Mapping[str, SpaceNetwork]
     tiling: str
     effort: int
     schedules: Path | None
@@ -84,7 +83,6 @@ class Session:
 
 
 _sessions: dict[str, Session] = {}
-_graphs: dict[tuple[str, str], Graph] = {}
 _one_at_a_time = Lock()
 """The compiler's caches are not thread-safe, and a cluster's workers may have several threads."""
 
@@ -97,8 +95,6 @@ def begin(session: Session) -> None:
 def end(name: str) -> None:
     """Forget a sweep."""
     _sessions.pop(name, None)
-    for key in [key for key in _graphs if key[0] == name]:
-        del _graphs[key]
 
 
 def evaluate(name: str, network: str, config: Config) -> Outcome:
@@ -116,8 +112,7 @@ def evaluate(name: str, network: str, config: Config) -> Outcome:
         schedule_cache.use(session.schedules)
         start = time.thread_time()
         try:
-            graph = _graph(session, network)
-            cost = price(graph, config, session.tiling, session.effort, session.host_cost)
+            cost = price(session.networks[network].graph, config, session.tiling, session.effort, session.host_cost)
         except Exception as error:  # a sweep goes on: one bad point must not cost the others
             lost = isinstance(error, MemoryError)
             return Outcome(None, first_line(error), lost, time.thread_time() - start)
@@ -133,11 +128,3 @@ def _no_collector() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-def _graph(session: Session, network: str) -> Graph:
-    key = session.name, network
-    if key not in _graphs:
-        file = session.networks[network]
-        _graphs[key] = frontend.parse(file.data, file.name, None)
-    return _graphs[key]

@@ -13,7 +13,7 @@ from dovetail.flows.explore.pricing.cost import Outcome
 from dovetail.flows.explore.pricing.evaluation import version
 from dovetail.flows.explore.space import space_json
 from dovetail.flows.explore.space.design_space import Point, Space
-from dovetail.flows.explore.space.networks import NetworkFile
+from dovetail.flows.explore.space.networks import SpaceNetwork
 from dovetail.flows.explore.store.lock import SweepLock
 from dovetail.flows.explore.store.result_store import Store, Sweep, now, outcome_of
 from dovetail.isa.config.resolved import Config
@@ -49,7 +49,7 @@ class Recorder:
     """
 
     def __init__(
-        self, store: Store, space: Space, networks: Sequence[NetworkFile], total: int, resumed: Sweep | None = None
+        self, store: Store, space: Space, networks: Sequence[SpaceNetwork], total: int, resumed: Sweep | None = None
     ) -> None:
         self._file = store.database
         self._options = options_of(space)
@@ -133,7 +133,7 @@ def options_of(space: Space) -> str:
     return json.dumps(options, sort_keys=True)
 
 
-def _network_id(file: sqlite3.Connection, network: NetworkFile) -> int:
+def _network_id(file: sqlite3.Connection, network: SpaceNetwork) -> int:
     values = (network.hash, network.name, network.source)
     file.execute("INSERT OR IGNORE INTO networks (hash, name, source) VALUES (?, ?, ?)", values)
     return int(file.execute("SELECT id FROM networks WHERE hash = ?", values[:1]).fetchone()[0])

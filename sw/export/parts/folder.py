@@ -24,7 +24,6 @@ from dovetail.sw.export.parts.nodes import write
 from dovetail.sw.export.parts.part import Part
 from dovetail.sw.files.manifest import parse_yaml
 from dovetail.sw.files.portable import sha256
-from dovetail.sw.frontend.remainder import rest_of
 from dovetail.sw.host.kernels import OnnxOp, Permute, TfliteOp
 from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.host.step import can_join
@@ -90,7 +89,7 @@ def _export(compiled: CompiledNetwork, folder: Path) -> dict[str, Any]:
         "version": VERSION,
         "made_by": f"dovetail {dovetail.__version__}",
         "network": graph.name,
-        "source_sha256": sha256(compiled.source[1]) if compiled.source else None,
+        "source_sha256": sha256(compiled.source.data) if compiled.source else None,
         "rounding": graph.source,
         "configuration": {"hash": f"{compiled.config.hash:016x}", **compiled.config.to_dict()},
         "program": {"file": PROGRAM, "sha256": sha256((folder / PROGRAM).read_bytes())},
@@ -140,7 +139,7 @@ def _write_rest(compiled: CompiledNetwork, folder: Path) -> dict[str, Any]:
     graph = compiled.graph
     assert compiled.source is not None
     forms = {port.name: (port.dtype, port.shape) for port in graph.outputs}
-    data = rest_of(compiled.source[1], forms)
+    data = compiled.source.rest(forms)
     file = f"rest.{graph.source}"
     write_atomically(folder / file, data)
     return {"file": file, "sha256": sha256(data), "operators": list(graph.left), "reason": graph.why_left}

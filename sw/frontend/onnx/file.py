@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,18 +84,17 @@ class OnnxInput:
 
 
 class OnnxFile:
-    """Nodes in order, constants, inputs and outputs of an ONNX network.
+    """Nodes in order, constants, inputs and outputs of an ONNX network, as `parse_model` gives it.
 
     Raises
     ------
-    NetworkError: no ONNX network, open axes other than the batch, batch other than 1, control flow, unknown operators.
+    NetworkError: batch other than 1, control flow, unknown operators.
     """
 
-    def __init__(self, data: bytes, name: str, folder: Path | None) -> None:
+    def __init__(self, model: onnx.ModelProto, name: str) -> None:
         self.name = name
+        self.model = model
         self.mappings = mappings()
-        model = self.model = parse_model(data, name, folder, kept=self.mappings)
-        fix_inputs(model, {})
         self.functions = {(function.domain, function.name): function for function in model.functions}
         self.opsets = list(model.opset_import)
         self.ir_version = model.ir_version
@@ -132,9 +131,25 @@ class OnnxFile:
             yield node
 
 
-def parse_model(data: bytes, name: str, folder: Path | None, kept: Collection[tuple[str, str]] = ()) -> Any:
-    """The model with its external data if ``folder`` says where, without local functions but those ``kept``, pairs of
-    domain and name. Raises NetworkError."""
+def parse_model(
+    data: bytes, name: str, folder: Path | None, shapes: Mapping[str, Sequence[int]] | None
+) -> tuple[onnx.ModelProto, bool]:
+    """The model without local functions but those that an instruction does, with inputs of fixed shapes and with its
+    external data.
+
+    Parameters
+    ----------
+    folder: where external data lie.
+    shapes: input name -> sizes; see `fix_inputs`.
+
+    Returns
+    -------
+    model, changed: whether it now holds what the file does not: external data or shapes.
+
+    Raises
+    ------
+    NetworkError: no ONNX network, missing external data, or an axis other than the batch stays open.
+    """
     wrong = f"{name}: must be a complete TFLite or ONNX file"
     try:
         model = onnx.load_model_from_string(data)
@@ -144,16 +159,35 @@ def parse_model(data: bytes, name: str, folder: Path | None, kept: Collection[tu
         raise NetworkError(f"{wrong}, not one without nodes")
     try:
         check_text(model)
-        if folder is not None:
-            external_data_helper.load_external_data_for_model(model, str(folder))
+        apart = folder is not None and any(map(external_data_helper.uses_external_data, _tensors(model)))
+        if apart:
+            _load_external_data(model, folder)
         if model.functions:
             check_functions(model)
-            model = inliner.inline_selected_functions(model, [*kept], exclude=True)
+            model = inliner.inline_selected_functions(model, [*mappings()], exclude=True)
     except NetworkError as error:
         raise NetworkError(f"{name}: {error}") from None
-    except Exception as error:  # as above; also OSError for missing external data
-        raise NetworkError(f"{wrong} with all its external data, not: {first_line(error)}") from error
-    return model
+    except Exception as error:  # as above
+        raise NetworkError(f"{wrong}, not damaged ({first_line(error)})") from error
+    try:
+        return model, fix_inputs(model, shapes or {}) or apart
+    except NetworkError:
+        raise
+    except Exception as error:  # a damaged file fails anywhere in protobuf's accessors
+        raise NetworkError(f"{name}: ONNX file must be well formed, not damaged ({error!r})") from error
+
+
+def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    yield from model.graph.initializer
+    for node in model.graph.node:
+        yield from (attribute.t for attribute in node.attribute if attribute.HasField("t"))
+
+
+def _load_external_data(model: onnx.ModelProto, folder: Path | None) -> None:
+    try:
+        external_data_helper.load_external_data_for_model(model, str(folder))
+    except Exception as error:  # protobuf's classes, and OSError for missing data
+        raise NetworkError(f"external data must be beside the file and below 2 GB, not: {first_line(error)}") from error
 
 
 def check_valid(model: Any, name: str) -> None:
@@ -162,7 +196,12 @@ def check_valid(model: Any, name: str) -> None:
     ONNX Runtime may take what ONNX's checker refuses; that passes.
     """
     try:
-        onnx.checker.check_model(onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True))
+        inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+        # What `fix_inputs` takes away is no mistake of the file: shapes of outputs, and inputs that are constants.
+        inferred.ir_version = max(inferred.ir_version, 4)
+        for value in inferred.graph.output:
+            value.type.tensor_type.shape.SetInParent()
+        onnx.checker.check_model(inferred)
     except Exception as error:  # the checker and the shape inference have classes of their own
         reason = " ".join(str(error).split("==>")[0].split())
     else:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -17,7 +16,6 @@ import onnx
 from dovetail.sw.errors import NetworkError, not_quantised
 from dovetail.sw.frontend.onnx.file import OnnxFile, OnnxInput, OnnxNode, check_valid, is_quantised
 from dovetail.sw.frontend.onnx.operators import convolution, elementwise, movement, pooling
-from dovetail.sw.frontend.onnx.remainder import split
 from dovetail.sw.frontend.onnx.scope import Scope
 from dovetail.sw.frontend.onnx.values import Constant, Target, Value
 from dovetail.sw.network import ir
@@ -34,34 +32,6 @@ BETWEEN: Mapping[str, Callable[[Scope, OnnxNode, Target], Value | None]] = {
 """Operators between DequantizeLinear and QuantizeLinear. None: the node is another case."""
 WAITING = {*BETWEEN, *elementwise.COMBINATIONS, *elementwise.FUNCTIONS}
 """Operators whose float results wait for a QuantizeLinear."""
-
-
-def load_onnx(data: bytes, name: str, folder: Path | None = None) -> ir.Graph:
-    """Read a quantised ONNX network; `folder` is where its external data lies.
-
-    Raises
-    ------
-    NetworkError: the file is malformed or not quantised, or a node is outside what Dovetail runs.
-    """
-    try:
-        remainder = split(data)
-        if remainder is None:
-            return Importer(OnnxFile(data, name, folder)).read().check()
-        graph = Importer(OnnxFile(remainder.head, name, folder)).read().check()
-        return replace(graph, left=remainder.left, why_left=remainder.reason)
-    except NetworkError:
-        raise
-    except RecursionError as error:
-        raise NetworkError(f"{name}: float parts must be short, not hundreds of nodes deep; quantise them") from error
-    except Exception as error:  # a damaged file fails anywhere: in lookups, reshapes, protobuf accessors
-        raise NetworkError(f"{name}: ONNX file must be well formed, not damaged ({error!r})") from error
-
-
-def values_of(data: bytes, name: str, folder: Path | None = None) -> dict[str, Value]:
-    """The names of a network file that are tensors of its graph, and how the file sees them. Raises as `load_onnx`."""
-    importer = Importer(OnnxFile(data, name, folder))
-    importer.read()
-    return importer.scope.values
 
 
 class Importer:

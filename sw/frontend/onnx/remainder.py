@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,7 @@ from onnx import helper
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx.file import check_control_flow, check_known, is_quantised
-from dovetail.sw.frontend.onnx.limits import check_text
-from dovetail.sw.frontend.remainder import Forms, Remainder
+from dovetail.sw.frontend.parsed_file import Forms, Remainder
 
 
 def _reason(model: Any, node: Any) -> str:
@@ -39,8 +39,22 @@ def _read(node: Any) -> set[str]:
     return names
 
 
-def _cut(model: Any) -> tuple[list[Any], list[Any], str]:
+@dataclass(frozen=True)
+class Cut:
     """Nodes of both sides, and why the first of the rest is there."""
+
+    kept: list[Any]
+    left: list[Any]
+    reason: str
+
+    @property
+    def remainder(self) -> Remainder:
+        """What of the rest its user should know."""
+        return Remainder(tuple(map(_label, self.left)), self.reason)
+
+
+def cut(model: onnx.ModelProto) -> Cut | None:
+    """A model in two; None if all of its operators are known."""
     after: set[str] = set()
     kept: list[Any] = []
     left: list[Any] = []
@@ -54,7 +68,7 @@ def _cut(model: Any) -> tuple[list[Any], list[Any], str]:
         first = first or reason
         left.append(node)
         after.update(node.output)
-    return kept, left, first
+    return Cut(kept, left, first) if left else None
 
 
 def _label(node: Any) -> str:
@@ -66,27 +80,27 @@ def _made(nodes: list[Any]) -> list[str]:
     return [name for node in nodes for name in node.output if name]
 
 
-def _with(model: Any, nodes: list[Any], inputs: list[Any], outputs: list[Any]) -> bytes:
+def _with(model: onnx.ModelProto, nodes: list[Any], inputs: list[Any], outputs: list[Any]) -> onnx.ModelProto:
     """The model with some nodes, and the constants that they read."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    graph = copy.graph
+    part = onnx.ModelProto()
+    part.CopyFrom(model)
+    graph = part.graph
     used = {name for node in nodes for name in _read(node)}
-    constants = [tensor for tensor in graph.initializer if tensor.name in used]
+    constants = [tensor for tensor in model.graph.initializer if tensor.name in used]
     for field, values in (("node", nodes), ("input", inputs), ("output", outputs), ("initializer", constants)):
-        kept = [type(value).FromString(value.SerializeToString()) for value in values]
         graph.ClearField(field)
-        getattr(graph, field).extend(kept)
-    return bytes(copy.SerializeToString(deterministic=True))
+        getattr(graph, field).extend(values)
+    return part
 
 
-def split_model(model: Any) -> tuple[Any, Remainder] | None:
-    """The head of a model, which holds all its constants or says where they are, and what is known of the rest."""
-    check_text(model)
-    kept, left, reason = _cut(model)
-    if not left:
-        return None
-    made, wanted = _made(kept), {name for node in left for name in _read(node)}
+def head_of(model: onnx.ModelProto, parts: Cut) -> onnx.ModelProto:
+    """The model before the cut.
+
+    Raises
+    ------
+    NetworkError: nothing is left of it.
+    """
+    made, wanted = _made(parts.kept), {name for node in parts.left for name in _read(node)}
     declared = {value.name: value for value in (*model.graph.value_info, *model.graph.output)}
     outputs = [value for value in model.graph.output if value.name in made]
     names = {value.name for value in outputs}
@@ -94,33 +108,22 @@ def split_model(model: Any) -> tuple[Any, Remainder] | None:
         declared.get(name, onnx.ValueInfoProto(name=name)) for name in made if name in wanted and name not in names
     ]
     if not outputs:
-        raise NetworkError(f"node {_label(left[0])}: {reason}, and nothing comes before it; replace it on export")
-    used = {name for node in kept for name in _read(node)}
-    head = _with(model, kept, [value for value in model.graph.input if value.name in used], outputs)
-    return onnx.load_model_from_string(head), Remainder(head, tuple(map(_label, left)), reason)
+        label = _label(parts.left[0])
+        raise NetworkError(f"node {label}: {parts.reason}, and nothing comes before it; replace it on export")
+    used = {name for node in parts.kept for name in _read(node)}
+    return _with(model, parts.kept, [value for value in model.graph.input if value.name in used], outputs)
 
 
-def split(data: bytes) -> Remainder | None:
-    """See `dovetail.sw.frontend.remainder.remainder_of`."""
-    try:
-        model = onnx.load_model_from_string(data)
-    except Exception:  # the front end says what is wrong
-        return None
-    found = split_model(model)
-    return None if found is None else found[1]
-
-
-def rest(data: bytes, forms: Forms) -> bytes:
-    """See `dovetail.sw.frontend.remainder.rest_of`."""
-    model = onnx.load_model_from_string(data)
-    kept, left, _ = _cut(model)
-    used, made = {name for node in left for name in _read(node)}, set(_made(left))
+def rest_of(model: onnx.ModelProto, parts: Cut, forms: Forms) -> bytes:
+    """The file of what is behind the cut; ``forms``: of the tensors that go over."""
+    used, made = {name for node in parts.left for name in _read(node)}, set(_made(parts.left))
     inputs = [
         helper.make_tensor_value_info(
             name, helper.np_dtype_to_tensor_dtype(np.dtype(forms[name][0])), list(forms[name][1])
         )
-        for name in _made(kept)
+        for name in _made(parts.kept)
         if name in used
     ]
     inputs += [value for value in model.graph.input if value.name in used]
-    return _with(model, left, inputs, [value for value in model.graph.output if value.name in made])
+    outputs = [value for value in model.graph.output if value.name in made]
+    return bytes(_with(model, parts.left, inputs, outputs).SerializeToString(deterministic=True))

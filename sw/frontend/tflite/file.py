@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, TypeVar
@@ -36,11 +37,6 @@ MEDIAPIPE_TRANSPOSE_CONV = "CUSTOM Convolution2DTransposeBias"
 """The one custom operator that has a counterpart in ONNX."""
 _DENSEST = 1024
 """Elements of a sparse constant for each one that is stored; keeps damaged files from filling memory."""
-
-
-def is_tflite(data: bytes) -> bool:
-    """Whether the bytes carry the TFLite file identifier."""
-    return data[4:8] == b"TFL3"
 
 
 @dataclass(frozen=True)
@@ -111,14 +107,23 @@ class TfliteFile:
         anything else.
     """
 
-    def __init__(self, data: bytes, subgraph: int = 0) -> None:
-        self.data = data
-        self.subgraph = subgraph
+    def __init__(self, data: bytes) -> None:
         try:
             verify(data, TFLITE, "Model")
         except FlatbufferError as error:
             raise NetworkError(f"the file must be a sound flatbuffer: {error}") from None
+        self.data = data
         self._model = schema.Model.GetRootAsModel(data, 0)
+        self._open(0)
+
+    def other(self, subgraph: int) -> TfliteFile:
+        """Another subgraph of the same file. Raises NetworkError."""
+        other = copy(self)
+        other._open(subgraph)
+        return other
+
+    def _open(self, subgraph: int) -> None:
+        self.subgraph = subgraph
         self.subgraphs = int(self._model.SubgraphsLength())
         if not 0 <= subgraph < self.subgraphs:
             raise NetworkError(f"the file must have a subgraph {subgraph}, not {self.subgraphs} in all")

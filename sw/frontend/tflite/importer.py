@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from dovetail.sw.errors import NetworkError, not_quantised
-from dovetail.sw.frontend.tflite.file import Operator, TfliteFile, is_float, settle
+from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.tflite.file import Operator, TfliteFile
 from dovetail.sw.frontend.tflite.graph_builder import Build, GraphBuilder
-from dovetail.sw.frontend.tflite.operators.convolution import CONVOLUTIONS, WAY_OUT
+from dovetail.sw.frontend.tflite.operators.convolution import CONVOLUTIONS
 from dovetail.sw.frontend.tflite.operators.elementwise import ELEMENTWISE
 from dovetail.sw.frontend.tflite.operators.movement import MOVEMENT
 from dovetail.sw.frontend.tflite.operators.pooling import POOLINGS
-from dovetail.sw.frontend.tflite.remainder import custom_op, split
+from dovetail.sw.frontend.tflite.remainder import custom_op
 from dovetail.sw.frontend.tflite.variables import RESOURCE_OPERATORS, Resources, integer_layer
 from dovetail.sw.host.kernels import TfliteOp
 from dovetail.sw.network import ir
@@ -33,34 +33,7 @@ _SIGNED_ONLY = {"MEAN", "ABS", "LEAKY_RELU", "BATCH_MATMUL"}
 _CONVERSIONS = {"CAST", "QUANTIZE", "DEQUANTIZE"}
 
 
-def load_tflite(data: bytes, name: str) -> ir.Graph:
-    """Read an int8 TFLite network, or a uint8 one, whose tensors are int8 (value - 128) in the graph.
-
-    Raises
-    ------
-    NetworkError: the file is malformed, or a node is outside what Dovetail runs.
-    """
-    try:
-        file = TfliteFile(data)
-        remainder = split(file)
-        if remainder is not None:
-            file = TfliteFile(remainder.head)
-        if is_float(file):
-            raise not_quantised(name)
-        settle(file)
-        graph = _Importer(file).read(name)
-        if remainder is not None:
-            graph = replace(graph, left=remainder.left, why_left=remainder.reason)
-    except NetworkError:
-        raise
-    except Exception as error:  # a malformed flatbuffer fails anywhere in the generated accessors
-        raise NetworkError(f"{name}: TFLite file must be complete, not malformed ({type(error).__name__})") from error
-    if not any(tensor.dtype == "int8" for tensor in graph.tensors.values()):
-        raise NetworkError(f"{name}: activations must be int8 or uint8, not of other types; {WAY_OUT}")
-    return graph.check()
-
-
-class _Importer:
+class Importer:
     def __init__(self, file: TfliteFile) -> None:
         self.file = file
         self.builder = GraphBuilder(file)

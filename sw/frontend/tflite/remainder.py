@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend.remainder import Remainder
+from dovetail.sw.frontend.parsed_file import Remainder
 from dovetail.sw.frontend.tflite.file import MEDIAPIPE_TRANSPOSE_CONV, Operator, TfliteFile, is_float
 from dovetail.sw.frontend.tflite.variables import RESOURCE_OPERATORS
 from dovetail.sw.host.kernels import TfliteOp
@@ -15,13 +15,18 @@ _CONTROL = {"IF", "WHILE", "CALL"}
 
 
 @dataclass(frozen=True)
-class _Cut:
+class Cut:
     """Operators of both sides, by index, and tensors that go over."""
 
     kept: tuple[Operator, ...]
     left: tuple[Operator, ...]
     crossing: tuple[int, ...]
     reason: str
+
+    @property
+    def remainder(self) -> Remainder:
+        """What of the rest its user should know."""
+        return Remainder(tuple(f"{op.name} ({op.kind})" for op in self.left), self.reason)
 
 
 def custom_op(file: TfliteFile, op: Operator) -> TfliteOp:
@@ -46,7 +51,13 @@ def _unknown(file: TfliteFile, op: Operator) -> str:
     return ""
 
 
-def _cut(file: TfliteFile) -> _Cut | None:
+def cut(file: TfliteFile) -> Cut | None:
+    """A file in two; None if all of its operators are known.
+
+    Raises
+    ------
+    NetworkError: nothing is left before the first unknown operator, or a variable goes over to it.
+    """
     reasons: list[str] = []
     after: set[int] = set()
     kept: list[Operator] = []
@@ -72,29 +83,23 @@ def _cut(file: TfliteFile) -> _Cut | None:
     crossing = tuple(sorted(made & wanted))
     if not crossing and not made.intersection(file.outputs):
         raise NetworkError(f"{left[0].name}: {reasons[0]}, and nothing comes before it; replace it on export")
-    return _Cut(tuple(kept), tuple(left), crossing, reasons[0])
+    return Cut(tuple(kept), tuple(left), crossing, reasons[0])
 
 
-def split(file: TfliteFile) -> Remainder | None:
-    """See `dovetail.sw.frontend.remainder.remainder_of`."""
-    cut = _cut(file)
-    if cut is None:
-        return None
-    made = {index for op in cut.kept for index in op.outputs}
-    read = {index for op in cut.kept for index in op.inputs}
+def head_of(file: TfliteFile, parts: Cut) -> bytes:
+    """The file of what is before the cut."""
+    made = {index for op in parts.kept for index in op.outputs}
+    read = {index for op in parts.kept for index in op.inputs}
     outputs = [index for index in file.outputs if index in made]
-    outputs += [index for index in cut.crossing if index not in outputs]
+    outputs += [index for index in parts.crossing if index not in outputs]
     inputs = [index for index in file.inputs if index in read]
-    head = extract(file.data, [op.index for op in cut.kept], inputs, outputs, others=file.subgraphs > 1)
-    return Remainder(head.data, tuple(f"{op.name} ({op.kind})" for op in cut.left), cut.reason)
+    return extract(file.data, [op.index for op in parts.kept], inputs, outputs, others=file.subgraphs > 1).data
 
 
-def rest(file: TfliteFile) -> bytes:
-    """See `dovetail.sw.frontend.remainder.rest_of`."""
-    cut = _cut(file)
-    assert cut is not None
-    made = {index for op in cut.left for index in op.outputs}
-    read = {index for op in cut.left for index in op.inputs}
-    inputs = [*cut.crossing, *(index for index in file.inputs if index in read)]
+def rest_of(file: TfliteFile, parts: Cut) -> bytes:
+    """The file of what is behind the cut."""
+    made = {index for op in parts.left for index in op.outputs}
+    read = {index for op in parts.left for index in op.inputs}
+    inputs = [*parts.crossing, *(index for index in file.inputs if index in read)]
     outputs = [index for index in file.outputs if index in made]
-    return extract(file.data, [op.index for op in cut.left], inputs, outputs, others=file.subgraphs > 1).data
+    return extract(file.data, [op.index for op in parts.left], inputs, outputs, others=file.subgraphs > 1).data

@@ -121,7 +121,7 @@ def _initial_values(file: TfliteFile) -> dict[str, Array]:
     found: dict[str, Array] = {}
     for op in file.operators:
         if op.kind == "CALL_ONCE":
-            found |= _assigned(TfliteFile(file.data, op.options(schema.CallOnceOptions).InitSubgraphIndex()))
+            found |= _assigned(file.other(op.options(schema.CallOnceOptions).InitSubgraphIndex()))
     return found
 
 

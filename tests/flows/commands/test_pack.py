@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dovetail.flows.cli import main
+from dovetail.sw import frontend
 from dovetail.sw.files import portable
 
 NETWORK = "zoo:attention_block?tokens=4&channels=8"
@@ -34,11 +35,10 @@ def test_a_wrong_sample_is_found(
     path = tmp_path / "net.dnet"
     np.save(tmp_path / "x.npy", np.zeros((1, 4, 8), np.int8))
     assert outcome(capsys, "pack", NETWORK, "--output", path, "--sample", tmp_path / "x.npy")[0] == 0
-    held = portable.load(path).sample
-    assert held is not None
-    held.outputs["output"][0, 0, 0] ^= 1
-    whole = portable.load(path)
-    monkeypatch.setattr(portable, "load", lambda _: portable.Portable(whole.name, whole.data, held, whole.manifest))
+    whole = portable.unpack(path.read_bytes(), "net")
+    assert whole.sample is not None
+    whole.sample.outputs["output"][0, 0, 0] ^= 1
+    monkeypatch.setattr(frontend, "unpack", lambda *_: whole)
     code, out = outcome(capsys, "run", path)
     assert code == 1
     assert "sample       DIFFERENT in output" in out

@@ -156,7 +156,7 @@ def test_files_that_are_no_float_network(run: Any, network: Path) -> None:
     q.write_bytes(network.read_bytes()[:200])
     code, _, err = run(q, "--random", "1")
     assert (code, err.count("\n")) == (2, 1)
-    assert "q.onnx: must be a complete float ONNX or TFLite file" in err
+    assert "q: must be a complete TFLite or ONNX file" in err
 
 
 def test_what_nothing_here_knows_is_left_as_it_was(run: Any, network: Path) -> None:

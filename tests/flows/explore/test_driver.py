@@ -15,6 +15,7 @@ from dovetail.flows.explore.store import recorder
 from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.explore.sweep import Means, Progress, resume, sweep
 from dovetail.isa.config.resolved import Config
+from dovetail.sw import frontend
 from dovetail.sw.errors import DovetailError
 
 NETWORKS = (Workload("zoo:autoencoder"), Workload("zoo:dscnn", 2.0))
@@ -84,9 +85,9 @@ def test_resume_takes_everything_from_the_store(store: Store, monkeypatch: pytes
 
 def test_resume_refuses_a_network_that_has_changed(store: Store, tmp_path: Path) -> None:
     file = tmp_path / "net.onnx"
-    file.write_bytes(read_all(Space(NETWORKS, Config(), {}))[0].data)
+    file.write_bytes(frontend.read(NETWORKS[0].source).data)
     run(store, Space((Workload(str(file)),), Config(), {}))
-    file.write_bytes(read_all(Space(NETWORKS, Config(), {}))[1].data)
+    file.write_bytes(frontend.read(NETWORKS[1].source).data)
     with pytest.raises(DovetailError, match=r"net\.onnx: network must be the one of the sweep, but has changed"):
         resume(store, Means(), lambda progress: None)
 

@@ -14,7 +14,7 @@ import pytest
 from dovetail.flows.explore.pricing.cost import Cost, Outcome
 from dovetail.flows.explore.space import space_json
 from dovetail.flows.explore.space.design_space import Plan, Space, Workload
-from dovetail.flows.explore.space.networks import NetworkFile
+from dovetail.flows.explore.space.networks import SpaceNetwork
 from dovetail.flows.explore.store import database, recorder
 from dovetail.flows.explore.store.database import StoreError
 from dovetail.flows.explore.store.recorder import Recorder
@@ -22,9 +22,10 @@ from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.explore.store.schema import SCRIPTS
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.energy import TABLES
+from dovetail.sw.network.ir import Graph
 
 COST = Cost(1000, 64000, 900, 10, 20, {"conv": 700, "dense": 300}, (("dw", "depthwise", 5),), {})
-FILES = [NetworkFile("a", "zoo:a", "ha", b""), NetworkFile("b", "zoo:b", "hb", b"")]
+FILES = [SpaceNetwork(name, f"zoo:{name}", f"h{name}", Graph((), (), {}, (), "onnx", name)) for name in "ab"]
 SPACE = Space(
     (Workload("zoo:a"), Workload("zoo:b", 2.0, {"x": (1, 3)})),
     Config(),

@@ -19,7 +19,7 @@ from dovetail.flows.explore.pricing.local import LocalWorkers
 from dovetail.flows.explore.pricing.workers import AHEAD, DIED, Task, Workers
 from dovetail.flows.explore.space import networks
 from dovetail.flows.explore.space.design_space import Workload
-from dovetail.flows.explore.space.networks import NetworkFile
+from dovetail.flows.explore.space.networks import SpaceNetwork
 from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.runtime.compiled_network import compile_network
@@ -28,21 +28,21 @@ CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
 
 
 @pytest.fixture(scope="module")
-def file() -> NetworkFile:
+def file() -> SpaceNetwork:
     return networks.read(Workload("zoo:autoencoder"))
 
 
-def session_of(file: NetworkFile) -> Session:
+def session_of(file: SpaceNetwork) -> Session:
     return Session("test", {file.hash: file}, "free", 0, None, evaluation.version())
 
 
 @pytest.fixture
-def workers(file: NetworkFile) -> Iterator[LocalWorkers]:
+def workers(file: SpaceNetwork) -> Iterator[LocalWorkers]:
     with closing(LocalWorkers(session_of(file), 1)) as workers:
         yield workers
 
 
-def outcomes(workers: Workers, file: NetworkFile, configs: Sequence[Any]) -> list[Outcome]:
+def outcomes(workers: Workers, file: SpaceNetwork, configs: Sequence[Any]) -> list[Outcome]:
     """Of a task for each configuration, in their order."""
     found: dict[int, Outcome] = {}
     for number, config in enumerate(configs):
@@ -65,7 +65,7 @@ class Deadly:
         return eval, (f"{die} if {file}.read_bytes() else {config}",)
 
 
-def test_a_cost_is_that_of_the_compiled_network(workers: LocalWorkers, file: NetworkFile) -> None:
+def test_a_cost_is_that_of_the_compiled_network(workers: LocalWorkers, file: SpaceNetwork) -> None:
     (outcome,) = outcomes(workers, file, [CONFIG])
     assert outcome.cost
     report = compile_network(frontend.load("zoo:autoencoder"), CONFIG, effort=0).report()
@@ -75,7 +75,7 @@ def test_a_cost_is_that_of_the_compiled_network(workers: LocalWorkers, file: Net
     assert outcome.seconds > 0
 
 
-def test_a_failure_is_an_outcome(workers: LocalWorkers, file: NetworkFile) -> None:
+def test_a_failure_is_an_outcome(workers: LocalWorkers, file: SpaceNetwork) -> None:
     first, second = outcomes(workers, file, [7, CONFIG])
     assert first.cost is None
     assert "'int' object has no attribute" in first.error
@@ -84,7 +84,7 @@ def test_a_failure_is_an_outcome(workers: LocalWorkers, file: NetworkFile) -> No
 
 
 def test_a_worker_that_dies_costs_its_point_after_one_retry(
-    workers: LocalWorkers, file: NetworkFile, tmp_path: Path
+    workers: LocalWorkers, file: SpaceNetwork, tmp_path: Path
 ) -> None:
     once, always = tmp_path / "once", tmp_path / "always"
     once.write_bytes(b"1")
@@ -96,7 +96,7 @@ def test_a_worker_that_dies_costs_its_point_after_one_retry(
     assert len(always.read_bytes()) == 7
 
 
-def test_room_is_bounded(file: NetworkFile) -> None:
+def test_room_is_bounded(file: SpaceNetwork) -> None:
     with closing(LocalWorkers(session_of(file), 3)) as workers:
         assert workers.room() == 3 * AHEAD
         workers.submit(Task(0, file.hash, CONFIG))
@@ -105,7 +105,7 @@ def test_room_is_bounded(file: NetworkFile) -> None:
         assert workers.room() == 3 * AHEAD
 
 
-def test_workers_of_another_version_are_refused(file: NetworkFile) -> None:
+def test_workers_of_another_version_are_refused(file: SpaceNetwork) -> None:
     session = replace(session_of(file), version="0123")
     with closing(LocalWorkers(session, 1)) as workers:
         workers.submit(Task(0, file.hash, CONFIG))

@@ -49,7 +49,7 @@ def test_an_open_batch_is_one_by_itself(capsys: pytest.CaptureFixture[str], tmp_
     assert (code, data["equal"], len(data["layers"])) == (0, True, 4)
     compiled = compile_network(tmp_path / "net.onnx")
     assert compiled.source is not None
-    carried = onnx.load_model_from_string(compiled.source[1])
+    carried = onnx.load_model_from_string(compiled.source.data)
     assert carried.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 1
 
 

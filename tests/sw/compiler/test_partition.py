@@ -15,6 +15,7 @@ from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.compiler.partition.segments import border_of, host_reasons, is_accelerated, steps_of
 from dovetail.sw.errors import CompileError
+from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.host.kernels import OnnxOp
 from dovetail.sw.host.step import units_of
 from dovetail.sw.network import ir, reference
@@ -191,7 +192,7 @@ def test_a_pooling_that_does_not_fit_runs_on_the_host() -> None:
 
 
 def test_neighbouring_onnx_operators_run_in_one_session_with_the_same_result(norm_network: bytes) -> None:
-    graph = frontend.parse(norm_network, "net", None)
+    graph = frontend.load(NetworkFile("net", norm_network))
     (step,) = [step for step in steps_of(graph, host_reasons(CONFIG, Options(), graph)) if step.host]
     units = units_of(step.nodes)
     opaque = [[node.op for node in unit.nodes] for unit in units if isinstance(unit.nodes[0], ir.Host)]

@@ -17,7 +17,7 @@ from dovetail.isa.program import ProgramError
 from dovetail.sw import frontend
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.files.packing import pack
-from dovetail.sw.files.portable import is_portable, load, unpack
+from dovetail.sw.files.portable import is_portable, unpack
 from dovetail.sw.runtime.compiled_network import compile_network
 from dovetail.sw.runtime.saved_program import load_program
 from dovetail.sw.zoo import catalogue
@@ -30,6 +30,10 @@ CONFIGS = (Config(ic_lanes=4, oc_lanes=4, sram="64 KiB"), Config(ic_lanes=8, oc_
 def sample_of(network: str) -> dict[str, np.ndarray]:
     (port,) = frontend.load(network).inputs
     return {port.name: np.random.default_rng(1).integers(-128, 128, port.shape).astype(np.int8)}
+
+
+def packed(network: str | Path, sample: dict[str, np.ndarray] | None = None) -> bytes:
+    return pack(frontend.parse(frontend.read(network)), sample)
 
 
 def write(path: Path, data: bytes) -> str:
@@ -48,7 +52,7 @@ def changed(data: bytes, member: str, content: bytes, compression: int = zipfile
 
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 def test_a_program_from_it_equals_the_original_to_the_last_byte(tmp_path: Path, config: Config) -> None:
-    path = write(tmp_path / "any_name.dnet", pack(NETWORK))
+    path = write(tmp_path / "any_name.dnet", packed(NETWORK))
     compile_network(NETWORK, config).save(tmp_path / "a.dvt")
     compile_network(path, config).save(tmp_path / "b.dvt")
     assert (tmp_path / "a.dvt").read_bytes() == (tmp_path / "b.dvt").read_bytes()
@@ -58,19 +62,19 @@ def test_a_program_from_it_equals_the_original_to_the_last_byte(tmp_path: Path, 
 
 @pytest.mark.skipif(not TFLITE.is_file(), reason="the trained networks are not beside the project")
 def test_a_tflite_network_is_kept_as_it_is(tmp_path: Path) -> None:
-    path = write(tmp_path / "net.dnet", pack(TFLITE))
-    assert load(path).data == TFLITE.read_bytes()
+    path = write(tmp_path / "net.dnet", packed(TFLITE))
+    assert frontend.read(path).data == TFLITE.read_bytes()
     words = [[s.words for s in compile_network(network, CONFIGS[0]).code.segments] for network in (TFLITE, path)]
     assert words[0] == words[1]
 
 
 def test_equal_networks_give_equal_bytes() -> None:
     sample = sample_of(NETWORK)
-    assert pack(NETWORK, sample) == pack(NETWORK, sample)
+    assert packed(NETWORK, sample) == packed(NETWORK, sample)
 
 
 def test_the_manifest_says_what_is_inside() -> None:
-    manifest = unpack(pack("zoo:attention_block"), "net").manifest
+    manifest = unpack(packed("zoo:attention_block"), "net").manifest
     assert manifest["name"] == "zoo:attention_block"
     assert manifest["inputs"][0]["shape"] == [1, 16, 32]
     assert manifest["quantisation"]["rounding"] == "onnx"
@@ -80,8 +84,8 @@ def test_the_manifest_says_what_is_inside() -> None:
 
 def test_a_sample_comes_back_with_its_output(tmp_path: Path) -> None:
     sample = sample_of(NETWORK)
-    path = write(tmp_path / "net.dnet", pack(NETWORK, sample))
-    held = load(path).sample
+    path = write(tmp_path / "net.dnet", packed(NETWORK, sample))
+    held = frontend.read(path).sample
     assert held is not None
     np.testing.assert_array_equal(held.inputs["input"], sample["input"])
     outputs = compile_network(path, CONFIGS[0]).run(held.inputs).outputs
@@ -91,22 +95,22 @@ def test_a_sample_comes_back_with_its_output(tmp_path: Path) -> None:
 
 def test_a_sample_must_fit() -> None:
     with pytest.raises(NetworkError, match="input 'input' must be int8, not float64"):
-        pack(NETWORK, {"input": np.zeros((1, 16, 10, 10))})
+        packed(NETWORK, {"input": np.zeros((1, 16, 10, 10))})
 
 
 def test_external_data_goes_in(tmp_path: Path) -> None:
     model = onnx.load_model_from_string(catalogue.model_bytes("dscnn"))
     onnx.save_model(model, tmp_path / "net.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
-    path = write(tmp_path / "net.dnet", pack(tmp_path / "net.onnx"))
+    path = write(tmp_path / "net.dnet", packed(tmp_path / "net.onnx"))
     compile_network(tmp_path / "net.onnx", CONFIGS[0]).save(tmp_path / "net.dvt")
     (tmp_path / "weights.bin").unlink()
     assert frontend.load(path).total_macs == load_program(tmp_path / "net.dvt").graph.total_macs == 2_656_768
     with pytest.raises(NetworkError, match=r"net: external data must be beside the file and below 2 GB, not: "):
-        pack(tmp_path / "net.onnx")
+        packed(tmp_path / "net.onnx")
 
 
 def test_damaged_and_newer_files_give_one_error(tmp_path: Path) -> None:
-    data = pack("zoo:autoencoder")
+    data = packed("zoo:autoencoder")
     manifest = dict(unpack(data, "net").manifest)
     newer = yaml.safe_dump(manifest | {"version": 2}).encode()
     other = yaml.safe_dump(manifest | {"format": "another"}).encode()
@@ -132,7 +136,7 @@ def _empty_zip() -> bytes:
 
 
 def test_a_flipped_bit_anywhere_is_an_error_or_changes_nothing() -> None:
-    data = pack("zoo:attention_block?tokens=2&channels=4&heads=1")
+    data = packed("zoo:attention_block?tokens=2&channels=4&heads=1")
     whole = unpack(data, "net")
     for position in np.random.default_rng(2).integers(0, len(data), 150).tolist():
         broken = bytearray(data)

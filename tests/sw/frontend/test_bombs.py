@@ -219,7 +219,7 @@ def test_a_dump_reads_its_own_folder_only(tmp_path: Path) -> None:
 
 
 def test_members_of_a_portable_file_that_overlap(tmp_path: Path) -> None:
-    data = pack("zoo:hard_swish_block?channels=4&resolution=4")
+    data = pack(frontend.parse(frontend.read("zoo:hard_swish_block?channels=4&resolution=4")))
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("manifest.yaml", "x" * 100_000)
     one = (tmp_path / "a.zip").read_bytes()

@@ -45,7 +45,7 @@ def runtime(path: Path, graph: ir.Graph, sample: Sample) -> Array:
     """The output in ONNX Runtime's integer kernels, or in TFLite Micro's or LiteRT's."""
     if path.suffix == ".onnx":
         return run(uint8_form(onnx.load(path)), sample)
-    return reference_runtimes.run(graph, (path.name, path.read_bytes()), sample).tensors[graph.outputs[0].tensor]
+    return reference_runtimes.run(graph, frontend.parse(frontend.read(path)), sample).tensors[graph.outputs[0].tensor]
 
 
 # ONNX ------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from dovetail.sw import frontend
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.frontend.tflite.flatbuffer import MOST_READ, TFLITE, FlatbufferError, verify
 from tests.malformed.damage import cut, flip, leave_out, overwrite
 from tests.malformed.tflite_edits import network, packed
@@ -104,7 +105,7 @@ def test_shared_bytes_are_counted(sound: bytes) -> None:
     with pytest.raises(FlatbufferError, match=f"its bytes must not be used more than {MOST_READ} times"):
         verify(data, TFLITE, "Model")
     with pytest.raises(NetworkError, match="the file must be a sound flatbuffer: its bytes must not be used more"):
-        frontend.parse(data, "bomb", None)
+        frontend.load(NetworkFile("bomb", data))
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend import load, parse
-from dovetail.sw.frontend.tflite.floats.convert import to_onnx
+from dovetail.sw.frontend import load, parse, read
+from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.quantise.calibration import Calibration
 from dovetail.sw.quantise.float_network import FloatGraph, read_float
 from dovetail.sw.quantise.quantiser import apply
@@ -69,7 +69,7 @@ def placeholder(inner: bool, signature: bool) -> bytes:
 @pytest.mark.parametrize(("inner", "signature"), [(False, False), (False, True), (True, True)])
 def test_a_placeholder_is_not_a_shape(inner: bool, signature: bool) -> None:
     data = placeholder(inner, signature)
-    model = to_onnx(data, "net")
+    model = parse(NetworkFile("net", data)).as_onnx()
     assert [dim.dim_value for dim in model.graph.output[0].type.tensor_type.shape.dim] == [3, 4]
     (ours,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": floats(3, 8)})
     runtime = Interpreter(model_content=data)
@@ -87,7 +87,7 @@ def test_a_placeholder_in_an_int8_network_too() -> None:
     bias = w.constant(np.zeros(4, np.int32), 0.0005)
     w.op(Operator.FULLY_CONNECTED, [x, weights, bias], [y], options("FullyConnectedOptions"), version=4)
     w.graph.inputs, w.graph.outputs = [x], [y]
-    assert parse(w.data(), "net", None).outputs[0].shape == (1, 4)
+    assert load(NetworkFile("net", w.data())).outputs[0].shape == (1, 4)
 
 
 # The first axis --------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_the_first_axis_of_a_sequence_is_no_batch(tmp_path: Path, shape: list[in
     sample = {"x": floats(*shape)}
     result = network.run(sample)
     assert result.outputs["y"].shape == (*shape[:-1], 12)
-    reference = run_reference(network.graph, ("q", (tmp_path / "q.onnx").read_bytes()), sample)
+    reference = run_reference(network.graph, parse(read(tmp_path / "q.onnx")), sample)
     for port in network.graph.outputs:
         assert np.array_equal(result.tensors[port.tensor].ravel(), reference.tensors[port.tensor].ravel())
 
@@ -118,7 +118,7 @@ def test_a_sample_of_a_sequence_has_its_first_axis() -> None:
     x, y = w.tensor((3, 8), name="x"), w.tensor((3, 8), name="y")
     w.op(Operator.ADD, [x, x], [y], options("AddOptions"), version=2)
     w.graph.inputs, w.graph.outputs = [x], [y]
-    graph = parse(w.data(), "net", None)
+    graph = load(NetworkFile("net", w.data()))
     with pytest.raises(NetworkError, match=r"input 'x' must have shape \(3, 8\), not \(8,\)"):
         graph.bind(np.zeros(8, np.int8))
 
@@ -129,7 +129,7 @@ def test_a_batch_of_images_is_refused(tmp_path: Path) -> None:
     graph = FloatGraph(read_float(path))
     quantised = apply(Calibration(graph, RandomSamples(graph.inputs, 2)), Scheme.parse("")).model
     with pytest.raises(NetworkError, match="input 'x': batch must be 1, not 8; export with batch 1"):
-        parse(quantised.SerializeToString(), "net", None)
+        load(NetworkFile("net", quantised.SerializeToString()))
 
 
 # Old operator sets -----------------------------------------------------------------------------
@@ -183,9 +183,9 @@ def test_older_operator_sets_are_refused(tmp_path: Path) -> None:
 def test_an_invalid_network_is_called_that(tmp_path: Path, op: str, dtype: int, weights: Any, reason: str) -> None:
     nodes = [helper.make_node(op, ["x", "w"], ["y"])]
     path = write(tmp_path / "net.onnx", nodes, (dtype, [1, 8]), {"w": weights})
-    for read in (read_float, load):
+    for opened in (read_float, load):
         with pytest.raises(NetworkError, match=f"(breaks its rules|shapes must fit, not): .*{reason}"):
-            read(path)
+            opened(path)
 
 
 def test_what_onnx_runtime_takes_is_not_called_invalid(tmp_path: Path) -> None:

@@ -313,14 +313,14 @@ def test_unknown_operator_is_named(tmp_path: Path) -> None:
         load(path)
 
 
-def test_states_of_recurrent_networks_have_no_batch_in_front(tmp_path: Path) -> None:
+def test_states_of_recurrent_networks_have_no_batch_in_front() -> None:
     graph = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["y"], name="r")],
         "net",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 1, 8))],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, (2, 1, 8))],
     )
-    found = OnnxFile(helper.make_model(graph).SerializeToString(), "net", tmp_path)
+    found = OnnxFile(helper.make_model(graph), "net")
     assert found.inputs[0].shape == (2, 1, 8)
 
 

@@ -24,6 +24,7 @@ from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.segments import host_reasons
 from dovetail.sw.frontend.onnx.mapping import OnnxMapping
 from dovetail.sw.frontend.onnx.values import Quant
+from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.network import ir, reference
 from tests.sw.frontend.test_onnx_operators import Qdq
 
@@ -76,10 +77,10 @@ def check(data: bytes, graph: ir.Graph) -> None:
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 def test_an_operator_becomes_an_instruction(share: Any, dtype: type[np.int8] | type[np.uint8]) -> None:
     data = network(dtype)
-    inlined = frontend.parse(data, "net", None)
+    inlined = frontend.load(NetworkFile("net", data))
     assert [node.op for node in inlined.nodes if isinstance(node, ir.Elementwise)] == ["sub"]
     share(OnnxMapping("Less", Op.E_ADD, difference, domain=DOMAIN))
-    graph = frontend.parse(data, "net", None)
+    graph = frontend.load(NetworkFile("net", data))
     (node,) = (node for node in graph.nodes if isinstance(node, ir.Elementwise))
     assert (node.instruction, node.op) == (Op.E_ADD, "e_add")
     assert not any(isinstance(node, ir.Host) for node in graph.nodes)
@@ -95,13 +96,13 @@ def test_what_is_not_exact_runs_on_the_host(share: Any) -> None:
 
     data = network()
     share(OnnxMapping("Less", Op.E_ADD, wrong, domain=DOMAIN))
-    graph = frontend.parse(data, "net", None)
+    graph = frontend.load(NetworkFile("net", data))
     reasons = host_reasons(Config(), Options(), graph)
     (reason,) = (text for text in reasons.values() if "E_ADD" in text)
     assert reason.startswith("E_ADD is not ONNX Runtime's Less for ") and reason.endswith(" of 65536 pairs of bytes")
     check(data, graph)
     share(OnnxMapping("Less", Op.E_ADD, lambda *given: None, domain=DOMAIN))
-    graph = frontend.parse(data, "net", None)
+    graph = frontend.load(NetworkFile("net", data))
     assert "E_ADD cannot be told to do this" in host_reasons(Config(), Options(), graph).values()
     check(data, graph)
 
@@ -121,10 +122,10 @@ def test_an_operator_on_integers(share: Any, dtype: type[np.int8] | type[np.uint
     net.output(net.op("DequantizeLinear", net.op("Max", a, b), *net.scales(B)), Y)
     data = net.model()
     share(OnnxMapping("Max", Op.C_MAX, maximum, integers=True))
-    graph = frontend.parse(data, "net", None)
+    graph = frontend.load(NetworkFile("net", data))
     assert [node.op for node in graph.nodes if isinstance(node, ir.Elementwise | ir.Host)] == ["c_max"]
     check(data, graph)
     share(OnnxMapping("Max", Op.E_MUL, wrapping, integers=True))
-    graph = frontend.parse(data, "net", None)
+    graph = frontend.load(NetworkFile("net", data))
     assert [node.op for node in graph.nodes if isinstance(node, ir.Elementwise | ir.Host)] == ["max"]
     check(data, graph)

@@ -17,8 +17,8 @@ from dovetail.sw.analysis.preflight import inspect
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.export.parts.folder import export, run_parts
-from dovetail.sw.frontend import parse
-from dovetail.sw.frontend.tflite.floats.convert import to_onnx
+from dovetail.sw.frontend import load, parse, read
+from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.quantise.float_network import read_float
 from dovetail.sw.runtime.compiled_network import compile_network
 from dovetail.sw.runtime.reference_runtimes import run as run_reference
@@ -92,7 +92,7 @@ def values(shape: tuple[int, ...]) -> Any:
 @pytest.mark.parametrize("shapes", [True, False])
 def test_detections_are_the_runtimes(shapes: bool) -> None:
     data = detector(shapes=shapes)
-    graph = parse(data, "net", None)
+    graph = load(NetworkFile("net", data))
     assert [port.shape for port in graph.outputs] == [(1, 5, 4), (1, 5), (1, 5), (1,)]
     network = compile_network(graph, Config())
     runtime = Interpreter(model_content=data, experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
@@ -116,12 +116,12 @@ def test_an_unknown_operator_ends_the_part(tmp_path: Path, make: Any) -> None:
     assert graph.why_left == "a custom operator that LiteRT does not have, or not for these types"
     assert {port.name for port in graph.outputs} in ({"boxes", "scores"}, {"first"})
     found = network.run(values((1, 6))).outputs
-    reference = run_reference(graph, ("net", path.read_bytes()), {"x": values((1, 6))})
+    reference = run_reference(graph, parse(read(path)), {"x": values((1, 6))})
     assert all(np.array_equal(found[port.name], reference.tensors[port.tensor]) for port in graph.outputs)
 
 
 def test_what_depends_on_no_unknown_operator_is_computed() -> None:
-    graph = parse(middle(second=True), "net", None)
+    graph = load(NetworkFile("net", middle(second=True)))
     assert [port.name for port in graph.outputs] == ["early", "first"]
     assert graph.left == ("01_Secret (CUSTOM Secret)", "02_FULLY_CONNECTED (FULLY_CONNECTED)")
 
@@ -161,7 +161,7 @@ def test_a_network_that_begins_with_an_unknown_operator_is_refused() -> None:
     w.op("Secret", [x], [y])
     w.graph.inputs, w.graph.outputs = [x], [y]
     with pytest.raises(NetworkError, match="00_Secret: a custom operator that LiteRT does not have, or not for these"):
-        parse(w.data(), "net", None)
+        load(NetworkFile("net", w.data()))
 
 
 @pytest.mark.parametrize("code", [Operator.WHILE, Operator.IF])
@@ -171,21 +171,21 @@ def test_control_flow_at_the_end_is_left(code: int) -> None:
     first, y = _dense(w, x, 6, 8, "first"), w.tensor((1, 8), scale=0.05, name="y")
     w.op(code, [first], [y], options("WhileOptions") if code == Operator.WHILE else options("IfOptions"))
     w.graph.inputs, w.graph.outputs = [x], [y]
-    graph = parse(w.data(), "net", None)
+    graph = load(NetworkFile("net", w.data()))
     assert [port.name for port in graph.outputs] == ["first"]
     assert graph.why_left.startswith("the network must be free of control flow")
 
 
 def test_a_head_keeps_its_variables() -> None:
     """A streaming network whose result goes into a custom operator."""
-    whole = parse(streaming(), "net", None)
+    whole = load(NetworkFile("net", streaming()))
     w = Writer()
     w.model = type(w.model).InitFromPackedBuf(bytearray(streaming()), 0)
     w.graph = w.model.subgraphs[0]
     made = w.tensor((1, 4), name="made")
     w.op("Secret", list(w.graph.outputs), [made])
     w.graph.outputs = [made]
-    graph = parse(w.data(), "net", None)
+    graph = load(NetworkFile("net", w.data()))
     assert [port.name for port in graph.outputs] == ["y"]
     assert np.array_equal(graph.states[0].initial, whole.states[0].initial)
 
@@ -230,7 +230,7 @@ def test_an_onnx_node_of_a_foreign_domain_ends_the_part(tmp_path: Path) -> None:
     assert [port.name for port in network.graph.outputs] == ["p"]
     value = np.random.default_rng(0).standard_normal((1, 6)).astype(np.float32)
     found = network.run(value).outputs["p"]
-    reference = run_reference(network.graph, ("net", path.read_bytes()), {"x": value})
+    reference = run_reference(network.graph, parse(read(path)), {"x": value})
     assert np.array_equal(found.ravel(), reference.tensors[network.graph.outputs[0].tensor].ravel())
     manifest = export(network, tmp_path / "parts")
     rest = onnx.load(tmp_path / "parts" / manifest["rest"]["file"])
@@ -255,4 +255,4 @@ def test_a_float_tflite_network_too() -> None:
     w.op(Operator.FULLY_CONNECTED, [x, weights, -1], [first], options("FullyConnectedOptions"))
     w.op("Secret", [first], [y])
     w.graph.inputs, w.graph.outputs = [x], [y]
-    assert [value.name for value in to_onnx(w.data(), "net").graph.output] == ["first"]
+    assert [value.name for value in parse(NetworkFile("net", w.data())).as_onnx().graph.output] == ["first"]

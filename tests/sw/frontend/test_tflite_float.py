@@ -14,7 +14,8 @@ from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend.tflite.floats.convert import to_onnx
+from dovetail.sw.frontend import parse
+from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.network.layout import Array
 
 Operator = schema.BuiltinOperator
@@ -118,7 +119,7 @@ def run_litert(data: bytes, values: Sequence[Array]) -> list[Array]:
 
 def agree(data: bytes, expected: Sequence[Array] | None = None, values: Sequence[Array] | None = None) -> list[str]:
     """Convert, compare on random inputs with LiteRT; returns the ONNX operators in order."""
-    model = to_onnx(data, "net")
+    model = parse(NetworkFile("net", data)).as_onnx()
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     rng = np.random.default_rng(0)
     if values is None:
@@ -197,7 +198,9 @@ def test_the_custom_transposed_convolution_of_mediapipe() -> None:
     custom = net.op("CUSTOM", [source, weights, bias], (1, 10, 8, 3))
     net.codes[-1].customCode = "Convolution2DTransposeBias"
     net.graph.operators[-1].customOptions = list(np.array([1, 2, 2], np.int32).tobytes())
-    session = onnxruntime.InferenceSession(to_onnx(net.file(standard, custom), "net").SerializeToString())
+    session = onnxruntime.InferenceSession(
+        parse(NetworkFile("net", net.file(standard, custom))).as_onnx().SerializeToString()
+    )
     x = net.random.normal(size=(1, 5, 4, 4)).astype(np.float32)
     first, second = session.run(None, {session.get_inputs()[0].name: x})
     np.testing.assert_array_equal(first, second)
@@ -388,7 +391,7 @@ def test_a_sparse_constant_of_almost_nothing_is_refused() -> None:
     tensor.sparsity.traversalOrder, tensor.sparsity.dimMetadata = [0, 1], [level(4096), level(4096)]
     y = net.op("DENSIFY", [weights], (4096, 4096))
     with pytest.raises(NetworkError, match="a sparse constant must hold an element in 1024 at least"):
-        to_onnx(net.file(y), "net")
+        parse(NetworkFile("net", net.file(y))).as_onnx()
 
 
 def test_weights_in_other_types() -> None:
@@ -430,7 +433,7 @@ def test_what_has_no_counterpart_is_named() -> None:
     y = net.op("RELU", [net.input(1, 4)], (1, 4))
     z = net.op("L2_NORMALIZATION", [y], (1, 4), options=options("L2Norm"))
     with pytest.raises(NetworkError, match="01_L2_NORMALIZATION: operator must be one with a counterpart in ONNX"):
-        to_onnx(net.file(z), "net")
+        parse(NetworkFile("net", net.file(z))).as_onnx()
 
 
 def test_integer_activations_are_refused() -> None:
@@ -439,14 +442,14 @@ def test_integer_activations_are_refused() -> None:
     net.graph.tensors[x].type = TYPES["int8"]
     y = net.op("RELU", [x], (1, 4), dtype="int8")
     with pytest.raises(NetworkError, match="00_RELU: activations must be float32, not int8"):
-        to_onnx(net.file(y), "net")
+        parse(NetworkFile("net", net.file(y))).as_onnx()
 
 
 def test_symmetric_frames_of_more_than_one_are_refused() -> None:
     net = Net()
     y = net.op("MIRROR_PAD", [net.input(1, 4), net.ints([0, 0], [2, 0])], (1, 6), options=options("MirrorPad", mode=1))
     with pytest.raises(NetworkError, match="00_MIRROR_PAD: symmetric padding must be at most 1, not 2"):
-        to_onnx(net.file(y), "net")
+        parse(NetworkFile("net", net.file(y))).as_onnx()
 
 
 def test_damaged_files_are_refused() -> None:
@@ -454,4 +457,4 @@ def test_damaged_files_are_refused() -> None:
     data = net.file(net.op("RELU", [net.input(1, 4)], (1, 4)))
     for end in range(8, len(data), 40):
         with pytest.raises(NetworkError, match="the file must be a sound flatbuffer"):
-            to_onnx(data[:end], "net")
+            parse(NetworkFile("net", data[:end])).as_onnx()

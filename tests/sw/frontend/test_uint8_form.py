@@ -11,8 +11,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend import parse
+from dovetail.sw.frontend import load
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
+from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.network import reference
 from dovetail.sw.zoo import catalogue
 
@@ -49,7 +50,7 @@ def equal(model: onnx.ModelProto) -> onnx.ModelProto:
     form = uint8_form(model)
     onnx.checker.check_model(form, full_check=True)
     session = onnxruntime.InferenceSession(form.SerializeToString(), providers=["CPUExecutionProvider"])
-    graph = parse(model.SerializeToString(), "net", None)
+    graph = load(NetworkFile("net", model.SerializeToString()))
     x = np.random.default_rng(2).integers(-128, 128, graph.inputs[0].shape).astype(np.int8)
     (ours,) = reference.run(graph, x).values()
     (theirs,) = session.run(None, {graph.inputs[0].name: x.view(np.uint8) ^ np.uint8(128)})

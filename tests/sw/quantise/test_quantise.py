@@ -14,8 +14,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend import load, parse
+from dovetail.sw.frontend import load
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
+from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.quantise.automatic import Goal, search
@@ -370,7 +371,7 @@ def test_one_constant_may_serve_two_layers() -> None:
 
 
 def load_of(model: onnx.ModelProto) -> ir.Graph:
-    return parse(model.SerializeToString(), "net", None)
+    return load(NetworkFile("net", model.SerializeToString()))
 
 
 def exact(model: onnx.ModelProto, text: str) -> ir.Graph:

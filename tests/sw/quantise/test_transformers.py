@@ -10,8 +10,9 @@ import onnx
 import pytest
 
 from dovetail.isa.config.resolved import Config
-from dovetail.sw.frontend import parse
+from dovetail.sw.frontend import load
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
+from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.quantise.calibration import Calibration
 from dovetail.sw.quantise.float_network import FloatGraph, read_float
 from dovetail.sw.quantise.quality import Comparison
@@ -59,7 +60,7 @@ def test_the_host_joins_what_it_alone_reads(transformer: FloatGraph) -> None:
 
 def test_outputs_equal_the_integer_kernels(transformer: FloatGraph) -> None:
     quantised = apply(Calibration(transformer, BENCHMARK["spectra"](2, 0, TOKENS, 12)), Scheme()).model
-    compiled = compile_network(parse(quantised.SerializeToString(), "net", None), Config())
+    compiled = compile_network(load(NetworkFile("net", quantised.SerializeToString())), Config())
     for sample in BENCHMARK["spectra"](2, 100, TOKENS, 12):
         (ours,) = compiled.run(sample).outputs.values()
         assert np.array_equal(ours, run(uint8_form(quantised), sample))

@@ -18,8 +18,8 @@ from dovetail.sw.export.codegen.project import project_of
 from dovetail.sw.export.parts.folder import export, run_parts
 from dovetail.sw.files.packing import pack
 from dovetail.sw.files.portable import unpack
-from dovetail.sw.frontend import parse
-from dovetail.sw.frontend.tflite.floats.convert import to_onnx
+from dovetail.sw.frontend import load, parse, read
+from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.host import recurrent
 from dovetail.sw.network.layout import Array
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
@@ -120,7 +120,7 @@ def test_a_saved_program_keeps_state(tmp_path: Path, make: Callable[[], bytes]) 
 def test_a_packed_sample_is_of_the_first_run(tmp_path: Path) -> None:
     network = compile_network(saved(tmp_path, streaming()), Config())
     value = samples(network, 1)[0]
-    portable = unpack(pack(tmp_path / "net.tflite", {"x": value}), "net.dnet")
+    portable = unpack(pack(parse(read(tmp_path / "net.tflite")), {"x": value}), "net.dnet")
     assert portable.manifest["states"] == [{"name": "rows", "dtype": "int8", "shape": [1, 2, 6, 4]}]
     assert portable.sample is not None
     assert np.array_equal(portable.sample.outputs["y"], network.run(value).outputs["y"])
@@ -152,7 +152,7 @@ def test_the_reference_runtime_sees_the_samples_before(tmp_path: Path, make: Cal
     network = compile_network(saved(tmp_path, data), Config(), keep_tensors=True)
     feeds = [{"x": value} for value in samples(network, 3)]
     results = [network.run(feed) for feed in feeds]
-    reference = run_reference(network.graph, ("net", data), feeds[-1], before=feeds[:-1])
+    reference = run_reference(network.graph, parse(NetworkFile("net", data)), feeds[-1], before=feeds[:-1])
     assert reference.runtime == "TFLite Micro"
     for state in network.graph.states:
         ours = results[-1].tensors[state.written]
@@ -190,7 +190,7 @@ def test_a_layer_that_tflite_micro_lacks_keeps_its_state_in_litert() -> None:
     w.op(Operator.SVDF, [real, feature, time, bias, state], [made], option)
     w.op(Operator.QUANTIZE, [made], [y], version=2)
     w.graph.inputs, w.graph.outputs = [x], [y]
-    network = compile_network(parse(w.data(), "net", None), Config())
+    network = compile_network(load(NetworkFile("net", w.data())), Config())
     inputs = samples(network, 5)
     runtime = Interpreter(model_content=w.data(), experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
     runtime.allocate_tensors()
@@ -238,7 +238,7 @@ def test_a_variable_without_a_handle_is_refused() -> None:
     w.op(Operator.ASSIGN_VARIABLE, [handle, x], [], options("AssignVariableOptions"))
     w.graph.inputs, w.graph.outputs = [x], [x]
     with pytest.raises(NetworkError, match="variable must come from VAR_HANDLE in the same subgraph, not otherwise"):
-        parse(w.data(), "net", None)
+        load(NetworkFile("net", w.data()))
 
 
 def test_a_float_network_with_variables_is_not_quantised() -> None:
@@ -248,4 +248,4 @@ def test_a_float_network_with_variables_is_not_quantised() -> None:
     w.op(Operator.ASSIGN_VARIABLE, [handle, x], [], options("AssignVariableOptions"))
     w.graph.inputs, w.graph.outputs = [x], [x]
     with pytest.raises(NetworkError, match="00_VAR_HANDLE: a float network must have no variables to be quantised"):
-        to_onnx(w.data(), "net")
+        parse(NetworkFile("net", w.data())).as_onnx()

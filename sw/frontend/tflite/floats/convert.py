@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import onnx
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.frontend.remainder import known_part
-from dovetail.sw.frontend.tflite.file import TfliteFile, settle
+from dovetail.sw.frontend.tflite.file import TfliteFile
 from dovetail.sw.frontend.tflite.floats.convolution import CONVOLUTIONS
 from dovetail.sw.frontend.tflite.floats.elementwise import ELEMENTWISE
 from dovetail.sw.frontend.tflite.floats.movement import MOVEMENT
@@ -25,32 +24,25 @@ OPERATORS: Mapping[str, Write] = {
 _WAY_OUT = "replace it, or convert the network to int8 with TensorFlow's converter"
 
 
-def to_onnx(data: bytes, name: str) -> onnx.ModelProto:
+def to_onnx(file: TfliteFile, name: str) -> onnx.ModelProto:
     """A float network with the inputs and outputs of the TFLite file: names, shapes, element types.
 
     Weights that the file holds in 8 bits or float16 are float32 in the result; activations must be float32.
 
     Raises
     ------
-    NetworkError: the file is malformed, or an operator is not one of `OPERATORS` or is used in a way that has no
-        counterpart in ONNX; the text names it.
+    NetworkError: an operator is not one of `OPERATORS` or is used in a way that has no counterpart in ONNX; the text
+        names it. A malformed file may raise anything else.
     """
-    try:
-        file = TfliteFile(known_part(data))
-        settle(file)
-        writer = Writer(file)
-        for op in file.operators:
-            if op.kind in RESOURCE_OPERATORS or any(index >= 0 and file.infos[index].variable for index in op.inputs):
-                raise NetworkError(f"{op.name}: a float network must have no variables to be quantised; {_WAY_OUT}")
-            if op.kind not in OPERATORS:
-                raise NetworkError(f"{op.name}: operator must be one with a counterpart in ONNX, not this; {_WAY_OUT}")
-            OPERATORS[op.kind](writer, op)
-        model = _with_inferred_outputs(writer.model(name))
-        onnx.checker.check_model(model, full_check=True)
-    except NetworkError:
-        raise
-    except Exception as error:  # a malformed flatbuffer fails anywhere in the generated accessors
-        raise NetworkError(f"{name}: TFLite file must be complete, not malformed ({type(error).__name__})") from error
+    writer = Writer(file)
+    for op in file.operators:
+        if op.kind in RESOURCE_OPERATORS or any(index >= 0 and file.infos[index].variable for index in op.inputs):
+            raise NetworkError(f"{op.name}: a float network must have no variables to be quantised; {_WAY_OUT}")
+        if op.kind not in OPERATORS:
+            raise NetworkError(f"{op.name}: operator must be one with a counterpart in ONNX, not this; {_WAY_OUT}")
+        OPERATORS[op.kind](writer, op)
+    model = _with_inferred_outputs(writer.model(name))
+    onnx.checker.check_model(model, full_check=True)
     return model
 
 
