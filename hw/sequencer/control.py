@@ -8,11 +8,8 @@ from dovetail.hw.common.ports import Core, Entry, EntryKind
 from dovetail.hw.sequencer.scoreboard import Claimant
 from dovetail.hw.sequencer.statistics import Activity
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.table import Cause, Unit
+from dovetail.isa.instructions.table import BUS_CAUSES, Cause, Unit
 from dovetail.isa.timing.sequencer import CHECK
-
-BUS_CAUSE = {Unit.LOAD: Cause.BUS_READ, Unit.STORE: Cause.BUS_WRITE}
-"""What a core's ``error`` means, fetches aside."""
 
 
 class Fault(data.Struct):
@@ -136,7 +133,7 @@ class UnitControl(wiring.Component):
         with m.Elif(core.done & core.error):
             m.d.comb += self.failed.eq(1)
         shared = Mux(claim.conflict, Cause.BANK_CONFLICT, Cause.RACE)
-        bus = Mux(fetching, Cause.BUS_FETCH, BUS_CAUSE.get(self.unit, Cause.NONE))
+        bus = Mux(fetching, Cause.BUS_FETCH, BUS_CAUSES.get(self.unit, Cause.NONE))
         with m.If(verify | core.done):
             m.d.sync += self.fault.cause.eq(Mux(verify, Mux(core.cause.any(), core.cause, shared), bus))
 

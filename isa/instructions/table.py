@@ -402,6 +402,8 @@ INSTRUCTIONS: dict[Op, Instruction] = {
 }
 DMA_OPS = {row.unit: row.op for row in INSTRUCTIONS.values() if row.unit is not None and row.moves}
 """The operation of LOAD and of STORE."""
+BUS_CAUSES = {Unit.LOAD: Cause.BUS_READ, Unit.STORE: Cause.BUS_WRITE}
+"""What a bus error of an operation of theirs is."""
 
 
 def unit_of(op: int) -> Unit:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import (
+    BUS_CAUSES,
     PAGE_BYTES,
     PAGE_WORDS,
     QUEUE_DEPTH,
@@ -79,9 +80,8 @@ def _trace(rules: Rules, words: npt.NDArray[np.uint64], program: int, base: int,
     bus: dict[int, Cause] = {}
     reach = 0 if broken else memory - base
     for number in np.flatnonzero((operations.memory_ends() > reach) & (causes == 0)).tolist():
-        op = int(operations.ops[number])
-        if bus_error(op, registers[number], base, memory, broken):
-            bus[int(places[number])] = Cause.BUS_READ if op == Op.DMA_READ else Cause.BUS_WRITE
+        if bus_error(int(operations.ops[number]), registers[number], base, memory, broken):
+            bus[int(places[number])] = BUS_CAUSES[Unit(operations.units[number])]
     for page, place in enumerate(chunks.fetches.tolist()):
         if not answers((program + page * PAGE_BYTES) % ADDRESS_SPACE, PAGE_BYTES, memory, broken):
             bus[place] = Cause.BUS_FETCH

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, REGISTERS, WORD_BYTES, Cause, Op, Unit
+from dovetail.isa.instructions.table import BUS_CAUSES, INSTRUCTIONS, PAGE_WORDS, REGISTERS, WORD_BYTES, Cause, Op, Unit
 from dovetail.isa.timing.memory import ADDRESS_SPACE, Broken, answers
 from dovetail.isa.timing.microcoded.durations import (
     AFTER,
@@ -21,8 +21,6 @@ from dovetail.isa.timing.microcoded.durations import (
 from dovetail.isa.timing.operations import bus_error, rules_of
 from dovetail.isa.timing.sequencer import front_end_faults
 from dovetail.isa.timing.timeline import Counters, Fault, Timeline
-
-BUS = {Op.DMA_READ: Cause.BUS_READ, Op.DMA_WRITE: Cause.BUS_WRITE}
 
 
 def time_microcoded(
@@ -84,8 +82,8 @@ def time_microcoded(
             if rule.cause:
                 fault = Fault(rule.cause, pc)
                 now += STEP * FAILED
-            elif op in BUS and bus_error(code, values, base, memory_bytes, broken):
-                fault = Fault(BUS[op], pc)
+            elif unit in BUS_CAUSES and bus_error(code, values, base, memory_bytes, broken):
+                fault = Fault(BUS_CAUSES[unit], pc)
                 now += STEP * (FAILED + 1)
             else:
                 now += STEP * AFTER[unit]
