@@ -50,12 +50,8 @@ class Rule:
 
     def races(self, other: "Rule") -> bool:
         """Whether one of the two writes bytes of SRAM that the other reads."""
-        for writer, reader in ((self, other), (other, self)):
-            for a, n in writer.targets:
-                for b, m in reader.sources:
-                    if a < b + m and b < a + n:
-                        return True
-        return False
+        pairs = (*product(self.targets, other.sources), *product(other.targets, self.sources))
+        return any(share_byte(*pair) for pair in pairs)
 
 
 IDLE = Rule(0, Cause.NONE, 0, 0)
