@@ -16,8 +16,8 @@ from dovetail.sw.export.codegen.c_text import Fields, number
 from dovetail.sw.export.codegen.movement import places_of, write_places
 from dovetail.sw.export.codegen.softmax import MOST_COLUMNS, exponentials, float_exponentials
 from dovetail.sw.export.codegen.writer import Pointer, Writer, pairs_fields
-from dovetail.sw.frontend.tflite.elementwise import FUNCTIONS, RECTIFIERS
 from dovetail.sw.frontend.tflite.file import TfliteFile
+from dovetail.sw.frontend.tflite.operators.elementwise import FUNCTIONS, RECTIFIERS
 from dovetail.sw.host import kernels
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Layout, Shape
