@@ -1,28 +1,18 @@
 """The vector unit's loops: which bytes it reads, in which lanes they count, and where results go."""
 
-from enum import IntEnum
-from typing import Any
-
-from amaranth import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import wiring
+from amaranth import Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from dovetail.hw.common.walk import Place, count_loops
 from dovetail.hw.memory.window import INT32_BYTES, LanesBelow
 from dovetail.hw.vector.registers import KIND, VECTOR_REGISTERS
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import offers
 from dovetail.isa.timing.vector import TABLE_BYTES, WALK, table_lanes
 
-
-class Level(IntEnum):
-    """The loop that advances between one step and the next; all loops inside it start again. TABLE comes first."""
-
-    KX = 0
-    KY = 1
-    BLOCK = 2
-    X = 3
-    Y = 4
-    TABLE = 5
+FLAGS = data.StructLayout(dict.fromkeys(("first", "last", "second", "table"), 1))
+"""What a step of :class:`VectorReads` is."""
 
 
 class VectorReads(wiring.Component):
@@ -88,24 +78,26 @@ class VectorReads(wiring.Component):
         two_operands, looks_up = offers(self.config, "two_operands"), offers(self.config, "looks_up")
         int32 = offers(self.config, "int32_input")
 
-        # 0: loop counters; which loop advances.
+        # 0: loop counters; which loop advances. The steps of a table come before all others.
         active = Signal()
         step = Signal()
         begins = Signal()
         filling = Signal()
         counts = {
-            Level.KX: Mux(kind.taps, regs.GEOMETRY.kw, Mux(kind.two_operands, 2, 1)),
-            Level.KY: Mux(kind.taps, regs.GEOMETRY.kh, 1),
-            Level.BLOCK: regs.BLOCKS.count,
-            Level.X: regs.TILE.width,
-            Level.Y: regs.TILE.height,
+            "kx": Mux(kind.taps, regs.GEOMETRY.kw, Mux(kind.two_operands, 2, 1)),
+            "ky": Mux(kind.taps, regs.GEOMETRY.kh, 1),
+            "block": regs.BLOCKS.count,
+            "x": regs.TILE.width,
+            "y": regs.TILE.height,
         }
-        advance, ends, finished = odometer(m, counts, load=self.load, step=step)
+        advances, ends = count_loops(m, counts, load=self.load, step=step)
+        level_0 = {loop: advance & ~filling for loop, advance in advances.items()}
+        level = {loop: Signal(name=f"level_{loop}") for loop in level_0}
         m.d.comb += step.eq(active & ~filling)
         with m.If(self.go):
             m.d.sync += [active.eq(1), begins.eq(1)]
         with m.Elif(step):
-            m.d.sync += [active.eq(~finished), begins.eq(ends[Level.KY])]
+            m.d.sync += [active.eq(~ends["y"]), begins.eq(ends["ky"])]
         if looks_up:
             table_left = Signal(range(TABLE_BYTES // table_lanes(self.config)))
             with m.If(self.go):
@@ -113,84 +105,54 @@ class VectorReads(wiring.Component):
             with m.Elif(filling):
                 m.d.sync += [filling.eq(table_left.any()), table_left.eq(table_left - 1)]
         valid_1 = Signal()
-        first_1 = Signal()
-        last_1 = Signal()
-        second_1 = Signal()
-        table_1 = Signal()
-        level_0, level = Signal(len(Level)), Signal(len(Level))  # one bit: a bit per loop is quicker than its number
-        m.d.comb += level_0.eq(Mux(filling, 1 << Level.TABLE.value, advance))
+        flags_1 = Signal(FLAGS)
         m.d.sync += valid_1.eq(active)
         with m.If(active):
             m.d.sync += [
-                level.eq(level_0),
-                first_1.eq(begins),
-                last_1.eq(ends[Level.KY] & ~filling),
-                second_1.eq(filling | kind.two_operands & ends[Level.KX]),
-                table_1.eq(filling),
+                *(level[loop].eq(advance) for loop, advance in level_0.items()),
+                flags_1.first.eq(begins),
+                flags_1.last.eq(ends["ky"] & ~filling),
+                flags_1.second.eq(filling | kind.two_operands & ends["kx"]),
+                flags_1.table.eq(filling),
             ]
 
-        # 1: positions of this step; per loop, where it stands with all inner loops at their start.
-        off_y, off_x, off_block, off_ky, off = (Signal(32, name=f"off_{n}") for n in ("y", "x", "block", "ky", "kx"))
-        col_0, col_x, col_block, col = (Signal(32, name=f"col_{n}") for n in ("0", "x", "block", "kx"))
-        row_y, row = (Signal(32, name=f"row_{n}") for n in ("y", "ky"))
-        b_y, b_x, b = (Signal(32, name=f"b_{n}") for n in ("y", "x", "block"))
-        off_from, off_step, off_next = (Signal(32, name=f"off_{n}") for n in ("from", "step", "next"))
-        col_from, col_step, col_next = (Signal(32, name=f"col_{n}") for n in ("from", "step", "next"))
-        row_from, row_step, row_next = (Signal(32, name=f"row_{n}") for n in ("from", "step", "next"))
-        b_from, b_step, b_next = (Signal(32, name=f"b_{n}") for n in ("from", "step", "next"))
+        # 1: positions of this step. In region B a step of a table is like a block's.
         block = Signal(range(INT32_BYTES * lanes + 1))
         m.d.sync += block.eq(Mux(kind.int32_input, INT32_BYTES * lanes, lanes))
-        rows = {
-            # loop: offset, column, row, B's offset: (from, step)
-            Level.KX: ((off, regs.KX_STEP), (col, regs.KX_STEP), (row, 0), (b, 0)),
-            Level.KY: ((off_ky, regs.KY_STEP), (col_block, 0), (row, regs.GEOMETRY.dilation_y), (b, 0)),
-            Level.BLOCK: ((off_block, block), (col_block, block), (row_y, 0), (b, block)),
-            Level.X: ((off_x, regs.X_STEP), (col_x, regs.X_STEP), (row_y, 0), (b_x, regs.B_X_STEP)),
-            Level.TABLE: ((off, 0), (col, 0), (row, 0), (b, table_lanes(self.config))),
-            Level.Y: ((off_y, regs.Y_STEP), (col_0, 0), (row_y, regs.GEOMETRY.stride_y), (b_y, regs.B_Y_STEP)),
+        stride_y, dilation_y = regs.GEOMETRY.stride_y, regs.GEOMETRY.dilation_y
+        steps: dict[str, tuple[Value | int, ...]] = {
+            # kx, ky, block, x, y
+            "off": (regs.KX_STEP, regs.KY_STEP, block, regs.X_STEP, regs.Y_STEP),
+            "col": (regs.KX_STEP, 0, block, regs.X_STEP, 0),
+            "row": (0, dilation_y, 0, 0, stride_y),
+            "b": (0, 0, Mux(filling, table_lanes(self.config), block), regs.B_X_STEP, regs.B_Y_STEP),
         }
-        if not looks_up:
-            del rows[Level.TABLE]
-        targets = (off_from, off_step), (col_from, col_step), (row_from, row_step), (b_from, b_step)
-        for (source, amount), terms in zip(targets, zip(*rows.values(), strict=True), strict=True):
-            bases, steps = zip(*terms, strict=True)
-            m.d.comb += source.eq(selected(level, dict(zip(rows, bases, strict=True))))
+        first = {"off": regs.ORIGIN, "col": -regs.PAD_LEFT, "row": -regs.PAD_TOP, "b": 0}
+        here = {}
+        for name, amounts in steps.items():
+            loops = dict(zip(level, amounts, strict=True))
+            now, then, moves = level_0, level, valid_1 & ~flags_1.table
+            if name == "b":
+                now, then = (
+                    {**each, "block": each["block"] | table} for each, table in ((now, filling), (then, flags_1.table))
+                )
+                moves = valid_1
+                if not two_operands:
+                    loops = {"block": loops["block"]}
+            place = Place(name, loops)
+            amount = Signal(32, name=f"{name}_step", reset_less=True)
             with m.If(active):
-                m.d.sync += amount.eq(selected(level_0, dict(zip(rows, steps, strict=True))))
-        m.d.comb += [
-            off_next.eq(off_from + off_step),
-            col_next.eq(col_from + col_step),
-            row_next.eq(row_from + row_step),
-            b_next.eq(b_from + b_step),
-        ]
-        with m.If(self.load):
-            m.d.sync += [s.eq(regs.ORIGIN) for s in (off_y, off_x, off_block, off_ky, off)]
-            m.d.sync += [s.eq(-regs.PAD_LEFT) for s in (col_0, col_x, col_block, col)]
-            m.d.sync += [s.eq(-regs.PAD_TOP) for s in (row_y, row)]
-            m.d.sync += [s.eq(0) for s in (b_y, b_x, b)]
-        with m.Elif(valid_1):
-            m.d.sync += [off.eq(off_next), col.eq(col_next), row.eq(row_next)]
-            if two_operands or looks_up:
-                m.d.sync += b.eq(b_next)
-            with m.If(~level[Level.KX.value]):
-                m.d.sync += off_ky.eq(off_next)
-            with m.If(~(level[Level.KX.value] | level[Level.KY.value])):
-                m.d.sync += [off_block.eq(off_next), col_block.eq(col_next)]
-            with m.If(level[Level.X.value] | level[Level.Y.value]):
-                m.d.sync += [off_x.eq(off_next), col_x.eq(col_next)]
-                if two_operands:
-                    m.d.sync += b_x.eq(b_next)
-            with m.If(level[Level.Y.value]):
-                m.d.sync += [off_y.eq(off_next), row_y.eq(row_next)]
-                if two_operands:
-                    m.d.sync += b_y.eq(b_next)
+                m.d.sync += amount.eq(place.step(now))
+            with m.If(self.load):
+                m.d.sync += place.begin(first[name])
+            with m.Elif(moves):
+                place.move(m, then, place.base(then) + amount)
+            here[name] = place.here
+        off, col, row, b = here.values()
 
         # 2: address, distances to the bounds. An int32 begins at least four bytes before the end of its region.
         valid_2 = Signal()
-        first_2 = Signal()
-        last_2 = Signal()
-        second_2 = Signal()
-        table_2 = Signal()
+        flags_2 = Signal(FLAGS)
         row_valid = Signal()
         address = Signal(len(self.addr))
         offset = Signal(32)
@@ -200,16 +162,13 @@ class VectorReads(wiring.Component):
             whole = Mux(size >= INT32_BYTES, size - (INT32_BYTES - 1), 0)
             with m.If(self.load):
                 m.d.sync += region_limit.eq(Mux(kind.int32_input, whole, size))
-        m.d.comb += [offset.eq(Mux(second_1, b, off)), limit.eq(Mux(second_1, b_limit, in_limit))]
+        m.d.comb += [offset.eq(Mux(flags_1.second, b, off)), limit.eq(Mux(flags_1.second, b_limit, in_limit))]
         m.d.sync += valid_2.eq(valid_1)
         with m.If(valid_1):
             m.d.sync += [
-                first_2.eq(first_1),
-                last_2.eq(last_1),
-                second_2.eq(second_1),
-                table_2.eq(table_1),
+                flags_2.eq(flags_1),
                 row_valid.eq(row < regs.IN_ROWS),
-                address.eq(Mux(second_1, regs.B_ADDR, regs.IN_ADDR) + offset),
+                address.eq(Mux(flags_1.second, regs.B_ADDR, regs.IN_ADDR) + offset),
             ]
         item = INT32_BYTES if two_operands else 1
         in_region = LanesBelow("region", lanes, item)
@@ -219,10 +178,7 @@ class VectorReads(wiring.Component):
 
         # 3: lanes.
         valid_3 = Signal()
-        first_3 = Signal()
-        last_3 = Signal()
-        second_3 = Signal()
-        table_3 = Signal()
+        flags_3 = Signal(FLAGS)
         mask_3 = Signal(lanes)
         address_3 = Signal(len(self.addr))
 
@@ -234,12 +190,9 @@ class VectorReads(wiring.Component):
         m.d.sync += valid_3.eq(valid_2)
         with m.If(valid_2):
             m.d.sync += [
-                first_3.eq(first_2),
-                last_3.eq(last_2),
-                second_3.eq(second_2),
-                table_3.eq(table_2),
+                flags_3.eq(flags_2),
                 mask_3.eq(
-                    inside(in_region) & (second_2.replicate(lanes) | inside(in_row) & row_valid.replicate(lanes))
+                    inside(in_region) & (flags_2.second.replicate(lanes) | inside(in_row) & row_valid.replicate(lanes))
                 ),
                 # May wrap below 0, if only upper lanes count.
                 address_3.eq(address),
@@ -249,10 +202,7 @@ class VectorReads(wiring.Component):
         m.d.sync += [self.valid.eq(valid_3), self.en.eq(valid_3 & mask_3.any())]
         with m.If(valid_3):
             m.d.sync += [
-                self.first.eq(first_3),
-                self.last.eq(last_3),
-                self.second.eq(second_3),
-                self.table.eq(table_3),
+                *(getattr(self, flag).eq(flags_3[flag]) for flag in FLAGS.members),
                 self.mask.eq(mask_3),
                 self.addr.eq(address_3),
             ]
@@ -312,36 +262,23 @@ class VectorWrites(wiring.Component):
             return channels << Mux(self.kind.int32_output, 2, 0)
 
         # 0: loop counters; which loop advances.
-        counts = {Level.BLOCK: regs.BLOCKS.count, Level.X: regs.TILE.width, Level.Y: regs.TILE.height}
-        advance, ends, finished = odometer(m, counts, load=self.load, step=self.step)
+        counts = {"block": regs.BLOCKS.count, "x": regs.TILE.width, "y": regs.TILE.height}
+        level_0, ends = count_loops(m, counts, load=self.load, step=self.step)
         valid_1 = Signal()
         done_1 = Signal()
         tail_1 = Signal()
-        level = Signal(len(Level))
-        m.d.sync += [valid_1.eq(self.step), done_1.eq(finished)]
+        level = {loop: Signal(name=f"level_{loop}") for loop in level_0}
+        m.d.sync += [valid_1.eq(self.step), done_1.eq(self.step & ends["y"])]
         with m.If(self.step):
-            m.d.sync += [level.eq(advance), tail_1.eq(ends[Level.BLOCK])]
+            m.d.sync += [*(level[loop].eq(advance) for loop, advance in level_0.items()), tail_1.eq(ends["block"])]
 
         # 1: position.
-        out_y, out_x, out = (Signal(32, name=f"out_{n}") for n in ("y", "x", "block"))
-        source = Signal(32)
-        step = Signal(32)
-        following = Signal(32)
-        m.d.comb += [
-            source.eq(selected(level, {Level.BLOCK: out, Level.X: out_x, Level.Y: out_y})),
-            step.eq(
-                selected(level, {Level.BLOCK: length(lanes), Level.X: regs.OUT_X_STEP, Level.Y: regs.OUT_Y_STEP}),
-            ),
-            following.eq(source + step),
-        ]
+        place = Place("out", {"block": length(lanes), "x": regs.OUT_X_STEP, "y": regs.OUT_Y_STEP})
+        out = place.here
         with m.If(self.load):
-            m.d.sync += [s.eq(0) for s in (out_y, out_x, out)]
+            m.d.sync += place.begin(0)
         with m.Elif(valid_1):
-            m.d.sync += out.eq(following)
-            with m.If(~level[Level.BLOCK.value]):
-                m.d.sync += out_x.eq(following)
-            with m.If(level[Level.Y.value]):
-                m.d.sync += out_y.eq(following)
+            place.move(m, level, place.base(level) + place.step(level))
 
         # 2: address and end.
         valid_2 = Signal()
@@ -359,41 +296,3 @@ class VectorWrites(wiring.Component):
         with m.If(valid_2):
             m.d.sync += [self.addr.eq(address), self.size.eq(size)]
         return m
-
-
-def odometer(m: Module, counts: dict[Any, Value], *, load: Value, step: Value) -> tuple[Value, dict[Any, Value], Value]:
-    """Nested loops of ``counts`` steps by :class:`Level`, innermost first; a count is at least 1.
-
-    Returns
-    -------
-    The loop that advances after this step, a bit per :class:`Level`; per loop, whether it and all inside it end with
-    this step; whether this step is the last.
-    """
-    advance: dict[Any, Value] = {}
-    ends: dict[Any, Value] = {}
-    every: Value = Const(1, 1)
-    for loop, count in counts.items():
-        left = Signal(len(count), name=f"{loop.name.lower()}_left")
-        last = Signal(name=f"{loop.name.lower()}_last")  # `left` is 1
-        single = Signal(name=f"{loop.name.lower()}_single")  # so is the count
-        end = Signal(name=f"{loop.name.lower()}_end")
-        m.d.comb += end.eq(every & last)
-        m.d.sync += single.eq(count == 1)
-        with m.If(load):
-            m.d.sync += [left.eq(count), last.eq(count == 1)]
-        with m.Elif(step & every):
-            m.d.sync += [left.eq(Mux(last, count, left - 1)), last.eq(Mux(last, single, left == 2))]
-        advance[loop] = every & ~last
-        ends[loop] = every = end
-    advance[Level.Y] = advance[Level.Y] | every
-    return Cat(advance.get(loop, 0) for loop in Level), ends, step & every
-
-
-def selected(level: Value, choices: dict[Any, Value | int]) -> Value:
-    """Of these the one whose loop's bit is set; 0 without one."""
-    result: Value = Const(0)
-    for loop, choice in choices.items():
-        if isinstance(choice, Value) or choice:
-            value = Value.cast(choice)
-            result = result | value & level[loop.value].replicate(len(value))
-    return result
