@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dovetail.flows.explore.pricing.cost import Cost
 from dovetail.flows.explore.results.values import values_of, violations
 from dovetail.flows.explore.space.design_space import Point, Space
-from dovetail.flows.options.parameters import flat
+from dovetail.flows.options.parameters import flat, label
 from dovetail.isa.config.resolved import Config
 
 
@@ -52,10 +52,9 @@ class Row:
     scenarios: int = 1
 
     def __repr__(self) -> str:
-        axes = ", ".join(f"{name} {value}" for name, value in self.axes.items())
         cycles = f"{self.values['cycles']:,.0f} cycles" if "cycles" in self.values else "no cost"
         told = self.error or cycles + (", on the front" if self.front else "" if self.feasible else ", infeasible")
-        return f"<Row {self.number} ({axes}): {told}>"
+        return f"<Row {self.number} ({label(self.axes)}): {told}>"
 
 
 def row_of(space: Space, point: Point, costs: Sequence[Cost], error: str = "", seconds: float = 0.0) -> Row:

@@ -102,7 +102,7 @@ def test_a_sweep_s_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert results.to_csv() == (out / "results.csv").read_text("utf-8")
     assert results.layers(2).to_csv() == again.read_text("utf-8")
     assert repr(results) == f"<Results 2 points, {sum(r.front for r in results.rows)} on the front, 0 failed>"
-    assert repr(results.rows[0]).startswith("<Row 0 (lanes (4, 8)")
+    assert repr(results.rows[0]).startswith("<Row 0 (lanes 4x8): ")
     assert repr(results.space) == f"<Space of {NETWORK} over lanes (2), sram (1)>"
     capsys.readouterr()
 
