@@ -13,7 +13,7 @@ from operator import attrgetter
 from dovetail.isa.config.given import BUS_WIDTHS, DEPTHWISE, FEATURES
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import STALLS
-from dovetail.isa.instructions.checks import View, array_lanes, input_blocks, lanes_of, weight_rows
+from dovetail.isa.instructions.checks import View, array_lanes, channels_of, input_blocks, lanes_of, weight_rows
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, REGISTERS, Cause, Instruction, Op, Unit
 from dovetail.isa.timing.dma import BOUNDARY, MAX_BURST
 from dovetail.isa.timing.memory import ADDRESS_SPACE
@@ -52,12 +52,12 @@ class Operation:
     @property
     def pixels(self) -> int:
         """Of the output tile."""
-        return self["TILE", "height"] * self["TILE", "width"]
+        return self.view.pixels
 
     @property
     def channels(self) -> int:
         """Of the output."""
-        return (self["BLOCKS", "count"] - 1) * self.lanes + self["BLOCKS", "last"]
+        return channels_of(self.config, self.op, self.view)
 
     def reach(self, y: str, x: str) -> int:
         """Bytes from the first to the last output pixel, in steps of two registers."""
@@ -81,7 +81,7 @@ class Operation:
     def weights(self) -> int:
         """Bytes of the whole weight stream."""
         config = self.config
-        steps = self["GEOMETRY", "kh"] * self["GEOMETRY", "kw"] * input_blocks(self.op, self.view)
+        steps = self.view.taps * input_blocks(self.op, self.view)
         records = config.param_rows(array_lanes(config, self.op))
         return self["BLOCKS", "count"] * (records + steps * weight_rows(config, self.op)) * config.word_bytes
 

@@ -5,10 +5,9 @@ from fractions import Fraction
 from rich import box
 from rich.table import Table
 
-from dovetail.sw.analysis.explain.causes import CAUSES
+from dovetail.sw.analysis.explain.causes import CAUSES, RESOURCES
 from dovetail.sw.analysis.explain.comparison import Comparison
 from dovetail.sw.analysis.explain.explanation import Explanation, LayerExplanation
-from dovetail.sw.analysis.explain.resources import RESOURCES
 from dovetail.sw.analysis.explain.sentences import short, title_of
 
 SMALL = 0.01

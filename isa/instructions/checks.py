@@ -62,6 +62,21 @@ class View:
         """``<name>_ADDR`` and ``<name>_BYTES``."""
         return self.values[self._index[name + "_ADDR"]], self.values[self._index[name + "_BYTES"]]
 
+    @property
+    def pixels(self) -> int:
+        """Of the output tile."""
+        return self["TILE", "height"] * self["TILE", "width"]
+
+    @property
+    def taps(self) -> int:
+        """Of the kernel."""
+        return self["GEOMETRY", "kh"] * self["GEOMETRY", "kw"]
+
+    @property
+    def moved(self) -> int:
+        """Bytes of a transfer."""
+        return self["LENGTH"] * self["COUNT", "rows"] * self["COUNT", "planes"]
+
 
 @dataclass(frozen=True)
 class Regions:
@@ -111,6 +126,11 @@ def lanes_of(config: Config, op: Op, view: View) -> int:
         return config.vector_lanes
     lanes = array_lanes(config, op)
     return lanes - lanes % multiplier_of(op, view)
+
+
+def channels_of(config: Config, op: Op, view: View) -> int:
+    """Output channels."""
+    return (view["BLOCKS", "count"] - 1) * lanes_of(config, op, view) + view["BLOCKS", "last"]
 
 
 def multiplier_of(op: Op, view: View) -> int:

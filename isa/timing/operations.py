@@ -134,7 +134,7 @@ def duration(config: Config, op: Op, view: View, free: Free = NOTHING) -> int:
             view["MEM_PLANE_STEP"],
             view["LENGTH"],
         )
-    pixels = view["TILE", "height"] * view["TILE", "width"]
+    pixels = view.pixels
     if row.unit == Unit.VECTOR:
         reads = vector_reads(op, view)
         return vector_duration(config, op, pixels=pixels, blocks=view["BLOCKS", "count"], reads=reads)
@@ -142,7 +142,7 @@ def duration(config: Config, op: Op, view: View, free: Free = NOTHING) -> int:
     return array_duration(
         config,
         depthwise=row.depthwise,
-        taps=view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"],
+        taps=view.taps,
         kc=input_blocks(op, view),
         pixels=pixels,
         stripe=view["STRIPE", "pixels"],

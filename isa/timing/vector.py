@@ -39,7 +39,7 @@ def table_reads(config: Config, op: Op) -> int:
 def vector_reads(op: Op, view: View) -> int:
     """Reads per pixel and block: kh * kw for POOL, 2 with two operands, else 1."""
     row = INSTRUCTIONS[op]
-    return view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"] if row.taps else 1 + row.two_operands
+    return view.taps if row.taps else 1 + row.two_operands
 
 
 @lru_cache(maxsize=65536)

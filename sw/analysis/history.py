@@ -10,7 +10,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, REGISTERS, Op, Unit
 from dovetail.isa.timing.timeline import FETCH, Timeline
-from dovetail.sw.analysis.sram_lives import accesses_of, held, registers_of
+from dovetail.sw.analysis.sram import accesses_of, held, registers_of
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 
 FETCH_NAME = "FETCH"
@@ -138,14 +138,8 @@ def _events(run: Timeline, registers: Registers, layers: Mapping[int, int], offs
             continue
         values = registers[pc]
         named = {name: value for name, value in zip(names[unit], values, strict=True) if value}
-        yield Event(unit, Op(op).name, layers[pc], *times, _moved(unit, values), named)
-
-
-def _moved(unit: Unit, values: tuple[int, ...]) -> int:
-    if unit not in (Unit.LOAD, Unit.STORE):
-        return 0
-    view = View(unit, values)
-    return view["LENGTH"] * view["COUNT", "rows"] * view["COUNT", "planes"]
+        moved = View(unit, values).moved if INSTRUCTIONS[Op(op)].moves else 0
+        yield Event(unit, Op(op).name, layers[pc], *times, moved, named)
 
 
 def _waits(words: Sequence[int], exact: Timeline, offset: int) -> Iterator[Wait]:

@@ -9,7 +9,7 @@ from dovetail.isa.common.html import html_table
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Unit
 from dovetail.isa.timing.timeline import Counters, Timeline
-from dovetail.sw.analysis.sram_use import SramUse, sram_use
+from dovetail.sw.analysis.sram import SramUse, sram_use
 from dovetail.sw.host.work import HostWork
 from dovetail.sw.runtime.clock import milliseconds, per_second
 

@@ -36,7 +36,7 @@ def transfers(operations: Operations, layers: Mapping[int, int]) -> Iterator[Tra
     for pc, op, registers in rows:
         if INSTRUCTIONS[op].moves:
             view = View(unit_of(op), registers)
-            size = view["LENGTH"] * view["COUNT", "rows"] * view["COUNT", "planes"]
+            size = view.moved
             yield Transfer(view.unit, layers[pc], size, view["MEM_ADDR"], memory_end(view))
 
 

@@ -21,8 +21,7 @@ from dovetail.flows.report.pictures.style import BOUNDS, KINDS, RAMP, SERIES, SP
 from dovetail.isa.config.given import PARAMETERS
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.energy_report import COMPONENTS
-from dovetail.sw.analysis.explain.causes import CAUSES
-from dovetail.sw.analysis.explain.resources import RESOURCES
+from dovetail.sw.analysis.explain.causes import CAUSES, RESOURCES
 
 _LANES = {"lanes": ("ic_lanes", "oc_lanes")}
 """What an axis stands for."""

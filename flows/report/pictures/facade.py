@@ -17,7 +17,7 @@ from dovetail.flows.report.pictures.timeline import Window
 from dovetail.flows.report.pictures.timeline import draw as draw_timeline
 from dovetail.isa.common.sizes import format_bytes
 from dovetail.isa.timing.timeline import Timeline
-from dovetail.sw.analysis.explain.compare import compare
+from dovetail.sw.analysis.explain.comparison import compare
 from dovetail.sw.analysis.explain.explanation import Explanation
 from dovetail.sw.analysis.history import History, history
 from dovetail.sw.errors import DovetailError

@@ -2,5 +2,5 @@
 
 Every event of a run follows from exactly one earlier one, so a critical path leads from the last cycle back to the
 first (`events`). An operation's cycles on it are split by its timing rule (`cycle_parts`) into `causes`. One at a
-time, `resources` are made free, to see what would be next; `compare` takes two configurations.
+time, resources are made free, to see what would be next; `comparison` takes two configurations.
 """

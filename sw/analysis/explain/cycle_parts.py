@@ -1,21 +1,28 @@
 """Splits the duration of an operation into causes, by its timing rule, so that they add up exactly.
 
 The rules are those of `dovetail.isa.timing`; this file says what their terms are spent on. What no closed form gives,
-such as the cycles in which the array waits for its requantiser, is what is left of the duration.
+such as the cycles in which the array waits for its requantiser, is what is left of the duration. A program has many
+operations, and few kinds of them: those that take the same time for the same reasons.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from operator import itemgetter
 
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import View, array_lanes, input_blocks, lanes_of, weight_rows
+from dovetail.isa.instructions.checks import INDEX, View, array_lanes, channels_of, input_blocks, weight_rows
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit, unit_of
 from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, Free, matrix_reads, to_accumulator
+from dovetail.isa.timing.dma import BOUNDARY
+from dovetail.isa.timing.operations import duration, rules_of
 from dovetail.isa.timing.sequencer import CHECK
+from dovetail.isa.timing.timeline import FETCH, Timeline
 from dovetail.isa.timing.vector import table_reads, vector_reads
 
 Parts = dict[str, int]
@@ -42,16 +49,16 @@ def parts_of(
 def array_macs(config: Config, op: Op, view: View) -> int:
     """MACs of an array operation, as if all of its input lanes had a channel."""
     return (
-        _pixels(view)
+        view.pixels
         * _steps(op, view)
         * (1 if INSTRUCTIONS[op].depthwise else config.ic_lanes)
-        * _channels(config, op, view)
+        * channels_of(config, op, view)
     )
 
 
 def _array(config: Config, op: Op, view: View, duration: int, useful: Fraction, free: Free) -> Parts:
     row = INSTRUCTIONS[op]
-    pixels, steps, blocks = _pixels(view), _steps(op, view), view["BLOCKS", "count"]
+    pixels, steps, blocks = view.pixels, _steps(op, view), view["BLOCKS", "count"]
     size = min(view["STRIPE", "pixels"], pixels)
     stripes = ceil_div(pixels, size)
     rest = pixels - (stripes - 1) * size
@@ -97,10 +104,10 @@ def _array(config: Config, op: Op, view: View, duration: int, useful: Fraction, 
 
 
 def _vector(config: Config, op: Op, view: View, duration: int) -> Parts:
-    reads = _pixels(view) * vector_reads(op, view)
+    reads = view.pixels * vector_reads(op, view)
     table = table_reads(config, op)
     slots = reads * view["BLOCKS", "count"]
-    filled = reads * _channels(config, op, view) // config.vector_lanes
+    filled = reads * channels_of(config, op, view) // config.vector_lanes
     return {
         "vector": table + filled,
         "vector_lanes": slots - filled,
@@ -138,18 +145,82 @@ def _places(bus: int, start: int, count: int, step: int) -> Counter[int]:
     return places
 
 
-def _pixels(view: View) -> int:
-    return view["TILE", "height"] * view["TILE", "width"]
-
-
-def _taps(view: View) -> int:
-    return view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"]
-
-
 def _steps(op: Op, view: View) -> int:
-    return _taps(view) * input_blocks(op, view)
+    return view.taps * input_blocks(op, view)
 
 
-def _channels(config: Config, op: Op, view: View) -> int:
-    """Output channels of an operation on pixels."""
-    return (view["BLOCKS", "count"] - 1) * lanes_of(config, op, view) + view["BLOCKS", "last"]
+NO_LAYER = -1
+"""Of instruction fetches."""
+
+_TRANSFER = ("MEM_ADDR", "COUNT", "MEM_ROW_STEP", "MEM_PLANE_STEP", "LENGTH")
+_RELEVANT = {
+    Unit.LOAD: _TRANSFER,
+    Unit.ARRAY: ("TILE", "STRIPE", "BLOCKS", "KC", "GEOMETRY", "MODE", "B_FORM"),
+    Unit.VECTOR: ("TILE", "BLOCKS", "GEOMETRY"),
+    Unit.STORE: _TRANSFER,
+}
+"""Registers that durations follow from; of a memory address what matters is where in 4 KiB it is."""
+_PICK = {unit: itemgetter(*(INDEX[unit][name] for name in names)) for unit, names in _RELEVANT.items()}
+_UNIT = {int(op): row.unit for op, row in INSTRUCTIONS.items() if row.unit is not None}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Operations alike; fetches have no ``op``. ``useful``: the share of the array's MACs that are the network's."""
+
+    op: Op | None
+    view: View
+    useful: Fraction = Fraction(1)
+
+    def parts(self, config: Config, free: Free = NOTHING) -> Parts:
+        """What its cycles are spent on; ``free``: what takes the array no time."""
+        if self.op is None:
+            return {"fetch": rules_of(config).fetch}
+        cycles = duration(config, self.op, self.view, free)
+        return parts_of(config, self.op, self.view, cycles, self.useful, free)
+
+    def moved(self, unit: Unit) -> int:
+        """Bytes that an operation moves, if it is one of ``unit``, which is LOAD or STORE."""
+        if self.op is None or self.view.unit != unit:
+            return 0
+        return self.view.moved
+
+
+def kinds_of(
+    config: Config, timeline: Timeline, layers: Sequence[int], macs: Sequence[int]
+) -> tuple[list[Kind], list[int]]:
+    """The kinds of everything in a timeline, and the number of the kind of each element.
+
+    ``layers``: of each element, or `NO_LAYER`; ``macs``: of each layer, 0 where all counts that the array multiplies.
+    """
+    numbers: dict[tuple[int, ...], int] = {}
+    found: list[tuple[Op | None, View, int]] = []
+    kind_of = []
+    for code, registers, layer in zip(timeline.op.tolist(), timeline.registers, layers, strict=True):
+        unit = Unit.LOAD if code == FETCH else _UNIT[code]
+        key = _key(code, unit, registers, layer)
+        number = numbers.setdefault(key, len(found))
+        if number == len(found):
+            found.append((None if code == FETCH else Op(code), View(unit, registers), layer))
+        kind_of.append(number)
+    counts = Counter(kind_of)
+    done = [0] * len(macs)
+    for number, (op, view, layer) in enumerate(found):
+        if op is not None and view.unit == Unit.ARRAY:
+            done[layer] += counts[number] * array_macs(config, op, view)
+    useful = [_share(own, all_) for own, all_ in zip(macs, done, strict=True)]
+    return [Kind(op, view, Fraction(1) if op is None else useful[layer]) for op, view, layer in found], kind_of
+
+
+def _key(code: int, unit: Unit, registers: Sequence[int], layer: int) -> tuple[int, ...]:
+    if code == FETCH:
+        return (code,)
+    values = _PICK[unit](registers)
+    if unit in (Unit.LOAD, Unit.STORE):
+        return (code, values[0] % BOUNDARY, *values[1:])
+    return (code, layer, *values)
+
+
+def _share(macs: int, done: int) -> Fraction:
+    """Which share of the MACs done in a layer are its own."""
+    return Fraction(min(macs, done), done) if macs and done else Fraction(1)

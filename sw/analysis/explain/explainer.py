@@ -7,9 +7,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dovetail.isa.instructions.table import Unit
+from dovetail.sw.analysis.explain.causes import NOTHING_FREE, RESOURCES, Resource
 from dovetail.sw.analysis.explain.explanation import Explanation, LayerExplanation, WhatIf, bound_of, total_of
 from dovetail.sw.analysis.explain.program import ExplainedProgram, Spent
-from dovetail.sw.analysis.explain.resources import NOTHING_FREE, RESOURCES, Resource
 from dovetail.sw.errors import DovetailError
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ def bound_of(shares: Shares) -> str:
 class WhatIf:
     """The same program, timed again with a resource made free.
 
-    ``resource``: its name in `dovetail.sw.analysis.explain.resources.RESOURCES`; ``cycles``: what the run, or the
+    ``resource``: its name in `dovetail.sw.analysis.explain.causes.RESOURCES`; ``cycles``: what the run, or the
     layer, takes then; ``bound``: what most of these are spent on.
     """
 

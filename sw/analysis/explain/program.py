@@ -12,12 +12,10 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Unit
 from dovetail.isa.timing.sequencer import Words
 from dovetail.isa.timing.timeline import FETCH, Timeline
-from dovetail.sw.analysis.explain.causes import CAUSES
-from dovetail.sw.analysis.explain.cycle_parts import Parts
+from dovetail.sw.analysis.explain.causes import CAUSES, NOTHING_FREE, Resource, fastest
+from dovetail.sw.analysis.explain.cycle_parts import NO_LAYER, Parts, kinds_of
 from dovetail.sw.analysis.explain.events import Times, critical_path, events_of, times_of
 from dovetail.sw.analysis.explain.explanation import Shares
-from dovetail.sw.analysis.explain.kinds import NO_LAYER, kinds_of
-from dovetail.sw.analysis.explain.resources import NOTHING_FREE, Resource, fastest
 
 
 @dataclass(frozen=True)

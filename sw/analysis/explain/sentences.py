@@ -7,10 +7,9 @@ from fractions import Fraction
 from typing import Any
 
 from dovetail.isa.common.sizes import format_bytes
-from dovetail.sw.analysis.explain.causes import BOUNDS, CAUSES
+from dovetail.sw.analysis.explain.causes import BOUNDS, CAUSES, RESOURCES
 from dovetail.sw.analysis.explain.comparison import Comparison
 from dovetail.sw.analysis.explain.explanation import Explanation
-from dovetail.sw.analysis.explain.resources import RESOURCES
 from dovetail.sw.runtime.clock import clock_text, frequency_text, time_text
 
 MOST = 5

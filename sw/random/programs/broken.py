@@ -236,10 +236,10 @@ def bounded(config: Config, words: Words) -> bool:
     """Whether no operation of the program is too large to simulate."""
     for _, op, view in operations_of(words):
         if view.unit in DMA_OPS:
-            work = view["LENGTH"] * view["COUNT", "rows"] * view["COUNT", "planes"]
+            work = view.moved
         else:
-            work = view["TILE", "height"] * view["TILE", "width"] * view["BLOCKS", "count"]
-            work *= max(1, view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"])
+            work = view.pixels * view["BLOCKS", "count"]
+            work *= max(1, view.taps)
             if view.unit == Unit.ARRAY and op != Op.DEPTH_CONV:
                 work *= view["KC", "blocks"]
         if work > _MAX_WORK:

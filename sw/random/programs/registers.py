@@ -334,7 +334,7 @@ def weight_stream(rng: random.Random, config: Config, op: Op, values: Registers)
     """Bytes for an ARRAY operation's weight stream: records that make sense, random weights."""
     lanes = array_lanes(config, op)
     view = View(Unit.ARRAY, sequence(Unit.ARRAY, values))
-    taps = view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"]
+    taps = view.taps
     steps = taps * input_blocks(op, view) * weight_rows(config, op)
     onnx = view["MODE", "rounding"] == 1
     stream = b""
@@ -373,7 +373,7 @@ def strange_registers(rng: random.Random, config: Config, op: Op, values: Regist
             value = rng.choice((near, rng.randint(0, 9), -rng.randint(1, 300), rng.getrandbits(32)))
             changed[name] = value & REGISTERS[unit][name].mask
         view = View(unit, sequence(unit, changed))
-        if view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"] <= _MAX_TAPS and _passes(config, op, view):
+        if view.taps <= _MAX_TAPS and _passes(config, op, view):
             return changed
 
 

@@ -18,7 +18,7 @@ from dovetail.flows.cli import main
 from dovetail.flows.explore.results.frame import Frame
 from dovetail.flows.options.network import random_sample
 from dovetail.isa.config.resolved import Config
-from dovetail.sw.analysis.explain.compare import compare
+from dovetail.sw.analysis.explain.comparison import compare
 from dovetail.sw.analysis.explain.explainer import explain
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.runtime.compiled_network import compile_network

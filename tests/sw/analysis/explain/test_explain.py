@@ -11,10 +11,9 @@ import pytest
 
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
-from dovetail.sw.analysis.explain.causes import BOUNDS, CAUSES
+from dovetail.sw.analysis.explain.causes import BOUNDS, CAUSES, RESOURCES, fastest
 from dovetail.sw.analysis.explain.explainer import explain
 from dovetail.sw.analysis.explain.explanation import Explanation, bound_of, by_bound, total_of
-from dovetail.sw.analysis.explain.resources import RESOURCES, fastest
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 
 CONFIGS = {

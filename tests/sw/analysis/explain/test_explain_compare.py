@@ -13,7 +13,7 @@ import pytest
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.explain.causes import CAUSES
-from dovetail.sw.analysis.explain.compare import compare
+from dovetail.sw.analysis.explain.comparison import compare
 from dovetail.sw.analysis.explain.explainer import explain
 from dovetail.sw.analysis.explain.explanation import Explanation, LayerExplanation
 from dovetail.sw.analysis.explain.sentences import answer, short, summary

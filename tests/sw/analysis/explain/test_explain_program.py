@@ -15,9 +15,9 @@ from dovetail.isa.timing.operations import duration, rules_of
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.sequencer import END_TO_DONE, PAGE_READY
 from dovetail.isa.timing.timeline import FETCH, Timeline
+from dovetail.sw.analysis.explain.causes import NOTHING_FREE, RESOURCES, Resource, fastest
 from dovetail.sw.analysis.explain.cycle_parts import parts_of
 from dovetail.sw.analysis.explain.program import ExplainedProgram
-from dovetail.sw.analysis.explain.resources import NOTHING_FREE, RESOURCES, Resource, fastest
 from dovetail.sw.random.programs.legal import RandomProgram, legal_program
 from dovetail.sw.random.programs.registers import random_config
 

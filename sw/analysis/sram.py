@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -82,3 +83,37 @@ def held(config: Config, accesses: Iterable[Access]) -> Iterator[Held]:
 
 def _words(config: Config, address: int, size: int) -> slice:
     return slice(address // config.word_bytes, ceil_div(address + size, config.word_bytes))
+
+
+@dataclass(frozen=True)
+class SramUse:
+    """Bytes of SRAM.
+
+    Parameters
+    ----------
+    top: one behind the highest that an operation reads or writes.
+    live: the most that hold something still to be read, from the operation that writes them to the last that reads
+        them; counted in whole SRAM words.
+    """
+
+    top: int
+    live: int
+
+
+def sram_use(config: Config, timelines: Iterable[Timeline]) -> SramUse:
+    """What programs use that run one after the other, each with nothing left in SRAM by those before."""
+    uses = [_use(config, timeline) for timeline in timelines]
+    return SramUse(max((use.top for use in uses), default=0), max((use.live for use in uses), default=0))
+
+
+def _use(config: Config, timeline: Timeline) -> SramUse:
+    accesses = accesses_of(timeline, registers_of(timeline))
+    touched = (region for access in accesses for region in (*access.regions.reads, *access.regions.writes))
+    changes = np.zeros(len(accesses) + 1, np.int64)
+    for part in held(config, accesses):
+        changes[part.writer] += part.last - part.first
+        changes[part.reader] -= part.last - part.first
+    return SramUse(
+        max((address + size for address, size in touched), default=0),
+        int(np.cumsum(changes).max(initial=0)) * config.word_bytes,
+    )

@@ -6,7 +6,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_WORDS, Op, Unit, cfg, pack, sync
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.timeline import Timeline
-from dovetail.sw.analysis.sram_use import SramUse, sram_use
+from dovetail.sw.analysis.sram import SramUse, sram_use
 from dovetail.sw.runtime.compiled_network import compile_network
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
