@@ -125,8 +125,9 @@ def second_config(text: str, base: Config) -> Config:
 
 def _draw(folder: Path, explained: Sequence[Explanation]) -> list[Path]:
     """The roofline of all, and the shares of each."""
+    # matplotlib takes half a second
     from dovetail.flows.report.pictures.facade import roofline, shares
-    from dovetail.flows.report.pictures.style import figure_bytes
+    from dovetail.flows.report.pictures.render import figure_bytes
 
     names = ("shares.png", "shares-against.png")
     pictures = {"roofline.png": roofline(*explained), **dict(zip(names, map(shares, explained), strict=False))}

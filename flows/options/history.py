@@ -64,8 +64,9 @@ def draw_history(
     if args.window and args.window[0] >= compiled.report().cycles:
         end = compiled.report().cycles
         raise DovetailError(f"--window must begin before the run's end, cycle {end}, not {args.window[0]}")
+    # matplotlib takes half a second
     from dovetail.flows.report.pictures.facade import occupancy, timeline
-    from dovetail.flows.report.pictures.style import figure_bytes
+    from dovetail.flows.report.pictures.render import figure_bytes
 
     drawn: dict[str, bytes | str] = {}
     for name, path in wanted.items():

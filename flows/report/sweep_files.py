@@ -9,6 +9,8 @@ from dovetail.flows.explore.results.frame import Frame, Record
 from dovetail.flows.explore.results.layers import explain_rows, layers_of
 from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.results.table import ALL
+from dovetail.flows.report.charts import pareto
+from dovetail.flows.report.page import render
 from dovetail.isa.common.files import write_atomically
 
 EXPLAINED = 8
@@ -23,16 +25,15 @@ def write_files(
     Returns their paths, by what they are. ``networks``: names of the space's workloads; ``version``: of the compiler
     that the results are of. Bars of cycles are drawn of a sweep that is small enough to read them. Raises OSError.
     """
-    from dovetail.flows.report.page import render
-    from dovetail.flows.report.pictures import pareto
-    from dovetail.flows.report.pictures.style import FORMATS, figure_bytes
+    from dovetail.flows.report.pictures.render import FORMATS, figure_bytes  # matplotlib takes half a second
 
     files: dict[str, tuple[str, bytes | str]] = {"csv": ("results.csv", Frame(records).to_csv())}
     if 0 < len(results.rows) <= ALL:
         for index in range(len(networks)):
             name = "cycles.png" if len(networks) == 1 else f"cycles-{index + 1}.png"
             files["picture" if index == 0 else f"picture{index + 1}"] = name, figure_bytes(results.bars(index))
-    if (picture := pareto.of_results(results)) is not None:
+    if pareto.of_results(results):
+        picture = results.pareto()
         files |= {f"pareto_{fmt}": (f"pareto.{fmt}", figure_bytes(picture, fmt)) for fmt in FORMATS}
     explanations, _ = explain_rows(results.space, results.apart().worth_explaining(EXPLAINED))
     if explanations:

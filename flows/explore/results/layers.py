@@ -11,6 +11,8 @@ from dovetail.flows.explore.results.frame import Frame, Record
 from dovetail.flows.explore.results.row import Row, common
 from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.options.parameters import flat
+from dovetail.flows.report.charts.chart import panel_json
+from dovetail.flows.report.charts.roofline import chart
 from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE, EnergyTable, load_table
@@ -126,8 +128,13 @@ def _graph(source: str, shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Grap
 
 
 def explained_of(compiled: CompiledNetwork, table: EnergyTable) -> dict[str, Any]:
-    """An explanation with its energy, as JSON has it. Raises DovetailError for the microcoded accelerator."""
-    return explain(compiled).to_dict() | {"energy": energy_report(compiled, table).to_dict()}
+    """An explanation with its roofline and its energy, as JSON has it.
+
+    Raises DovetailError for the microcoded accelerator.
+    """
+    explanation = explain(compiled)
+    roofline = panel_json(chart([explanation], [""], explanation.network))
+    return {**explanation.to_dict(), "roofline": roofline, "energy": energy_report(compiled, table).to_dict()}
 
 
 def layer_records(explained: Iterable[Mapping[str, Any]], head: Mapping[str, Any], clock: float | None) -> list[Record]:

@@ -15,6 +15,7 @@ from dovetail.flows.explore.results.records import records_of
 from dovetail.flows.explore.results.row import Row, competing, front_of
 from dovetail.flows.explore.results.table import table_of
 from dovetail.flows.explore.space.design_space import Space
+from dovetail.flows.report.charts import pareto, stacked
 from dovetail.isa.common.html import html_table
 from dovetail.isa.common.suggestion import nearest
 from dovetail.sw.errors import DovetailError
@@ -134,19 +135,19 @@ class Results:
         Without names they are the first objective over each of the others, and the parameter that explains most of it.
         Raises DovetailError where no row has these metrics.
         """
-        from dovetail.flows.report.pictures import pareto  # matplotlib takes half a second
+        from dovetail.flows.report.pictures.render import draw  # matplotlib takes half a second
 
         named = ((x, self.space.known, "a metric"), (y, self.space.known, "a metric"))
         for name, known, what in (*named, (colour, self.space.axes, "a parameter that varies")):
             if name is not None and name not in known:
                 raise DovetailError(f'pareto must be given {what}, not "{name}"{nearest(name, known)}')
-        picture = pareto.of_results(self, x, y, colour)
-        if picture is None:
+        found = pareto.of_results(self, x, y, colour)
+        if found is None:
             raise DovetailError("pareto must have a row with these metrics; none has them")
-        return picture
+        return draw(found)
 
     def bars(self, network: int = 0) -> Figure:
         """Cycles by kind of layer, a bar for each row, of the workload with this number."""
-        from dovetail.flows.report.pictures import stacked  # matplotlib takes half a second
+        from dovetail.flows.report.pictures.render import draw  # matplotlib takes half a second
 
-        return stacked.of_results(self, network)
+        return draw(stacked.of_results(self, network))

@@ -75,6 +75,12 @@ class Metric:
     rests_on: tuple[str, ...] = ()
     fixed: bool = False
 
+    @property
+    def axis(self) -> str:
+        """What stands along an axis of it, where figures say bytes and per cent themselves."""
+        is_said = self.unit in self.title or self.unit in ("B", "%", "1/s")
+        return f"{self.title}{'' if is_said else f' ({self.unit})'}, {'more' if self.more else 'less'} is better"
+
 
 METRICS: dict[str, Metric] = {
     m.name: m

@@ -23,8 +23,8 @@ FOLDER = Path(__file__).parent
 NOBODY, OWN = "'none'", "'self'"
 """Where a page's script may ask for data, in the words of a Content-Security-Policy."""
 SCRIPTS = (
-    *("base", "format", "scale", "data", "filters", "state", "table", "axes", "scatter", "pointer"),
-    *("summary", "bars", "points", "difference", "layers", "roofline", "main"),
+    *("base", "format", "scale", "data", "filters", "state", "table", "chart", "axes", "scatter", "pointer"),
+    *("summary", "bars", "points", "difference", "layers", "main"),
 )
 """The script's parts, in order; together they are one function."""
 

@@ -15,9 +15,8 @@ from dovetail.flows.explore.results.table import is_unsure, notes_of, scenarios_
 from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.space.metrics import area_doubt
 from dovetail.flows.options.parameters import CLOCK, flat
-from dovetail.flows.report.pictures.pareto import telling_axis
-from dovetail.flows.report.pictures.shares import cause_colours
-from dovetail.flows.report.pictures.style import BOUNDS, KINDS, RAMP, SERIES, SPARE
+from dovetail.flows.report.charts.colours import BOUNDS, RAMP, SERIES, cause_colours, colours_of
+from dovetail.flows.report.charts.pareto import telling_axis
 from dovetail.isa.config.given import PARAMETERS
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.energy_report import COMPONENTS
@@ -59,7 +58,7 @@ def header_of(space: Space, version: str) -> dict[str, Any]:
             for p in (*PARAMETERS.values(), CLOCK)
         ],
         "metrics": [
-            {"name": m.name, "title": m.title, "unit": m.unit, "more": m.more, "doc": m.doc}
+            {"name": m.name, "title": m.title, "unit": m.unit, "more": m.more, "doc": m.doc, "axis": m.axis}
             for m in space.known.values()
         ],
         "causes": {
@@ -71,7 +70,7 @@ def header_of(space: Space, version: str) -> dict[str, Any]:
         },
         "host": {"basis": space.host_cost.basis, "clock": space.host_cost.clock},
         "resources": {r.name: {"title": r.title, "doc": r.doc} for r in RESOURCES.values()},
-        "colours": {"kinds": KINDS, "spare": SPARE, "series": SERIES, "bounds": BOUNDS, "ramp": RAMP},
+        "colours": {"series": SERIES, "bounds": BOUNDS, "ramp": RAMP},
     }
 
 
@@ -99,7 +98,7 @@ def states_of(results: Results) -> dict[str, Any]:
     """What may change after a point is priced, as numbers of points.
 
     ``infeasible``; ``aside``: those that leave more to the host than others and so do not compete; ``front``;
-    ``confirmed``: verdict of the RTL by number.
+    ``confirmed``: verdict of the RTL by number; ``kinds``: of layers, in the order of a stack, and their colours.
     """
     space, rows = results.space, results.rows
     competitors = set(competing(space, rows, ()))
@@ -109,6 +108,7 @@ def states_of(results: Results) -> dict[str, Any]:
         "aside": [row.number for i, row in enumerate(rows) if row.costs and row.feasible and i not in competitors],
         "front": [row.number for row in rows if row.front],
         "confirmed": {str(row.number): row.confirmed for row in rows if row.confirmed},
+        "kinds": colours_of([kind for row in rows for cost in row.costs for kind in cost.kinds]),
         "notes": notes_of(results, list(space.known)),
         "constraints": [asdict(fate) for fate in fates_of(results)],
         "miss": miss.text if (miss := nearest_miss(results)) else "",

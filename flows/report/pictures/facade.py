@@ -10,11 +10,12 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from dovetail.flows.report.pictures.occupancy import draw as draw_occupancy
-from dovetail.flows.report.pictures.roofline import draw as draw_roofline
-from dovetail.flows.report.pictures.shares import draw as draw_shares
-from dovetail.flows.report.pictures.timeline import Window
-from dovetail.flows.report.pictures.timeline import draw as draw_timeline
+from dovetail.flows.report.charts.occupancy import chart as occupancy_chart
+from dovetail.flows.report.charts.roofline import chart as roofline_chart
+from dovetail.flows.report.charts.shares import chart as shares_chart
+from dovetail.flows.report.charts.timeline import Window
+from dovetail.flows.report.charts.timeline import chart as timeline_chart
+from dovetail.flows.report.pictures.render import draw
 from dovetail.isa.common.sizes import format_bytes
 from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.analysis.explain.comparison import compare
@@ -31,13 +32,13 @@ def roofline(*explanations: Explanation) -> Figure:
     """
     titles, subtitle = titles_of(explanations) if explanations else ([], "")
     network = explanations[0].network if explanations else ""
-    return draw_roofline(explanations, titles, f"{network}: roofline", subtitle)
+    return draw(roofline_chart(explanations, titles, f"{network}: roofline", subtitle))
 
 
 def shares(explanation: Explanation) -> Figure:
     """Where each layer's cycles go, by cause; of networks of more than 80 layers, each kind's."""
     about = ", ".join(_main(explanation.config))
-    return draw_shares(explanation, f"{explanation.network}: where the cycles go", about)
+    return draw(shares_chart(explanation, f"{explanation.network}: where the cycles go", about))
 
 
 def timeline(
@@ -58,13 +59,13 @@ def timeline(
     run = history(network, timelines)
     if window and window[0] >= run.cycles:
         raise DovetailError(f"window must begin before the run's end, cycle {run.cycles}, not {window[0]}")
-    return draw_timeline(run, f"{run.network}: timeline", _about(run), window=window)
+    return draw(timeline_chart(run, f"{run.network}: timeline", _about(run), window=window))
 
 
 def occupancy(network: CompiledNetwork, timelines: Sequence[Timeline] | None = None) -> Figure:
     """Which bytes of SRAM hold something still to be read, what it is, and where it lies; see :func:`timeline`."""
     run = history(network, timelines)
-    return draw_occupancy(run, f"{run.network}: what SRAM holds", _about(run))
+    return draw(occupancy_chart(run, f"{run.network}: what SRAM holds", _about(run)))
 
 
 def _about(run: History) -> str:

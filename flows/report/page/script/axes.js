@@ -120,60 +120,17 @@ function extent(rows, key) {
   return [low, high];
 }
 
-function axisScale(which, rows, from, to) {
+/** An axis that shows some rows. */
+function axisOf(which, rows) {
   const key = scatter[which];
+  const { unit, heading: title } = data.byKey.get(key);
   const log = isLog(which);
   let [low, high] = extent(log ? rows.filter(({ values }) => values[key] > 0) : rows, key);
   if (low > high) [low, high] = [1, 10];
   if (log) {
     const room = Math.max((high / low) ** 0.05, 1.03);
-    return scaleOf(low / room, high * room, from, to, true);
+    return { low: low / room, high: high * room, log, unit, title };
   }
   const room = (high - low) * 0.05 || Math.abs(high) * 0.1 || 1;
-  return scaleOf(low >= 0 && low < room * 6 ? 0 : low - room, high + room, from, to);
+  return { low: low >= 0 && low < room * 6 ? 0 : low - room, high: high + room, log, unit, title };
 }
-
-function drawAxes(pen, x, y, ink) {
-  const { width, height } = scatter;
-  const [columnX, columnY] = [data.byKey.get(scatter.x), data.byKey.get(scatter.y)];
-  const ticksOf = (scale, column, which, count) => {
-    const [low, high] = which === "x" ? [MARGIN.left, width - MARGIN.right] : [height - MARGIN.bottom, MARGIN.top];
-    if (isLog(which) && column.unit === "B") return doublings(scale.invert(low), scale.invert(high), count);
-    return scale.ticks(count);
-  };
-  pen.lineWidth = 1;
-  pen.strokeStyle = ink.grid;
-  pen.fillStyle = ink.soft;
-  pen.textAlign = "center";
-  pen.textBaseline = "top";
-  for (const tick of ticksOf(x, columnX, "x", Math.max(3, Math.floor(width / 90)))) {
-    const at = Math.round(x(tick)) + 0.5;
-    line(pen, at, MARGIN.top, at, height - MARGIN.bottom);
-    pen.fillText(tickOf(columnX, tick), at, height - MARGIN.bottom + 7);
-  }
-  pen.textAlign = "right";
-  pen.textBaseline = "middle";
-  for (const tick of ticksOf(y, columnY, "y", Math.max(3, Math.floor(height / 45)))) {
-    const at = Math.round(y(tick)) + 0.5;
-    line(pen, MARGIN.left, at, width - MARGIN.right, at);
-    pen.fillText(tickOf(columnY, tick), MARGIN.left - 8, at);
-  }
-  pen.fillStyle = ink.text;
-  pen.textAlign = "center";
-  pen.textBaseline = "alphabetic";
-  pen.fillText(axisTitle(columnX), (MARGIN.left + width - MARGIN.right) / 2, height - 8);
-  pen.save();
-  pen.translate(14, (MARGIN.top + height - MARGIN.bottom) / 2);
-  pen.rotate(-Math.PI / 2);
-  pen.fillText(axisTitle(columnY), 0, 0);
-  pen.restore();
-}
-
-function line(pen, x0, y0, x1, y1) {
-  pen.beginPath();
-  pen.moveTo(x0, y0);
-  pen.lineTo(x1, y1);
-  pen.stroke();
-}
-
-const axisTitle = ({ label, metric, more }) => (metric ? `${label} (${more ? "more" : "less"} is better)` : label);

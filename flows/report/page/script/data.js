@@ -6,7 +6,7 @@ const data = {
   byNumber: new Map(),
   columns: [],
   byKey: new Map(),
-  kinds: [],
+  kinds: {}, // of layers in the order of a stack -> colour
   total: 0,
   notes: [], // of estimates
   fates: [], // of constraints
@@ -42,7 +42,6 @@ function addRows(encoded) {
     if (measured) metrics.forEach(({ name }, n) => (row.values[name] = measured[n]));
     row.costs.forEach((cost, n) => {
       for (const [kind, cycles] of Object.entries(cost.kinds)) {
-        if (!data.kinds.includes(kind)) data.kinds.push(kind);
         row.values[`kind ${kind}`] = (row.values[`kind ${kind}`] ?? 0) + cycles * networks[n].weight;
       }
     });
@@ -54,8 +53,8 @@ function addRows(encoded) {
 }
 
 /** What may have changed since: the front, feasibility, verdicts of the RTL. */
-function setStates({ infeasible, aside, front, confirmed, notes, constraints, miss, colour }) {
-  Object.assign(data, { notes, fates: constraints, miss, telling: colour });
+function setStates({ infeasible, aside, front, confirmed, notes, constraints, miss, colour, kinds }) {
+  Object.assign(data, { notes, fates: constraints, miss, telling: colour, kinds });
   const [fails, leaves, leads] = [infeasible, aside, front].map((numbers) => new Set(numbers));
   const stateOf = ({ number, costs }) => {
     if (!costs.length) return "failed";
@@ -98,8 +97,8 @@ function setColumns() {
     });
   }
   const rank = ({ name }) => (objectives.includes(name) ? objectives.indexOf(name) : objectives.length);
-  for (const { name, title, unit, more, doc } of [...metrics].sort((a, b) => rank(a) - rank(b))) {
-    const facts = { more, objective: objectives.includes(name), metric: true };
+  for (const { name, title, unit, more, doc, axis } of [...metrics].sort((a, b) => rank(a) - rank(b))) {
+    const facts = { more, objective: objectives.includes(name), metric: true, heading: axis };
     const parameter = columns.find(({ key }) => key === name); // such as PEs, which are both
     if (parameter) Object.assign(parameter, facts);
     else columns.push({ key: name, title, unit, doc, group: "metrics", ...facts });
@@ -117,7 +116,7 @@ function setColumns() {
     group: "estimates",
     doc: "largest error of LUTs and flip-flops as far as measured, as a share; not known outside of that",
   });
-  for (const kind of data.kinds) {
+  for (const kind of Object.keys(data.kinds)) {
     columns.push({
       key: `kind ${kind}`,
       title: `${kind} cycles`,
@@ -152,6 +151,7 @@ const SAID = ["", "%", "B", "Hz", "s", "cycles", "1/s", "MACs"]; // units that a
 /** What the rows say about a column: its values, and whether they are numbers. */
 function describe(column) {
   column.label = SAID.includes(column.unit ?? "") ? column.title : `${column.title}, ${column.unit}`;
+  column.heading ??= column.label;
   let numeric = true;
   let every = true;
   const found = new Set();
@@ -202,18 +202,7 @@ function tickOf(column, value) {
 
 const titleOf = (key) => data.byKey.get(key)?.title ?? key;
 
-const colourOfKind = (kind) => {
-  const { kinds, spare } = data.header.colours;
-  const unknown = data.kinds.filter((each) => !(each in kinds));
-  return kinds[kind] ?? spare[Math.max(0, unknown.indexOf(kind)) % spare.length];
-};
-
-/** Kinds in the order of a stack. */
-function stackOrder(kinds) {
-  const order = Object.keys(data.header.colours.kinds);
-  const place = (kind) => (order.includes(kind) ? order.indexOf(kind) : order.length);
-  return [...kinds].sort((a, b) => place(a) - place(b));
-}
+const colourOfKind = (kind) => data.kinds[kind] ?? "#999";
 
 /** What varies about a point, in a line. */
 function labelOf(row) {

@@ -81,7 +81,7 @@ const drawBadge = () => byId("header").querySelector(".live").replaceWith(liveBa
 function receive(message) {
   if (message.session !== link.session) {
     Object.assign(link, { session: message.session, history: [] });
-    Object.assign(data, { header: message.header, rows: [], byNumber: new Map(), kinds: [], explanations: new Map() });
+    Object.assign(data, { header: message.header, rows: [], byNumber: new Map(), kinds: {}, explanations: new Map() });
     setSelected([]);
   }
   data.total = message.total;

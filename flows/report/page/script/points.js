@@ -121,7 +121,7 @@ const exactly = (column, row, value) =>
 function kindBars(rows) {
   const { networks } = data.header;
   const several = networks.length > 1;
-  const kinds = stackOrder(data.kinds.filter((kind) => rows.some((row) => row.costs.some((cost) => cost.kinds[kind]))));
+  const kinds = Object.keys(data.kinds).filter((kind) => rows.some((row) => row.costs.some((cost) => cost.kinds[kind])));
   const group = (title, cyclesOf, boundOf) => {
     const most = Math.max(...rows.map((row) => Math.max(cyclesOf(row), boundOf(row))));
     return [

@@ -8,6 +8,7 @@ const scatter = {
   log: { x: null, y: null },
   zoom: false,
   canvas: null,
+  frame: null, // the axes, behind the canvas
   places: [],
   scales: null,
   drag: null,
@@ -16,7 +17,6 @@ const scatter = {
   controls: null,
   legend: null,
 };
-const MARGIN = { left: 68, right: 18, top: 14, bottom: 46 };
 
 function buildScatter() {
   scatter.canvas = make("canvas", {
@@ -31,6 +31,7 @@ function buildScatter() {
     onpointerleave: leave,
     onkeydown: scatterKey,
   });
+  scatter.frame = draw("svg", { class: "frame", "aria-hidden": "true" });
   scatter.controls = make("div", { class: "tools" });
   scatter.legend = make("div", { class: "legend", id: "scatter-legend" });
   on("rows", () => {
@@ -40,7 +41,7 @@ function buildScatter() {
   });
   on("selection", drawScatter);
   on("hover", drawScatter);
-  const holder = make("div", { class: "chart" }, scatter.canvas);
+  const holder = make("div", { class: "chart" }, scatter.frame, scatter.canvas);
   new ResizeObserver(drawScatter).observe(holder);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paintScatter); // at once: paper is light
   const note = make("p", { class: "soft note" }, "Click selects a point, dragging a rectangle filters the table.");
@@ -85,16 +86,17 @@ function paintScatter() {
     scatter.places = [];
     scatter.scales = null;
     scatter.legend.replaceChildren();
+    scatter.frame.replaceChildren();
     return;
   }
   const base =
     scatter.zoom && state.visible.some((row) => row.costs.length)
       ? state.visible.filter((row) => row.costs.length)
       : priced;
-  const x = axisScale("x", base, MARGIN.left, width - MARGIN.right);
-  const y = axisScale("y", base, height - MARGIN.bottom, MARGIN.top);
-  scatter.scales = { x, y };
-  drawAxes(pen, x, y, ink);
+  const axes = { x: axisOf("x", base), y: axisOf("y", base) };
+  scatter.scales = scalesOf(axes, width, height);
+  scatter.frame.replaceChildren(draw("g", {}, frameOf(axes, scatter.scales, width, height)));
+  const { x, y } = scatter.scales;
   pen.save();
   pen.beginPath();
   pen.rect(

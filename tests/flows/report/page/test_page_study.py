@@ -15,8 +15,8 @@ from dovetail.flows.cli import parser
 from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.options.parameters import config_of
+from dovetail.flows.report.charts.colours import SERIES
 from dovetail.flows.report.page import render
-from dovetail.flows.report.pictures.style import SERIES
 from dovetail.isa.config.resolved import Config
 from tests.flows.report.page.synthetic import STUDY_AXES, results_of
 

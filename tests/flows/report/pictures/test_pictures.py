@@ -1,5 +1,6 @@
 """Every picture: its bytes, its order and figures, and that labels do not run into one another."""
 
+import json
 import struct
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,16 +11,19 @@ from xml.etree import ElementTree
 
 import pytest
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from dovetail.flows.explore.results.row import Row
 from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.space.design_space import Space, Workload
-from dovetail.flows.report.pictures import occupancy, pareto, roofline, shares, style, timeline
-from dovetail.flows.report.pictures.labels import Mark, place_labels
-from dovetail.flows.report.pictures.layers import layer_colours
-from dovetail.flows.report.pictures.pareto import Axis, Panel, Spot
+from dovetail.flows.explore.space.metrics import METRICS
+from dovetail.flows.report.charts import colours, occupancy, pareto, roofline, shares, timeline
+from dovetail.flows.report.charts.chart import Axis, Chart, Dots, Line, Panel, panel_json
+from dovetail.flows.report.charts.layers import layer_colours
+from dovetail.flows.report.charts.pareto import Spot
+from dovetail.flows.report.pictures import render
+from dovetail.flows.report.pictures.labels import Spot as Place
+from dovetail.flows.report.pictures.labels import place_labels
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.explain.causes import BOUNDS, CAUSES
 from dovetail.sw.analysis.explain.explanation import Explanation, LayerExplanation
@@ -28,7 +32,7 @@ from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.host.work import HostWork
 from dovetail.sw.runtime.compiled_network import compile_network
 
-CYCLES, AREA = Axis("cycles"), Axis("LUT")
+CYCLES, AREA = METRICS["cycles"], METRICS["lut"]
 SPACE = Space((Workload("zoo:dscnn"),), Config(), {"lanes": [(4, 4), (8, 8)], "bus": [32, 64]}, objectives=("cycles",))
 
 
@@ -77,46 +81,46 @@ def results(count: int = 4) -> Results:
     return Results(SPACE, (*rows, Row(count, {"lanes": (99, 99), "bus": 32}, None, error="no", feasible=False)))
 
 
-def points() -> Figure:
-    picture = pareto.of_results(results())
-    assert picture is not None
-    return picture
+def points() -> Chart:
+    chart = pareto.of_results(results())
+    assert chart is not None
+    return chart
 
 
-PICTURES: dict[str, Callable[[], Figure]] = {
+CHARTS: dict[str, Callable[[], Chart]] = {
     "pareto": points,
-    "roofline": lambda: roofline.draw([explanation(*LAYERS)], ["a"], "net"),
-    "two rooflines": lambda: roofline.draw([explanation(*LAYERS), explanation(*LAYERS, peak=256)], ["a", "b"], "net"),
-    "shares": lambda: shares.draw(explanation(*LAYERS), "net"),
-    "timeline": lambda: timeline.draw(run(), "net"),
-    "occupancy": lambda: occupancy.draw(run(), "net"),
+    "roofline": lambda: roofline.chart([explanation(*LAYERS)], ["a"], "net"),
+    "two rooflines": lambda: roofline.chart([explanation(*LAYERS), explanation(*LAYERS, peak=256)], ["a", "b"], "net"),
+    "shares": lambda: shares.chart(explanation(*LAYERS), "net"),
+    "timeline": lambda: timeline.chart(run(), "net"),
+    "occupancy": lambda: occupancy.chart(run(), "net"),
 }
 
 
-def texts_of(picture: Figure) -> str:
-    return "\n".join(text.get_text() for text in picture.findobj(Text))
+def texts_of(chart: Chart) -> str:
+    return "\n".join(text.get_text() for text in render.draw(chart).findobj(Text))
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", CHARTS)
 def test_a_png_is_wide_enough_to_read(name: str) -> None:
-    data = style.figure_bytes(PICTURES[name]())
+    data = render.figure_bytes(render.draw(CHARTS[name]()))
     assert data.startswith(b"\x89PNG\r\n\x1a\n")
     width, height = struct.unpack(">II", data[16:24])
-    assert width == 9 * style.DPI
+    assert width == 9 * render.DPI
     assert height > 300
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", CHARTS)
 def test_an_svg_is_the_same_every_time(name: str) -> None:
-    data = style.figure_bytes(PICTURES[name](), "svg")
+    data = render.figure_bytes(render.draw(CHARTS[name]()), "svg")
     assert ElementTree.fromstring(data).tag.endswith("svg")
     assert b"<dc:date>" not in data
-    assert style.figure_bytes(PICTURES[name](), "svg") == data
+    assert render.figure_bytes(render.draw(CHARTS[name]()), "svg") == data
 
 
 def test_a_notebook_shows_a_picture() -> None:
     """As a PNG, at the size that it is made for."""
-    data, about = style.new_figure(9, 3)._repr_png_()
+    data, about = render.new_figure(9, 3)._repr_png_()
     assert data.startswith(b"\x89PNG")
     assert about == {"width": 864}
 
@@ -124,21 +128,21 @@ def test_a_notebook_shows_a_picture() -> None:
 def test_a_name_is_no_formula() -> None:
     name = "$a_$"
     several = [explanation(layer(name, cycles, 10, 10)) for cycles in (10, 20)]
-    picture = roofline.draw(several, ["a", "b"], name, name)
-    assert style.figure_bytes(picture, "svg").decode().count(name) >= 3
+    picture = render.draw(roofline.chart(several, ["a", "b"], name, name))
+    assert render.figure_bytes(picture, "svg").decode().count(name) >= 3
 
 
 def test_another_format_is_an_error() -> None:
     with pytest.raises(ValueError, match="fmt must be png or svg, not 'pdf'"):
-        style.figure_bytes(PICTURES["shares"](), "pdf")
+        render.figure_bytes(render.draw(CHARTS["shares"]()), "pdf")
 
 
 def test_a_network_without_accelerator_layers_can_be_drawn() -> None:
     empty = History("net", Config(), 0, (), (), (), ())
-    assert style.figure_bytes(timeline.draw(empty, "net"))
-    assert style.figure_bytes(occupancy.draw(empty, "net"))
-    assert style.figure_bytes(shares.draw(explanation(), "net"))
-    assert style.figure_bytes(roofline.draw([explanation()], [""], "net"))
+    assert render.figure_bytes(render.draw(timeline.chart(empty, "net")))
+    assert render.figure_bytes(render.draw(occupancy.chart(empty, "net")))
+    assert render.figure_bytes(render.draw(shares.chart(explanation(), "net")))
+    assert render.figure_bytes(render.draw(roofline.chart([explanation()], [""], "net")))
 
 
 def test_the_front_is_what_nothing_beats() -> None:
@@ -149,17 +153,16 @@ def test_the_front_is_what_nothing_beats() -> None:
     assert pareto.front([], AREA, CYCLES) == []
 
 
-def test_what_leaves_more_to_the_host_is_no_part_of_the_front(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[Spot] = []
-
-    def draw(panels: list[Panel], *arguments: object, **options: object) -> None:
-        drawn.extend(panels[0].spots)
-
-    monkeypatch.setattr(pareto, "draw", draw)
+def test_what_leaves_more_to_the_host_is_no_part_of_the_front() -> None:
     found = results()
     last = replace(found.rows[3], values={**found.rows[3].values, "host_macs": 5})
-    pareto.of_results(replace(found, rows=(*found.rows[:2], replace(found.rows[2], feasible=False), last)))
-    assert [(spot.competes, spot.feasible) for spot in drawn] == [(True, True)] * 2 + [(False, False), (False, True)]
+    chart = pareto.of_results(replace(found, rows=(*found.rows[:2], replace(found.rows[2], feasible=False), last)))
+    assert chart is not None
+    infeasible, aside, kept, _ = [mark for mark in chart.panels[0].marks if isinstance(mark, Dots)]
+    assert [len(dots.points) for dots in (infeasible, aside, kept)] == [1, 1, 2]
+    assert (infeasible.hollow, aside.hollow, kept.hollow) == (True, True, False)
+    assert infeasible.opacity < aside.opacity
+    assert [entry.text for entry in chart.legend][-2:] == ["leaves more to the host", "infeasible"]
 
 
 def test_the_colour_is_the_parameter_that_explains_most() -> None:
@@ -174,17 +177,18 @@ def test_a_sweep_in_which_nothing_was_possible_has_no_picture() -> None:
 
 
 def test_labels_stay_apart_and_inside() -> None:
-    figure = style.new_figure(6, 4)
-    plot = style.add_plot(figure, 0.8, 0.5, 0.2)
+    figure = render.new_figure(6, 4)
+    plot = figure.add_axes((0.15, 0.15, 0.8, 0.7))
     plot.set(xlim=(-1, 7), ylim=(-1, 7))
-    marks = [Mark(n % 7, n // 7, f"point {n}", 3.0) for n in range(49)]
-    place_labels(plot, marks, marks, [[(0, 0), (6, 6)]], most=100)
+    spots = [Place(n % 7, n // 7, f"point {n}") for n in range(49)]
+    dots = Dots([(spot.x, spot.y) for spot in spots], [colours.INK] * 49, [36.0] * 49)
+    place_labels(plot, spots, Panel(Axis(-1, 7), Axis(-1, 7), [dots, Line([(0, 0), (6, 6)])], 4), most=100)
     boxes = [text.get_window_extent() for text in plot.texts]
     assert len(boxes) > 5
     assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
     inside = plot.get_window_extent()
     assert all(inside.x0 <= box.x0 and box.x1 <= inside.x1 for box in boxes)
-    centres = plot.transData.transform([(mark.x, mark.y) for mark in marks])
+    centres = plot.transData.transform([(spot.x, spot.y) for spot in spots])
     assert not any(box.contains(*centre) for box in boxes for centre in centres)
 
 
@@ -206,17 +210,17 @@ def test_a_large_network_has_bars_of_kinds() -> None:
 
 def test_rooflines_are_one_or_two() -> None:
     with pytest.raises(ValueError, match="explanations must be one or two with a title each, not 0"):
-        roofline.draw([], [], "net")
+        roofline.chart([], [], "net")
 
 
 def test_every_bound_cause_and_role_has_a_colour() -> None:
-    assert set(style.BOUNDS) == set(BOUNDS)
-    assert set(shares.cause_colours()) == set(CAUSES)
+    assert set(colours.BOUNDS) == set(BOUNDS)
+    assert set(colours.cause_colours()) == set(CAUSES)
     assert set(occupancy.COLOURS) == set(ROLES)
 
 
 def test_colours_within_a_picture_differ_in_lightness_or_hue() -> None:
-    for table in (style.KINDS, style.BOUNDS, occupancy.COLOURS):
+    for table in (colours.KINDS, colours.BOUNDS, occupancy.COLOURS):
         for a, b in combinations(table.values(), 2):
             assert sum(abs(x - y) for x, y in zip(to_rgb(a), to_rgb(b), strict=True)) > 0.2, (a, b)
 
@@ -231,20 +235,20 @@ def test_layers_of_one_kind_alternate() -> None:
     ("text", "length", "shown"), [("conv0", 11, "conv0"), ("pointwise13", 9, "poin…se13"), ("abcdef", 1, "…")]
 )
 def test_names_are_cut_in_the_middle(text: str, length: int, shown: str) -> None:
-    assert style.short(text, length) == shown
+    assert colours.short(text, length) == shown
 
 
 @pytest.mark.parametrize(("value", "text"), [(0, "0"), (950, "950"), (12500, "12.5k"), (3e6, "3M"), (2e9, "2G")])
 def test_figures_of_axes(value: float, text: str) -> None:
-    assert style.count(value) == text
+    assert render.count(value) == text
 
 
 def test_titles_are_not_cut() -> None:
     """A long one goes on in the next line, and what is below moves down."""
-    figure = style.new_figure(9, 5)
-    assert style.write_title(figure, "net", "small") == 0.62
-    assert style.write_title(figure, "a_long_name" * 20, "configurations, " * 30) > 1.2
-    assert max(text.get_window_extent().x1 for text in figure.texts) <= 9 * style.DPI
+    figure = render.new_figure(9, 5)
+    assert render.write_title(figure, "net", "small") == 0.62
+    assert render.write_title(figure, "a_long_name" * 20, "configurations, " * 30) > 1.2
+    assert max(text.get_window_extent().x1 for text in figure.texts) <= 9 * render.DPI
 
 
 def test_depthwise_layers_have_a_ceiling_of_their_own() -> None:
@@ -254,8 +258,8 @@ def test_depthwise_layers_have_a_ceiling_of_their_own() -> None:
     assert replace(native, config={"depthwise_lanes": 0}).depthwise_peak is None
     assert replace(explanation(*LAYERS), config={"depthwise_lanes": 16}).depthwise_peak is None
     said = "depthwise, 16 MACs per cycle"
-    assert said in texts_of(roofline.draw([native], ["a"], "net"))
-    assert said not in texts_of(roofline.draw([replace(native, config={})], ["a"], "net"))
+    assert said in texts_of(roofline.chart([native], ["a"], "net"))
+    assert said not in texts_of(roofline.chart([replace(native, config={})], ["a"], "net"))
 
 
 def test_every_objective_of_a_front_is_drawn_or_said() -> None:
@@ -263,10 +267,23 @@ def test_every_objective_of_a_front_is_drawn_or_said() -> None:
     rows = [
         replace(r, values={**r.values, "lut": r.number, "sram": 5 - r.number, "bram": 3}) for r in results().rows[:4]
     ]
-    picture = pareto.of_results(Results(space, tuple(rows)).marked())
-    assert picture is not None
-    told = texts_of(picture)
+    chart = pareto.of_results(Results(space, tuple(rows)).marked())
+    assert chart is not None
+    told = texts_of(chart)
     for text in ("PEs, less is better", "LUTs, less is better", "SRAM, less is better"):
         assert text in told
     assert "objectives that are not drawn: block RAMs" in told
     assert "Pareto front of cycles, PEs, LUTs, SRAM, block RAMs, 4 points" in told
+
+
+def test_the_page_draws_the_same_roofline() -> None:
+    chart = CHARTS["roofline"]()
+    data = panel_json(chart)
+    assert json.loads(json.dumps(data, allow_nan=False))["legend"] == [["conv", colours.KINDS["conv"]]]
+    (panel,) = chart.panels
+    assert (data["x"]["low"], data["y"]["title"]) == (panel.x.low, "MACs per cycle")
+    lines = [mark for mark in data["marks"] if mark["kind"] == "Line"]
+    assert [line["tip"] for line in lines] == ["64 MACs per cycle"]
+    places = [place for mark in data["marks"] if mark["kind"] == "Dots" for place in mark["points"]]
+    assert sorted(y for _, y in places) == sorted(each.attained for each in LAYERS if each.macs)
+    assert [x for x, y in places if y == LAYERS[1].attained] == [None]  # it moves nothing

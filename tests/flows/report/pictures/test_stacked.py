@@ -11,8 +11,8 @@ from dovetail.flows.explore.pricing.cost import Cost
 from dovetail.flows.explore.results.row import Row, row_of
 from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.explore.space.study import STUDY
-from dovetail.flows.report.pictures import stacked
-from dovetail.flows.report.pictures.style import DPI, figure_bytes
+from dovetail.flows.report.charts import stacked
+from dovetail.flows.report.pictures.render import DPI, draw, figure_bytes
 from dovetail.isa.config.resolved import Config
 
 
@@ -38,7 +38,7 @@ def bars_of(axes: Mapping[str, Sequence[Any]]) -> list[stacked.Bar]:
     ids=["study", "one", "row", "failed", "all failed"],
 )
 def test_every_sweep_can_be_drawn(axes: Mapping[str, Sequence[Any]]) -> None:
-    png = figure_bytes(stacked.draw(rows_of(axes), "net: cycles", "subtitle"))
+    png = figure_bytes(draw(stacked.chart(rows_of(axes), "net: cycles", "subtitle")))
     image = matplotlib.image.imread(BytesIO(png))
     assert image.ndim == 3
     assert image.shape[0] > 500
@@ -46,7 +46,7 @@ def test_every_sweep_can_be_drawn(axes: Mapping[str, Sequence[Any]]) -> None:
 
 def test_the_same_rows_give_the_same_bytes() -> None:
     rows = rows_of({"bus": [32, 64]})
-    assert figure_bytes(stacked.draw(rows, "net")) == figure_bytes(stacked.draw(rows, "net"))
+    assert figure_bytes(draw(stacked.chart(rows, "net"))) == figure_bytes(draw(stacked.chart(rows, "net")))
 
 
 def test_kinds_are_in_the_order_of_the_stack_and_zeros_are_left_out() -> None:
@@ -69,7 +69,7 @@ def test_host_depthwise_is_counted() -> None:
     ids=["one axis", "two", "four"],
 )
 def test_no_picture_is_too_wide(axes: Mapping[str, Sequence[Any]]) -> None:
-    image = matplotlib.image.imread(BytesIO(figure_bytes(stacked.draw(rows_of(axes), "net: cycles"))))
+    image = matplotlib.image.imread(BytesIO(figure_bytes(draw(stacked.chart(rows_of(axes), "net: cycles")))))
     assert image.shape[1] <= stacked.WIDEST * DPI
     bars = bars_of(axes)
     assert [bar for line in stacked._lines(bars, list(bars[0].axes)) for bar in line] == bars
