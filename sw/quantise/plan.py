@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.onnx.mapping import mappings
 from dovetail.sw.frontend.onnx.operators.elementwise import BINARY, COMBINATIONS, FUNCTIONS
 from dovetail.sw.frontend.onnx.operators.movement import CUTS, MOVES
 from dovetail.sw.network.layout import Array
@@ -90,6 +91,8 @@ class _Planner:
         self.graph = graph
         self.layers = layers
         self.kept = kept
+        own = {mapping.operator for mapping in mappings().values() if not mapping.domain and not mapping.integers}
+        self.pairs = {*BINARY, *own}
         self.parents: dict[str, str] = {}
         self.touched: set[str] = set()
         self.inside: set[str] = set()
@@ -242,7 +245,7 @@ class _Planner:
 
     def _is_binary(self, node: onnx.NodeProto) -> bool:
         """Two tensors, of which one may be a constant, to one."""
-        if node.op_type not in BINARY or len(node.input) != 2 or node.name in self.kept:
+        if node.op_type not in self.pairs or len(node.input) != 2 or node.name in self.kept:
             return False
         constants = self.graph.constants(node)
         return len(constants) < 2 and all(v.dtype == np.float32 and not _is_single(v) for v in constants)
