@@ -14,6 +14,7 @@ import onnx_ir as oir
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
+from dovetail.sw.frontend.onnx.mapping import mappings
 from dovetail.sw.frontend.onnx.operators.elementwise import COMBINATIONS, FUNCTIONS
 from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.network.layout import Array
@@ -212,8 +213,11 @@ def spell_out_prelus(node: oir.Node) -> bool:
     """PRelu with a slope for each channel becomes products and maxima, which the accelerator has.
 
     It is max(x, slope * x) for slopes up to 1, the minimum for those above, one after the other where both occur. With
-    one slope for all it stays: it is a function of one element, hence a table.
+    one slope for all it stays: it is a function of one element, hence a table. It stays too if an extension has an
+    instruction for it.
     """
+    if ("", "PRelu") in mappings():
+        return False
     value, slopes, shape = node.inputs[0], constant(node.inputs[1]), shape_of(node.outputs[0])
     if value is None or slopes is None or shape is None or slopes.size == 1 or not np.all(np.isfinite(slopes)):
         return False
