@@ -1,8 +1,10 @@
 """The pages hold together: links lead somewhere, each page has its place, the reference names the whole library."""
 
+import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ import dovetail
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+SOURCES = [DOCS / "tutorials/notebook.ipynb", *sorted(DOCS.rglob("*.py"))]
+SOURCES += [file for layer in ("isa", "hw", "sw", "cosim", "flows") for file in sorted((ROOT / layer).rglob("*.py"))]
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
@@ -60,6 +64,47 @@ def test_named_files_are_there(page: Path) -> None:
     below = "tests" if page.name == "mutations.md" else ""  # its column of tests
     named = re.findall(r"`((?:tests|benchmarks|hw|sw|cosim|isa|flows)/[^`\s:]*)", page.read_text(encoding="utf-8"))
     assert [path for path in named if not any([*ROOT.glob(path), *(ROOT / below).glob(path)])] == []
+
+
+@cache
+def defined(file: Path) -> set[str]:
+    """The names at the top level of a file of Python."""
+    tree = ast.parse(file.read_text(encoding="utf-8")) if file.is_file() else ast.Module([], [])
+    named = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    imported = [alias for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names]
+    stored = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return named | {alias.asname or alias.name for alias in imported} | stored
+
+
+def exists(name: str) -> bool:
+    """Whether there is a module of this dotted name, or a name in one."""
+    path = ROOT
+    for number, part in enumerate(parts := name.split(".")[1:], 1):
+        if (path / part).is_dir():
+            path /= part
+        elif (path / f"{part}.py").is_file():
+            return len(parts) == number or parts[number] in defined(path / f"{part}.py")
+        else:
+            return part in defined(path / "__init__.py") or name == "dovetail.cosim.Handle"
+    return True
+
+
+def test_named_modules_are_there() -> None:
+    """In pages, and in what is written in source files."""
+    missing = []
+    for file in [*PAGES, *SOURCES]:
+        text = file.read_text(encoding="utf-8")
+        named = set(re.findall(r"\bdovetail\.(?:isa|hw|sw|cosim|flows)(?:\.\w+)+", text))
+        named |= {f"dovetail.{name}" for name in re.findall(r"`((?:isa|hw|sw|cosim|flows)(?:\.\w+)+)(?<!\.md)`", text)}
+        for module, names in re.findall(r"from (dovetail\.[\w.]+) import ([\w, ]+)", text):
+            named |= {f"{module}.{name.split(' as ')[0].strip()}" for name in names.split(",") if name.strip()}
+        missing += [f"{file.relative_to(ROOT)}: {name}" for name in sorted(named) if not exists(name)]
+    assert missing == []
+
+
+def test_a_module_that_is_not_there_is_seen() -> None:
+    names = ["isa.config.resolved.Config", "isa.config.resolved.Confit", "isa.confit", "cosim.Handle", "hw.array"]
+    assert [name for name in names if not exists(f"dovetail.{name}")] == names[1:3]
 
 
 def test_every_page_has_its_place_in_the_navigation() -> None:
