@@ -28,7 +28,7 @@ from dovetail.isa.config.given import FEATURES
 from dovetail.isa.config.presets import PRESETS
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost import area
-from dovetail.sw.analysis.cost.area_terms import blocks
+from dovetail.sw.analysis.cost.area import blocks
 from dovetail.sw.errors import DovetailError
 
 DATA = Path(__file__).with_suffix(".json")

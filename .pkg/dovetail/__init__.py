@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dovetail.flows.report.pictures import facade as pictures
     from dovetail.isa.config.given import MemoryTiming
     from dovetail.isa.config.resolved import Config
-    from dovetail.sw.analysis.cost.energy_report import energy_report as energy
+    from dovetail.sw.analysis.cost.energy import energy_report as energy
     from dovetail.sw.analysis.explain.explainer import explain
     from dovetail.sw.compiler.partition.host_cost import HostCost
     from dovetail.sw.runtime.compiled_network import CompiledNetwork, Report, Result
@@ -70,7 +70,7 @@ _HOME = {
     "explore": ("dovetail.flows.explore.sweep", "explore"),
     "layers": ("dovetail.flows.explore.results.layers", "layers"),
     "HostCost": ("dovetail.sw.compiler.partition.host_cost", "HostCost"),
-    "energy": ("dovetail.sw.analysis.cost.energy_report", "energy_report"),
+    "energy": ("dovetail.sw.analysis.cost.energy", "energy_report"),
     "explain": ("dovetail.sw.analysis.explain.explainer", "explain"),
     "Verdict": ("dovetail.cosim.compare.networks", "Verdict"),
     "verify": ("dovetail.cosim.compare.networks", "verify"),

@@ -112,7 +112,6 @@ def run(
 
 
 def _save_coverage(path: Path, work: Path, label: str, verilog: Mapping[str, str]) -> None:
-    """Write what a run in the folder ``work`` has covered."""
     from dovetail.cosim.coverage.file import Coverage, DesignCoverage, load
     from dovetail.cosim.coverage.rtl import read_points
 

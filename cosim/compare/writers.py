@@ -7,9 +7,10 @@ import numpy as np
 from dovetail.cosim.rtl.setting import Setting
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, regions
-from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit
+from dovetail.isa.instructions.table import Op, Unit
 from dovetail.isa.timing.memory import ADDRESS_SPACE
 from dovetail.isa.timing.timeline import FETCH, Timeline
+from dovetail.sw.compiler.emit.hazards import transfer_rows
 from dovetail.sw.model.accelerator import UNITS, Model
 from dovetail.sw.model.base import Sram, SystemMemory, UnitModel
 
@@ -24,7 +25,8 @@ class _Watch(UnitModel):
     def execute(self, op: Op, registers: View, sram: Sram, memory: SystemMemory) -> None:
         if not self._sram:
             self._unit.execute(op, registers, sram, memory)
-            self._report(INSTRUCTIONS[op].unit == Unit.STORE and _stores(registers, memory.base, self._address))
+            rows = transfer_rows(op, registers.values, memory.base) if registers.unit == Unit.STORE else ()
+            self._report(any((self._address - start) % ADDRESS_SPACE < size for start, size in rows))
             return
         start, size = next(iter(regions(op, registers).writes), (0, 0))
         if not start <= self._address < start + size:
@@ -45,13 +47,6 @@ class _Watch(UnitModel):
             region[:] = after
             sram.touch(start, size)
         self._report(wrote)
-
-
-def _stores(registers: View, base: int, address: int) -> bool:
-    """Whether a STORE with these registers writes a byte of system memory."""
-    planes, rows = np.arange(registers["COUNT", "planes"])[:, None], np.arange(registers["COUNT", "rows"])
-    starts = base + registers["MEM_ADDR"] + planes * registers["MEM_PLANE_STEP"] + rows * registers["MEM_ROW_STEP"]
-    return bool(((address - starts) % ADDRESS_SPACE < registers["LENGTH"]).any())
 
 
 def writer(

@@ -131,7 +131,6 @@ def _run(text: str, sby: str, work: Path, found: dict[str, str]) -> tuple[str, t
 
 
 def _sby(task: str, work: Path, found: dict[str, str]) -> tuple[str, str]:
-    """Output and status of one task."""
     command = [found[SBY], "-f", "proof.sby", task]
     for option, name in TOOLS.items():
         command += [f"--{option}", found[name]]

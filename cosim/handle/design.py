@@ -303,7 +303,6 @@ class Handle:
 
 
 def _structures(component: wiring.Component) -> dict[str, ShapeCastable]:
-    """Shapes of the ports that are structures."""
     shapes = {"__".join(map(str, p)): member.shape for p, member, _ in component.signature.flatten(component)}
     return {name: shape for name, shape in shapes.items() if isinstance(shape, ShapeCastable)}
 

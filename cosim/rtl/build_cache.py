@@ -133,7 +133,6 @@ def _remove(folder: Path) -> bool:
 
 
 def _forget(cache: Path) -> None:
-    """Remove the notes that name builds which are gone."""
     for note in cache.glob(_NOTES):
         library = noted(note)
         if library is None or not library.exists():

@@ -101,7 +101,6 @@ def is_built(config: Config, cache: Path) -> bool:
 
 
 def _note(config: Config, trace: str = "", coverage: Sequence[str] = (), form: str = FORMS[0]) -> str:
-    """The name of the note of a library."""
     return f"accelerator-{sources_hash(config, trace, form, *coverage)}"
 
 
@@ -358,7 +357,6 @@ class RtlEngine:
         self._copy(Unit.LOAD, contents)
 
     def _copy(self, unit: Unit, contents: Bytes) -> Bytes:
-        """Move all of SRAM to or from system memory."""
         memory, at = sram_program(unit, contents)
         timing, self.timing = self.timing, FASTEST
         broken, self.broken = self.broken, ()

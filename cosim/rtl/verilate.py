@@ -215,7 +215,6 @@ def _compile(source: Path, target: str, flags: Sequence[str]) -> list[str]:
 
 
 def _build(design: Design, work: Path, root: Path, runtime: list[Path], log: Path) -> None:
-    """Leave the library in ``work``."""
     trace, flags = design.trace, _flags(root, design)
     for files in (design.verilog, design.driver):
         for name, text in files.items():

@@ -65,7 +65,6 @@ class _Store(StoreModel):
 
 
 def _rows(transfer: Transfer, base: int) -> Iterator[int]:
-    """The address of every row."""
     return row_addresses(
         base + transfer.memory, transfer.rows, transfer.planes, transfer.memory_row, transfer.memory_plane
     )

@@ -106,7 +106,6 @@ class SystemCEngine:
         self._copy(Unit.LOAD, contents)
 
     def _copy(self, unit: Unit, contents: Bytes) -> Bytes:
-        """Move all of SRAM to or from system memory."""
         memory, at = sram_program(unit, contents)
         latest, broken, self.broken = self.latest, self.broken, ()
         self.run(memory, 0, 1)

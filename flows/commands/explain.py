@@ -32,7 +32,7 @@ from dovetail.flows.output.reply import Report
 from dovetail.isa.common.files import write_atomically, written_whole
 from dovetail.isa.config.given import ConfigError
 from dovetail.isa.config.resolved import Config
-from dovetail.sw.analysis.cost.energy_report import EnergyReport
+from dovetail.sw.analysis.cost.energy import EnergyReport
 from dovetail.sw.analysis.explain.comparison import compare
 from dovetail.sw.analysis.explain.explainer import explain
 from dovetail.sw.analysis.explain.explanation import Explanation

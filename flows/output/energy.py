@@ -7,8 +7,7 @@ import argparse
 from rich.table import Table
 
 from dovetail.flows.output.printable import block
-from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE, load_table
-from dovetail.sw.analysis.cost.energy_report import COMPONENTS, ERROR, EnergyReport, energy_report
+from dovetail.sw.analysis.cost.energy import COMPONENTS, DEFAULT_TABLE, ERROR, EnergyReport, energy_report, load_table
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 

@@ -99,7 +99,6 @@ def read_dump(folder: Path) -> dict[str, Array]:
 
 
 def _file(folder: Path, name: str) -> Path:
-    """A file of the dump's own folder."""
     if Path(name).name != name:
         raise ValueError("files of a dump must lie in its folder")
     return folder / name

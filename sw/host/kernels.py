@@ -199,7 +199,6 @@ class TfliteOp:
         return [self._inside(interpreter.get_tensor(detail["index"])) for detail in (*results, *states)]
 
     def _outside(self, value: Array) -> Array:
-        """As the file has it."""
         return value.view(np.uint8) ^ np.uint8(128) if self.unsigned and value.dtype == np.int8 else value
 
     def _inside(self, value: Array) -> Array:

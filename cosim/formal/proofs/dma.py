@@ -86,7 +86,6 @@ class _Lengths:
 
 
 def _region_banks(config: Config, registers: Any) -> Value:
-    """The banks that the region of these registers touches."""
     first = registers.sram_addr
     end = registers.sram_addr + registers.sram_bytes
     size = config.bank_bytes
@@ -106,7 +105,6 @@ def _claims(m: Module, config: Config, registers: Any, control: _Control, banks:
 
 
 def _inside(config: Config, registers: Any, address: Value, size: Value | int) -> Value:
-    """Whether bytes lie in the region of these registers."""
     return (address >= registers.sram_addr) & (address + size <= registers.sram_addr + registers.sram_bytes)
 
 

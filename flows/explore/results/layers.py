@@ -15,8 +15,7 @@ from dovetail.flows.report.charts.chart import panel_json
 from dovetail.flows.report.charts.roofline import chart
 from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
-from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE, EnergyTable, load_table
-from dovetail.sw.analysis.cost.energy_report import energy_report
+from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE, EnergyTable, energy_report, load_table
 from dovetail.sw.analysis.explain.explainer import explain
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.host_cost import HostCost

@@ -12,7 +12,7 @@ from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.space.metrics import METRICS, area_doubt
 from dovetail.flows.options.parameters import flat
 from dovetail.isa.config.given import PARAMETERS
-from dovetail.sw.analysis.cost.energy_report import COMPONENTS
+from dovetail.sw.analysis.cost.energy import COMPONENTS
 
 
 def records_of(space: Space, rows: Sequence[Row], networks: Sequence[str]) -> list[Record]:

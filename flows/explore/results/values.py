@@ -60,7 +60,7 @@ def _work(space: Space, config: Config, costs: Sequence[Cost], weights: Sequence
 def energy_parts(
     space: Space, config: Config, costs: Sequence[Cost], weights: Sequence[float] = ()
 ) -> dict[str, float]:
-    """µJ of a unit of work by component (see `dovetail.sw.analysis.cost.energy_report.COMPONENTS`); nothing where a
+    """µJ of a unit of work by component (see `dovetail.sw.analysis.cost.energy.COMPONENTS`); nothing where a
     cost has no activity. ``weights`` of the costs, if they are not those of the workloads. Raises EnergyError."""
     if not all(cost.activity for cost in costs):
         return {}

@@ -19,7 +19,7 @@ from dovetail.flows.report.charts.colours import BOUNDS, RAMP, SERIES, cause_col
 from dovetail.flows.report.charts.pareto import telling_axis
 from dovetail.isa.config.given import PARAMETERS
 from dovetail.isa.config.resolved import Config
-from dovetail.sw.analysis.cost.energy_report import COMPONENTS
+from dovetail.sw.analysis.cost.energy import COMPONENTS
 from dovetail.sw.analysis.explain.causes import CAUSES, RESOURCES
 
 _LANES = {"lanes": ("ic_lanes", "oc_lanes")}

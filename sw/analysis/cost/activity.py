@@ -124,7 +124,6 @@ def _refuse_microcoded(config: Config) -> None:
 
 
 def _counts_known(config: Config) -> dict[tuple[int, Registers], Counts]:
-    """What is remembered of a configuration."""
     known = _known.get(config)
     if known is None or len(known) > _MAX_KNOWN:
         if len(_known) >= _MAX_CONFIGS:

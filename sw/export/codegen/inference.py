@@ -182,7 +182,6 @@ class _InferenceWriter:
         return sorted({(where[name], self.storage.bytes_of(name)) for name in tensors if name in where})
 
     def _take(self, array: Array) -> None:
-        """Bring an input to where it is read."""
         if array in self.direct:
             return
         port, source = array.port, f"inputs->{array.member}"
@@ -192,7 +191,6 @@ class _InferenceWriter:
         self._convert(array, source, target, order)
 
     def _give(self, array: Array) -> None:
-        """Bring an output to the caller."""
         if array in self.direct:
             return
         port = array.port

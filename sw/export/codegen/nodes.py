@@ -22,7 +22,6 @@ def _window(
     stride: ir.Pair = (1, 1),
     dilation: ir.Pair = (1, 1),
 ) -> Fields:
-    """A struct dovetail_window."""
     _, height, width, channels = writer.graph.tensors[node.inputs[0]].nhwc
     _, out_height, out_width, _ = writer.graph.tensors[node.outputs[0]].nhwc
     pairs = {"kernel": kernel, "stride": stride, "dilation": dilation}

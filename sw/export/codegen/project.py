@@ -133,7 +133,6 @@ def project_of(compiled: CompiledNetwork, *, embed: bool = False, prefix: str = 
 
 
 def _kernels() -> dict[str, str]:
-    """Every file of the kernels by its name."""
     folder = files("dovetail.sw.export").joinpath("c/kernels")
     return {path.name: path.read_text() for path in sorted(folder.iterdir(), key=lambda path: path.name)}
 

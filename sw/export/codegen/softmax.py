@@ -81,5 +81,4 @@ def _product(a: int, b: int) -> int:
 
 
 def _halved(value: int) -> int:
-    """Half of it, ties away from zero."""
     return (value + 1) >> 1 if value >= 0 else -((-value + 1) >> 1)

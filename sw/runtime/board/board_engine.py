@@ -184,7 +184,6 @@ class BoardEngine:
             np.copyto(memory[first:past], data, where=stored[first:past])
 
     def _execute(self, program: int, pages: int, base: int, bound: int) -> None:
-        """Run what is in memory."""
         link = self.link
         for name, value in (("STATUS", STATUS_DONE.mask), ("PROGRAM", program), ("PAGES", pages), ("BASE", base)):
             link.write_register(name, value)

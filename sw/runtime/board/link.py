@@ -188,7 +188,6 @@ class Link:
 
 
 def _serial() -> Any:
-    """The module pyserial. Raises LinkError."""
     try:
         import serial
     except ImportError:
@@ -215,7 +214,6 @@ def only_port() -> str:
 
 
 def _open(port: str, baud: int) -> Any:
-    """The open port. Raises LinkError."""
     serial = _serial()
     if baud <= 0:
         raise LinkError(f"baud must be above 0, not {baud}")

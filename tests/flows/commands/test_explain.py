@@ -11,7 +11,7 @@ from dovetail.flows.commands.explain import second_config
 from dovetail.flows.report.pictures.facade import titles_of
 from dovetail.isa.config.given import ConfigError, MemoryTiming
 from dovetail.isa.config.resolved import Config
-from dovetail.sw.analysis.cost.energy_report import energy_report
+from dovetail.sw.analysis.cost.energy import energy_report
 from dovetail.sw.analysis.explain.comparison import compare
 from dovetail.sw.analysis.explain.explainer import explain
 from dovetail.sw.runtime.compiled_network import compile_network

@@ -8,8 +8,7 @@ import pytest
 
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.activity import activity_of, layer_activity
-from dovetail.sw.analysis.cost.energy import energy_of, load_table
-from dovetail.sw.analysis.cost.energy_report import COMPONENTS, energy_report
+from dovetail.sw.analysis.cost.energy import COMPONENTS, energy_of, energy_report, load_table
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.runtime.compiled_network import compile_network
 
