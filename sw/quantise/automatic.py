@@ -24,10 +24,10 @@ LADDER = tuple(
         "asymmetric per-channel kl",
     )
 )
-"""What is tried first, in this order: the cheaper the requantisation, the earlier."""
+"""What is tried first, in this order: schemes with cheaper requantisation come earlier."""
 
 _MOST_FLOAT = 8
-"""Layers that the last steps keep float at most."""
+"""At most this many layers stay float in the last steps."""
 
 
 @dataclass(frozen=True)

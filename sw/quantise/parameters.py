@@ -22,7 +22,7 @@ _BIAS_LEVELS = 1 << 30
 
 
 _OF_NOTHING = np.float32(2**-8)
-"""Scale of an activation that is always zero: not far from others', so that the accelerator can add it to them."""
+"""Scale of an activation that is always zero: close to usual scales, so that the accelerator can add it."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ def weights(
 ) -> NDArray[np.float32]:
     """Scales of int8 weights: one for each entry of `axis`, or a single one.
 
-    The product with `source_scale` is the step of the bias, which must fit int32: where it would not, weights that are
-    next to nothing beside their bias get a larger scale.
+    The product with `source_scale` is the step of the bias, which must fit int32. Where it would not, the weights are
+    tiny beside their bias, and get a larger scale.
     """
     others = tuple(k for k in range(values.ndim) if k != axis)
     largest = np.abs(values).max(axis=others, initial=0).astype(np.float64)
@@ -89,7 +89,7 @@ def weights(
     if not scheme.per_channel:
         largest, needed = largest.max(keepdims=True), needed.max(keepdims=True)
     else:
-        # A channel of zeros takes the scale of the others: it would have none of its own.
+        # A channel of zeros has no scale of its own: it takes the largest.
         largest = np.where(largest > 0, largest, largest.max(initial=0))
     if scheme.activations == "power-of-two":
         scales = np.maximum(_power_of_two(largest), _power_of_two(needed / (_BIAS_LEVELS / 128)))
@@ -111,7 +111,7 @@ def _power_of_two(largest: Array) -> Array:
 
 
 def _usable(scales: NDArray[np.float32], otherwise: np.float32) -> NDArray[np.float32]:
-    """Scales without those that are 0 or vanish in float32."""
+    """Scales in which a default replaces those that are 0 or vanish in float32."""
     return np.where(scales >= np.finfo(np.float32).tiny, scales, otherwise).astype(np.float32)
 
 
@@ -166,7 +166,7 @@ def _settle(node: onnx.NodeProto, target: str, chosen: Plan, levels: dict[str, L
 
 
 def upwards(scale: np.float32) -> Iterator[np.float32]:
-    """A scale and those above it; one of 8 bits stays one (`parameters.activation`)."""
+    """A scale and those above it. The next one to a scale of 8 bits has 8 bits too (`activation`)."""
     short = float(np.frexp(scale)[0]) * 256 % 1 == 0
     for _ in range(_TRIES):
         yield scale

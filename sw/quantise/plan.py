@@ -1,8 +1,8 @@
-"""What of a float network becomes integer: which tensors get a quantisation, and which of them share one.
+"""Which tensors of a float network are quantised, and which of them share a quantisation.
 
-The front end turns operators between DequantizeLinear and QuantizeLinear into instructions. The plan puts these where
-it wants them: none between an operator and its activation, none inside a function that becomes one table, equal ones
-on both sides of what only moves bytes or picks some of them.
+The front end turns operators between DequantizeLinear and QuantizeLinear into instructions. So there is no pair of
+these between an operator and its activation, and none inside a function that becomes one table. Both sides of an
+operator that only moves or picks bytes have equal pairs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LAYERS = ("Conv", "Gemm", "MatMul")
 
 _MEANS = ("AveragePool", "GlobalAveragePool", "ReduceMean")
 _SAME = (*MOVES, *CUTS, "MaxPool", "Pad", "Concat", "Resize")
-"""Operators whose results are elements of their operands: one quantisation for all of these."""
+"""Operators whose results are elements of their operands: all of these share one quantisation."""
 
 _CLAMPS = ("Relu", "Clip")
 
@@ -118,7 +118,7 @@ class _Planner:
     # Groups ------------------------------------------------------------------------------------
 
     def _fuse_clamps(self) -> None:
-        """Activations right behind an operator: what is between them stays inside."""
+        """Activations directly behind an operator: the tensor between them is not quantised."""
         for node in reversed(self.graph.nodes):
             operator = self.graph.producers.get(node.input[0]) if node.op_type in _CLAMPS else None
             if operator is None or {node.name, operator.name} & self.kept or not self._is_fixed(node):
@@ -144,7 +144,7 @@ class _Planner:
         return all(self.graph.is_constant(name) for name in node.input[1:] if name)
 
     def _functions(self) -> dict[str, str]:
-        """Tensors that are a function of one other tensor; what nobody else reads of such a function stays inside."""
+        """Tensors that are a function of one other tensor. Those that only the function reads are not quantised."""
         borders: set[str] = set()
         while True:
             roots: dict[str, str] = {}
@@ -221,7 +221,7 @@ class _Planner:
         return self.graph.activations(node) == [node.input[0]]
 
     def _is_strong(self, node: onnx.NodeProto) -> bool:
-        """Worth an accelerator by itself."""
+        """Worth running on the accelerator by itself."""
         if node.name in self.kept or not self._reads_floats(node):
             return False
         if node.op_type in LAYERS:
@@ -244,7 +244,7 @@ class _Planner:
         return sorted(int(axis) % 4 for axis in axes) == [2, 3]
 
     def _is_binary(self, node: onnx.NodeProto) -> bool:
-        """Two tensors, of which one may be a constant, to one."""
+        """Combines two tensors, of which one may be a constant."""
         if node.op_type not in self.pairs or len(node.input) != 2 or node.name in self.kept:
             return False
         constants = self.graph.constants(node)
@@ -255,7 +255,7 @@ class _Planner:
         self._touch([*self.graph.activations(node), self._result_of(node.output[0])])
 
     def _weak(self, node: onnx.NodeProto, roots: dict[str, str]) -> None:
-        """Element by element: integer where its operands are."""
+        """An element-wise node is integer if its operands are."""
         name = node.output[0]
         if node.name in self.clamps:
             if self.graph.producers[node.input[0]].name in self.integer:
@@ -271,18 +271,19 @@ class _Planner:
             self._mark(node)
 
     def _available(self, name: str) -> bool:
-        """Whether an operand is quantised already, or could be without loss: an input of the network."""
+        """Whether an operand is quantised already, or is an input of the network, which can be."""
         inputs = {self._find(value.name) for value in self.graph.inputs if value.dtype == "float32"}
         return self._find(name) in self.touched | inputs
 
     # What gains nothing ----------------------------------------------------------------------------
 
     def joined_in_vain(self) -> set[str]:
-        """Integer sums, products and concatenations that are better left in float. An operator that joins tensors gives
-        them one quantisation, which is coarse for the smaller of them. If its result is only needed in float, the host
-        computes in float for little more than it takes to read the integers: the residual stream of a transformer,
-        between its normalisations, stays as fine as float32. A constant, such as learnt positions or the row of a class
-        token, would be quantised for this alone, so the operator stays in float if any reader needs float.
+        """Integer sums, products and concatenations that are better left in float.
+
+        Their result has one scale, which is coarse for the smaller operand. If it is needed in float only, the host can
+        compute it at little cost: the residual stream of a transformer keeps float32 between its normalisations. A
+        constant operand, such as learnt positions, would be quantised for this node alone, so the node stays in float
+        if any reader needs float.
         """
         found: set[str] = set()
         for node in reversed(self.graph.nodes):
@@ -294,7 +295,7 @@ class _Planner:
         return found
 
     def _readings(self, name: str, besides: set[str]) -> Iterator[bool]:
-        """Of each reader of a tensor that is more than a move: whether it reads integers. Outputs may be either."""
+        """Whether each reader of a tensor reads integers; moves are looked through. An output may be either."""
         if name in self.graph.outputs:
             yield True
         for user in self._users(name):

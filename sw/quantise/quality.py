@@ -1,8 +1,7 @@
 """How close a quantised network comes to the float one: signal-to-noise of its tensors, and accuracy.
 
-The quantised network is computed with the accelerator's integer arithmetic: by ONNX Runtime on the uint8 form of the
-file, which is fast, if that gives the bytes of the product's own interpreter on the first sample, and otherwise by the
-interpreter.
+The quantised network is computed with the accelerator's integer arithmetic. ONNX Runtime on the uint8 form of the file
+is fast; it is used if it gives the bytes of the graph interpreter on the first sample. Otherwise the interpreter is.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def _of_softmax(seen: Range) -> Range:
 
 
 def _drop_clamps(model: onnx.ModelProto, graph: FloatGraph, chosen: Plan, levels: Mapping[str, Level]) -> None:
-    """Remove every Relu and Clip behind an operator that the saturation of QuantizeLinear does anyway."""
+    """Remove every Relu and Clip behind an operator if the saturation of QuantizeLinear does the same."""
     renamed = {}
     dropped = set()
     for node in graph.nodes:
@@ -164,7 +164,7 @@ def _weight_scales(graph: FloatGraph, chosen: Plan, levels: Mapping[str, Level],
 def _correct_biases(
     model: onnx.ModelProto, graph: FloatGraph, chosen: Plan, scales: Scales, means: Mapping[str, Means]
 ) -> None:
-    """Let biases take back what rounding the weights shifts results by."""
+    """Subtract from biases the mean error that rounding the weights causes."""
     initialisers = {tensor.name: tensor for tensor in model.graph.initializer}
     for layer in chosen.weights:
         if layer.bias is not None:
@@ -175,7 +175,7 @@ def _correct_biases(
 
 
 def rounding_shift(values: Array, scales: NDArray[np.float32], axis: int, means: Means) -> Means:
-    """What a layer's float results are above those with rounded weights on average, for each output channel.
+    """Mean difference of a layer's float results and those with rounded weights, for each output channel.
 
     It is the sum, over the channel's weights, of the rounding error times the mean of the input channel that the weight
     sees. Depthwise layers have few weights a channel, whose errors do not cancel; there it matters most.
@@ -240,7 +240,7 @@ def _insert(
 
 
 def _pass_by(model: onnx.ModelProto, chosen: Plan) -> None:
-    """Let float nodes read float results as they are, not as they were quantised for others."""
+    """Let float nodes read float results directly, not the quantised form that other nodes read."""
     producers = {name: node for node in model.graph.node for name in node.output}
     floating = set(chosen.floating)
     for node in model.graph.node:

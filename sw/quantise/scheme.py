@@ -15,7 +15,7 @@ WEIGHTS = ("per-channel", "per-tensor")
 """One scale for each output channel, or one for all. Weights are int8 with zero point 0."""
 
 CLIPPING = ("percentile", "minmax", "kl")
-"""The range of a tensor: all but a share of what calibration saw; all of it; what loses least information."""
+"""The range of a tensor: without the outermost values of calibration; all of them; the least loss of information."""
 
 _WORDS = {"activations": ACTIVATIONS, "weights": WEIGHTS, "clipping": CLIPPING}
 _DEFAULT_PERCENTILE = 99.99
@@ -31,7 +31,7 @@ class Scheme:
     percentile: per cent of a tensor's elements that clipping "percentile" keeps.
     keep_float: names of nodes that stay float on the host; `*`, `?` and `[...]` as in file names.
     float_first, float_last: keep the first or the last layer that has weights float.
-    corrected: biases take back what rounding the weights shifts results by on average.
+    corrected: biases make up for the mean error that rounding the weights causes.
     integer_sums: sums, products and concatenations are integer wherever their operands are, though only the host may
         read them.
 

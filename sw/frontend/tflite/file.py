@@ -1,4 +1,4 @@
-"""Reading a TFLite file: flatbuffer to checked Python values, before anything is said about quantisation."""
+"""Reads a TFLite file: from the flatbuffer to checked Python values. Quantisation comes later."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OP_NAMES = {
 MEDIAPIPE_TRANSPOSE_CONV = "CUSTOM Convolution2DTransposeBias"
 """The one custom operator that has a counterpart in ONNX."""
 _DENSEST = 1024
-"""Elements of a sparse constant for each one that is stored; keeps damaged files from filling memory."""
+"""At most this many elements of a sparse constant for each stored one: damaged files must not fill memory."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Info:
     Parameters
     ----------
     scales, zero_points: as in the file: none, one, or one per entry of axis ``axis``.
-    variable: whether an operator that reads it leaves something in it for the next run.
+    variable: whether an operator reads it and writes it for the next run.
     signature: the shape with -1 for axes that the file leaves open; empty if it leaves none.
     """
 
@@ -167,7 +167,7 @@ class TfliteFile:
 
     def _whole(self, sparsity: Any, stored: Array, shape: tuple[int, ...]) -> Array:
         if prod(shape) > _DENSEST * stored.size + _DENSEST:
-            raise NetworkError(f"a sparse constant must hold an element in {_DENSEST} at least, not {stored.size}")
+            raise NetworkError(f"a sparse constant must store at least one element in {_DENSEST}, not {stored.size}")
         return _expand(sparsity, stored, shape)
 
     def _operator(self, index: int) -> Operator:
@@ -184,7 +184,7 @@ class TfliteFile:
 
 
 def is_float(file: TfliteFile) -> bool:
-    """Whether no activation is of integers, and some are float; weights may be anything."""
+    """Whether activations are float32, and none is of integers; weights may be of any type."""
     dtypes = {info.tensor.dtype for info in file.infos if info.value is None}
     return "float32" in dtypes and not dtypes & {"int8", "uint8", "int16"}
 
@@ -196,7 +196,7 @@ def is_unsigned(file: TfliteFile) -> bool:
 
 
 def signed(info: Info) -> Info:
-    """A uint8 tensor as the int8 one whose values and zero points are 128 lower; any other as it is."""
+    """A uint8 tensor as int8, with values and zero point 128 lower; any other as it is."""
     if info.tensor.dtype != "uint8":
         return info
     return replace(

@@ -15,10 +15,10 @@ Field = int | str | Mapping[int, str]
 """What an offset of a table leads to: a vector of numbers (bytes of one), "text", a table by its name, a vector of
 tables ("[name]"), or a union: the table's name by the number in the field before."""
 Schema = Mapping[str, Mapping[int, Field]]
-"""By the name of a table its fields that are offsets, by their number; all others are numbers within the table."""
+"""By the name of a table: its fields that are offsets, by their number. All other fields are numbers in the table."""
 
 MOST_READ = 8
-"""How often a file's bytes may be read over: writers share little, and what is shared without end fills memory."""
+"""How often a file's bytes may be read. Writers share few bytes; damaged files may share so many that memory fills."""
 
 
 class FlatbufferError(ValueError):

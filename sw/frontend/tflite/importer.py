@@ -29,7 +29,7 @@ BUILDERS: Mapping[str, Build] = {
     **MOVEMENT,
 }
 _SIGNED_ONLY = {"MEAN", "ABS", "LEAKY_RELU", "BATCH_MATMUL"}
-"""Operators whose uint8 kernels are no shifted int8 ones, or are not known to be."""
+"""Operators whose uint8 kernels differ from the int8 ones by more than an offset of 128, or may."""
 _CONVERSIONS = {"CAST", "QUANTIZE", "DEQUANTIZE"}
 
 
@@ -101,7 +101,7 @@ class Importer:
         )
 
     def _custom(self, op: Operator) -> ir.Host:
-        """Leave a custom operator to LiteRT, which also knows what the file may not say: the shapes of its results."""
+        """Leave a custom operator to LiteRT, which also knows the shapes of its results: the file may not."""
         builder, payload = self.builder, custom_op(self.file, op)
         for index, shape in zip(op.outputs, payload.shapes(), strict=True):
             builder.infos[index] = replace(builder.infos[index], tensor=replace(builder.tensor(index), shape=shape))
@@ -114,13 +114,13 @@ class Importer:
         )
 
     def _check_types(self, op: Operator) -> None:
-        """LiteRT's kernels take for granted that integers have scales, and that types go together."""
+        """LiteRT's kernels assume that integers have scales, and that operands have types that they take."""
         if op.kind in _CONVERSIONS:
             return
         ends = [[self.builder.infos[i] for i in indices if i >= 0] for indices in (op.inputs, op.outputs)]
         read, made = ({info.tensor.dtype for info in part if info.value is None} for part in ends)
         if ("int8" in read and "float32" in made) or ("float32" in read and "int8" in made):
-            raise NetworkError(f"{op.name}: must make what it reads, int8 or float32, not one of the other")
+            raise NetworkError(f"{op.name}: must read and make one type, int8 or float32, not one from the other")
         for info in (*ends[0], *ends[1]):
             scaled = bool(info.scales.size) and bool(np.all(np.isfinite(info.scales) & (info.scales > 0)))
             if info.tensor.dtype == "int8" and not scaled:

@@ -36,7 +36,7 @@ def custom_op(file: TfliteFile, op: Operator) -> TfliteOp:
 
 
 def _unknown(file: TfliteFile, op: Operator) -> str:
-    """Why an operator is not Dovetail's to do; empty if it is."""
+    """Why Dovetail leaves an operator to others; empty if it does not."""
     if op.kind in _CONTROL:
         return "the network must be free of control flow up to where Dovetail's part ends"
     if op.kind.startswith("operator "):

@@ -30,7 +30,7 @@ _LSTM_TYPES = ["int8", "int8", "int16"]
 
 
 class Resources:
-    """The resources of a file, and how far the walk over its operators has come with them."""
+    """The resources of a file, while its operators are walked in order."""
 
     def __init__(self, builder: GraphBuilder) -> None:
         self._builder = builder
@@ -40,7 +40,7 @@ class Resources:
         self._initial = _initial_values(builder.file)
 
     def walk(self, op: Operator) -> None:
-        """One of `RESOURCE_OPERATORS`, in the file's order; CALL_ONCE is done."""
+        """The next of the `RESOURCE_OPERATORS`; what CALL_ONCE assigns is known already."""
         if op.kind == "VAR_HANDLE":
             self._handles[op.outputs[0]] = _name_of(op)
         elif op.kind == "READ_VARIABLE":
@@ -74,7 +74,7 @@ class Resources:
         builder.states[resource] = ir.State(resource, tensor.name, tensor.name, initial.reshape(tensor.shape))
 
     def _cleared(self, op: Operator, resource: str) -> Array:
-        """Of a resource that no subgraph initialises: TFLite Micro fills it with the zero point of what is assigned."""
+        """The first value of a resource without one: TFLite Micro fills it with the zero point of what is assigned."""
         file = self._builder.file
         handles = {
             other.outputs[0] for other in file.operators if other.kind == "VAR_HANDLE" and _name_of(other) == resource
@@ -85,7 +85,7 @@ class Resources:
         return cleared(file.infos[op.outputs[0]], every=True)
 
     def _assign(self, op: Operator) -> None:
-        """What is read afterwards, by this run or the next, is another tensor."""
+        """From here on, reads give another tensor, in this run and the next."""
         resource, builder, index = self._resource(op), self._builder, op.inputs[1]
         name = builder.operand(op, index) if builder.constant(index) is not None else builder.names((index,))[0]
         if name is None:
@@ -245,7 +245,7 @@ def _svdf(builder: GraphBuilder, op: Operator) -> Svdf | None:
 
 
 def _constant(info: Info | None, shape: tuple[int, ...], dtype: str) -> tuple[Any, np.float32]:
-    """A constant of a form, and its scale."""
+    """A constant of this shape and type, and its scale."""
     if info is None or info.value is None or info.tensor.shape != shape or info.tensor.dtype != dtype:
         raise ValueError(f"a constant must be {dtype} {shape}, not {info.tensor if info else 'missing'}")
     return info.value, np.float32(info.scales[0] if info.scales.size else 1)

@@ -1,4 +1,4 @@
-"""What the passes share: a pass over nodes, constants, shapes, and replacing a node by others."""
+"""Helpers of the passes: visit nodes, look at constants and shapes, replace a node by others."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def operand(node: oir.Node, index: int) -> oir.Value | None:
 
 
 def numbers(node: oir.Node, index: int, attribute: str = "") -> list[int] | None:
-    """Integers that an operator takes as an input or, in older sets, as an attribute; None if there are none."""
+    """Integers that an operator takes as an input or, in older operator sets, as an attribute; None if it has none."""
     given = operand(node, index)
     if given is not None:
         array = constant(given)
@@ -59,7 +59,7 @@ def numbers(node: oir.Node, index: int, attribute: str = "") -> list[int] | None
 
 
 def shape_of(value: oir.Value | None) -> Shape | None:
-    """Sizes, None unless all are known."""
+    """Sizes of all axes; None if one is unknown."""
     if value is None or value.shape is None:
         return None
     sizes = tuple(size for size in value.shape if isinstance(size, int))
@@ -67,13 +67,13 @@ def shape_of(value: oir.Value | None) -> Shape | None:
 
 
 def only_user(value: oir.Value) -> oir.Node | None:
-    """The one node that reads a value, if there is just one use and it is no output of the network."""
+    """The only reader of a value; None if there are others, or if it is an output of the network."""
     uses = list(value.uses())
     return uses[0].node if len(uses) == 1 and not value.is_graph_output() else None
 
 
 class Editor:
-    """Adds nodes in front of one node, then lets the last of them take its place."""
+    """Inserts nodes before one node, then replaces it by the last of them."""
 
     def __init__(self, node: oir.Node) -> None:
         assert node.graph is not None

@@ -1,4 +1,4 @@
-"""Passes on elements: activations by name, functions and operators of two operands in the forms that pay."""
+"""Passes on element-wise operators: activations get their names, sums and products their simplest form."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dovetail.sw.passes.float.edit import Editor, constant, each, is_op, operand
 Reals = NDArray[np.float64]
 
 _LONGEST = 24
-"""Nodes of the longest expression that is looked at."""
+"""Nodes of the longest expression that is searched."""
 _POINTS = np.concatenate([np.linspace(-12, 12, 2401), [-80, -40, -20, 20, 40, 80]])
 _TOLERANCE = 2e-5
 _GELU = {"Gelu": "none", "BiasGelu": "none", "FastGelu": "tanh"}
@@ -75,11 +75,11 @@ NAMED = (
 
 
 def name_activations(model: oir.Model) -> bool:
-    """What exporters spell out of an activation becomes the activation: expressions that compute one of `NAMED`.
+    """An activation that an exporter spelled out becomes one node: expressions that compute one of `NAMED`.
 
-    A function is known by its values: whatever order of sums and products an exporter chose, the expression is computed
-    over the range where the function bends, and compared. Expressions without a name of their own stay: the quantiser
-    and the front end take each as one table.
+    A function is recognised by its values, whatever sums and products an exporter chose. The expression is computed
+    over the range where the function bends, and compared. Other expressions stay: the quantiser and the front end make
+    a table of each.
     """
     changed = False
     for node in reversed(list(model.graph)):
@@ -95,7 +95,7 @@ def name_activations(model: oir.Model) -> bool:
 
 
 def _expressions(root: oir.Node) -> Iterator[tuple[oir.Value, tuple[oir.Node, ...]]]:
-    """(variable, nodes in order) of every way to see a node's result as a function of one value by several nodes."""
+    """Every way to see a node's result as a function of one value: that variable, and the nodes in order."""
     if not _elementwise(root):
         return
     seen: dict[oir.Value, None] = {}
@@ -118,7 +118,7 @@ def _elementwise(node: oir.Node) -> bool:
 
 
 def _between(variable: oir.Value, root: oir.Node) -> tuple[oir.Node, ...] | None:
-    """The nodes that lead from a variable, and nothing else, to a node; None if something else takes part."""
+    """The nodes that compute a node's result from a variable; None if it depends on another tensor too."""
     order: dict[oir.Node, None] = {}
 
     def visit(node: oir.Node) -> bool:
@@ -147,7 +147,7 @@ def _between(variable: oir.Value, root: oir.Node) -> tuple[oir.Node, ...] | None
 
 
 def _model(variable: oir.Value, nodes: tuple[oir.Node, ...]) -> bytes:
-    """The nodes as a network of their own, in which nothing has the names of the whole: equal expressions are equal."""
+    """The nodes as a network with names of its own, so that equal expressions give equal bytes."""
     operands = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
     constants = [(value, array) for value in operands if (array := constant(value)) is not None]
     names = {variable.name: "x"} | {value.name: f"constant{k}" for k, (value, _) in enumerate(constants)}
@@ -188,10 +188,10 @@ def _wanted() -> tuple[tuple[Named, Reals], ...]:
 
 
 def _evaluate(model: bytes) -> Array | None:
-    """What a network of `_model` makes of `_POINTS`, by ONNX Runtime; None if it cannot."""
+    """What ONNX Runtime computes of `_POINTS` with a network of `_model`; None if it cannot run it."""
     try:
         return np.asarray(open_session(model).run(None, {"x": _POINTS.astype(np.float32)})[0], np.float64)
-    except Exception:  # the runtime raises its own classes: the expression has no values, so no name
+    except Exception:  # the runtime raises its own classes; an expression without values has no name
         return None
 
 
@@ -210,10 +210,10 @@ def standardise(model: oir.Model) -> None:
 
 @each("PRelu")
 def spell_out_prelus(node: oir.Node) -> bool:
-    """PRelu with a slope for each channel becomes products and maxima, which the accelerator has.
+    """PRelu with a slope for each channel becomes products, maxima and minima, which the accelerator has.
 
-    It is max(x, slope * x) for slopes up to 1, the minimum for those above, one after the other where both occur. With
-    one slope for all it stays: it is a function of one element, hence a table. It stays too if an extension has an
+    It is max(x, slope * x) for slopes up to 1, and the minimum for larger ones. Where both occur, one follows the
+    other. PRelu with a single slope stays: a function of one element is a table. It also stays if an extension has an
     instruction for it.
     """
     if ("", "PRelu") in mappings():
@@ -231,7 +231,7 @@ def spell_out_prelus(node: oir.Node) -> bool:
 
 @each(*_OF_TWO)
 def split_sums(node: oir.Node) -> bool:
-    """Sums, minima and maxima of many tensors become chains of two; Sum of one tensor is the tensor."""
+    """Sums, minima and maxima of many tensors become chains of two operands. A Sum of one tensor is removed."""
     total = node.inputs[0]
     if total is None or (len(node.inputs) == 2 and node.op_type != "Sum"):
         return False
@@ -244,9 +244,9 @@ def split_sums(node: oir.Node) -> bool:
 
 @each("Add", "Sub", "Mul", "Div")
 def shrink_operands(node: oir.Node) -> bool:
-    """A constant operand that is the same along an axis keeps one entry of it; the last axis stays.
+    """A constant operand that repeats itself along an axis keeps one entry of it, but for the last axis.
 
-    Of one element, it loses its axes.
+    A constant of one element becomes a scalar.
     """
     changed = False
     for index, value in enumerate(node.inputs):

@@ -1,4 +1,4 @@
-"""Passes on normalisations and linear operators: factors and offsets join the operator before them."""
+"""Passes on linear operators and normalisations: factors and offsets are folded into the operator before them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _LAYER_NORMS = RewriteRuleSet([_Scaled.rule(), _Shifted.rule()], commute=True)
 
 
 def fuse_layer_norms(model: oir.Model) -> bool:
-    """Layer normalisations that exporters spell out become LayerNormalization: one node for the host."""
+    """A layer normalisation that an exporter spelled out becomes one node for the host."""
     return bool(_LAYER_NORMS.apply_to_model(model))
 
 
@@ -97,15 +97,15 @@ class Affine:
 
     @property
     def per_channel(self) -> bool:
-        """Whether channels have numbers of their own."""
+        """Whether channels differ."""
         return max(self.scale.size, self.shift.size) > 1
 
 
 @each("BatchNormalization", *_BINARY)
 def fold_affine(node: oir.Node) -> bool:
-    """Batch normalisations, and factors and offsets of channels, become part of the linear operator before them.
+    """Batch normalisations, and factors and offsets of channels, are folded into the linear operator before them.
 
-    Without one, they become a depthwise 1x1 convolution, which the accelerator runs with a factor for each channel.
+    Without such an operator they become a depthwise 1x1 convolution.
     """
     affine = _affine(node)
     return affine is not None and (_fold(node, affine) or _stand_alone(node, affine))
@@ -165,7 +165,7 @@ def _normalisation(node: oir.Node) -> Affine | None:
 
 
 def _fold(node: oir.Node, affine: Affine) -> bool:
-    """Into the operator that makes the data, if nothing else reads it."""
+    """Into the operator that computes the data, if nothing else reads it."""
     linear = affine.data.producer() if only_user(affine.data) is node else None
     if not affine.per_channel and not np.any(affine.shift):
         linear = _source(affine.data)
@@ -195,7 +195,7 @@ def _fold(node: oir.Node, affine: Affine) -> bool:
 
 
 def _source(value: oir.Value) -> oir.Node | None:
-    """The linear operator that a factor of a value can go to: through views, and products of two tensors."""
+    """The linear operator that can absorb a factor of a value, behind views and products of two tensors."""
     producer = value.producer()
     if producer is None or len(value.uses()) != 1 or value.is_graph_output():
         return None
@@ -208,7 +208,7 @@ def _source(value: oir.Value) -> oir.Node | None:
 
 
 def _by_outputs(linear: oir.Node, weights: Array) -> tuple[Array, tuple[int, ...]]:
-    """Weights, and the shape in which numbers of output channels multiply them; groups of ConvTranspose are apart."""
+    """Weights, and the shape in which a number for each output channel multiplies them."""
     if linear.op_type == "ConvTranspose":
         groups = linear.attributes.get_int("group", 1)
         inside = weights.reshape(groups, -1, *weights.shape[1:])
@@ -221,7 +221,7 @@ def _by_outputs(linear: oir.Node, weights: Array) -> tuple[Array, tuple[int, ...
 def _stand_alone(node: oir.Node, affine: Affine) -> bool:
     """As a depthwise 1x1 convolution, together with factors and offsets before it; flat data as Mul and Add.
 
-    Constants of one element stay: they are part of a table. So do offsets alone: they are a sum with a constant.
+    Constants of one element stay, as part of a table. Offsets alone stay, as a sum with a constant.
     """
     shape = shape_of(affine.data)
     if shape is None:
@@ -242,7 +242,7 @@ def _stand_alone(node: oir.Node, affine: Affine) -> bool:
 
 
 def _with_what_is_before(affine: Affine) -> Affine:
-    """The composition with the affine nodes in front of it that nothing else reads."""
+    """Composed with the affine nodes before it that nothing else reads."""
     producer = affine.data.producer()
     before = _affine(producer) if producer is not None else None
     if before is None or only_user(affine.data) is None or (before.per_channel and before.axis != affine.axis):
@@ -256,8 +256,10 @@ def _with_what_is_before(affine: Affine) -> Affine:
 
 @each("Gemm", "MatMul")
 def unify_dense(node: oir.Node) -> bool:
-    """MatMul by constant weights and Add become Gemm (between Reshapes if there are more than two axes); Gemm is
-    A @ B + C with B [K, N] and C [N] without factors."""
+    """MatMul by constant weights and Add become Gemm, between Reshapes if there are more than two axes.
+
+    Gemm becomes A @ B + C, with B [K, N] and C [N], without factors.
+    """
     return _plain(node) if node.op_type == "Gemm" else _with_offset(node)
 
 

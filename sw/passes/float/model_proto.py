@@ -1,4 +1,4 @@
-"""Passes on the file as it is: fixed shapes of inputs, and one operator set."""
+"""Passes on the protobuf message: fixed shapes of inputs, and one operator set."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from dovetail.sw.errors import NetworkError, first_line
 
 OPSET = 21
 OLDEST = 6
-"""Older ones describe operators that the converter does not follow."""
+"""The converter does not know the operators of older sets."""
 IR_VERSION = 10
 _STANDARD = ("", "ai.onnx")
 _PARKED = "dovetail.parked"
 
 
 def fix_inputs(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> bool:
-    """Give every input a shape, drop shapes that followed from unknown ones, and inputs that are initialisers.
+    """Give every input a fixed shape. Drop shapes that depended on open ones, and inputs that are initialisers.
 
     Parameters
     ----------
-    shapes: input name -> sizes; an unknown first axis is the batch, 1 where nothing is said. What an axis that the file
-        names has in one input, it has in all.
+    shapes: input name -> sizes. An open first axis is the batch, 1 by default. An axis that the file names has the same
+        size in all inputs.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def fix_inputs(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> b
 
 
 def _named_sizes(inputs: Iterable[onnx.ValueInfoProto], shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Sizes of the axes that the file names, as far as `shapes` or the batch of some input tells."""
+    """Sizes of the axes that the file names, as far as `shapes` or the batch of an input gives them."""
     found: dict[str, int] = {}
     for value in inputs:
         dims = value.type.tensor_type.shape.dim
@@ -62,7 +62,7 @@ def _named_sizes(inputs: Iterable[onnx.ValueInfoProto], shapes: Mapping[str, Seq
 
 
 def _is_name(text: str) -> bool:
-    """Whether an open axis has a name, not a mere sign that it is open."""
+    """Whether the text names an axis: `height` does, `?` does not."""
     return text.replace("_", "").isalnum()
 
 
@@ -108,8 +108,8 @@ def _example(shape: onnx.TensorShapeProto, named: Mapping[str, int]) -> str:
 def upgrade(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model in operator set `OPSET`; one that is newer stays as it is.
 
-    Operators that ONNX Runtime knew before the standard did (LayerNormalization in operator set 12) are taken as those
-    of the new set.
+    ONNX Runtime knew some operators before the standard did, such as LayerNormalization in operator set 12. They are
+    taken as those of the new set.
 
     Raises
     ------

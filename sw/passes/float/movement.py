@@ -1,4 +1,4 @@
-"""Passes on data movement: views in one form and behind activations, regular Gathers as Slices."""
+"""Passes on data movement: views get one form and move behind activations, regular Gathers become Slices."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from dovetail.sw.passes.float.edit import Editor, constant, each, is_op, only_us
 
 @each("Reshape", "Squeeze", "Unsqueeze", "Flatten")
 def unify_views(node: oir.Node) -> bool:
-    """Views of known shape are a Reshape to constant sizes; of two in a row one is left, of one that changes nothing
-    none."""
+    """A view of known shape becomes a Reshape to constant sizes.
+
+    Two in a row become one. A view that changes nothing is removed.
+    """
     source, before, after = node.inputs[0], shape_of(node.inputs[0]), shape_of(node.outputs[0])
     if source is None or before is None or after is None:
         return False
@@ -30,9 +32,9 @@ def unify_views(node: oir.Node) -> bool:
 
 @each("Gather")
 def slice_gathers(node: oir.Node) -> bool:
-    """Gather by one index, or by several in equal steps forwards, is a Slice, and a Reshape where the axis goes.
+    """Gather by one index, or by several in equal steps forwards, becomes a Slice, with a Reshape if the axis vanishes.
 
-    Transformers take parts of a stack of heads or tokens like this.
+    Transformers take heads or tokens out of a stack like this.
     """
     data, indices = node.inputs[0], constant(node.inputs[1])
     shape, out = shape_of(data), shape_of(node.outputs[0])
@@ -49,8 +51,10 @@ def slice_gathers(node: oir.Node) -> bool:
 
 @each("Add", "Sub", "Mul", "Div")
 def sink_transposes(node: oir.Node) -> bool:
-    """A Transpose in front of a sum or product with a constant goes behind it: the factors and offsets of channels
-    follow the convolution that an exporter has turned to channels last."""
+    """A Transpose before a sum or product with a constant moves behind it.
+
+    The factors and offsets of channels then follow their convolution directly.
+    """
     place = 1 if constant(node.inputs[0]) is not None else 0
     data, array = node.inputs[place], constant(node.inputs[1 - place])
     view = data.producer() if data is not None else None
@@ -67,8 +71,10 @@ def sink_transposes(node: oir.Node) -> bool:
 
 @each(*FUNCTIONS)
 def sink_views(node: oir.Node) -> bool:
-    """A Reshape or Transpose in front of a function of one tensor goes behind it, so that the function follows what
-    computes its operand."""
+    """A Reshape or Transpose before a function of one tensor moves behind it.
+
+    The function then follows the operator that computes its operand.
+    """
     source = node.inputs[0]
     view = source.producer() if source is not None else None
     if source is None or not is_op(view, "Reshape", "Transpose") or only_user(source) is not node:
@@ -79,7 +85,7 @@ def sink_views(node: oir.Node) -> bool:
 
 
 def _sink(node: oir.Node, view: oir.Node, place: int) -> bool:
-    """Let a node read what a view in front of it reads, and others a view of its result."""
+    """Swap a node and the view before it."""
     source, out, graph = view.inputs[0], node.outputs[0], node.graph
     assert source is not None and graph is not None
     moved = oir.Value(name=f"{out.name}/view", type=out.type, shape=out.shape)

@@ -17,7 +17,7 @@ from dovetail.sw.passes.float import elementwise, linear, model_proto, movement,
 from dovetail.sw.passes.float.edit import Pass
 
 _ROUNDS = 12
-"""More than any network needs: each round settles what the one before it uncovered."""
+"""More than any network needs. A pass may open work for another, which is done in the next round."""
 
 PASSES: tuple[Pass, ...] = (
     tidy.tidy,
@@ -41,7 +41,7 @@ PASSES: tuple[Pass, ...] = (
     tidy.fold_constants,
     tidy.tidy,
 )
-"""Run in this order, again and again until none changes anything."""
+"""Run in this order until none changes anything."""
 
 
 def normalise(model: onnx.ModelProto, *, shapes: Mapping[str, Sequence[int]] | None = None) -> onnx.ModelProto:
@@ -61,7 +61,7 @@ def normalise(model: onnx.ModelProto, *, shapes: Mapping[str, Sequence[int]] | N
     ------
     NetworkError: the network is malformed or quantised already, or a shape stays open; names input or node.
     """
-    logging.getLogger("onnx_ir").setLevel(logging.CRITICAL)  # it logs traces of what is raised here
+    logging.getLogger("onnx_ir").setLevel(logging.CRITICAL)  # it logs the traces of exceptions that are handled here
     try:
         return _normalised(model, shapes or {})
     except NetworkError:
@@ -90,7 +90,7 @@ def _normalised(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> 
     tidy.infer_shapes(network)
     tidy.fold_constants(network)
     tidy.name_nodes(network)
-    for node in network.graph:  # constant folding has taken the branches that the shapes decide
+    for node in network.graph:  # constant folding has removed branches that depend on shapes alone
         file.check_control_flow(node.op_type, node.domain, _label(node))
     tidy.infer_shapes(network)
     tidy.check_shapes(network)

@@ -1,4 +1,4 @@
-"""Passes that any network takes: element types, shapes, constants, names, and no node without effect."""
+"""Passes for any network: element types, constants, shapes and names; nodes without effect are removed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _RULES = rewriter.RewriteRuleSet(
         rules.successive_clip_rule,
     ]
 )
-"""Of the library: neutral operands, casts to the same type, inverse transpositions, minima and maxima as one Clip."""
+"""Rules of the library: neutral operands, casts to the same type, pairs of transpositions, clamps."""
 _OTHER_FLOATS = (oir.DataType.FLOAT16, oir.DataType.BFLOAT16, oir.DataType.DOUBLE)
 
 
@@ -74,7 +74,7 @@ def _does_nothing(node: oir.Node) -> bool:
 
 
 def to_float32(model: oir.Model) -> None:
-    """All tensors of another float type are float32, inputs, outputs and the results of Cast too."""
+    """Tensors of other float types become float32, including inputs, outputs and results of Cast."""
     graph = model.graph
     for value in [*graph.inputs, *graph.initializers.values(), *(out for node in graph for out in node.outputs)]:
         if value.const_value is not None and value.const_value.dtype in _OTHER_FLOATS:
@@ -94,7 +94,7 @@ def to_float32(model: oir.Model) -> None:
 
 
 def fold_constants(model: oir.Model) -> bool:
-    """Compute what does not depend on the network's inputs: weights that are made by nodes, shapes, Constant nodes.
+    """Compute what does not depend on the network's inputs: Constant nodes, shapes, weights that nodes compute.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def fold_constants(model: oir.Model) -> bool:
 
 
 def _should_fold(node: oir.Node) -> bool | None:
-    # Everything in reach: the library by itself would keep large and made-up constants as nodes.
+    # Fold all that can be: by default the library keeps large and generated constants as nodes.
     return node.op_type not in ("QuantizeLinear", "DequantizeLinear")
 
 
@@ -127,12 +127,12 @@ def _should_fold(node: oir.Node) -> bool | None:
 
 
 def infer_shapes(model: oir.Model) -> None:
-    """Write shape and element type into every value that the standard's rules reach."""
+    """Set shape and element type of every value that the standard's rules determine."""
     common.ShapeInferencePass(check_type=False, strict_mode=False)(model)
 
 
 def check_shapes(model: oir.Model) -> None:
-    """Raises NetworkError for the first node whose results have no known shape, with the reason."""
+    """Raises NetworkError for the first node whose result has no known shape, with the reason."""
     read = [value for node in model.graph for value in node.outputs if value.uses() or value.is_graph_output()]
     missing = [value for value in read if shape_of(value) is None or value.dtype is None]
     if not missing:
@@ -145,7 +145,7 @@ def check_shapes(model: oir.Model) -> None:
 
 
 def _ask_runtime(model: oir.Model, values: list[oir.Value]) -> None:
-    """Shapes of operators that only ONNX Runtime knows, from its own inference."""
+    """Ask ONNX Runtime for the shapes of operators that only it knows."""
     proto = oir.serde.serialize_model(model)
     del proto.graph.output[:]
     proto.graph.output.extend(onnx.ValueInfoProto(name=value.name) for value in values)
@@ -180,7 +180,7 @@ def name_nodes(model: oir.Model) -> None:
 def name_everything(model: oir.Model) -> None:
     """Unique names for nodes and values.
 
-    An offset of several convolutions is copied for each: quantised, it has the scale of its operator's data.
+    A bias that several convolutions share is copied for each: once quantised, it has the scale of one operator's data.
     """
     for node in model.graph:
         bias = operand(node, 2) if is_op(node, "Conv", "ConvTranspose", "Gemm") else None

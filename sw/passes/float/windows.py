@@ -1,4 +1,4 @@
-"""Passes on convolutions, poolings and resizing: one dimension, padding, whole images, and enlargement."""
+"""Passes on convolutions, poolings and resizing."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _CENTRES = ("half_pixel", "pytorch_half_pixel")
 _TO_IMAGE = {(3, 1): (0, 2, 1), (4, 1, 2): (0, 3, 1, 2), (4, 2, 3): (0, 1, 2, 3)}
 """Rank and reduced axes -> the order of axes that has these last."""
 _LARGEST_FACTOR = 4
-"""A factor makes as many convolutions as its square."""
+"""The number of convolutions is the square of the factor."""
 
 
 @each("Conv", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool")
 def lift_one_dimensional(node: oir.Node) -> bool:
-    """Convolutions and poolings of (batch, channels, length) become those of images of height one, between Reshapes."""
+    """Operators on (batch, channels, length) become operators on images of height one, between Reshapes."""
     source, shape, out = node.inputs[0], shape_of(node.inputs[0]), shape_of(node.outputs[0])
     weights = constant(node.inputs[1]) if node.op_type == "Conv" else None
     if source is None or shape is None or out is None or len(shape) != 3 or len(node.outputs) > 1:
@@ -56,7 +56,7 @@ def lift_one_dimensional(node: oir.Node) -> bool:
 
 @each("Pad")
 def spell_out_pads(node: oir.Node) -> bool:
-    """Pad of some axes names all of them, in the order of the standard before it knew axes."""
+    """A Pad of some axes becomes one of all axes, the form of older operator sets."""
     sizes, axes, shape = numbers(node, 1), numbers(node, 3), shape_of(node.inputs[0])
     if axes is None or sizes is None or shape is None:
         return False
@@ -69,7 +69,10 @@ def spell_out_pads(node: oir.Node) -> bool:
 
 @each("Pad")
 def fuse_pads(node: oir.Node) -> bool:
-    """Zeros before Conv; before AveragePool, which then counts them; before MaxPool where nothing is below zero."""
+    """A Pad with zeros is folded into the operator behind it.
+
+    That is Conv; AveragePool, which then counts the padding; or MaxPool of a tensor without negative values.
+    """
     user, pads = only_user(node.outputs[0]), _spatial(node)
     if user is None or pads is None or not _takes(user, node.inputs[0]):
         return False
@@ -90,7 +93,7 @@ def fuse_pads(node: oir.Node) -> bool:
 
 
 def _spatial(node: oir.Node) -> list[int] | None:
-    """Pads of the axes behind batch and channels, all before all after; None if the node does something else."""
+    """Padding of height and width, all starts, then all ends; None if the node does something else."""
     shape, sizes, fill = shape_of(node.inputs[0]), numbers(node, 1), operand(node, 2)
     value = constant(fill)
     if shape is None or sizes is None or operand(node, 3) is not None or len(sizes) != 2 * len(shape):
@@ -122,7 +125,7 @@ def _never_negative(data: oir.Value | None) -> bool:
 
 @each("AveragePool", "ReduceMean", "ReduceMax", "GlobalMaxPool")
 def unify_pooling(node: oir.Node) -> bool:
-    """A mean over the whole image, or over tokens, is GlobalAveragePool, a maximum is MaxPool."""
+    """A mean over a whole image, or over tokens, becomes GlobalAveragePool, and a maximum MaxPool."""
     data, shape, out = node.inputs[0], shape_of(node.inputs[0]), shape_of(node.outputs[0])
     if data is None or shape is None or out is None:
         return False
@@ -161,7 +164,7 @@ def _is_whole(node: oir.Node, shape: Shape) -> bool:
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of the result: blocks that are computed, padding of the source for it, first pixel that counts."""
+    """One axis of the result: taps of the kernel, blocks, padding of the source, and the first pixel that is kept."""
 
     taps: int
     blocks: int
@@ -183,11 +186,12 @@ class Axis:
 def unfold_transposed_convolutions(node: oir.Node) -> bool:
     """Transposed convolutions become convolutions whose channels are the pixels of a block.
 
-    With stride s, the result's pixels fall into s x s phases by their place in a block of s x s, and every phase is a
-    convolution of the source at stride 1 by its part of the kernel. One convolution makes all phases as channels,
-    DepthToSpace puts them beside each other, Slice takes away what the padding does. A clamp behind it comes before.
+    With stride s, a pixel of the result belongs to one of s x s phases, by its place in a block of s x s. Every phase
+    is a convolution of the source at stride 1 by its part of the kernel. One convolution computes all phases as
+    channels, DepthToSpace puts them side by side, and Slice removes what padding removes. A clamp behind it moves
+    before these.
 
-    Of images, with one stride for both axes, without dilation.
+    Only for images, with one stride for both axes, without dilation.
     """
     weights, bias = constant(node.inputs[1]), operand(node, 2)
     source, out, held = shape_of(node.inputs[0]), shape_of(node.outputs[0]), constant(bias)
@@ -244,10 +248,10 @@ def _phases(weights: Array, rows: int, columns: int, stride: int, groups: int) -
 def unfold_bilinear(node: oir.Node) -> bool:
     """Bilinear enlargement by a small whole factor becomes depthwise convolutions and DepthToSpace.
 
-    The pixels of the result fall into phases by their place between pixels of the source. A phase is a mean of 2 x 2
-    pixels with the same weights everywhere; at the edges the outermost pixels are repeated.
+    A pixel of the result belongs to a phase, by its place between pixels of the source. A phase is a mean of 2 x 2
+    pixels with the same weights everywhere. At the edges the outermost pixels are repeated.
 
-    Of images, height and width by the same factor; not where corners are aligned.
+    Only for images, with one factor for height and width, and not if corners are aligned.
     """
     data, shape, out = node.inputs[0], shape_of(node.inputs[0]), shape_of(node.outputs[0])
     if data is None or shape is None or out is None or len(shape) != 4:
@@ -274,7 +278,7 @@ def unfold_bilinear(node: oir.Node) -> bool:
 
 
 def _repeat_edges(edit: Editor, data: oir.Value, axis: int, *, before: bool) -> oir.Value:
-    """The last row or column once more, and the first one if asked for."""
+    """Repeat the last row or column, and the first one if asked for."""
     shape = shape_of(data)
     assert shape is not None
     first, last = ([0, 0], [*shape[2:]]), ([0, 0], [*shape[2:]])

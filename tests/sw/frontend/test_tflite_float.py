@@ -390,7 +390,7 @@ def test_a_sparse_constant_of_almost_nothing_is_refused() -> None:
     tensor.shape, tensor.sparsity = [4096, 4096], schema.SparsityParametersT()
     tensor.sparsity.traversalOrder, tensor.sparsity.dimMetadata = [0, 1], [level(4096), level(4096)]
     y = net.op("DENSIFY", [weights], (4096, 4096))
-    with pytest.raises(NetworkError, match="a sparse constant must hold an element in 1024 at least"):
+    with pytest.raises(NetworkError, match="a sparse constant must store at least one element in 1024"):
         parse(NetworkFile("net", net.file(y))).as_onnx()
 
 

@@ -1,7 +1,7 @@
 """Collects the ONNX network of a float TFLite file.
 
-An image is NHWC in the file and NCHW in ONNX's operators. The writer keeps both forms of a tensor apart, and makes the
-one from the other by a Transpose only where somebody wants it; so chains of convolutions have none.
+An image is NHWC in the file and NCHW in ONNX's operators. The writer keeps track of both forms of a tensor. A Transpose
+makes one from the other only where an operator asks for it, so chains of convolutions have none.
 """
 
 from __future__ import annotations
@@ -113,11 +113,11 @@ class Writer:
         return self._images[index]
 
     def only_image(self, index: int) -> bool:
-        """Whether a tensor is there as NCHW alone."""
+        """Whether a tensor exists as NCHW only."""
         return index in self._images and index not in self._values
 
     def is_image(self, op: Operator, inputs: Sequence[int]) -> bool:
-        """Whether an operator is best computed in NCHW: some operand is there only as that, and all can be."""
+        """Whether an operator is best computed in NCHW: an operand exists only so, and all others can."""
         wanted = any(self.only_image(index) for index in inputs)
         able = all(len(self.shape(i)) == 4 or (self.constant(i) is not None and len(self.shape(i)) < 4) for i in inputs)
         return wanted and able and all(len(self.shape(index)) == 4 for index in op.outputs)
@@ -133,7 +133,7 @@ class Writer:
         return [self.image(index) if image else self.value(index) for index in inputs]
 
     def map(self, op: Operator, kind: str, extra: Sequence[str] = (), **attributes: Any) -> None:
-        """A node for an operator that treats all elements alike: of its operands, in the order they are there in."""
+        """The node of an element-wise operator, in the order of axes in which its operands exist."""
         image = self.is_image(op, op.inputs)
         operands = [*self.operands(op.inputs, image), *extra]
         self.result(op.outputs[0], kind, operands, image=image, **attributes)
@@ -148,7 +148,7 @@ class Writer:
     # What operators make -----------------------------------------------------------------------
 
     def keep(self, index: int, value: Array) -> None:
-        """Make a constant of a result."""
+        """The value of a result that is known now: it becomes a constant."""
         self._real[index] = value
 
     def add_constant(self, name: str, value: ArrayLike) -> str:
@@ -162,7 +162,7 @@ class Writer:
         return self.add_constant(name, np.array(values, np.int64))
 
     def node(self, name: str, kind: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """A node with a result in between; the result's name."""
+        """A node with an intermediate result; the result's name."""
         result = self._unused(name)
         self._append(kind, inputs, [result], attributes)
         return result

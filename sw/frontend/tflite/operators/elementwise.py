@@ -82,7 +82,7 @@ def _bounds(out: ir.Tensor, low: float | None, high: float | None) -> tuple[int,
 
 @ELEMENTWISE(*_OPERATIONS)
 def binary(builder: GraphBuilder, op: Operator) -> ir.Node | None:
-    """ADD, SUB, MUL, MINIMUM, MAXIMUM of tensors of one shape, or with one row, column or channel, or of a constant."""
+    """Two tensors of one shape; one of them may have a single row, column or channel, or be a constant."""
     constants = [builder.tensor(index) for index in op.inputs if builder.constant(index) is not None]
     if len(constants) == 1 and constants[0].size == 1:
         return function(builder, op)
@@ -116,7 +116,7 @@ def _fit(a: ir.Tensor, b: ir.Tensor) -> bool:
 
 def _params(op: Operator, a: ir.Tensor, b: ir.Tensor, out: ir.Tensor) -> VectorParameters | None:
     if op.kind in ("MINIMUM", "MAXIMUM"):
-        # Of the integers, whatever their scales.
+        # They compare integers, whatever the scales.
         return tflite_sum(1.0, 0, 1.0, 0, 1.0, 0, operation=_OPERATIONS[op.kind])
     lo, hi = clamp_of(op, out, op.options(_OPTIONS[op.kind]).FusedActivationFunction())
     scales = [float(scale) for scale in scales_of(a, b, out)]
