@@ -1,5 +1,6 @@
 """The pages hold together: links lead somewhere, each page has its place, the reference names the whole library."""
 
+import argparse
 import ast
 import re
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import dovetail
+from dovetail.flows import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -105,6 +107,35 @@ def test_named_modules_are_there() -> None:
 def test_a_module_that_is_not_there_is_seen() -> None:
     names = ["isa.config.resolved.Config", "isa.config.resolved.Confit", "isa.confit", "cosim.Handle", "hw.array"]
     assert [name for name in names if not exists(f"dovetail.{name}")] == names[1:3]
+
+
+def unknown_options(text: str) -> list[str]:
+    """Options in command lines of a page that their command does not have."""
+    found = []
+    for line in re.findall(r"(?:^|[`$ ])dovetail (\w[^`#\n]*)", text, re.MULTILINE):
+        if (command := re.split(r"\W", line)[0]) in cli.COMMANDS:
+            found += [
+                f"{command} {word}" for word in re.findall(r"(?<!\S)--[\w-]+", line) if word not in options(command)
+            ]
+    return found
+
+
+@cache
+def options(command: str) -> set[str]:
+    """What a command accepts."""
+    top = cli.parser([command])
+    (commands,) = (action for action in top._actions if isinstance(action, argparse._SubParsersAction))
+    return {name for action in commands.choices[command]._actions for name in action.option_strings}
+
+
+def test_options_in_command_lines_exist() -> None:
+    found = {str(page.relative_to(ROOT)): unknown_options(page.read_text(encoding="utf-8")) for page in PAGES}
+    assert {page: names for page, names in found.items() if names} == {}
+
+
+def test_an_option_that_does_not_exist_is_seen() -> None:
+    text = "    dovetail run x.onnx --engine rtl --fast   # --slow\n`dovetail docs --fast`, dovetail runs --fast"
+    assert unknown_options(text) == ["run --fast", "docs --fast"]
 
 
 def test_every_page_has_its_place_in_the_navigation() -> None:
