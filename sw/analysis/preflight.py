@@ -18,7 +18,7 @@ from dovetail.sw.compiler.partition.segments import broken_rule, is_accelerated,
 from dovetail.sw.frontend.parsed_file import FileNode, ParsedFile
 from dovetail.sw.host.work import HostWork, host_work
 from dovetail.sw.network import ir
-from dovetail.sw.passes import integer
+from dovetail.sw.passes.integer.simplify import simplify
 
 ACCELERATOR, HOST, FREE = "accelerator", "host", "nothing to do"
 
@@ -113,7 +113,7 @@ def inspect(
     if source.is_float:
         parsed, more = _quantised(source)
         stages += more
-    graph = integer.run(parsed.graph)
+    graph = simplify(parsed.graph)
     stages.append(_graph_nodes(graph))
     code = generate(graph, config, options)
     instructions = _instructions(code)

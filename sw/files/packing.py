@@ -16,7 +16,7 @@ from dovetail.sw.files.portable import FORMAT, MANIFEST, VERSION, Sample, sha256
 from dovetail.sw.frontend.parsed_file import ParsedFile
 from dovetail.sw.network import ir, reference
 from dovetail.sw.network.layout import Array
-from dovetail.sw.passes import integer
+from dovetail.sw.passes.integer.simplify import simplify
 
 _NEVER = (1980, 1, 1, 0, 0, 0)
 """The time that every member carries: the first that a zip archive can."""
@@ -37,7 +37,7 @@ def pack(network: ParsedFile, sample: Mapping[str, Array] | None = None) -> byte
     NetworkError
         The network is malformed, or the sample does not fit it.
     """
-    graph, data = integer.run(network.graph), network.data
+    graph, data = simplify(network.graph), network.data
     file = f"network.{graph.source}"
     members = {file: data}
     manifest: dict[str, Any] = {

@@ -8,7 +8,7 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.files.portable import is_portable, unpack
 from dovetail.sw.frontend.parsed_file import NetworkFile, ParsedFile, Shapes
 from dovetail.sw.network.ir import Graph
-from dovetail.sw.passes import integer
+from dovetail.sw.passes.integer.simplify import simplify
 
 ZOO = "zoo:"
 """Prefix of the built-in networks."""
@@ -28,7 +28,7 @@ def load(network: str | Path | NetworkFile, shapes: Shapes | None = None) -> Gra
     NetworkError: one line that says what is wrong and what to do.
     """
     file = network if isinstance(network, NetworkFile) else read(network)
-    return integer.run(parse(file, shapes).graph)
+    return simplify(parse(file, shapes).graph)
 
 
 def read(path: str | Path) -> NetworkFile:

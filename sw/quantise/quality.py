@@ -21,7 +21,7 @@ from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.host.onnx_session import Session, with_outputs
 from dovetail.sw.network import reference
 from dovetail.sw.network.layout import Array, Sample, as_unsigned
-from dovetail.sw.passes import integer
+from dovetail.sw.passes.integer.simplify import simplify
 from dovetail.sw.quantise.float_network import FloatGraph
 from dovetail.sw.quantise.samples import checked
 
@@ -179,7 +179,7 @@ class _Interpreter:
 
     def __init__(self, model: onnx.ModelProto, extra: tuple[str, ...]) -> None:
         seen = with_outputs(model, extra)
-        self._graph = integer.run(ParsedOnnx.of_model(seen, model.graph.name or "network").graph)
+        self._graph = simplify(ParsedOnnx.of_model(seen, model.graph.name or "network").graph)
 
     def run(self, inputs: Sample) -> dict[str, Array]:
         """Outputs by name."""

@@ -29,7 +29,7 @@ from dovetail.sw.host.step import HostUnit, units_of
 from dovetail.sw.host.work import host_work
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array
-from dovetail.sw.passes import integer
+from dovetail.sw.passes.integer.simplify import simplify
 from dovetail.sw.runtime.engine import Engine, RunResult
 from dovetail.sw.runtime.engines import create
 from dovetail.sw.runtime.report import LayerReport, MemoryUse, Report
@@ -421,7 +421,7 @@ def compile_network(
     if isinstance(network, ir.Graph):
         return CompiledNetwork(generate(network, config or Config(), options))
     source = frontend.parse(frontend.read(network), shapes)
-    return CompiledNetwork(generate(integer.run(source.graph), config or Config(), options), source)
+    return CompiledNetwork(generate(simplify(source.graph), config or Config(), options), source)
 
 
 __all__ = [

@@ -28,7 +28,7 @@ from dovetail.sw.errors import CompileError
 from dovetail.sw.frontend import parse
 from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.network import ir
-from dovetail.sw.passes import integer
+from dovetail.sw.passes.integer.simplify import simplify
 from dovetail.sw.runtime.compiled_network import NETWORK_STEP, CompiledNetwork, RunError
 from dovetail.sw.runtime.saved_places import Places, Transfer, Unfit, transfers
 
@@ -56,7 +56,7 @@ def load_program(path: str | Path, config: Config | None = None) -> CompiledNetw
         raise ProgramError(f"{path}: program must carry its network file; compile it from the file, not from a graph")
     name = carried[0].label.removeprefix(f"{NETWORK_STEP}: ")
     source = parse(NetworkFile(name, carried[0].payload))
-    graph = integer.run(source.graph)
+    graph = simplify(source.graph)
     try:
         compiled = CompiledNetwork(_code_of(program, graph), source)
         _check_header(json.loads(compiled.program.header()), json.loads(program.header()))

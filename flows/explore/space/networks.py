@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.sw import frontend
 from dovetail.sw.network.ir import Graph
-from dovetail.sw.passes import integer
+from dovetail.sw.passes.integer.simplify import simplify
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class SpaceNetwork:
 def read(workload: Workload) -> SpaceNetwork:
     """The network of a workload. Raises NetworkError."""
     parsed = frontend.parse(frontend.read(workload.source), workload.shapes)
-    graph = integer.run(parsed.graph)
+    graph = simplify(parsed.graph)
     return SpaceNetwork(graph.name, workload.source, hashlib.sha256(parsed.data).hexdigest(), graph)
 
 

@@ -14,7 +14,7 @@ from dovetail.flows.cli import main
 from dovetail.sw.frontend.onnx import importer as onnx_importer
 from dovetail.sw.frontend.tflite import file as tflite_file
 from dovetail.sw.frontend.tflite import importer as tflite_importer
-from dovetail.sw.passes import integer
+from dovetail.sw.passes.integer import simplify
 from dovetail.sw.zoo import catalogue
 from tests.sw.frontend.test_remainder import middle
 from tests.sw.runtime.stateful_networks import streaming
@@ -56,7 +56,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Counter[str]:
     count(tflite_file, "verify", "parse")
     count(onnx_importer.Importer, "read", "import")
     count(tflite_importer.Importer, "read", "import")
-    count(integer, "run", "passes")
+    count(simplify, "steps", "passes")
     return counts
 
 

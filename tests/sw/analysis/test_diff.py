@@ -19,7 +19,7 @@ from dovetail.sw.analysis.diff import compare
 from dovetail.sw.analysis.dump import INDEX, read_dump, write_dump
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.network import ir, reference
-from dovetail.sw.passes import integer
+from dovetail.sw.passes.integer.simplify import simplify
 from dovetail.sw.runtime import reference_runtimes
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 
@@ -74,7 +74,7 @@ def averages(path: Path, windows: list[tuple[int, ...]]) -> dict[str, Any]:
 @pytest.mark.parametrize("name", BLOCKS)
 def test_built_in_networks_equal_onnx_runtime(name: str) -> None:
     source = frontend.parse(frontend.read(f"zoo:{name}"))
-    graph = integer.run(source.graph)
+    graph = simplify(source.graph)
     sample = sample_of(graph)
     theirs = reference_runtimes.run(graph, source, sample)
     assert (theirs.runtime, theirs.notes) == ("ONNX Runtime on the uint8 form", ())
@@ -90,7 +90,7 @@ def test_averages_that_depart_at_ties_alone(tmp_path: Path) -> None:
     orders = list(permutations((37, 44, 41, 16)))
     sample = averages(tmp_path / "ties.onnx", [*orders, (37, 44, 41, 17), (1, 2, 3, 3)])
     source = frontend.parse(frontend.read(tmp_path / "ties.onnx"))
-    graph = integer.run(source.graph)
+    graph = simplify(source.graph)
     theirs = reference_runtimes.run(graph, source, sample)
     (made,) = (theirs.tensors[node.outputs[0]] for node in graph.nodes)
     levels = made.ravel().astype(int) + 128
@@ -114,7 +114,7 @@ def test_trained_networks_equal_their_runtimes(stem: str, suffix: str, runtime: 
     if runtime == "TFLite Micro":
         pytest.importorskip("tflite_micro")
     source = frontend.parse(frontend.read(f"{MODELS / stem}{suffix}"))
-    graph = integer.run(source.graph)
+    graph = simplify(source.graph)
     sample = sample_of(graph)
     theirs = reference_runtimes.run(graph, source, sample)
     assert theirs.runtime == runtime
@@ -126,7 +126,7 @@ def test_trained_networks_equal_their_runtimes(stem: str, suffix: str, runtime: 
 @pytest.mark.parametrize("place", [0, 3, -1])
 def test_a_changed_weight_is_found_in_its_layer(place: int) -> None:
     source = frontend.parse(frontend.read("zoo:inception_block"))
-    graph = integer.run(source.graph)
+    graph = simplify(source.graph)
     layers = [node for node in graph.nodes if isinstance(node, ir.Conv | ir.Depthwise)]
     sample = sample_of(graph)
     theirs = reference_runtimes.run(graph, source, sample)
@@ -145,7 +145,7 @@ def test_names_mean_the_same_bytes_before_and_after_the_passes() -> None:
     """Which is why the runtime's tensors can be compared by name."""
     for name in BLOCKS:
         before = frontend.parse(frontend.read(f"zoo:{name}")).graph
-        after = integer.run(before)
+        after = simplify(before)
         values = [reference.evaluate(g, g.bind(sample_of(g)), keep_all=True) for g in (before, after)]
         shared = set(values[0]) & set(values[1])
         assert len(shared) > len(after.nodes) / 2
@@ -162,7 +162,7 @@ def test_litert_stands_in_for_tflite_micro(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(reference_runtimes, "import_module", absent)
     source = frontend.parse(frontend.read(MODELS / "mlperf_tiny/kws_dscnn/kws_int8.tflite"))
-    graph = integer.run(source.graph)
+    graph = simplify(source.graph)
     sample = sample_of(graph)
     theirs = reference_runtimes.run(graph, source, sample)
     assert theirs.runtime == "LiteRT, reference kernels"

@@ -13,7 +13,7 @@ from dovetail.sw import frontend
 from dovetail.sw.compiler.emit.hazards import races
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.network import ir, reference
-from dovetail.sw.passes.integer.pads import fold_pads
+from dovetail.sw.passes.integer.windows import fold_pads
 from dovetail.sw.random.networks import RandomNet
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 from tests.sw.quantise.test_quantise import run

@@ -13,18 +13,12 @@ from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.compiler.compile import generate
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.network import ir, reference
-from dovetail.sw.passes import integer
 from dovetail.sw.passes.integer import copies
-from dovetail.sw.passes.integer.activations import fuse_activations
-from dovetail.sw.passes.integer.channels import permute_weights
-from dovetail.sw.passes.integer.constants import MAX_ELEMENTS, fold_constants
-from dovetail.sw.passes.integer.dead import drop_dead
-from dovetail.sw.passes.integer.duplicates import merge_duplicates
-from dovetail.sw.passes.integer.identities import drop_identities
-from dovetail.sw.passes.integer.moves import join_moves
-from dovetail.sw.passes.integer.pads import fold_pads
-from dovetail.sw.passes.integer.tables import tabulate
-from dovetail.sw.passes.integer.transposes import sink_transposes
+from dovetail.sw.passes.integer.elementwise import fuse_activations, tabulate
+from dovetail.sw.passes.integer.movement import join_moves, sink_transposes
+from dovetail.sw.passes.integer.simplify import PASSES, Pass, simplify
+from dovetail.sw.passes.integer.tidy import MAX_ELEMENTS, drop_dead, drop_identities, fold_constants, merge_duplicates
+from dovetail.sw.passes.integer.windows import fold_pads, permute_weights
 from dovetail.sw.random.networks import RandomNet, random_movement, random_network
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 
@@ -41,7 +35,7 @@ def same_outputs(before: ir.Graph, after: ir.Graph, seed: int = 0) -> None:
         np.testing.assert_array_equal(found[name], value)
 
 
-def changed(change: integer.Pass, net: RandomNet, *outputs: str) -> list[str]:
+def changed(change: Pass, net: RandomNet, *outputs: str) -> list[str]:
     """Run a pass on a network and compare outputs; the operators that are left."""
     before = net.graph(*outputs)
     after = change(before)
@@ -114,7 +108,7 @@ def test_identities() -> None:
 def test_an_output_that_is_an_input() -> None:
     net = RandomNet()
     graph = net.graph(unchanged(net, net.input(1, 4, 5, 6)))
-    after = integer.run(graph)
+    after = simplify(graph)
     assert after.nodes == () and after.outputs[0].tensor == "t0"
     same_outputs(graph, after)
     value = np.arange(120).astype(np.int8).reshape(1, 4, 5, 6)
@@ -318,8 +312,8 @@ def test_transpositions_there_and_back() -> None:
     y = net.reshape(net.transpose(x, (0, 3, 1, 2)), 6, 20)
     back = net.reshape(net.transpose(y, (1, 0)), 1, 4, 5, 6)
     graph = net.graph(net.table(back))
-    assert [node.op for node in integer.run(graph).nodes] == ["table"]
-    same_outputs(graph, integer.run(graph))
+    assert [node.op for node in simplify(graph).nodes] == ["table"]
+    same_outputs(graph, simplify(graph))
 
 
 def test_concatenations_of_concatenations() -> None:
@@ -339,7 +333,7 @@ def test_slices_of_concatenations_are_their_parts() -> None:
     first = net.slice(joined, *[slice(None)] * 3, slice(0, 6))
     inside = net.slice(joined, slice(None), slice(1, 3), slice(None), slice(7, 9))
     graph = net.graph(net.table(first), net.table(inside))
-    after = integer.run(graph)
+    after = simplify(graph)
     assert [node.op for node in after.nodes] == ["table", "conv", "move", "table"]
     same_outputs(graph, after)
 
@@ -373,7 +367,7 @@ def test_a_shuffle_goes_into_the_weights_behind_it() -> None:
     net = RandomNet()
     x = shuffled(net, net.table(net.input(1, 5, 6, 12)), 3)
     graph = net.graph(net.conv(x, 5), net.conv(x, 4, size=1))
-    after = integer.run(graph)
+    after = simplify(graph)
     assert [node.op for node in after.nodes] == ["table", "conv", "conv"]
     same_outputs(graph, after)
 
@@ -382,7 +376,7 @@ def test_a_shuffle_goes_into_the_weights_before_it() -> None:
     net = RandomNet()
     x = shuffled(net, net.conv(net.input(1, 5, 6, 4), 12), 3)
     graph = net.graph(net.conv(x, 12, groups=3))
-    after = integer.run(graph)
+    after = simplify(graph)
     assert [node.op for node in after.nodes] == ["conv", "conv"]
     same_outputs(graph, after)
 
@@ -392,7 +386,7 @@ def test_a_flattened_image_in_another_order() -> None:
     x = net.table(net.input(1, 5, 6, 4))
     flat = net.reshape(net.transpose(x, (0, 3, 1, 2)), 1, 1, 1, 120)
     graph = net.graph(net.conv(flat, 7, size=1))
-    after = integer.run(graph)
+    after = simplify(graph)
     assert [node.op for node in after.nodes] == ["table", "reshape", "conv"]
     same_outputs(graph, after)
 
@@ -408,7 +402,7 @@ def test_shuffles_go_into_weights_beyond_int8_too() -> None:
         for node in graph.nodes
     ]
     graph = replace(graph, nodes=tuple(wide))
-    after = integer.run(graph)
+    after = simplify(graph)
     assert sorted(node.op for node in after.nodes) == ["conv", "conv", "conv", "table"]
     same_outputs(graph, after)
 
@@ -429,7 +423,7 @@ def test_a_product_takes_its_operand_transposed() -> None:
     turned = net.transpose(net.reshape(b, 2, 6, 7), (0, 2, 1))
     outputs = net.matmul(a, turned, transposed=True), net.matmul(net.input(2, 3, 7), turned)
     graph = net.graph(*outputs)
-    after = integer.run(graph)
+    after = simplify(graph)
     assert [node.op for node in after.nodes] == ["reshape", "matmul", "matmul"]
     assert [node.transposed for node in after.nodes if isinstance(node, ir.MatMul)] == [False, True]
     same_outputs(graph, after)
@@ -441,7 +435,7 @@ def test_transpositions_behind_element_wise_nodes() -> None:
     total = net.elementwise("ADD", net.transpose(a, (0, 3, 1, 2)), net.transpose(b, (0, 3, 1, 2)))
     y = net.transpose(net.table(total), (0, 2, 3, 1))
     graph = net.graph(y)
-    after = integer.run(graph)
+    after = simplify(graph)
     assert [node.op for node in after.nodes] == ["conv", "add", "table"]
     same_outputs(graph, after)
 
@@ -503,8 +497,8 @@ def _random_shape(rng: np.random.Generator, size: int) -> tuple[int, ...]:
 @pytest.mark.parametrize("seed", range(80))
 def test_outputs_keep_every_byte(seed: int) -> None:
     for before in (random_network(seed, 12), random_movement(seed)):
-        after = integer.run(before)
-        assert integer.run(after) is after
+        after = simplify(before)
+        assert simplify(after) is after
         assert len(after.nodes) <= len(before.nodes)
         same_outputs(before, after, seed)
 
@@ -512,7 +506,7 @@ def test_outputs_keep_every_byte(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_compiled_after_all_passes(seed: int) -> None:
     graph = random_movement(seed)
-    compiled = CompiledNetwork(generate(integer.run(graph), CONFIG, Options()))
+    compiled = CompiledNetwork(generate(simplify(graph), CONFIG, Options()))
     value = np.random.default_rng(seed).integers(-128, 128, graph.inputs[0].shape).astype(np.int8)
     expected = reference.run(graph, value)
     for name, array in compiled.run(value).outputs.items():
@@ -524,9 +518,9 @@ def test_every_pass_finds_something() -> None:
     found = set()
     for seed in range(80):
         for graph in (random_network(seed, 12), random_movement(seed)):
-            for change in integer.PASSES:
+            for change in PASSES:
                 after = change(graph)
                 if after is not graph:
                     found.add(change)
                 graph = after
-    assert found | {fold_constants} == {*integer.PASSES}
+    assert found | {fold_constants} == {*PASSES}

@@ -12,7 +12,7 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import load, parse, read
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.network import ir, reference
-from dovetail.sw.passes import integer
+from dovetail.sw.passes.integer.simplify import simplify
 from dovetail.sw.runtime import reference_runtimes
 from dovetail.sw.runtime.compiled_network import compile_network
 from dovetail.sw.zoo import catalogue
@@ -81,7 +81,7 @@ def test_evaluation_equals_onnx_runtime_at_full_size(name: str) -> None:
 @pytest.mark.slow
 def test_layers_of_vit_equal_onnx_runtime_at_full_size() -> None:
     source = parse(read("zoo:vit_tiny"))
-    graph = integer.run(source.graph)
+    graph = simplify(source.graph)
     x = np.random.default_rng(0).integers(-128, 128, graph.inputs[0].shape).astype(np.int8)
     wanted = reference_runtimes.run(graph, source, {"input": x}).tensors
     values = graph.bind(x)

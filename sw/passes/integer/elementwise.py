@@ -1,12 +1,102 @@
-"""Pass: functions of one element are done by what computes their operand."""
+"""Functions of one element: as tables of 256 values, and done by what computes their operand."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from dovetail.sw.network import ir
-from dovetail.sw.passes.integer.functions import Values, applied, clamp_within, clamps, function_of, range_of
-from dovetail.sw.passes.integer.rewrite import Names, makers, private, rebuilt
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.sw.network import ir, reference
+from dovetail.sw.network.elementwise import BYTES
+from dovetail.sw.passes.integer.edit import Names, makers, private, rebuilt
+
+Values = NDArray[np.int8]
+
+CODES: Values = BYTES
+"""Every value of an element, in the order of a table."""
+
+
+def clamps(node: ir.Node) -> bool:
+    """Whether a node clamps its result at no cost. What an extension's instruction does with bounds is its own."""
+    if isinstance(node, ir.Elementwise):
+        return node.instruction is None
+    return isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul | ir.Rescale | ir.AvgPool | ir.MaxPool | ir.Mean)
+
+
+def applied(values: Values, to: Values) -> Values:
+    """A table's results for an array of elements."""
+    result: Values = values[to.astype(np.int16) + 128]
+    return result
+
+
+def function_of(tensors: Mapping[str, ir.Tensor], node: ir.Node) -> Values | None:
+    """The table of a node that is a function of one element and keeps its operand's shape; None for other nodes."""
+    match node:
+        case ir.Table():
+            return node.values
+        case ir.Rescale():
+            return reference.rescale(node, CODES)
+        case ir.MaxPool() | ir.AvgPool() if node.kernel == node.stride == (1, 1) and not any(node.pads):
+            if tensors[node.inputs[0]].shape == tensors[node.outputs[0]].shape:
+                return np.clip(CODES, node.lo, node.hi)
+    return None
+
+
+def range_of(node: ir.Node | None) -> tuple[int, int]:
+    """The clamp of a node's result."""
+    match node:
+        case ir.Conv() | ir.Depthwise() | ir.MatMul() | ir.Mean() | ir.Rescale():
+            return node.requant.lo, node.requant.hi
+        case ir.Elementwise(instruction=None):
+            return node.params.lo, node.params.hi
+        case ir.AvgPool() | ir.MaxPool():
+            return node.lo, node.hi
+    return -128, 127
+
+
+def clamp_within(values: Values, lo: int, hi: int) -> tuple[int, int] | None:
+    """The bounds to which a function clamps elements of ``lo..hi``; None if it does anything else with them."""
+    part = values[lo + 128 : hi + 129]
+    if not part.size:
+        return None
+    bounds = int(part[0]), int(part[-1])
+    clamped = bounds[0] <= bounds[1] and np.array_equal(part, np.clip(CODES[lo + 128 : hi + 129], *bounds))
+    return bounds if clamped else None
+
+
+def tabulate(graph: ir.Graph) -> ir.Graph:
+    """Turn an element-wise node whose operands are functions of one tensor into a table of that tensor.
+
+    ``x * sigmoid(x)`` is one, and so is a sum with a constant all of whose elements are equal. One operand is read in
+    place of two, and the functions are dropped if nothing else reads them.
+    """
+    made = makers(graph)
+    nodes = [_tabulated(graph, made, node) if isinstance(node, ir.Elementwise) else node for node in graph.nodes]
+    return graph if all(a is b for a, b in zip(nodes, graph.nodes, strict=True)) else rebuilt(graph, nodes)
+
+
+def _tabulated(graph: ir.Graph, made: dict[str, ir.Node], node: ir.Elementwise) -> ir.Node:
+    (a, left), (b, right) = (_expressed(graph, made, name) for name in node.inputs)
+    shape = graph.tensors[node.outputs[0]].shape
+    variable = a or b
+    if variable is None or b not in (None, variable) or graph.tensors[variable].shape != shape:
+        return node
+    values = reference.elementwise(node, left, right)
+    return ir.Table(name=node.name, inputs=(variable,), outputs=node.outputs, values=values, kind=node.op)
+
+
+def _expressed(graph: ir.Graph, made: dict[str, ir.Node], name: str) -> tuple[str | None, Values]:
+    """(tensor, table) with which a tensor is a function of another; the tensor is None if it is one constant."""
+    node = made.get(name)
+    if isinstance(node, ir.Constant) and np.all(node.value == node.value.flat[0]):
+        return None, np.full(len(CODES), node.value.flat[0])
+    values = None if node is None else function_of(graph.tensors, node)
+    if node is None or values is None:
+        return name, CODES
+    variable, inner = _expressed(graph, made, node.inputs[0])
+    return variable, applied(values, inner)
 
 
 def fuse_activations(graph: ir.Graph) -> ir.Graph:
