@@ -109,6 +109,22 @@ def test_a_module_that_is_not_there_is_seen() -> None:
     assert [name for name in names if not exists(f"dovetail.{name}")] == names[1:3]
 
 
+def absent_names(text: str) -> list[str]:
+    """Names of code that no file holds which its paragraph, or item of a list, names."""
+    found = []
+    for part in re.split(r"\n(?=\d\. |- |\| )|\n\n", text):
+        files = [ROOT / path for path in re.findall(r"`([\w/.]+\.(?:py|js|h|c|toml|json|md))`", part)]
+        names = [name for name in re.findall(r"`([A-Za-z_]\w+)`", part) if re.search(r"[A-Z_]", name)]
+        code = "".join(file.read_text(encoding="utf-8") for file in files if file.is_file())
+        found += [name for name in names if code and not re.search(rf"\b{name}\b", code)]
+    return found
+
+
+def test_what_one_touches_to_extend_is_there() -> None:
+    assert absent_names((DOCS / "extending.md").read_text(encoding="utf-8")) == []
+    assert absent_names("`README.md`: `Dovetail` and `_not_there`\n\n`NOR_THIS`") == ["_not_there"]
+
+
 def unknown_options(text: str) -> list[str]:
     """Options in command lines of a page that their command does not have."""
     found = []
