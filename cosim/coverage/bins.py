@@ -14,7 +14,7 @@ from dovetail.isa.config.given import BUS_WIDTHS, DEPTHWISE, FEATURES
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import STALLS
 from dovetail.isa.instructions.checks import View, array_lanes, channels_of, input_blocks, lanes_of, weight_rows
-from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, REGISTERS, Cause, Instruction, Op, Unit
+from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, REGISTERS, Cause, Instruction, Op, Unit, unit_of
 from dovetail.isa.timing.dma import BOUNDARY, MAX_BURST
 from dovetail.isa.timing.memory import ADDRESS_SPACE
 from dovetail.isa.timing.timeline import Timeline
@@ -24,7 +24,10 @@ Bin = tuple[str, str, str]
 """Table, row, column."""
 Counts = Counter[Bin]
 
-OPERATIONS = {op: row.unit for op, row in INSTRUCTIONS.items() if row.unit is not None}
+
+def operations() -> dict[Op, Unit]:
+    """Every operation and its unit, those of the extensions that are loaded among them."""
+    return {op: row.unit for op, row in INSTRUCTIONS.items() if row.unit is not None}
 
 
 @dataclass(frozen=True)
@@ -192,13 +195,12 @@ _FRONT_END = (Cause.OPCODE, Cause.RESERVED, Cause.REGISTER, Cause.UNIT_ABSENT, C
 def all_bins() -> list[Bin]:
     """Every bin, table by table."""
     bins: list[Bin] = []
-    for op, unit in OPERATIONS.items():
+    ops = operations()
+    for op, unit in ops.items():
         for register, field in FLAGS[unit]:
             bins += [("flags", op.name, f"{register}.{field}={value}") for value in (0, 1)]
-    bins += [
-        ("shapes", op.name, corner.name) for op in OPERATIONS for corner in CORNERS if corner.applies(INSTRUCTIONS[op])
-    ]
-    bins += [("checks", op.name, cause.name) for op in OPERATIONS for cause in checks_of(op)]
+    bins += [("shapes", op.name, corner.name) for op in ops for corner in CORNERS if corner.applies(INSTRUCTIONS[op])]
+    bins += [("checks", op.name, cause.name) for op in ops for cause in checks_of(op)]
     bins += [("words", kind, Cause.RESERVED.name) for kind in ("CFG", "SYNC", "END", "operation")]
     bins += [("words", kind, Cause.REGISTER.name) for kind in ("CFG", "SYNC")]
     bins += [("words", "none", cause.name) for cause in (Cause.OPCODE, Cause.NO_END, Cause.BUS_FETCH)]
@@ -245,7 +247,7 @@ def executed_words(words: Sequence[int], timeline: Timeline) -> int:
 
 
 def _cover_operation(counts: Counts, op: Op, registers: Sequence[int], config: Config, base: int) -> None:
-    unit = OPERATIONS[op]
+    unit = unit_of(op)
     operation = Operation(config, op, View(unit, registers), base)
     for register, field in FLAGS[unit]:
         counts["flags", op.name, f"{register}.{field}={operation[register, field]}"] += 1
@@ -263,7 +265,7 @@ def _cover_fault(counts: Counts, words: Sequence[int], timeline: Timeline) -> No
     op = Op(words[fault.pc] & 0xFF)
     if fault.cause not in _FRONT_END:
         counts["checks", op.name, fault.cause.name] += 1
-    elif fault.cause == Cause.RESERVED and op in OPERATIONS:
+    elif fault.cause == Cause.RESERVED and INSTRUCTIONS[op].unit is not None:
         counts["words", "operation", fault.cause.name] += 1
     else:
         counts["words", op.name, fault.cause.name] += 1

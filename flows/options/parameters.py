@@ -198,6 +198,7 @@ def flat(config: Config) -> dict[str, Any]:
         config.to_dict()
         | vars(config.memory)
         | {"pe": config.macs_per_cycle, "dataflow": dataflow_of(config.ic_lanes, config.oc_lanes)}
+        | {"extensions": PARAMETERS["extensions"].show(config.extensions)}
     )
     return {name: values.get(name, 0) for name in PARAMETERS}
 

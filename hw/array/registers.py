@@ -93,8 +93,8 @@ class ArrayRegisters(wiring.Component):
         depthwise, matrix = Signal(), Signal()
         compare, decide = Signal(), Signal()
         m.d.comb += [
-            depthwise.eq(self.op == Op.DEPTH_CONV if config.depthwise_lanes else 0),
-            matrix.eq(self.op == Op.MAT_MUL if config.matmul else 0),
+            depthwise.eq(self.op == int(Op.DEPTH_CONV) if config.depthwise_lanes else 0),
+            matrix.eq(self.op == int(Op.MAT_MUL) if config.matmul else 0),
         ]
         m.d.comb += [
             self.load.eq(compare),
@@ -141,7 +141,7 @@ class ArrayRegisters(wiring.Component):
                 self.matrix.eq(matrix),
                 self.channels.eq(channels),
                 self.inputs.eq(inputs),
-                self.clamps.eq(self.op != Op.CONV),
+                self.clamps.eq(self.op != int(Op.CONV)),
                 self.pixels.eq(regs.TILE.height * regs.TILE.width),
                 zero.eq(~Cat(sizes).all()),
                 large.eq((regs.BLOCKS.last > channels) | (regs.STRIPE.pixels > config.stripe)),

@@ -13,8 +13,8 @@ from dovetail.hw.microcoded.steps import ADC, ADD, AND, BELOW, NOT_BELOW, OR, RE
 from dovetail.hw.microcoded.transfer import transfer
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import HOST_REGISTERS, ID, VERSION
-from dovetail.isa.instructions.checks import has
-from dovetail.isa.instructions.table import BY_NUMBER, INSTRUCTIONS, PAGE_WORDS, REGISTERS, Cause, Op, Unit
+from dovetail.isa.instructions.checks import has, known
+from dovetail.isa.instructions.table import BY_NUMBER, PAGE_WORDS, REGISTERS, Cause, Op, Unit
 
 HOST = 128
 """Word of the host register at offset 0; the unit that would have its registers there is absent."""
@@ -95,9 +95,9 @@ def _decode(u: Assembler, config: Config, tables: Tables) -> None:
     for op in (Op.CONV, Op.CONV_RELU, Op.DEPTH_CONV, Op.DMA_READ, Op.DMA_WRITE, Op.END):
         if has(config, op):
             u(SUB, None, "code", int(op), when=If.ZERO, to=op.name)
-    for op in INSTRUCTIONS:
-        if op not in (Op.CFG, Op.SYNC, Op.END) and not has(config, op):
-            u(SUB, None, "code", int(op), when=If.ZERO, to="missing")
+    for row in known(config):
+        if not has(config, row.op):
+            u(SUB, None, "code", int(row.op), when=If.ZERO, to="missing")
     u(ADD, to="OPCODE")
     u.label("missing")
     u(ADD, None, "rest", when=If.NOT_ZERO, to="RESERVED")

@@ -11,12 +11,11 @@ from dovetail.hw.common.ports import Entry, EntryKind
 from dovetail.hw.dma.load import PageWrite
 from dovetail.hw.sequencer.control import Fault
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import has
+from dovetail.isa.instructions.checks import has, known
 from dovetail.isa.instructions.table import (
     BY_NUMBER,
     CFG_REG,
     CFG_VALUE,
-    INSTRUCTIONS,
     OPCODE,
     PAGE_BYTES,
     PAGE_WORDS,
@@ -92,22 +91,25 @@ class Decoder(wiring.Component):
             return self.word[field.low : field.low + field.width]
 
         absent = set() if self.config.vector else {Unit.VECTOR}
-        missing = {op for op in INSTRUCTIONS if not has(self.config, op)}
 
-        known, reserved, lacking = Signal(), Signal(), Signal()
+        exists, reserved, lacking = Signal(), Signal(), Signal()
         with m.Switch(bits(OPCODE)):
-            for op, row in INSTRUCTIONS.items():
-                with m.Case(op):
-                    m.d.comb += [known.eq(1), reserved.eq((self.word & row.reserved).any()), lacking.eq(op in missing)]
+            for row in known(self.config):
+                with m.Case(int(row.op)):  # the width of `Op` would depend on what extensions are loaded
+                    m.d.comb += [
+                        exists.eq(1),
+                        reserved.eq((self.word & row.reserved).any()),
+                        lacking.eq(not has(self.config, row.op)),
+                    ]
                     if row.unit is not None:
-                        m.d.comb += [d.kind.eq(EntryKind.OP), d.unit.eq(row.unit), d.code.eq(op)]
+                        m.d.comb += [d.kind.eq(EntryKind.OP), d.unit.eq(row.unit), d.code.eq(int(row.op))]
 
         number = bits(CFG_REG)
-        exists, overflows = Signal(), Signal()
+        defined, overflows = Signal(), Signal()
         with m.Switch(number):
             for register in BY_NUMBER.values():
                 with m.Case(register.number):
-                    m.d.comb += exists.eq(1)
+                    m.d.comb += defined.eq(1)
                     if unused := ~register.mask & 0xFFFF_FFFF:
                         m.d.comb += overflows.eq((bits(CFG_VALUE) & unused).any())
         target, on = bits(SYNC_UNIT), bits(SYNC_ON)
@@ -116,16 +118,16 @@ class Decoder(wiring.Component):
             return Cat(unit == u for u in absent).any() if absent else Const(0)
 
         unknown = Signal()
-        with m.If(bits(OPCODE) == Op.CFG):
+        with m.If(bits(OPCODE) == int(Op.CFG)):
             m.d.comb += [
                 d.kind.eq(EntryKind.CFG),
                 d.unit.eq(number[6:]),
                 d.code.eq(number[:6]),
                 d.value.eq(bits(CFG_VALUE)),
-                unknown.eq(~exists),
+                unknown.eq(~defined),
                 lacking.eq(is_absent(number[6:])),
             ]
-        with m.Elif(bits(OPCODE) == Op.SYNC):
+        with m.Elif(bits(OPCODE) == int(Op.SYNC)):
             m.d.comb += [
                 d.kind.eq(EntryKind.WAIT),
                 d.unit.eq(target),
@@ -134,12 +136,12 @@ class Decoder(wiring.Component):
                 unknown.eq((target >= len(Unit)) | (on >= len(Unit))),
                 lacking.eq(is_absent(target) | is_absent(on)),
             ]
-        m.d.comb += d.end.eq(bits(OPCODE) == Op.END)
+        m.d.comb += d.end.eq(bits(OPCODE) == int(Op.END))
         m.d.comb += [
-            d.opcode.eq(~known),
+            d.opcode.eq(~exists),
             d.reserved.eq(reserved),
             d.register.eq(unknown),
-            d.overflow.eq((bits(OPCODE) == Op.CFG) & overflows),
+            d.overflow.eq((bits(OPCODE) == int(Op.CFG)) & overflows),
             d.absent.eq(lacking),
             d.bad.eq(d.opcode | d.reserved | d.register | d.overflow | d.absent),
         ]

@@ -170,7 +170,7 @@ class VectorReads(wiring.Component):
                 row_valid.eq(row < regs.IN_ROWS),
                 address.eq(Mux(flags_1.second, regs.B_ADDR, regs.IN_ADDR) + offset),
             ]
-        item = INT32_BYTES if two_operands else 1
+        item = INT32_BYTES if int32 else 1
         in_region = LanesBelow("region", lanes, item)
         in_row = LanesBelow("row", lanes, item)
         in_region.measure(m, valid_1, offset, limit)

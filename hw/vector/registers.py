@@ -23,7 +23,7 @@ KIND = data.StructLayout(dict.fromkeys(KINDS, 1))
 
 def is_any(op: Value, rows: Iterable[Instruction]) -> Value:
     """Whether ``op`` is the opcode of one of these."""
-    matches = [op == row.op for row in rows]
+    matches = [op == int(row.op) for row in rows]
     return Cat(matches).any() if matches else Const(0, 1)
 
 

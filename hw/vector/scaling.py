@@ -39,12 +39,12 @@ class VectorScaling(VectorStage):
         with m.Switch(self.operation):
             for row in INSTRUCTIONS.values():
                 if row.scaling is not None:
-                    with m.Case(row.op):
+                    with m.Case(int(row.op)):
                         m.d.comb += operation.eq(row.scaling)
-            with m.Case(Op.POOL):
+            with m.Case(int(Op.POOL)):
                 maximum, division, requantisation = POOLING
                 m.d.comb += operation.eq(Mux(mode.average, Mux(mode.requantise, requantisation, division), maximum))
-        with m.If(mode.subtract & (self.operation == Op.E_ADD)):
+        with m.If(mode.subtract & (self.operation == int(Op.E_ADD))):
             m.d.comb += operation.eq(VectorOperation.SUBTRACT)
 
         # The registers do not change while an operation is under way.

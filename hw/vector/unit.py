@@ -11,14 +11,29 @@ from dovetail.hw.vector.loops import VectorReads, VectorWrites
 from dovetail.hw.vector.registers import VectorRegisters, is_any
 from dovetail.hw.vector.scaling import VectorScaling
 from dovetail.hw.vector.stage import VectorStage
+from dovetail.isa.config.given import ConfigError
 from dovetail.isa.config.resolved import Config
+from dovetail.isa.extensions import shares
 from dovetail.isa.instructions.checks import built, offers, stages
-from dovetail.isa.instructions.table import DIRECT, SCALING, Unit
+from dovetail.isa.instructions.table import DIRECT, SCALING, Stage, Unit
 from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.vector import OUTPUT, TAPS, to_end
 
-STAGES: dict[str, type[VectorStage]] = {SCALING.name: VectorScaling, DIRECT.name: VectorDirect}
-"""What elaborates a stage, by its name in the instruction table."""
+
+def hardware_of(stage: Stage) -> type[VectorStage]:
+    """What elaborates a stage: Dovetail's, or what an extension gives under ``dovetail.stages`` by the stage's name.
+
+    Raises :class:`ConfigError`.
+    """
+    classes = {SCALING.name: VectorScaling, DIRECT.name: VectorDirect}
+    for given in shares("dovetail.stages").values():
+        classes = given | classes
+    found = classes.get(stage.name)
+    if found is None:
+        raise ConfigError(f"stage {stage.name!r} must have hardware: a package gives it under dovetail.stages")
+    if not issubclass(found, VectorStage) or stage.latency != found.LATENCY:
+        raise ConfigError(f"stage {stage.name!r} must be a VectorStage with the LATENCY {stage.latency} of its row")
+    return found
 
 
 class VectorTaps(wiring.Component):
@@ -196,11 +211,7 @@ class VectorCore(wiring.Component):
         due: Value = Const(0, 1)
         results = []
         for made, row in zip(registers.stage, stages(config), strict=True):
-            m.submodules[row.name] = stage = STAGES[row.name](config)
-            if row.latency != stage.LATENCY:
-                raise ValueError(
-                    f"stage {row.name} must have the latency {row.latency} of its row, not {stage.LATENCY}"
-                )
+            m.submodules[row.name] = stage = hardware_of(row)(config)
             m.d.comb += [
                 stage.regs.eq(regs),
                 stage.operation.eq(registers.operation),

@@ -77,6 +77,21 @@ SWITCH = Kind(
 )
 
 
+def _names(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        raise ValueError(f"must be a list of names, not {value!r}")
+    return tuple(sorted(set(value)))
+
+
+NONE = "none"
+NAMES = Kind(
+    _names,
+    lambda text: [] if text.strip() == NONE else [name.strip() for name in text.split("+")],
+    lambda names: "+".join(names) or NONE,
+)
+"""Names, on the command line ``a+b`` or ``none``."""
+
+
 def one_of(names: tuple[str, ...]) -> Kind:
     """A parameter that is one of some names."""
 
@@ -198,6 +213,9 @@ class Given(TypedDict, total=False):
     elementwise: Annotated[bool, Parameter(SWITCH, "whether element-wise operations are built", default=True)]
     activation: Annotated[bool, Parameter(SWITCH, "whether activations are built", default=True)]
     serial: Annotated[bool, Parameter(SWITCH, "whether it is the microcoded accelerator, the smallest", default=False)]
+    extensions: Annotated[
+        tuple[str, ...], Parameter(NAMES, "packages whose operations are built (`dovetail docs extending`)", default=())
+    ]
     bus: Annotated[int, Parameter(INT, "AXI data width in bits", default=64, title="bus bits", among=BUS_WIDTHS)]
     outstanding: Annotated[int, Parameter(INT, "bursts in flight per direction", 1, 16, 4, title="bursts in flight")]
     memory: MemoryTiming
@@ -214,6 +232,7 @@ MICROCODED: Given = {
     "pooling": False,
     "elementwise": False,
     "activation": False,
+    "extensions": (),
 }
 """What the microcoded accelerator (``serial``) is made of."""
 MICROCODED_WORD = 16

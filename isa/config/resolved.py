@@ -9,6 +9,7 @@ from math import isqrt
 from pathlib import Path
 from typing import Any, Unpack
 
+from dovetail.isa import extensions
 from dovetail.isa.common.html import html_table
 from dovetail.isa.common.sizes import ceil_div, format_bytes
 from dovetail.isa.common.suggestion import nearest
@@ -77,6 +78,7 @@ class Config:
     elementwise: bool
     activation: bool
     serial: bool
+    extensions: tuple[str, ...]
     memory: MemoryTiming
 
     def __init__(self, **given: Unpack[Given]) -> None:
@@ -90,6 +92,8 @@ class Config:
 
         pe, dataflow = values.pop("pe"), values.pop("dataflow")
         put(values, memory=memory)
+        for name in self.extensions:
+            extensions.load(name)
         shape = values["ic_lanes"], values["oc_lanes"]
         if shape == (None, None):
             shape = lanes_of(64 if pe is None else pe, dataflow or "mixed")
@@ -156,7 +160,7 @@ class Config:
     @property
     def vector(self) -> bool:
         """Whether there is a vector unit."""
-        return self.pooling or self.elementwise or self.activation
+        return self.pooling or self.elementwise or self.activation or bool(self.extensions)
 
     @property
     def macs_per_cycle(self) -> int:
@@ -192,8 +196,9 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         """Every hardware parameter and the memory timing, as TOML and the program header spell them."""
         data = {field.name: getattr(self, field.name) for field in fields(self)}
-        if not self.serial:
-            del data["serial"]  # of configurations that are older than the parameter, the hash stays
+        for name in ("serial", "extensions"):
+            if not data[name]:
+                del data[name]  # of configurations that are older than the parameter, the hash stays
         data["memory"] = asdict(self.memory)
         if self.depthwise != "native":
             del data["depthwise_lanes"]
@@ -251,6 +256,9 @@ class Config:
         with ``None``."""
         return replace(self, **changes)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Config.from_dict, (self.to_dict(),)  # another process must load the extensions
+
     def __hash__(self) -> int:
         # Timing rules are cached by configuration, so this is kept. Only numbers are hashed, as the hash of a string
         # differs between processes and is pickled along.
@@ -265,5 +273,7 @@ class Config:
     def hash(self) -> int:
         """64-bit hash of the hardware parameters (the memory timing is left out)."""
         data = {k: v for k, v in self.to_dict().items() if k != "memory"}
+        if self.extensions:
+            data["extensions"] = {name: extensions.digest(name) for name in self.extensions}
         digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).digest()
         return int.from_bytes(digest[:8], "little")

@@ -35,9 +35,6 @@ from dovetail.isa.instructions.table import (
 )
 
 WORD_BITS = 8 * WORD_BYTES
-PLAIN = {op.name.lower(): op for op, row in INSTRUCTIONS.items() if not row.fields}
-"""Mnemonics that take no operand."""
-MNEMONICS = ("cfg", "sync", *PLAIN, ".word", ".zero")
 MAX_ZERO = 1 << 20
 """The most words that one ``.zero`` may give."""
 
@@ -108,11 +105,12 @@ def _line(mnemonic: str, operands: list[str]) -> list[int]:
         return [_number(_single(mnemonic, operands), "word", 0, (1 << WORD_BITS) - 1)]
     if mnemonic == ".zero":
         return [0] * _number(_single(mnemonic, operands), ".zero", 1, MAX_ZERO)
-    if mnemonic in PLAIN:
+    plain = {op.name.lower(): op for op, row in INSTRUCTIONS.items() if not row.fields}
+    if mnemonic in plain:
         if operands:
             raise ValueError(f"{mnemonic} takes no operand, not {operands[0]!r}")
-        return [int(PLAIN[mnemonic])]
-    raise ValueError(_unknown("instruction", mnemonic, MNEMONICS))
+        return [int(plain[mnemonic])]
+    raise ValueError(_unknown("instruction", mnemonic, ("cfg", "sync", *plain, ".word", ".zero")))
 
 
 def _single(mnemonic: str, operands: list[str]) -> str:

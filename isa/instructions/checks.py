@@ -22,15 +22,20 @@ Region = tuple[int, int]
 """(SRAM byte address, bytes)."""
 
 
+def known(config: Config) -> list[Instruction]:
+    """The instructions that an accelerator's front end knows; any other opcode is trapped as OPCODE."""
+    return [row for row in INSTRUCTIONS.values() if row.extension in (None, *config.extensions)]
+
+
 def has(config: Config, op: Op) -> bool:
-    """Whether an accelerator has the instruction; what it lacks is trapped as UNIT_ABSENT."""
-    feature = INSTRUCTIONS[op].feature
-    return feature is None or bool(getattr(config, feature))
+    """Whether an accelerator has the instruction; what it knows but lacks is trapped as UNIT_ABSENT."""
+    row = INSTRUCTIONS[op]
+    return row.extension in (None, *config.extensions) and (row.feature is None or bool(getattr(config, row.feature)))
 
 
 def built(config: Config, unit: Unit) -> list[Instruction]:
     """The instructions that an accelerator's unit has."""
-    return [row for op, row in INSTRUCTIONS.items() if row.unit == unit and has(config, op)]
+    return [row for row in known(config) if row.unit == unit and has(config, row.op)]
 
 
 def offers(config: Config, trait: str) -> bool:

@@ -61,6 +61,18 @@ class Op(IntEnum):
     E32_SHIFT = 0x4B
     REQUANT = 0x4C
 
+    @classmethod
+    def new(cls, code: int, name: str) -> "Op":
+        """The opcode of an extension's operation, one of :data:`EXTENSIONS`. It is no member until :meth:`join`."""
+        op = int.__new__(cls, code)
+        op._name_, op._value_ = name, code
+        return op
+
+    def join(self) -> None:
+        """Become a member: enumerations are closed, but the instruction set is not."""
+        Op._member_names_.append(self.name)
+        Op._member_map_[self.name] = Op._value2member_map_[self.value] = self
+
 
 class Cause(IntEnum):
     """Why the engine stopped. Where several apply to one instruction the lowest number is reported."""
@@ -174,7 +186,8 @@ class Instruction:
     of :class:`~dovetail.isa.config.resolved.Config` that says whether an accelerator has the instruction, None for
     those that all have. The flags are :data:`TRAITS`. Of the vector unit's operations also: ``stage`` is what makes
     their results, ``compute`` what these are; ``scaling`` is what SCALING does, POOL's follows from its MODE;
-    ``shifts`` are those of OUT_MULT, from and to, with which random operands make results that do not all clamp."""
+    ``shifts`` are those of OUT_MULT, from and to, with which random operands make results that do not all clamp.
+    ``extension`` is the package that an operation comes from, see :mod:`dovetail.isa.extensions`."""
 
     op: Op
     unit: Unit | None
@@ -193,6 +206,7 @@ class Instruction:
     depthwise: bool = False
     matrix: bool = False
     full_range: bool = False
+    extension: str | None = None
 
     @property
     def rescales(self) -> bool:
@@ -400,6 +414,8 @@ INSTRUCTIONS: dict[Op, Instruction] = {
         ),
     )
 }
+"""Every instruction that is known; :func:`dovetail.isa.extensions.load` adds to it. An accelerator has its own, see
+:func:`dovetail.isa.instructions.checks.known`."""
 DMA_OPS = {row.unit: row.op for row in INSTRUCTIONS.values() if row.unit is not None and row.moves}
 """The operation of LOAD and of STORE."""
 BUS_CAUSES = {Unit.LOAD: Cause.BUS_READ, Unit.STORE: Cause.BUS_WRITE}
@@ -628,7 +644,7 @@ class Decoded:
 def decode(word: int) -> Decoded:
     """Decode a 64-bit word. Absent units are the engine's business, not the decoder's."""
     code = OPCODE.get(word)
-    if code not in Op.__members__.values():
+    if code not in INSTRUCTIONS:
         return Decoded(word, None, Cause.OPCODE)
     op = Op(code)
     row = INSTRUCTIONS[op]

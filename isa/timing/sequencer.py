@@ -10,15 +10,17 @@ Register writes and waits end as they are popped.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import has
+from dovetail.isa.instructions.checks import has, known
 from dovetail.isa.instructions.table import (
     BY_NUMBER,
+    EXTENSIONS,
     INSTRUCTIONS,
     PAGE_WORDS,
     QUEUE_DEPTH,
@@ -59,24 +61,26 @@ Words = bytes | Sequence[int] | npt.NDArray[np.uint64]
 
 # By opcode the unit that executes it; -1 where none does.
 UNIT_OF = np.full(256, -1)
+"""By opcode the unit that executes it; -1 where none does."""
 for _op, _row in INSTRUCTIONS.items():
     if _row.unit is not None:
         UNIT_OF[_op] = _row.unit
+UNIT_OF[EXTENSIONS] = Unit.VECTOR
+
+_EXISTS = np.zeros(256, bool)
+_UNUSED = np.zeros(256, np.uint64)
+for _number, _register in BY_NUMBER.items():
+    _EXISTS[_number], _UNUSED[_number] = True, ~_register.mask & 0xFFFF_FFFF
 
 
-def _tables() -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint64], npt.NDArray[np.bool_], npt.NDArray[np.uint64]]:
-    known = np.zeros(256, bool)
+@lru_cache(maxsize=64)
+def _opcodes(config: Config) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], npt.NDArray[np.uint64]]:
+    """By opcode: whether it is known, whether it is known but absent, which bits it reserves."""
+    exists, absent = np.zeros((2, 256), bool)
     reserved = np.zeros(256, np.uint64)
-    for op, row in INSTRUCTIONS.items():
-        known[op], reserved[op] = True, row.reserved
-    exists = np.zeros(256, bool)
-    unused = np.zeros(256, np.uint64)
-    for number, register in BY_NUMBER.items():
-        exists[number], unused[number] = True, ~register.mask & 0xFFFF_FFFF
-    return known, reserved, exists, unused
-
-
-_KNOWN, _RESERVED, _EXISTS, _UNUSED = _tables()
+    for row in known(config):
+        exists[row.op], absent[row.op], reserved[row.op] = True, not has(config, row.op), row.reserved
+    return exists, absent, reserved
 
 
 def as_words(program: Words) -> npt.NDArray[np.uint64]:
@@ -97,16 +101,17 @@ def front_end_faults(config: Config, words: npt.NDArray[np.uint64]) -> npt.NDArr
     upper = (words >> np.uint64(16) & np.uint64(0xFF)).astype(np.intp)
     is_cfg, is_sync = code == Op.CFG, code == Op.SYNC
     faults = np.zeros(len(words), np.uint8)
+    exists, missing, reserved = _opcodes(config)
     # From the least to the most important: what comes later overwrites.
-    absent = np.isin(code, [op for op in INSTRUCTIONS if not has(config, op)])
+    absent = missing[code]
     if not config.vector:
         absent |= is_cfg & (middle >> 6 == Unit.VECTOR)
         absent |= is_sync & ((middle == Unit.VECTOR) | (upper == Unit.VECTOR))
     faults[absent] = Cause.UNIT_ABSENT
     faults[is_cfg & (words >> np.uint64(32) & _UNUSED[middle] != 0)] = Cause.RESERVED
     faults[is_cfg & ~_EXISTS[middle] | is_sync & ((middle > 3) | (upper > 3))] = Cause.REGISTER
-    faults[words & _RESERVED[code] != 0] = Cause.RESERVED
-    faults[~_KNOWN[code]] = Cause.OPCODE
+    faults[words & reserved[code] != 0] = Cause.RESERVED
+    faults[~exists[code]] = Cause.OPCODE
     return faults
 
 

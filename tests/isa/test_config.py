@@ -110,8 +110,8 @@ def test_depthwise_lanes_are_for_native_only(scenario: str) -> None:
         (
             {"lanes": 8},
             "unknown parameter 'lanes'; known: activation, banks, bus, dataflow, depthwise, depthwise_lanes,"
-            " elementwise, ic_lanes, matmul, memory, oc_lanes, outstanding, pe, pooling, requant_lanes, serial, sram,"
-            " stripe, vector_lanes",
+            " elementwise, extensions, ic_lanes, matmul, memory, oc_lanes, outstanding, pe, pooling, requant_lanes,"
+            " serial, sram, stripe, vector_lanes",
         ),
         ({"memory": 3}, "memory must be a table of read_latency, write_latency, beat_cycles, not 3"),
         ({"sram": "17 KiB", "banks": 4}, "sram must be 32 KiB..256 MiB, not 17 KiB"),

@@ -7,7 +7,7 @@ durations follow from an operation's registers, never from data.
 
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import View, has, lanes_of
+from dovetail.isa.instructions.checks import View, has, known, lanes_of
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit
 from dovetail.isa.timing.sequencer import repeat
 
@@ -73,7 +73,7 @@ def fetch(config: Config) -> int:
 def codes(config: Config) -> list[Op]:
     """Operations in the order in which a word is compared with them, END among them; those that are absent last."""
     present = [Op.CONV, Op.CONV_RELU, Op.DEPTH_CONV, Op.DMA_READ, Op.DMA_WRITE, Op.END]
-    absent = [op for op in INSTRUCTIONS if not has(config, op)]
+    absent = [row.op for row in known(config) if not has(config, row.op)]
     return [op for op in present if has(config, op)] + absent
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, Op, Unit
+from dovetail.isa.instructions.table import PAGE_WORDS, Op, Unit, unit_of
 from dovetail.isa.timing.timeline import FETCH, Timeline
 from dovetail.sw.analysis.cost.operation import KEYS, Counts, Registers, counts_of
 from dovetail.sw.errors import DovetailError
@@ -49,7 +49,6 @@ _MAX_CONFIGS = 8
 """Configurations of which counts are remembered: sweeps come back to none."""
 _known: dict[Config, dict[tuple[int, Registers], Counts]] = {}
 """Per configuration, the counts of an opcode with the registers that decide them."""
-_KEYS = {int(op): KEYS[row.unit] for op, row in INSTRUCTIONS.items() if row.unit is not None}
 
 
 def activity_of(compiled: CompiledNetwork) -> Mapping[str, int]:
@@ -75,7 +74,7 @@ def events_of(config: Config, timelines: Iterable[Timeline]) -> dict[str, int]:
             if op == FETCH:
                 events["fetched_words"] += PAGE_WORDS
                 continue
-            key = op, _KEYS[op](registers)
+            key = op, KEYS[unit_of(op)](registers)
             times = seen.get(key)
             if times is None:
                 seen[key], samples[key] = 1, registers
@@ -108,7 +107,7 @@ def layer_activity(compiled: CompiledNetwork) -> list[dict[str, int]]:
         for op, pc, registers in rows:
             if op == FETCH:
                 continue
-            key = op, _KEYS[op](registers)
+            key = op, KEYS[unit_of(op)](registers)
             counts = known.get(key)
             if counts is None:
                 counts = known[key] = counts_of(config, Op(op), registers)

@@ -161,7 +161,6 @@ _RELEVANT = {
 }
 """Registers that durations follow from; of a memory address what matters is where in 4 KiB it is."""
 _PICK = {unit: itemgetter(*(INDEX[unit][name] for name in names)) for unit, names in _RELEVANT.items()}
-_UNIT = {int(op): row.unit for op, row in INSTRUCTIONS.items() if row.unit is not None}
 
 
 @dataclass(frozen=True)
@@ -197,7 +196,7 @@ def kinds_of(
     found: list[tuple[Op | None, View, int]] = []
     kind_of = []
     for code, registers, layer in zip(timeline.op.tolist(), timeline.registers, layers, strict=True):
-        unit = Unit.LOAD if code == FETCH else _UNIT[code]
+        unit = Unit.LOAD if code == FETCH else unit_of(code)
         key = _key(code, unit, registers, layer)
         number = numbers.setdefault(key, len(found))
         if number == len(found):

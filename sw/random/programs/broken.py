@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import Region, View
+from dovetail.isa.instructions.checks import Region, View, has, known
 from dovetail.isa.instructions.table import (
     BY_NUMBER,
     DMA_OPS,
@@ -25,7 +25,6 @@ from dovetail.sw.random.programs.registers import (
     DATA_BYTES,
     MASK,
     contiguous,
-    operations,
     sequence,
 )
 
@@ -45,13 +44,13 @@ def operations_of(words: Words) -> Iterator[tuple[int, Op, View]]:
         code = word & 0xFF
         if code == Op.CFG and (register := BY_NUMBER.get(word >> 8 & 0xFF)):
             values[register.unit][register.name] = word >> 32
-        elif code in Op.__members__.values() and (unit := INSTRUCTIONS[Op(code)].unit) is not None:
+        elif code in INSTRUCTIONS and (unit := INSTRUCTIONS[Op(code)].unit) is not None:
             yield n, Op(code), View(unit, sequence(unit, values[unit]))
 
 
 def _bad_opcode(rng: random.Random, config: Config, words: Words) -> None:
-    known = {int(op) for op in Op}
-    words.insert(rng.randrange(len(words)), rng.choice([n for n in range(256) if n not in known]))
+    legal = {row.op for row in known(config)}
+    words.insert(rng.randrange(len(words)), rng.choice([n for n in range(256) if n not in legal]))
 
 
 def _reserved_bit(rng: random.Random, config: Config, words: Words) -> None:
@@ -75,7 +74,7 @@ def _reserved_value(rng: random.Random, config: Config, words: Words) -> None:
 
 
 def _absent(rng: random.Random, config: Config, words: Words) -> None:
-    missing = [int(op) for op, row in INSTRUCTIONS.items() if row.unit is not None and op not in operations(config)]
+    missing = [int(r.op) for r in known(config) if r.unit is not None and not has(config, r.op)]
     if not config.vector and rng.random() < 0.5:
         missing = [cfg(Unit.VECTOR, "IN_ADDR", 0), sync(Unit.VECTOR, Unit.LOAD), sync(Unit.LOAD, Unit.VECTOR)]
     if missing:

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import View, check, has
+from dovetail.isa.instructions.checks import View, check, has, known
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit, cfg, sync
 from dovetail.isa.timing.run import time_program
 from dovetail.sw.random.programs.broken import bounded, illegal_program, settled
@@ -35,8 +35,8 @@ def checks_of(op: Op) -> Iterator[Cause]:
 
 def targets(config: Config) -> list[Target]:
     """What a word can be refused for, and what an operation can fail on, in a configuration."""
-    found = [(op, Cause.RESERVED) for op, row in INSTRUCTIONS.items() if row.reserved]
-    found += [(op, Cause.UNIT_ABSENT) for op in INSTRUCTIONS if not has(config, op)]
+    found = [(row.op, Cause.RESERVED) for row in known(config) if row.reserved]
+    found += [(row.op, Cause.UNIT_ABSENT) for row in known(config) if not has(config, row.op)]
     found += [(op, Cause.REGISTER) for op in (Op.CFG, Op.SYNC)]
     if not config.vector:
         found += [(op, Cause.UNIT_ABSENT) for op in (Op.CFG, Op.SYNC)]
@@ -67,7 +67,7 @@ def ends_in(program: RandomProgram) -> Target | None:
     if fault is None or fault.cause == Cause.BUS_FETCH or not fault.pc < len(program.words):
         return None
     code = program.words[fault.pc] & 0xFF
-    return (Op(code), fault.cause) if code in Op.__members__.values() else None
+    return (Op(code), fault.cause) if code in INSTRUCTIONS else None
 
 
 def _attempt(rng: random.Random, config: Config, op: Op, cause: Cause) -> RandomProgram | None:

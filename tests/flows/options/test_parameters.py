@@ -28,7 +28,7 @@ def test_no_flags_is_the_default() -> None:
 
 
 def test_every_parameter_of_the_configuration_has_a_flag() -> None:
-    names = set(Config().to_dict()) - {"memory"} | set(vars(MemoryTiming())) | {"pe", "dataflow"}
+    names = set(Config().to_dict()) - {"memory"} | set(vars(MemoryTiming())) | {"pe", "dataflow", "extensions"}
     assert set(parameters.SETTINGS) == names | {"lanes"}
 
 

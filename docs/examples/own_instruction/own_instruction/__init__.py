@@ -1,0 +1,1 @@
+"""Operations of one's own for Dovetail's vector unit, a package outside its source."""
