@@ -60,8 +60,8 @@ _LOAD = int(Unit.LOAD)
 Words = bytes | Sequence[int] | npt.NDArray[np.uint64]
 
 # By opcode the unit that executes it; -1 where none does.
+# By opcode the unit that executes it; -1 where none does.
 UNIT_OF = np.full(256, -1)
-"""By opcode the unit that executes it; -1 where none does."""
 for _op, _row in INSTRUCTIONS.items():
     if _row.unit is not None:
         UNIT_OF[_op] = _row.unit

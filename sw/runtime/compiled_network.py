@@ -407,7 +407,7 @@ def compile_network(
     shapes
         Input name -> sizes, for axes that an ONNX file leaves open. The batch is 1 where nothing is said.
     tiling, keep_tensors, effort
-        See `dovetail.sw.compiler.Options`.
+        See `dovetail.sw.compiler.options.Options`.
     host
         What the host costs, or the TOML file of a table (docs/host-cost.md).
 
