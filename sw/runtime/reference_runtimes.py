@@ -191,8 +191,8 @@ def _run_onnx(source: ParsedOnnx, sample: Sample) -> Reference:
 
 
 def _names(model: Any, values: Mapping[str, Value]) -> dict[str, str]:
-    """For each tensor of the graph the file's name that is best asked for: a quantised result stands between what the
-    runtime fuses, so that asking for it changes nothing."""
+    """For each tensor of the graph, the name in the file to ask the runtime for. A quantised result lies between
+    what the runtime fuses, so asking for it changes nothing."""
     makers = {output: node.op_type for node in model.graph.node for output in node.output}
     chosen: dict[str, str] = {}
     for name, value in values.items():

@@ -1,4 +1,4 @@
-"""Where a saved program says that its tensors lie: held against the network, the memory plan and the stream."""
+"""Checks where a saved program says that its tensors lie, against the network, the memory plan and the stream."""
 
 from __future__ import annotations
 
@@ -123,8 +123,8 @@ class Places:
         return self.graph.tensors[root].size
 
     def least(self, nodes: Sequence[ir.Node], *, keep: bool) -> tuple[int, int]:
-        """Between what the bytes are that no placement can do without: they depend on which nodes follow another one
-        tile by tile, none at least, all that might at most. ``keep``: every tensor must be readable at the end."""
+        """Bounds of the bytes that any placement needs. They depend on which nodes follow another one tile by tile:
+        none at least, at most all that might. ``keep``: every tensor must be readable at the end."""
         number = {node.outputs[0]: index for index, node in enumerate(nodes)}
         follows = {}
         for node in nodes:

@@ -128,7 +128,7 @@ class Editor:
 
 
 def redirect(old: oir.Value, new: oir.Value) -> None:
-    """Whoever reads `old` reads `new`; outputs of the network keep their names."""
+    """All readers of `old` read `new`; outputs of the network keep their names."""
     producer = old.producer()
     assert producer is not None and producer.graph is not None
     if old.is_graph_output() and (new.producer() is None or new.is_graph_output()):

@@ -17,12 +17,12 @@ from dovetail.sw.runtime.engine import Bytes, RunResult, sram_program, without_t
 PAGE = 4096
 """Memory comes in multiples of it."""
 GAP = 32
-"""Bytes that may lie between two pieces that go over the link in one go: an own request costs about as much."""
+"""Pieces closer than this many bytes go over the link together: a request of its own costs about as much."""
 WAIT_CYCLES = 2_000_000
 """Cycles of one WAIT."""
 SLACK, MARGIN = 16, 1_000_000
-"""How many times its bound, and how many cycles more, a run may take before it is given up: the bound counts on the
-memory of the configuration, and a board's may be slower."""
+"""A run is given up after so many times its bound, and so many cycles more. The bound assumes the configuration's
+memory, and a board's may be slower."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -30,10 +30,10 @@ Mask = npt.NDArray[np.bool_]
 class BoardEngine:
     """Runs programs on a board; an :class:`~dovetail.sw.runtime.engine.Engine`. A context manager.
 
-    Over the link go only what a program reads and what the board does not have yet; back comes what the program stores.
+    Only bytes that a program reads and the board does not have yet are sent; only those that it stores come back.
     Timelines are empty; cycles and counters are the board's, whose memory has a timing of its own. After a fault, bytes
-    that the program would have stored but did not are what earlier runs left there. Memory that the board has beyond
-    a run's answers as well.
+    that the program would have stored but did not are what earlier runs left there. The board's memory beyond that of
+    a run answers, too.
 
     Parameters
     ----------

@@ -112,8 +112,8 @@ class Link:
         return int.from_bytes(self._ask(Opcode.READ_REGISTER, HOST_REGISTERS[name].offset, length=WORD), "little")
 
     def start(self) -> None:
-        """Start the program that the registers name, with the interrupt enabled, once. STATUS.done must be clear: by it
-        a start is known whose answer got lost."""
+        """Start the program that the registers name, exactly once, with the interrupt enabled. STATUS.done must be
+        clear: it tells whether a start happened whose answer was lost."""
         for _ in range(ATTEMPTS):
             try:
                 self._once(Opcode.START)
@@ -172,7 +172,7 @@ class Link:
         self._settle()
 
     def _settle(self) -> None:
-        """Let go by what still comes, until the board has given up any frame that it had begun to take."""
+        """Discard what still comes, until the board has given up any frame that it had begun to receive."""
         try:
             self._serial.timeout = 2 * IDLE_BITS / self.baud
             if all(self._serial.read(1 << 12) for _ in range(SETTLING)):

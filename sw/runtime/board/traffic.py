@@ -11,7 +11,7 @@ from dovetail.isa.timing.sequencer import Words, as_words
 from dovetail.sw.compiler.emit.hazards import transfer_rows
 
 MOST_ROWS = 1 << 16
-"""Rows of a transfer that are looked at one by one; of larger ones everything counts."""
+"""Transfers of up to so many rows are examined row by row; larger ones count as everything."""
 
 Mask = npt.NDArray[np.bool_]
 
