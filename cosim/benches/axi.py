@@ -1,7 +1,7 @@
 """AXI4 and AXI4-Lite: cocotbext-axi behind the accelerator's ports, memories with stalls, errors or exact timing, and a
 monitor of the rules that a manager must keep.
 
-The accelerator's ports have no ids; cocotbext-axi wants them, so :class:`WithIds` adds some that are always 0.
+The accelerator's ports have no ids, which cocotbext-axi needs. :class:`WithIds` adds ids that are always 0.
 """
 
 import logging
@@ -56,7 +56,7 @@ class WithIds:
 
 
 def _quiet(dut: Any) -> None:
-    """cocotbext-axi tells of each access."""
+    """Silence cocotbext-axi, which logs every access."""
     logging.getLogger(f"cocotb.{dut._name}").setLevel(logging.ERROR)
     for name in list(logging.root.manager.loggerDict):
         if name.startswith(f"cocotb.{dut._name}."):
@@ -111,7 +111,7 @@ class _Write(AxiSlaveWrite):  # type: ignore[misc]
 
 
 def _with_error(subordinate: Any, channel: Any, name: str) -> None:
-    """cocotbext-axi answers every failed access with SLVERR; put in what was meant."""
+    """Answer a failed access with the intended error; cocotbext-axi always answers SLVERR."""
     send = channel.send
 
     async def answer(item: Any) -> None:

@@ -17,6 +17,8 @@ from cocotb_tools.runner import Verilator
 
 from dovetail.cosim.benches.accelerator import FUNCTIONAL
 from dovetail.cosim.benches.bench import OPTIONS
+from dovetail.cosim.coverage.file import Coverage, DesignCoverage, load
+from dovetail.cosim.coverage.rtl import read_points
 from dovetail.cosim.rtl.block import sources_of
 from dovetail.cosim.rtl.sealed import is_sound, made, private
 from dovetail.cosim.rtl.verilate import COVERAGE, VERILATOR_FLAGS, default_cache, hash_of, machine, verilator_root
@@ -112,9 +114,6 @@ def run(
 
 
 def _save_coverage(path: Path, work: Path, label: str, verilog: Mapping[str, str]) -> None:
-    from dovetail.cosim.coverage.file import Coverage, DesignCoverage, load
-    from dovetail.cosim.coverage.rtl import read_points
-
     total = Coverage()
     design = DesignCoverage(label, {name: text for name, text in verilog.items() if not name.endswith(".vlt")})
     design.add(read_points([(work / "coverage.dat").read_text(encoding="latin-1")]))

@@ -67,7 +67,7 @@ class StreamDriver(_Stream):
 
 
 class StreamSink(_Stream):
-    """Takes from a stream, whenever ``stall`` says false."""
+    """Takes from a stream whenever ``stall`` gives false."""
 
     def __init__(self, dut: Any, name: str, *, stall: Iterable[bool] = repeat(False)) -> None:
         super().__init__(dut, name)

@@ -1,7 +1,7 @@
 """Faults on model and RTL: bus errors, slow memory, resets, needless starts, corrupted instructions.
 
-Whatever happens, the engine must end in a defined state with a cause within its bound of cycles, touch no memory but
-what its program stores to, and run the next program well.
+Whatever happens, the accelerator must end in a defined state, with a cause, within its bound of cycles. It must change
+no memory that its program does not store to, and run the next program correctly.
 """
 
 import random
@@ -45,7 +45,7 @@ class Record:
     runs: int = 0
     causes: Counter[Cause] = field(default_factory=Counter)
     long: int = 0
-    """Programs that would run on for ages; only their beginning was compared."""
+    """Programs that would run for very long; only their beginning was compared."""
     wrong: list[str] = field(default_factory=list)
 
     def __iadd__(self, other: "Record") -> "Record":
@@ -77,13 +77,13 @@ def stored(timeline: Timeline, base: int, size: int) -> npt.NDArray[np.bool_]:
 
 
 def untouched(setting: Setting, after: Bytes, timeline: Timeline) -> str:
-    """What is wrong if bytes changed that no store may change."""
+    """The first byte that changed although no store may change it, as text; empty if there is none."""
     changed = np.flatnonzero((setting.memory != after) & ~stored(timeline, setting.base, len(after)))
     return f"memory: byte {changed[0]:#x} changed, which is no store's" if len(changed) else ""
 
 
 def next_program(pair: Lockstep, rng: random.Random) -> str:
-    """Run a good program on what is left; what is wrong with that."""
+    """Run a good program in the state that is left; what goes wrong, empty if nothing does."""
     program = legal_program(rng, pair.config, count=3)
     comparison = pair.run(program.memory, program.program, program.pages, program.base)
     if comparison.equal and pair.latest is not None and pair.latest.fault:
@@ -111,8 +111,8 @@ def bus_errors(pair: Lockstep, setting: Setting, rng: random.Random) -> Outcome:
 
 
 def slow_memory(pair: Lockstep, setting: Setting, rng: random.Random) -> Outcome:
-    """Memory stalls now and then, sometimes for long. A good program leaves the same bytes all the same, within its
-    bound and the cycles that memory was late."""
+    """Memory stalls now and then, sometimes for long. A good program still leaves the same bytes, within its
+    bound plus the cycles of the stalls."""
     model = _model_run(pair, setting)
     one_in, longest = rng.choice(((2, 10), (10, 100), (50, 5000)))
     bound = cycle_bound(pair.config, setting.text)

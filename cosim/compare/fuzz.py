@@ -111,7 +111,7 @@ def with_words(program: RandomProgram, words: list[int]) -> RandomProgram:
 
 
 def shrink(case: Case, fails: Callable[[Case], bool], *, tries: int = 400) -> Case:
-    """A smaller case that still fails: fewer words, zeros in SRAM and memory. It has one outcome, as all have."""
+    """A smaller case that still fails: fewer words, zeros in SRAM and memory. Like every case, it has one outcome."""
     left = tries
 
     def attempt(candidate: Case) -> bool:

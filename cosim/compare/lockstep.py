@@ -153,7 +153,7 @@ class Lockstep:
 
     def run(self, memory: Bytes, program: int, pages: int, base: int = 0, sram: Bytes | None = None) -> Comparison:
         """Run a program on both, each on a copy of ``memory`` (and from ``sram``, if given), and compare all that is
-        left behind, SRAM included. Of a byte that differs, it is said which operation wrote it."""
+        left behind, SRAM included. If only bytes differ, the text names the operation that wrote the first one."""
         if sram is not None:
             self.model.write_sram(sram)
             self.rtl.write_sram(sram)

@@ -1,8 +1,8 @@
 """Some layers of a network on the RTL, from the model's state before them to its state behind them.
 
-A window is a stretch of a segment's words, from the first operation of its first layer to the last of its last one. The
-compiler loads ahead, by several layers where there is room, and SRAM keeps tensors between layers: a window may hold
-operations of other layers as well, which run as they stand, from the SRAM that the model has there.
+A window is a stretch of a segment's words, from the first operation of its first layer to the last operation of its
+last layer. It may hold operations of other layers as well, because the compiler loads ahead and SRAM keeps tensors
+between layers. These run too, from the SRAM contents that the model has there.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
 """Functional coverage: which corners of the instruction set programs have been in.
 
 A bin is a place in a table: an operation and a flag, an operation and a corner of its shape, an operation and the check
-it failed, a unit and what it waited for. All bins are enumerated from the tables of `isa/`, so a new instruction, flag
-or cause brings its own. What is counted are programs that both engines have run.
+it failed, a unit and what it waited for. All bins come from the tables of `isa/`, so a new instruction, flag or cause
+brings its own. Only programs that both engines have run are counted.
 """
 
 from collections import Counter

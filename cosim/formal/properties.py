@@ -1,7 +1,7 @@
-"""What the harnesses share: a block whose inner signals are in reach, and properties that return.
+"""What the harnesses share: a block whose inner signals are in reach, and properties of several blocks.
 
-A harness is a component around a block. Its input ports are free: a proof covers every value in every cycle, except
-what an assumption excludes; so is the reset. Every ``Assert``, ``Assume`` and ``Cover`` carries a sentence, which is
+A harness is a component around a block. Its input ports and the reset are free: a proof covers every value in every
+cycle, except what an assumption excludes. Every ``Assert``, ``Assume`` and ``Cover`` carries a sentence, which is
 what a failed proof and the documentation show. Sentences that begin with "invariant:" are means to an end: what
 k-induction must know about registers.
 """

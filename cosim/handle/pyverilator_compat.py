@@ -1,11 +1,10 @@
 """PyVerilator on Python 3.11+ and Verilator 5: its README works as it stands, and the interactive handle stands on it.
 
 PyVerilator 0.7.0 does not understand the headers that Verilator 5 writes, and knows internal signals only of Verilator
-3. What it does well stays in use: the C++ around a model, which carries its own table of signals, the Python objects
-made from it, and the remote control of GTKWave. What is replaced here: the build (through
-:mod:`dovetail.cosim.rtl.verilate`), and where internal signals are found.
-:mod:`dovetail.cosim.handle.pyverilator_import` makes the package importable, and sees to it that
-``pyverilator.PyVerilator`` is :class:`Simulation`.
+3. Three parts stay in use: the C++ around a model, which carries its own table of signals; the Python objects made from
+it; the remote control of GTKWave. Two are replaced here: the build (by :mod:`dovetail.cosim.rtl.verilate`), and the
+search for internal signals. :mod:`dovetail.cosim.handle.pyverilator_import` makes the package importable, with
+:class:`Simulation` as ``pyverilator.PyVerilator``.
 """
 
 import ctypes

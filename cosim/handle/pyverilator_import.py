@@ -1,9 +1,9 @@
 """Makes ``import pyverilator`` work, and its ``PyVerilator`` the one of
 :mod:`dovetail.cosim.handle.pyverilator_compat`.
 
-PyVerilator 0.7.0 depends on tclwrapper for its remote control of GTKWave, and that cannot be imported by any Python
-that Dovetail supports: it wants a method of tkinter that is gone since Python 3.9, where there is a tkinter at all. All
-it takes from it is the splitting of Tcl's lists, which is here.
+PyVerilator 0.7.0 depends on tclwrapper for its remote control of GTKWave. No Python that Dovetail supports can import
+tclwrapper: it calls a method of tkinter that was removed in Python 3.9. PyVerilator needs nothing of it but functions
+that split Tcl lists, which are here.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """A whole board under Verilator, with a pseudo-terminal where the board would have its serial port.
 
-The bits on the pins of the UART are those of a board: who opens the port talks to the design that a bitstream holds.
+The UART's pins carry the same bits as a board's: a program that opens the port talks to the design of a bitstream.
 """
 
 import ctypes
@@ -45,7 +45,7 @@ class SimulatedBoard:
     baud, clock_hz
         What the board takes itself to run at.
 
-    The board's clock stands still while neither host nor board does anything: that is no event for either of them.
+    The board's clock stands still while neither host nor board does anything; neither can notice that.
 
     Raises
     ------

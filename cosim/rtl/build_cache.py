@@ -1,6 +1,6 @@
 """Keeps built simulators below a size: the least recently used go first, and none that a process is using.
 
-Each is a folder with one library, sealed (see `dovetail.cosim.rtl.sealed`): a damaged one is never loaded, but built
+A build is a sealed folder with one library (see `dovetail.cosim.rtl.sealed`). A damaged one is not loaded, but built
 again.
 """
 

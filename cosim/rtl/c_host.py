@@ -1,7 +1,7 @@
-"""C applications on the Verilated accelerator: the sources that drive hardware, with another host underneath.
+"""C applications on the Verilated accelerator: the sources that drive hardware, on another host.
 
-An application takes what it runs on from ``dovetail_host_open`` (see ``dovetail_host.h``). Here that is ``c_host.c``:
-it hands out the registers, the interrupt and the memory of the RTL that the engine ``rtl`` runs on, of the same build.
+An application gets its hardware from ``dovetail_host_open`` (see ``dovetail_host.h``). Here that function is in
+``c_host.c``: it hands out registers, interrupt and memory of the RTL, in the build that the engine ``rtl`` uses.
 """
 
 import shutil

@@ -1,9 +1,9 @@
 """Folders and notes of a cache, with hashes of their content: what is damaged is noticed before it is used.
 
-A folder appears in one step and holds a file ``seal`` with the SHA-256 of each file in it; a note holds its text and
-the hash of that. Both are on the disk before they get their names. What is found damaged is put aside for a day under
-``damaged-*``. Work is done in folders ``build-*``, locked as long as their builder lives: what a killed one left is
-recognised and removed. Only the user may look into a cache: its libraries are code.
+A folder appears in one step. Its file ``seal`` has the SHA-256 of every other file. A note holds its text and the hash
+of the text. Both are on the disk before they get their names. What is damaged is kept for a day under ``damaged-*``.
+Builders work in folders ``build-*``, locked as long as they live, so the leftovers of a killed one are recognised and
+removed. Only the user may look into a cache: its libraries are code.
 """
 
 import fcntl

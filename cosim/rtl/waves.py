@@ -1,9 +1,9 @@
-"""Waves of one program, of all its cycles or around a difference, and what viewers need to show them well.
+"""Waves of one program, of all cycles or around a difference, with set-ups for viewers.
 
-Beside ``run.fst`` lie ``run.gtkw`` for GTKWave and ``run.sucl`` for Surfer: per unit what it works on, by instruction
-name and word, the buses, and the cursor at the difference. The names are in ``run.names/`` (GTKWave) and in
-``.surfer/mappings/`` (where Surfer looks when it is started in that folder). A cycle is ten units of time; cycle 0 is
-the run's.
+Beside ``run.fst`` are ``run.gtkw`` for GTKWave and ``run.sucl`` for Surfer. They show the instruction of each unit, by
+name and word, the buses, and a cursor at the difference. The names are in ``run.names/`` for GTKWave and in
+``.surfer/mappings/`` for Surfer, which has to be started in that folder. A cycle is ten units of time, counted from the
+run's cycle 0.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """A run as a file for trace viewers (ui.perfetto.dev, chrome://tracing): the Trace Event Format, as a JSON object.
 
 Units are threads, operations complete events ("ph": "X"), SRAM and bus counters ("C"). The format counts microseconds:
-a cycle is one of them, or what it takes at a clock. All times are whole nanoseconds, as Perfetto counts in these and
-drops what overlaps.
+a cycle is one of them, or what it takes at a clock. All times are whole nanoseconds: Perfetto counts in these, and
+drops events that overlap.
 """
 
 from __future__ import annotations

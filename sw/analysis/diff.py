@@ -103,18 +103,18 @@ def _departs_at_ties(node: ir.AvgPool, ours: Mapping[str, Array], reference: Map
 
 
 def _compared(node: ir.Node, tensor: ir.Tensor, ours: Array, reference: Array, tolerance: int) -> Comparison:
-    kinds = "biu" if tensor.dtype == "int8" else "biuf"
-    if reference.dtype.kind not in kinds or reference.size != tensor.size:
+    is_integer = np.issubdtype(tensor.dtype, np.integer)
+    if reference.dtype.kind not in ("biu" if is_integer else "biuf") or reference.size != tensor.size:
         raise NetworkError(
             f"tensor {tensor.name!r} of the reference must be {tensor.size} numbers like {tensor.dtype}, not"
             f" {reference.size} of {reference.dtype}"
         )
     wanted = np.asarray(reference).reshape(tensor.shape)
-    wide = np.int64 if tensor.dtype == "int8" else np.float64
+    wide = np.int64 if is_integer else np.float64
     apart = np.abs(ours.reshape(tensor.shape).astype(wide) - wanted.astype(wide))
     differing = np.flatnonzero(apart)
     first = tuple(int(n) for n in np.unravel_index(differing[0], tensor.shape)) if differing.size else None
-    allowed = tolerance if tensor.dtype == "int8" else tolerance * 1e-6 * float(np.abs(wanted).max(initial=0))
+    allowed = tolerance if is_integer else tolerance * 1e-6 * float(np.abs(wanted).max(initial=0))
     largest = apart.max(initial=0).item()
     return Comparison(
         node.name, node.op, tensor.name, apart.size, differing.size, largest, first, bool(largest > allowed)

@@ -1,4 +1,4 @@
-"""Every tensor of a run as a folder of .npy files with an index, whole or not at all."""
+"""Writes every tensor of a run into a folder, as .npy files with an index; all of them or none."""
 
 from __future__ import annotations
 

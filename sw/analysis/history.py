@@ -1,4 +1,4 @@
-"""What a run looked like from its first cycle to its last: operations, waits, and what SRAM held; all segments."""
+"""A run of all segments, from its first cycle to its last: operations, waits, and what SRAM held."""
 
 from __future__ import annotations
 

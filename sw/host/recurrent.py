@@ -1,6 +1,6 @@
 """Integer layers with a state, as TFLite Micro computes them: UNIDIRECTIONAL_SEQUENCE_LSTM and SVDF on the host.
 
-LiteRT has kernels of both, which round in other places, so their results are others. A layer reads its state as
+LiteRT's kernels of both round in other places and give other results. A layer reads its state as
 operands after its input, and gives the new state as results after its output.
 """
 

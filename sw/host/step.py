@@ -1,6 +1,6 @@
 """A run of nodes on the host: neighbouring ONNX operators go to ONNX Runtime as one model.
 
-That gives what one session per operator gives: nothing is fused or rewritten, so the same kernels see the same
+The results are those of one session per operator: nothing is fused or rewritten, so the same kernels get the same
 operands. The runtime is imported when there is such an operator.
 """
 

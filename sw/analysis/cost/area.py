@@ -22,6 +22,18 @@ from dovetail.sw.errors import DovetailError
 MODEL = Path(__file__).parent / "tables" / "ecp5.json"
 """The fitted coefficients, the measurements that they were fitted to, and their errors; `benchmarks/area.py` writes
 it."""
+Terms = Mapping[str, float]
+
+BRAM_BITS = 36
+"""Width of a block RAM of up to 512 words; a quarter of a byte enable's 9 bits each."""
+BRAM_ROWS = 512
+DISTRIBUTED_ROWS = 48
+"""Words of the largest memory of requantisation records that becomes distributed RAM."""
+DISTRIBUTED_TABLE = 8
+"""Bytes of the narrowest row with which a lane's look-up table becomes distributed RAM."""
+ACCUMULATOR_PORTS = 2
+REQUANTISER_DSPS = 4
+"""Of a product of two 32-bit numbers."""
 
 
 @dataclass(frozen=True)
@@ -130,20 +142,6 @@ def _model() -> Any:
 def forget() -> None:
     """Read the model again, as it has changed."""
     _model.cache_clear()
-
-
-Terms = Mapping[str, float]
-
-BRAM_BITS = 36
-"""Width of a block RAM of up to 512 words; a quarter of a byte enable's 9 bits each."""
-BRAM_ROWS = 512
-DISTRIBUTED_ROWS = 48
-"""Words of the largest memory of requantisation records that becomes distributed RAM."""
-DISTRIBUTED_TABLE = 8
-"""Bytes of the narrowest row with which a lane's look-up table becomes distributed RAM."""
-ACCUMULATOR_PORTS = 2
-REQUANTISER_DSPS = 4
-"""Of a product of two 32-bit numbers."""
 
 
 def blocks(config: Config) -> Mapping[str, tuple[Terms, Terms]]:

@@ -19,6 +19,9 @@ from dovetail.isa.instructions.table import PAGE_BYTES, WORD_BYTES
 from dovetail.sw.analysis.cost.activity import EVENTS, activity_of, layer_activity
 from dovetail.sw.errors import DovetailError
 
+if TYPE_CHECKING:
+    from dovetail.sw.runtime.compiled_network import CompiledNetwork
+
 FOLDER = Path(__file__).parent / "tables"
 TABLES = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 """Tables that come with Dovetail, by name."""
@@ -35,6 +38,21 @@ MAX_BITS = 1 << 16
 MAX_BYTES = 1 << 40
 WIDE_PRODUCTS = 2
 """Products of 32-bit numbers that a lane of the vector unit forms per result."""
+ERROR = "error not known, nothing was measured"
+"""Of every energy: the tables are of published figures, no chip was measured."""
+COMPONENTS: Mapping[str, str] = {
+    "array": "products and sums of the array",
+    "accumulators": "reads, writes and sums of the accumulators",
+    "requantise": "the array's requantiser",
+    "vector": "the vector unit",
+    "sram": "accesses of the SRAM",
+    "dram": "what is moved from and to system memory",
+    "instructions": "fetches, and their page buffers",
+    "cycles": "leakage and clock, where the table has them",
+}
+"""Parts of `Energy`, and what they are of."""
+NOT_COUNTED = ("the host", "registers, control and wires", "the clock tree and leakage")
+"""What no table has figures for, the last only where its ``[cycle]`` is 0."""
 
 
 class EnergyError(DovetailError):
@@ -220,26 +238,6 @@ def _points(sram: Mapping[str, Any]) -> tuple[tuple[int, float], ...]:
 def _power(low: tuple[int, float], high: tuple[int, float]) -> float:
     """Of the size, that the energy follows from one point of a table to the next."""
     return log(high[1] / low[1]) / log(high[0] / low[0])
-
-
-if TYPE_CHECKING:
-    from dovetail.sw.runtime.compiled_network import CompiledNetwork
-
-ERROR = "error not known, nothing was measured"
-"""Of every energy: the tables are of published figures, no chip was measured."""
-COMPONENTS: Mapping[str, str] = {
-    "array": "products and sums of the array",
-    "accumulators": "reads, writes and sums of the accumulators",
-    "requantise": "the array's requantiser",
-    "vector": "the vector unit",
-    "sram": "accesses of the SRAM",
-    "dram": "what is moved from and to system memory",
-    "instructions": "fetches, and their page buffers",
-    "cycles": "leakage and clock, where the table has them",
-}
-"""Parts of `Energy`, and what they are of."""
-NOT_COUNTED = ("the host", "registers, control and wires", "the clock tree and leakage")
-"""What no table has figures for, the last only where its ``[cycle]`` is 0."""
 
 
 @dataclass(frozen=True)

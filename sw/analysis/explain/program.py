@@ -1,4 +1,4 @@
-"""A program and the layers that its operations belong to: what each layer's cycles are spent on, whatever is free."""
+"""What each layer's cycles of a program are spent on, with any resource free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data movement of which only the runtime's operator is known: tried out, and written as a copy or a list of places."""
+"""Data movement that is known only as a runtime's operator: tried out, then written as a copy or a list of places."""
 
 from __future__ import annotations
 

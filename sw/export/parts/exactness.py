@@ -1,4 +1,4 @@
-"""What of a node ONNX Runtime's kernels compute exactly, and with which scales."""
+"""Which nodes ONNX Runtime's kernels compute exactly, and with which scales."""
 
 from __future__ import annotations
 

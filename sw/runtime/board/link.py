@@ -1,4 +1,4 @@
-"""The host's end of a board's serial port: requests that are repeated until they have arrived whole."""
+"""The host's end of a board's serial port: requests, repeated until they have arrived whole."""
 
 import errno
 from typing import Any

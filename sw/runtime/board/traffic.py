@@ -1,4 +1,4 @@
-"""Which bytes of system memory a program takes from the host, and which it leaves for it."""
+"""Which bytes of system memory a program reads from the host, and which it stores for it."""
 
 from dataclasses import dataclass
 
