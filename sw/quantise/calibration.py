@@ -59,11 +59,8 @@ class Calibration:
         self._known: dict[str, Mapping[str, Range]] = {}
         self._means: Mapping[str, Means] | None = None
         self._histograms: HistogramCollector | None = None
-
-    @property
-    def count(self) -> int:
+        self.count = 0
         """How many samples there are; known after the first ranges."""
-        return self._count
 
     def ranges(self, scheme: Scheme) -> Mapping[str, Range]:
         """Range of each float tensor by name, clipped as the scheme says. Raises NetworkError."""
@@ -93,10 +90,7 @@ class Calibration:
         return self._means
 
     def _minmax(self) -> Mapping[str, Range]:
-        with tempfile.TemporaryDirectory() as folder:
-            calibrator = self._calibrator(folder, CalibrationMethod.MinMax)
-            self._count = self._run(calibrator)
-            data = sorted(calibrator.compute_data().items())
+        data = sorted(self._observed(CalibrationMethod.MinMax).compute_data().items())
         found = {name: Range(*map(_number, seen.range_value)) for name, seen in data}
         for name, seen in found.items():
             if not np.isfinite(seen.high - seen.low):
@@ -121,32 +115,28 @@ class Calibration:
             whole = self.ranges(_WHOLE)
             self._histograms = HistogramCollector("percentile", False, _BINS, _BINS, 100.0, "same")
             self._histograms.histogram_dict = {name: _empty_histogram(seen) for name, seen in whole.items()}
-            with tempfile.TemporaryDirectory() as folder:
-                calibrator = self._calibrator(folder, CalibrationMethod.Percentile)
-                calibrator.collector = self._histograms
-                self._run(calibrator)
+            self._observed(CalibrationMethod.Percentile, self._histograms)
         return self._histograms
 
-    def _calibrator(self, folder: str, method: CalibrationMethod) -> Any:
-        path = Path(folder) / "float.onnx"
-        onnx.save_model(self.graph.model, path)
-        options = {"symmetric": False}
-        return create_calibrator(
-            path,
-            augmented_model_path=str(Path(folder) / "watched.onnx"),
-            calibrate_method=method,
-            extra_options=options,
-        )
-
-    def _run(self, calibrator: Any) -> int:
-        count = 0
-        for count, sample in enumerate(self._samples, 1):
-            one = checked(sample, self.graph.inputs, f"calibration sample {count - 1}")
-            with redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore"):  # the calibrators print
-                calibrator.collect_data(_Reader(one))
-        if not count:
+    def _observed(self, method: CalibrationMethod, collector: HistogramCollector | None = None) -> Any:
+        """A calibrator of ONNX Runtime that has seen every sample."""
+        with tempfile.TemporaryDirectory() as folder:
+            path, watched = Path(folder) / "float.onnx", str(Path(folder) / "watched.onnx")
+            onnx.save_model(self.graph.model, path)
+            options = {"symmetric": False}
+            calibrator = create_calibrator(
+                path, augmented_model_path=watched, calibrate_method=method, extra_options=options
+            )
+            calibrator.collector = collector
+            self.count = 0
+            for sample in self._samples:
+                one = checked(sample, self.graph.inputs, f"calibration sample {self.count}")
+                with redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore"):  # the calibrators print
+                    calibrator.collect_data(_Reader(one))
+                self.count += 1
+        if not self.count:
             raise NetworkError("calibration must have at least one sample, not none")
-        return count
+        return calibrator
 
 
 class _Reader(CalibrationDataReader):  # type: ignore[misc]

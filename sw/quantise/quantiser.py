@@ -84,7 +84,8 @@ def _levels(graph: FloatGraph, chosen: Plan, ranges: Mapping[str, Range], scheme
     """Quantisation of each activation and constant operand."""
     shared: dict[str, Range] = {}
     for name, representative in chosen.tensors.items():
-        seen = _of_softmax(ranges[name]) if _is_softmax(graph, name) else ranges[name]
+        softmax = name in graph.producers and graph.producers[name].op_type == "Softmax"
+        seen = _of_softmax(ranges[name]) if softmax else ranges[name]
         shared[representative] = seen.join(shared.get(representative, seen))
     pools = [node for node in graph.nodes if node.op_type == "AveragePool"]
     averaged = {chosen.tensors.get(name) for node in pools for name in (*node.input, *node.output)}
@@ -98,15 +99,11 @@ def _levels(graph: FloatGraph, chosen: Plan, ranges: Mapping[str, Range], scheme
     return levels if scheme.activations == "power-of-two" else make_exact(graph, chosen, levels)
 
 
-def _is_softmax(graph: FloatGraph, name: str) -> bool:
-    return name in graph.producers and graph.producers[name].op_type == "Softmax"
-
-
 def _of_softmax(seen: Range) -> Range:
     """A range in which 256 levels have a scale of 2**-8 .. 2**-12.
 
-    ONNX Runtime fuses a Softmax with what is around it; its kernel divides by the scale as an integer and overflows
-    where that is small.
+    ONNX Runtime fuses a Softmax with its neighbours. The fused kernel divides by the scale as an integer, and overflows
+    if that is small.
     """
     high = 255 / 256
     while high / 2 >= seen.high and high > 1 / 16:
