@@ -28,33 +28,20 @@ def window_of(
     return {"kernel_shape": kernel, "strides": stride, "pads": pads}
 
 
-@CONVOLUTIONS("CONV_2D")
+@CONVOLUTIONS("CONV_2D", "DEPTHWISE_CONV_2D")
 def conv(w: Writer, op: Operator) -> None:
-    """Weights OHWI become OIHW."""
+    """Weights OHWI become OIHW; those of a depthwise layer, (1, H, W, C * M), become (C * M, 1, H, W)."""
     w.require_float(op)
-    options = op.options(schema.Conv2DOptions)
-    shape = w.shape(op.inputs[1])
+    depthwise = op.kind == "DEPTHWISE_CONV_2D"
+    options = op.options(schema.DepthwiseConv2DOptions if depthwise else schema.Conv2DOptions)
+    _, height, width, depth = w.shape(op.inputs[1])
     dilation = options.DilationHFactor(), options.DilationWFactor()
-    window = window_of(w, op, options, (shape[1], shape[2]), dilation)
-    groups = w.shape(op.inputs[0])[3] // shape[3]
-    operands = [w.image(op.inputs[0]), w.image(op.inputs[1]), *_bias(w, op, 2)]
-    activation = options.FusedActivationFunction()
-    activated(w, op, activation, "Conv", operands, image=True, dilations=dilation, group=groups, **window)
-
-
-@CONVOLUTIONS("DEPTHWISE_CONV_2D")
-def depthwise(w: Writer, op: Operator) -> None:
-    """Weights (1, H, W, C * M) become (C * M, 1, H, W)."""
-    w.require_float(op)
-    options = op.options(schema.DepthwiseConv2DOptions)
-    shape = w.shape(op.inputs[1])
-    dilation = options.DilationHFactor(), options.DilationWFactor()
-    window = window_of(w, op, options, (shape[1], shape[2]), dilation)
-    weights = _turned(w, op, op.inputs[1], (3, 0, 1, 2))
-    operands = [w.image(op.inputs[0]), weights, *_bias(w, op, 2)]
-    groups = w.shape(op.inputs[0])[3]
-    activation = options.FusedActivationFunction()
-    activated(w, op, activation, "Conv", operands, image=True, dilations=dilation, group=groups, **window)
+    window = window_of(w, op, options, (height, width), dilation)
+    channels, source = w.shape(op.inputs[0])[3], w.image(op.inputs[0])
+    weights = _turned(w, op, op.inputs[1], (3, 0, 1, 2)) if depthwise else w.image(op.inputs[1])
+    window |= {"dilations": dilation, "group": channels if depthwise else channels // depth}
+    operands = [source, weights, *_bias(w, op, 2)]
+    activated(w, op, options.FusedActivationFunction(), "Conv", operands, image=True, **window)
 
 
 @CONVOLUTIONS("TRANSPOSE_CONV")
@@ -130,8 +117,7 @@ def matmul(w: Writer, op: Operator) -> None:
     for place, adjoint in enumerate((options.AdjX(), options.AdjY())):
         value, rank = w.value(op.inputs[place]), len(w.shape(op.inputs[place]))
         if adjoint:
-            value = w.node(
-                f"{op.name}/adjoint{place}", "Transpose", [value], perm=[*range(rank - 2), rank - 1, rank - 2]
-            )
+            perm = [*range(rank - 2), rank - 1, rank - 2]
+            value = w.node(f"{op.name}/adjoint{place}", "Transpose", [value], perm=perm)
         operands.append(value)
     w.result(op.outputs[0], "MatMul", operands)

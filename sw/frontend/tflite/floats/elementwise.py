@@ -30,13 +30,8 @@ def activated(
 
 
 def _rectify(w: Writer, op: Operator, kind: str, value: str, image: bool) -> None:
-    """RELU, its clamped kin, or TANH."""
-    low, high = RECTIFIERS.get(kind, (None, None))
-    if low is not None and high is not None:
-        ends = [w.add_constant(f"{op.name}/clamp", np.float32(real)) for real in (low, high)]
-        w.result(op.outputs[0], "Clip", [value, *ends], image=image)
-    else:
-        w.result(op.outputs[0], "Tanh" if kind == "TANH" else "Relu", [value], image=image)
+    ends = [w.add_constant(f"{op.name}/clamp", np.float32(v)) for v in RECTIFIERS[kind] if kind != "RELU"]
+    w.result(op.outputs[0], "Clip" if ends else "Relu", [value, *ends], image=image)
 
 
 _BINARY: Mapping[str, tuple[str, Any]] = {
@@ -44,10 +39,6 @@ _BINARY: Mapping[str, tuple[str, Any]] = {
     "SUB": ("Sub", schema.SubOptions),
     "MUL": ("Mul", schema.MulOptions),
     "DIV": ("Div", schema.DivOptions),
-    "MINIMUM": ("Min", None),
-    "MAXIMUM": ("Max", None),
-    "POW": ("Pow", None),
-    "PRELU": ("PRelu", None),
 }
 
 
@@ -56,8 +47,7 @@ def binary(w: Writer, op: Operator) -> None:
     """Two operands of one shape, or of shapes that broadcast."""
     w.require_float(op)
     kind, table = _BINARY[op.kind]
-    image = w.is_image(op, op.inputs)
-    activation = op.options(table).FusedActivationFunction() if table else schema.ActivationFunctionType.NONE
+    image, activation = w.is_image(op, op.inputs), op.options(table).FusedActivationFunction()
     activated(w, op, activation, kind, w.operands(op.inputs, image), image=image)
 
 
@@ -68,7 +58,14 @@ def squared_difference(w: Writer, op: Operator) -> None:
     w.result(op.outputs[0], "Mul", [difference, difference], image=image)
 
 
-_UNARY: Mapping[str, str] = {
+_ALIKE: Mapping[str, str] = {
+    "MINIMUM": "Min",
+    "MAXIMUM": "Max",
+    "POW": "Pow",
+    "PRELU": "PRelu",
+    "LEAKY_RELU": "LeakyRelu",
+    "GELU": "Gelu",
+    "TANH": "Tanh",
     "LOGISTIC": "Sigmoid",
     "HARD_SWISH": "HardSwish",
     "ELU": "Elu",
@@ -85,23 +82,20 @@ _UNARY: Mapping[str, str] = {
 }
 
 
-@ELEMENTWISE(*_UNARY, "LEAKY_RELU", "GELU")
-def unary(w: Writer, op: Operator) -> None:
-    """Functions of one element that ONNX has too."""
+@ELEMENTWISE(*_ALIKE)
+def alike(w: Writer, op: Operator) -> None:
+    """Operators that ONNX has too."""
     w.require_float(op)
     attributes: dict[str, Any] = {}
-    kind = _UNARY.get(op.kind, "")
     if op.kind == "LEAKY_RELU":
-        kind, attributes = "LeakyRelu", {"alpha": op.options(schema.LeakyReluOptions).Alpha()}
+        attributes = {"alpha": op.options(schema.LeakyReluOptions).Alpha()}
     elif op.kind == "GELU":
-        near = op.options(schema.GeluOptions).Approximate()
-        kind, attributes = "Gelu", {"approximate": "tanh" if near else "none"}
-    w.map(op, kind, **attributes)
+        attributes = {"approximate": "tanh" if op.options(schema.GeluOptions).Approximate() else "none"}
+    w.map(op, _ALIKE[op.kind], **attributes)
 
 
-@ELEMENTWISE(*RECTIFIERS, "TANH")
+@ELEMENTWISE(*RECTIFIERS)
 def rectifier(w: Writer, op: Operator) -> None:
-    """RELU and its clamped kin, TANH."""
     w.require_float(op)
     image = w.is_image(op, op.inputs)
     _rectify(w, op, op.kind, w.operands(op.inputs, image)[0], image)
