@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import has
+from dovetail.isa.instructions.table import INSTRUCTIONS, Op
 from dovetail.sw.compiler.emit import convolution, elementwise, pooling
 from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.options import Options
@@ -60,21 +61,20 @@ def fits_int8(config: Config, options: Options, graph: ir.Graph, node: ir.Node) 
 def has_vector(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
     """Pooling, element-wise operations and activations need the part of the vector unit that performs them. Padding
     needs a vector unit with at least one of these parts."""
-    feature = None
+    op = None
     match node:
         case ir.AvgPool() | ir.MaxPool() | ir.Mean():
-            feature = "pooling"
-        case ir.Elementwise() | ir.Rescale(absolute=True):
-            feature = "elementwise"
-        case ir.Rescale() | ir.Table():
-            feature = "activation"
+            op = Op.POOL
         case ir.Pad():
-            return None if config.vector else "the configuration has no vector unit"
-    if feature and not getattr(config, feature):
-        return f"the configuration has {feature} = false"
-    if isinstance(node, ir.Elementwise) and node.instruction is not None and not has(config, node.instruction):
-        return f"the configuration has no {node.instruction.name}"
-    return None
+            op = Op.MOV
+        case ir.Elementwise() | ir.Rescale() | ir.Table():
+            op = elementwise.operation_of(node).op
+    if op is None or has(config, op):
+        return None
+    row = INSTRUCTIONS[op]
+    if row.extension not in (None, *config.extensions):
+        return f"the configuration has no {op.name} (extension {row.extension})"
+    return "the configuration has no vector unit" if op == Op.MOV else f"the configuration has {row.feature} = false"
 
 
 def fits_fields(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
