@@ -8,7 +8,7 @@ from amaranth.lib.wiring import Out
 
 from dovetail.hw.array.unit import ArrayCore
 from dovetail.hw.common.axi import AxiLite, AxiRead, AxiWrite
-from dovetail.hw.common.clock_gate import gate_clock
+from dovetail.hw.common.clocking import gate_clock
 from dovetail.hw.dma.load import LoadCore
 from dovetail.hw.dma.store import StoreCore
 from dovetail.hw.host.registers import Host
@@ -34,7 +34,7 @@ class Accelerator(wiring.Component):
     config: which accelerator.
     simulation: for Verilator: simulation form of the SRAM, and units whose clock is gated while they are idle.
         The modules these take are those of :func:`dovetail.hw.memory.sram.simulation_sources` and
-        :func:`dovetail.hw.common.clock_gate.gated_sources`.
+        :func:`dovetail.hw.common.clocking.gated_sources`.
     trace: build the ``trace_*`` members; left out, they come with the simulation form.
 
     Members

@@ -6,7 +6,7 @@ from amaranth.back import verilog
 from amaranth.lib import wiring
 
 from dovetail.hw.accelerator import Accelerator
-from dovetail.hw.common.clock_gate import gated_sources
+from dovetail.hw.common.clocking import gated_sources
 from dovetail.hw.memory.sram import simulation_sources
 from dovetail.hw.microcoded.sram import MODULE as MICROCODED_SRAM
 from dovetail.hw.microcoded.sram import microcoded_sram_verilog

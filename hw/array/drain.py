@@ -6,14 +6,13 @@ from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.array.loops import BUFFERS, Stripe
 from dovetail.hw.array.multiply_accumulate import SUM
-from dovetail.hw.array.registers import ARRAY_REGISTERS
+from dovetail.hw.array.registers import ArrayOperation
 from dovetail.hw.array.requantiser import Requantiser
 from dovetail.hw.array.weights import Record
-from dovetail.hw.common.pipeline import delayed
+from dovetail.hw.common.clocking import delayed
 from dovetail.hw.common.ports import SramWrite
 from dovetail.hw.common.walk import PixelWalk
-from dovetail.hw.memory.window import INT32_BYTES
-from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.common.sizes import INT32_BYTES, ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.numerics.rounding import INT8_MAX, INT8_MIN
 from dovetail.isa.timing.array import DRAIN, REQUANTISE, SETTLE
@@ -29,10 +28,8 @@ class Drain(wiring.Component):
 
     Members
     -------
-    regs, channels, clamps
-        Registers and operation, as in :class:`~dovetail.hw.array.registers.ArrayRegisters`.
-    load
-        Pulse: take the starting values.
+    operation
+        The operation.
     filled
         Pulse: another stripe may be drained from the next cycle on.
     stripes
@@ -60,10 +57,7 @@ class Drain(wiring.Component):
         self.groups = ceil_div(config.acc_lanes, config.requant_lanes)
         super().__init__(
             {
-                "regs": In(ARRAY_REGISTERS),
-                "channels": In(range(config.acc_lanes + 1)),
-                "clamps": In(1),
-                "load": In(1),
+                "operation": In(ArrayOperation(config)),
                 "filled": In(1),
                 "stripes": In(data.ArrayLayout(Stripe, BUFFERS)),
                 "row": Out(7),
@@ -80,7 +74,7 @@ class Drain(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config, regs = self.config, self.regs
+        config, operation, regs = self.config, self.operation, self.operation.regs
         lanes = config.requant_lanes
         int32 = regs.MODE.int32
         assert DRAIN == 4 + REQUANTISE and SETTLE == 2 + REQUANTISE
@@ -103,7 +97,7 @@ class Drain(wiring.Component):
             self.freed.eq(ends_stripe),
             self.row.eq(Cat(pixel, turn)),
         ]
-        with m.If(self.load):
+        with m.If(operation.load):
             m.d.sync += [credits.eq(0), turn.eq(0), pixel.eq(0), group.eq(0)]
         with m.Else():
             m.d.sync += [credits.eq(credits + self.filled - ends_stripe), turn.eq(turn ^ ends_stripe)]
@@ -140,14 +134,14 @@ class Drain(wiring.Component):
             walk.width.eq(regs.TILE.width),
             walk.off_x_step.eq(regs.OUT_X_STEP),
             walk.off_y_step.eq(regs.OUT_Y_STEP),
-            walk.restart.eq(self.load),
+            walk.restart.eq(operation.load),
             walk.step.eq(ends_pixel_1),
             walk.home.eq(ends_block_1),
         ]
         scale = Mux(int32, INT32_BYTES.bit_length() - 1, 0)
         channel_off, block_off, next_block = Signal(32, reset_less=True), Signal(32), Signal(32)
-        m.d.comb += next_block.eq(block_off + Mux(ends_block_1, self.channels << scale, 0))
-        with m.If(self.load):
+        m.d.comb += next_block.eq(block_off + Mux(ends_block_1, operation.channels << scale, 0))
+        with m.If(operation.load):
             m.d.sync += [channel_off.eq(0), block_off.eq(0)]
         with m.Elif(ends_pixel_1):
             m.d.sync += [channel_off.eq(next_block), block_off.eq(next_block)]
@@ -194,8 +188,8 @@ class Drain(wiring.Component):
             requantiser.shift.eq(shift),
             requantiser.rounding.eq(regs.MODE.rounding),
             requantiser.zero_point.eq(regs.QUANT.zero_out),
-            requantiser.lo.eq(Mux(self.clamps, regs.QUANT.lo, INT8_MIN)),
-            requantiser.hi.eq(Mux(self.clamps, regs.QUANT.hi, INT8_MAX)),
+            requantiser.lo.eq(Mux(operation.clamps, regs.QUANT.lo, INT8_MIN)),
+            requantiser.hi.eq(Mux(operation.clamps, regs.QUANT.hi, INT8_MAX)),
         ]
         writes = delayed(m, "writes", write.as_value(), REQUANTISE)
         chosen = data.View(write.shape(), Signal(len(write.as_value()), name="chosen"))
@@ -212,7 +206,7 @@ class Drain(wiring.Component):
 
         on_its_way = Signal(REQUANTISE + 6)
         m.d.sync += on_its_way.eq(Cat(active, on_its_way))
-        m.d.comb += self.awake.eq(self.load | self.filled | active | on_its_way.any())
+        m.d.comb += self.awake.eq(operation.load | self.filled | active | on_its_way.any())
         return m
 
     def _pick(self, m: Module, group: Value) -> Signal:

@@ -4,10 +4,9 @@ from amaranth import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.hw.array.registers import ARRAY_REGISTERS
-from dovetail.hw.common.walk import PARTS, PixelWalk, Place, count_loops
-from dovetail.hw.memory.window import INT32_BYTES
-from dovetail.isa.common.sizes import ceil_div
+from dovetail.hw.array.registers import ArrayOperation
+from dovetail.hw.common.walk import PARTS, POSITION, PixelWalk, Place, count_loops
+from dovetail.isa.common.sizes import INT32_BYTES, ceil_div
 from dovetail.isa.config.given import MAX_LANES
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.array import ACCUMULATE, matrix_reads
@@ -69,10 +68,8 @@ class TapWalk(wiring.Component):
 
     Members
     -------
-    regs, depthwise, inputs
-        Registers and operation: depthwise, a block of output channels has ``inputs`` input channels.
-    load
-        Pulse: go to the first step of the first block.
+    operation
+        The operation; its ``load`` goes to the first step of the first block.
     advance
         Pulse: go to the next step; at least 3 cycles after ``load`` and the last one.
     onward
@@ -80,7 +77,7 @@ class TapWalk(wiring.Component):
         ``advance`` on.
     last
         The step is the last of its stripe.
-    off, col, row
+    tap
         Where the tap is, relative to an output pixel's place in the input. Two cycles after ``advance``.
     """
 
@@ -88,32 +85,29 @@ class TapWalk(wiring.Component):
         self.config = config
         super().__init__(
             {
-                "regs": In(ARRAY_REGISTERS),
-                "depthwise": In(1),
-                "inputs": In(range(config.depthwise_lanes + 1)),
-                "load": In(1),
+                "operation": In(ArrayOperation(config)),
                 "advance": In(1),
                 "onward": In(1),
                 "last": Out(1),
-                **{part: Out(32) for part in PARTS},
+                "tap": Out(POSITION),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config, regs = self.config, self.regs
+        config, operation, regs = self.config, self.operation, self.operation.regs
         counts = {
-            "channels": Mux(self.depthwise, 1, regs.KC.blocks) if config.depthwise_lanes else regs.KC.blocks,
+            "channels": Mux(operation.depthwise, 1, regs.KC.blocks) if config.depthwise_lanes else regs.KC.blocks,
             "kx": regs.GEOMETRY.kw,
             "ky": regs.GEOMETRY.kh,
         }
-        level, ends = count_loops(m, counts, load=self.load, step=self.advance)
+        level, ends = count_loops(m, counts, load=operation.load, step=self.advance)
         level["stripe"] = ends["ky"]
         m.d.comb += self.last.eq(ends["ky"])
 
         # The next depthwise block reads other channels. The next place takes two cycles to compute: the first selects
         # base and step, the second adds them. Which places move is decided a cycle before they do.
-        shift = Mux(self.onward & self.depthwise, self.inputs, 0)
+        shift = Mux(self.onward & operation.depthwise, operation.inputs, 0)
         steps: dict[str, tuple[Value | int, ...]] = {
             "off": (config.ic_lanes, regs.KX_STEP, regs.KY_STEP, shift),
             "col": (config.ic_lanes, regs.KX_STEP, 0, shift),
@@ -122,7 +116,7 @@ class TapWalk(wiring.Component):
         first = {"off": regs.ORIGIN, "col": -regs.PAD_LEFT, "row": -regs.PAD_TOP}
         loaded, advanced = Signal(), Signal()
         moving = {loop: Signal(name=f"moves_{loop}") for loop in level}
-        m.d.sync += [loaded.eq(self.load), advanced.eq(self.advance)]
+        m.d.sync += [loaded.eq(operation.load), advanced.eq(self.advance)]
         m.d.sync += [moving[loop].eq(advances) for loop, advances in level.items()]
         for part in PARTS:
             place = Place(part, dict(zip(level, steps[part], strict=True)))
@@ -134,7 +128,7 @@ class TapWalk(wiring.Component):
                 m.d.sync += place.begin(first[part])
             with m.Elif(advanced):
                 place.move(m, moving, following)
-            m.d.comb += getattr(self, part).eq(place.here)
+            m.d.comb += self.tap[part].eq(place.here)
         return m
 
 
@@ -153,13 +147,11 @@ class ArrayLoops(wiring.Component):
 
     Members
     -------
-    regs, depthwise, matrix, pixels, channels, inputs
-        Registers and operation, as in :class:`~dovetail.hw.array.registers.ArrayRegisters`.
-    load
-        Pulse: take the starting values. At least two cycles before ``go``.
+    operation
+        The operation.
     go
         Pulse: the first window begins in the next cycle.
-    step, pixel_off .. tap_row
+    step, pixel, tap
         What passes in this cycle, and where in the input (or the output, for old values): the sum of the two places.
     fetch
         What loads in this cycle.
@@ -177,17 +169,11 @@ class ArrayLoops(wiring.Component):
         self.config = config
         super().__init__(
             {
-                "regs": In(ARRAY_REGISTERS),
-                "depthwise": In(1),
-                "matrix": In(1),
-                "pixels": In(32),
-                "channels": In(range(config.acc_lanes + 1)),
-                "inputs": In(range(config.depthwise_lanes + 1)),
-                "load": In(1),
+                "operation": In(ArrayOperation(config)),
                 "go": In(1),
                 "step": Out(Step),
-                **{f"pixel_{part}": Out(32) for part in PARTS},
-                **{f"tap_{part}": Out(32) for part in PARTS},
+                "pixel": Out(POSITION),
+                "tap": Out(POSITION),
                 "fetch": Out(Load),
                 "filled": Out(1),
                 "stripes": Out(data.ArrayLayout(Stripe, BUFFERS)),
@@ -198,19 +184,19 @@ class ArrayLoops(wiring.Component):
 
     def _choose(self, conv: int, depth: int) -> Value | int:
         """A constant of the operation."""
-        return Mux(self.depthwise, depth, conv) if self.config.depthwise_lanes and depth != conv else conv
+        return Mux(self.operation.depthwise, depth, conv) if self.config.depthwise_lanes and depth != conv else conv
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config, regs = self.config, self.regs
+        config, operation, regs = self.config, self.operation, self.operation.regs
         accumulate = regs.MODE.accumulate
         lanes = self._choose(config.oc_lanes, config.depthwise_lanes)
         rows: Value | int = self._choose(config.weight_rows, 1)
         if config.matmul:
             reads = Signal(range(reads_at_most(config) + 1))
             by_row, by_column = (matrix_reads(config, transposed=transposed) for transposed in (False, True))
-            with m.If(self.load):
-                m.d.sync += reads.eq(Mux(self.matrix, Mux(regs.B_FORM.transposed, by_column, by_row), rows))
+            with m.If(operation.load):
+                m.d.sync += reads.eq(Mux(operation.matrix, Mux(regs.B_FORM.transposed, by_column, by_row), rows))
             rows = reads
         words = self._choose(
             *(ceil_div(INT32_BYTES * n, config.word_bytes) for n in (config.oc_lanes, config.depthwise_lanes or 1))
@@ -224,14 +210,8 @@ class ArrayLoops(wiring.Component):
         last_step, first_step, first_stripe = Signal(), Signal(), Signal()
         last_stripe, last_block = Signal(), Signal()
         m.submodules.taps = taps = TapWalk(config)
-        m.d.comb += [
-            taps.regs.eq(regs),
-            taps.depthwise.eq(self.depthwise),
-            taps.inputs.eq(self.inputs),
-            taps.load.eq(self.load),
-            taps.advance.eq(advance),
-            taps.onward.eq(last_stripe),
-        ]
+        wiring.connect(m, wiring.flipped(operation), taps.operation)
+        m.d.comb += [taps.advance.eq(advance), taps.onward.eq(last_stripe)]
 
         left, blocks = Signal(32), Signal(16)
         odd_block = Signal()
@@ -248,9 +228,9 @@ class ArrayLoops(wiring.Component):
             again.eq(last_step & ~last_stripe),
             onward.eq(last_step & last_stripe),
         ]
-        with m.If(self.load):
+        with m.If(operation.load):
             m.d.sync += [
-                left.eq(self.pixels),
+                left.eq(operation.pixels),
                 blocks.eq(regs.BLOCKS.count),
                 odd_block.eq(0),
                 old_off.eq(0),
@@ -265,10 +245,10 @@ class ArrayLoops(wiring.Component):
                 m.d.sync += left.eq(left - regs.STRIPE.pixels)
             with m.If(onward):
                 m.d.sync += [
-                    left.eq(self.pixels),
+                    left.eq(operation.pixels),
                     blocks.eq(blocks - 1),
                     odd_block.eq(~odd_block),
-                    old_off.eq(old_off + (self.channels << INT32_BYTES.bit_length() - 1)),
+                    old_off.eq(old_off + (operation.channels << INT32_BYTES.bit_length() - 1)),
                 ]
 
         # Windows.
@@ -324,7 +304,7 @@ class ArrayLoops(wiring.Component):
         fetch = self.fetch
         m.d.comb += [fetch.weights.eq(loading), fetch.record.eq(~loading & recording)]
         m.d.sync += fetch.begin.eq(opens | self.go)
-        with m.If(self.load):
+        with m.If(operation.load):
             m.d.sync += [turn.eq(1), passing.eq(0), live.eq(0), old.eq(0), old_more.eq(0), recording.eq(0), busy.eq(0)]
             m.d.sync += [fetch.onward.eq(0), fetch.enter.eq(0)]  # the first step is where `again` would go
         with m.Else():  # at the load they are 0
@@ -369,7 +349,7 @@ class ArrayLoops(wiring.Component):
                 pixel_at_last.eq(Mux(begins_stripe, pixels_last == 0, pixel_last == 0)),
             ]
         loaded = Signal()  # for the first window, before `go`, which comes late in its cycle
-        m.d.sync += loaded.eq(self.load)
+        m.d.sync += loaded.eq(operation.load)
         with m.If(opens | loaded):
             m.d.sync += [
                 age.eq(0),
@@ -387,7 +367,7 @@ class ArrayLoops(wiring.Component):
             info = self.stripes[turn]
             m.d.sync += [
                 info.pixels.eq(pixels_last),
-                info.channels.eq(Mux(last_block, regs.BLOCKS.last, self.channels)),
+                info.channels.eq(Mux(last_block, regs.BLOCKS.last, operation.channels)),
                 info.block.eq(odd_block),
                 info.ends_block.eq(last_stripe),
                 info.ends.eq(last_stripe & last_block),
@@ -399,7 +379,7 @@ class ArrayLoops(wiring.Component):
                 old_more.eq(next_word + 1 != words),
                 loading.eq(0),
                 recording.eq(0),
-                self.tap_off.eq(Mux(old, self.tap_off + config.word_bytes, old_off)),
+                self.tap.off.eq(Mux(old, self.tap.off + config.word_bytes, old_off)),
                 fetch.again.eq(0),
                 fetch.onward.eq(0),
                 fetch.enter.eq(0),
@@ -413,7 +393,7 @@ class ArrayLoops(wiring.Component):
                 live.eq(more),
                 loading.eq(more),
                 recording.eq(first_step & first_stripe),
-                *(getattr(self, f"tap_{part}").eq(getattr(taps, part)) for part in PARTS),
+                self.tap.eq(taps.tap),
                 fetch.again.eq(again),
                 fetch.onward.eq(onward),
                 fetch.enter.eq(first_step & first_stripe),
@@ -425,7 +405,7 @@ class ArrayLoops(wiring.Component):
         for walk, passes, ends in ((inside, ~old, last), (outside, old, ~old_more)):
             m.d.comb += [
                 walk.width.eq(regs.TILE.width),
-                walk.restart.eq(self.load),
+                walk.restart.eq(operation.load),
                 walk.step.eq(busy & passes),
                 walk.rewind.eq(pixel_at_last & ~ends),
                 walk.keep.eq(pixel_at_last & ends),
@@ -440,9 +420,9 @@ class ArrayLoops(wiring.Component):
             outside.off_y_step.eq(regs.OUT_Y_STEP),
         ]
         m.d.comb += [
-            self.pixel_off.eq(Mux(old, outside.off, inside.off)),
-            self.pixel_col.eq(inside.col),
-            self.pixel_row.eq(inside.row),
+            self.pixel.off.eq(Mux(old, outside.off, inside.off)),
+            self.pixel.col.eq(inside.col),
+            self.pixel.row.eq(inside.row),
             self.step.valid.eq(busy),
             self.step.old.eq(busy & old),
             self.step.first.eq(Mux(old, word == 0, first)),

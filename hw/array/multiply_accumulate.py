@@ -7,7 +7,7 @@ from amaranth.utils import ceil_log2
 
 from dovetail.hw.array.registers import MULTIPLIERS
 from dovetail.hw.array.weights import OPERAND
-from dovetail.hw.common.pipeline import delayed
+from dovetail.hw.common.clocking import delayed
 from dovetail.hw.memory.cells import block_ram, read_row
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config

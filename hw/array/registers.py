@@ -6,9 +6,10 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from dovetail.hw.common.ports import ConfigPort, spans
-from dovetail.hw.common.regions import Region, hold_registers, register_layout
+from dovetail.hw.common.regions import Region, hold_registers, is_any, register_layout
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.table import Cause, Op, Unit
+from dovetail.isa.instructions.checks import built
+from dovetail.isa.instructions.table import Cause, Unit
 from dovetail.isa.timing.sequencer import CHECK
 
 MULTIPLIERS = 8
@@ -16,6 +17,41 @@ MULTIPLIERS = 8
 
 ARRAY_REGISTERS = register_layout(Unit.ARRAY)
 """The array unit's registers by name, packed into one word: a simulator then holds them in one variable."""
+
+
+class ArrayOperation(wiring.Signature):
+    """What the array's blocks must know of an operation, constant from a cycle after its start until the next one.
+
+    Members
+    -------
+    regs
+        :data:`ARRAY_REGISTERS`.
+    depthwise, matrix, clamps
+        The operation is depthwise; it takes the weights from a matrix; it clamps to QUANT.lo and QUANT.hi.
+    pixels
+        Output pixels.
+    channels
+        Output channels of a block.
+    inputs
+        Of a depthwise convolution, input channels of a block.
+    load
+        Pulse in the first of these cycles: take the starting values. At least two cycles before the operation works.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "regs": Out(ARRAY_REGISTERS),
+                "depthwise": Out(1),
+                "matrix": Out(1),
+                "clamps": Out(1),
+                "pixels": Out(32),
+                "channels": Out(range(config.acc_lanes + 1)),
+                "inputs": Out(range(config.depthwise_lanes + 1)),
+                "load": Out(1),
+            }
+        )
 
 
 class ArrayRegisters(wiring.Component):
@@ -30,19 +66,8 @@ class ArrayRegisters(wiring.Component):
     -------
     cfg, start, op
         As in :class:`~dovetail.hw.common.ports.Core`.
-    regs
-        :data:`ARRAY_REGISTERS`.
-    depthwise, matrix, clamps
-        The operation is DEPTH_CONV; MAT_MUL; it clamps to QUANT.lo and QUANT.hi. From the cycle after ``start`` on,
-        like the following.
-    pixels
-        Output pixels.
-    channels
-        Output channels of a block.
-    inputs
-        Of a depthwise convolution, input channels of a block.
-    load
-        Pulse in the cycle after ``start``.
+    operation
+        What the other blocks must know of it.
     cause, reads, writes
         Failed check and claimed banks.
     streams
@@ -65,14 +90,7 @@ class ArrayRegisters(wiring.Component):
                 "cfg": In(ConfigPort()),
                 "start": In(1),
                 "op": In(8),
-                "regs": Out(ARRAY_REGISTERS),
-                "depthwise": Out(1),
-                "matrix": Out(1),
-                "clamps": Out(1),
-                "pixels": Out(32),
-                "channels": Out(range(config.acc_lanes + 1)),
-                "inputs": Out(range(config.depthwise_lanes + 1)),
-                "load": Out(1),
+                "operation": Out(ArrayOperation(config)),
                 "cause": Out(Cause),
                 "reads": Out(config.banks),
                 "writes": Out(config.banks),
@@ -85,7 +103,8 @@ class ArrayRegisters(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self.config
-        regs = self.regs
+        operation, regs = self.operation, self.operation.regs
+        rows = built(config, Unit.ARRAY)
         assert CHECK == 3, "sums, comparisons, decision: one cycle each"
 
         hold_registers(m, self.cfg, Unit.ARRAY, regs)
@@ -93,17 +112,15 @@ class ArrayRegisters(wiring.Component):
         depthwise, matrix = Signal(), Signal()
         compare, decide = Signal(), Signal()
         m.d.comb += [
-            depthwise.eq(self.op == int(Op.DEPTH_CONV) if config.depthwise_lanes else 0),
-            matrix.eq(self.op == int(Op.MAT_MUL) if config.matmul else 0),
-        ]
-        m.d.comb += [
-            self.load.eq(compare),
+            depthwise.eq(is_any(self.op, [row for row in rows if row.depthwise])),
+            matrix.eq(is_any(self.op, [row for row in rows if row.matrix])),
+            operation.load.eq(compare),
             self.awake.eq(self.cfg.clear | self.cfg.en | self.start | compare | decide),
         ]
         m.d.sync += [compare.eq(self.start), decide.eq(compare)]
 
         # Channels of a block: with a channel multiplier, whole input channels.
-        channels, inputs = Signal.like(self.channels), Signal.like(self.inputs)
+        channels, inputs = Signal.like(operation.channels), Signal.like(operation.inputs)
         m.d.comb += channels.eq(config.oc_lanes)
         with m.If(depthwise), m.Switch(regs.MODE.extra):
             for multiplier in range(1, config.depthwise_lanes + 1)[:MULTIPLIERS]:
@@ -119,7 +136,7 @@ class ArrayRegisters(wiring.Component):
         *read, output = regions.values()
         present = [1] * len(regions)  # whether the operation has the region
         if config.matmul:
-            present[-2] = self.matrix
+            present[-2] = operation.matrix
         zero, large, misaligned = Signal(), Signal(), Signal()
         sizes: list[Value] = [
             *(region.size.any() for name, region in regions.items() if name != "B"),
@@ -137,12 +154,12 @@ class ArrayRegisters(wiring.Component):
         with m.If(self.start):
             m.d.sync += [
                 *(region.end.eq(region.sum()) for region in regions.values()),
-                self.depthwise.eq(depthwise),
-                self.matrix.eq(matrix),
-                self.channels.eq(channels),
-                self.inputs.eq(inputs),
-                self.clamps.eq(self.op != int(Op.CONV)),
-                self.pixels.eq(regs.TILE.height * regs.TILE.width),
+                operation.depthwise.eq(depthwise),
+                operation.matrix.eq(matrix),
+                operation.channels.eq(channels),
+                operation.inputs.eq(inputs),
+                operation.clamps.eq(~is_any(self.op, [row for row in rows if row.full_range])),
+                operation.pixels.eq(regs.TILE.height * regs.TILE.width),
                 zero.eq(~Cat(sizes).all()),
                 large.eq((regs.BLOCKS.last > channels) | (regs.STRIPE.pixels > config.stripe)),
                 misaligned.eq(regs.W_ADDR[:low].any() | regs.W_BYTES[:low].any()),
@@ -170,7 +187,7 @@ class ArrayRegisters(wiring.Component):
         streams, others = Signal(config.banks), Signal(config.banks)
         m.d.comb += [streams.eq(banks["W"]), others.eq(banks["IN"] | banks["OUT"] & old)]
         if config.matmul:
-            with m.If(self.matrix):
+            with m.If(operation.matrix):
                 m.d.comb += streams.eq(banks["W"] | banks["B"])
         m.d.comb += [self.reads.eq(streams | others), self.writes.eq(output.banks)]
         twice = (streams & others).any()

@@ -7,13 +7,11 @@ from amaranth.lib.wiring import In, Out
 from dovetail.hw.array.drain import Drain
 from dovetail.hw.array.loops import ArrayLoops, Step
 from dovetail.hw.array.multiply_accumulate import SUM, Accumulator, MultiplierArray
+from dovetail.hw.array.reads import WindowReads
 from dovetail.hw.array.registers import ArrayRegisters
 from dovetail.hw.array.weights import OPERAND, WIDE_OPERAND, ArrayWeights, difference, extended
-from dovetail.hw.common.clock_gate import gate_clock
-from dovetail.hw.common.pipeline import delayed
+from dovetail.hw.common.clocking import delayed, gate_clock
 from dovetail.hw.common.ports import Core, SramRead, SramWrite
-from dovetail.hw.common.walk import PARTS
-from dovetail.hw.memory.window import WindowReads
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.array import to_accumulator
 
@@ -32,7 +30,7 @@ class ArrayCore(wiring.Component):
     config
         The accelerator.
     simulation
-        For Verilator: blocks that rest have gated clocks (:mod:`dovetail.hw.common.clock_gate`), operands are wider.
+        For Verilator: blocks that rest have gated clocks (:mod:`dovetail.hw.common.clocking`), operands are wider.
 
     Members
     -------
@@ -81,7 +79,7 @@ class ArrayCore(wiring.Component):
         m.submodules.window = window = WindowReads(config, lanes=lanes)
         m.submodules.multipliers = multipliers = MultiplierArray(config, operand=operand)
         m.submodules.accumulator = accumulator = Accumulator(config, rows=ROWS)
-        regs, depthwise, matrix = registers.regs, registers.depthwise, registers.matrix
+        operation, regs = registers.operation, registers.operation.regs
         m.d.comb += [
             registers.start.eq(core.start),
             registers.op.eq(core.op),
@@ -92,46 +90,23 @@ class ArrayCore(wiring.Component):
             *(shown.eq(source) for shown, source in zip(core.sources, registers.sources, strict=True)),
             core.done.eq(drain.done),
             self.streams.eq(registers.streams),
-            loops.regs.eq(regs),
-            loops.depthwise.eq(depthwise),
-            loops.matrix.eq(matrix),
-            loops.pixels.eq(registers.pixels),
-            loops.channels.eq(registers.channels),
-            loops.inputs.eq(registers.inputs),
-            loops.load.eq(registers.load),
             loops.go.eq(core.go),
             loops.freed.eq(drain.freed),
             loops.settled.eq(drain.settled),
             window.valid.eq(loops.step.valid),
             window.old.eq(loops.step.old),
-            *(
-                getattr(window, f"{of}_{part}").eq(getattr(loops, f"{of}_{part}"))
-                for of in ("pixel", "tap")
-                for part in PARTS
-            ),
-            window.in_addr.eq(regs.IN_ADDR),
-            window.in_bytes.eq(regs.IN_BYTES),
-            window.in_rows.eq(regs.IN_ROWS),
-            window.row_bytes.eq(regs.ROW_BYTES),
-            window.out_addr.eq(regs.OUT_ADDR),
-            window.out_bytes.eq(regs.OUT_BYTES),
-            self.input.en.eq(window.en),
-            self.input.addr.eq(window.addr),
-            weights.regs.eq(regs),
-            weights.depthwise.eq(depthwise),
-            weights.matrix.eq(matrix),
-            weights.restart.eq(registers.load),
+            window.pixel.eq(loops.pixel),
+            window.tap.eq(loops.tap),
+            window.regs.eq(regs),
             weights.fetch.eq(loops.fetch),
             weights.record_row.eq(drain.record_row),
-            drain.regs.eq(regs),
-            drain.channels.eq(registers.channels),
-            drain.clamps.eq(registers.clamps),
-            drain.load.eq(registers.load),
             drain.stripes.eq(loops.stripes),
             drain.records.eq(weights.records),
             drain.accumulators.eq(accumulator.drained),
             accumulator.drain_row.eq(drain.row),
         ]
+        wiring.connect(m, registers.operation, loops.operation, weights.operation, drain.operation)
+        wiring.connect(m, window.port, wiring.flipped(self.input))
         wiring.connect(m, wiring.flipped(core.cfg), registers.cfg)
         wiring.connect(m, weights.port, wiring.flipped(self.weights))
         wiring.connect(m, drain.port, wiring.flipped(self.output))
@@ -147,7 +122,7 @@ class ArrayCore(wiring.Component):
         steps = [Step(value) for value in delayed(m, "steps", step.as_value(), late)]
         m.d.comb += [
             weights.swap.eq(steps[arrives + multipliers.OPERANDS - 1].swap),
-            multipliers.depthwise.eq(depthwise),
+            multipliers.depthwise.eq(operation.depthwise),
             multipliers.extra.eq(regs.MODE.extra),
             multipliers.weights.eq(weights.operands),
             drain.filled.eq(delayed(m, "filled", loops.filled, settles - 1)[-1]),
@@ -163,7 +138,7 @@ class ArrayCore(wiring.Component):
         )
         if config.matmul:
             differences = (difference(self.input.data, n, regs.QUANT.zero_in, operand) for n in range(config.ic_lanes))
-            with m.If(matrix):
+            with m.If(operation.matrix):
                 m.d.comb += multipliers.inputs.eq(
                     Cat(Mux(window.mask[n], difference, 0) for n, difference in enumerate(differences))
                 )
@@ -181,7 +156,7 @@ class ArrayCore(wiring.Component):
         for n in range(config.acc_lanes):
             total: Value = multipliers.sums.word_select(n, SUM) if n < config.oc_lanes else Const(0, SUM)
             if n < config.depthwise_lanes:
-                total = Mux(depthwise, multipliers.products.word_select(n, SUM), total)
+                total = Mux(operation.depthwise, multipliers.products.word_select(n, SUM), total)
             mine = steps[arrives + 1].word == n // group if config.acc_lanes > group else 1
             terms.append(total | Mux(mine, old.word_select(n % group, SUM), 0))
         m.d.comb += accumulator.term.eq(Cat(terms))
@@ -191,7 +166,7 @@ class ArrayCore(wiring.Component):
         adds = Signal()
         at_old, at_product, at_sum = (n - accumulator.TERM - 1 for n in (arrives + 1, multiplied, summed))
         m.d.comb += [tap.eq(steps[at_sum]), adds.eq(tap.valid & ~tap.old)]
-        with m.If(depthwise):
+        with m.If(operation.depthwise):
             m.d.comb += tap.eq(steps[at_product])
         with m.If(steps[at_old].valid & steps[at_old].old):
             m.d.comb += [tap.eq(steps[at_old]), adds.eq(1)]

@@ -7,11 +7,10 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from dovetail.hw.array.loops import BUFFERS, Load, reads_at_most
-from dovetail.hw.array.matrix import MatrixReads, first_lane, parts_of_row
-from dovetail.hw.array.registers import ARRAY_REGISTERS
-from dovetail.hw.common.pipeline import delayed
+from dovetail.hw.array.reads import MatrixReads, WindowReads, first_lane, parts_of_row
+from dovetail.hw.array.registers import ArrayOperation
+from dovetail.hw.common.clocking import delayed
 from dovetail.hw.common.ports import SramRead
-from dovetail.hw.memory.window import WindowReads
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.memory import SRAM_READ
@@ -48,10 +47,8 @@ class ArrayWeights(wiring.Component):
 
     Members
     -------
-    regs, depthwise, matrix
-        Registers and operation: its stream, and with ``matrix`` the matrix that the weights come from.
-    restart
-        Pulse: go to the begin of the stream.
+    operation
+        The operation; its ``load`` goes to the begin of the stream.
     fetch
         What to read.
     port
@@ -85,10 +82,7 @@ class ArrayWeights(wiring.Component):
         self.groups = ceil_div(config.acc_lanes, config.requant_lanes)
         super().__init__(
             {
-                "regs": In(ARRAY_REGISTERS),
-                "depthwise": In(1),
-                "matrix": In(1),
-                "restart": In(1),
+                "operation": In(ArrayOperation(config)),
                 "fetch": In(Load),
                 "port": Out(SramRead(config)),
                 "swap": In(1),
@@ -101,14 +95,14 @@ class ArrayWeights(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config, regs = self.config, self.regs
+        config, operation, regs = self.config, self.operation, self.operation.regs
         word = config.word_bytes
         shift = exact_log2(word)
         conv, depth = (
             config.param_rows(config.oc_lanes),
             config.param_rows(config.depthwise_lanes) if config.depthwise_lanes else 0,
         )
-        params = Mux(self.depthwise, depth, conv) if config.depthwise_lanes else conv
+        params = Mux(operation.depthwise, depth, conv) if config.depthwise_lanes else conv
         per_word = exact_log2(word // RECORD_BYTES)
         assert self.READ == 4
 
@@ -129,10 +123,10 @@ class ArrayWeights(wiring.Component):
             m.d.comb += index.eq(weights_at)
         with m.Else():
             m.d.comb += index.eq(pointer)
-        with m.If(self.restart):
+        with m.If(operation.load):
             m.d.sync += [pointer.eq(params), weights_at.eq(params), records_next.eq(0)]
         with m.Else():
-            m.d.sync += pointer.eq(Mux(index[-1], index, index + (fetch.weights & ~self.matrix)))
+            m.d.sync += pointer.eq(Mux(index[-1], index, index + (fetch.weights & ~operation.matrix)))
             with m.If(fetch.begin):
                 m.d.sync += record.eq(0)
                 with m.If(fetch.onward):
@@ -169,16 +163,16 @@ class ArrayWeights(wiring.Component):
         if config.matmul:
             m.submodules.matrix_reads = reads = MatrixReads(config)
             m.d.comb += [
-                reads.restart.eq(self.restart),
+                reads.restart.eq(operation.load),
                 reads.fetch.eq(fetch),
-                reads.fetch.weights.eq(fetch.weights & self.matrix),
+                reads.fetch.weights.eq(fetch.weights & operation.matrix),
                 reads.transposed.eq(regs.B_FORM.transposed),
                 reads.address.eq(regs.B_ADDR),
                 reads.size.eq(regs.B_BYTES),
                 reads.step.eq(regs.B_STEP),
             ]
             weights_3 = Signal()
-            m.d.sync += weights_3.eq(weights_2 & self.matrix)
+            m.d.sync += weights_3.eq(weights_2 & operation.matrix)
             with m.If(weights_3):
                 m.d.sync += [self.port.en.eq(1), self.port.addr.eq(reads.position)]
 
@@ -196,7 +190,7 @@ class ArrayWeights(wiring.Component):
         on_its_way = Signal(self.LATENCY + 2)
         m.d.comb += fetches.eq(self.fetch.begin | self.fetch.weights | self.fetch.record)
         m.d.sync += on_its_way.eq(Cat(fetches, on_its_way))
-        m.d.comb += self.awake.eq(self.restart | self.swap | fetches | on_its_way.any())
+        m.d.comb += self.awake.eq(operation.load | self.swap | fetches | on_its_way.any())
         return m
 
     def _store_weights(self, m: Module, value: Value, mask: Value | None, coming: Value) -> None:
@@ -213,7 +207,7 @@ class ArrayWeights(wiring.Component):
         m.d.sync += [at.eq(coming_at), is_weights.eq(comes)]
         with m.If(comes):
             m.d.sync += row.eq(coming_at + 1)
-        zero = self.regs.B_FORM.zero_b
+        zero = self.operation.regs.B_FORM.zero_b
         stream = matrix = value
         if mask is not None and held == 8:
             matrix = Signal.like(value)
@@ -221,20 +215,20 @@ class ArrayWeights(wiring.Component):
         elif mask is not None:
             offset = Signal(8)
             stream = matrix = Signal(held * word)
-            m.d.sync += offset.eq(Mux(self.matrix, zero, 0))
+            m.d.sync += offset.eq(Mux(self.operation.matrix, zero, 0))
             m.d.comb += matrix.eq(Cat(Mux(mask[8 * n], difference(value, n, offset, held), 0) for n in range(word)))
 
         def hold(weight: int, source: Value, lane: int, count: int = 1) -> None:
             m.d.sync += shadow[held * weight :][: held * count].eq(source[held * lane :][: held * count])
 
         with m.If(is_weights):
-            with m.If(~self.matrix), m.Switch(at):
+            with m.If(~self.operation.matrix), m.Switch(at):
                 for n in range(config.weight_rows):
                     with m.Case(n):
                         hold(n * word, stream, 0, min(word, config.macs_per_cycle - n * word))
             if config.matmul:
                 parts = parts_of_row(config)
-                with m.Elif(self.regs.B_FORM.transposed), m.Switch(at):
+                with m.Elif(self.operation.regs.B_FORM.transposed), m.Switch(at):
                     for n in range(config.oc_lanes):
                         with m.Case(n):
                             for lane in range(config.ic_lanes):
@@ -254,7 +248,7 @@ class ArrayWeights(wiring.Component):
             numbers = range(config.macs_per_cycle)
             m.d.sync += self.operands.eq(Cat(extended(shadow, n, self.operand, held) for n in numbers))
             if config.matmul and held == 8:
-                with m.If(self.matrix):
+                with m.If(self.operation.matrix):
                     m.d.sync += self.operands.eq(Cat(difference(shadow, n, zero, self.operand) for n in numbers))
 
     def _store_records(self, m: Module, value: Signal, begins: Value, enters: Value, is_record: Value) -> None:
@@ -271,7 +265,7 @@ class ArrayWeights(wiring.Component):
         m.d.comb += [at.eq(Mux(begins, 0, n)) for at, n in ((slot_at, slot), (lane_at, lane), (group_at, group))]
         odd, odd_at = Signal(), Signal()
         m.d.comb += odd_at.eq(odd ^ (begins & enters))
-        with m.If(self.restart):
+        with m.If(self.operation.load):
             m.d.sync += odd.eq(1)
         with m.Else():
             m.d.sync += odd.eq(odd_at)

@@ -5,8 +5,7 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In
 from amaranth.utils import exact_log2
 
-from dovetail.hw.board.bursts import Beats
-from dovetail.hw.board.ports import DECERR, OKAY, SystemMemory
+from dovetail.hw.board.ports import DECERR, OKAY, Beats, SystemMemory
 from dovetail.isa.config.given import MemoryTiming
 
 TIMING = MemoryTiming(read_latency=3, write_latency=2, beat_cycles=1)

@@ -1,9 +1,13 @@
-"""Ports of a board's system memory: AXI4 for the accelerator, words for the host link."""
+"""Ports of a board's system memory: AXI4 for the accelerator and the beats of its bursts, words for the host link."""
 
-from amaranth.lib import wiring
+from amaranth import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from dovetail.hw.common.axi import AxiRead, AxiWrite
+from dovetail.hw.dma.burst import Burst
 from dovetail.isa.link import WORD
 
 OKAY, DECERR = 0, 3
@@ -45,3 +49,74 @@ def check_size(memory_bytes: int) -> None:
     """Raises ValueError unless a burst is always inside or outside a memory of this size."""
     if memory_bytes < 4096 or memory_bytes % 4096:
         raise ValueError(f"memory must be a multiple of 4096 bytes, not {memory_bytes}")
+
+
+class Row(data.StructLayout):
+    """A beat: the bus-wide ``row`` of memory, whether there is such a row, and whether the burst ends with it."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__({"row": range(rows), "inside": 1, "last": 1})
+
+
+class Beats(wiring.Component):
+    """Takes bursts and gives their beats, those of one right behind those of the one before it.
+
+    Parameters
+    ----------
+    bus_bytes: bytes of a beat.
+    memory_bytes: bytes there are, from address 0 on; a multiple of 4096, so that a burst is inside or not.
+    outstanding: bursts held, the one under way included.
+
+    Members
+    -------
+    i: the bursts.
+    o: the beats.
+
+    Latency
+    -------
+    A burst's first beat shows in the cycle after the burst was taken, or after the last beat before it.
+    """
+
+    def __init__(self, *, bus_bytes: int, memory_bytes: int, outstanding: int) -> None:
+        check_size(memory_bytes)
+        self.bus_bytes = bus_bytes
+        self.memory_bytes = memory_bytes
+        self.outstanding = outstanding
+        self.beat = Row(memory_bytes // bus_bytes)
+        super().__init__({"i": In(stream.Signature(Burst)), "o": Out(stream.Signature(self.beat))})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        low = exact_log2(self.bus_bytes)
+        came = Signal(data.StructLayout({"row": self.beat["row"].shape, "inside": 1, "length": 8}))
+        begun = Signal.like(came)
+        m.d.comb += [
+            came.row.eq(self.i.payload.address >> low),
+            came.inside.eq(self.i.payload.address < self.memory_bytes),
+            came.length.eq(self.i.payload.length),
+        ]
+        beat = self.o.payload
+        left = Signal(8)
+        done = Signal()
+        m.d.comb += [
+            beat.last.eq(left == 0),
+            done.eq(~self.o.valid | (self.o.ready & beat.last)),
+        ]
+        m.submodules.queue = queue = SyncFIFO(width=len(came.as_value()), depth=self.outstanding - 1)
+        m.d.comb += [
+            queue.w_data.eq(came),
+            queue.w_en.eq(self.i.valid & ~(done & ~queue.r_rdy)),
+            queue.r_en.eq(done),
+            begun.eq(Mux(queue.r_rdy, queue.r_data, came)),
+            self.i.ready.eq(queue.w_rdy | (done & ~queue.r_rdy)),
+        ]
+        with m.If(done):
+            m.d.sync += [
+                self.o.valid.eq(queue.r_rdy | self.i.valid),
+                beat.row.eq(begun.row),
+                beat.inside.eq(begun.inside),
+            ]
+            m.d.sync += left.eq(begun.length)
+        with m.Elif(self.o.ready):
+            m.d.sync += [beat.row.eq(beat.row + 1), left.eq(left - 1)]
+        return m

@@ -8,9 +8,8 @@ from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from dovetail.hw.board.bursts import Beats
-from dovetail.hw.board.ports import DECERR, OKAY, SystemMemory
-from dovetail.hw.common.pipeline import delayed
+from dovetail.hw.board.ports import DECERR, OKAY, Beats, SystemMemory
+from dovetail.hw.common.clocking import delayed
 
 LARGEST = 32 << 20
 """Bytes of 4 banks of 8192 rows of 512 columns of 16 bits."""

@@ -5,8 +5,7 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from dovetail.hw.board.bursts import Beats
-from dovetail.hw.board.ports import DECERR, OKAY, SystemMemory
+from dovetail.hw.board.ports import DECERR, OKAY, Beats, SystemMemory
 from dovetail.isa.config.given import MemoryTiming
 
 BLOCK_ROWS, BLOCK_BITS = 1 << 14, 16

@@ -1,13 +1,14 @@
-"""Registers of a unit that works on SRAM regions, and what is checked of such a region."""
+"""Registers and opcodes of a unit that works on SRAM regions, and what is checked of such a region."""
 
+from collections.abc import Iterable
 from typing import Any
 
-from amaranth import Cat, Module, Signal, Value
+from amaranth import Cat, Const, Module, Signal, Value
 from amaranth.lib import data
 from amaranth.utils import exact_log2
 
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.table import REGISTERS, Unit
+from dovetail.isa.instructions.table import REGISTERS, Instruction, Unit
 
 
 def register_layout(unit: Unit) -> data.StructLayout:
@@ -31,6 +32,12 @@ def hold_registers(m: Module, cfg: Any, unit: Unit, registers: Any) -> None:
         for register in REGISTERS[unit].values():
             with m.Case(register.index):
                 m.d.sync += words.word_select(register.index, 32).eq(cfg.value)
+
+
+def is_any(op: Value, rows: Iterable[Instruction]) -> Value:
+    """Whether ``op`` is the opcode of one of these."""
+    matches = [op == int(row.op) for row in rows]
+    return Cat(matches).any() if matches else Const(0, 1)
 
 
 class Region:

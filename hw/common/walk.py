@@ -1,4 +1,4 @@
-"""Walks of nested loops: their counts, and where quantities are in them.
+"""Walks of nested loops: their counts, where quantities are in them, and which lanes of a place count.
 
 Loops have names, the innermost one first. A *level* has a bit for each loop: the one that advances is set, and all
 loops inside it begin again.
@@ -7,11 +7,12 @@ loops inside it begin again.
 from collections.abc import Mapping
 
 from amaranth import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 PARTS = ("off", "col", "row")
-"""Parts of a position in a tensor, modulo 2^32: byte offset in its region, byte column, row."""
+POSITION = data.StructLayout(dict.fromkeys(PARTS, 32))
+"""A position in a tensor, or a part of one, modulo 2^32: byte offset in its region, byte column, row."""
 
 Level = Mapping[str, Value]
 
@@ -113,6 +114,50 @@ class Place:
                 with m.If(~Cat(inner).any() if inner else 1):
                     m.d.sync += self.registers[loop].eq(following)
             inner.append(level[loop])
+
+
+class LanesBelow:
+    """Which lanes l have ``position + item * l < limit``, modulo 2^32 and unsigned, in two pipeline stages.
+
+    A position below the limit has its lanes up to the limit, and those past the wrap-around of the sum. Another
+    has those that are both.
+
+    Parameters
+    ----------
+    name
+        Prefix of the registers.
+    lanes
+        How many.
+    item
+        Largest distance of the lanes, a power of two.
+    """
+
+    def __init__(self, name: str, lanes: int, item: int = 1) -> None:
+        self.lanes = lanes
+        self.item = item
+        self.bits = max((item * (lanes - 1)).bit_length(), item.bit_length())
+        self.room = Signal(33, name=f"{name}_room", reset_less=True)
+        self.near = Signal(name=f"{name}_near", reset_less=True)
+        self.low = Signal(self.bits, name=f"{name}_low", reset_less=True)
+
+    def measure(self, m: Module, enable: Value, position: Value, limit: Value) -> None:
+        """First stage: add the registers to ``m``."""
+        with m.If(enable):
+            m.d.sync += [
+                self.room.eq(limit - position - 1),
+                self.near.eq(position[self.bits :].all()),
+                self.low.eq(position),
+            ]
+
+    def mask(self, item: int | None = None) -> Value:
+        """Second stage: one bit per lane, from the registers. A smaller ``item`` is another power of two."""
+        shift = (self.item if item is None else item).bit_length() - 1
+        reach = self.room[shift : self.bits]
+        ones = Const((1 << (1 << len(reach))) - 1, 1 << len(reach))
+        far = self.room[self.bits : 32].any()
+        to_limit = (ones >> ~reach)[: self.lanes] | far.replicate(self.lanes)
+        past_wrap = ~(ones >> self.low[shift:])[: self.lanes] & self.near.replicate(self.lanes)
+        return Mux(self.room[32], to_limit & past_wrap, to_limit | past_wrap)
 
 
 class PixelWalk(wiring.Component):

@@ -11,10 +11,10 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 from amaranth.utils import exact_log2
 
-from dovetail.hw.common.pipeline import delayed
+from dovetail.hw.common.clocking import delayed
 from dovetail.hw.common.ports import SramRead, SramWrite
 from dovetail.hw.memory.cells import block_ram, read_row
-from dovetail.hw.memory.window import INT32_BYTES
+from dovetail.isa.common.sizes import INT32_BYTES
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.memory import SRAM_READ
 

@@ -4,9 +4,9 @@ from amaranth import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.hw.common.walk import Place, count_loops
-from dovetail.hw.memory.window import INT32_BYTES, LanesBelow
+from dovetail.hw.common.walk import LanesBelow, Place, count_loops
 from dovetail.hw.vector.registers import KIND, VECTOR_REGISTERS
+from dovetail.isa.common.sizes import INT32_BYTES
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import offers
 from dovetail.isa.timing.vector import TABLE_BYTES, WALK, table_lanes

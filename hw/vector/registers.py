@@ -1,16 +1,14 @@
 """Registers of the vector unit, the checks of an operation and the banks it claims."""
 
-from collections.abc import Iterable
-
 from amaranth import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.common.ports import ConfigPort, spans
-from dovetail.hw.common.regions import Region, hold_registers, register_layout
+from dovetail.hw.common.regions import Region, hold_registers, is_any, register_layout
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import built, stages
-from dovetail.isa.instructions.table import Cause, Instruction, Unit
+from dovetail.isa.instructions.table import Cause, Unit
 from dovetail.isa.timing.sequencer import CHECK
 
 VECTOR_REGISTERS = register_layout(Unit.VECTOR)
@@ -19,12 +17,6 @@ VECTOR_REGISTERS = register_layout(Unit.VECTOR)
 KINDS = ("taps", "two_operands", "int32_input", "int32_output", "looks_up")
 KIND = data.StructLayout(dict.fromkeys(KINDS, 1))
 """What the blocks of the unit must know of an operation: a bit for each of these traits."""
-
-
-def is_any(op: Value, rows: Iterable[Instruction]) -> Value:
-    """Whether ``op`` is the opcode of one of these."""
-    matches = [op == int(row.op) for row in rows]
-    return Cat(matches).any() if matches else Const(0, 1)
 
 
 class VectorRegisters(wiring.Component):

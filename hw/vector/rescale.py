@@ -6,7 +6,7 @@ from amaranth import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.hw.common.pipeline import delayed
+from dovetail.hw.common.clocking import delayed
 from dovetail.hw.common.scaler import (
     SCALE_SHARED,
     ScaleKind,

@@ -5,8 +5,8 @@ from typing import ClassVar
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.hw.memory.window import INT32_BYTES
 from dovetail.hw.vector.registers import KIND, VECTOR_REGISTERS
+from dovetail.isa.common.sizes import INT32_BYTES
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import offers
 

@@ -4,11 +4,12 @@ from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.hw.common.pipeline import delayed
+from dovetail.hw.common.clocking import delayed
 from dovetail.hw.common.ports import Core, SramRead, SramWrite
+from dovetail.hw.common.regions import is_any
 from dovetail.hw.vector.direct import VectorDirect
 from dovetail.hw.vector.loops import VectorReads, VectorWrites
-from dovetail.hw.vector.registers import VectorRegisters, is_any
+from dovetail.hw.vector.registers import VectorRegisters
 from dovetail.hw.vector.scaling import VectorScaling
 from dovetail.hw.vector.stage import VectorStage
 from dovetail.isa.config.given import ConfigError

@@ -315,8 +315,8 @@ def run(mutator: Mutator, args: argparse.Namespace) -> None:
 
 UNIT_TESTS = {
     "tests/cosim/rtl/test_scaling.py": ("array/requantiser", "vector/rescale", "common/scaler"),
-    "tests/hw/array/test_unit.py": ("array/", "memory/window", "common/walk", "common/pipeline"),
-    "tests/hw/vector/test_unit.py": ("vector/", "memory/window", "common/walk"),
+    "tests/hw/array/test_unit.py": ("array/", "common/walk", "common/clocking"),
+    "tests/hw/vector/test_unit.py": ("vector/", "common/walk"),
     "tests/hw/array/test_requantiser.py": ("array/requantiser", "common/scaler"),
     "tests/hw/vector/test_rescale.py": ("vector/rescale", "common/scaler"),
     "tests/hw/sequencer/test_control.py": ("sequencer/",),

@@ -7,7 +7,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.common.sizes import INT32_BYTES, ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import (
     INDEX,
@@ -28,7 +28,6 @@ Counts = dict[str, int]
 Registers = tuple[int, ...]
 
 RECORD_BYTES = 16
-INT32_BYTES = 4
 
 _IDLE = {
     Unit.ARRAY: {"IN_ADDR", "W_ADDR", "OUT_ADDR", "B_ADDR", "B_BYTES", "B_STEP", "QUANT"},

@@ -18,7 +18,7 @@ from amaranth.sim import Simulator
 
 from dovetail.cosim.rtl.block import Bench
 from dovetail.hw.array.unit import ArrayCore
-from dovetail.hw.common.clock_gate import gated_sources
+from dovetail.hw.common.clocking import gated_sources
 from dovetail.hw.common.ports import Core, SramRead, SramWrite
 from dovetail.hw.memory.sram import Sram, simulation_sources
 from dovetail.isa.config.resolved import Config

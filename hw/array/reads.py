@@ -1,14 +1,116 @@
-"""Reads of the matrix of MAT_MUL: where they are, and which of their bytes count."""
+"""Reads of the array: of the window in the input, and of the matrix of MAT_MUL; which of their bytes count."""
 
 from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.array.loops import Load
-from dovetail.hw.common.pipeline import delayed
-from dovetail.hw.memory.window import LanesBelow, WindowReads
-from dovetail.isa.common.sizes import ceil_div
+from dovetail.hw.array.registers import ARRAY_REGISTERS
+from dovetail.hw.common.clocking import delayed
+from dovetail.hw.common.ports import SramRead
+from dovetail.hw.common.walk import PARTS, POSITION, LanesBelow
+from dovetail.isa.common.sizes import INT32_BYTES, ceil_div
 from dovetail.isa.config.resolved import Config
+from dovetail.isa.timing.memory import SRAM_READ
+
+
+class WindowReads(wiring.Component):
+    """From positions to reads and the lanes that count in them.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+    lanes
+        Bytes that an access needs.
+
+    Members
+    -------
+    valid
+        There is a step.
+    pixel, tap
+        Its position is the sum of the two.
+    old
+        Instead of int8 lanes of the input, the step reads int32 lanes (``word_bytes / 4``) of the output region, where
+        only ``off`` matters.
+    regs
+        Registers; constant while steps are under way.
+    port
+        Read port. Its ``en`` only if a lane counts: no other read touches a byte of its region.
+    mask
+        Lanes that count, ``LATENCY`` cycles after the step, with the bytes.
+    old_mask
+        Likewise of an ``old`` step; zero for others.
+
+    Latency
+    -------
+    ``READ`` cycles from a step to its read, ``LATENCY`` to its bytes.
+    """
+
+    READ = 4
+    LATENCY = READ + SRAM_READ
+
+    def __init__(self, config: Config, *, lanes: int) -> None:
+        self.config = config
+        self.lanes = lanes
+        super().__init__(
+            {
+                "valid": In(1),
+                "pixel": In(POSITION),
+                "tap": In(POSITION),
+                "old": In(1),
+                "regs": In(ARRAY_REGISTERS),
+                "port": Out(SramRead(config)),
+                "mask": Out(lanes),
+                "old_mask": Out(config.word_bytes // INT32_BYTES),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        regs = self.regs
+
+        # 0: position.
+        valid_1, old_1 = Signal(), Signal()
+        position = Signal(POSITION, reset_less=True)
+        m.d.sync += [valid_1.eq(self.valid), old_1.eq(self.old)]
+        with m.If(self.valid):
+            m.d.sync += [position[part].eq(self.pixel[part] + self.tap[part]) for part in PARTS]
+
+        # 1: address; distances to the bounds.
+        valid_2, old_2, row_inside = Signal(), Signal(), Signal()
+        address = Signal(32, reset_less=True)
+        whole = Signal(32, reset_less=True)  # where an int32 can begin in the output region
+        m.d.sync += whole.eq(Mux(regs.OUT_BYTES >= INT32_BYTES, regs.OUT_BYTES - (INT32_BYTES - 1), 0))
+        m.d.sync += [valid_2.eq(valid_1 & ~old_1), old_2.eq(valid_1 & old_1)]
+        with m.If(valid_1):
+            m.d.sync += [
+                address.eq(Mux(old_1, regs.OUT_ADDR, regs.IN_ADDR) + position.off),
+                row_inside.eq(position.row < regs.IN_ROWS),
+            ]
+        in_region, in_row = LanesBelow("region", self.lanes), LanesBelow("row", self.lanes)
+        in_region.measure(m, valid_1 & ~old_1, position.off, regs.IN_BYTES)
+        in_row.measure(m, valid_1 & ~old_1, position.col, regs.ROW_BYTES)
+        items = LanesBelow("items", len(self.old_mask), INT32_BYTES)
+        items.measure(m, valid_1 & old_1, position.off, whole)
+
+        # 2: lanes. A position below the region, possibly below 0, can have lanes inside: ports wrap at a power of two.
+        mask_3, old_3 = Signal(len(self.mask)), Signal(len(self.old_mask))
+        address_3 = Signal(len(self.port.addr), reset_less=True)
+        inside = valid_2 & row_inside
+        m.d.sync += [
+            mask_3.eq(in_region.mask() & in_row.mask() & inside.replicate(len(mask_3))),
+            old_3.eq(items.mask() & old_2.replicate(len(old_3))),
+            address_3.eq(address),
+        ]
+
+        # 3: the read.
+        m.d.sync += [self.port.en.eq(mask_3.any() | old_3.any()), self.port.addr.eq(address_3)]
+        m.d.comb += [
+            self.mask.eq(delayed(m, "mask", mask_3, self.LATENCY - 3)[-1]),
+            self.old_mask.eq(delayed(m, "old_mask", old_3, self.LATENCY - 3)[-1]),
+        ]
+        return m
 
 
 def parts_of_row(config: Config) -> int:

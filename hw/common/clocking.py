@@ -1,11 +1,23 @@
-"""A gated clock for simulation: what rests behind it costs a simulation nothing.
+"""Delay lines, and a gated clock for simulation.
 
-Verilator evaluates all logic of a clock at each of its edges, used or not. Without edges there is nothing to evaluate.
-The gate is a latch that is transparent while the clock is low: the gated clock never glitches, its edges are edges of
-the clock, and flip-flops on either side see each other as in one domain. Not for FPGAs, nor for Amaranth's simulator.
+Verilator evaluates all logic of a clock at each of its edges, used or not. What rests behind a gated clock costs a
+simulation nothing. The gate is a latch that is transparent while the clock is low: the gated clock never glitches, its
+edges are edges of the clock, and flip-flops on either side see each other as in one domain. Not for FPGAs, nor for
+Amaranth's simulator.
 """
 
-from amaranth import ClockDomain, ClockSignal, DomainRenamer, Elaboratable, Instance, Module, ResetSignal, Signal, Value
+from amaranth import (
+    Cat,
+    ClockDomain,
+    ClockSignal,
+    DomainRenamer,
+    Elaboratable,
+    Instance,
+    Module,
+    ResetSignal,
+    Signal,
+    Value,
+)
 
 MODULE = "dovetail_clock_gate"
 
@@ -41,3 +53,15 @@ def gate_clock(m: Module, block: Elaboratable, *, awake: Value, name: str, simul
         MODULE, i_clk=ClockSignal(), i_enable=awake | ResetSignal() | reset, o_gated=ClockSignal(domain)
     )
     return DomainRenamer(domain)(block)
+
+
+def delayed(m: Module, name: str, value: Value, cycles: int, *, reset_less: bool = False) -> list[Value]:
+    """``value`` and its copies 1 .. ``cycles`` later.
+
+    All copies are in one register: a simulator shifts it faster than it copies many small ones.
+    """
+    width = len(value)
+    line = Signal(width * cycles, name=f"{name}_line", reset_less=reset_less)
+    if cycles:
+        m.d.sync += line.eq(Cat(value, line))
+    return [value, *(line[n * width :][:width] for n in range(cycles))]
