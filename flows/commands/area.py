@@ -6,12 +6,12 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import RenderableType
-from rich.table import Table
 
 from dovetail.flows.fpga.synthesis import YOSYS, SynthesisError, netlist_resources, synthesise
 from dovetail.flows.options.parameters import add_options, config_of
 from dovetail.flows.output.printable import block
 from dovetail.flows.output.reply import Report
+from dovetail.flows.output.tables import new_table
 from dovetail.sw.analysis.cost.area import PARTS, Area, Resources, area_of, beyond, smallest_part, total
 
 TITLES = {"lut": "LUT", "ff": "FF", "dsp": "DSP", "bram": "BRAM"}
@@ -83,12 +83,9 @@ def _fit(area: Resources) -> str:
 
 def table(estimate: Area, measured: Mapping[str, Resources] | None = None) -> RenderableType:
     """Resources per block and in all, and what was measured beside the estimate."""
-    shown = Table(title="Estimated area on ECP5")
-    shown.add_column("block")
-    for title in TITLES.values():
-        shown.add_column(title, justify="right")
-        if measured is not None:
-            shown.add_column("measured", justify="right")
+    beside = [] if measured is None else [">measured"]
+    columns = [column for title in TITLES.values() for column in (f">{title}", *beside)]
+    shown = new_table("Estimated area on ECP5", ("block", *columns))
     for name, part in estimate.blocks.items():
         shown.add_row(name, *_cells(part, None if measured is None else measured[name]))
     shown.add_section()

@@ -4,25 +4,22 @@ import argparse
 import shlex
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
-
-from rich.console import RenderableType
-from rich.table import Table
 
 from dovetail.flows.explore.store.builds import builds, put_build
 from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.fpga.builder import Options
-from dovetail.flows.fpga.design.boards import BOARDS, Board, board_of
+from dovetail.flows.fpga.design.boards import BOARDS, board_of
 from dovetail.flows.fpga.design.pll import MHZ
 from dovetail.flows.fpga.flow import Request, build, memory_of
-from dovetail.flows.fpga.record import Build
 from dovetail.flows.fpga.regression import run_entries
 from dovetail.flows.fpga.shown import missed, shown
 from dovetail.flows.fpga.vivado import ip
 from dovetail.flows.options.parameters import add_options, config_of
 from dovetail.flows.output.folder import check_output_folder
 from dovetail.flows.output.reply import Report, to_json
+from dovetail.flows.output.tables import new_table
 from dovetail.hw.board.memory import BoardMemory
 from dovetail.isa.common.files import write_atomically
 from dovetail.isa.common.sizes import format_bytes
@@ -104,23 +101,20 @@ def configuration(args: argparse.Namespace) -> Config:
 def run_board(args: argparse.Namespace) -> Report:
     """Build a bitstream."""
     board, config = board_of(args.board), configuration(args)
-    store = open_store(args.store)
-    try:
+    with ExitStack() as stack:
+        store = stack.enter_context(Store(args.store, write=True)) if args.store else None
         request = Request(
             config,
             board,
             frequency(args, board.frequency),
-            memory(args.memory, board),
+            memory_of(args.memory) if args.memory else BoardMemory(*board.memory),
             args.baud,
             Options(tuple(range(1, args.seeds + 1)), args.jobs, words(args.synthesis), words(args.placement)),
             args.force,
         )
         result, bitstream = build(request, args.output, commands(args), say)
         if store is not None:
-            keep(store, result)
-    finally:
-        if store is not None:
-            store.close()
+            put_build(store, result)
     data = result.to_dict() | {"bitstream": str(bitstream)}
     write_atomically(args.output / "build.json", to_json(data))
     lines = [*shown(result), f"bitstream    {bitstream}"]
@@ -130,29 +124,12 @@ def run_board(args: argparse.Namespace) -> Report:
     return Report(data, lines, int(not result.met))
 
 
-def open_store(path: Path | None) -> Any:
-    """The store that keeps the figures, opened before minutes have passed. Raises StoreError."""
-    if path is None:
-        return None
-    return Store(path, write=True)
-
-
-def keep(store: Any, result: Build) -> None:
-    """Put a build into a store."""
-    put_build(store, result)
-
-
 def frequency(args: argparse.Namespace, default: int) -> int:
     """Hz that are asked for. Raises DovetailError."""
     wanted: float = default / MHZ if args.frequency is None else args.frequency
     if not 1 <= wanted <= 1000:
         raise DovetailError(f"frequency must be in MHz, 1..1000, not {wanted:g}")
     return round(wanted * MHZ)
-
-
-def memory(text: str | None, board: Board) -> BoardMemory:
-    """The system memory, as ``bram:64KiB``, or the board's own. Raises DovetailError."""
-    return BoardMemory(*board.memory) if text is None else memory_of(text)
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -199,22 +176,13 @@ def run_list(args: argparse.Namespace) -> Report:
         raise DovetailError("--list must come with --store FILE")
     with Store(args.store) as store:
         found = builds(store)
-    table = Table(title=f"Builds in {args.store}")
-    for title in ("configuration", "lanes", "SRAM", "board", "LUT", "FF", "DSP", "BRAM", "MHz", "of", "seed", "made"):
-        table.add_column(title, justify="left" if title in ("configuration", "board", "made") else "right")
+    columns = ("configuration", ">lanes", ">SRAM", "board", ">LUT", ">FF", ">DSP", ">BRAM", ">MHz", ">of", ">seed")
+    table = new_table(f"Builds in {args.store}", (*columns, "made"))
     for one in found:
         p, v = one.parameters, one.values
-        table.add_row(
-            one.hash,
-            f"{p['ic_lanes']}x{p['oc_lanes']}",
-            format_bytes(p["sram"]),
-            v["board"],
-            *(f"{v[name]:,}" for name in ("lut", "ff", "dsp", "bram")),
-            f"{v['fmax']:.2f}",
-            f"{v['clock'] / MHZ:g}",
-            str(v["seed"]),
-            v["made"],
-        )
-    shown: list[RenderableType] = [table]
+        resources = [f"{v[name]:,}" for name in ("lut", "ff", "dsp", "bram")]
+        clocks = (f"{v['fmax']:.2f}", f"{v['clock'] / MHZ:g}", str(v["seed"]))
+        lanes = f"{p['ic_lanes']}x{p['oc_lanes']}"
+        table.add_row(one.hash, lanes, format_bytes(p["sram"]), v["board"], *resources, *clocks, v["made"])
     data = {"builds": [{"config_hash": one.hash, "config": one.parameters, **one.values} for one in found]}
-    return Report(data, shown)
+    return Report(data, [table])

@@ -3,8 +3,9 @@
 import argparse
 from pathlib import Path
 
-from dovetail.flows.options.network import add_network_options, compiled_of, left_lines
+from dovetail.flows.options.network import add_network_options, compiled_of
 from dovetail.flows.output.folder import check_output_folder
+from dovetail.flows.output.inference import left_lines
 from dovetail.flows.output.reply import Report
 from dovetail.sw.export.codegen.project import project_of
 

@@ -5,17 +5,9 @@ from pathlib import Path
 
 from rich.console import RenderableType
 
-from dovetail.flows.options.network import (
-    add_clock_option,
-    add_network_options,
-    clock_of,
-    compiled_of,
-    describe,
-    layer_table,
-    memory_table,
-    summary,
-)
+from dovetail.flows.options.network import add_clock_option, add_network_options, clock_of, compiled_of
 from dovetail.flows.output.energy import add_energy_option, check_energy_option, energy_for, energy_text
+from dovetail.flows.output.inference import describe, layer_table, memory_table, summary
 from dovetail.flows.output.reply import Report
 
 

@@ -14,8 +14,9 @@ from dovetail.cosim.coverage.bins import as_json, markdown
 from dovetail.cosim.coverage.file import DesignCoverage, merged
 from dovetail.cosim.coverage.rtl import Hole, RtlCoverage, Totals, cover_rtl
 from dovetail.cosim.rtl.verilate import default_cache
-from dovetail.flows.commands.fuzz import check_report, label
+from dovetail.flows.options.campaign import add_count, check_counts, check_report, config_label
 from dovetail.flows.output.reply import Report, to_json
+from dovetail.flows.output.tables import new_table
 from dovetail.isa.common.files import write_atomically
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import DovetailError
@@ -28,10 +29,10 @@ PLURAL = {"line": "lines", "branch": "branches", "toggle": "toggles"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
-    parser.add_argument("--programs", type=int, default=300, metavar="N", help="random programs; default: %(default)s")
-    parser.add_argument("--faults", type=int, default=8, metavar="N", help="of each kind; default: %(default)s")
-    parser.add_argument("--count", type=int, default=25, metavar="OPS", help="most operations drawn per program")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the programs; default: %(default)s")
+    add_count(parser, "--programs", 300, "random programs")
+    add_count(parser, "--faults", 8, "of each kind")
+    add_count(parser, "--count", 25, "most operations drawn per program")
+    add_count(parser, "--seed", 0, "of the programs")
     parser.add_argument("--config", metavar="FILE|PRESET", help="the accelerator; default: a small one with all units")
     parser.add_argument("--toggle", action="store_true", help="count toggled bits as well (much slower to build)")
     parser.add_argument(
@@ -48,9 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
-    for name, least in (("programs", 1), ("faults", 0), ("count", 1), ("seed", 0)):
-        if getattr(args, name) < least:
-            raise DovetailError(f"--{name} must be at least {least}, not {getattr(args, name)}")
+    check_counts(args, programs=1, faults=0, count=1, seed=0)
     if args.output:
         check_report(args.output)
     if args.merge:
@@ -68,7 +67,7 @@ def run(args: argparse.Namespace) -> Report:
     )
     print(f"[{time.monotonic() - start:.0f} s]", file=sys.stderr)
     covered = as_json(tally.coverage)
-    design = DesignCoverage(label(config), rtl.verilog)
+    design = DesignCoverage(config_label(config), rtl.verilog)
     design.add(rtl.points)
     data = {
         "config": config.to_dict(),
@@ -82,7 +81,7 @@ def run(args: argparse.Namespace) -> Report:
     }
     enough = rtl.total.share("line") >= LEAST and not rtl.unexplained
     head = [
-        f"{label(config)}",
+        f"{config_label(config)}",
         f"seed {args.seed}: {tally.programs:,} programs, {tally.operations:,} operations, {args.faults} faults a kind",
     ]
     verdict = [
@@ -158,23 +157,13 @@ def _rows(rtl: RtlCoverage, kinds: list[str]) -> list[list[str]]:
 
 def _module_table(rtl: RtlCoverage, toggle: bool) -> Table:
     kinds = ["line", "branch", *(["toggle"] if toggle else [])]
-    table = Table(title="RTL by module")
-    table.add_column("module")
-    for kind in kinds:
-        table.add_column(PLURAL[kind], justify="right")
-        table.add_column("", justify="right")
-    for row in _rows(rtl, kinds):
-        table.add_row(*row)
-    return table
+    columns = ["module", *(name for kind in kinds for name in (f">{PLURAL[kind]}", ">"))]
+    return new_table("RTL by module", columns, _rows(rtl, kinds))
 
 
 def _hole_table(rtl: RtlCoverage) -> Table:
-    table = Table(title="Holes")
-    for name in ("module", "line", "text", "reason"):
-        table.add_column(name, justify="right" if name == "line" else "left", no_wrap=name == "line")
-    for hole in rtl.holes:
-        table.add_row(hole.module, str(hole.line), _short(hole), hole.reason or "NONE")
-    return table
+    rows = ((hole.module, str(hole.line), _short(hole), hole.reason or "NONE") for hole in rtl.holes)
+    return new_table("Holes", ("module", ">line", "text", "reason"), rows)
 
 
 def _short(hole: Hole) -> str:

@@ -16,8 +16,10 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from dovetail.flows.options.engines import add_engine_options, engine_of
-from dovetail.flows.options.network import add_input_options, add_network_options, compiled_of, left_lines, samples_of
+from dovetail.flows.options.network import add_input_options, add_network_options, compiled_of, samples_of
+from dovetail.flows.output.inference import left_lines
 from dovetail.flows.output.reply import Report
+from dovetail.flows.output.tables import new_table
 from dovetail.sw.analysis.diff import Difference, compare
 from dovetail.sw.analysis.dump import read_dump, write_dump
 from dovetail.sw.errors import DovetailError
@@ -109,11 +111,8 @@ def _reference(
 
 
 def _table(difference: Difference) -> Table:
-    table = Table(title="Layers")
-    for name in ("layer", "kind"):
-        table.add_column(name)
-    for name in ("elements", "differing", "largest difference", "first at"):
-        table.add_column(name, justify="right")
+    columns = ("layer", "kind", ">elements", ">differing", ">largest difference", ">first at")
+    table = new_table("Layers", columns)
     for one in difference.comparisons:
         cells = f"{one.elements:,}", f"{one.differing:,}", f"{one.largest:g}", str(one.first) if one.first else ""
         table.add_row(one.layer, one.kind, *cells, style="bold red" if one.departs else None)

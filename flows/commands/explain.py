@@ -9,14 +9,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from dovetail.flows.options.network import (
-    add_clock_option,
-    add_network_options,
-    clock_of,
-    compiled_again,
-    compiled_of,
-    times,
-)
+from dovetail.flows.options.network import add_clock_option, add_network_options, clock_of, compiled_again, compiled_of
 from dovetail.flows.options.parameters import SETTINGS, changed
 from dovetail.flows.output import explain_tables
 from dovetail.flows.output.energy import (
@@ -27,6 +20,7 @@ from dovetail.flows.output.energy import (
     energy_text,
 )
 from dovetail.flows.output.folder import check_output_folder
+from dovetail.flows.output.inference import times
 from dovetail.flows.output.printable import block
 from dovetail.flows.output.reply import Report
 from dovetail.isa.common.files import write_atomically, written_whole

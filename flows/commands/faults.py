@@ -17,14 +17,20 @@ from dovetail.cosim.compare.campaign import in_processes
 from dovetail.cosim.compare.faults import KINDS, Record, executed_bits, run_flips, run_kind, sampled_bits
 from dovetail.cosim.rtl.setting import settings_of
 from dovetail.cosim.rtl.verilate import default_cache
-from dovetail.flows.commands.fuzz import label
-from dovetail.flows.options.engines import add_form_option, check_form
+from dovetail.flows.options.campaign import (
+    add_campaign_options,
+    add_count,
+    check_counts,
+    config_label,
+    configurations_of,
+)
 from dovetail.flows.options.network import random_sample
 from dovetail.flows.output.reply import Report
+from dovetail.flows.output.tables import new_table
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Cause
 from dovetail.sw.errors import DovetailError
-from dovetail.sw.random.programs.configurations import WHOLE, configurations
+from dovetail.sw.random.programs.configurations import WHOLE
 from dovetail.sw.runtime.compiled_network import compile_network
 
 CHUNKS = 4
@@ -33,42 +39,25 @@ CHUNKS = 4
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
-    parser.add_argument(
-        "--programs", type=int, default=40, metavar="N", help="per kind and configuration; default: %(default)s"
-    )
-    parser.add_argument("--flips", type=int, default=400, metavar="N", help="bits to flip; default: %(default)s")
+    add_count(parser, "--programs", 40, "per kind and configuration")
+    add_count(parser, "--flips", 400, "bits to flip")
     parser.add_argument(
         "--network", default="zoo:dscnn", metavar="NETWORK", help="whose program they are of; default: %(default)s"
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of programs and bits; default: %(default)s")
-    parser.add_argument("--configs", type=int, default=2, metavar="K", help="configurations; default: %(default)s")
-    parser.add_argument(
-        "--config-seed", type=int, default=0, metavar="S", help="of the configurations; default: %(default)s"
-    )
-    parser.add_argument(
-        "--config", metavar="FILE|PRESET", action="append", help="this configuration instead; may be repeated"
-    )
-    add_form_option(parser)
-    parser.add_argument("--jobs", type=int, default=2, metavar="J", help="processes; default: %(default)s")
+    add_count(parser, "--seed", 0, "of programs and bits")
+    add_campaign_options(parser, 2)
 
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
-    for name, least in (("programs", 0), ("flips", 0), ("seed", 0), ("configs", 1), ("config_seed", 0), ("jobs", 1)):
-        if getattr(args, name) < least:
-            raise DovetailError(f"--{name.replace('_', '-')} must be at least {least}, not {getattr(args, name)}")
-    if args.config:
-        configs = [Config.load(name) for name in args.config]
-    else:
-        configs = configurations(args.config_seed, args.configs)
-    for config in configs:
-        check_form(config, args.form)
+    check_counts(args, programs=0, flips=0, seed=0, configs=1, config_seed=0, jobs=1)
+    configs = configurations_of(args)
     seeds = range(args.seed * args.programs, (args.seed + 1) * args.programs)
     parts = [(config, kind, seeds, default_cache(), args.form) for config in configs for kind in KINDS if args.programs]
     records: dict[str, Record] = {}
     lines, start = [], time.monotonic()
     for (config, kind, *_), record in zip(parts, in_processes(run_kind, parts, args.jobs), strict=True):
-        lines.append(f"{kind:12} {label(config)}: {_counts(record)}")
+        lines.append(f"{kind:12} {config_label(config)}: {_counts(record)}")
         lines += [f"    {text}" for text in record.wrong]
         print(f"{lines[-1 - len(record.wrong)]} [{time.monotonic() - start:.0f} s]", file=sys.stderr)
         records.setdefault(kind, Record()).__iadd__(record)
@@ -112,7 +101,7 @@ def _flips(args: argparse.Namespace, config: Config) -> tuple[str, Record]:
     for record in in_processes(run_flips, parts, args.jobs):
         total += record
         print(f"{total.runs} bits flipped", file=sys.stderr)
-    return f"{len(bits)} of {executed_bits(setting.text)} of {compiled.graph.name}, {label(config)}", total
+    return f"{len(bits)} of {executed_bits(setting.text)} of {compiled.graph.name}, {config_label(config)}", total
 
 
 def _counts(record: Record) -> str:
@@ -121,10 +110,7 @@ def _counts(record: Record) -> str:
 
 def _table(records: dict[str, Record]) -> Table:
     """How the runs of each kind ended."""
-    table = Table(title="How runs ended")
-    table.add_column("cause")
-    for kind in records:
-        table.add_column(kind, justify="right")
+    table = new_table("How runs ended", ("cause", *(f">{kind}" for kind in records)))
     for cause in Cause:
         counts = [record.causes[cause] for record in records.values()]
         if any(counts):

@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from dataclasses import asdict
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -17,38 +18,29 @@ from dovetail.cosim.compare.lockstep import Lockstep
 from dovetail.cosim.coverage.bins import Counts, as_json, markdown
 from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.cosim.rtl.waves import Waves
-from dovetail.flows.options.engines import add_form_option, add_waves_options, check_form, waves_line, waves_of
+from dovetail.flows.options.campaign import (
+    add_campaign_options,
+    add_count,
+    check_counts,
+    check_report,
+    config_label,
+    configurations_of,
+)
+from dovetail.flows.options.engines import add_waves_options, check_form, waves_line, waves_of
 from dovetail.flows.output.folder import check_output_folder
 from dovetail.flows.output.reply import Report, to_json
+from dovetail.flows.output.tables import new_table
 from dovetail.isa.common.files import write_atomically
-from dovetail.isa.common.sizes import format_bytes
-from dovetail.isa.config.given import FEATURES
-from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, Cause
 from dovetail.sw.errors import DovetailError
-from dovetail.sw.random.programs.configurations import configurations
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
-    parser.add_argument("--programs", type=int, default=400, metavar="N", help="programs in all; default: %(default)s")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the programs; default: %(default)s")
-    parser.add_argument("--configs", type=int, default=4, metavar="K", help="configurations; default: %(default)s")
-    parser.add_argument(
-        "--config-seed",
-        type=int,
-        default=0,
-        metavar="S",
-        help="of the configurations: with the same one, builds are reused; default: %(default)s",
-    )
-    parser.add_argument(
-        "--config", metavar="FILE|PRESET", action="append", help="this configuration instead; may be repeated"
-    )
-    add_form_option(parser)
-    parser.add_argument(
-        "--count", type=int, default=40, metavar="OPS", help="most operations drawn per program; default: %(default)s"
-    )
-    parser.add_argument("--jobs", type=int, default=2, metavar="J", help="processes; default: %(default)s")
+    add_count(parser, "--programs", 400, "programs in all")
+    add_count(parser, "--seed", 0, "of the programs")
+    add_count(parser, "--count", 40, "most operations drawn per program")
+    add_campaign_options(parser, 4)
     parser.add_argument(
         "--save",
         type=Path,
@@ -65,9 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
-    for name, least in (("programs", 1), ("seed", 0), ("configs", 1), ("config_seed", 0), ("count", 1), ("jobs", 1)):
-        if getattr(args, name) < least:
-            raise DovetailError(f"--{name.replace('_', '-')} must be at least {least}, not {getattr(args, name)}")
+    check_counts(args, programs=1, seed=0, configs=1, config_seed=0, count=1, jobs=1)
     waves = waves_of(args)
     if args.replay:
         if waves and len(args.replay) > 1:
@@ -76,20 +66,15 @@ def run(args: argparse.Namespace) -> Report:
     check_output_folder("--save", args.save)
     if args.coverage:
         check_report(args.coverage)
-    if args.config:
-        configs = [Config.load(name) for name in args.config]
-    else:
-        configs = configurations(args.config_seed, args.configs)
-    for config in configs:
-        check_form(config, args.form)
+    configs = configurations_of(args)
     parts = shares(configs, seed=args.seed, programs=args.programs, count=args.count, form=args.form)
     total, lines, rows = Tally(), [], []
     start = time.monotonic()
     for share, tally in run_campaign(parts, cache=default_cache(), folder=args.save, jobs=args.jobs):
-        line = f"{share.number:3}  {label(share.config)}: {_counts(tally)}"
+        line = f"{share.number:3}  {config_label(share.config)}: {_counts(tally)}"
         lines.append(line)
         lines += _differences(tally)
-        rows.append({"config": share.config.to_dict(), "label": label(share.config), **_data(tally)})
+        rows.append({"config": share.config.to_dict(), "label": config_label(share.config), **_data(tally)})
         total += tally
         print(f"{line} [{time.monotonic() - start:.0f} s]", file=sys.stderr)
     where = f"{len(configs)} configurations" + ("" if args.config else f" of seed {args.config_seed}")
@@ -108,33 +93,10 @@ def run(args: argparse.Namespace) -> Report:
     return Report(data, [head, *lines, _table(total), bins, verdict], 1 if total.differences else 0)
 
 
-def check_report(path: Path) -> None:
-    """Raise before minutes have passed."""
-    if path.suffix not in (".md", ".json"):
-        raise DovetailError(f"a report must be a .md or .json file, not {path}")
-    if not path.parent.is_dir():
-        raise DovetailError(f"{path.parent}: No such directory")
-
-
 def write_coverage(path: Path, counts: Counts) -> None:
     """Write functional coverage as Markdown or JSON. Raises OSError."""
     text = markdown(counts) if path.suffix == ".md" else to_json(as_json(counts))
     write_atomically(path, text.encode())
-
-
-def label(config: Config) -> str:
-    """A configuration in a line."""
-    parts = [
-        f"{config.ic_lanes}x{config.oc_lanes}",
-        f"{format_bytes(config.sram)} in {config.banks}",
-        f"stripe {config.stripe}",
-        f"requant {config.requant_lanes}",
-        f"vector {config.vector_lanes}",
-        f"depthwise {config.depthwise}" + (f" {config.depthwise_lanes}" if config.depthwise_lanes else ""),
-        f"bus {config.bus} x {config.outstanding}",
-    ]
-    parts += [f"no {name}" for name in FEATURES if not getattr(config, name)]
-    return ", ".join(parts)
 
 
 def _counts(tally: Tally) -> str:
@@ -174,16 +136,11 @@ def _operations() -> list[Any]:
 
 def _table(total: Tally) -> Table:
     """Operations by opcode beside programs by cause."""
-    table = Table(title="Operations started, and how programs ended")
-    for name in ("opcode", "cause"):
-        table.add_column(name)
-        table.add_column("operations" if name == "opcode" else "programs", justify="right")
-    ops, causes = _operations(), list(Cause)
-    for n in range(max(len(ops), len(causes))):
-        left = (ops[n].name, f"{total.opcodes[ops[n]]:,}") if n < len(ops) else ("", "")
-        right = (causes[n].name, f"{total.causes[causes[n]]:,}") if n < len(causes) else ("", "")
-        table.add_row(*left, *right)
-    return table
+    ops = [(op.name, f"{total.opcodes[op]:,}") for op in _operations()]
+    causes = [(cause.name, f"{total.causes[cause]:,}") for cause in Cause]
+    rows = [(*left, *right) for left, right in zip_longest(ops, causes, fillvalue=("", ""))]
+    columns = ("opcode", ">operations", "cause", ">programs")
+    return new_table("Operations started, and how programs ended", columns, rows)
 
 
 def _waves(path: Path | None, form: str, waves: Waves) -> str:

@@ -11,10 +11,12 @@ from dataclasses import asdict, replace
 
 from rich.table import Table
 
-from dovetail.flows.options.network import add_network_options, left_lines, options_of, shapes_of
+from dovetail.flows.options.network import add_network_options, options_of, shapes_of
 from dovetail.flows.options.parameters import config_of
+from dovetail.flows.output.inference import left_lines
 from dovetail.flows.output.printable import block
 from dovetail.flows.output.reply import Report
+from dovetail.flows.output.tables import new_table
 from dovetail.sw.analysis.preflight import ACCELERATOR, HOST, NodeReport, Preflight, inspect
 
 
@@ -87,14 +89,9 @@ def _verdict(outcome: Preflight, hosted: int) -> str:
 
 
 def _table(outcome: Preflight, rules: list[str]) -> Table:
-    table = Table(title="Nodes")
-    for name in ("node", "kind", "with", "where", "instructions"):
-        table.add_column(name)
-    for name in ("MACs", "weights", "in and out"):
-        table.add_column(name, justify="right")
-    table.add_column("rule", justify="right")
-    for node in outcome.nodes:
-        table.add_row(
+    columns = ("node", "kind", "with", "where", "instructions", ">MACs", ">weights", ">in and out", ">rule")
+    rows = (
+        (
             node.name,
             node.kind,
             _others(node),
@@ -105,6 +102,9 @@ def _table(outcome: Preflight, rules: list[str]) -> Table:
             f"{node.activation_bytes:,}",
             str(rules.index(node.rule) + 1) if node.rule else "",
         )
+        for node in outcome.nodes
+    )
+    table = new_table("Nodes", columns, rows)
     if outcome.gone:
         table.caption = f"Without a trace: {', '.join(outcome.gone)}"
     return table

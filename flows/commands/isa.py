@@ -5,10 +5,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from dovetail.flows.output.printable import Block, printable
 from dovetail.flows.output.reply import Report
+from dovetail.flows.output.tables import new_table
 from dovetail.isa.common.files import write_atomically
 from dovetail.isa.generate.cheader import cheader
 from dovetail.isa.generate.manual import manual
@@ -115,8 +114,10 @@ def _summary() -> Report:
         for r in table.BY_NUMBER.values()
     ]
     causes = [{"name": cause.name, "number": int(cause), "doc": doc} for cause, doc in table.CAUSE_DOC.items()]
-    shown = Table("instruction", "opcode", "unit", "does", title="Instructions")
-    for row in instructions:
-        shown.add_row(str(row["name"]), f"0x{row['opcode']:02x}", str(row["unit"] or "front end"), str(row["doc"]))
+    rows = [
+        (op.name, f"{int(op):#04x}", row.unit.name if row.unit is not None else "front end", row.doc)
+        for op, row in table.INSTRUCTIONS.items()
+    ]
+    shown = new_table("Instructions", ("instruction", "opcode", "unit", "does"), rows)
     hint = f"{len(registers)} registers and {len(causes)} causes: dovetail isa --manual"
     return Report({"instructions": instructions, "registers": registers, "causes": causes}, [shown, hint])

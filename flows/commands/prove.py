@@ -4,7 +4,6 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.table import Table
 from rich.text import Text
 
 from dovetail.cosim.formal.catalogue import PROOFS, manual
@@ -13,6 +12,7 @@ from dovetail.cosim.formal.prover import Verdict, prove
 from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.flows.output.printable import Block, block
 from dovetail.flows.output.reply import Report
+from dovetail.flows.output.tables import new_table
 from dovetail.isa.common.files import write_atomically
 from dovetail.sw.errors import DovetailError
 
@@ -40,12 +40,13 @@ def run(args: argparse.Namespace) -> Report:
     if args.list:
         return _listing(proofs)
     verdicts = {p.name: prove(p, default_cache(), depth=args.depth, waves=args.waves) for p in proofs}
-    shown = Table("proof", "mode", "depth", "verdict", "seconds")
     colours = {"proved": "green", "failed": "red"}
+    rows = []
     for proof in proofs:
         v = verdicts[proof.name]
         verdict = Text(v.result, colours.get(v.result, "yellow"))
-        shown.add_row(proof.name, proof.mode, str(v.depth), verdict, f"{v.seconds:.1f}")
+        rows.append((proof.name, proof.mode, str(v.depth), verdict, f"{v.seconds:.1f}"))
+    shown = new_table("", ("proof", "mode", "depth", "verdict", "seconds"), rows)
     troubles = [trouble(name, v) for name, v in verdicts.items() if not v.passed]
     last = block(troubles) if troubles else "everything is proved"
     data = {"ok": not troubles, "proofs": [{"name": n, **asdict(v)} for n, v in verdicts.items()]}
@@ -91,13 +92,10 @@ def _listing(proofs: list[Proof]) -> Report:
                 "slow": proof.slow,
             }
         )
-        table = Table(title=f"{proof.name}: {proof.block} ({proof.parameters}), {proof.mode} {proof.depth}")
-        table.add_column("")
-        table.add_column("sentence")
-        for kind, sentences in (("proves", s.properties), ("assumes", s.assumptions), ("reaches", s.covers)):
-            for sentence in sentences:
-                table.add_row(kind, sentence)
-        shown.append(table)
+        title = f"{proof.name}: {proof.block} ({proof.parameters}), {proof.mode} {proof.depth}"
+        kinds = (("proves", s.properties), ("assumes", s.assumptions), ("reaches", s.covers))
+        lines = [(kind, sentence) for kind, sentences in kinds for sentence in sentences]
+        shown.append(new_table(title, ("", "sentence"), lines))
     return Report({"proofs": rows}, shown)
 
 

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from dovetail.flows.options.network import add_seed_option, add_shape_option, shapes_of
 from dovetail.flows.output.reply import Report
+from dovetail.flows.output.tables import new_table
 from dovetail.isa.common.files import write_atomically
 from dovetail.sw import frontend
 from dovetail.sw.errors import NetworkError
@@ -185,14 +186,12 @@ def _searched(args: argparse.Namespace, calibration: Calibration, found: Search,
             for t in found.trials
         ],
     }
-    table = Table(title="Tried")
-    table.add_column("scheme", overflow="fold")
-    for name in ("float layers", "SNR", "float", "quantised", "points below"):
-        table.add_column(name, justify="right")
+    rows = []
     for trial in found.trials:
         q = trial.quality
         drop = ["", "", ""] if q.drop is None else [f"{q.float_accuracy:.2%}", f"{q.accuracy:.2%}", f"{q.drop:.2f}"]
-        table.add_row(str(trial.scheme), str(trial.float_layers), _decibel(q.worst), *drop)
+        rows.append([str(trial.scheme), str(trial.float_layers), _decibel(q.worst), *drop])
+    table = new_table("Tried", ("scheme", ">float layers", ">SNR", ">float", ">quantised", ">points below"), rows)
     text.insert(0, table)
     if not found.met:
         text.append(f"No scheme gives {goal}; the best is {str(best.scheme)!r}.")
@@ -240,10 +239,6 @@ def _accuracy(quality: Quality) -> str:
 
 
 def _layer_table(quality: Quality) -> Table:
-    table = Table(title=f"Signal-to-noise, the {min(_MOST_LAYERS, len(quality.layers))} worst")
-    table.add_column("node", overflow="fold")
-    table.add_column("SNR", justify="right")
-    table.add_column("of its operands", justify="right")
-    for layer in quality.layers[:_MOST_LAYERS]:
-        table.add_row(layer.node, _decibel(layer.sqnr), _decibel(layer.operands))
-    return table
+    worst = quality.layers[:_MOST_LAYERS]
+    rows = ((layer.node, _decibel(layer.sqnr), _decibel(layer.operands)) for layer in worst)
+    return new_table(f"Signal-to-noise, the {len(worst)} worst", ("node", ">SNR", ">of its operands"), rows)

@@ -16,11 +16,8 @@ from dovetail.flows.options.network import (
     check_output,
     clock_of,
     compiled_of,
-    describe,
-    layer_table,
     outputs_file,
     samples_of,
-    summary,
 )
 from dovetail.flows.output.energy import (
     add_energy_option,
@@ -29,6 +26,7 @@ from dovetail.flows.output.energy import (
     energy_table,
     energy_text,
 )
+from dovetail.flows.output.inference import describe, layer_table, summary
 from dovetail.flows.output.reply import Report
 from dovetail.isa.common.files import write_together
 from dovetail.sw.analysis.dump import INDEX, write_dump

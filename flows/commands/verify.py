@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from dovetail.cosim.compare.networks import verify
 from dovetail.cosim.compare.windows import layers_of, verify_windows
 from dovetail.cosim.rtl.verilate import default_cache
-from dovetail.cosim.rtl.waves import Waves
 from dovetail.flows.options.engines import add_form_option, add_waves_options, check_form, waves_line, waves_of
 from dovetail.flows.options.network import (
     add_clock_option,
@@ -19,9 +19,8 @@ from dovetail.flows.options.network import (
     clock_of,
     compiled_of,
     samples_of,
-    summary,
-    times,
 )
+from dovetail.flows.output.inference import summary, times
 from dovetail.flows.output.reply import Report
 from dovetail.sw.network.layout import Sample
 from dovetail.sw.runtime.clock import clock_text, time_text
@@ -49,30 +48,55 @@ def run(args: argparse.Namespace) -> Report:
     compiled = compiled_of(args)
     check_form(compiled.config, args.form)
     samples, _ = samples_of(args, compiled)
-    if args.layers:
-        return _windows(args, compiled, samples, clock, waves)
-    start = time.perf_counter()
     trace, around = (waves.path, None) if waves and waves.around is None else (None, waves)
-    verdicts = verify(compiled, samples, cache=default_cache(), trace=trace, form=args.form, waves=around)
+    wanted = {"cache": default_cache(), "trace": trace, "form": args.form, "waves": around}
+    start = time.perf_counter()
+    compare = _windows if args.layers else _whole
+    lines, data, first, checks = compare(args, compiled, samples, clock, wanted)
     seconds = time.perf_counter() - start
-    parts = [segment for verdict in verdicts for segment in verdict.segments]
-    first = next((f"sample {n}, {v.first_difference}" for n, v in enumerate(verdicts) if not v.equal), "")
+    verdict = "DIFFERENT" if first else "EQUAL"
+    lines.append(f"verdict      {verdict}: {checks}; {len(samples)} samples in {seconds:.1f} s")
+    if first:
+        lines.append(f"first        {first}")
+    if around is not None:
+        lines.append(waves_line(around, bool(first)))
     data = {
         "network": compiled.graph.name,
         "config": compiled.config.to_dict(),
         "config_hash": f"{compiled.config.hash:016x}",
         "form": args.form,
         "samples": len(samples),
-        "segments": len(compiled.code.segments),
+        **data,
         "equal": not first,
+        "first_difference": first,
+        "seconds": seconds,
+    }
+    return Report(data, lines, int(bool(first)))
+
+
+Found = tuple[list[str], dict[str, Any], str, str]
+"""Lines, data, the first difference, what was compared."""
+
+
+def _whole(
+    args: argparse.Namespace,
+    compiled: CompiledNetwork,
+    samples: list[Sample],
+    clock: float | None,
+    wanted: Mapping[str, Any],
+) -> Found:
+    """The network; ``clock`` in Hz."""
+    verdicts = verify(compiled, samples, **wanted)
+    parts = [segment for verdict in verdicts for segment in verdict.segments]
+    first = next((f"sample {n}, {v.first_difference}" for n, v in enumerate(verdicts) if not v.equal), "")
+    data = {
+        "segments": len(compiled.code.segments),
         "bytes_equal": all(p.bytes_equal for p in parts),
         "cycles_model": sum(p.cycles_model for p in verdicts[0].segments),
         "cycles_rtl": sum(p.cycles_rtl for p in verdicts[0].segments),
         "timeline_equal": all(p.timeline_equal for p in parts),
         "counters_equal": all(p.counters_equal for p in parts),
         "fault_equal": all(p.fault_equal for p in parts),
-        "first_difference": first,
-        "seconds": seconds,
         **(times(compiled.report(), clock) if clock else {}),
     }
     checks = ", ".join(
@@ -82,13 +106,8 @@ def run(args: argparse.Namespace) -> Report:
         summary(compiled, clock),
         f"model        {data['cycles_model']:,} cycles",
         f"RTL          {data['cycles_rtl']:,} cycles",
-        f"verdict      {'EQUAL' if not first else 'DIFFERENT'}: {checks}; {len(samples)} samples in {seconds:.1f} s",
     ]
-    if first:
-        lines.append(f"first        {first}")
-    if around is not None:
-        lines.append(waves_line(around, bool(first)))
-    return Report(data, lines, 0 if not first else 1)
+    return lines, data, first, checks
 
 
 def _windows(
@@ -96,64 +115,34 @@ def _windows(
     compiled: CompiledNetwork,
     samples: list[Sample],
     clock: float | None,
-    waves: Waves | None,
-) -> Report:
+    wanted: Mapping[str, Any],
+) -> Found:
     """Some layers only; ``clock`` in Hz."""
     layers = layers_of(compiled, args.layers)
-    start = time.perf_counter()
-    trace, around = (waves.path, None) if waves and waves.around is None else (None, waves)
-    wanted: dict[str, Any] = {"cache": default_cache(), "trace": trace, "form": args.form, "waves": around}
-    found = [
-        (n, verdict)
-        for n, sample in enumerate(samples)
-        for verdict in verify_windows(compiled, sample, layers, **wanted)
-    ]
-    seconds = time.perf_counter() - start
-    first = next(
-        (f"sample {n}, segment {v.window.segment}, {v.first_difference}" for n, v in found if v.first_difference), ""
-    )
     names = [layer.name for layer in compiled.code.layers]
     lines = [f"layers       {layers.start}..{layers.stop - 1}: {', '.join(names[n] for n in layers)}"]
-    rows = []
-    for n, verdict in found:
-        window, comparison = verdict.window, verdict.comparison
-        others = [names[layer] for layer in window.layers if layer not in layers]
-        rows.append(
-            {
-                "sample": n,
-                **asdict(window),
-                "equal": not verdict.first_difference,
-                "cycles_model": comparison.cycles_model,
-                "cycles_rtl": comparison.cycles_rtl,
-                "first_difference": verdict.first_difference,
-            }
-        )
-        lines.append(
-            f"sample {n:<6}segment {window.segment}, words {window.first}..{window.past - 1}, {window.operations}"
-            f" operations"
-            + (f" (some of {', '.join(others)})" if others else "")
-            + f": model {comparison.cycles_model:,}"
-            f" cycles, RTL {comparison.cycles_rtl:,}"
-            + (f" ({time_text(comparison.cycles_rtl, clock)} at {clock_text(clock)})" if clock else "")
-        )
-    lines.append(
-        f"verdict      {'EQUAL' if not first else 'DIFFERENT'}: from the model's state, to its state;"
-        f" {len(samples)} samples in {seconds:.1f} s"
-    )
-    if first:
-        lines.append(f"first        {first}")
-    if around is not None:
-        lines.append(waves_line(around, bool(first)))
-    data = {
-        "network": compiled.graph.name,
-        "config": compiled.config.to_dict(),
-        "config_hash": f"{compiled.config.hash:016x}",
-        "form": args.form,
-        "samples": len(samples),
-        "layers": [names[n] for n in layers],
-        "windows": rows,
-        "equal": not first,
-        "first_difference": first,
-        "seconds": seconds,
-    }
-    return Report(data, lines, 0 if not first else 1)
+    rows, first = list[dict[str, Any]](), ""
+    for n, sample in enumerate(samples):
+        for verdict in verify_windows(compiled, sample, layers, **wanted):
+            window, model, rtl = verdict.window, verdict.comparison.cycles_model, verdict.comparison.cycles_rtl
+            if verdict.first_difference:
+                first = first or f"sample {n}, segment {window.segment}, {verdict.first_difference}"
+            rows.append(
+                {
+                    "sample": n,
+                    **asdict(window),
+                    "equal": not verdict.first_difference,
+                    "cycles_model": model,
+                    "cycles_rtl": rtl,
+                    "first_difference": verdict.first_difference,
+                }
+            )
+            others = [names[layer] for layer in window.layers if layer not in layers]
+            some = f" (some of {', '.join(others)})" if others else ""
+            took = f" ({time_text(rtl, clock)} at {clock_text(clock)})" if clock else ""
+            lines.append(
+                f"sample {n:<6}segment {window.segment}, words {window.first}..{window.past - 1}, {window.operations}"
+                f" operations{some}: model {model:,} cycles, RTL {rtl:,}{took}"
+            )
+    data = {"layers": [names[n] for n in layers], "windows": rows}
+    return lines, data, first, "from the model's state, to its state"

@@ -10,6 +10,7 @@ from dovetail.flows.fpga.design.boards import RESOURCES, UNITS
 from dovetail.flows.fpga.design.pll import MHZ
 from dovetail.flows.fpga.record import Build
 from dovetail.flows.fpga.reports import CriticalPath
+from dovetail.flows.output.tables import new_table
 
 
 def shown(build: Build) -> list[RenderableType]:
@@ -59,9 +60,8 @@ def missed(build: Build) -> str:
 
 def resources(build: Build) -> Table:
     """What is used of the part."""
-    table = Table(title=f"{build.target.board.part.name} with {build.target.board.name}")
-    for title in ("resource", "used", "of", "%"):
-        table.add_column(title, justify="left" if title == "resource" else "right")
+    title = f"{build.target.board.part.name} with {build.target.board.name}"
+    table = new_table(title, ("resource", ">used", ">of", ">%"))
     for name, total in build.target.board.part.total.items():
         used = build.placed.used[name]
         table.add_row(RESOURCES[name], f"{used:,}", f"{total:,}", f"{used / total:.1%}")
@@ -72,9 +72,7 @@ def steps(path: CriticalPath) -> Table:
     """A critical path, step by step."""
     total = path.logic + path.routing
     title = f"Critical path of {path.clock}: {total:.2f} ns, {path.logic:.2f} in logic, {path.routing:.2f} in wires"
-    table = Table("through", title=title)
-    for name in ("cells", "logic ns", "wires ns", "after ns"):
-        table.add_column(name, justify="right")
+    table = new_table(title, ("through", ">cells", ">logic ns", ">wires ns", ">after ns"))
     after = 0.0
     for step in path.steps:
         after += step.logic + step.routing

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
-from rich.table import Table
 
 from dovetail.flows.options.parameters import add_options, changed, config_of, given
 from dovetail.flows.options.schedules import add_schedule_options, use_schedules
-from dovetail.flows.output.printable import block
-from dovetail.flows.output.reply import si
-from dovetail.isa.common.sizes import format_bytes
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.program import MAGIC
 from dovetail.sw.compiler.options import TILINGS, Options
@@ -28,15 +23,9 @@ from dovetail.sw.files.portable import Sample as CarriedSample
 from dovetail.sw.network.ir import Graph, Port
 from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.runtime.clock import (
-    clock_text,
-    frequency_text,
     hertz,
-    milliseconds,
-    per_second,
-    rate_text,
-    time_text,
 )
-from dovetail.sw.runtime.compiled_network import CompiledNetwork, Report, compile_network
+from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 from dovetail.sw.runtime.saved_program import load_program
 
 NETWORK_HELP = (
@@ -45,10 +34,6 @@ NETWORK_HELP = (
     " autoencoder, mobilenet_v2_block,"
     " hard_swish_block, inception_block, shuffle_block, attention_block)"
 )
-
-
-SHOWN = 3
-"""Nodes of the host that a line names."""
 
 
 def add_network_options(parser: argparse.ArgumentParser, *, programs: bool, optional: bool = False) -> None:
@@ -278,182 +263,3 @@ def _random(port: Port, random: np.random.Generator) -> Array:
         info = np.iinfo(dtype)
         return random.integers(info.min, info.max, port.shape, dtype, endpoint=True)
     return random.standard_normal(port.shape).astype(dtype)
-
-
-# --- report -----------------------------------------------------------------------------------------------------
-
-
-def describe(compiled: CompiledNetwork, clock: float | None = None) -> dict[str, Any]:
-    """The timing of one inference as JSON has it: exact cycles, the host's estimate, and times at a clock in Hz."""
-    report = compiled.report()
-    return {
-        "network": compiled.graph.name,
-        "config": compiled.config.to_dict(),
-        "config_hash": f"{compiled.config.hash:016x}",
-        "tiling": compiled.code.options.tiling,
-        "cycles": report.cycles,
-        "host_cycles": report.host_work.at(clock),
-        "total_cycles": report.total(clock),
-        "host_estimate": report.host_work.to_dict(),
-        **(times(report, clock) if clock else {}),
-        "macs": report.macs,
-        "host_macs": report.host_macs,
-        "utilisation": report.utilisation,
-        "bound_cycles": report.bound,
-        "roofline_ratio": report.over_bound,
-        "least_bytes": report.least_bytes,
-        "dram_bytes": report.moved_bytes,
-        "sram_bytes": {"peak": report.sram.top, "live": report.sram.live, "of": compiled.config.sram},
-        "memory_bytes": {**asdict(report.memory), "total": report.memory.total},
-        "tensors": _places(compiled),
-        "cycles_by_kind": report.by_kind(),
-        "layers": [asdict(layer) for layer in report.layers],
-        "host_nodes": report.host,
-        "left": list(compiled.graph.left),
-        "states": [{"name": state.name, **_tensor(compiled.graph, state.read)} for state in compiled.graph.states],
-        "counters": {unit.name.lower(): asdict(counters) for unit, counters in report.counters.items()},
-    }
-
-
-def times(report: Report, clock: float) -> dict[str, float]:
-    """Times of an inference at a clock in Hz, for JSON; bytes per second are those of the accelerator's cycles."""
-    return {
-        "clock_hz": clock,
-        "accelerator_ms": milliseconds(report.cycles, clock),
-        "host_ms": milliseconds(report.host_work.at(clock), clock),
-        "latency_ms": report.latency(clock),
-        "inferences_per_second": report.fps(clock),
-        "dram_bytes_per_second": report.moved_bytes * per_second(report.cycles, clock),
-    }
-
-
-def left_lines(left: Sequence[str], why: str) -> list[str]:
-    """What is behind Dovetail's part of a network, for people."""
-    if not left:
-        return []
-    count = f" and {len(left) - 1} behind it" if len(left) > 1 else ""
-    return [f"left to you  {left[0]}{count}: {why}; `dovetail export` writes it as a file, outputs here are its inputs"]
-
-
-def _tensor(graph: Graph, name: str) -> dict[str, Any]:
-    return {"shape": list(graph.tensors[name].shape), "dtype": graph.tensors[name].dtype}
-
-
-def _places(compiled: CompiledNetwork) -> list[dict[str, Any]]:
-    """Where each tensor of the accelerator lies in system memory, by address; those in SRAM alone come last."""
-    code, graph = compiled.code, compiled.graph
-    touched = {n for step in code.steps if not step.host for node in step.nodes for n in (*node.inputs, *node.outputs)}
-    places = [
-        {
-            "name": name,
-            "offset": code.where.get(name),
-            "bytes": tensor.size,
-            "pixel_pitch": code.pitches.get(name),
-        }
-        for name, tensor in graph.tensors.items()
-        if name in touched
-    ]
-    return sorted(places, key=lambda place: (place["offset"] is None, place["offset"] or 0))
-
-
-def memory_table(compiled: CompiledNetwork) -> Table:
-    """Where everything lies in system memory."""
-    code, memory = compiled.code, compiled.report().memory
-    table = Table(title="System memory")
-    table.add_column("what")
-    table.add_column("offset", justify="right")
-    table.add_column("bytes", justify="right")
-    table.add_row("constants", "0x0", f"{memory.constants:,}")
-    for place in _places(compiled):
-        offset = "SRAM only" if place["offset"] is None else f"{place['offset']:#x}"
-        table.add_row(place["name"], offset, f"{place['bytes']:,}")
-    table.add_row("program", f"{code.stream_offset:#x}", f"{memory.program:,}")
-    return table
-
-
-def layer_table(report: Report, clock: float | None = None) -> Table:
-    """A line per layer, with its time at a clock in Hz."""
-    table = Table(title="Layers")
-    table.add_column("#", justify="right")
-    for name in ("layer", "kind"):
-        table.add_column(name)
-    for name in (
-        "MACs",
-        "cycles",
-        *(["time"] if clock else []),
-        "share",
-        "bound",
-        "cycles / bound",
-        "bytes moved",
-        "bytes at least",
-    ):
-        table.add_column(name, justify="right")
-    for number, layer in enumerate(report.layers):
-        table.add_row(
-            str(number),
-            layer.name,
-            layer.kind,
-            f"{layer.macs:,}",
-            f"{layer.cycles:,}",
-            *([time_text(layer.cycles, clock)] if clock else []),
-            f"{layer.cycles / report.cycles:.1%}",
-            f"{layer.bound:,}",
-            f"{layer.cycles / layer.bound:.2f}" if layer.bound else "",
-            f"{layer.moved_bytes:,}",
-            f"{layer.least_bytes:,}",
-        )
-    return table
-
-
-def summary(compiled: CompiledNetwork, clock: float | None = None) -> str:
-    """Cycles, their times at a clock in Hz, MACs, utilisation, roofline bound and what the host runs, as text."""
-    report, config = compiled.report(), compiled.config
-    array = f"{config.ic_lanes} x {config.oc_lanes} multipliers, {format_bytes(config.sram)}, {config.bus}-bit bus"
-    rate = f", {rate_text(report.moved_bytes, report.cycles, clock)}" if clock and report.cycles else ""
-    lines = [
-        f"{compiled.graph.name} on {array}, depthwise {config.depthwise} ({config.hash:016x})",
-        *timing(report, clock),
-        f"MACs         {report.macs:,}" + (f", and {report.host_macs:,} on the host" if report.host_macs else ""),
-        f"utilisation  {report.utilisation:.1%} of {report.pe} multipliers",
-        f"roofline     {report.bound:,} cycles; cycles / roofline {report.over_bound:.3f}",
-        f"traffic      {si(report.moved_bytes)}B moved, at least {si(report.least_bytes)}B{rate}",
-        f"SRAM         {report.sram.top:,} bytes up to the highest in use, {report.sram.live:,} live at most",
-        f"memory       {report.memory.total:,} bytes: constants {report.memory.constants:,}, tensors"
-        f" {report.memory.tensors:,} (at least {report.memory.least_tensors:,}), program {report.memory.program:,}",
-    ]
-    lines += [
-        f"state        {compiled.graph.tensors[state.read]}, kept on the host between runs"
-        for state in compiled.graph.states
-    ]
-    lines += host_lines(report.host)
-    lines += left_lines(compiled.graph.left, compiled.graph.why_left)
-    return block(lines)
-
-
-def host_lines(host: Mapping[str, str]) -> list[str]:
-    """Nodes of the host, a line per reason that keeps them there; the first of many stand for them."""
-    nodes: dict[str, list[str]] = {}
-    for name, reason in host.items():
-        nodes.setdefault(reason, []).append(name)
-    lines = []
-    for reason, names in nodes.items():
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        lines.append(f"host         {', '.join(names[:SHOWN])}{more}: {reason}")
-    return lines
-
-
-def timing(report: Report, clock: float | None) -> list[str]:
-    """Lines of an inference's cycles: the accelerator's, the host's and all, with times at a clock in Hz."""
-    host, total = report.host_work.at(clock), report.total(clock)
-
-    def text(cycles: int) -> str:
-        return f"{cycles:,}" + (f" ({time_text(cycles, clock)})" if clock else "")
-
-    at = f" at {clock_text(clock)}" if clock else ""
-    rate = f", {frequency_text(total, clock)}" if clock else ""
-    share = f"; {host / total:.1%} of it the host's" if total else ""
-    return [
-        f"cycles       {text(report.cycles)} per inference on the accelerator{at}",
-        f"host cycles  {text(host)}, an estimate: {report.host_work.basis}",
-        f"in all       {text(total)}{rate}{share}",
-    ]

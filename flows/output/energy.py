@@ -7,6 +7,7 @@ import argparse
 from rich.table import Table
 
 from dovetail.flows.output.printable import block
+from dovetail.flows.output.tables import new_table
 from dovetail.sw.analysis.cost.energy import COMPONENTS, DEFAULT_TABLE, ERROR, EnergyReport, energy_report, load_table
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
@@ -57,11 +58,8 @@ def energy_text(energy: EnergyReport | None) -> str:
 def energy_table(energy: EnergyReport) -> Table:
     """A line per layer, a column per component."""
     used = [name for name in COMPONENTS if energy.whole.parts[name]]
-    table = Table(title="Energy by layer, µJ, estimated")
-    for name in ("layer", "kind"):
-        table.add_column(name)
-    for name in (*used, "all", "share"):
-        table.add_column(name, justify="right")
+    columns = ("layer", "kind", *(f">{name}" for name in (*used, "all", "share")))
+    table = new_table("Energy by layer, µJ, estimated", columns)
     whole = energy.whole.total
     for layer in energy.layers:
         own = layer.energy

@@ -5,6 +5,7 @@ from fractions import Fraction
 from rich import box
 from rich.table import Table
 
+from dovetail.flows.output.tables import new_table
 from dovetail.sw.analysis.explain.causes import CAUSES, RESOURCES
 from dovetail.sw.analysis.explain.comparison import Comparison
 from dovetail.sw.analysis.explain.explanation import Explanation, LayerExplanation
@@ -18,7 +19,7 @@ NAME, SPENT = 24, 24
 
 def causes(explanation: Explanation) -> Table:
     """A line per cause."""
-    table = _table("Where the cycles go", "cause", "counts for", right=("cycles", "share"), last=("what it is",))
+    table = _table("Where the cycles go", "cause", "counts for", ">cycles", ">share", "what it is")
     for name, cycles in explanation.shares.items():
         cause = CAUSES[name]
         table.add_row(
@@ -32,8 +33,10 @@ def what_ifs(explanation: Explanation) -> Table:
     table = _table(
         "The same program, timed with one thing free",
         "free",
-        right=("cycles", "change"),
-        last=("bound by then", "what free means"),
+        ">cycles",
+        ">change",
+        "bound by then",
+        "what free means",
     )
     for what in explanation.next:
         change = f"{what.cycles / explanation.cycles - 1:+.1%}" if explanation.cycles else ""
@@ -49,8 +52,11 @@ def layers(explanation: Explanation) -> Table:
         "#",
         "layer",
         "kind",
-        right=("cycles", "MACs/cycle", "MACs/byte", "roof"),
-        last=("bound by",),
+        ">cycles",
+        ">MACs/cycle",
+        ">MACs/byte",
+        ">roof",
+        "bound by",
     )
     table.add_column("cycles spent on, %", min_width=SPENT)
     table.add_column("without that", justify="right")
@@ -88,7 +94,7 @@ def _spent(layer: LayerExplanation) -> str:
 
 def losses(comparison: Comparison, first: Explanation, second: Explanation) -> Table:
     """A line per cause: cycles on both configurations, and what is lost."""
-    table = _table("Where the difference goes", "cause", "counts for", right=("first", "ideal", "second", "lost"))
+    table = _table("Where the difference goes", "cause", "counts for", ">first", ">ideal", ">second", ">lost")
     for name in CAUSES:
         a, b = first.shares.get(name, 0), second.shares.get(name, 0)
         if a or b:
@@ -107,8 +113,11 @@ def differences(comparison: Comparison) -> Table:
         "#",
         "layer",
         "kind",
-        right=("first", "second", "speed-up", "lost"),
-        last=("most of it",),
+        ">first",
+        ">second",
+        ">speed-up",
+        ">lost",
+        "most of it",
     )
     for number, layer in enumerate(comparison.layers):
         a, b = layer.cycles
@@ -131,12 +140,5 @@ def _cycles(first: int, ideal: Fraction, second: int, lost: Fraction) -> tuple[s
     return f"{first:,}", f"{round(ideal):,}", f"{second:,}", f"{round(lost):,}"
 
 
-def _table(title: str, *left: str, right: tuple[str, ...], last: tuple[str, ...] = ()) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for name in left:
-        table.add_column(name, no_wrap=True)
-    for name in right:
-        table.add_column(name, justify="right")
-    for name in last:
-        table.add_column(name)
-    return table
+def _table(title: str, *columns: str) -> Table:
+    return new_table(title, columns, title_justify="left", box=box.SIMPLE_HEAD)

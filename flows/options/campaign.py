@@ -1,0 +1,70 @@
+"""Options of commands that run random programs on model and RTL, over many configurations."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from dovetail.flows.options.engines import add_form_option, check_form
+from dovetail.isa.common.sizes import format_bytes
+from dovetail.isa.config.given import FEATURES
+from dovetail.isa.config.resolved import Config
+from dovetail.sw.errors import DovetailError
+from dovetail.sw.random.programs.configurations import configurations
+
+
+def add_count(parser: argparse.ArgumentParser, flag: str, default: int, about: str) -> None:
+    """Add how many of something there are, or a seed; :func:`check_counts` says which numbers will do."""
+    parser.add_argument(flag, type=int, default=default, metavar="N", help=f"{about}; default: %(default)s")
+
+
+def add_campaign_options(parser: argparse.ArgumentParser, configs: int) -> None:
+    """Add configurations, the RTL's form and processes; ``configs``: how many there are without the option."""
+    add_count(parser, "--configs", configs, "configurations")
+    add_count(parser, "--config-seed", 0, "of the configurations: with the same one, builds are reused")
+    parser.add_argument(
+        "--config", metavar="FILE|PRESET", action="append", help="this configuration instead; may be repeated"
+    )
+    add_form_option(parser)
+    add_count(parser, "--jobs", 2, "processes")
+
+
+def check_counts(args: argparse.Namespace, **least: int) -> None:
+    """Raise DovetailError for an option below its least number."""
+    for name, number in least.items():
+        if getattr(args, name) < number:
+            raise DovetailError(f"--{name.replace('_', '-')} must be at least {number}, not {getattr(args, name)}")
+
+
+def configurations_of(args: argparse.Namespace) -> list[Config]:
+    """The configurations of a command line, which can be simulated in its form. Raises DovetailError, ConfigError."""
+    if args.config:
+        found = [Config.load(name) for name in args.config]
+    else:
+        found = configurations(args.config_seed, args.configs)
+    for config in found:
+        check_form(config, args.form)
+    return found
+
+
+def check_report(path: Path) -> None:
+    """Raise DovetailError before minutes have passed."""
+    if path.suffix not in (".md", ".json"):
+        raise DovetailError(f"a report must be a .md or .json file, not {path}")
+    if not path.parent.is_dir():
+        raise DovetailError(f"{path.parent}: No such directory")
+
+
+def config_label(config: Config) -> str:
+    """A configuration in a line."""
+    parts = [
+        f"{config.ic_lanes}x{config.oc_lanes}",
+        f"{format_bytes(config.sram)} in {config.banks}",
+        f"stripe {config.stripe}",
+        f"requant {config.requant_lanes}",
+        f"vector {config.vector_lanes}",
+        f"depthwise {config.depthwise}" + (f" {config.depthwise_lanes}" if config.depthwise_lanes else ""),
+        f"bus {config.bus} x {config.outstanding}",
+    ]
+    parts += [f"no {name}" for name in FEATURES if not getattr(config, name)]
+    return ", ".join(parts)
