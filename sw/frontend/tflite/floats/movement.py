@@ -9,6 +9,7 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.tflite.file import Operator, Operators
 from dovetail.sw.frontend.tflite.floats.elementwise import activated
 from dovetail.sw.frontend.tflite.floats.writer import Write, Writer
+from dovetail.sw.frontend.tflite.operators.movement import cuts_of
 
 MOVEMENT: Operators[Write] = Operators()
 
@@ -65,19 +66,16 @@ def cut(w: Writer, op: Operator) -> None:
 @MOVEMENT("STRIDED_SLICE")
 def strided_slice(w: Writer, op: Operator) -> None:
     """STRIDED_SLICE; an axis that shrinks is one element long."""
-    options = op.options(schema.StridedSliceOptions)
-    if options.EllipsisMask() or options.NewAxisMask() or options.Offset():
+    cuts = cuts_of(op, *(w.numbers(op, place) for place in (1, 2, 3)))
+    if cuts is None:
         raise NetworkError(f"{op.name}: must be without ellipsis, new axes and offsets")
-    shape = w.shape(op.inputs[0])
     bounds: list[tuple[int, int, int]] = []
-    for axis, (begin, end, step) in enumerate(zip(*(w.numbers(op, place) for place in (1, 2, 3)), strict=True)):
-        if options.ShrinkAxisMask() >> axis & 1:
-            bounds.append((begin % shape[axis], begin % shape[axis] + 1, 1))
-            continue
-        first = None if options.BeginMask() >> axis & 1 else begin
-        last = None if options.EndMask() >> axis & 1 else end
-        start, stop, step = slice(first, last, step).indices(shape[axis])
-        bounds.append((start, stop if stop >= 0 else -shape[axis] - 1, step))
+    for taken, length in zip(cuts, w.shape(op.inputs[0]), strict=False):
+        if isinstance(taken, int):
+            bounds.append((taken % length, taken % length + 1, 1))
+        else:
+            start, stop, step = taken.indices(length)
+            bounds.append((start, stop if stop >= 0 else -length - 1, step))
     starts, ends, steps = (list(numbers) for numbers in zip(*bounds, strict=True))
     _sliced(w, op, starts, ends, steps)
 

@@ -120,21 +120,26 @@ def cut(builder: GraphBuilder, op: Operator) -> ir.Node | None:
 @MOVEMENT("STRIDED_SLICE")
 def strided_slice(builder: GraphBuilder, op: Operator) -> ir.Node | None:
     """STRIDED_SLICE with constant bounds and positive strides."""
-    options = op.options(schema.StridedSliceOptions)
     shape = builder.tensor(op.inputs[0]).shape
     parameters = [builder.numbers(index) for index in op.inputs[1:4]]
     known = [numbers for numbers in parameters if numbers is not None]
-    if len(known) < 3 or options.EllipsisMask() or options.NewAxisMask() or options.Offset():
+    cuts = cuts_of(op, *known) if len(known) == 3 else None
+    return None if cuts is None else _taken(builder, op, op.inputs[0], np.asarray(ir.positions(shape)[cuts]))
+
+
+def cuts_of(
+    op: Operator, begins: Sequence[int], ends: Sequence[int], steps: Sequence[int]
+) -> tuple[slice | int, ...] | None:
+    """What STRIDED_SLICE takes of each axis, an index where the axis vanishes; None if it adds axes or skips some."""
+    options = op.options(schema.StridedSliceOptions)
+    if options.EllipsisMask() or options.NewAxisMask() or options.Offset():
         return None
     cuts: list[slice | int] = []
-    for axis, (begin, end, step) in enumerate(zip(*known, strict=True)):
-        if options.ShrinkAxisMask() >> axis & 1:
-            cuts.append(begin)
-            continue
+    for axis, (begin, end, step) in enumerate(zip(begins, ends, steps, strict=True)):
         first = None if options.BeginMask() >> axis & 1 else begin
         last = None if options.EndMask() >> axis & 1 else end
-        cuts.append(slice(first, last, step))
-    return _taken(builder, op, op.inputs[0], np.asarray(ir.positions(shape)[tuple(cuts)]))
+        cuts.append(begin if options.ShrinkAxisMask() >> axis & 1 else slice(first, last, step))
+    return tuple(cuts)
 
 
 @MOVEMENT("TRANSPOSE")
