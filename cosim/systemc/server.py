@@ -25,7 +25,7 @@ from dovetail.isa.config.given import ConfigError
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import PAGE_BYTES, Op, Unit
-from dovetail.isa.timing.dma import row_addresses
+from dovetail.isa.timing.dma import Shape
 from dovetail.isa.timing.memory import ADDRESS_SPACE, BROKEN_BYTES
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.timeline import FETCH, Timeline
@@ -65,9 +65,8 @@ class _Store(StoreModel):
 
 
 def _rows(transfer: Transfer, base: int) -> Iterator[int]:
-    return row_addresses(
-        base + transfer.memory, transfer.rows, transfer.planes, transfer.memory_row, transfer.memory_plane
-    )
+    steps = transfer.memory_row, transfer.memory_plane
+    return Shape(base + transfer.memory, transfer.rows, transfer.planes, *steps, transfer.length).starts()
 
 
 class _SparseMemory:

@@ -59,7 +59,7 @@ TIMING: tuple[tuple[ModuleType, tuple[Callable[..., Any], ...]], ...] = (
     (memory, ()),
     (array, (array.tree_stages, array.to_accumulator, array.array_duration)),
     (vector, (vector.table_lanes, vector.table_reads, vector.vector_reads, vector.to_end, vector.vector_duration)),
-    (dma, (dma.bursts, dma.row_addresses)),
+    (dma, (dma.bursts, dma.Shape)),
     (
         durations,
         (

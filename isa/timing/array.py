@@ -6,7 +6,7 @@ the block's first, and ACCUMULATE demand. Old int32 values pass in windows of th
 results of a stripe drain through the requantiser while the next stripe runs in the other accumulator buffer.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -124,7 +124,6 @@ class _Stripe:
         return end, (left + 1, left + self.out)
 
 
-@lru_cache(maxsize=65536)
 def array_duration(
     config: Config,
     *,
@@ -146,14 +145,23 @@ def array_duration(
     ``blocks`` of output channels with ``last`` channels in the last. ``multiplier``: the channel multiplier
     (depthwise). ``matrix_rows``: of a matrix product, :func:`matrix_reads`. ``free``: see :class:`Free`.
     """
-    (cycles,) = _durations(
-        machine_of(config), depthwise, taps, kc, pixels, stripe, ((blocks, last),), accumulate, multiplier, matrix_rows,
-        free,
-    )  # fmt: skip
+    (cycles,) = array_durations(
+        machine_of(config),
+        depthwise=depthwise,
+        taps=taps,
+        kc=kc,
+        pixels=pixels,
+        stripe=stripe,
+        widths=((blocks, last),),
+        accumulate=accumulate,
+        multiplier=multiplier,
+        matrix_rows=matrix_rows,
+        free=free,
+    )
     return cycles
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=65536)
 def array_durations(
     machine: Machine,
     *,
@@ -166,26 +174,9 @@ def array_durations(
     accumulate: bool,
     multiplier: int = 1,
     matrix_rows: int = 0,
+    free: Free = NOTHING,
 ) -> tuple[int, ...]:
     """The same of instructions that differ in ``widths``, their (blocks, last) in ascending order, only."""
-    return tuple(
-        _durations(machine, depthwise, taps, kc, pixels, stripe, widths, accumulate, multiplier, matrix_rows, NOTHING)
-    )
-
-
-def _durations(
-    machine: Machine,
-    depthwise: bool,
-    taps: int,
-    kc: int,
-    pixels: int,
-    stripe: int,
-    widths: tuple[tuple[int, int], ...],
-    accumulate: bool,
-    multiplier: int,
-    matrix_rows: int,
-    free: Free,
-) -> Iterator[int]:
     fill, requant = machine.to_accumulator - 1, machine.requant_lanes
     if depthwise:
         lanes, steps, rows = machine.depthwise_lanes, taps, 1
@@ -228,8 +219,10 @@ def _durations(
     whole = cache(block(lanes - lanes % multiplier, 0))
     final = cache(lambda channels, state: block(channels, shorter)(state))
     time, state, passed = CHECK + 1 + max(rows, least), (0, -SETTLE), 0
+    found = []
     for blocks, last in widths:
         elapsed, state = repeat(whole, state, blocks - 1 - passed)
         time, passed = time + elapsed, blocks - 1
         elapsed, (_, drained) = final(last, state)
-        yield time + elapsed + drained + DRAIN
+        found.append(time + elapsed + drained + DRAIN)
+    return tuple(found)

@@ -17,6 +17,7 @@ from math import gcd
 from typing import NamedTuple
 
 from dovetail.isa.config.resolved import Config
+from dovetail.isa.instructions.checks import View
 from dovetail.isa.timing.memory import SRAM_READ, Direction
 from dovetail.isa.timing.sequencer import CHECK, repeat
 
@@ -44,20 +45,14 @@ def bursts(address: int, length: int, bus_bytes: int) -> Iterator[tuple[int, int
         address = stop
 
 
-def row_addresses(address: int, rows: int, planes: int, row_step: int, plane_step: int) -> Iterator[int]:
-    """System memory address of each row, modulo 2^32."""
-    for plane in range(planes):
-        for row in range(rows):
-            yield (address + plane * plane_step + row * row_step) & 0xFFFF_FFFF
-
-
 State = tuple[int, ...]
 """What is left of the past after a burst's address, in cycles from that address on: the last beat so far, then the ends
 of the latest ``outstanding`` bursts, oldest first (one that no longer matters counts as 1)."""
 
 
 class Shape(NamedTuple):
-    """What a transfer's time depends on: the first row's ``address``, modulo 4096, and steps and sizes in bytes."""
+    """A transfer's side in system memory: rows of ``length`` bytes, in planes; the first one's address, and steps in
+    bytes."""
 
     address: int
     rows: int
@@ -65,6 +60,29 @@ class Shape(NamedTuple):
     row_step: int
     plane_step: int
     length: int
+
+    @staticmethod
+    def of(view: View, base: int = 0) -> "Shape":
+        """As LOAD's or STORE's registers have it; ``base``: what addresses are relative to."""
+        return Shape(
+            base + view["MEM_ADDR"],
+            view["COUNT", "rows"],
+            view["COUNT", "planes"],
+            view["MEM_ROW_STEP"],
+            view["MEM_PLANE_STEP"],
+            view["LENGTH"],
+        )
+
+    def starts(self) -> Iterator[int]:
+        """The address of each row, modulo 2^32."""
+        for plane in range(self.planes):
+            for row in range(self.rows):
+                yield (self.address + plane * self.plane_step + row * self.row_step) & 0xFFFF_FFFF
+
+    @property
+    def end(self) -> int:
+        """One past the last byte, if no address wraps."""
+        return self.address + (self.planes - 1) * self.plane_step + (self.rows - 1) * self.row_step + self.length
 
 
 class _Channel:
@@ -188,19 +206,13 @@ def last_beat(memory: Direction, bus_bytes: int, state: State, shape: Shape) -> 
     return time + state[0]
 
 
-def read_duration(
-    config: Config, address: int, rows: int, planes: int, row_step: int, plane_step: int, length: int
-) -> int:
-    """Cycles from start to end of a DMA_READ or a fetch; ``address`` matters modulo 4096 only."""
-    shape = Shape(address, rows, planes, row_step, plane_step, length)
+def read_duration(config: Config, shape: Shape) -> int:
+    """Cycles from start to end of a DMA_READ or a fetch; the address matters modulo 4096 only."""
     return _last_answer(config, Direction.reads(config.memory), 0, shape) + READ_END
 
 
-def write_duration(
-    config: Config, address: int, rows: int, planes: int, row_step: int, plane_step: int, length: int
-) -> int:
-    """Cycles from start to end of a DMA_WRITE; ``address`` matters modulo 4096 only."""
-    shape = Shape(address, rows, planes, row_step, plane_step, length)
+def write_duration(config: Config, shape: Shape) -> int:
+    """Cycles from start to end of a DMA_WRITE; the address matters modulo 4096 only."""
     return _last_answer(config, Direction.writes(config.memory), WRITE_FIRST, shape) + WRITE_END
 
 

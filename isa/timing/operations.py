@@ -29,7 +29,7 @@ from dovetail.isa.instructions.checks import (
 )
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, REGISTERS, Cause, Op, Unit, unit_of
 from dovetail.isa.timing.array import NOTHING, Free, array_duration, array_durations, matrix_reads
-from dovetail.isa.timing.dma import BOUNDARY, last_beat, read_duration, row_addresses, write_duration
+from dovetail.isa.timing.dma import BOUNDARY, Shape, last_beat, read_duration, write_duration
 from dovetail.isa.timing.memory import Broken, answers
 from dovetail.isa.timing.microcoded.durations import microcoded_duration, verified
 from dovetail.isa.timing.sequencer import CHECK, UNIT_OF
@@ -70,7 +70,7 @@ class Rules:
         self.known: dict[tuple[int, tuple[int, ...]], Rule] = {}
         self.durations: dict[tuple[int, ...], int] = {}
         """By opcode and whatever registers durations depend on."""
-        self.fetch = read_duration(config, 0, 1, 1, 0, 0, PAGE_BYTES)
+        self.fetch = read_duration(config, Shape(0, 1, 1, 0, 0, PAGE_BYTES))
 
     def find(self, key: tuple[int, tuple[int, ...]]) -> Rule:
         """The rule for (opcode, registers); a new one is remembered."""
@@ -114,7 +114,7 @@ def rules_of(config: Config) -> Rules:
 def forget() -> None:
     """Drop every duration that is remembered, for measurements."""
     _rules.clear()
-    for rule in (array_duration, array_durations, last_beat, vector_duration):
+    for rule in (array_durations, last_beat, vector_duration):
         rule.cache_clear()
 
 
@@ -124,16 +124,7 @@ def duration(config: Config, op: Op, view: View, free: Free = NOTHING) -> int:
         return microcoded_duration(config, op, view)
     row = INSTRUCTIONS[op]
     if row.moves:
-        rule = read_duration if row.unit == Unit.LOAD else write_duration
-        return rule(
-            config,
-            view["MEM_ADDR"] % 4096,
-            view["COUNT", "rows"],
-            view["COUNT", "planes"],
-            view["MEM_ROW_STEP"],
-            view["MEM_PLANE_STEP"],
-            view["LENGTH"],
-        )
+        return (read_duration if row.unit == Unit.LOAD else write_duration)(config, Shape.of(view))
     pixels = view.pixels
     if row.unit == Unit.VECTOR:
         reads = vector_reads(op, view)
@@ -155,25 +146,10 @@ def duration(config: Config, op: Op, view: View, free: Free = NOTHING) -> int:
     )
 
 
-def memory_end(view: View) -> int:
-    """Of a transfer one past the last byte of system memory, from BASE on, if no address wraps."""
-    planes = (view["COUNT", "planes"] - 1) * view["MEM_PLANE_STEP"]
-    rows = (view["COUNT", "rows"] - 1) * view["MEM_ROW_STEP"]
-    return view["MEM_ADDR"] + planes + rows + view["LENGTH"]
-
-
 def bus_error(op: int, registers: Sequence[int], base: int, memory_bytes: int, broken: Broken = ()) -> bool:
     """Whether a transfer leaves the ``memory_bytes`` that answer, from address 0 on, or meets a ``broken`` part."""
-    view = View(unit_of(op), registers)
-    length = view["LENGTH"]
-    rows = row_addresses(
-        base + view["MEM_ADDR"],
-        view["COUNT", "rows"],
-        view["COUNT", "planes"],
-        view["MEM_ROW_STEP"],
-        view["MEM_PLANE_STEP"],
-    )
-    return not all(answers(start, length, memory_bytes, broken) for start in rows)
+    shape = Shape.of(View(unit_of(op), registers), base)
+    return not all(answers(start, shape.length, memory_bytes, broken) for start in shape.starts())
 
 
 Rows = list[tuple[int, ...]]
@@ -329,7 +305,7 @@ class Operations:
         ends = np.full(len(self), -1)
         for mine in self.of_units:
             if mine.unit in (Unit.LOAD, Unit.STORE):
-                ends[mine.places] = memory_end(View(mine.unit, cast(Sequence[int], mine.columns)))
+                ends[mine.places] = Shape.of(View(mine.unit, cast(Sequence[int], mine.columns))).end
         return ends
 
     def meet(self, config: Config, starts: Int64s, ends: Int64s) -> bool:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import INSTRUCTIONS, Unit, unit_of
-from dovetail.isa.timing.operations import Operations, memory_end
+from dovetail.isa.timing.dma import Shape
+from dovetail.isa.timing.operations import Operations
 from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.compile import outside
 from dovetail.sw.compiler.partition.parts import Part
@@ -37,7 +38,7 @@ def transfers(operations: Operations, layers: Mapping[int, int]) -> Iterator[Tra
         if INSTRUCTIONS[op].moves:
             view = View(unit_of(op), registers)
             size = view.moved
-            yield Transfer(view.unit, layers[pc], size, view["MEM_ADDR"], memory_end(view))
+            yield Transfer(view.unit, layers[pc], size, view["MEM_ADDR"], Shape.of(view).end)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from amaranth.hdl import Const
 from dovetail.cosim.benches.bench import Scoreboard, cycles, options, pauses, rng, start, until
 from dovetail.cosim.benches.streams import StreamMonitor, StreamSink
 from dovetail.hw.dma.burst import Burst, Transfer
-from dovetail.isa.timing.dma import BOUNDARY, MAX_BURST, bursts, row_addresses
+from dovetail.isa.timing.dma import BOUNDARY, MAX_BURST, Shape, bursts
 
 LIMIT = 20_000
 PAGE = 5 * BOUNDARY
@@ -68,9 +68,9 @@ async def bursts_of_transfers(dut: Any, stall: float) -> None:
         board.name = f"transfer {n}, " + ", ".join(f"{name} {value:#x}" for name, value in values.items())
         dut.transfer.value = Const.cast(Transfer.const(values)).value
         await cycles(dut, 2)
-        steps = (values[name] for name in ("address", "rows", "planes", "row_step", "plane_step"))
-        for row in row_addresses(*steps):
-            for start_of, _, beats in bursts(row, values["span"] + 1, size):
+        shape = Shape(**{name: values[name] for name in Shape._fields[:5]}, length=values["span"] + 1)
+        for row in shape.starts():
+            for start_of, _, beats in bursts(row, shape.length, size):
                 board.expect((start_of // size * size, beats))
         dut.begin.value = 1
         await cycles(dut, 1)

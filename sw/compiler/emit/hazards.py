@@ -12,7 +12,7 @@ import numpy as np
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import DMA_OPS, PAGE_BYTES, Op, Unit, sync, unit_of
-from dovetail.isa.timing.dma import row_addresses
+from dovetail.isa.timing.dma import Shape
 from dovetail.isa.timing.timeline import Timeline
 
 Range = tuple[int, int]
@@ -251,10 +251,8 @@ def races(timeline: Timeline, base: int = 0) -> list[tuple[int, int]]:
 
 def transfer_rows(op: Op, registers: Sequence[int], base: int) -> list[Range]:
     """The bytes of system memory that a DMA operation touches, row by row."""
-    view = View(unit_of(op), registers)
-    steps = view["MEM_ROW_STEP"], view["MEM_PLANE_STEP"]
-    starts = row_addresses(base + view["MEM_ADDR"], view["COUNT", "rows"], view["COUNT", "planes"], *steps)
-    return [(start, view["LENGTH"]) for start in starts]
+    shape = Shape.of(View(unit_of(op), registers), base)
+    return [(start, shape.length) for start in shape.starts()]
 
 
 def overwrites(timeline: Timeline, program: int, pages: int, base: int) -> bool:

@@ -22,7 +22,7 @@ from dovetail.isa.instructions.table import (
     sync,
     to_bytes,
 )
-from dovetail.isa.timing.dma import row_addresses
+from dovetail.isa.timing.dma import Shape
 from dovetail.sw.compiler.emit.hazards import Tracker
 from dovetail.sw.random.programs.registers import (
     DATA_BYTES,
@@ -115,15 +115,7 @@ def _units(config: Config) -> list[Unit]:
 
 def memory_span(view: View) -> tuple[int, int]:
     """(first byte, bytes) of system memory, relative to BASE, that a DMA touches (no address wraps)."""
-    rows = list(
-        row_addresses(
-            view["MEM_ADDR"],
-            view["COUNT", "rows"],
-            view["COUNT", "planes"],
-            view["MEM_ROW_STEP"],
-            view["MEM_PLANE_STEP"],
-        )
-    )
+    rows = list(Shape.of(view).starts())
     return min(rows), max(rows) + view["LENGTH"] - min(rows)
 
 

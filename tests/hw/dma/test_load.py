@@ -9,7 +9,7 @@ from dovetail.hw.dma.load import LoadCore
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, REGISTERS, Cause, Unit
-from dovetail.isa.timing.dma import read_duration
+from dovetail.isa.timing.dma import Shape, read_duration
 from dovetail.isa.timing.sequencer import CHECK
 from tests.hw.benches import ReadMemory, simulate
 
@@ -163,12 +163,14 @@ def test_random_transfers(bus: int, timing: MemoryTiming, outstanding: int) -> N
             assert bench.sram == want
             rule = read_duration(
                 config,
-                r["MEM_ADDR"] % 4096,
-                r["COUNT"] & 0xFFFF,
-                r["COUNT"] >> 16,
-                r["MEM_ROW_STEP"],
-                r["MEM_PLANE_STEP"],
-                r["LENGTH"],
+                Shape(
+                    r["MEM_ADDR"] % 4096,
+                    r["COUNT"] & 0xFFFF,
+                    r["COUNT"] >> 16,
+                    r["MEM_ROW_STEP"],
+                    r["MEM_PLANE_STEP"],
+                    r["LENGTH"],
+                ),
             )
             assert cycles == rule
             first, last = (a // config.bank_bytes for a in (r["SRAM_ADDR"], r["SRAM_ADDR"] + r["SRAM_BYTES"] - 1))
@@ -187,7 +189,7 @@ def test_fetch(bus: int) -> None:
         for page in (0x400, 0x1C00, 0x800):
             _, banks, cycles, error = await bench.operate(ctx, page=page)
             assert not banks and not error
-            assert cycles == read_duration(config, page, 1, 1, 0, 0, PAGE_BYTES)
+            assert cycles == read_duration(config, Shape(page, 1, 1, 0, 0, PAGE_BYTES))
             half = page & PAGE_BYTES
             assert bench.pages[half : half + PAGE_BYTES] == bench.memory[page : page + PAGE_BYTES]
         assert not any(bench.sram)
@@ -240,7 +242,7 @@ def test_bus_error() -> None:
         await bench.configure(ctx, r)
         _, _, cycles, error = await bench.operate(ctx)
         assert error
-        assert cycles == read_duration(config, r["MEM_ADDR"] % 4096, 2, 1, r["MEM_ROW_STEP"], 0, 40)
+        assert cycles == read_duration(config, Shape(r["MEM_ADDR"] % 4096, 2, 1, r["MEM_ROW_STEP"], 0, 40))
         want = bytearray(config.sram)
         assert not expected(bench.memory, want, 8, 0, r)
         assert any(want) and bench.sram == want

@@ -9,7 +9,7 @@ from dovetail.hw.dma.store import StoreCore
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import REGISTERS, Cause, Unit
-from dovetail.isa.timing.dma import write_duration
+from dovetail.isa.timing.dma import Shape, write_duration
 from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.sequencer import CHECK
 from tests.hw.benches import WriteMemory, simulate
@@ -161,12 +161,14 @@ def test_random_transfers(bus: int, timing: MemoryTiming, outstanding: int) -> N
             assert bench.memory == want
             rule = write_duration(
                 config,
-                r["MEM_ADDR"] % 4096,
-                r["COUNT"] & 0xFFFF,
-                r["COUNT"] >> 16,
-                r["MEM_ROW_STEP"],
-                r["MEM_PLANE_STEP"],
-                r["LENGTH"],
+                Shape(
+                    r["MEM_ADDR"] % 4096,
+                    r["COUNT"] & 0xFFFF,
+                    r["COUNT"] >> 16,
+                    r["MEM_ROW_STEP"],
+                    r["MEM_PLANE_STEP"],
+                    r["LENGTH"],
+                ),
             )
             assert cycles == rule
             first, last = (a // config.bank_bytes for a in (r["SRAM_ADDR"], r["SRAM_ADDR"] + r["SRAM_BYTES"] - 1))
@@ -205,7 +207,7 @@ def test_bus_error() -> None:
         await bench.configure(ctx, r)
         _, _, cycles, error = await bench.operate(ctx)
         assert error
-        assert cycles == write_duration(config, r["MEM_ADDR"] % 4096, 2, 1, r["MEM_ROW_STEP"], 0, 40)
+        assert cycles == write_duration(config, Shape(r["MEM_ADDR"] % 4096, 2, 1, r["MEM_ROW_STEP"], 0, 40))
         await bench.configure(ctx, {"MEM_ADDR": 4096})
         assert not (await bench.operate(ctx))[3]
 

@@ -7,7 +7,7 @@ import pytest
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Op, Unit, cfg, pack, sync
-from dovetail.isa.timing.dma import read_duration
+from dovetail.isa.timing.dma import Shape, read_duration
 from dovetail.isa.timing.run import cycle_bound, time_program
 from dovetail.isa.timing.sequencer import END_TO_DONE, PAGE_READY
 from dovetail.sw.random.programs.broken import illegal_program
@@ -15,7 +15,7 @@ from dovetail.sw.random.programs.configurations import configurations
 from dovetail.sw.random.programs.legal import legal_program
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
-FETCH = read_duration(CONFIG, 0, 1, 1, 0, 0, PAGE_BYTES)
+FETCH = read_duration(CONFIG, Shape(0, 1, 1, 0, 0, PAGE_BYTES))
 PAGE = FETCH + PAGE_READY + 2
 REST = END_TO_DONE + 1
 
@@ -45,7 +45,7 @@ def test_by_hand() -> None:
     values = {"LENGTH": 100, "SRAM_BYTES": 100, "MEM_ADDR": 7}
     load = [cfg(Unit.LOAD, name, value) for name, value in values.items()]
     load += [cfg(Unit.LOAD, "COUNT", pack(Unit.LOAD, "COUNT", rows=3, planes=1)), int(Op.DMA_READ)]
-    duration = read_duration(CONFIG, 7, 3, 1, 0, 0, 100)
+    duration = read_duration(CONFIG, Shape(7, 3, 1, 0, 0, 100))
     assert cycle_bound(CONFIG, load + end) == duration + 2 * 6 + PAGE + REST
 
 

@@ -26,7 +26,7 @@ from dovetail.isa.instructions.table import (
     pack,
     sync,
 )
-from dovetail.isa.timing.dma import read_duration, row_addresses
+from dovetail.isa.timing.dma import Shape, read_duration
 from dovetail.isa.timing.operations import duration
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.sequencer import CHECK, END_TO_DONE, FIRST_ACTION, PAGE_READY, as_words, front_end_faults
@@ -98,14 +98,7 @@ class Stepper:
         self.opening, self.prefetched, self.stopped = True, False, False
 
     def bus_error(self, op: Op, view: View) -> bool:
-        rows = row_addresses(
-            self.base + view["MEM_ADDR"],
-            view["COUNT", "rows"],
-            view["COUNT", "planes"],
-            view["MEM_ROW_STEP"],
-            view["MEM_PLANE_STEP"],
-        )
-        return any(row + view["LENGTH"] > self.memory for row in rows)
+        return any(row + view["LENGTH"] > self.memory for row in Shape.of(view, self.base).starts())
 
     def push(self, unit: Unit, entry: Entry, now: int) -> bool:
         """Whether there was a place: one that was popped in this cycle does not count."""
@@ -206,7 +199,7 @@ class Stepper:
             return
         state.entry, state.start = head, now
         if head.kind == "fetch":
-            state.end = now + read_duration(self.config, 0, 1, 1, 0, 0, PAGE_BYTES)
+            state.end = now + read_duration(self.config, Shape(0, 1, 1, 0, 0, PAGE_BYTES))
         else:
             state.view = View(unit, state.registers[: len(REGISTERS[unit])].copy())
             state.end = 0  # not known before it is verified

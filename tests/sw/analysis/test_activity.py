@@ -10,7 +10,7 @@ import pytest
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, lanes_of, multiplier_of
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, Op, Unit
-from dovetail.isa.timing.dma import Shape, bursts, row_addresses
+from dovetail.isa.timing.dma import Shape, bursts
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.analysis.cost.accesses import Image, Lanes, bus_use, reads, reads_inside, writes
@@ -143,9 +143,8 @@ def transfer_events(config: Config, op: Op, view: View) -> Counter[str]:
     events: Counter[str] = Counter()
     rows, planes, length = view["COUNT", "rows"], view["COUNT", "planes"], view["LENGTH"]
     way, port = ("read", "sram_write_load") if op == Op.DMA_READ else ("write", "sram_read_store")
-    starts = row_addresses(view["MEM_ADDR"], rows, planes, view["MEM_ROW_STEP"], view["MEM_PLANE_STEP"])
-    targets = row_addresses(0, rows, planes, view["SRAM_ROW_STEP"], view["SRAM_PLANE_STEP"])
-    for start, target in zip(starts, targets, strict=True):
+    targets = Shape(0, rows, planes, view["SRAM_ROW_STEP"], view["SRAM_PLANE_STEP"], length)
+    for start, target in zip(Shape.of(view).starts(), targets.starts(), strict=True):
         events[f"dram_{way}_bytes"] += length
         for address, size, beats in bursts(start, length, config.bus_bytes):
             events[f"dram_{way}_bursts"] += 1
@@ -223,7 +222,7 @@ def test_bus_use(bus_bytes: int) -> None:
             rng.choice((0, 8192, 12288, rng.randrange(1 << 20))),
             rng.choice((1, 16, 512, 5000, rng.randrange(1, 20000))),
         )
-        found = [b for a in row_addresses(*transfer[:5]) for *_, b in bursts(a, transfer.length, bus_bytes)]
+        found = [b for a in transfer.starts() for *_, b in bursts(a, transfer.length, bus_bytes)]
         assert bus_use(transfer, bus_bytes) == (sum(found), len(found)), transfer
 
 

@@ -14,7 +14,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, lanes_of
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Op, Unit, pack, unit_of
 from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, SETTLE, Free, matrix_reads, to_accumulator
-from dovetail.isa.timing.dma import bursts, row_addresses
+from dovetail.isa.timing.dma import Shape, bursts
 from dovetail.isa.timing.operations import duration
 from dovetail.isa.timing.sequencer import CHECK
 from dovetail.sw.analysis.explain.causes import CAUSES
@@ -135,9 +135,7 @@ def test_beats_one_by_one(seed: int) -> None:
     for unit, name in ((Unit.LOAD, "load"), (Unit.STORE, "store")):
         for _ in range(5):
             op, view = random_view(rng, config, unit)
-            rows, planes, length = view["COUNT", "rows"], view["COUNT", "planes"], view["LENGTH"]
-            steps = view["MEM_ROW_STEP"], view["MEM_PLANE_STEP"]
-            starts = list(row_addresses(view["MEM_ADDR"], rows, planes, *steps))
+            starts, length = list(Shape.of(view).starts()), view["LENGTH"]
             beats = sum(count for start in starts for _, _, count in bursts(start, length, config.bus_bytes))
             full = ceil_div(length * len(starts), config.bus_bytes)
             parts = split(config, op, view)
