@@ -37,6 +37,19 @@ def test_imported_modules_keep_their_names() -> None:
     assert renamed == []
 
 
+def test_no_private_module_of_a_library_is_imported() -> None:
+    """What a library names with an underscore may change with its next release."""
+    private = [
+        f"{path}: {node.module}"
+        for path in FILES
+        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        for name in (*(node.module or "").split("."), *(alias.name for alias in node.names))
+        if name.startswith("_") and not name.startswith("__")
+    ]
+    assert private == []
+
+
 def _is_module(name: str) -> bool:
     path = ROOT.joinpath(*name.split(".")[1:])
     return path.is_dir() or path.with_suffix(".py").is_file()

@@ -689,18 +689,37 @@ def test_offsets_shared_by_convolutions_are_copied() -> None:
     assert first.input[2] != second.input[2]
 
 
-@pytest.mark.parametrize("square", ["Pow", "Mul"])
-def test_layer_normalisation(square: str) -> None:
-    net = Net(1, 6, 8)
+def layer_norm(
+    net: Net, square: str = "Mul", quotient: str = "Div", axis: int = -1, width: int = 8, swapped: bool = False
+) -> None:
+    """Of a (1, 6, 8) tensor, with a factor of `width` elements."""
     x = net.op("Relu", "x")
-    centred = net.op("Sub", x, net.op("ReduceMean", x, axes=[2 if square == "Mul" else -1]))
+    centred = net.op("Sub", x, net.op("ReduceMean", x, axes=[2 if square == "Mul" else axis]))
     squared = net.op(square, centred, centred if square == "Mul" else net.constant(2))
-    deviation = net.op("Sqrt", net.op("Add", net.op("ReduceMean", squared, axes=[-1]), net.constant(1e-5)))
-    scaled = net.op("Mul", net.op("Div", centred, deviation), net.weights(8))
+    root = net.op("Sqrt", net.op("Add", net.op("ReduceMean", squared, axes=[axis], keepdims=1), net.constant(1e-5)))
+    normal = net.op("Mul", centred, net.op("Reciprocal", root)) if quotient == "Mul" else net.op("Div", centred, root)
+    factors = net.weights(width)
+    scaled = net.op("Mul", *((factors, normal) if swapped else (normal, factors)))
     net.op("Add", net.weights(8), scaled)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("quotient", ["Div", "Mul"])
+@pytest.mark.parametrize("square", ["Mul", "Pow"])
+def test_layer_normalisation(square: str, quotient: str, swapped: bool) -> None:
+    net = Net(1, 6, 8)
+    layer_norm(net, square, quotient, swapped=swapped)
     result = settled(net.model())
     assert kinds(result) == {"Relu": 1, "LayerNormalization": 1}
     assert len(result.graph.node[1].input) == 3
+
+
+@pytest.mark.parametrize("given", [{"axis": 1}, {"width": 1}])
+def test_what_is_no_layer_normalisation(given: dict[str, int]) -> None:
+    """A variance over another axis, a factor for all channels."""
+    net = Net(1, 6, 8)
+    layer_norm(net, **given)  # type: ignore[arg-type]
+    assert "LayerNormalization" not in kinds(settled(net.model()))
 
 
 # Networks -----------------------------------------------------------------------------------------
