@@ -54,7 +54,8 @@ ROWS = (
         ("ADD", "SUB", "MUL", "MINIMUM", "MAXIMUM"),
         ("Add", "Sub", "Mul", "Min", "Max", "QLinearAdd", "QLinearMul"),
         (Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX),
-        "one shape, or one row, column or channel (repeated by CONV_RELU) in an operand; constants too. With a "
+        "one shape, or one row, column or channel (repeated by CONV_RELU) in an operand; constants too; ONNX: Min and "
+        "Max of 8-bit integers as they are. With a "
         "constant of one element, or all on one tensor (`x * sigmoid(x)`): ACT_LUT",
     ),
     Row(tuple(RECTIFIERS), (), (Op.ACT_RELU,), "alone; behind a convolution, pooling or sum they cost nothing"),

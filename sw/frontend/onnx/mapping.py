@@ -1,4 +1,4 @@
-"""What the ONNX front end makes of operators for which an extension has instructions.
+"""Operators on two tensors that become one instruction each: a few of Dovetail's own, and those of extensions.
 
 An extension names an `OnnxMapping` per operator under the entry point group ``dovetail.onnx``. Whatever it says, a node
 runs on the accelerator only if that gives ONNX Runtime's result for every pair of bytes.
@@ -12,7 +12,8 @@ from typing import Any
 
 from dovetail.isa import extensions
 from dovetail.isa.instructions.table import Op
-from dovetail.isa.numerics.vector import VectorParameters
+from dovetail.isa.numerics.add import onnx_sum
+from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.sw.frontend.onnx.values import Quant
 
 
@@ -39,7 +40,18 @@ class OnnxMapping:
     integers: bool = False
 
 
+def _plain(operation: VectorOperation) -> Callable[..., VectorParameters]:
+    """Of integers that have one scale and zero point."""
+    return lambda *given: onnx_sum(1, 0, 1, 0, 1, 0, operation=operation)
+
+
+BUILT_IN = (
+    OnnxMapping("Min", Op.C_MIN, _plain(VectorOperation.MINIMUM), integers=True),
+    OnnxMapping("Max", Op.C_MAX, _plain(VectorOperation.MAXIMUM), integers=True),
+)
+
+
 def mappings() -> dict[tuple[str, str], OnnxMapping]:
-    """Those of all extensions that are loaded, by domain and operator."""
-    shares = extensions.shares("dovetail.onnx")
-    return {(mapping.domain, mapping.operator): mapping for share in shares.values() for mapping in share}
+    """Dovetail's own and those of all extensions that are loaded, by domain and operator."""
+    found = [BUILT_IN, *extensions.shares("dovetail.onnx").values()]
+    return {(mapping.domain, mapping.operator): mapping for share in found for mapping in share}
