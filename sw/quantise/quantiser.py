@@ -161,7 +161,7 @@ def _weight_scales(graph: FloatGraph, chosen: Plan, levels: Mapping[str, Level],
 def _correct_biases(
     model: onnx.ModelProto, graph: FloatGraph, chosen: Plan, scales: Scales, means: Mapping[str, Means]
 ) -> None:
-    """Subtract from biases the mean error that rounding the weights causes."""
+    """Add to biases what rounding the weights takes away from results on average."""
     initialisers = {tensor.name: tensor for tensor in model.graph.initializer}
     for layer in chosen.weights:
         if layer.bias is not None:

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.parsed_file import Remainder
 from dovetail.sw.frontend.tflite.file import MEDIAPIPE_TRANSPOSE_CONV, Operator, TfliteFile, is_float
-from dovetail.sw.frontend.tflite.variables import RESOURCE_OPERATORS
+from dovetail.sw.frontend.tflite.variables import CONTROL_FLOW, RESOURCE_OPERATORS
 from dovetail.sw.host.kernels import TfliteOp
 from dovetail.sw.host.tflite_extract import extract
-
-_CONTROL = {"IF", "WHILE", "CALL"}
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ def custom_op(file: TfliteFile, op: Operator) -> TfliteOp:
 
 def _unknown(file: TfliteFile, op: Operator) -> str:
     """Why Dovetail leaves an operator to others; empty if it does not."""
-    if op.kind in _CONTROL:
+    if op.kind in CONTROL_FLOW:
         return "the network must be free of control flow up to where Dovetail's part ends"
     if op.kind.startswith("operator "):
         return "it is newer than the runtime"

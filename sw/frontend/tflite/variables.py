@@ -21,8 +21,8 @@ from dovetail.sw.host.recurrent import Gate, Lstm, Multiplier, Svdf
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Layout, as_signed
 
-CONTROL = {"IF", "WHILE", "CALL", "CALL_ONCE", "READ_VARIABLE"}
-"""Operators that depend on more than their operands."""
+CONTROL_FLOW = {"IF", "WHILE", "CALL", "STABLEHLO_CASE", "STABLEHLO_WHILE"}
+"""Operators that run other subgraphs."""
 RESOURCE_OPERATORS = {"CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"}
 """Operators that become no node, or none of their own."""
 _LSTM_TYPES = ["int8", "int8", "int16"]
@@ -137,7 +137,9 @@ def _assigned(file: TfliteFile) -> dict[str, Array]:
             if op.inputs[0] not in handles or op.inputs[1] not in values:
                 raise NetworkError(f"{op.name} of subgraph {file.subgraph}: must assign a constant to a variable")
             found[handles[op.inputs[0]]] = values[op.inputs[1]]
-        elif op.kind in CONTROL or not all(index < 0 or index in values for index in op.inputs):
+        elif op.kind in (*CONTROL_FLOW, *RESOURCE_OPERATORS) or not all(
+            index < 0 or index in values for index in op.inputs
+        ):
             raise NetworkError(f"{op.name} of subgraph {file.subgraph}: initialisation must be of constants")
         else:
             payload = TfliteOp(file.data, op.index, (), op.outputs, subgraph=file.subgraph)

@@ -49,7 +49,7 @@ def normalise(model: onnx.ModelProto, *, shapes: Mapping[str, Sequence[int]] | N
 
     Parameters
     ----------
-    model: any float network, operator set 9 or newer; it is left as it is.
+    model: any float network, operator set 6 or newer; it is left as it is.
     shapes: input name -> sizes, for axes that the file leaves open. The batch is 1 where nothing is said.
 
     Returns

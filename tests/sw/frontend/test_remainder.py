@@ -164,12 +164,20 @@ def test_a_network_that_begins_with_an_unknown_operator_is_refused() -> None:
         load(NetworkFile("net", w.data()))
 
 
-@pytest.mark.parametrize("code", [Operator.WHILE, Operator.IF])
-def test_control_flow_at_the_end_is_left(code: int) -> None:
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (Operator.WHILE, "While"),
+        (Operator.IF, "If"),
+        (Operator.CALL, "Call"),
+        (Operator.STABLEHLO_CASE, "StablehloCase"),
+    ],
+)
+def test_control_flow_at_the_end_is_left(code: int, kind: str) -> None:
     w = Writer()
     x = w.tensor((1, 6), scale=0.05, name="x")
     first, y = _dense(w, x, 6, 8, "first"), w.tensor((1, 8), scale=0.05, name="y")
-    w.op(code, [first], [y], options("WhileOptions") if code == Operator.WHILE else options("IfOptions"))
+    w.op(code, [first], [y], None if kind == "StablehloCase" else options(f"{kind}Options"))
     w.graph.inputs, w.graph.outputs = [x], [y]
     graph = load(NetworkFile("net", w.data()))
     assert [port.name for port in graph.outputs] == ["first"]
