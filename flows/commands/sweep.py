@@ -22,10 +22,9 @@ from dovetail.flows.explore.results.constraint_fates import fates_of, nearest_mi
 from dovetail.flows.explore.results.records import records_of
 from dovetail.flows.explore.results.row import Row
 from dovetail.flows.explore.results.table import Fitted, failures_of, goals_table, notes_of
-from dovetail.flows.explore.space.design_space import METHODS, Space, Workload
+from dovetail.flows.explore.space.design_space import METHODS, STUDY, Space, Workload
 from dovetail.flows.explore.space.file import NEEDS, load
 from dovetail.flows.explore.space.networks import read_all
-from dovetail.flows.explore.space.study import STUDY
 from dovetail.flows.explore.store.database import StoreError
 from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.explore.sweep import Means, Progress, resume, sweep

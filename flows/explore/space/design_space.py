@@ -27,8 +27,9 @@ SHAPE = ("lanes", "pe", "ic_lanes", "oc_lanes", "dataflow")
 
 SLOWEST_FIRST = (
     *SHAPE,
-    "depthwise", "depthwise_lanes", "matmul", "pooling", "elementwise", "activation", "requant_lanes", "vector_lanes",
-    "stripe", "outstanding", "bus", "banks", "sram", "read_latency", "write_latency", "beat_cycles", CLOCK.name,
+    "depthwise", "depthwise_lanes", "matmul", "pooling", "elementwise", "activation", "extensions", "requant_lanes",
+    "vector_lanes", "stripe", "outstanding", "bus", "banks", "sram", "read_latency", "write_latency", "beat_cycles",
+    CLOCK.name,
 )  # fmt: skip
 """The order in which points are handed out: neighbours differ in what the compiler can keep most of."""
 
@@ -46,6 +47,15 @@ WEIGHTS = (1e-9, 1e9)
 SCENARIOS = ("worst", "mean")
 """How the scenarios of a configuration are combined, unless one of them is chosen."""
 PART_NAMES = tuple(name.lower() for name in PARTS)
+
+
+STUDY: Mapping[str, Sequence[Any]] = {
+    "pe": (64, 128),
+    "sram": (512 << 10, 1 << 20, 256 << 20),
+    "dataflow": ("input", "output"),
+    "depthwise": ("none", "emulated", "native"),
+}
+"""The 36 configurations of the reference study, as axes of a space."""
 
 
 @dataclass(frozen=True)

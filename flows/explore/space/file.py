@@ -6,7 +6,8 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,10 @@ from dovetail.isa.config.given import INT, SIZE, ConfigError
 from dovetail.isa.config.presets import PRESETS
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.energy import TABLES as ENERGY_TABLES
-from dovetail.sw.analysis.cost.energy import EnergyError, load_table
+from dovetail.sw.analysis.cost.energy import load_table
 from dovetail.sw.compiler.options import EFFORTS, TILINGS
 from dovetail.sw.compiler.partition.host_cost import HostCost, load_host_cost
-from dovetail.sw.errors import CompileError, DovetailError, NetworkError
+from dovetail.sw.errors import DovetailError
 
 TABLES = ("network", "base", "axes", "metrics", "goals", "compile", "search")
 GOALS = ("objectives", "constraints", "part", "scenario", "clock", "energy_table", "host")
@@ -97,6 +98,16 @@ class _Reader:
             place = place[:-1]
         return SpaceError(f"{self.name}:{self.lines[place]}: {text}")
 
+    @contextmanager
+    def at(self, place: Place, before: str = "") -> Iterator[None]:
+        """Errors of what is done within get the place, and these words before them."""
+        try:
+            yield
+        except SpaceError:
+            raise
+        except (DovetailError, ConfigError, ValueError) as error:
+            raise self.error(place, f"{before}{error}") from None
+
     def space(self) -> Space:
         """The whole file."""
         self.known((), self.data, TABLES, "a table")
@@ -127,10 +138,8 @@ class _Reader:
             space = replace(space, constraints=self.constraints(space, goals["constraints"]))
         if "scenario" in goals:
             space = self.with_scenario(space, goals["scenario"])
-        try:
+        with self.at(("goals", "constraints")):
             check(space)
-        except ConfigError as error:
-            raise self.error(("goals", "constraints"), str(error)) from None
         return space
 
     def host_cost(self, compiler: Mapping[str, Any]) -> HostCost:
@@ -138,10 +147,8 @@ class _Reader:
         place = ("compile", "host_cost")
         if "host_cost" not in compiler:
             return HostCost()
-        try:
+        with self.at(place):
             return load_host_cost(self.file(place, compiler["host_cost"]))
-        except CompileError as error:
-            raise self.error(place, str(error)) from None
 
     # --- values of any kind -------------------------------------------------------------------------------------
 
@@ -228,20 +235,16 @@ class _Reader:
             )
         sizes = {name: self.sizes((*place, "shape", name), value) for name, value in shapes.items()}
         name = self.text((*place, "name"), entry["name"]) if "name" in entry else ""
-        try:
+        with self.at((*place, "name")):
             return Workload(self.source((*place, "source"), entry["source"]), weight, sizes, name)
-        except ConfigError as error:
-            raise self.error((*place, "name"), str(error)) from None
 
     def source(self, place: Place, value: Any) -> str:
         if not self.text(place, value).startswith(ZOO):
             return self.file(place, value)
         from dovetail.sw.zoo.catalogue import builder  # it brings the ONNX library: not for reading files
 
-        try:
+        with self.at(place):
             builder(value.removeprefix(ZOO))
-        except NetworkError as error:
-            raise self.error(place, str(error)) from None
         return str(value)
 
     def sizes(self, place: Place, value: Any) -> tuple[int, ...]:
@@ -273,20 +276,16 @@ class _Reader:
             raise self.error(("base", *named[:1]), str(error)) from None
 
     def configuration(self, place: Place, value: Any) -> Config:
-        try:
+        with self.at(place):
             return Config.load(self.file(place, value))
-        except ConfigError as error:
-            raise self.error(place, str(error)) from None
 
     def axes(self) -> dict[str, tuple[Any, ...]]:
         """What varies."""
         table = self.table("axes")
         self.known(("axes",), table, tuple(AXES), "a configuration parameter")
         axes = {name: self.axis(("axes", name), name, value) for name, value in table.items()}
-        try:
+        with self.at(("axes",), "axes: "):
             Space((), Config(), axes)
-        except ConfigError as error:
-            raise self.error(("axes",), f"axes: {error}") from None
         return axes
 
     def axis(self, place: Place, name: str, value: Any) -> tuple[Any, ...]:
@@ -315,20 +314,16 @@ class _Reader:
             raise self.error((*place, "factor"), f"factor must be a number, not {_shown(factor)}")
         if "step" in table:
             step = self.value((*place, "step"), name, step)
-        try:
+        with self.at(place, f"{name}: a range "):
             values = values_between(low, high, step=step, factor=factor)
-        except ValueError as error:
-            raise self.error(place, f"{name}: a range {error}") from None
         for value in (values[0], values[-1]):
             self.possible(place, name, value)
         return tuple(values)
 
     def value(self, place: Place, name: str, value: Any) -> Any:
         """A value of a configuration parameter."""
-        try:
+        with self.at(place):
             return AXES[name].read(value)
-        except ConfigError as error:
-            raise self.error(place, str(error)) from None
 
     def possible(self, place: Place, name: str, value: Any) -> None:
         """Refuse what no configuration can have; what some can have is a matter of each point."""
@@ -344,10 +339,8 @@ class _Reader:
         """The space with metrics of one's own."""
         for name, text in self.table("metrics").items():
             place = "metrics", name
-            try:
+            with self.at(place, f"metric {name}: "):
                 space = replace(space, metrics={**space.metrics, name: self.text(place, text)})
-            except (ConfigError, ExpressionError) as error:
-                raise self.error(place, f"metric {name}: {error}") from None
         return space
 
     def with_objectives(self, space: Space, value: Any) -> Space:
@@ -372,10 +365,8 @@ class _Reader:
                 raise self.error(
                     (*place, index), f'a constraint must be a text such as "pe <= 256", not {_shown(text)}'
                 )
-            try:
+            with self.at((*place, index), "constraint "):
                 parse(text, space.scope)
-            except ExpressionError as error:
-                raise self.error((*place, index), f"constraint {error}") from None
         return tuple(texts)
 
     def with_scenario(self, space: Space, value: Any) -> Space:
@@ -385,10 +376,8 @@ class _Reader:
             value = {name: self.value((*place, name), name, v) if name in SETTINGS else v for name, v in value.items()}
         else:
             value = self.choice(place, value, SCENARIOS)
-        try:
+        with self.at(place):
             return replace(space, scenario=value)
-        except ConfigError as error:
-            raise self.error(place, str(error)) from None
 
     def clock(self, goals: Mapping[str, Any]) -> float:
         return float(self.value(("goals", "clock"), CLOCK.name, goals.get("clock", Space.clock)))
@@ -399,10 +388,8 @@ class _Reader:
         if value in ("", *ENERGY_TABLES):
             return str(value)
         source = self.file(place, value, f"one of {', '.join(ENERGY_TABLES)}, or ")
-        try:
+        with self.at(place):
             load_table(source)
-        except EnergyError as error:
-            raise self.error(place, str(error)) from None
         return source
 
     def plan(self) -> Plan:

@@ -17,7 +17,7 @@ from dovetail.flows.explore.space.metrics import area_doubt
 from dovetail.flows.options.parameters import CLOCK, flat
 from dovetail.flows.report.charts.colours import BOUNDS, RAMP, SERIES, cause_colours, colours_of
 from dovetail.flows.report.charts.pareto import telling_axis
-from dovetail.isa.config.given import PARAMETERS
+from dovetail.isa.config.given import NAMES, PARAMETERS
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.energy import COMPONENTS
 from dovetail.sw.analysis.explain.causes import CAUSES, RESOURCES
@@ -52,6 +52,7 @@ def header_of(space: Space, version: str) -> dict[str, Any]:
                 "flag": p.flag,
                 "memory": p.memory,
                 "size": p.name == "sram",
+                "names": p.kind is NAMES,
                 "default": default[p.name],
                 "order": [value for value in space.axes.get(p.name, ()) if isinstance(value, str | bool)],
             }

@@ -214,8 +214,11 @@ function labelOf(row) {
 
 /** The configuration as `--config` reads it. */
 function tomlOf(row) {
-  const line = ({ name, size }) =>
-    `${name} = ${size ? JSON.stringify(exactSize(row.values[name])) : JSON.stringify(row.values[name])}`;
+  const written = ({ name, size, names }) => {
+    const value = row.values[name];
+    return JSON.stringify(size ? exactSize(value) : names ? value.split("+") : value);
+  };
+  const line = (parameter) => `${parameter.name} = ${written(parameter)}`;
   const given = data.header.parameters.filter(({ name }) => isGiven(row, name));
   const memory = given.filter((parameter) => parameter.memory).map(line);
   return [...given.filter((parameter) => !parameter.memory).map(line), "", "[memory]", ...memory, ""].join("\n");
@@ -226,6 +229,7 @@ const exactSize = (value) =>
 
 function isGiven(row, name) {
   if (name === "pe" || name === "dataflow" || name === "clock" || row.values[name] === null) return false;
+  if (name === "extensions") return row.values[name] !== "none";
   return name !== "depthwise_lanes" || row.values.depthwise === "native";
 }
 

@@ -9,8 +9,7 @@ import pytest
 
 from dovetail.flows.explore.pricing.cost import Cost
 from dovetail.flows.explore.results.row import Row, row_of
-from dovetail.flows.explore.space.design_space import Space, Workload
-from dovetail.flows.explore.space.study import STUDY
+from dovetail.flows.explore.space.design_space import STUDY, Space, Workload
 from dovetail.flows.report.charts import stacked
 from dovetail.flows.report.pictures.render import DPI, draw, figure_bytes
 from dovetail.isa.config.resolved import Config
