@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
-from dovetail.sw.compiler.partition.segments import is_accelerated
+from dovetail.sw.compiler.partition.segments import HOST
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.network import ir, reference
@@ -116,8 +116,8 @@ def _point(graph: ir.Graph, config: Config, made: Made, outputs: Mapping[str, ND
     result = compiled.run(made.sample)
     return Point(
         share=report.macs / graph.total_macs if graph.total_macs else 0.0,
-        segments=sum(is_accelerated(step) for step in compiled.code.steps),
-        host_steps=sum(step.host for step in compiled.code.steps),
+        segments=sum(step.is_program for step in compiled.code.steps),
+        host_steps=sum(step.device == HOST for step in compiled.code.steps),
         cycles=report.cycles,
         host_cycles=report.host_work.cycles,
         over_bound=report.over_bound,

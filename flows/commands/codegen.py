@@ -7,6 +7,7 @@ from dovetail.flows.options.network import add_network_options, compiled_of
 from dovetail.flows.output.folder import check_output_folder
 from dovetail.flows.output.inference import left_lines
 from dovetail.flows.output.reply import Report
+from dovetail.sw.compiler.partition.segments import HOST
 from dovetail.sw.export.codegen.project import project_of
 
 
@@ -30,7 +31,7 @@ def run(args: argparse.Namespace) -> Report:
     compiled = compiled_of(args)
     project = project_of(compiled, embed=args.embed, prefix=args.prefix)
     project.write(args.output)
-    nodes = [node.op for step in compiled.code.steps if step.host for node in step.nodes]
+    nodes = [node.op for node in compiled.code.nodes_on(HOST)]
     data = {
         "output": str(args.output),
         "files": {name: len(content) for name, content in project.files.items()},

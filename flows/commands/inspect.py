@@ -17,7 +17,8 @@ from dovetail.flows.output.inference import left_lines
 from dovetail.flows.output.printable import block
 from dovetail.flows.output.reply import Report
 from dovetail.flows.output.tables import new_table
-from dovetail.sw.analysis.preflight import ACCELERATOR, HOST, NodeReport, Preflight, inspect
+from dovetail.sw.analysis.preflight import NodeReport, Preflight, inspect
+from dovetail.sw.compiler.partition.segments import ACCELERATOR, HOST
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,6 +12,7 @@ from dovetail.flows.output.printable import block
 from dovetail.flows.output.reply import si
 from dovetail.flows.output.tables import new_table
 from dovetail.isa.common.sizes import format_bytes
+from dovetail.sw.compiler.partition.segments import ACCELERATOR
 from dovetail.sw.network.ir import Graph
 from dovetail.sw.runtime.clock import clock_text, frequency_text, milliseconds, per_second, rate_text, time_text
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, Report
@@ -79,7 +80,7 @@ def _tensor(graph: Graph, name: str) -> dict[str, Any]:
 def _places(compiled: CompiledNetwork) -> list[dict[str, Any]]:
     """Where each tensor of the accelerator lies in system memory, by address; those in SRAM alone come last."""
     code, graph = compiled.code, compiled.graph
-    touched = {n for step in code.steps if not step.host for node in step.nodes for n in (*node.inputs, *node.outputs)}
+    touched = {name for node in code.nodes_on(ACCELERATOR) for name in (*node.inputs, *node.outputs)}
     places = [
         {
             "name": name,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.isa.common.files import temporary_name
+from dovetail.sw.compiler.partition.segments import HOST
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.files.arrays import parse_array
 from dovetail.sw.network.layout import Array, Shape
@@ -106,11 +107,10 @@ def _file(folder: Path, name: str) -> Path:
 
 def _entries(compiled: CompiledNetwork, tensors: Mapping[str, Array]) -> list[Entry]:
     graph = compiled.graph
-    made = [(port.name, "input", "host", port.tensor) for port in graph.inputs]
-    made += [(state.name, "state", "host", state.read) for state in graph.states]
+    made = [(port.name, "input", HOST, port.tensor) for port in graph.inputs]
+    made += [(state.name, "state", HOST, state.read) for state in graph.states]
     for step in compiled.code.steps:
-        on = "host" if step.host else "accelerator"
-        made += [(node.name, node.op, on, name) for node in step.nodes for name in node.outputs]
+        made += [(node.name, node.op, step.device, name) for node in step.nodes for name in node.outputs]
     entries = []
     for order, (node, kind, on, name) in enumerate(made):
         tensor, value = graph.tensors[name], tensors[name]

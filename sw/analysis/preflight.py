@@ -14,13 +14,13 @@ from dovetail.sw import frontend
 from dovetail.sw.analysis.operator_list import ROWS
 from dovetail.sw.compiler.compile import Code, generate
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.partition.segments import broken_rule, is_accelerated, pays_for_its_round_trip
+from dovetail.sw.compiler.partition.segments import ACCELERATOR, HOST, broken_rule, pays_for_its_round_trip
 from dovetail.sw.frontend.parsed_file import FileNode, ParsedFile
 from dovetail.sw.host.work import HostWork, host_work
 from dovetail.sw.network import ir
 from dovetail.sw.passes.integer.simplify import simplify
 
-ACCELERATOR, HOST, FREE = "accelerator", "host", "nothing to do"
+FREE = "nothing to do"
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,8 @@ def inspect(
         ),
         gone=tuple(map(str, held.get("", []))),
         host_work=host_work(graph, code.steps, options.host),
-        segments=sum(map(is_accelerated, code.steps)),
-        host_steps=sum(step.host for step in code.steps),
+        segments=sum(step.is_program for step in code.steps),
+        host_steps=sum(step.device == HOST for step in code.steps),
         left=source.remainder.left if source.remainder else (),
         why_left=source.remainder.reason if source.remainder else "",
     )

@@ -6,7 +6,7 @@ from itertools import accumulate
 from types import MappingProxyType
 
 from dovetail.isa.common.sizes import round_up
-from dovetail.sw.compiler.partition.segments import Step
+from dovetail.sw.compiler.partition.segments import HOST, Step
 from dovetail.sw.network import ir
 
 ALIGN = 4096
@@ -151,7 +151,7 @@ def successors(
     for step in steps:
         for node in step.nodes:
             number += 1
-            if step.host or node.name in follows or not isinstance(node, ir.Pointwise):
+            if step.device == HOST or node.name in follows or not isinstance(node, ir.Pointwise):
                 continue
             (result,) = node.outputs
             shape = graph.tensors[result].shape

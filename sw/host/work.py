@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dovetail.sw.compiler.partition.host_cost import HostCost
-from dovetail.sw.compiler.partition.segments import Step, is_accelerated
+from dovetail.sw.compiler.partition.segments import HOST, Step
 from dovetail.sw.network import ir
 
 
@@ -59,8 +59,8 @@ class HostWork:
 
 def host_work(graph: ir.Graph, steps: Sequence[Step], cost: HostCost) -> HostWork:
     """What the host takes for the steps that a graph is partitioned into."""
-    own = [step for step in steps if step.host]
+    own = [step for step in steps if step.device == HOST]
     work = [node for step in own for node in step.nodes if not isinstance(node, ir.FREE)]
-    starts = sum(map(is_accelerated, steps))
+    starts = sum(step.is_program for step in steps)
     unused = {each.operator: None for each in cost.operators if all(each.operator != node.op for node in work)}
     return HostWork({node.name: cost.cycles(graph, node) for node in work}, len(own), starts, cost, tuple(unused))

@@ -22,7 +22,7 @@ from dovetail.sw import frontend
 from dovetail.sw.compiler.compile import Code, generate
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.host_cost import HostCost, load_host_cost
-from dovetail.sw.compiler.partition.segments import border_of, is_accelerated
+from dovetail.sw.compiler.partition.segments import ACCELERATOR, HOST, border_of
 from dovetail.sw.errors import DovetailError, NetworkError
 from dovetail.sw.frontend.parsed_file import ParsedFile, Shapes
 from dovetail.sw.host.step import HostUnit, units_of
@@ -176,24 +176,15 @@ class CompiledNetwork:
 
     def _least_bytes(self) -> int:
         """Bytes that must cross the bus: accelerator inputs from and outputs to the host, weights, biases."""
-        made: set[str] = set()
-        read: set[str] = set()
-        for step in self.code.steps:
-            for node in step.nodes:
-                if step.host:
-                    read.update(node.inputs)
-                else:
-                    made.update(node.outputs)
-        wanted = read.union(self.graph.wanted)
-        outputs = sum(self.graph.tensors[name].size for name in made & wanted)
-        used = {name for step in self.code.steps if not step.host for node in step.nodes for name in node.inputs}
-        inputs = sum(self.graph.tensors[name].size for name in used - made)
+        code, tensors = self.code, self.graph.tensors
+        own = list(code.nodes_on(ACCELERATOR))
+        made = {name for node in own for name in node.outputs}
+        used = {name for node in own for name in node.inputs}
+        wanted = {name for node in code.nodes_on(HOST) for name in node.inputs}.union(self.graph.wanted)
+        outputs = sum(tensors[name].size for name in made & wanted)
+        inputs = sum(tensors[name].size for name in used - made)
         weights = sum(
-            node.weights.size + 4 * node.bias.size
-            for step in self.code.steps
-            if not step.host
-            for node in step.nodes
-            if isinstance(node, ir.Conv | ir.Depthwise)
+            node.weights.size + 4 * node.bias.size for node in own if isinstance(node, ir.Conv | ir.Depthwise)
         )
         return inputs + outputs + weights
 
@@ -214,7 +205,7 @@ class CompiledNetwork:
     @cached_property
     def _host_units(self) -> dict[int, list[HostUnit]]:
         """What runs at once on the host, by the number of the step."""
-        return {index: units_of(step.nodes) for index, step in enumerate(self.code.steps) if step.host}
+        return {index: units_of(step.nodes) for index, step in enumerate(self.code.steps) if step.device == HOST}
 
     def run(self, inputs: Mapping[str, Array] | Array, engine: str | Engine = "model") -> Result:
         """One inference; a network with variables goes on from where the last one left them (see `reset`).
@@ -240,11 +231,11 @@ class CompiledNetwork:
         runs: list[RunResult] = []
         number = 0
         for index, step in enumerate(code.steps):
-            if step.host:
+            if step.device == HOST:
                 for unit in self._host_units[index]:
                     values |= unit.run(graph, values)
                 continue
-            if is_accelerated(step):
+            if step.is_program:
                 self._write(memory, step.nodes, values)
                 segment = code.segments[number]
                 number += 1
@@ -309,8 +300,8 @@ class CompiledNetwork:
         steps = []
         number = 0
         for step in code.steps:
-            if step.host:
-                inputs, outputs = border_of(graph, step)
+            if step.device == HOST:
+                inputs, outputs = border_of(graph, step.nodes)
                 steps.append(
                     ProgramStep(
                         label="host: " + ", ".join(f"{node.op} {node.name}" for node in step.nodes),
@@ -318,7 +309,7 @@ class CompiledNetwork:
                         outputs=tuple(map(self._descriptor, outputs)),
                     )
                 )
-            elif is_accelerated(step):
+            elif step.is_program:
                 steps.append(ProgramStep(label=f"segment {number}", segment=number))
                 number += 1
         if self.source:

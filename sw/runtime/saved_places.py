@@ -10,9 +10,8 @@ from dovetail.isa.instructions.table import INSTRUCTIONS, Unit, unit_of
 from dovetail.isa.timing.dma import Shape
 from dovetail.isa.timing.operations import Operations
 from dovetail.sw.compiler import memory
-from dovetail.sw.compiler.compile import outside
-from dovetail.sw.compiler.partition.parts import Part
-from dovetail.sw.compiler.partition.segments import Step, is_accelerated
+from dovetail.sw.compiler.partition.outline import Partition
+from dovetail.sw.compiler.partition.segments import ACCELERATOR
 from dovetail.sw.network import ir
 
 
@@ -45,10 +44,7 @@ def transfers(operations: Operations, layers: Mapping[int, int]) -> Iterator[Tra
 class Places:
     """``where``: addresses by tensor as the file has them; constants end at ``constants``, tensors at ``end``."""
 
-    graph: ir.Graph
-    steps: tuple[Step, ...]
-    roots: Mapping[str, str]
-    parts: Mapping[str, Part]
+    partition: Partition
     where: Mapping[str, int]
     constants: int
     end: int
@@ -64,9 +60,9 @@ class Places:
         constant = self._constants()
         end = self.constants
         for name, address in self.where.items():
-            if name not in self.graph.tensors or type(address) is not int:
+            if name not in self._tensors or type(address) is not int:
                 raise Unfit(f"address {address!s:.60} of {name!r}")
-            root, part = self.roots[name], self.parts.get(name)
+            root, part = self.partition.roots[name], self.partition.parts.get(name)
             whole = address - (part.offset if part else 0)
             if self.where.get(root) != whole:
                 raise Unfit(f"address {address:#x} of {name!r}, which is a part of {root!r}")
@@ -74,7 +70,7 @@ class Places:
                 fits = whole == constant[root]
             else:
                 fits = whole % memory.ALIGN == 0 and self.constants <= whole
-                end = max(end, whole + memory.align(self.graph.tensors[root].size))
+                end = max(end, whole + memory.align(self._tensors[root].size))
             if not fits or end > self.end:
                 raise Unfit(f"address {address:#x} of {name!r}")
         if memory.align(end) != self.end:
@@ -83,21 +79,23 @@ class Places:
     def _constants(self) -> dict[str, int]:
         """Addresses of the graph's constants, which are in front."""
         found, end = {}, 0
-        for step in self.steps:
+        for step in self.partition.steps:
             for node in step.nodes:
-                if isinstance(node, ir.Constant) and not step.host:
+                if isinstance(node, ir.Constant) and step.device == ACCELERATOR:
                     found[node.outputs[0]] = end
                     end += memory.align(node.value.size)
         return found
 
     def _check_needed(self) -> None:
         """Every tensor that passes between the accelerator and others has a place."""
-        for step, wanted in zip(self.steps, outside(self.graph, self.steps, dict(self.roots)), strict=True):
-            if not is_accelerated(step):
+        for step, wanted in zip(self.partition.steps, self.partition.outside(), strict=True):
+            if not step.is_program:
                 continue
             made = {name for node in step.nodes for name in node.outputs}
             read = {name for node in step.nodes for name in node.inputs} - made
-            missing = [name for name in (*read, *made) if self.roots[name] in wanted and name not in self.where]
+            missing = [
+                name for name in (*read, *made) if self.partition.roots[name] in wanted and name not in self.where
+            ]
             if missing:
                 raise Unfit(f"no address of {min(missing)!r}")
 
@@ -109,7 +107,7 @@ class Places:
             if transfer.unit == Unit.LOAD and transfer.last <= self.constants:
                 continue
             names = node.inputs if transfer.unit == Unit.LOAD else node.outputs
-            for root in {self.roots[name] for name in names} & self.where.keys():
+            for root in {self.partition.roots[name] for name in names} & self.where.keys():
                 if self.where[root] <= transfer.first <= transfer.last <= self.where[root] + self._size(root):
                     stored[root] = stored.get(root, 0) + (transfer.size if transfer.unit == Unit.STORE else 0)
                     break
@@ -120,8 +118,12 @@ class Places:
             if 0 < size < self._size(root):
                 raise Unfit(f"addresses: of {root!r} {size} bytes are stored instead of {self._size(root)}")
 
+    @property
+    def _tensors(self) -> Mapping[str, ir.Tensor]:
+        return self.partition.graph.tensors
+
     def _size(self, root: str) -> int:
-        return self.graph.tensors[root].size
+        return self._tensors[root].size
 
     def least(self, nodes: Sequence[ir.Node], *, keep: bool) -> tuple[int, int]:
         """Bounds of the bytes that any placement needs. They depend on which nodes follow another one tile by tile:
@@ -133,9 +135,11 @@ class Places:
             heads = [index for index in heads if isinstance(nodes[index], ir.Conv | ir.Depthwise)]
             if heads and isinstance(node, ir.Pointwise):
                 follows[node.name] = nodes[min(heads)]
-        stored = {self.roots[name] for name in self.where}
+        stored = {self.partition.roots[name] for name in self.where}
         found = (
-            memory.buffers_of(self.graph, self.steps, self.roots, stored, keep=keep, follows=chosen)[0]
+            memory.buffers_of(
+                self.partition.graph, self.partition.steps, self.partition.roots, stored, keep=keep, follows=chosen
+            )[0]
             for chosen in ({}, follows)
         )
         least, most = (memory.least(buffers.values()) for buffers in found)

@@ -19,11 +19,10 @@ from dovetail.isa.instructions.table import PAGE_BYTES, Op, from_bytes
 from dovetail.isa.program import Program, ProgramError
 from dovetail.isa.timing.operations import Operations
 from dovetail.isa.timing.sequencer import as_words
-from dovetail.sw.compiler.compile import Code, Layer, SegmentCode, executed, least_bytes, roots_of
+from dovetail.sw.compiler.compile import Code, Layer, SegmentCode, least_bytes
 from dovetail.sw.compiler.memory import ALIGN, align
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.partition.parts import parts_of
-from dovetail.sw.compiler.partition.segments import host_reasons, is_accelerated, steps_of
+from dovetail.sw.compiler.partition.outline import partition
 from dovetail.sw.errors import CompileError
 from dovetail.sw.frontend import parse
 from dovetail.sw.frontend.parsed_file import NetworkFile
@@ -73,15 +72,12 @@ def _code_of(program: Program, graph: ir.Graph) -> Code:
     of another form raises."""
     data, config = program.metadata, program.config
     options = Options.from_dict(data["options"])
-    reasons = host_reasons(config, options, graph)
-    steps = tuple(steps_of(graph, reasons))
-    parts = parts_of(config, graph, steps)
-    roots = roots_of(graph, parts)
-    accelerated = [step for step in steps if is_accelerated(step)]
+    divided = partition(graph, config, options)
+    accelerated = [step for step in divided.steps if step.is_program]
     layers = tuple(Layer(**layer) for layer in data["layers"])
     _check("number of segments", len(program.segments), len(accelerated))
-    _check("host", data["host"], reasons)
-    _check("pitches", data["pitches"], {name: part.pitch for name, part in parts.items()})
+    _check("host", data["host"], divided.reasons)
+    _check("pitches", data["pitches"], {name: part.pitch for name, part in divided.parts.items()})
     _check("memory_bytes", program.memory_bytes, max(align(program.stream_offset + len(program.stream)), ALIGN))
     segments: list[SegmentCode] = []
     moved: list[Transfer] = []
@@ -96,7 +92,7 @@ def _code_of(program: Program, graph: ir.Graph) -> Code:
         mine = [index for index, layer in enumerate(layers) if layer.segment == number]
         if not set(code.layers.values()) <= set(mine):
             raise Unfit(f"operations of segment {number}")
-        _check_layers([layers[index] for index in mine], graph, executed(step, parts))
+        _check_layers([layers[index] for index in mine], graph, divided.executed(step))
     _check("layers", [layer.segment for layer in layers], sorted(layer.segment for layer in layers))
     sizes = [0] * len(layers)
     for transfer in moved:
@@ -104,7 +100,7 @@ def _code_of(program: Program, graph: ir.Graph) -> Code:
     _check("moved_bytes", [layer.moved_bytes for layer in layers], sizes)
     constants = np.frombuffer(program.constants, np.uint8)
     nodes = {node.name: node for node in graph.nodes}
-    places = Places(graph, steps, roots, parts, data["addresses"], len(constants), program.stream_offset)
+    places = Places(divided, data["addresses"], len(constants), program.stream_offset)
     order = [nodes[layer.name] for layer in layers]
     places.check(order, moved)
     least, most = places.least(order, keep=options.keep_tensors)
@@ -114,7 +110,7 @@ def _code_of(program: Program, graph: ir.Graph) -> Code:
         config=config,
         options=options,
         graph=graph,
-        steps=steps,
+        steps=divided.steps,
         segments=tuple(segments),
         layers=layers,
         where=data["addresses"],
@@ -124,7 +120,7 @@ def _code_of(program: Program, graph: ir.Graph) -> Code:
         least_activations=data["least_activations"],
         stream_offset=program.stream_offset,
         memory_bytes=program.memory_bytes,
-        host_reasons=reasons,
+        host_reasons=divided.reasons,
     )
 
 

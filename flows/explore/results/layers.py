@@ -19,12 +19,12 @@ from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE, EnergyTable, energy_
 from dovetail.sw.analysis.explain.explainer import explain
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.host_cost import HostCost
+from dovetail.sw.compiler.partition.segments import ACCELERATOR, HOST
 from dovetail.sw.errors import DovetailError, first_line
 from dovetail.sw.network.ir import Graph
 from dovetail.sw.runtime.clock import milliseconds
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 
-ACCELERATOR, HOST = "accelerator", "host"
 FIGURES = ("macs", "read_bytes", "write_bytes", "bound_compute", "bound_memory", "bound")
 """Of an explained layer, beside its cycles."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.emit.movement import Axis, axes_of
 from dovetail.sw.compiler.layer import use_packing
-from dovetail.sw.compiler.partition.segments import Step
+from dovetail.sw.compiler.partition.segments import HOST, Step
 from dovetail.sw.network import ir
 
 MAX_PITCHED = 1024
@@ -46,7 +46,7 @@ def _stored(config: Config, graph: ir.Graph, steps: Sequence[Step], readers: Rea
     ports = set(graph.wanted)
     found: dict[str, Part] = {}
     for step in steps:
-        if step.host:
+        if step.device == HOST:
             continue
         makers = {name: node for node in step.nodes for name in node.outputs}
         for node in step.nodes:
@@ -79,9 +79,9 @@ def _slices(
     viewed = {node.outputs[0]: node.inputs[0] for node in graph.nodes if isinstance(node, ir.Reshape)}
     found: dict[str, Part] = {}
     for step in steps:
-        inside = set() if step.host else {node.name for node in step.nodes}
+        inside = set() if step.device == HOST else {node.name for node in step.nodes}
         for node in step.nodes:
-            if not isinstance(node, ir.Move) or len(node.copies) > 1 or node.outputs[0] in ports or step.host:
+            if not isinstance(node, ir.Move) or len(node.copies) > 1 or node.outputs[0] in ports or step.device == HOST:
                 continue
             name, whole, (copy,) = node.outputs[0], node.inputs[0], node.copies
             while whole in viewed:

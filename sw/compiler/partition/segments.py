@@ -1,6 +1,6 @@
 """Decides which nodes run on the accelerator, and groups them into segments between host steps."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from dovetail.isa.common.sizes import ceil_div
@@ -15,25 +15,29 @@ from dovetail.sw.compiler.plan import tiling
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
 
+ACCELERATOR, HOST = "accelerator", "host"
+"""Devices."""
+
 
 @dataclass(frozen=True)
 class Step:
-    """Nodes that run together: a segment of the accelerator, or a run of nodes on the host."""
+    """Nodes that run together on one device: a segment of the accelerator, or a run of nodes on the host."""
 
-    host: bool
+    device: str
     nodes: tuple[ir.Node, ...]
 
+    @property
+    def is_program(self) -> bool:
+        """Whether it executes instructions; views and constants alone do not."""
+        return self.device == ACCELERATOR and any(not isinstance(node, ir.FREE) for node in self.nodes)
 
-def is_accelerated(step: Step) -> bool:
-    """Whether a step executes instructions (reshapes and constants alone do not)."""
-    return not step.host and any(not isinstance(node, ir.FREE) for node in step.nodes)
 
-
-def border_of(graph: ir.Graph, step: Step) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(tensors that a step reads from before it, those that it makes for others, user or next run), each once."""
-    names = {node.name for node in step.nodes}
-    made = dict.fromkeys(name for node in step.nodes for name in node.outputs)
-    read = dict.fromkeys(name for node in step.nodes for name in node.inputs if name not in made)
+def border_of(graph: ir.Graph, nodes: Iterable[ir.Node]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(tensors that nodes read from before them, those that they make for others, user or next run), each once."""
+    nodes = tuple(nodes)
+    names = {node.name for node in nodes}
+    made = dict.fromkeys(name for node in nodes for name in node.outputs)
+    read = dict.fromkeys(name for node in nodes for name in node.inputs if name not in made)
     wanted = set(graph.wanted)
     wanted |= {name for node in graph.nodes if node.name not in names for name in node.inputs}
     return tuple(read), tuple(name for name in made if name in wanted)
@@ -178,7 +182,7 @@ def host_reasons(config: Config, options: Options, graph: ir.Graph) -> dict[str,
         elif broken := broken_rule(config, options, graph, node):
             reasons[node.name] = broken[1]
     while reasons and options.host.round_trip:
-        segments = [step.nodes for step in steps_of(graph, reasons) if is_accelerated(step)]
+        segments = [step.nodes for step in steps_of(graph, reasons) if step.is_program]
         cycles = [least_cycles(config, graph, nodes) for nodes in segments]
         small: dict[str, str] = {}
         for nodes, least in zip(segments, cycles, strict=True):
@@ -192,7 +196,7 @@ def host_reasons(config: Config, options: Options, graph: ir.Graph) -> dict[str,
 
 def least_cycles(config: Config, graph: ir.Graph, nodes: tuple[ir.Node, ...]) -> int:
     """Cycles that a segment takes at least: its multiply-accumulates, or its bytes over the bus, and their latency."""
-    size = sum(graph.tensors[name].size for names in border_of(graph, Step(False, nodes)) for name in names)
+    size = sum(graph.tensors[name].size for names in border_of(graph, nodes) for name in names)
     size += sum(node.weights.size + 4 * node.bias.size for node in nodes if isinstance(node, ir.Conv | ir.Depthwise))
     memory = config.memory
     beats = ceil_div(size, config.bus_bytes) * memory.beat_cycles + memory.read_latency + memory.write_latency
@@ -223,14 +227,14 @@ def steps_of(graph: ir.Graph, host: Collection[str]) -> list[Step]:
     CompileError
         A node reads a tensor that nothing makes, or that follows from the node itself.
     """
-    orders = [_take_turns(graph, host, first) for first in (False, True)]
-    return min(orders, key=lambda steps: sum(map(is_accelerated, steps)))
+    orders = [_take_turns(graph, host, first) for first in (ACCELERATOR, HOST)]
+    return min(orders, key=lambda steps: sum(step.is_program for step in steps))
 
 
-def _take_turns(graph: ir.Graph, host: Collection[str], turn: bool) -> list[Step]:
-    """``turn``: whether the host begins. Constants lie in system memory before anything runs."""
+def _take_turns(graph: ir.Graph, host: Collection[str], device: str) -> list[Step]:
+    """``device``: the one that begins. Constants lie in system memory before anything runs."""
     constants: tuple[ir.Node, ...] = tuple(node for node in graph.nodes if isinstance(node, ir.Constant))
-    steps = [Step(False, constants)] if constants else []
+    steps = [Step(ACCELERATOR, constants)] if constants else []
     ready = set(graph.given) | {name for node in constants for name in node.outputs}
     waiting: list[ir.Node] = [node for node in graph.nodes if not isinstance(node, ir.Constant)]
     stuck = False
@@ -238,17 +242,17 @@ def _take_turns(graph: ir.Graph, host: Collection[str], turn: bool) -> list[Step
         taken: list[ir.Node] = []
         left: list[ir.Node] = []
         for node in waiting:
-            mine = isinstance(node, ir.Reshape) or (node.name in host) == turn
+            mine = isinstance(node, ir.Reshape) or (node.name in host) == (device == HOST)
             if mine and all(name in ready for name in node.inputs):
                 taken.append(node)
                 ready.update(node.outputs)
             else:
                 left.append(node)
         if taken:
-            steps.append(Step(turn, tuple(taken)))
+            steps.append(Step(device, tuple(taken)))
         elif stuck:
             missing = next(name for name in left[0].inputs if name not in ready)
             raise CompileError(f"node {left[0].name!r}: tensor {missing!r} must be made before it is read")
         stuck = not taken
-        waiting, turn = left, not turn
+        waiting, device = left, ACCELERATOR if device == HOST else HOST
     return steps

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dovetail.isa.instructions.table import PAGE_BYTES, WORD_BYTES
 from dovetail.isa.program import ITEM_BYTES
-from dovetail.sw.compiler.partition.segments import Step, is_accelerated
+from dovetail.sw.compiler.partition.segments import HOST, Step
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.export.codegen.c_text import Constants, identifier
 from dovetail.sw.export.codegen.host_nodes import write_host
@@ -125,11 +125,11 @@ class _InferenceWriter:
             self._take(array)
         segments = iter(self.code.segments)
         for index, step in enumerate(self.code.steps):
-            if is_accelerated(step):
+            if step.is_program:
                 segment = next(segments)
                 pages = len(segment.words) * WORD_BYTES // PAGE_BYTES
                 self.writer.statements.append(_Segment(segment.address, pages, *self._borders(index, step)))
-            elif step.host:
+            elif step.device == HOST:
                 for node in step.nodes:
                     self._compute(node)
         for array in self.outputs:
@@ -168,7 +168,7 @@ class _InferenceWriter:
     def _borders(self, index: int, step: Step) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """What a segment is the first to read of the host's, and what it makes for it."""
         root, steps = self.storage.root, self.code.steps
-        host = {number for number, other in enumerate(steps) if other.host}
+        host = {number for number, other in enumerate(steps) if other.device == HOST}
         read = {root(name) for node in step.nodes for name in node.inputs}
         wanted = {root(name) for number in host for node in steps[number].nodes for name in node.inputs}
         wanted |= {root(array.port.tensor) for array in self.outputs}

@@ -18,7 +18,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 import dovetail
 from dovetail.isa.common.files import write_atomically, written_whole
-from dovetail.sw.compiler.partition.segments import Step, border_of, is_accelerated
+from dovetail.sw.compiler.partition.segments import border_of
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.export.parts.nodes import write
 from dovetail.sw.export.parts.part import Part
@@ -158,7 +158,7 @@ def _pieces(compiled: CompiledNetwork) -> list[_Piece]:
     segments = 0
     for step in compiled.code.steps:
         nodes = tuple(node for node in step.nodes if not isinstance(node, ir.Constant))
-        if is_accelerated(step):
+        if step.is_program:
             pieces.append(_Piece(nodes, segments))
             segments += 1
             continue
@@ -187,7 +187,7 @@ def _host_pieces(nodes: Sequence[ir.Node]) -> list[_Piece]:
 def _borders(graph: ir.Graph, piece: _Piece) -> tuple[list[_Border], list[_Border]]:
     """What a piece reads, and what it makes for others or for the user."""
     constants = {name for node in graph.nodes if isinstance(node, ir.Constant) for name in node.outputs}
-    read, made = border_of(graph, Step(False, piece.nodes))
+    read, made = border_of(graph, piece.nodes)
     ports = [port for port in graph.outputs if port.tensor in made]
     if not piece.nodes:
         everywhere = {name for node in graph.nodes if not isinstance(node, ir.Constant) for name in node.outputs}

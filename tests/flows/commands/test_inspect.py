@@ -11,9 +11,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.flows.cli import main
 from dovetail.isa.config.resolved import Config
-from dovetail.sw.analysis.preflight import ACCELERATOR, FREE, HOST, destinations, inspect
+from dovetail.sw.analysis.preflight import FREE, destinations, inspect
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.partition.segments import broken_rule, host_reasons
+from dovetail.sw.compiler.partition.segments import ACCELERATOR, HOST, broken_rule, host_reasons
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.parsed_file import FileNode
 from dovetail.sw.network import ir

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.compiler.emit.hazards import races
+from dovetail.sw.compiler.partition.segments import HOST
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.network import ir, reference
 from dovetail.sw.passes.integer.windows import fold_pads
@@ -133,7 +134,9 @@ def test_an_onnx_file(tmp_path: Path) -> None:
     (conv,) = (node for node in graph.nodes if isinstance(node, ir.Conv))
     assert conv.pads == (1, 1, 1, 1)
     compiled = compile_network(tmp_path / "squeeze.onnx", SQUARE)
-    assert not any(step.host and any(isinstance(node, ir.Conv) for node in step.nodes) for step in compiled.code.steps)
+    assert not any(
+        step.device == HOST and any(isinstance(node, ir.Conv) for node in step.nodes) for step in compiled.code.steps
+    )
     sample = {"x": np.random.default_rng(9).normal(0, 4, (1, 8, 5, 6)).astype(np.float32)}
     wanted = run(uint8_form(onnx.load(tmp_path / "squeeze.onnx")), sample)
     np.testing.assert_array_equal(compiled.run(sample).outputs["y"], wanted)

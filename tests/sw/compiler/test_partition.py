@@ -13,7 +13,7 @@ from dovetail.sw import frontend
 from dovetail.sw.compiler.compile import generate
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.host_cost import HostCost
-from dovetail.sw.compiler.partition.segments import border_of, host_reasons, is_accelerated, steps_of
+from dovetail.sw.compiler.partition.segments import ACCELERATOR, HOST, border_of, host_reasons, steps_of
 from dovetail.sw.errors import CompileError
 from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.host.kernels import OnnxOp
@@ -29,7 +29,7 @@ KEEP = Options(host=HostCost(round_trip=0))
 
 
 def segments(graph: ir.Graph, host: set[str]) -> list[list[str]]:
-    return [[node.name for node in step.nodes] for step in steps_of(graph, host) if is_accelerated(step)]
+    return [[node.name for node in step.nodes] for step in steps_of(graph, host) if step.is_program]
 
 
 def check(graph: ir.Graph, config: Config, options: Options) -> CompiledNetwork:
@@ -76,8 +76,8 @@ def test_as_few_segments_as_there_can_be(host: set[str], wanted: list[list[str]]
 def test_neighbours_on_the_host_are_one_step() -> None:
     graph = branches(RandomNet(1))
     steps = steps_of(graph, {"n1", "n2", "n5", "n6"})
-    assert [(step.host, len(step.nodes)) for step in steps] == [(False, 2), (True, 4), (False, 3)]
-    reads, makes = border_of(graph, steps[1])
+    assert [(step.device, len(step.nodes)) for step in steps] == [(ACCELERATOR, 2), (HOST, 4), (ACCELERATOR, 3)]
+    reads, makes = border_of(graph, steps[1].nodes)
     assert len(reads) == len(makes) == 2
     assert set(reads) == {name for node in steps[0].nodes for name in node.outputs}
 
@@ -92,7 +92,7 @@ def test_every_node_runs_once_and_after_its_operands(seed: int) -> None:
     for step in steps_of(graph, host):
         for node in step.nodes:
             assert ready.issuperset(node.inputs)
-            assert isinstance(node, ir.FREE) or step.host == (node.name in host)
+            assert isinstance(node, ir.FREE) or (step.device == HOST) == (node.name in host)
             ready.update(node.outputs)
             seen.append(node.name)
     assert sorted(seen) == sorted(node.name for node in graph.nodes)
@@ -193,7 +193,7 @@ def test_a_pooling_that_does_not_fit_runs_on_the_host() -> None:
 
 def test_neighbouring_onnx_operators_run_in_one_session_with_the_same_result(norm_network: bytes) -> None:
     graph = frontend.load(NetworkFile("net", norm_network))
-    (step,) = [step for step in steps_of(graph, host_reasons(CONFIG, Options(), graph)) if step.host]
+    (step,) = [step for step in steps_of(graph, host_reasons(CONFIG, Options(), graph)) if step.device == HOST]
     units = units_of(step.nodes)
     opaque = [[node.op for node in unit.nodes] for unit in units if isinstance(unit.nodes[0], ir.Host)]
     joined = [kinds for kinds in opaque if len(kinds) > 1]
@@ -203,7 +203,7 @@ def test_neighbouring_onnx_operators_run_in_one_session_with_the_same_result(nor
     for _ in range(3):
         x = rng.integers(-128, 128, (1, 8, 16)).astype(np.int8)
         values = reference.evaluate(graph, graph.bind(x), keep_all=True)
-        known = {name: values[name] for name in border_of(graph, step)[0]}
+        known = {name: values[name] for name in border_of(graph, step.nodes)[0]}
         for unit in units:
             known |= unit.run(graph, known)
         for name in known:

@@ -6,11 +6,12 @@ import pytest
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op, Unit
 from dovetail.isa.timing.run import time_program
-from dovetail.sw.compiler import compile
+from dovetail.sw.compiler import draft
 from dovetail.sw.compiler.emit.arena import Arena, Room
 from dovetail.sw.compiler.emit.hazards import races
 from dovetail.sw.compiler.emit.words import Compute, Emitter, Form, Task, Transfer
 from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.partition.outline import partition
 from dovetail.sw.compiler.plan.residency import Plan, Work
 from dovetail.sw.network import reference
 from dovetail.sw.random.networks import RandomNet, random_network
@@ -200,14 +201,14 @@ def test_the_clock_tells_the_cycles_of_the_program(seed: int, monkeypatch: pytes
 @pytest.mark.parametrize("seed", range(6))
 def test_a_plan_is_given_up_only_if_it_takes_more_cycles(seed: int) -> None:
     config = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
-    outline = compile._outline_of(random_network(seed, 12), config, Options())
-    for effort, resident in compile._ways(outline.options):
-        cycles = compile._Draft(outline, effort, resident).cycles({}, None)
+    outline = partition(random_network(seed, 12), config, Options())
+    for effort, resident in draft._ways(outline.options):
+        cycles = draft.Draft(outline, effort, resident).cycles({}, None)
         assert cycles is not None
         for limit in (cycles, cycles + 1, cycles * 2):
-            assert compile._Draft(outline, effort, resident).cycles({}, limit) == cycles
+            assert draft.Draft(outline, effort, resident).cycles({}, limit) == cycles
         for limit in (cycles - 1, cycles // 2):
-            assert compile._Draft(outline, effort, resident).cycles({}, limit) is None
+            assert draft.Draft(outline, effort, resident).cycles({}, limit) is None
 
 
 # --- room -------------------------------------------------------------------------------------------------------

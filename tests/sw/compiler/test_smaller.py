@@ -74,9 +74,9 @@ def test_no_estimate_decides_at_effort_0(monkeypatch: pytest.MonkeyPatch) -> Non
     graph, config = frontend.load("zoo:resnet8"), SQUARE.replace(sram=1024 * KIB, banks=None)
     alone = compile_network(graph, SQUARE.replace(sram=256 * KIB, banks=None), effort=0).report().cycles
     prices = count(1)
-    monkeypatch.setattr("dovetail.sw.compiler.compile._price", lambda drafts: 10 ** next(prices))
+    monkeypatch.setattr("dovetail.sw.compiler.draft._price", lambda drafts: 10 ** next(prices))
     assert compile_network(graph, config, effort=0).report().cycles == alone
-    monkeypatch.setattr("dovetail.sw.compiler.compile.smaller", lambda config: [])
+    monkeypatch.setattr("dovetail.sw.compiler.draft.smaller", lambda config: [])
     assert compile_network(graph, config, effort=0).report().cycles > alone
 
 

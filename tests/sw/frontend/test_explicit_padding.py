@@ -11,6 +11,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
+from dovetail.sw.compiler.partition.segments import ACCELERATOR, HOST
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Sample
@@ -30,8 +31,8 @@ def equal(path: Path, samples: list[Sample]) -> CompiledNetwork:
     """Compiled without a layer of padding, and run to the bytes of the runtime."""
     graph = frontend.load(path)
     compiled = compile_network(graph, SQUARE)
-    hosted = [node for step in compiled.code.steps if step.host for node in step.nodes]
-    layers = [node for step in compiled.code.steps if not step.host for node in step.nodes]
+    hosted = list(compiled.code.nodes_on(HOST))
+    layers = list(compiled.code.nodes_on(ACCELERATOR))
     assert not any(isinstance(node, ir.Pad) for node in (*hosted, *layers))
     assert not any(isinstance(node, ir.Conv | ir.Depthwise) for node in hosted)
     assert any(isinstance(node, ir.Conv | ir.Depthwise) for node in layers)
@@ -95,10 +96,10 @@ def test_the_classifier_of_squeezenet(tmp_path: Path) -> None:
     samples = samples_of(model)
     onnx.save(quantise(model, samples), tmp_path / "squeezenet.onnx")
     compiled = equal(tmp_path / "squeezenet.onnx", samples)
-    nodes = [node for step in compiled.code.steps if not step.host for node in step.nodes]
+    nodes = list(compiled.code.nodes_on(ACCELERATOR))
     *_, classifier = (node for node in nodes if isinstance(node, ir.Conv))
     assert (classifier.pads, compiled.graph.tensors[classifier.outputs[0]].shape) == ((1, 1, 1, 1), (1, 5, 5, 20))
-    hosted = {node.op for step in compiled.code.steps if step.host for node in step.nodes}
+    hosted = {node.op for node in compiled.code.nodes_on(HOST)}
     assert hosted == {"quantize", "dequantize", "softmax"}
 
 

@@ -1,0 +1,275 @@
+"""Ways to compile a graph: drafts with exact prices, and the choice between them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import cached_property, partial
+from operator import itemgetter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.sw.compiler import memory
+from dovetail.sw.compiler.emit.lower import Packer, Segment
+from dovetail.sw.compiler.emit.words import Emitter
+from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.partition.outline import Partition
+from dovetail.sw.compiler.partition.segments import ACCELERATOR, Step
+from dovetail.sw.compiler.plan.smaller import smaller
+from dovetail.sw.errors import CompileError
+from dovetail.sw.network import ir
+
+SURE = 0.003
+"""By how much of it an estimate must exceed another one to be given up. Of 325 configurations for MobileNetV1 two take
+more cycles than the better draft for it, 0.01 % and 0.11 %."""
+
+
+NEAR = 1.01
+"""By how much the estimate for a smaller SRAM may exceed that for all of it before its plans of more effort than 0 are
+left out: a guess. Plans of effort 0 are written until it is sure that they take more cycles."""
+
+
+def plan(partition: Partition) -> Draft:
+    """The draft whose program takes the fewest cycles.
+
+    The best schedule of each layer need not be the best for the network, so there is a draft of it for every effort up
+    to the wanted one, and one without anything that stays in SRAM; and the same for smaller memories, so that more SRAM
+    never costs cycles. Of those worth trying the one with the fewest cycles wins.
+
+    Raises
+    ------
+    CompileError: a layer does not fit the configuration; names layer, rule and way out.
+    """
+    drafts = [Draft(partition, effort, resident) for effort, resident in _ways(partition.options)]
+    best, least = _best(_worth_trying(drafts), None)
+    assert best
+    # A plan takes the same cycles on every memory that is large enough, so it is priced on its own.
+    better, limit = list[tuple[Draft, int]](), least
+    for smaller_drafts in _on_less(partition, drafts):
+        found, cycles = _best(smaller_drafts, limit - 1)
+        if found:
+            better.append((found, cycles))
+            limit = cycles
+    for found, cycles in reversed(better):
+        if cycles < least:  # else another one has fewer on the larger memory
+            best, least = min((best, least), found.on(partition, cycles), key=itemgetter(1))
+    return best
+
+
+def _best(drafts: Sequence[Draft], limit: int | None) -> tuple[Draft | None, int]:
+    """The draft with the fewest cycles, if it takes at most ``limit``."""
+    best, known = None, dict[Hashable, int]()
+    # Of equally fast drafts the first one. The last one is usually the best, so the others need not be finished.
+    for draft in reversed(drafts):
+        cycles = draft.cycles(known, limit)
+        if cycles is not None:
+            best, limit = draft, cycles
+    return best, limit or 0
+
+
+def _ways(options: Options) -> list[tuple[int, bool]]:
+    """(effort, whether tensors may stay in SRAM) of the programs to choose from."""
+    if options.tiling == "channels":
+        return [(0, False)]
+    efforts = range(options.effort + 1)
+    if options.keep_tensors:
+        return [(effort, False) for effort in efforts]
+    return [(0, False), *((effort, True) for effort in efforts)]
+
+
+class Draft:
+    """One way to compile a graph: segments with their schedules. Their words are written on demand.
+
+    ``price``: the sum of what its layers' schedules cost; ``unpriced``: cycles of all transfers of the other layers'
+    operands; ``fused``: whether there are nodes that follow tile by tile.
+    """
+
+    def __init__(self, partition: Partition, effort: int, resident: bool) -> None:
+        graph, steps, parts, roots = partition.graph, partition.steps, partition.parts, partition.roots
+        options = replace(partition.options, effort=effort)
+        self.partition, self.effort = partition, effort
+        self.segments = [
+            Segment(partition.config, options, graph, partition.executed(step), roots, parts, wanted, resident=resident)
+            for step, wanted in zip(steps, partition.outside(), strict=True)
+            if step.is_program
+        ]
+        self.price = sum(tiling.price for segment in self.segments for tiling in segment.tilings.values())
+        self.unpriced = sum(
+            _transfer(partition, node)
+            for segment in self.segments
+            for node in segment.nodes
+            if node.name not in segment.tilings
+        )
+        self.fused = any(stage.tail for segment in self.segments for stage in segment.stages)
+        self._emitters: dict[int, Emitter] = {}
+        self._inner: Draft | None = None
+        self._later: dict[str, int] = {}
+
+    def on(self, partition: Partition, cycles: int) -> tuple[Draft, int]:
+        """The same draft, which takes ``cycles``, on a larger SRAM, and its cycles there. If there are additional
+        waits, tensors near them are tried at other places within their banks, one after the other.
+        """
+        best = self._moved(partition, {})
+        least = best.cycles({}, None)
+        assert least is not None
+        for name, later in self._places(best) if least > cycles else ():
+            other = self._moved(partition, {**best._later, name: later})
+            if (found := other.cycles({}, least - 1)) is not None:
+                best, least = other, found
+                if least == cycles:
+                    break
+        return best, least
+
+    def _moved(self, partition: Partition, later: dict[str, int]) -> Draft:
+        moved = copy(self)
+        moved.partition, moved._inner, moved._later, moved._emitters = partition, self, later, {}
+        return moved
+
+    def _places(self, moved: Draft) -> Iterator[tuple[str, int]]:
+        """Other places of tensors near the layers that wait: by how many banks they start later."""
+        banks = moved.partition.config.bank_bytes
+        for number, segment in enumerate(self.segments):
+            emitter = moved.emitted(number)
+            assert emitter
+            late, layer = set(), sum(len(before.nodes) for before in self.segments[:number])
+            for step, stage in enumerate(segment.stages):
+                if emitter.late & set(range(layer, layer + len(stage.nodes))):
+                    late |= {step - 1, step, step + 1}
+                layer += len(stage.nodes)
+            for name, resident in segment.plan.residents.items():
+                if late & set(range(resident.begin, resident.end + 1)):
+                    needed = ceil_div(self.partition.graph.tensors[name].size, banks)
+                    yield from ((name, later) for later in range(1, resident.banks - needed + 1))
+
+    def cycles(self, known: dict[Hashable, int], limit: int | None) -> int | None:
+        """Cycles of the program, None if these are more than ``limit``.
+
+        ``known``: segments' cycles by their schedules, of other drafts as well: only addresses in system memory differ.
+        """
+        total = 0
+        if limit is not None and self._inner is None and self._busy > limit:
+            return None
+        for number, segment in enumerate(self.segments):
+            key = number, _schedule(segment)
+            if key not in known:
+                emitter = self.emitted(number, None if limit is None else limit - total)
+                if emitter is None:
+                    return None
+                known[key] = emitter.cycles
+            total += known[key]
+        return total if limit is None or total <= limit else None
+
+    @property
+    def _busy(self) -> int:
+        """Cycles that the array computes, so that no program of the draft takes fewer."""
+        return sum(sum(segment.array_cycles.values()) for segment in self.segments)
+
+    @cached_property
+    def constants(self) -> Constants:
+        return Constants(self.partition.steps, self.segments)
+
+    @cached_property
+    def memory(self) -> memory.Plan:
+        partition = self.partition
+        stored = {root for segment in self.segments for root in segment.stored}
+        follows = {stage.tail.name: stage.head for segment in self.segments for stage in segment.stages if stage.tail}
+        keep = partition.options.keep_tensors
+        base = self.constants.end
+        return memory.plan(partition.graph, partition.steps, partition.roots, stored, base, keep=keep, follows=follows)
+
+    @cached_property
+    def where(self) -> dict[str, int]:
+        partition = self.partition
+        places = self.memory.where | {
+            node.outputs[0]: self.constants.where[node.name]
+            for node in partition.graph.nodes
+            if isinstance(node, ir.Constant)
+        }
+        offsets = {name: part.offset for name, part in partition.parts.items()}
+        return {name: places[root] + offsets.get(name, 0) for name, root in partition.roots.items() if root in places}
+
+    def emitted(self, number: int, limit: int | None = None) -> Emitter | None:
+        """What has written the words of a segment; None if that takes more cycles than ``limit``."""
+        emitter = self._emitters.get(number)
+        if emitter is None:
+            emitter = Emitter(self.partition.config, self._inner.emitted(number) if self._inner else None)
+            first = sum(len(segment.nodes) for segment in self.segments[:number])
+            where, constants = self.where, self.constants.where
+            if not self.segments[number].emit(emitter, first, where, constants, self._later, limit):
+                return None
+            self._emitters[number] = emitter
+        return emitter
+
+
+def _on_less(partition: Partition, drafts: Sequence[Draft]) -> Iterator[list[Draft]]:
+    """The drafts worth trying for smaller memories, the largest first."""
+    ways, price = _ways(partition.options), _price(drafts)
+    for config in smaller(partition.config) if partition.options.tiling == "free" else ():
+        inner = replace(partition, config=config)
+        try:
+            found = [Draft(inner, effort, resident) for effort, resident in ways if not effort]
+            if _price(found) <= NEAR * price:
+                found += [Draft(inner, effort, resident) for effort, resident in ways if effort]
+        except CompileError:
+            return
+        yield _worth_trying(found)
+
+
+def _price(drafts: Iterable[Draft]) -> int:
+    """The least estimate of effort 0."""
+    return min(draft.price + draft.unpriced for draft in drafts if not draft.effort)
+
+
+def _worth_trying(drafts: list[Draft]) -> list[Draft]:
+    """Those that may have the fewest cycles.
+
+    Of effort 0, where prices are estimates, a draft that is far from the best one is left out. Prices are of layers
+    alone, so drafts in which nodes follow tile by tile are not compared by them; layers without a price cost what they
+    cost in one draft or in the other, but for the transfers of their operands.
+    """
+    if any(draft.fused for draft in drafts):
+        return drafts
+    least = min(draft.price for draft in drafts if not draft.effort)
+    limit = (1 + SURE) * least + max(draft.unpriced for draft in drafts)
+    return [draft for draft in drafts if draft.effort or draft.price <= limit]
+
+
+def _transfer(partition: Partition, node: ir.Node) -> int:
+    """Cycles on the bus of all operands of a node, without latencies."""
+    size = sum(partition.graph.tensors[name].size for name in (*node.inputs, *node.outputs))
+    return ceil_div(size, partition.config.bus_bytes) * partition.config.memory.beat_cycles
+
+
+def _schedule(segment: Segment) -> Hashable:
+    """All that a segment's words depend on but addresses in system memory."""
+    stages = tuple(tuple(node.name for node in stage.nodes) for stage in segment.stages)
+    return stages, tuple(segment.plan.residents.items()), tuple(segment.tilings.items())
+
+
+class Constants:
+    """The constants of a graph and of its segments' nodes: addresses by node, what makes them, where they end."""
+
+    def __init__(self, steps: Iterable[Step], segments: Iterable[Segment]) -> None:
+        self.where: dict[str, int] = {}
+        self.packers: list[tuple[int, Packer]] = []
+        self.end = 0
+        for step in steps:
+            for node in step.nodes:
+                if isinstance(node, ir.Constant) and step.device == ACCELERATOR:
+                    self._add(node, node.value.size, partial(_bytes, node.value))
+        for segment in segments:
+            for node in segment.nodes:
+                if needed := segment.constants(node):
+                    self._add(node, *needed)
+
+    def _add(self, node: ir.Node, size: int, packer: Packer) -> None:
+        self.where[node.name] = self.end
+        self.packers.append((self.end, packer))
+        self.end += memory.align(size)
+
+
+def _bytes(values: NDArray[np.int8]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(values).view(np.uint8).ravel()

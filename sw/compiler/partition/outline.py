@@ -1,0 +1,66 @@
+"""A graph divided between the devices: its steps, and which tensors share bytes."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from dovetail.isa.config.resolved import Config
+from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.partition.parts import Part, parts_of
+from dovetail.sw.compiler.partition.segments import Step, host_reasons, steps_of
+from dovetail.sw.network import ir
+
+
+@dataclass(frozen=True)
+class Partition:
+    """What all programs of a graph have in common.
+
+    Parameters
+    ----------
+    graph, config, options: what is compiled, and for what.
+    reasons: why the host computes a node, by its name.
+    steps: in the order of execution.
+    parts: the tensors that lie inside another one.
+    roots: the tensor whose bytes each tensor shares: itself, what its reshapes lead back to, or what it is a part of.
+    """
+
+    graph: ir.Graph
+    config: Config
+    options: Options
+    reasons: dict[str, str]
+    steps: tuple[Step, ...]
+    parts: dict[str, Part]
+    roots: dict[str, str]
+
+    def executed(self, step: Step) -> list[ir.Node]:
+        """The nodes of a step that need instructions."""
+        return [node for node in step.nodes if not isinstance(node, ir.FREE) and not self._is_placed(node)]
+
+    def _is_placed(self, node: ir.Node) -> bool:
+        """Whether all that a node copies is there already, or read where it is."""
+        if not isinstance(node, ir.Move):
+            return False
+        return node.outputs[0] in self.parts or all(name in self.parts for name in node.inputs)
+
+    def outside(self) -> list[set[str]]:
+        """Per step the roots that are read outside it: by other steps, or by the network's user."""
+        outputs = {self.roots[name] for name in self.graph.wanted}
+        reads = [{self.roots[name] for node in step.nodes for name in node.inputs} for step in self.steps]
+        readers = Counter(name for names in reads for name in names)
+        return [outputs | {name for name, count in readers.items() if count > (name in own)} for own in reads]
+
+
+def partition(graph: ir.Graph, config: Config, options: Options) -> Partition:
+    """Divide a graph.
+
+    Raises
+    ------
+    CompileError: a node reads a tensor that nothing makes, or that follows from the node itself.
+    """
+    reasons = host_reasons(config, options, graph)
+    steps = tuple(steps_of(graph, reasons))
+    parts = parts_of(config, graph, steps)
+    roots = {name: parts[name].whole if name in parts else name for name in graph.tensors}
+    for node in graph.nodes:
+        if isinstance(node, ir.Reshape):
+            roots[node.outputs[0]] = roots[node.inputs[0]]
+    return Partition(graph, config, options, reasons, steps, parts, roots)
