@@ -24,7 +24,7 @@ from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Unit
 from dovetail.isa.timing.microcoded.durations import ARRAY_CHECKS
 from dovetail.isa.timing.sequencer import CHECK
 from dovetail.isa.timing.timeline import FETCH, Counters, Fault, Timeline
-from dovetail.sw.runtime.engine import Bytes, RunResult, outcome, sram_program
+from dovetail.sw.runtime.engine import Bytes, DeviceEngine, RunResult, outcome
 
 TOP = "accelerator"
 FORMS = ("simulation", "fpga")
@@ -106,7 +106,7 @@ def _note(config: Config, trace: str = "", coverage: Sequence[str] = (), form: s
 
 def sources_hash(config: Config, *more: str) -> str:
     """Hash of the sources, tools and the machine that decide a design around ``config``, and of ``more``."""
-    parts = [config.replace(memory=MemoryTiming()).to_toml(), version("amaranth"), platform.python_version(), machine()]
+    parts = [f"{config.hash:016x}", version("amaranth"), platform.python_version(), machine()]
     for package in ("hw", "isa", "cosim/rtl", "cosim/systemc"):
         root = files("dovetail").joinpath(package)
         assert isinstance(root, Path)
@@ -115,7 +115,7 @@ def sources_hash(config: Config, *more: str) -> str:
     return hash_of(*parts, *more)
 
 
-class RtlEngine:
+class RtlEngine(DeviceEngine):
     """Runs programs on the RTL, cycle by cycle in C++.
 
     Parameters
@@ -178,11 +178,6 @@ class RtlEngine:
         self._library = library
         self._handle = ctypes.c_void_p()
         self.reset()
-
-    @property
-    def config(self) -> Config:
-        """The accelerator."""
-        return self._config
 
     @property
     def timing(self) -> MemoryTiming:
@@ -346,25 +341,13 @@ class RtlEngine:
             fault=fault,
         )
 
-    def read_sram(self) -> Bytes:
-        """A copy of SRAM, fetched by a DMA program."""
-        return self._copy(Unit.STORE, np.zeros(self._config.sram, np.uint8))
-
-    def write_sram(self, contents: Bytes) -> None:
-        """Replace SRAM, all of it, by a DMA program."""
-        if contents.shape != (self._config.sram,):
-            raise ValueError(f"contents must be {self._config.sram} bytes, not {contents.shape}")
-        self._copy(Unit.LOAD, contents)
-
-    def _copy(self, unit: Unit, contents: Bytes) -> Bytes:
-        memory, at = sram_program(unit, contents)
+    def _run_copy(self, memory: Bytes) -> None:
         timing, self.timing = self.timing, FASTEST
         broken, self.broken = self.broken, ()
         result = self._run(memory, 0, 1, 0)
         self.timing, self.broken = timing, broken
         if result.fault:
             raise RtlError(f"the copy of SRAM failed: {result.fault}")
-        return memory[at : at + len(contents)].copy()
 
 
 def _program_words(memory: Bytes, program: int, pages: int) -> np.ndarray:

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -15,15 +15,14 @@ from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.cosim.systemc.build import SystemC, build_platform, find_systemc
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import HOST_REGISTERS
-from dovetail.isa.instructions.table import Unit
-from dovetail.sw.runtime.engine import Bytes, RunResult, sram_program, without_timeline
+from dovetail.sw.runtime.engine import Bytes, DeviceEngine, RunResult, without_timeline
 
 WORDS = 60
 """Of what a platform that fails has said, in the error."""
 SERVER = "dovetail.cosim.systemc.server"
 
 
-class SystemCEngine:
+class SystemCEngine(DeviceEngine):
     """The accelerator on the platform of ``main.cpp``; an :class:`~dovetail.sw.runtime.engine.Engine` whose timeline is
     empty.
 
@@ -76,17 +75,6 @@ class SystemCEngine:
         self._command = command
         self._process: subprocess.Popen[str] | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def config(self) -> Config:
-        """The accelerator."""
-        return self._config
-
     def close(self) -> None:
         """End the process. Another run starts a new one, as after power-up."""
         if self._process is not None:
@@ -95,22 +83,10 @@ class SystemCEngine:
 
     reset = close
 
-    def read_sram(self) -> Bytes:
-        """A copy of SRAM, fetched by a DMA program."""
-        return self._copy(Unit.STORE, np.zeros(self._config.sram, np.uint8))
-
-    def write_sram(self, contents: Bytes) -> None:
-        """Replace SRAM, all of it, by a DMA program."""
-        if contents.shape != (self._config.sram,):
-            raise ValueError(f"contents must be {self._config.sram} bytes, not {contents.shape}")
-        self._copy(Unit.LOAD, contents)
-
-    def _copy(self, unit: Unit, contents: Bytes) -> Bytes:
-        memory, at = sram_program(unit, contents)
+    def _run_copy(self, memory: Bytes) -> None:
         latest, broken, self.broken = self.latest, self.broken, ()
         self.run(memory, 0, 1)
         self.latest, self.broken = latest, broken
-        return memory[at : at + len(contents)].copy()
 
     def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
         """Run a program; see :class:`dovetail.sw.runtime.engine.Engine`. Raises ToolError when the platform fails."""

@@ -1,8 +1,9 @@
 """The interface that the engines share: the model here, the RTL in ``dovetail.cosim``."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +70,57 @@ class Engine(Protocol):
         multiple of 4096 bytes. What lies beyond answers with bus errors. ``base`` is what the program's addresses are
         relative to.
         """
+
+
+class DeviceEngine(ABC):
+    """An engine beside this process's memory, such as RTL or a board: only programs of its own reach its SRAM.
+
+    A context manager that closes it.
+    """
+
+    _config: Config
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def config(self) -> Config:
+        """The accelerator."""
+        return self._config
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free what the engine holds."""
+
+    @abstractmethod
+    def _run_copy(self, memory: Bytes) -> None:
+        """Run the program of one page at address 0 of ``memory``. Raises the engine's error if it does not end well."""
+
+    def _copy_bytes(self) -> int:
+        """How much of SRAM one program can copy."""
+        return self._config.sram
+
+    def read_sram(self) -> Bytes:
+        """A copy of SRAM, fetched by DMA programs."""
+        return self._copy(Unit.STORE, np.zeros(self._config.sram, np.uint8))
+
+    def write_sram(self, contents: Bytes) -> None:
+        """Replace SRAM, all of it, by DMA programs."""
+        if contents.shape != (self._config.sram,):
+            raise ValueError(f"contents must be {self._config.sram} bytes, not {contents.shape}")
+        self._copy(Unit.LOAD, contents)
+
+    def _copy(self, unit: Unit, contents: Bytes) -> Bytes:
+        parts, most = [], self._copy_bytes()
+        for first in range(0, len(contents), most):
+            part = contents[first : first + most]
+            memory, at = sram_program(unit, part, first)
+            self._run_copy(memory)
+            parts.append(memory[at : at + len(part)])
+        return np.concatenate(parts)
 
 
 def sram_program(unit: Unit, contents: Bytes, first: int = 0) -> tuple[Bytes, int]:

@@ -7,12 +7,12 @@ from dovetail.isa.common.sizes import format_bytes
 from dovetail.isa.config.presets import PRESETS
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import ID, STATUS_BUSY, STATUS_DONE, VERSION
-from dovetail.isa.instructions.table import PAGE_BYTES, Unit
+from dovetail.isa.instructions.table import PAGE_BYTES
 from dovetail.isa.link import BAUD, WORD
 from dovetail.isa.timing.run import cycle_bound
 from dovetail.sw.runtime.board.link import PATIENCE, Link, LinkError
 from dovetail.sw.runtime.board.traffic import traffic
-from dovetail.sw.runtime.engine import Bytes, RunResult, sram_program, without_timeline
+from dovetail.sw.runtime.engine import Bytes, DeviceEngine, RunResult, without_timeline
 
 PAGE = 4096
 """Memory comes in multiples of it."""
@@ -27,7 +27,7 @@ memory, and a board's may be slower."""
 Mask = npt.NDArray[np.bool_]
 
 
-class BoardEngine:
+class BoardEngine(DeviceEngine):
     """Runs programs on a board; an :class:`~dovetail.sw.runtime.engine.Engine`. A context manager.
 
     Only bytes that a program reads and the board does not have yet are sent; only those that it stores come back.
@@ -65,20 +65,9 @@ class BoardEngine:
         self._doubtful = False
         """Whether the last run may still be under way."""
 
-    def __enter__(self) -> "BoardEngine":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """Give the port back."""
         self.link.close()
-
-    @property
-    def config(self) -> Config:
-        """The accelerator."""
-        return self._config
 
     def _check(self) -> None:
         """Raise LinkError unless the board holds an idle accelerator of this configuration."""
@@ -108,33 +97,16 @@ class BoardEngine:
         """Fill SRAM with zeros, as after power-up."""
         self.write_sram(np.zeros(self._config.sram, np.uint8))
 
-    def read_sram(self) -> Bytes:
-        """A copy of SRAM, fetched by DMA programs; they use all of the board's memory."""
-        size = self._config.sram
-        parts = [self._copy(Unit.STORE, first, np.zeros(count, np.uint8)) for first, count in self._sram_parts(size)]
-        return np.concatenate(parts)
-
-    def write_sram(self, contents: Bytes) -> None:
-        """Replace SRAM, all of it, by DMA programs; they use all of the board's memory."""
-        if contents.shape != (self._config.sram,):
-            raise ValueError(f"contents must be {self._config.sram} bytes, not {contents.shape}")
-        for first, count in self._sram_parts(len(contents)):
-            self._copy(Unit.LOAD, first, contents[first : first + count])
-
-    def _sram_parts(self, size: int) -> list[tuple[int, int]]:
-        """(first byte, bytes) of parts of SRAM for which the board has memory beside a program."""
+    def _copy_bytes(self) -> int:
         most = self.link.board.memory_bytes - PAGE
         if most <= 0:
             raise LinkError(f"{self.link.port}: the board must have more than {PAGE} bytes of memory to copy SRAM")
-        return [(first, min(most, size - first)) for first in range(0, size, most)]
+        return most
 
-    def _copy(self, unit: Unit, first: int, contents: Bytes) -> Bytes:
-        """Move a part of SRAM to or from system memory; ``contents`` is what is there before."""
-        memory, at = sram_program(unit, contents, first)
+    def _run_copy(self, memory: Bytes) -> None:
         result = self.run(memory, 0, 1)
         if result.fault:
             raise LinkError(f"{self.link.port}: the copy of SRAM failed: {result.fault}")
-        return memory[at : at + len(contents)].copy()
 
     # --- runs ----------------------------------------------------------------------------------------------------
 
