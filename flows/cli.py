@@ -85,6 +85,7 @@ def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """
     top = Parser(prog="dovetail", description="Hardware/software co-design for int8 neural-network accelerators.")
     top.add_argument("--version", action="version", version=f"dovetail {dovetail.__version__}")
+    add_with(top, "with_first")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     for name, about in COMMANDS.items():
         sub = commands.add_parser(name, help=about)
@@ -93,9 +94,22 @@ def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
             sub.description = module.__doc__
             sub.register("action", None, Once)
             sub.add_argument("--json", action="store_true", help="one JSON object on stdout and nothing else")
+            add_with(sub, "with_more")
             module.add_arguments(sub)
             sub.set_defaults(run=module.run)
     return top
+
+
+def add_with(to: argparse.ArgumentParser, name: str) -> None:
+    """Add ``--with``, which stands before or after the command."""
+    to.add_argument(
+        "--with",
+        dest=name,
+        metavar="NAME[,NAME]",
+        type=lambda text: [part.strip() for part in text.split(",")],
+        default=[],
+        help="add these packages' operations to every configuration of the command (`dovetail docs extending`)",
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -110,7 +124,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(printable(str(error)), EXIT_ERROR, "--json" in words)
     out = sys.stdout
     try:
+        added = vars(args)["with"] = [*args.with_first, *args.with_more]
         with redirect_stdout(sys.stderr):  # whatever a library prints is not the report
+            for name in added:
+                import_module("dovetail.isa.extensions").load(name)
             report: Report = args.run(args)
         report.write(out, args.json)
         out.flush()

@@ -14,7 +14,17 @@ from dovetail.isa.config.given import BUS_WIDTHS, DEPTHWISE, FEATURES
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import STALLS
 from dovetail.isa.instructions.checks import View, array_lanes, channels_of, input_blocks, lanes_of, weight_rows
-from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, REGISTERS, Cause, Instruction, Op, Unit, unit_of
+from dovetail.isa.instructions.table import (
+    INSTRUCTIONS,
+    PAGE_WORDS,
+    REGISTERS,
+    Cause,
+    Instruction,
+    Op,
+    Unit,
+    decode,
+    unit_of,
+)
 from dovetail.isa.timing.dma import BOUNDARY, MAX_BURST
 from dovetail.isa.timing.memory import ADDRESS_SPACE
 from dovetail.isa.timing.timeline import Timeline
@@ -226,7 +236,10 @@ def cover(config: Config, words: Sequence[int], timeline: Timeline, base: int = 
         executed -= 1  # the one that faulted
     for word in words[:executed]:
         if word & 0xFF == Op.SYNC:
-            counts["waits", Unit(word >> 8 & 0xFF).name, Unit(word >> 16 & 0xFF).name] += 1
+            decoded = decode(word)
+            if decoded.unit is None or decoded.on is None:
+                break  # a fetch failed before this word was executed
+            counts["waits", decoded.unit.name, decoded.on.name] += 1
     for unit, counters in timeline.counters.items():
         counts.update(("stalls", unit.name, stall) for stall in STALLS if getattr(counters, stall.lower()))
     for name in FEATURES:

@@ -15,6 +15,7 @@ from dovetail.cosim.coverage.file import DesignCoverage, merged
 from dovetail.cosim.coverage.rtl import Hole, RtlCoverage, Totals, cover_rtl
 from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.flows.options.campaign import add_count, check_counts, check_report, config_label
+from dovetail.flows.options.parameters import extended
 from dovetail.flows.output.reply import Report, to_json
 from dovetail.flows.output.tables import new_table
 from dovetail.isa.common.files import write_atomically
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> Report:
         check_report(args.output)
     if args.merge:
         return _merge(args)
-    config = Config.load(args.config) if args.config else WHOLE
+    config = extended(Config.load(args.config) if args.config else WHOLE, args)
     start = time.monotonic()
     tally, wrong, rtl = cover_rtl(
         config,

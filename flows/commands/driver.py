@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from dovetail.flows.options.network import add_input_options, random_sample, samples_in
-from dovetail.flows.options.parameters import add_options, changed, config_of, given
+from dovetail.flows.options.parameters import add_options, base_of, changed, config_of, given
 from dovetail.flows.output.folder import check_output_folder
 from dovetail.flows.output.reply import Report
 from dovetail.isa.common.files import write_atomically
@@ -51,7 +51,7 @@ def _example(args: argparse.Namespace) -> tuple[Config, dict[str, str | bytes]]:
     import numpy as np
 
     compiled = load_program(args.program)
-    config = changed(compiled.config if args.config is None else Config.load(args.config), given(args))
+    config = changed(compiled.config if args.config is None else base_of(args), given(args))
     compiled.program.check_config(config)
     if not all(step.segment is not None or step.payload for step in compiled.program.steps):
         raise DovetailError(

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from dovetail.flows.options.network import add_clock_option, add_network_options, clock_of, compiled_again, compiled_of
-from dovetail.flows.options.parameters import SETTINGS, changed
+from dovetail.flows.options.parameters import SETTINGS, changed, extended
 from dovetail.flows.output import explain_tables
 from dovetail.flows.output.energy import (
     add_energy_option,
@@ -67,6 +67,8 @@ def run(args: argparse.Namespace) -> Report:
     ]
     if args.against is not None:
         other = second_config(args.against, compiled.config)
+        if "=" not in args.against:
+            other = extended(other, args)
         against = compiled_again(args, compiled, other)
         second = explain(against)
         energies.append(energy_for(args, against))

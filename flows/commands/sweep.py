@@ -31,7 +31,7 @@ from dovetail.flows.explore.sweep import Means, Progress, resume, sweep
 from dovetail.flows.options.confirmation import Confirmed, confirm_sweep
 from dovetail.flows.options.goals import add_goals, has_goals, with_goals
 from dovetail.flows.options.network import NETWORK_HELP, add_host_cost_option, add_shape_option, shapes_of
-from dovetail.flows.options.parameters import SETTINGS, add_options, base_of, given
+from dovetail.flows.options.parameters import SETTINGS, add_options, base_of, extended, given
 from dovetail.flows.options.schedules import add_schedule_options, use_schedules
 from dovetail.flows.output.printable import block
 from dovetail.flows.output.reply import Report
@@ -135,7 +135,8 @@ def space_of(args: argparse.Namespace) -> Space:
         raise DovetailError("sweep must have a network or a space file, or --resume with a store")
     if str(args.network).endswith(".toml"):
         _refuse(args, _SPACE, "a space file says that itself")
-        return _searched(with_goals(load(args.network), args), args)
+        space = load(args.network)
+        return _searched(with_goals(replace(space, base=extended(space.base, args)), args), args)
     return _searched(with_goals(_space_of_flags(args), args), args)
 
 
@@ -169,7 +170,7 @@ def _searched(space: Space, args: argparse.Namespace) -> Space:
 
 _SPACE = ("shape", "study", "config", *SETTINGS)
 """Options that make a space."""
-_CHANGES = ("tiling", "effort", "search", "points", "seed", "host_cost")
+_CHANGES = ("with", "tiling", "effort", "search", "points", "seed", "host_cost")
 """Options that change one."""
 
 

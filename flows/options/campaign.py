@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from dovetail.flows.options.engines import add_form_option, check_form
+from dovetail.flows.options.parameters import extended
 from dovetail.isa.common.sizes import format_bytes
 from dovetail.isa.config.given import FEATURES
 from dovetail.isa.config.resolved import Config
@@ -42,6 +43,7 @@ def configurations_of(args: argparse.Namespace) -> list[Config]:
         found = [Config.load(name) for name in args.config]
     else:
         found = configurations(args.config_seed, args.configs)
+    found = [extended(config, args) for config in found]
     for config in found:
         check_form(config, args.form)
     return found
@@ -67,4 +69,5 @@ def config_label(config: Config) -> str:
         f"bus {config.bus} x {config.outstanding}",
     ]
     parts += [f"no {name}" for name in FEATURES if not getattr(config, name)]
+    parts += [f"with {name}" for name in config.extensions]
     return ", ".join(parts)

@@ -11,7 +11,7 @@ from zipfile import ZipFile
 
 import numpy as np
 
-from dovetail.flows.options.parameters import add_options, changed, config_of, given
+from dovetail.flows.options.parameters import add_options, base_of, changed, config_of, given
 from dovetail.flows.options.schedules import add_schedule_options, use_schedules
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.program import MAGIC
@@ -179,7 +179,7 @@ def _loaded(args: argparse.Namespace, keep_tensors: bool) -> CompiledNetwork:
         if value is not None:
             raise NetworkError(f"{args.network}: a saved program is compiled already; leave out {flag}")
     loaded = load_program(args.network)
-    config = changed(loaded.config if args.config is None else Config.load(args.config), given(args))
+    config = changed(loaded.config if args.config is None else base_of(args), given(args))
     return _timed(loaded, config)
 
 

@@ -137,9 +137,15 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name in SETTINGS if (value := getattr(args, name)) is not None}
 
 
+def extended(config: Config, args: argparse.Namespace) -> Config:
+    """A configuration with the extensions of ``--with``, which every command takes. Raises :class:`ConfigError`."""
+    added = vars(args)["with"]
+    return config.replace(extensions=(*config.extensions, *added)) if added else config
+
+
 def base_of(args: argparse.Namespace) -> Config:
-    """What ``--config`` names. Raises :class:`ConfigError`."""
-    return Config.load(args.config or "default")
+    """What ``--config`` names, with the extensions of ``--with``. Raises :class:`ConfigError`."""
+    return extended(Config.load(args.config or "default"), args)
 
 
 def config_of(args: argparse.Namespace) -> Config:

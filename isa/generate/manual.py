@@ -195,7 +195,7 @@ def _configuration() -> str:
 
 def _numerics() -> str:
     text = ["## Numbers\n\n" + _quote(dedent(numerics.__doc__ or "").strip())]
-    for function in NUMERICS:
+    for function in (*NUMERICS, *(row.compute for row in table.INSTRUCTIONS.values() if row.extension)):
         names = ", ".join(inspect.signature(function).parameters)
         text.append(f"### {function.__name__}({names})\n\n" + _quote(inspect.getdoc(function) or ""))
     return "\n".join(text)

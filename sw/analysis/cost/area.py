@@ -132,6 +132,8 @@ def _outside(config: Config, ranges: Mapping[str, list[int]]) -> Iterator[str]:
         low, high = ranges[name]
         if not low <= value <= high:
             yield f"{name} {value}: measured were {low}..{high}"
+    for name in config.extensions:
+        yield f"extension {name}: its stages are not counted; --measure counts them, in the vector unit"
 
 
 @cache
