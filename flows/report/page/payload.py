@@ -47,21 +47,16 @@ def header_of(space: Space, version: str) -> dict[str, Any]:
         "parameters": [
             {
                 "name": p.name,
-                "title": p.title,
-                "doc": p.doc,
                 "flag": p.flag,
                 "memory": p.memory,
                 "size": p.name == "sram",
                 "names": p.kind is NAMES,
                 "default": default[p.name],
-                "order": [value for value in space.axes.get(p.name, ()) if isinstance(value, str | bool)],
             }
             for p in (*PARAMETERS.values(), CLOCK)
         ],
-        "metrics": [
-            {"name": m.name, "title": m.title, "unit": m.unit, "more": m.more, "doc": m.doc, "axis": m.axis}
-            for m in space.known.values()
-        ],
+        "metrics": list(space.known),
+        "columns": _columns(space),
         "causes": {
             c.name: {"title": c.title, "bound": c.bound, "doc": c.doc, "colour": shades[c.name]}
             for c in CAUSES.values()
@@ -73,6 +68,48 @@ def header_of(space: Space, version: str) -> dict[str, Any]:
         "resources": {r.name: {"title": r.title, "doc": r.doc} for r in RESOURCES.values()},
         "colours": {"series": SERIES, "bounds": BOUNDS, "ramp": RAMP},
     }
+
+
+def _columns(space: Space) -> list[dict[str, Any]]:
+    """The columns of the table, except for kinds of layers: name, unit, group, and whether more is better.
+
+    Of metrics those come first that are objectives. A metric that is a parameter, such as PEs, has one column.
+    """
+    rank = {name: place for place, name in enumerate(space.objectives)}
+    metrics = {
+        m.name: {"more": m.more, "metric": True, "objective": m.name in rank, "heading": m.axis}
+        for m in sorted(space.known.values(), key=lambda m: rank.get(m.name, len(rank)))
+    }
+    varied = {name for axis in space.axes for name in _LANES.get(axis, (axis,))}
+
+    def column(key: str, title: str, group: str, doc: str, unit: str = "", **more: Any) -> dict[str, Any]:
+        return {"key": key, "title": title, "group": group, "doc": doc, "unit": unit, **more}
+
+    units = {"sram": "B", CLOCK.name: "Hz"}
+    about = "front, feasible, on host (leaves more to the host than others, so it does not compete), infeasible, failed"
+    part = "the smallest supported FPGA that the estimated area fits, or none"
+    error = "largest error of LUTs and flip-flops as far as measured, as a share; not known outside of that"
+    verdict = "whether the RTL needs the same cycles: equal, differs, or not asked"
+    return [
+        column("number", "#", "point", "number of the point within the space"),
+        column("state", "state", "point", about),
+        *(
+            column(p.name, p.title, "parameters", p.doc, units.get(p.name, ""), axis=p.name in varied,
+                   order=[value for value in space.axes.get(p.name, ()) if isinstance(value, str | bool)],
+                   **{"more": False} | metrics.get(p.name, {}))
+            for p in (*PARAMETERS.values(), CLOCK)
+        ),
+        *(
+            column(name, space.known[name].title, "metrics", space.known[name].doc, space.known[name].unit, **facts)
+            for name, facts in metrics.items()
+            if name not in PARAMETERS
+        ),
+        column("part", "part", "estimates", part),
+        column("area_error", "area error", "estimates", error, "%"),
+        column("confirmed", "RTL", "point", verdict),
+        column("seconds", "seconds", "point", "CPU time of pricing the point", "s", more=False),
+        column("error", "reason", "point", "why a point failed"),
+    ]  # fmt: skip
 
 
 def rows_of(space: Space, rows: Iterable[Row]) -> list[list[Any]]:

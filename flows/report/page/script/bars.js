@@ -14,8 +14,12 @@ function stack(parts, most, mark = null) {
 }
 
 /** The stack of a selected point, and what it amounts to. */
-const barLine = (number, stack, total) =>
-  make("div", { class: "barline" }, badge(number), stack, make("span", { class: "number" }, whole(total)));
+const barLine = (number, stack, total, text = whole) =>
+  make("div", { class: "barline" }, badge(number), stack, make("span", { class: "number" }, text(total)));
+
+/** Stacks of several points, with a title and a legend. */
+const barsOf = (id, title, legend, ...lines) =>
+  make("div", { class: "bars", id }, make("h3", {}, title), legendOf(legend), ...lines);
 
 /** A bar from the middle to the left (better) or right (worse). */
 function swing(value, most) {

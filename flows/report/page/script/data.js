@@ -39,7 +39,7 @@ function addRows(encoded) {
     row.values.error = error;
     row.values.seconds = costs.length ? seconds : null;
     parameters.forEach(({ name }, n) => (row.values[name] = given[n]));
-    if (measured) metrics.forEach(({ name }, n) => (row.values[name] = measured[n]));
+    if (measured) metrics.forEach((name, n) => (row.values[name] = measured[n]));
     row.costs.forEach((cost, n) => {
       for (const [kind, cycles] of Object.entries(cost.kinds)) {
         row.values[`kind ${kind}`] = (row.values[`kind ${kind}`] ?? 0) + cycles * networks[n].weight;
@@ -73,77 +73,17 @@ function setStates({ infeasible, aside, front, confirmed, notes, constraints, mi
 
 /** Columns of the rows there are: what is the same everywhere is marked `same`. */
 function setColumns() {
-  const { axes, parameters, metrics, objectives } = data.header;
-  const columns = [
-    { key: "number", title: "#", group: "point", doc: "number of the point within the space" },
-    {
-      key: "state",
-      title: "state",
-      group: "point",
-      doc: "front, feasible, on host (leaves more to the host than others, so it does not compete), infeasible, failed",
-    },
-  ];
-  for (const { name, title, doc, size, order } of parameters) {
-    columns.push({
-      key: name,
-      title,
-      doc,
-      unit: size ? "B" : name === "clock" ? "Hz" : "",
-      group: "parameters",
-      axis: axes.includes(name),
-      order,
-      exact: true,
-      more: false,
-    });
-  }
-  const rank = ({ name }) => (objectives.includes(name) ? objectives.indexOf(name) : objectives.length);
-  for (const { name, title, unit, more, doc, axis } of [...metrics].sort((a, b) => rank(a) - rank(b))) {
-    const facts = { more, objective: objectives.includes(name), metric: true, heading: axis };
-    const parameter = columns.find(({ key }) => key === name); // such as PEs, which are both
-    if (parameter) Object.assign(parameter, facts);
-    else columns.push({ key: name, title, unit, doc, group: "metrics", ...facts });
-  }
-  columns.push({
-    key: "part",
-    title: "part",
-    group: "estimates",
-    doc: "the smallest supported FPGA that the estimated area fits, or none",
-  });
-  columns.push({
-    key: "area_error",
-    title: "area error",
-    unit: "%",
-    group: "estimates",
-    doc: "largest error of LUTs and flip-flops as far as measured, as a share; not known outside of that",
-  });
-  for (const kind of Object.keys(data.kinds)) {
-    columns.push({
-      key: `kind ${kind}`,
-      title: `${kind} cycles`,
-      unit: "cycles",
-      more: false,
-      group: "cycles per kind",
-      doc: `cycles of ${kind} layers`,
-    });
-  }
-  columns.push({
-    key: "confirmed",
-    title: "RTL",
-    group: "point",
-    doc: "whether the RTL needs the same cycles: equal, differs, or not asked",
-  });
-  columns.push({
-    key: "seconds",
-    title: "seconds",
-    unit: "s",
-    group: "point",
+  const kinds = Object.keys(data.kinds).map((kind) => ({
+    key: `kind ${kind}`,
+    title: `${kind} cycles`,
+    unit: "cycles",
     more: false,
-    doc: "CPU time of pricing the point",
-  });
-  columns.push({ key: "error", title: "reason", group: "point", doc: "why a point failed" });
-  for (const column of columns) describe(column);
-  data.columns = columns;
-  data.byKey = new Map(columns.map((column) => [column.key, column]));
+    group: "cycles per kind",
+    doc: `cycles of ${kind} layers`,
+  }));
+  data.columns = [...data.header.columns.map((column) => ({ ...column })), ...kinds];
+  for (const column of data.columns) describe(column);
+  data.byKey = new Map(data.columns.map((column) => [column.key, column]));
 }
 
 const SAID = ["", "%", "B", "Hz", "s", "cycles", "1/s", "MACs"]; // units that a title or a value says by itself

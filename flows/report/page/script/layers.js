@@ -124,13 +124,8 @@ function causeBars(found) {
   const lines = found.map(({ number, explanation }) =>
     barLine(number, stack(causeParts(explanation), most), explanation.cycles),
   );
-  return make(
-    "div",
-    { class: "bars", id: "cause-bars" },
-    make("h3", {}, "What each cycle is spent on"),
-    legendOf(seen.map(([, { title, colour, doc }]) => [title, colour, doc])),
-    lines,
-  );
+  const legend = seen.map(([, { title, colour, doc }]) => [title, colour, doc]);
+  return barsOf("cause-bars", "What each cycle is spent on", legend, lines);
 }
 
 /** Energy by component. */
@@ -147,23 +142,12 @@ function energyBars(found) {
       colour,
       more: `${joules(energy.components[name])}, ${percent(energy.components[name] / energy.total)}`,
     }));
-    return make(
-      "div",
-      { class: "barline" },
-      badge(number),
-      stack(parts, most),
-      make("span", { class: "number" }, joules(energy.total)),
-    );
+    return barLine(number, stack(parts, most), energy.total, joules);
   });
   const { table, error, not_counted } = known[0].explanation.energy;
-  return make(
-    "div",
-    { class: "bars", id: "energy-bars" },
-    make("h3", {}, "Where the energy goes"),
-    legendOf(components.map(([name, { doc, colour }]) => [name, colour, doc])),
-    lines,
-    make("p", { class: "soft" }, `An estimate by the table ${table}; ${error}. Not counted: ${not_counted.join(", ")}.`),
-  );
+  const legend = components.map(([name, { doc, colour }]) => [name, colour, doc]);
+  const said = `An estimate by the table ${table}; ${error}. Not counted: ${not_counted.join(", ")}.`;
+  return barsOf("energy-bars", "Where the energy goes", legend, lines, make("p", { class: "soft" }, said));
 }
 
 /** The clock of a point in Hz. */

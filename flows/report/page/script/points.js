@@ -143,29 +143,18 @@ function kindBars(rows) {
   };
   const pick = (cost, kind) => (kind === undefined ? cost.cycles : (cost.kinds[kind] ?? 0));
   const weighted = (row, get) => row.costs.reduce((sum, cost, n) => sum + networks[n].weight * get(cost), 0);
-  const groups = several
-    ? [
-        group(
-          "all networks, by weight",
-          (row, kind) => weighted(row, (cost) => pick(cost, kind)),
-          (row) => weighted(row, (cost) => cost.bound),
-        ),
-      ]
-    : [];
-  networks.forEach(({ source }, n) =>
-    groups.push(
-      group(
-        source,
-        (row, kind) => pick(row.costs[n], kind),
-        (row) => row.costs[n].bound,
-      ),
+  const groups = networks.map(({ source }, n) =>
+    group(
+      source,
+      (row, kind) => pick(row.costs[n], kind),
+      (row) => row.costs[n].bound,
     ),
   );
-  return make(
-    "div",
-    { class: "bars", id: "kind-bars" },
-    make("h3", {}, "Cycles per kind of layer"),
-    legendOf([...kinds.map((kind) => [kind, colourOfKind(kind)]), ["roofline bound"]]),
-    ...groups,
+  const all = group(
+    "all networks, by weight",
+    (row, kind) => weighted(row, (cost) => pick(cost, kind)),
+    (row) => weighted(row, (cost) => cost.bound),
   );
+  const legend = [...kinds.map((kind) => [kind, colourOfKind(kind)]), ["roofline bound"]];
+  return barsOf("kind-bars", "Cycles per kind of layer", legend, several ? all : "", groups);
 }
