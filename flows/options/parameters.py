@@ -2,11 +2,11 @@
 
 import argparse
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any
 
-from dovetail.isa.config.given import INT, PARAMETERS, SIZE, ConfigError, Kind, Parameter
+from dovetail.isa.config.given import INT, PARAMETERS, SIZE, ConfigError, Kind, Parameter, check_shape
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.runtime.clock import CLOCKS
 
@@ -48,14 +48,14 @@ def _megahertz(text: str) -> Any:
 
 
 HERTZ = {"Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9}
-FREQUENCY = Kind(_frequency, _megahertz, lambda value: f"{value / HERTZ['MHz']:g} MHz")
-LANES = Kind(_pair, _integers, lambda value: f"{value[0]}x{value[1]}")
+FREQUENCY = Kind(_frequency, lambda value: f"{value / HERTZ['MHz']:g} MHz", _megahertz)
+LANES = Kind(_pair, lambda value: f"{value[0]}x{value[1]}", _integers)
 
 
-_LANES_PAIR = Parameter(LANES, "input and output channels per cycle, such as 8x16", title="lanes", name="lanes")
+_LANES_PAIR = Parameter("input and output channels per cycle, such as 8x16", title="lanes", kind=LANES, name="lanes")
 SETTINGS: dict[str, Parameter] = {_LANES_PAIR.name: _LANES_PAIR, **PARAMETERS}
 """What a user may set: ``lanes``, shorthand for ic_lanes and oc_lanes together, and every parameter."""
-CLOCK = Parameter(FREQUENCY, "frequency of the accelerator", title="clock", name="clock")
+CLOCK = Parameter("frequency of the accelerator", title="clock", kind=FREQUENCY, name="clock")
 """Of a point of a sweep: cycles do not depend on it, times and rates do."""
 AXES: dict[str, Parameter] = {**SETTINGS, CLOCK.name: CLOCK}
 """What an axis of a sweep may be."""
@@ -77,22 +77,15 @@ def add_options(parser: argparse.ArgumentParser, *, lists: bool = False) -> None
     group = parser.add_argument_group("configuration", about)
     group.add_argument("--config", metavar="FILE|PRESET", help="default: the preset default")
     for p in SETTINGS.values():
-        convert = partial(_values if lists else _value, p.kind)
+        convert = partial(_argument, values_of_text if lists else Kind.parse, p.kind)
         flags = dict.fromkeys((p.flag, "--" + p.name.replace("_", "-")))  # the name in files is understood as well
         text = f"{p.doc}: {p.values}" if p.values else p.doc
         group.add_argument(*flags, dest=p.name, type=convert, metavar="LIST" if lists else "VALUE", help=text)
 
 
-def _value(kind: Kind, text: str) -> Any:
+def _argument(parse: Callable[[Kind, str], Any], kind: Kind, text: str) -> Any:
     try:
-        return kind.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _values(kind: Kind, text: str) -> list[Any]:
-    try:
-        return values_of_text(kind, text)
+        return parse(kind, text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -173,14 +166,6 @@ def changed(base: Config, changes: Mapping[str, Any]) -> Config:
     if hardware.get("depthwise", "native") != "native":
         data.pop("depthwise_lanes", None)
     return Config.from_dict({**data, **hardware, "memory": memory})
-
-
-def check_shape(names: Collection[str]) -> None:
-    """Raise :class:`ConfigError` unless the shape of the array is given in one way only."""
-    if {"pe", "dataflow"} & set(names) and {"ic_lanes", "oc_lanes"} & set(names):
-        raise ConfigError("give either pe and dataflow or ic_lanes and oc_lanes, not both")
-    if "lanes" in names and {"pe", "dataflow", "ic_lanes", "oc_lanes"} & set(names):
-        raise ConfigError("give lanes without pe, dataflow, ic_lanes and oc_lanes")
 
 
 @lru_cache(maxsize=64)

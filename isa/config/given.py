@@ -1,6 +1,6 @@
 """The parameters of a configuration as a user gives them: the one list, with names, values, rules and texts."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypedDict, get_type_hints
 
@@ -23,6 +23,15 @@ class ConfigError(ValueError):
     """A configuration breaks a rule; the text names the parameter, the rule and the value."""
 
 
+def plain(text: str) -> Any:
+    """A flag's text as TOML would have it: a number, a truth value, else the text."""
+    text = text.strip()
+    try:
+        return {"true": True, "false": False}[text] if text in ("true", "false") else int(text)
+    except ValueError:
+        return text
+
+
 @dataclass(frozen=True)
 class Kind:
     """What values a parameter takes.
@@ -32,8 +41,8 @@ class Kind:
     """
 
     read: Callable[[Any], Any]
-    lexical: Callable[[str], Any]
     show: Callable[[Any], str] = str
+    lexical: Callable[[str], Any] = plain
     choices: tuple[str, ...] = ()
 
     def parse(self, text: str) -> Any:
@@ -60,68 +69,54 @@ def _switch(value: Any) -> bool:
     return value
 
 
-def _integer(text: str) -> Any:
-    try:
-        return int(text)
-    except ValueError:
-        return text
-
-
-INT = Kind(_int, _integer)
-SIZE = Kind(_size, str.strip, format_bytes)
-SWITCH = Kind(
-    _switch,
-    lambda text: {"true": True, "false": False}.get(text, text),
-    lambda value: str(value).lower(),
-    ("true", "false"),
-)
-
-
 def _names(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
         raise ValueError(f"must be a list of names, not {value!r}")
     return tuple(sorted(set(value)))
 
 
-NONE = "none"
-NAMES = Kind(
-    _names,
-    lambda text: [] if text.strip() == NONE else [name.strip() for name in text.split("+")],
-    lambda names: "+".join(names) or NONE,
-)
-"""Names, on the command line ``a+b`` or ``none``."""
-
-
-def one_of(names: tuple[str, ...]) -> Kind:
-    """A parameter that is one of some names."""
-
+def _one_of(names: tuple[str, ...]) -> Kind:
     def read(value: Any) -> str:
         if value not in names:
             raise ValueError(f"must be one of {', '.join(names)}, not {value!r}")
         return str(value)
 
-    return Kind(read, str.strip, choices=names)
+    return Kind(read, choices=names)
+
+
+NONE = "none"
+INT = Kind(_int)
+SIZE = Kind(_size, format_bytes)
+SWITCH = Kind(_switch, lambda value: str(value).lower(), choices=("true", "false"))
+NAMES = Kind(
+    _names,
+    lambda names: "+".join(names) or NONE,
+    lambda text: [] if text.strip() == NONE else [name.strip() for name in text.split("+")],
+)
+"""Names, on the command line ``a+b`` or ``none``."""
+KINDS: dict[Any, Kind] = {int: INT, int | str: SIZE, bool: SWITCH, tuple[str, ...]: NAMES}
+"""By type."""
 
 
 @dataclass(frozen=True)
 class Parameter:
     """A parameter of the configuration.
 
-    kind: what values it takes.
     doc: a sentence for help and tables.
     low, high: the range of a number. Other parameters may narrow it.
-    among: the only numbers that it can be.
     default: None if it follows from other parameters.
     title: for labels, where its name does not do.
+    kind: what values it takes, where its type does not say it.
+    among: the only numbers that it can be.
     option: its flag, where that is not its name.
     """
 
-    kind: Kind
     doc: str
     low: int | None = None
     high: int | None = None
     default: Any = None
     title: str = ""
+    kind: Kind = INT
     among: tuple[int, ...] = ()
     option: str = ""
     memory: bool = False
@@ -141,9 +136,7 @@ class Parameter:
         """What it can be, in words."""
         if self.low is None:
             return ", ".join(self.kind.choices or map(str, self.among))
-        return (
-            f"{self.show(self.low)} or more" if self.high is None else f"{self.show(self.low)}..{self.show(self.high)}"
-        )
+        return self.show(self.low) + (" or more" if self.high is None else f"..{self.show(self.high)}")
 
     def read(self, value: Any) -> Any:
         """The value of what is given, as TOML has it. Raises :class:`ConfigError`."""
@@ -158,10 +151,9 @@ class Parameter:
 
     def check(self, value: Any, high: int | None = None) -> Any:
         """The value within its range, which ``high`` narrows. Raises :class:`ConfigError`."""
-        value = self.read(value)
+        value, high = self.read(value), self.high if high is None else high
         if self.among and value not in self.among:
             raise ConfigError(f"{self.name} must be one of {self.values}, not {value}")
-        high = self.high if high is None else high
         if self.low is not None and high is not None and not self.low <= value <= high:
             raise ConfigError(f"{self.name} must be {self.show(self.low)}..{self.show(high)}, not {self.show(value)}")
         return value
@@ -172,17 +164,13 @@ class MemoryTiming:
     """System memory behind the AXI port, in cycles. Simulation only: not part of the configuration hash."""
 
     read_latency: Annotated[
-        int, Parameter(INT, "cycles from an accepted read address to its first beat", 1, 4096, option="--mem-latency")
+        int, Parameter("cycles from an read address to its first beat", 1, 4096, option="--mem-latency")
     ] = 40
     write_latency: Annotated[
         int,
-        Parameter(
-            INT, "cycles from the last accepted write beat to the response", 1, 4096, option="--mem-write-latency"
-        ),
+        Parameter("cycles from the last write beat to the response", 1, 4096, option="--mem-write-latency"),
     ] = 20
-    beat_cycles: Annotated[
-        int, Parameter(INT, "cycles per beat of the bus, each direction", 1, 64, title="cycles per beat")
-    ] = 1
+    beat_cycles: Annotated[int, Parameter("cycles per beat of the bus", 1, 64, title="cycles per beat")] = 1
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -197,30 +185,28 @@ class MemoryTiming:
 class Given(TypedDict, total=False):
     """What a user gives. What is left out, or None, follows from the rest."""
 
-    pe: Annotated[int | None, Parameter(INT, "multipliers, shared out by --dataflow", 8, MAX_PE, title="PEs")]
-    ic_lanes: Annotated[int | None, Parameter(INT, "input channels per cycle", 1, MAX_LANES, title="input lanes")]
-    oc_lanes: Annotated[int | None, Parameter(INT, "output channels per cycle", 1, MAX_LANES, title="output lanes")]
-    sram: Annotated[
-        int | str | None, Parameter(SIZE, "on-chip memory, such as 512KiB", MIN_SRAM, MAX_SRAM, DEFAULT_SRAM, "SRAM")
-    ]
-    banks: Annotated[int | None, Parameter(INT, "SRAM banks", 4, MAX_BANKS)]
-    dataflow: Annotated[str | None, Parameter(one_of(DATAFLOWS), "how --pe is shared out")]
-    stripe: Annotated[int, Parameter(INT, "output pixels that share a weight load", 1, 64, 32)]
-    requant_lanes: Annotated[int | None, Parameter(INT, "results requantised per cycle", 1, title="requantiser lanes")]
-    vector_lanes: Annotated[int | None, Parameter(INT, "channels per cycle of the vector unit", 1, 16)]
-    matmul: Annotated[bool, Parameter(SWITCH, "whether MAT_MUL is built", default=True)]
-    pooling: Annotated[bool, Parameter(SWITCH, "whether pooling is built", default=True)]
-    elementwise: Annotated[bool, Parameter(SWITCH, "whether element-wise operations are built", default=True)]
-    activation: Annotated[bool, Parameter(SWITCH, "whether activations are built", default=True)]
-    serial: Annotated[bool, Parameter(SWITCH, "whether it is the microcoded accelerator, the smallest", default=False)]
+    pe: Annotated[int, Parameter("multipliers, shared out by --dataflow", 8, MAX_PE, title="PEs")]
+    ic_lanes: Annotated[int, Parameter("input channels per cycle", 1, MAX_LANES, title="input lanes")]
+    oc_lanes: Annotated[int, Parameter("output channels per cycle", 1, MAX_LANES, title="output lanes")]
+    sram: Annotated[int | str, Parameter("on-chip memory, such as 512KiB", MIN_SRAM, MAX_SRAM, DEFAULT_SRAM, "SRAM")]
+    banks: Annotated[int | None, Parameter("SRAM banks", 4, MAX_BANKS)]
+    dataflow: Annotated[str, Parameter("how --pe is shared out", kind=_one_of(DATAFLOWS))]
+    stripe: Annotated[int, Parameter("output pixels that share a weight load", 1, 64, 32)]
+    requant_lanes: Annotated[int | None, Parameter("results requantised per cycle", 1, title="requantiser lanes")]
+    vector_lanes: Annotated[int | None, Parameter("channels per cycle of the vector unit", 1, 16)]
+    matmul: Annotated[bool, Parameter("whether MAT_MUL is built", default=True)]
+    pooling: Annotated[bool, Parameter("whether pooling is built", default=True)]
+    elementwise: Annotated[bool, Parameter("whether element-wise operations are built", default=True)]
+    activation: Annotated[bool, Parameter("whether activations are built", default=True)]
+    serial: Annotated[bool, Parameter("whether it is the microcoded accelerator, the smallest", default=False)]
     extensions: Annotated[
-        tuple[str, ...], Parameter(NAMES, "packages whose operations are built (`dovetail docs extending`)", default=())
+        tuple[str, ...], Parameter("packages whose operations are built (`dovetail docs extending`)", default=())
     ]
-    bus: Annotated[int, Parameter(INT, "AXI data width in bits", default=64, title="bus bits", among=BUS_WIDTHS)]
-    outstanding: Annotated[int, Parameter(INT, "bursts in flight per direction", 1, 16, 4, title="bursts in flight")]
+    bus: Annotated[int, Parameter("AXI data width in bits", default=64, title="bus bits", among=BUS_WIDTHS)]
+    outstanding: Annotated[int, Parameter("bursts in flight per direction", 1, 16, 4, "bursts in flight")]
     memory: MemoryTiming
-    depthwise_lanes: Annotated[int | None, Parameter(INT, "depthwise channels per cycle", 1)]
-    depthwise: Annotated[str, Parameter(one_of(DEPTHWISE), "depthwise layers", default="native")]
+    depthwise_lanes: Annotated[int | None, Parameter("depthwise channels per cycle", 1)]
+    depthwise: Annotated[str, Parameter("depthwise layers", default="native", kind=_one_of(DEPTHWISE))]
 
 
 MICROCODED: Given = {
@@ -244,10 +230,10 @@ def _parameters(of: type, memory: bool = False) -> Iterator[Parameter]:
         if hint is MemoryTiming:
             yield from _parameters(MemoryTiming, memory=True)
         else:
-            (parameter,) = hint.__metadata__
-            default = getattr(of, name, parameter.default)
-            title = parameter.title or name.replace("_", " ")
-            yield replace(parameter, name=name, title=title, default=default, memory=memory)
+            p = hint.__metadata__[0]
+            default, title = getattr(of, name, p.default), p.title or name.replace("_", " ")
+            kind = KINDS.get(hint.__origin__, p.kind)
+            yield replace(p, name=name, title=title, kind=kind, default=default, memory=memory)
 
 
 ALL_PARAMETERS = {parameter.name: parameter for parameter in _parameters(Given)}
@@ -265,10 +251,15 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
     for name in given:
         if name not in hardware:
             raise ConfigError(f"unknown parameter {name!r}; known: {', '.join(sorted((*hardware, 'memory')))}")
-    return {
-        name: parameter.default if given.get(name) is None else parameter.check(given[name])
-        for name, parameter in hardware.items()
-    }
+    return {name: p.default if given.get(name) is None else p.check(given[name]) for name, p in hardware.items()}
+
+
+def check_shape(names: Collection[str]) -> None:
+    """Raise :class:`ConfigError` unless the shape of the array is given in one way only."""
+    if {"pe", "dataflow"} & set(names) and {"ic_lanes", "oc_lanes"} & set(names):
+        raise ConfigError("give either pe and dataflow or ic_lanes and oc_lanes, not both")
+    if "lanes" in names and {"pe", "dataflow", "ic_lanes", "oc_lanes"} & set(names):
+        raise ConfigError("give lanes without pe, dataflow, ic_lanes and oc_lanes")
 
 
 def memory_of(given: MemoryTiming | Mapping[str, Any]) -> MemoryTiming:

@@ -5,6 +5,7 @@ import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from math import isqrt
 from pathlib import Path
 from typing import Any, Unpack
@@ -23,6 +24,7 @@ from dovetail.isa.config.given import (
     ConfigError,
     Given,
     MemoryTiming,
+    check_shape,
     memory_of,
     read,
 )
@@ -84,6 +86,7 @@ class Config:
     def __init__(self, **given: Unpack[Given]) -> None:
         memory = memory_of(given.pop("memory", MemoryTiming()))
         values = read(given)
+        check_shape([name for name, value in given.items() if value is not None])
         put = self.__dict__.update  # frozen: members cannot be assigned
 
         def settle(name: str, derived: int, high: int | None = None) -> None:
@@ -97,8 +100,6 @@ class Config:
         shape = values["ic_lanes"], values["oc_lanes"]
         if shape == (None, None):
             shape = lanes_of(64 if pe is None else pe, dataflow or "mixed")
-        elif pe is not None or dataflow is not None:
-            raise ConfigError("give either pe and dataflow or ic_lanes and oc_lanes, not both")
         elif None in shape:
             raise ConfigError("ic_lanes and oc_lanes must be given together")
         settle("ic_lanes", shape[0])
@@ -207,7 +208,7 @@ class Config:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Config":
         """The inverse of :meth:`to_dict`; also takes the shorthand. Raises :class:`ConfigError`."""
-        return cls(**{**data, "memory": memory_of(data.get("memory", {}))})
+        return cls(**data)
 
     def to_toml(self) -> str:
         """TOML text that :meth:`from_toml` reads back to an equal configuration."""
@@ -260,14 +261,11 @@ class Config:
         return Config.from_dict, (self.to_dict(),)  # another process must load the extensions
 
     def __hash__(self) -> int:
-        # Timing rules are cached by configuration, so this is kept. Only numbers are hashed, as the hash of a string
-        # differs between processes and is pickled along.
-        value: int | None = self.__dict__.get("_hash")
-        if value is None:
-            values = [getattr(self, field.name) for field in fields(self)]
-            value = hash(tuple(v for v in values if isinstance(v, (int, MemoryTiming))))
-            object.__setattr__(self, "_hash", value)
-        return value
+        return self._hash
+
+    @cached_property  # as timing rules are cached by configuration
+    def _hash(self) -> int:
+        return hash(tuple(getattr(self, field.name) for field in fields(self)))
 
     @property
     def hash(self) -> int:

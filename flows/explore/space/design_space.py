@@ -14,9 +14,9 @@ from typing import Any
 from dovetail.flows.explore.space import expressions
 from dovetail.flows.explore.space.expressions import FUNCTIONS, Constraint, Expression, Scope
 from dovetail.flows.explore.space.metrics import METRICS, PER_NETWORK, Metric, direction_of, fixed_values, own_metric
-from dovetail.flows.options.parameters import AXES, CLOCK, DERIVED, changed, check_shape, dataflow_of, flat
+from dovetail.flows.options.parameters import AXES, CLOCK, DERIVED, changed, dataflow_of, flat
 from dovetail.isa.common.suggestion import nearest
-from dovetail.isa.config.given import ConfigError
+from dovetail.isa.config.given import ConfigError, check_shape
 from dovetail.isa.config.resolved import Config, lanes_of
 from dovetail.sw.analysis.cost.area import PARTS
 from dovetail.sw.compiler.partition.host_cost import HostCost
