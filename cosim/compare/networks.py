@@ -1,7 +1,7 @@
 """A compiled network on the model and on the RTL in lockstep, segment by segment."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.cosim.rtl.waves import Waves
 from dovetail.isa.common.html import html_table
 from dovetail.isa.config.resolved import Config
-from dovetail.sw.model.accelerator import Model
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 from dovetail.sw.runtime.engine import Bytes, RunResult
 
@@ -73,14 +72,13 @@ class LockstepEngine:
         form: str = FORMS[0],
         waves: Waves | None = None,
     ) -> None:
-        self._model = Model(config)
         self._both = Lockstep(config, cache=cache, trace=trace, form=form, waves=waves)
         self._comparisons: list[Comparison] = []
 
     @property
     def config(self) -> Config:
         """The accelerator."""
-        return self._model.config
+        return self._both.config
 
     def take(self) -> tuple[Comparison, ...]:
         """The comparisons since the last call."""
@@ -90,23 +88,24 @@ class LockstepEngine:
 
     def reset(self) -> None:
         """As after power-up."""
-        self._model.reset()
         self._both.reset()
 
     def read_sram(self) -> Bytes:
         """A copy of the model's SRAM."""
-        return self._model.read_sram()
+        return self._both.model.read_sram()
 
     def write_sram(self, contents: Bytes) -> None:
         """Replace SRAM on both sides."""
-        self._model.write_sram(contents)
         self._both.model.write_sram(contents)
         self._both.rtl.write_sram(contents)
 
     def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
         """Run on both; the result is the model's."""
         self._comparisons.append(self._both.run(memory, program, pages, base))
-        return self._model.run(memory, program, pages, base)
+        result = self._both.latest
+        assert result is not None
+        memory[:] = result.memory
+        return replace(result, memory=memory)
 
 
 def verify(

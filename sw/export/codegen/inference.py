@@ -13,11 +13,11 @@ from dovetail.isa.instructions.table import PAGE_BYTES, WORD_BYTES
 from dovetail.isa.program import ITEM_BYTES
 from dovetail.sw.compiler.partition.segments import HOST, Step
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.export.codegen.c_text import Constants, identifier
+from dovetail.sw.export.codegen.c_text import Constants, comment, identifier
 from dovetail.sw.export.codegen.host_nodes import write_host
 from dovetail.sw.export.codegen.movement import write_places
 from dovetail.sw.export.codegen.nodes import WRITERS
-from dovetail.sw.export.codegen.writer import Call, Note, Pointer, Storage, Writer
+from dovetail.sw.export.codegen.writer import Pointer, Storage, Writer
 from dovetail.sw.network import ir
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 
@@ -67,26 +67,6 @@ class Inference:
     inexact: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Segment:
-    """A run of the accelerator; (offset, bytes) of what the host made for it, and of what it makes for the host."""
-
-    program: int
-    pages: int
-    read: Sequence[tuple[int, int]]
-    made: Sequence[tuple[int, int]]
-
-    def lines(self, storage: Storage) -> list[str]:
-        device = "&inference->device, &inference->memory"
-        return [
-            *(f"dovetail_flush({device}, {offset:#x}, {size});" for offset, size in self.read),
-            f"status = run_segment(inference, {self.program:#x}, {self.pages});",
-            "if (status)",
-            "    return status;",
-            *(f"dovetail_invalidate({device}, {offset:#x}, {size});" for offset, size in self.made),
-        ]
-
-
 def inference_of(compiled: CompiledNetwork) -> Inference:
     """Write the schedule.
 
@@ -128,22 +108,34 @@ class _InferenceWriter:
             if step.is_program:
                 segment = next(segments)
                 pages = len(segment.words) * WORD_BYTES // PAGE_BYTES
-                self.writer.statements.append(_Segment(segment.address, pages, *self._borders(index, step)))
+                self._start(segment.address, pages, *self._borders(index, step))
             elif step.device == HOST:
                 for node in step.nodes:
                     self._compute(node)
         for array in self.outputs:
             self._give(array)
         scratch = self.storage.lay_out()
-        statements = self.writer.statements
         return Inference(
             self.inputs,
             self.outputs,
-            tuple(line for statement in statements for line in statement.lines(self.storage)),
+            tuple(self.writer.lines()),
             self.constants.text,
-            frozenset(statement.function for statement in statements if isinstance(statement, Call)),
+            frozenset(self.writer.functions),
             scratch,
             tuple(self.writer.inexact),
+        )
+
+    def _start(
+        self, program: int, pages: int, read: Sequence[tuple[int, int]], made: Sequence[tuple[int, int]]
+    ) -> None:
+        """A run of the accelerator; (offset, bytes) of what the host made for it, and of what it makes for the host."""
+        device = "&inference->device, &inference->memory"
+        self.writer.write(
+            *(f"dovetail_flush({device}, {offset:#x}, {size});" for offset, size in read),
+            f"status = run_segment(inference, {program:#x}, {pages});",
+            "if (status)",
+            "    return status;",
+            *(f"dovetail_invalidate({device}, {offset:#x}, {size});" for offset, size in made),
         )
 
     def _is_tensor(self, array: Array, struct: str) -> bool:
@@ -154,7 +146,7 @@ class _InferenceWriter:
 
     def _begin(self, text: str) -> None:
         self.storage.next_step()
-        self.writer.statements.append(Note(text))
+        self.writer.write(comment(text))
 
     def _compute(self, node: ir.Node) -> None:
         if isinstance(node, ir.FREE):

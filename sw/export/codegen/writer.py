@@ -8,50 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import Protocol
 
 import numpy as np
 
 from dovetail.isa.common.sizes import round_up
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.export.codegen.c_text import WIDTH, Constants, Fields, comment, int8, number
+from dovetail.sw.export.codegen.c_text import WIDTH, Constants, Fields, int8, number
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Shape
 
 ROUNDINGS = {Rounding.TFLITE: "DOVETAIL_ROUND_TFLITE", Rounding.ONNX: "DOVETAIL_ROUND_ONNX"}
 AXES = 8
 """The most axes of the kernels' loops, DOVETAIL_AXES."""
-
-
-class Statement(Protocol):
-    """Something that an inference does."""
-
-    def lines(self, storage: Storage) -> list[str]:
-        """Its C text, when scratch memory is laid out."""
-        ...
-
-
-@dataclass(frozen=True)
-class Note:
-    """A comment."""
-
-    text: str
-
-    def lines(self, storage: Storage) -> list[str]:
-        return [comment(self.text)]
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call of a kernel."""
-
-    function: str
-    arguments: tuple[str | Pointer, ...]
-
-    def lines(self, storage: Storage) -> list[str]:
-        texts = (storage.text(value) if isinstance(value, Pointer) else value for value in self.arguments)
-        return wrap(f"{self.function}({', '.join(texts)});", WIDTH, subsequent_indent="    ", break_long_words=False)
 
 
 class Writer:
@@ -61,14 +30,30 @@ class Writer:
         self.graph = graph
         self.storage = storage
         self.constants = constants
-        self.statements: list[Statement] = []
+        self.functions: set[str] = set()
+        """Kernels that are called."""
+        self._statements: list[tuple[str | Pointer, ...]] = []
         self.inexact: list[str] = []
         """Nodes in float whose result another library may round in another way."""
 
     def call(self, function: str, *arguments: str | int | float | np.floating | Pointer) -> None:
-        """Append a call."""
-        texts = (value if isinstance(value, str | Pointer) else number(value) for value in arguments)
-        self.statements.append(Call(function, tuple(texts)))
+        """Append a call of a kernel."""
+        self.functions.add(function)
+        texts = [value if isinstance(value, str | Pointer) else number(value) for value in arguments]
+        separated = [part for text in texts for part in (text, ", ")][:-1]
+        self._statements.append((f"{function}(", *separated, ");"))
+
+    def write(self, *lines: str) -> None:
+        """Append lines of C."""
+        self._statements += [(line,) for line in lines]
+
+    def lines(self) -> list[str]:
+        """The C text of all statements, when scratch memory is laid out."""
+        found: list[str] = []
+        for parts in self._statements:
+            text = "".join(self.storage.text(part) if isinstance(part, Pointer) else part for part in parts)
+            found += wrap(text, WIDTH, subsequent_indent="    ", break_long_words=False) if len(parts) > 1 else [text]
+        return found
 
     def ends(self, node: ir.Node, *, in_place: bool = False) -> tuple[Pointer, Pointer]:
         """First operand and result; ``in_place``: the kernel may put the latter where the former is."""

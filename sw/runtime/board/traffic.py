@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.isa.instructions.checks import View
-from dovetail.isa.instructions.table import CFG_VALUE, INSTRUCTIONS, REGISTERS, Op, Unit, decode, unit_of
+from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit, unit_of
+from dovetail.isa.timing.operations import Operations
 from dovetail.isa.timing.sequencer import Words, as_words
 from dovetail.sw.compiler.emit.hazards import transfer_rows
 
@@ -32,16 +33,12 @@ def traffic(program: Words, base: int, memory_bytes: int) -> Traffic:
     """What a program reads and writes of the first ``memory_bytes`` bytes; its own pages do not count. ``base`` is what
     its addresses are relative to."""
     found = Traffic(np.zeros(memory_bytes, np.bool_), np.zeros(memory_bytes, np.bool_))
-    registers = {unit: dict.fromkeys(REGISTERS[unit], 0) for unit in Unit}
-    for word in as_words(program).tolist():
-        decoded = decode(word)
-        if decoded.op == Op.END:
-            break
-        if decoded.register is not None:
-            registers[decoded.register.unit][decoded.register.name] = CFG_VALUE.get(word)
-        elif decoded.op is not None and INSTRUCTIONS[decoded.op].moves:
-            unit = unit_of(decoded.op)
-            _add(found, decoded.op, View(unit, tuple(registers[unit].values())), base)
+    words = as_words(program)
+    ends = np.flatnonzero((words & np.uint64(0xFF)) == Op.END)
+    operations = Operations(words[: ends[0]] if len(ends) else words)
+    for op, registers in zip(operations.ops.tolist(), operations.registers(), strict=True):
+        if INSTRUCTIONS[op].moves:
+            _add(found, Op(op), View(unit_of(op), registers), base)
     return found
 
 
@@ -52,7 +49,7 @@ def _add(found: Traffic, op: Op, view: View, base: int) -> None:
         rows = transfer_rows(op, view.values, base)
     for start, size in rows:
         part = slice(start, start + size)
-        if op == Op.DMA_READ:
+        if view.unit == Unit.LOAD:
             found.taken[part] |= ~found.stored[part]
         else:
             found.stored[part] = True
