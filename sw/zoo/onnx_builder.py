@@ -5,6 +5,7 @@ Scales come from propagating variances, so that activations use the int8 range w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -98,47 +99,22 @@ class Builder:
         centred: bool = False,
     ) -> Act:
         """Convolution with TensorFlow's SAME padding, or `centred`: with PyTorch's, kernel // 2 all around."""
-        depth = act.shape[1] // groups
-        return self._convolution(name, act, channels, depth, kernel, stride, result, groups=groups, centred=centred)
+        pads = _centred(kernel) if centred else _same(act.shape[2:], kernel, stride)
+        rows, cols = _windows(act.shape[2:], kernel, stride, pads)
+        weights, bias = self._parameters(name, act, (channels, act.shape[1] // groups, *kernel), 0, result)
+        window = {"kernel_shape": kernel, "strides": [stride, stride], "pads": pads, "group": groups}
+        self._node("Conv", [self.dequantised(act), weights, bias], name, **window)
+        return self.activated(name, (1, channels, rows, cols), result)
 
     def depthwise(self, name: str, act: Act, stride: int, result: Range, size: int = 3, centred: bool = False) -> Act:
         """Depthwise convolution, `size` x `size`; padding as that of `conv`."""
-        channels, kernel = act.shape[1], (size, size)
-        return self._convolution(name, act, channels, 1, kernel, stride, result, groups=channels, centred=centred)
-
-    def _convolution(
-        self,
-        name: str,
-        act: Act,
-        channels: int,
-        depth: int,
-        kernel: tuple[int, int],
-        stride: int,
-        result: Range,
-        groups: int,
-        centred: bool,
-    ) -> Act:
-        pads = _centred(kernel) if centred else _same(act.shape[2:], kernel, stride)
-        rows, cols = _windows(act.shape[2:], kernel, stride, pads)
-        weights, bias = self._parameters(name, act, (channels, depth, *kernel), 0, result)
-        node = helper.make_node(
-            "Conv",
-            [self.dequantised(act), weights, bias],
-            [f"{name}_float"],
-            name=name,
-            kernel_shape=kernel,
-            strides=[stride, stride],
-            pads=pads,
-            group=groups,
-        )
-        self.nodes.append(node)
-        return self.activated(name, (1, channels, rows, cols), result)
+        channels = act.shape[1]
+        return self.conv(name, act, channels, (size, size), stride, result, groups=channels, centred=centred)
 
     def dense(self, name: str, act: Act, channels: int, result: Range) -> Act:
         """Gemm with bias."""
         weights, bias = self._parameters(name, act, (channels, act.shape[1]), 0, result)
-        inputs = [self.dequantised(act), weights, bias]
-        self.nodes.append(helper.make_node("Gemm", inputs, [f"{name}_float"], name=name, transB=1))
+        self._node("Gemm", [self.dequantised(act), weights, bias], name, transB=1)
         return self.activated(name, (1, channels), result)
 
     def matmul(self, name: str, act: Act, channels: int, result: Range) -> Act:
@@ -184,16 +160,14 @@ class Builder:
         self, op: str, name: str, acts: list[Act], shape: tuple[int, ...], result: Range, **attributes: Any
     ) -> Act:
         """Any operator of activations."""
-        inputs = [self.dequantised(act) for act in acts]
-        self.nodes.append(helper.make_node(op, inputs, [f"{name}_float"], name=name, **attributes))
+        self._node(op, [self.dequantised(act) for act in acts], name, **attributes)
         return self.activated(name, shape, result)
 
     def concat(self, name: str, *acts: Act, axis: int = 1) -> Act:
         """Concatenation; the result is quantised as the last part."""
         shape = list(acts[0].shape)
         shape[axis] = sum(act.shape[axis] for act in acts)
-        inputs = [self.dequantised(act) for act in acts]
-        self.nodes.append(helper.make_node("Concat", inputs, [f"{name}_float"], name=name, axis=axis))
+        self._node("Concat", [self.dequantised(act) for act in acts], name, axis=axis)
         last = acts[-1]
         return self.quantised(name, tuple(shape), last.scale, last.zero, last.rms)
 
@@ -213,60 +187,59 @@ class Builder:
 
     def reshape(self, name: str, act: Act, shape: tuple[int, ...]) -> Act:
         """The same elements in another shape."""
-        target = self.constant(f"{name}_shape", np.array(shape, np.int64))
-        self.nodes.append(helper.make_node("Reshape", [self.dequantised(act), target], [f"{name}_float"], name=name))
-        return self.quantised(name, shape, act.scale, act.zero, act.rms)
+        return self.kept("Reshape", name, act, shape, [self.constant(f"{name}_shape", np.array(shape, np.int64))])
 
     def transpose(self, name: str, act: Act, perm: tuple[int, ...]) -> Act:
         """Axes in another order."""
-        node = helper.make_node("Transpose", [self.dequantised(act)], [f"{name}_float"], name=name, perm=perm)
-        self.nodes.append(node)
-        return self.quantised(name, tuple(act.shape[p] for p in perm), act.scale, act.zero, act.rms)
+        return self.kept("Transpose", name, act, tuple(act.shape[p] for p in perm), perm=perm)
 
     def smooth(self, name: str, act: Act) -> Act:
         """3x3 average with padding that does not count, stride 1."""
-        window = {"kernel_shape": (3, 3), "strides": (1, 1), "pads": (1, 1, 1, 1)}
-        node = helper.make_node("AveragePool", [self.dequantised(act)], [f"{name}_float"], name=name, **window)
-        self.nodes.append(node)
-        return self.quantised(name, act.shape, act.scale, act.zero, act.rms * 0.8)
+        window: dict[str, Any] = {"kernel_shape": (3, 3), "strides": (1, 1), "pads": (1, 1, 1, 1)}
+        return self.kept("AveragePool", name, act, act.shape, rms=0.8, **window)
 
     def max_pool(self, name: str, act: Act, size: int, stride: int) -> Act:
         """Maximum of `size` x `size` pixels, padded by size // 2, quantisation kept."""
         pads = _centred((size, size))
         rows, cols = _windows(act.shape[2:], (size, size), stride, pads)
-        window = {"kernel_shape": (size, size), "strides": (stride, stride), "pads": pads}
-        self.nodes.append(helper.make_node("MaxPool", [self.dequantised(act)], [f"{name}_float"], name=name, **window))
-        return self.quantised(name, (1, act.shape[1], rows, cols), act.scale, act.zero, act.rms * 1.5)
+        window: dict[str, Any] = {"kernel_shape": (size, size), "strides": (stride, stride), "pads": pads}
+        return self.kept("MaxPool", name, act, (1, act.shape[1], rows, cols), rms=1.5, **window)
 
     def average(self, name: str, act: Act) -> Act:
         """Average over all pixels as a pooling window, quantisation kept."""
-        shape = (1, act.shape[1], 1, 1)
         kernel = act.shape[2:]
-        node = helper.make_node(
-            "AveragePool",
-            [self.dequantised(act)],
-            [f"{name}_float"],
-            name=name,
-            kernel_shape=kernel,
-            strides=kernel,
+        return self.kept(
+            "AveragePool", name, act, (1, act.shape[1], 1, 1), rms=0.6, kernel_shape=kernel, strides=kernel
         )
-        self.nodes.append(node)
-        return self.quantised(name, shape, act.scale, act.zero, act.rms * 0.6)
 
     def global_average(self, name: str, act: Act) -> Act:
         """GlobalAveragePool with a finer scale of its own."""
-        shape = (1, act.shape[1], 1, 1)
-        node = helper.make_node("GlobalAveragePool", [self.dequantised(act)], [f"{name}_float"], name=name)
-        self.nodes.append(node)
-        return self.quantised(name, shape, act.scale * 0.75, act.zero, act.rms * 0.7)
+        return self.kept("GlobalAveragePool", name, act, (1, act.shape[1], 1, 1), scale=0.75, rms=0.7)
 
     def flatten(self, name: str, act: Act) -> Act:
         """(1, C, 1, 1) -> (1, C)"""
-        self.nodes.append(helper.make_node("Flatten", [self.dequantised(act)], [f"{name}_float"], name=name))
-        shape = (1, int(np.prod(act.shape[1:])))
-        return self.quantised(name, shape, act.scale, act.zero, act.rms)
+        return self.kept("Flatten", name, act, (1, int(np.prod(act.shape[1:]))))
 
     # Pieces ------------------------------------------------------------------------------------
+
+    def _node(self, op: str, inputs: list[str], name: str, **attributes: Any) -> None:
+        self.nodes.append(helper.make_node(op, inputs, [f"{name}_float"], name=name, **attributes))
+
+    def kept(
+        self,
+        op: str,
+        name: str,
+        act: Act,
+        shape: tuple[int, ...],
+        more: Sequence[str] = (),
+        *,
+        scale: float = 1.0,
+        rms: float = 1.0,
+        **attributes: Any,
+    ) -> Act:
+        """An operator that keeps the quantisation of its operand, but for factors of scale and rms."""
+        self._node(op, [self.dequantised(act), *more], name, **attributes)
+        return self.quantised(name, shape, act.scale * scale, act.zero, act.rms * rms)
 
     def constant(self, name: str, value: NDArray[Any]) -> str:
         """Adds an initialiser; returns its name."""

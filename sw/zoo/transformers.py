@@ -61,8 +61,7 @@ class TransformerBuilder(Builder):
         """(1, N, C) -> (1, 1, C)"""
         ends = {"from": 0, "to": 1, "axis": 1}
         bounds = [self.constant(f"{name}_{key}", np.array([value])) for key, value in ends.items()]
-        self.nodes.append(helper.make_node("Slice", [self.dequantised(act), *bounds], [f"{name}_float"], name=name))
-        return self.quantised(name, (1, 1, act.shape[2]), act.scale, act.zero, act.rms)
+        return self.kept("Slice", name, act, (1, 1, act.shape[2]), bounds)
 
     def parameter(self, name: str, like: Act, shape: tuple[int, ...]) -> Act:
         """A learnt constant, distributed and quantised as `like`."""
