@@ -9,6 +9,7 @@ from amaranth.lib.wiring import Out
 from dovetail.hw.array.unit import ArrayCore
 from dovetail.hw.common.axi import AxiLite, AxiRead, AxiWrite
 from dovetail.hw.common.clocking import gate_clock
+from dovetail.hw.common.ports import part
 from dovetail.hw.dma.load import LoadCore
 from dovetail.hw.dma.store import StoreCore
 from dovetail.hw.host.registers import Host
@@ -62,20 +63,17 @@ class Accelerator(wiring.Component):
                     members[f"trace_{unit.name.lower()}_{part}"] = member
         super().__init__(members)
 
-    def _connect(self, m: Module, prefix: str, port: object) -> None:
-        """Wires top-level members ``prefix`` + name to a manager-side interface inside, or a subordinate one."""
-        for name, member in port.signature.members.items():  # type: ignore[attr-defined]
-            outer, inner = getattr(self, prefix + name), getattr(port, name)
-            m.d.comb += outer.eq(inner) if member.flow == Out else inner.eq(outer)
+    def _connect_buses(self, m: Module, host: Any, *managers: Any) -> None:
+        """Wires the top level's members to the buses inside."""
+        for prefix, bus in ((HOST_PREFIX, host.bus), *((MEMORY_PREFIX, manager) for manager in managers)):
+            wiring.connect(m, part(wiring.flipped(self), bus.signature, prefix), bus)
 
     def _microcoded(self, m: Module) -> None:
         """The microcoded accelerator in the place of units."""
         m.submodules.host = host = MicrocodedHost()
         m.submodules.datapath = datapath = Datapath(self.config, simulation=self.simulation)
         wiring.connect(m, host.memory, datapath.host)
-        self._connect(m, HOST_PREFIX, host.bus)
-        self._connect(m, MEMORY_PREFIX, datapath.read)
-        self._connect(m, MEMORY_PREFIX, datapath.write)
+        self._connect_buses(m, host, datapath.read, datapath.write)
         self._run(m, host, datapath)
 
     def _run(self, m: Module, host: Any, runner: Any) -> None:
@@ -119,9 +117,7 @@ class Accelerator(wiring.Component):
         for unit in Unit:
             wiring.connect(m, sequencer.activity[unit], statistics.activity[unit])
             wiring.connect(m, statistics.stalls[unit], host.stalls[unit])
-        self._connect(m, HOST_PREFIX, host.bus)
-        self._connect(m, MEMORY_PREFIX, load.axi)
-        self._connect(m, MEMORY_PREFIX, store.axi)
+        self._connect_buses(m, host, load.axi, store.axi)
         self._run(m, host, sequencer)
         m.d.comb += [
             sequencer.program.eq(host.program),

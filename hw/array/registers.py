@@ -2,10 +2,10 @@
 
 from amaranth import Cat, Module, Signal, Value
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import Out
 from amaranth.utils import exact_log2
 
-from dovetail.hw.common.ports import ConfigPort, spans
+from dovetail.hw.common.ports import Check
 from dovetail.hw.common.regions import Region, hold_registers, is_any, register_layout
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import built
@@ -64,16 +64,12 @@ class ArrayRegisters(wiring.Component):
 
     Members
     -------
-    cfg, start, op
-        As in :class:`~dovetail.hw.common.ports.Core`.
+    cfg .. target
+        See :class:`~dovetail.hw.common.ports.Check`.
     operation
         What the other blocks must know of it.
-    cause, reads, writes
-        Failed check and claimed banks.
     streams
         Banks whose read port is for weights and matrix; of the others that the operation reads it is for the input.
-    sources, target
-        What the operation reads and writes in SRAM.
     awake
         Something is about to change.
 
@@ -87,15 +83,9 @@ class ArrayRegisters(wiring.Component):
         self.config = config
         super().__init__(
             {
-                "cfg": In(ConfigPort()),
-                "start": In(1),
-                "op": In(8),
+                **Check(config).flip().members,
                 "operation": Out(ArrayOperation(config)),
-                "cause": Out(Cause),
-                "reads": Out(config.banks),
-                "writes": Out(config.banks),
                 "streams": Out(config.banks),
-                **spans(config),
                 "awake": Out(1),
             }
         )

@@ -11,7 +11,7 @@ from dovetail.hw.array.reads import WindowReads
 from dovetail.hw.array.registers import ArrayRegisters
 from dovetail.hw.array.weights import OPERAND, WIDE_OPERAND, ArrayWeights, difference, extended
 from dovetail.hw.common.clocking import delayed, gate_clock
-from dovetail.hw.common.ports import Core, SramRead, SramWrite
+from dovetail.hw.common.ports import Check, Core, SramRead, SramWrite, part
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.array import to_accumulator
 
@@ -81,13 +81,6 @@ class ArrayCore(wiring.Component):
         m.submodules.accumulator = accumulator = Accumulator(config, rows=ROWS)
         operation, regs = registers.operation, registers.operation.regs
         m.d.comb += [
-            registers.start.eq(core.start),
-            registers.op.eq(core.op),
-            core.cause.eq(registers.cause),
-            core.reads.eq(registers.reads),
-            core.writes.eq(registers.writes),
-            core.target.eq(registers.target),
-            *(shown.eq(source) for shown, source in zip(core.sources, registers.sources, strict=True)),
             core.done.eq(drain.done),
             self.streams.eq(registers.streams),
             loops.go.eq(core.go),
@@ -107,7 +100,7 @@ class ArrayCore(wiring.Component):
         ]
         wiring.connect(m, registers.operation, loops.operation, weights.operation, drain.operation)
         wiring.connect(m, window.port, wiring.flipped(self.input))
-        wiring.connect(m, wiring.flipped(core.cfg), registers.cfg)
+        wiring.connect(m, part(wiring.flipped(core), Check(config)), part(registers, Check(config)))
         wiring.connect(m, weights.port, wiring.flipped(self.weights))
         wiring.connect(m, drain.port, wiring.flipped(self.output))
 

@@ -11,6 +11,7 @@ from dovetail.hw.board.link import HostLink
 from dovetail.hw.board.memory import BoardMemory
 from dovetail.hw.board.sdram import SdramPins
 from dovetail.hw.board.uart import divisor_of
+from dovetail.hw.common.ports import part
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.link import VERSION, Board
 
@@ -63,9 +64,12 @@ class BoardDesign(wiring.Component):
         m.submodules.accelerator = accelerator
         m.submodules.link = link
         m.submodules.memory = memory
-        _connect(m, accelerator, HOST_PREFIX, link.registers)
-        _connect(m, accelerator, MEMORY_PREFIX, memory.port.read)
-        _connect(m, accelerator, MEMORY_PREFIX, memory.port.write)
+        for prefix, port in (
+            (HOST_PREFIX, link.registers),
+            (MEMORY_PREFIX, memory.port.read),
+            (MEMORY_PREFIX, memory.port.write),
+        ):
+            wiring.connect(m, part(accelerator, port.signature, prefix), port)
         wiring.connect(m, link.memory, memory.port.link)
         if self.memory.kind == "sdram":
             wiring.connect(m, memory.pins, wiring.flipped(self.sdram))
@@ -77,10 +81,3 @@ class BoardDesign(wiring.Component):
             self.fault.eq(link.refused),
         ]
         return m
-
-
-def _connect(m: Module, accelerator: Accelerator, prefix: str, port: Any) -> None:
-    """Wires the members ``prefix`` + name of the accelerator to a port of what it is connected to."""
-    for name, member in port.signature.members.items():
-        ours, theirs = getattr(accelerator, prefix + name), getattr(port, name)
-        m.d.comb += theirs.eq(ours) if member.flow == In else ours.eq(theirs)

@@ -1,5 +1,8 @@
 """Signatures that several hardware blocks share: SRAM ports and the border between a unit's control and its core."""
 
+from types import SimpleNamespace
+from typing import Any
+
 from amaranth import unsigned
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
@@ -61,13 +64,21 @@ def targets(config: Config, unit: Unit) -> int:
     return {Unit.LOAD: 1, Unit.ARRAY: 1, Unit.VECTOR: int(config.vector), Unit.STORE: 0}[unit]
 
 
-def spans(config: Config) -> dict[str, wiring.Member]:
-    """Members ``sources`` and ``target``: what an operation reads and writes, for units of every kind. A unit drives as
-    many as it has (:func:`sources`, :func:`targets`)."""
-    return {
-        "sources": Out(Span(config)).array(max(sources(config, unit) for unit in Unit)),
-        "target": Out(Span(config)),
-    }
+class Claims(wiring.Signature):
+    """What an operation needs of the SRAM: masks of the banks whose read port (``reads``) and write port (``writes``)
+    it claims, and the bytes that it reads (``sources``) and writes (``target``). A unit drives as many spans as it has
+    (:func:`sources`, :func:`targets`)."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "reads": Out(config.banks),
+                "writes": Out(config.banks),
+                "sources": Out(Span(config)).array(max(sources(config, unit) for unit in Unit)),
+                "target": Out(Span(config)),
+            }
+        )
 
 
 class EntryKind(enum.Enum, shape=2):
@@ -98,15 +109,12 @@ class ConfigPort(wiring.Signature):
         super().__init__({"clear": Out(1), "en": Out(1), "index": Out(6), "value": Out(32)})
 
 
-class Core(wiring.Signature):
-    """Border between unit control (this side) and the core that does a unit's work.
+class Check(wiring.Signature):
+    """Writes of a unit's registers, and the checks of an operation, seen from the unit's control.
 
-    Control pulses ``start`` with ``op`` and ``fetch`` in the pop cycle t (``address`` holds the entry's value).
-    In cycle v = t + CHECK the core shows ``cause`` (static checks; 0 if none); control answers in the same cycle with
-    ``go`` when the instruction may work, from v + 1 on. Without ``go`` the core returns to idle. The core pulses
-    ``done`` in its end cycle, with ``error`` if the bus answered with an error. ``cfg`` writes its registers.
-    From cycle v - 1 to the end the core shows the bank masks it claims (``reads``, ``writes``) and what it reads and
-    writes (``sources``, ``target``); of a region beyond the SRAM the low bits.
+    Control pulses ``start`` with ``op`` and ``fetch`` in the pop cycle t; ``address`` holds the entry's value. In cycle
+    v = t + CHECK the unit shows ``cause`` (static checks; 0 if none), from v - 1 to the end the operation's claims. Of
+    a region beyond the SRAM these are those of the low bits.
     """
 
     def __init__(self, config: Config) -> None:
@@ -118,12 +126,27 @@ class Core(wiring.Signature):
                 "op": Out(8),
                 "fetch": Out(1),
                 "address": Out(32),
-                "go": Out(1),
                 "cause": In(4),
-                "reads": In(config.banks),
-                "writes": In(config.banks),
-                **{name: member.flip() for name, member in spans(config).items()},
-                "done": In(1),
-                "error": In(1),
+                **Claims(config).flip().members,
             }
         )
+
+
+class Core(wiring.Signature):
+    """Border between unit control (this side) and the core that does a unit's work: :class:`Check`, and the work.
+
+    In cycle v control answers with ``go`` when the instruction may work, from v + 1 on. Without ``go`` the core returns
+    to idle. The core pulses ``done`` in its end cycle, with ``error`` if the bus answered with an error.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__({**Check(config).members, "go": Out(1), "done": In(1), "error": In(1)})
+
+
+def part(interface: Any, signature: Any, prefix: str = "") -> Any:
+    """Those members of a larger interface that ``signature`` names, as an interface for ``wiring.connect``. In the
+    larger one their names begin with ``prefix``."""
+    members = {name: interface.signature.members[prefix + name] for name in signature.members}
+    attributes = {name: getattr(interface, prefix + name) for name in members}
+    return SimpleNamespace(signature=wiring.Signature(members), **attributes)

@@ -4,7 +4,7 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.hw.common.ports import ConfigPort, Span
+from dovetail.hw.common.ports import Check
 from dovetail.hw.common.regions import Region, hold_registers, register_layout
 from dovetail.hw.dma.burst import Transfer
 from dovetail.isa.config.resolved import Config
@@ -22,15 +22,14 @@ class DmaRegisters(wiring.Component):
 
     Members
     -------
-    cfg, start, fetch, address: as in :class:`~dovetail.hw.common.ports.Core`.
+    cfg .. target: see :class:`~dovetail.hw.common.ports.Check`. A fetch claims nothing.
     base: what ``MEM_ADDR`` is relative to.
     transfer, sram_addr, sram_bytes: the transfer and its SRAM region.
     fetching: the transfer is an instruction page (no registers, no region).
-    cause, banks, span: failed check; claimed banks; what a transfer, but no fetch, touches in SRAM.
 
     Latency
     -------
-    Everything is valid CHECK = 3 cycles after ``start`` and until the next one, ``banks`` and ``span`` a cycle earlier.
+    Everything is valid CHECK = 3 cycles after ``start`` and until the next one, claims a cycle earlier.
     """
 
     def __init__(self, config: Config, *, unit: Unit) -> None:
@@ -40,18 +39,12 @@ class DmaRegisters(wiring.Component):
         self.unit = unit
         super().__init__(
             {
-                "cfg": In(ConfigPort()),
-                "start": In(1),
-                "fetch": In(1),
-                "address": In(32),
+                **Check(config).flip().members,
                 "base": In(32),
                 "transfer": Out(Transfer),
                 "fetching": Out(1),
                 "sram_addr": Out(32),
                 "sram_bytes": Out(32),
-                "cause": Out(4),
-                "banks": Out(config.banks),
-                "span": Out(Span(config)),
             }
         )
 
@@ -62,6 +55,7 @@ class DmaRegisters(wiring.Component):
         regs = Signal(register_layout(self.unit))
         hold_registers(m, self.cfg, self.unit, regs)
         region = Region(config, regs, "SRAM")
+        banks, span = (self.writes, self.target) if self.unit == Unit.LOAD else (self.reads, self.sources[0])
 
         page = Signal(32)
         with m.If(self.start):
@@ -74,7 +68,7 @@ class DmaRegisters(wiring.Component):
             t.plane_step.eq(regs.MEM_PLANE_STEP),
             t.region_row_step.eq(regs.SRAM_ROW_STEP),
             t.region_plane_step.eq(regs.SRAM_PLANE_STEP),
-            *region.show(self.span, ~self.fetching),
+            *region.show(span, ~self.fetching),
         ]
         m.d.sync += [
             t.address.eq(Mux(self.fetching, page, self.base + regs.MEM_ADDR)),
@@ -92,7 +86,7 @@ class DmaRegisters(wiring.Component):
             outside.eq(region.outside()),
             *region.touched(),
         ]
-        m.d.comb += self.banks.eq(Mux(self.fetching, 0, region.banks))
+        m.d.comb += banks.eq(Mux(self.fetching, 0, region.banks))
         with m.If(self.fetching):
             m.d.sync += self.cause.eq(0)
         with m.Elif(zero_later):

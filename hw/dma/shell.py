@@ -7,6 +7,7 @@ from amaranth.lib import wiring
 from amaranth.utils import exact_log2
 
 from dovetail.hw.common.axi import INCR
+from dovetail.hw.common.ports import Check, part
 from dovetail.hw.dma.burst import Beat, BeatWalker, BurstWalker
 from dovetail.hw.dma.registers import DmaRegisters
 from dovetail.isa.config.resolved import Config
@@ -39,16 +40,9 @@ class DmaShell:
         m.submodules.registers = self.registers = registers = DmaRegisters(config, unit=unit)
         m.submodules.bursts = bursts = BurstWalker(bus_bytes=config.bus_bytes)
         m.submodules.beats = self.beats = beats = BeatWalker(bus_bytes=config.bus_bytes)
-        wiring.connect(m, wiring.flipped(core.cfg), registers.cfg)
-        claims, span = (core.writes, core.target) if unit == Unit.LOAD else (core.reads, core.sources[0])
+        wiring.connect(m, part(wiring.flipped(core), Check(config)), part(registers, Check(config)))
         m.d.comb += [
-            registers.start.eq(core.start),
-            registers.fetch.eq(core.fetch),
-            registers.address.eq(core.address),
             registers.base.eq(dma.base),
-            core.cause.eq(registers.cause),
-            claims.eq(registers.banks),
-            span.eq(registers.span),
             bursts.transfer.eq(registers.transfer),
             bursts.begin.eq(core.go),
             beats.transfer.eq(registers.transfer),

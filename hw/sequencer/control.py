@@ -4,7 +4,7 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.hw.common.ports import Core, Entry, EntryKind
+from dovetail.hw.common.ports import Claims, Core, Entry, EntryKind, part
 from dovetail.hw.sequencer.scoreboard import Claimant
 from dovetail.hw.sequencer.statistics import Activity
 from dovetail.isa.config.resolved import Config
@@ -80,6 +80,8 @@ class UnitControl(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         core, claim, entry = self.core, self.claim, self.entries.payload
+        claims = Claims(self.config)
+        wiring.connect(m, part(wiring.flipped(core), claims), part(wiring.flipped(claim), claims))
         busy, fetching = Signal(), Signal()
         pc = Signal(32)
         check = Signal(CHECK)  # the operation's way to its verification
@@ -114,10 +116,6 @@ class UnitControl(wiring.Component):
             passes.eq(~core.cause.any() & ~claim.blocked),
             core.go.eq(verify & passes),
             claim.verify.eq(verify),
-            claim.reads.eq(core.reads),
-            claim.writes.eq(core.writes),
-            claim.target.eq(core.target),
-            *(mine.eq(shown) for mine, shown in zip(claim.sources, core.sources, strict=True)),
             claim.granted.eq(core.go),
             claim.release.eq(core.done),
         ]

@@ -7,7 +7,7 @@ from amaranth import Cat, Const, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.hw.common.ports import sources, spans, targets
+from dovetail.hw.common.ports import Claims, sources, targets
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Unit
 
@@ -24,9 +24,7 @@ class Claimant(wiring.Signature):
         super().__init__(
             {
                 "verify": Out(1),
-                "reads": Out(config.banks),
-                "writes": Out(config.banks),
-                **spans(config),
+                **Claims(config).members,
                 "granted": Out(1),
                 "release": Out(1),
                 "conflict": In(1),

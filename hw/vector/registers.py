@@ -2,9 +2,9 @@
 
 from amaranth import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import Out
 
-from dovetail.hw.common.ports import ConfigPort, spans
+from dovetail.hw.common.ports import Check
 from dovetail.hw.common.regions import Region, hold_registers, is_any, register_layout
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import built, stages
@@ -29,8 +29,8 @@ class VectorRegisters(wiring.Component):
 
     Members
     -------
-    cfg, start, op
-        As in :class:`~dovetail.hw.common.ports.Core`.
+    cfg .. target
+        See :class:`~dovetail.hw.common.ports.Check`.
     regs
         :data:`VECTOR_REGISTERS`.
     operation, kind
@@ -39,10 +39,6 @@ class VectorRegisters(wiring.Component):
         A bit for each of ``isa.instructions.checks.stages``, set for the one that makes the operation's results.
     load
         Pulse in the cycle after ``start``.
-    cause, reads, writes
-        Failed check and claimed banks.
-    sources, target
-        What the operation reads and writes in SRAM.
 
     Latency
     -------
@@ -54,18 +50,12 @@ class VectorRegisters(wiring.Component):
         self.config = config
         super().__init__(
             {
-                "cfg": In(ConfigPort()),
-                "start": In(1),
-                "op": In(8),
+                **Check(config).flip().members,
                 "regs": Out(VECTOR_REGISTERS),
                 "operation": Out(8),
                 "kind": Out(KIND),
                 "stage": Out(len(stages(config))),
                 "load": Out(1),
-                "cause": Out(Cause),
-                "reads": Out(config.banks),
-                "writes": Out(config.banks),
-                **spans(config),
             }
         )
 

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.common.clocking import delayed
-from dovetail.hw.common.ports import Core, SramRead, SramWrite
+from dovetail.hw.common.ports import Check, Core, SramRead, SramWrite, part
 from dovetail.hw.common.regions import is_any
 from dovetail.hw.vector.direct import VectorDirect
 from dovetail.hw.vector.loops import VectorReads, VectorWrites
@@ -163,15 +163,8 @@ class VectorCore(wiring.Component):
         m.submodules.writes = writes = VectorWrites(config)
         regs, kind = registers.regs, registers.kind
 
-        wiring.connect(m, wiring.flipped(core.cfg), registers.cfg)
+        wiring.connect(m, part(wiring.flipped(core), Check(config)), part(registers, Check(config)))
         m.d.comb += [
-            registers.start.eq(core.start),
-            registers.op.eq(core.op),
-            core.cause.eq(registers.cause),
-            core.reads.eq(registers.reads),
-            core.writes.eq(registers.writes),
-            *(span.eq(source) for span, source in zip(core.sources, registers.sources, strict=True)),
-            core.target.eq(registers.target),
             core.done.eq(writes.done),
             reads.regs.eq(regs),
             reads.kind.eq(kind),

@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 from dovetail.cosim.formal.properties import Opened, before
-from dovetail.hw.common.ports import sources, spans, targets
+from dovetail.hw.common.ports import Claims, part, sources, targets
 from dovetail.hw.sequencer.scoreboard import Scoreboard
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Unit
@@ -25,23 +25,19 @@ class ScoreboardHarness(wiring.Component):
     Members
     -------
     verify, take, release: per unit: asks, takes what it is granted, is done.
-    reads, writes: per unit: banks that it asks for.
-    sources<unit>, target<unit>: what its operation reads and writes.
+    claims: per unit: banks that it asks for, and what its operation reads and writes.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         units = len(Unit)
-        given = {f"{name}{unit}": member.flip() for unit in Unit for name, member in spans(config).items()}
         super().__init__(
             {
                 "verify": In(units),
                 "take": In(units),
                 "release": In(units),
-                "reads": In(config.banks).array(units),
-                "writes": In(config.banks).array(units),
+                "claims": In(Claims(config)).array(units),
             }
-            | given
         )
 
     def elaborate(self, platform: object) -> Module:
@@ -60,14 +56,9 @@ class ScoreboardHarness(wiring.Component):
             port = scoreboard.units[unit]
             read_spans.append(list(port.sources)[: sources(config, unit)])
             write_spans.append([port.target] * targets(config, unit))
-            for n in range(sources(config, unit)):
-                m.d.comb += port.sources[n].eq(getattr(self, f"sources{unit}")[n])
-            if targets(config, unit):
-                m.d.comb += port.target.eq(getattr(self, f"target{unit}"))
+            wiring.connect(m, wiring.flipped(self.claims[unit]), part(port, Claims(config)))
             m.d.comb += [
                 port.verify.eq(self.verify[unit]),
-                port.reads.eq(self.reads[unit]),
-                port.writes.eq(self.writes[unit]),
                 port.granted.eq(port.verify & ~port.blocked & self.take[unit]),
                 port.release.eq(self.release[unit]),
             ]
