@@ -16,6 +16,7 @@ from dovetail.flows.output.trouble import USER_ERRORS, message, out_of_memory, u
 COMMANDS = {
     "inspect": "say which nodes run on the accelerator, and why the others do not",
     "compile": "compile a network into a program file",
+    "passes": "list the passes on networks, or show what each does to a network",
     "explain": "say where a network's cycles go and what would make it faster",
     "pack": "pack a quantised network into a portable file",
     "quantise": "quantise a float network from calibration inputs",

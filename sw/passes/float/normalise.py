@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import onnx
 import onnx_ir as oir
@@ -61,21 +62,49 @@ def normalise(model: onnx.ModelProto, *, shapes: Mapping[str, Sequence[int]] | N
     ------
     NetworkError: the network is malformed or quantised already, or a shape stays open; names input or node.
     """
+    with well_formed():
+        network = prepare(model, shapes or {})
+        for _ in steps(network, PASSES):
+            pass
+        common.TopologicalSortPass()(network)
+        tidy.name_everything(network)
+        tidy.order_constants(network)
+        result: onnx.ModelProto = oir.serde.serialize_model(network)
+    result.ir_version = model_proto.IR_VERSION
+    return result
+
+
+def steps(network: oir.Model, passes: Sequence[Pass]) -> Iterator[tuple[int, Pass, bool]]:
+    """Round, pass, and whether it changed the network, for every pass that runs."""
+    for number in range(_ROUNDS):
+        settled = True
+        for change in passes:
+            changed = change(network)
+            settled &= not changed
+            yield number, change, changed
+        if settled:
+            break
+
+
+@contextmanager
+def well_formed() -> Iterator[None]:
+    """Every error becomes a line about the network: a damaged one fails anywhere, in lookups, shapes, accessors."""
     logging.getLogger("onnx_ir").setLevel(logging.CRITICAL)  # it logs the traces of exceptions that are handled here
     try:
-        return _normalised(model, shapes or {})
+        yield
     except NetworkError:
         raise
     except RecursionError as error:
         raise NetworkError("float network must be less deeply nested") from error
-    except Exception as error:  # a damaged file fails anywhere: in lookups, shapes, protobuf accessors
+    except Exception as error:
         reason = first_line(error)
         raise NetworkError(
             f"float network must be well formed, not damaged ({type(error).__name__}: {reason})"
         ) from error
 
 
-def _normalised(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
+def prepare(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> oir.Model:
+    """A copy of a network as the passes take it: one operator set, float32, known shapes, names, constants folded."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     if copy.functions:
@@ -94,16 +123,7 @@ def _normalised(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> 
         file.check_control_flow(node.op_type, node.domain, _label(node))
     tidy.infer_shapes(network)
     tidy.check_shapes(network)
-    for _ in range(_ROUNDS):
-        changes = [change(network) for change in PASSES]
-        if not any(changes):
-            break
-    common.TopologicalSortPass()(network)
-    tidy.name_everything(network)
-    tidy.order_constants(network)
-    result: onnx.ModelProto = oir.serde.serialize_model(network)
-    result.ir_version = model_proto.IR_VERSION
-    return result
+    return network
 
 
 def _check_operators(model: oir.Model) -> None:

@@ -30,6 +30,7 @@ COMMANDS = {
     "export": ("export", "NET", *SMALL, "--output", "PARTS"),
     "codegen": ("codegen", "NET", *SMALL, "--output", "CODE"),
     "pack": ("pack", "NET", "--output", "PACKED"),
+    "passes": ("passes", "NET"),
     "sweep": ("sweep", "SPACE", "--store", "STORE", "--jobs", "1"),
     "verify": ("verify", "NET", *SMALL),
 }
