@@ -177,18 +177,23 @@ def unit() -> Drawing:
 def compiler() -> Drawing:
     """The compiler's stages, and the type that each arrow carries."""
     d = Drawing(
-        860, 510, "The compiler: read, parse, passes, partition, plan, emit, report, and what passes between them"
+        860,
+        570,
+        "The compiler: read, parse, build, passes, partition, plan, emit, report, and what goes between them",
     )
     stages: Sequence[tuple[str, str, str, str, str]] = (
-        ("outside", "file", "ONNX or TFLite", "", "bytes"),
-        ("front", "read and parse", "one node per operation,", "8-bit tensors", "Graph"),
+        ("outside", "file", "ONNX, TFLite, packed", "or a built-in network", "bytes"),
+        ("front", "read", "the file in memory", "", "NetworkFile"),
+        ("front", "parse", "once; cut where the first", "unknown operator is", "ParsedFile"),
+        ("front", "build", "one node per operation,", "8-bit tensors", "Graph"),
         ("front", "passes", "fold and fuse", "", "Graph"),
-        ("unit", "partition", "accelerator or host,", "by a rule with a name", "tuple[Step, ...]"),
-        ("unit", "plan", "tiles, residents, followers;", "a draft per effort", "list[Segment]"),
-        ("unit", "price and emit", "loads ahead and waits,", "timed exactly", "Code"),
+        ("unit", "partition", "accelerator or host,", "by a rule with a name", "Partition"),
+        ("unit", "plan", "the draft that takes", "the fewest cycles", "Draft"),
+        ("unit", "emit", "words, addresses, weights", "", "Code"),
         ("store", "compiled network", "run, report, save", "", ""),
     )
-    spots = [(20, 30), (330, 30), (650, 30), (650, 160), (330, 160), (20, 160), (20, 290)]
+    columns = (20, 330, 650)
+    spots = [(x, y) for y, row in zip((30, 160, 290), (columns, columns[::-1], columns), strict=True) for x in row]
     ways = [
         ((210, 65), (330, 65)),
         ((520, 65), (650, 65)),
@@ -196,28 +201,30 @@ def compiler() -> Drawing:
         ((650, 195), (520, 195)),
         ((330, 195), (210, 195)),
         ((115, 230), (115, 290)),
+        ((210, 325), (330, 325)),
+        ((520, 325), (650, 325)),
     ]
-    labels = ((270, 56), (585, 56), (775, 135), (585, 186), (270, 186), (137, 265))
+    labels = ((270, 56), (585, 56), (788, 135), (585, 186), (270, 186), (157, 265), (270, 316), (585, 316))
     for (kind, name, first, second, _), (x, y) in zip(stages, spots, strict=True):
         d.box(kind, x, y, 190, 70, name, *(line for line in (first, second) if line))
     for stage, way, (x, y) in zip(stages, ways, labels, strict=False):
         d.arrow(*way)
         d.text(x, y, stage[4], "type")
-    d.arrow((210, 310), (330, 310))
-    d.text(270, 302, "Program", "type")
-    d.box("outside", 330, 287, 190, 46, "saved program")
-    d.arrow((210, 340), (250, 340), (250, 383), (330, 383))
-    d.text(290, 375, "words", "type")
-    d.box("unit", 330, 360, 190, 46, "timing", "the rules that the RTL obeys")
-    d.arrow((520, 383), (650, 383))
-    d.text(585, 375, "Timeline", "type")
-    d.box("store", 650, 360, 190, 46, "Report", "cycles, layer by layer")
-    d.arrow((115, 360), (115, 433))
-    d.text(143, 420, "words", "type")
-    d.box("outside", 20, 433, 190, 50, "engine", "model, RTL or board")
-    d.arrow((210, 458), (330, 458))
-    d.text(270, 450, "RunResult", "type")
-    d.box("store", 330, 435, 190, 46, "Result", "outputs, cycles, counters")
+    d.arrow((775, 360), (775, 415))
+    d.text(808, 393, "Program", "type")
+    d.box("outside", 690, 415, 150, 46, "saved program")
+    d.arrow((670, 360), (670, 390), (560, 390), (560, 438), (520, 438))
+    d.text(610, 382, "words", "type")
+    d.box("unit", 330, 415, 190, 46, "timing", "the rules that the RTL obeys")
+    d.arrow((330, 438), (210, 438))
+    d.text(270, 430, "Timeline", "type")
+    d.box("store", 20, 415, 190, 46, "Report", "cycles, layer by layer")
+    d.arrow((660, 360), (660, 523), (520, 523))
+    d.text(590, 515, "words", "type")
+    d.box("outside", 330, 498, 190, 50, "engine", "model, RTL or board")
+    d.arrow((330, 523), (210, 523))
+    d.text(270, 515, "RunResult", "type")
+    d.box("store", 20, 500, 190, 46, "Result", "outputs, cycles, counters")
     return d
 
 

@@ -230,6 +230,24 @@ def _onnx(*, quantised: bool) -> bytes:
     return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
 
 
+def test_an_unknown_operator_in_a_local_function_ends_the_part() -> None:
+    model = onnx.load_model_from_string(_onnx(quantised=True))
+    *known, secret, last = model.graph.node
+    body = [
+        helper.make_node("Identity", ["a"], ["b"], name="same"),
+        helper.make_node("Secret", ["b"], ["c"], name="secret", domain="my.domain"),
+    ]
+    opsets = list(model.opset_import)
+    model.functions.append(helper.make_function("local", "Both", ["a"], ["c"], body, opsets))
+    model.opset_import.append(helper.make_opsetid("local", 1))
+    call = helper.make_node("Both", [secret.input[0]], [secret.output[0]], domain="local")
+    del model.graph.node[len(known) :]
+    model.graph.node.extend([call, last])
+    graph = load(NetworkFile("net", model.SerializeToString()))
+    assert [left.partition(" ")[2] for left in graph.left] == ["(my.domain.Secret)", "(Sigmoid)"]
+    assert len(graph.outputs) == 1
+
+
 def test_an_onnx_node_of_a_foreign_domain_ends_the_part(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(_onnx(quantised=True))
