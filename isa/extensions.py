@@ -5,8 +5,9 @@ A package gives one object per layer, each under its extension's name, so that n
 (``hw.vector.unit``), and ``dovetail.onnx`` what networks use them for (``sw.frontend.onnx``).
 """
 
+import copyreg
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -17,7 +18,7 @@ from typing import Any
 
 from dovetail.isa.common.suggestion import nearest
 from dovetail.isa.config.given import FEATURES, ConfigError
-from dovetail.isa.instructions.table import DIRECT, EXTENSIONS, INSTRUCTIONS, NO_STAGE, SCALING, Instruction, Unit
+from dovetail.isa.instructions.table import DIRECT, EXTENSIONS, INSTRUCTIONS, NO_STAGE, SCALING, Instruction, Op, Unit
 from dovetail.isa.numerics.semantics import undefined
 
 GROUP = "dovetail.instructions"
@@ -85,6 +86,20 @@ def _given(entry: EntryPoint) -> Any:
         places = [f"{Path(frame.filename).name}:{frame.lineno}: " for frame in extract_tb(error.__traceback__)]
         told = f"{places[-1]}{type(error).__name__}: {error}"
         raise ConfigError(f"extension {entry.name}: {entry.value} cannot be imported: {told}") from error
+
+
+def _operation(extension: str, code: int) -> Op:
+    load(extension)
+    return Op(code)
+
+
+def _reduced(op: Op) -> tuple[Callable[..., Op], tuple[Any, ...]]:
+    extension = INSTRUCTIONS[op].extension
+    return (_operation, (extension, int(op))) if extension else (Op, (int(op),))
+
+
+copyreg.pickle(Op, _reduced)
+"""An operation that is sent to another process, as in a network's graph, brings its extension."""
 
 
 def shares(group: str) -> dict[str, Any]:

@@ -1,5 +1,8 @@
 """Networks with the operations: whole on the accelerator, and equal to ONNX Runtime."""
 
+import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +84,14 @@ def test_an_accelerator_without_it(quantised: Path) -> None:
     first, second = own.run(x), plain.run(x)
     assert np.array_equal(first.outputs["y"], second.outputs["y"])
     assert first.cycles == 8402
+
+
+def test_a_network_reaches_other_processes(quantised: Path) -> None:
+    """As in a sweep: who unpickles an operation loads its extension."""
+    graph = pickle.dumps(dovetail.compile(quantised, WITH).graph)
+    script = "import pickle, sys; print([node.op for node in pickle.load(sys.stdin.buffer).nodes])"
+    found = subprocess.run([sys.executable, "-c", script], input=graph, capture_output=True, check=True)
+    assert found.stdout.count(b"'prelu'") == 2
 
 
 @pytest.mark.slow
