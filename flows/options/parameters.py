@@ -132,7 +132,7 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
 
 def extended(config: Config, args: argparse.Namespace) -> Config:
     """A configuration with the extensions of ``--with``, which every command takes. Raises :class:`ConfigError`."""
-    added = vars(args)["with"]
+    added = getattr(args, "with", None)
     return config.replace(extensions=(*config.extensions, *added)) if added else config
 
 
