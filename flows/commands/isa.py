@@ -11,8 +11,7 @@ from dovetail.flows.output.tables import new_table
 from dovetail.isa.common.files import write_atomically
 from dovetail.isa.generate.cheader import cheader
 from dovetail.isa.generate.manual import manual
-from dovetail.isa.generate.svd import svd
-from dovetail.isa.generate.systemrdl import systemrdl
+from dovetail.isa.generate.register_maps import svd, systemrdl
 from dovetail.isa.instructions import table
 from dovetail.isa.instructions.assembler import AssemblyError, assemble, disassemble
 from dovetail.isa.program import MAGIC, Program, ProgramError

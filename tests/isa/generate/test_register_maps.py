@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from dovetail.flows.cli import main
-from dovetail.isa.generate.svd import svd
-from dovetail.isa.generate.systemrdl import systemrdl
+from dovetail.isa.generate.register_maps import svd, systemrdl
 from dovetail.isa.host import ACCESS, HOST_REGISTERS, ID
 from dovetail.isa.instructions.table import Cause
 
