@@ -18,7 +18,6 @@ TITLES = {"lut": "LUT", "ff": "FF", "dsp": "DSP", "bram": "BRAM"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     parser.add_argument("--measure", action="store_true", help="synthesise it, in minutes; needs the extra synth")
     parser.add_argument("--yosys", metavar="COMMAND", default="", help=f"what runs Yosys; default: {YOSYS}")
     add_options(parser)
@@ -57,7 +56,7 @@ def run(args: argparse.Namespace) -> Report:
 
 
 def verdict(estimate: Area) -> str:
-    """What the resources are, how far off the estimate may be, and what it fits into."""
+    """Units, the error of the estimate, and the smallest part it fits."""
     lines = ["units        LUT of 4 inputs, DSP of 18 x 18 bits, BRAM of 16 Kibit"]
     if estimate.extrapolated:
         lines.append("error        not known, as this is outside the measured range:")

@@ -33,7 +33,6 @@ EXPORTS = ("vivado",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     parser.add_argument("source", metavar="CONFIG", nargs="?", help="a preset or a TOML file, as --config")
     what = parser.add_argument_group("what is made", "one of these")
     what.add_argument("--board", metavar="BOARD", help=f"a bitstream for {', '.join(BOARDS)}; needs the extra fpga")
@@ -146,7 +145,7 @@ def commands(args: argparse.Namespace) -> dict[str, str]:
 
 
 def say(text: str) -> None:
-    """Tell how far a build is."""
+    """Report the progress of a build."""
     print(text, file=sys.stderr, flush=True)
 
 

@@ -12,7 +12,6 @@ from dovetail.sw.export.codegen.project import project_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     add_network_options(parser, programs=True)
     parser.add_argument("--output", metavar="DIR", type=Path, required=True, help="folder of the C project; created")
     parser.add_argument(
@@ -26,7 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the command."""
     check_output_folder("--output", args.output)
     compiled = compiled_of(args)
     project = project_of(compiled, embed=args.embed, prefix=args.prefix)

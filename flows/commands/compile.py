@@ -12,7 +12,6 @@ from dovetail.flows.output.reply import Report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     add_network_options(parser, programs=False)
     add_clock_option(parser)
     add_energy_option(parser)
@@ -21,7 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the command."""
     check_energy_option(args)
     clock = clock_of(args)
     compiled = compiled_of(args)

@@ -29,7 +29,6 @@ PLURAL = {"line": "lines", "branch": "branches", "toggle": "toggles"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     add_count(parser, "--programs", 300, "random programs")
     add_count(parser, "--faults", 8, "of each kind")
     add_count(parser, "--count", 25, "most operations drawn per program")
@@ -49,7 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the command."""
     check_counts(args, programs=1, faults=0, count=1, seed=0)
     if args.output:
         check_report(args.output)

@@ -30,7 +30,6 @@ from dovetail.sw.runtime.reference_runtimes import Reference
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     add_network_options(parser, programs=False)
     add_input_options(parser)
     parser.add_argument(
@@ -58,7 +57,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the command."""
     if args.tolerance < 0:
         raise DovetailError(f"tolerance must be at least 0, not {args.tolerance}")
     compiled = compiled_of(args, keep_tensors=True)

@@ -14,7 +14,6 @@ from dovetail.sw.errors import DovetailError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     parser.add_argument("page", metavar="PAGE", nargs="?", help="such as spaces; without: the pages there are")
 
 

@@ -34,7 +34,7 @@ TOOLS = {
 }
 """Program -> (its status if absent, what needs it, how to get it on Debian)."""
 WIDTH = 100
-"""Columns of a line; longer are only words that are longer themselves, such as paths."""
+"""Columns of a line, unless a single word such as a path is longer."""
 SECONDS = 30
 """Limit for a tool that is asked for its version."""
 
@@ -50,7 +50,6 @@ class Check:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     parser.add_argument(
         "--trim",
         metavar="SIZE",
@@ -67,7 +66,6 @@ def _size(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the command."""
     removed = [] if args.trim is None else trim(default_cache(), args.trim)
     checks = list(examine())
     missing = [check for check in checks if check.status == "missing"]
@@ -91,7 +89,7 @@ def lines(check: Check) -> list[str]:
 
 
 def examine() -> Iterator[Check]:
-    """All checks, in the order in which one would fix things."""
+    """All checks, in the order in which to fix them."""
     yield python()
     yield from packages()
     for name in TOOLS:
@@ -139,7 +137,7 @@ def packages(
 
 
 def _installed(requirement: Requirement, version_of: Callable[[str], str]) -> tuple[str, bool]:
-    """What of it is here, and whether that will not do."""
+    """The installed version, and whether it is missing or wrong."""
     try:
         found = version_of(requirement.name)
     except importlib.metadata.PackageNotFoundError:
@@ -235,7 +233,7 @@ def cache_folder(path: Path) -> Check:
 
 
 def simulators(path: Path) -> Check:
-    """What the folder holds that can be built again."""
+    """Simulators in the cache, which can be built again."""
     kept = builds(path)
     found = f"{len(kept)}, {si(sum(build.bytes for build in kept))}B of {si(LIMIT)}B at most"
     return Check("built simulators", "ok", found, "`dovetail doctor --trim 0` removes them" if kept else "")

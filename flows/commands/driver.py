@@ -15,7 +15,6 @@ from dovetail.sw.runtime.saved_program import load_program
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     parser.add_argument("--output", metavar="DIR", type=Path, required=True, help="folder of the sources; created")
     parser.add_argument(
         "--program",
@@ -28,7 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the command."""
     check_output_folder("--output", args.output)
     contents: dict[str, str | bytes] = {}
     if args.program:

@@ -35,7 +35,6 @@ from dovetail.sw.runtime.compiled_network import CompiledNetwork
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     add_network_options(parser, programs=True)
     add_clock_option(parser)
     add_energy_option(parser)
@@ -50,7 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the command."""
     if args.pictures:
         check_output_folder("--pictures", args.pictures)
     check_energy_option(args)

@@ -16,7 +16,6 @@ _RUNS = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     add_network_options(parser, programs=True)
     parser.add_argument("--output", metavar="DIR", type=Path, required=True, help="folder of the parts; created")
     parser.add_argument(
@@ -26,7 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the command."""
     compiled = compiled_of(args)
     manifest = export(compiled, args.output)
     data: dict[str, Any] = {"output": str(args.output), "manifest": manifest}

@@ -38,7 +38,6 @@ CHUNKS = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     add_count(parser, "--programs", 40, "per kind and configuration")
     add_count(parser, "--flips", 400, "bits to flip")
     parser.add_argument(
@@ -49,7 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the command."""
     check_counts(args, programs=0, flips=0, seed=0, configs=1, config_seed=0, jobs=1)
     configs = configurations_of(args)
     seeds = range(args.seed * args.programs, (args.seed + 1) * args.programs)

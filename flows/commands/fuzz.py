@@ -36,7 +36,6 @@ from dovetail.sw.errors import DovetailError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     add_count(parser, "--programs", 400, "programs in all")
     add_count(parser, "--seed", 0, "of the programs")
     add_count(parser, "--count", 40, "most operations drawn per program")
@@ -56,7 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the command."""
     check_counts(args, programs=1, seed=0, configs=1, config_seed=0, count=1, jobs=1)
     waves = waves_of(args)
     if args.replay:

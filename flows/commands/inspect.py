@@ -22,12 +22,10 @@ from dovetail.sw.compiler.partition.segments import ACCELERATOR, HOST
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     add_network_options(parser, programs=False)
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the command."""
     config = config_of(args)
     options = options_of(args)
     if args.effort is None:

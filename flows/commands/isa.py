@@ -18,7 +18,6 @@ from dovetail.isa.program import MAGIC, Program, ProgramError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--manual", action="store_true", help="the manual, Markdown")
     what.add_argument("--c-header", action="store_true", help="a C99 header: opcodes, registers, fields, causes")
@@ -30,7 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the command."""
     if args.manual:
         return _text("manual", manual(), args.output)
     if args.c_header:

@@ -12,7 +12,6 @@ from dovetail.sw.files.portable import unpack
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     parser.add_argument("network", metavar="NETWORK", help=NETWORK_HELP)
     add_shape_option(parser)
     parser.add_argument("--output", metavar="NET.dnet", type=Path, required=True, help="the portable file")
@@ -25,7 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the command."""
     network = frontend.parse(frontend.read(args.network), shapes_of(args))
     sample = samples_in(args.sample, network.graph)[0][0] if args.sample else None
     data = pack(network, sample)

@@ -18,7 +18,6 @@ from dovetail.sw.errors import DovetailError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     parser.add_argument("names", metavar="NAME", nargs="*", help="proofs to run; default: all that take seconds")
     parser.add_argument("--all", action="store_true", help="the slow ones too")
     parser.add_argument("--list", action="store_true", help="list the proofs; proves nothing")
@@ -31,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the command."""
     if args.depth is not None and args.depth < 1:
         raise DovetailError(f"--depth must be positive, not {args.depth}")
     if args.manual:

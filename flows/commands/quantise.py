@@ -35,7 +35,6 @@ _MOST_LAYERS = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     parser.add_argument("network", metavar="NETWORK", help="a float .onnx or .tflite file")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(
@@ -70,7 +69,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the command."""
     scheme, goal = _scheme(args), Goal.parse(args.auto) if args.auto else None
     if goal and args.scheme:
         raise NetworkError("--auto must choose the scheme itself; leave out --scheme")
@@ -122,7 +120,7 @@ def _labels(text: str) -> Array:
 
 
 def _with_rest(report: Report, args: argparse.Namespace, rest: tuple[Remainder, bytes] | None) -> Report:
-    """Say, and write beside the output, what stays as it is: operators that nothing here knows, and those behind."""
+    """Report the operators that are unknown here and all behind them, and write them beside the output."""
     if rest is None:
         return report
     remainder, content = rest

@@ -17,7 +17,6 @@ from dovetail.sw.errors import DovetailError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     parser.add_argument("store", metavar="STORE", type=Path, help="the result store of `dovetail sweep`")
     parser.add_argument("--output", metavar="FILE", type=Path, default=Path("report.html"), help="default: %(default)s")
     parser.add_argument("--sweep", metavar="N", type=int, help="number of the sweep in the store; default: the latest")
@@ -30,7 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the command."""
     if args.top < 0:
         raise DovetailError(f"top must be at least 0, not {args.top}")
     use_schedules(args)

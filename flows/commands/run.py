@@ -34,7 +34,6 @@ from dovetail.sw.errors import NetworkError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     add_network_options(parser, programs=True)
     add_clock_option(parser)
     add_energy_option(parser)
@@ -57,7 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the command."""
     check_history_options(args)
     check_energy_option(args)
     clock = clock_of(args)

@@ -15,7 +15,6 @@ PORT = 8642
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     parser.add_argument("store", metavar="STORE", type=Path, help="the result store of `dovetail sweep`")
     parser.add_argument("--sweep", metavar="N", type=int, help="number of the sweep in the store; default: the latest")
     parser.add_argument(

@@ -46,7 +46,6 @@ Count = int | Literal["all"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     parser.add_argument(
         "network",
         metavar="NETWORK|SPACE.toml",
@@ -86,7 +85,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the command."""
     if args.jobs < 1:
         raise DovetailError(f"jobs must be at least 1, not {args.jobs}")
     if args.resume:
@@ -148,7 +146,7 @@ def _space_of_flags(args: argparse.Namespace) -> Space:
 
 
 def _searched(space: Space, args: argparse.Namespace) -> Space:
-    """The space with what a command line may change of any: search, and how hard the compiler tries.
+    """The space with the command line's search and compiler effort.
 
     Raises DovetailError.
     """
@@ -184,7 +182,7 @@ def _refuse(args: argparse.Namespace, names: tuple[str, ...], reason: str) -> No
 
 @contextmanager
 def _store_of(args: argparse.Namespace) -> Iterator[Store]:
-    """The store of a command line; one that is thrown away if it names none. Raises StoreError."""
+    """The store of a command line, or a temporary one. Raises StoreError."""
     path = args.store or (args.output and args.output / STORE_NAME)
     if path is None:
         if args.resume:
@@ -260,7 +258,7 @@ def _report(args: argparse.Namespace, store: Store, progress: Progress, confirme
 
 
 def _standing(rows: Sequence[Row]) -> str:
-    """How many points are on the front, and how many cannot be."""
+    """How many points are on the front, and how many are infeasible."""
     front = sum(row.front for row in rows)
     infeasible = sum(bool(row.values) and not row.feasible for row in rows)
     return f"{front:,} on the front" + (f", {infeasible:,} infeasible" if infeasible else "")

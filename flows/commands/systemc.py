@@ -22,7 +22,6 @@ from dovetail.sw.errors import DovetailError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     add_network_options(parser, programs=True, optional=True)
     add_input_options(parser)
     parser.add_argument("--layers", metavar="A..B", help="only these, from the model's state: 12, 12..14, or names")
@@ -34,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the command."""
     if not args.output and not args.here:
         raise DovetailError("systemc takes --output DIR, --run, or both")
     if args.output:

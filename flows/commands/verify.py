@@ -28,7 +28,6 @@ from dovetail.sw.runtime.compiled_network import CompiledNetwork
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
     add_network_options(parser, programs=True)
     add_clock_option(parser)
     add_input_options(parser)
@@ -42,7 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Run the command."""
     waves = waves_of(args)
     clock = clock_of(args)
     compiled = compiled_of(args)

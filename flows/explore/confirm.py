@@ -36,13 +36,13 @@ from dovetail.sw.runtime.compiled_network import compile_network
 MOST = 2
 """Processes that build and run at a time, at most: a build compiles on several cores itself."""
 BUILD_SECONDS, CHECK_SECONDS, RATE = 30.0, 2.0, 2e6
-"""About: CPU seconds per build and per check, and cycles per CPU second on model and RTL together (docs/confirm.md)."""
+"""Rough figures: CPU seconds per build and per check, and cycles per CPU second on model and RTL together."""
 LIFE = 25
 """Checks after which a process is replaced: a library that was loaded stays in memory."""
 
 
 class ConfirmError(DovetailError):
-    """The points cannot be confirmed."""
+    """Points that cannot be confirmed."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done.
+    """What a confirmation will run.
 
-    ``points`` are confirmed afterwards, of which ``known`` ones are already, equal or not; ``checks`` that are left,
-    by build; ``missing``: builds that the cache does not have.
+    ``points``: all that are confirmed afterwards; ``known``: how many have a verdict already; ``checks``: those left to
+    run, by build; ``missing``: builds that are not in the cache.
     """
 
     points: tuple[int, ...]
@@ -73,14 +73,14 @@ class Plan:
     missing: int
 
     def seconds(self, jobs: int) -> float:
-        """About how long it takes on ``jobs`` cores."""
+        """The estimated time on ``jobs`` cores."""
         runs = len(self.checks) * CHECK_SECONDS + sum(check.cycles for check in self.checks) / RATE
         return (self.missing * BUILD_SECONDS + runs) / max(min(jobs, MOST), 1)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the RTL said: ``difference`` is the first one, empty if there is none; ``seconds``: of the build and all."""
+    """The RTL's verdict. ``difference``: the first one, or empty; ``seconds``: build included."""
 
     check: Check
     difference: str
@@ -92,7 +92,7 @@ Notify = Callable[[int, Verdict], None]
 
 
 def chosen(results: Results, count: int | None, seed: int = 0) -> list[Row]:
-    """The ``count`` best points and as many others at random; all of them without ``count``. Those without a cost have
+    """The ``count`` best points and as many others at random; all of them without ``count``. Points without a cost have
     nothing to confirm."""
     rows = [row for row in results.rows if row.costs]
     if count is None:
@@ -104,7 +104,7 @@ def chosen(results: Results, count: int | None, seed: int = 0) -> list[Row]:
 
 
 def plan(store: Store, rows: Sequence[Row], cache: Path) -> Plan:
-    """What is to be done for some rows of the store's latest sweep; what the RTL has said before is not asked again.
+    """The plan for some rows of the store's latest sweep. A row with a verdict is not run again.
 
     Raises
     ------
@@ -198,7 +198,7 @@ class Job:
 
 
 class Queue:
-    """The order of checks: of those with the same build one goes first, the others follow once it is there."""
+    """The order of checks: of those that share a build one goes first, and the others follow when it is built."""
 
     def __init__(self, checks: Sequence[Check]) -> None:
         self._waiting: dict[int, list[Check]] = {}
@@ -211,7 +211,7 @@ class Queue:
         return self._ready.popleft() if self._ready else None
 
     def built(self, check: Check) -> None:
-        """Let the checks go that waited for this one's build; they are the next."""
+        """Release the checks that waited for this build; they are next."""
         self._ready.extendleft(reversed(self._waiting.pop(_key(check), [])))
 
 

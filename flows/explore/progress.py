@@ -14,7 +14,7 @@ from dovetail.flows.explore.sweep import Progress
 
 @contextmanager
 def progress_bar(*, shown: bool) -> Iterator[Callable[[Progress], None]]:
-    """A function that moves a bar on stderr; the bar is there from the first point on."""
+    """A function that updates a progress bar on stderr, which appears with the first point."""
     columns = (TextColumn("configurations"), BarColumn(), TextColumn("{task.description}"))
     bar = Bar(*columns, console=Console(stderr=True), disable=not shown)
     task = bar.add_task("", total=None)
@@ -31,7 +31,7 @@ def progress_bar(*, shown: bool) -> Iterator[Callable[[Progress], None]]:
 
 
 def told(progress: Progress) -> str:
-    """How far it is, in a line."""
+    """The progress in a line."""
     parts = [f"{progress.done:,}" + (f"/{progress.total:,}" if progress.total else "")]
     if progress.rate:
         parts.append(f"{progress.rate:.1f}/s")

@@ -55,7 +55,7 @@ class Means:
 class Progress:
     """How far a sweep is.
 
-    ``total``: points in all, 0 if nobody knows; ``done``: those that are finished: ``priced`` by workers, ``reused``
+    ``total``: points in all, 0 if unknown; ``done``: those that are finished: ``priced`` by workers, ``reused``
     from the store, or without a configuration; ``failed``: those of them without a cost; ``outdated``: those that the
     store has from another version of the compiler only; ``seconds``: since the first point went to a worker.
     """
@@ -75,7 +75,7 @@ class Progress:
 
     @property
     def left(self) -> float | None:
-        """Seconds, if no further point is in the store; None if nobody knows."""
+        """Seconds, if no further point is in the store; None if unknown."""
         return (self.total - self.done) / self.rate if self.total and self.rate else None
 
 
@@ -164,7 +164,7 @@ class _Loop:
         self._start = 0.0
 
     def run(self, workers: Workers) -> None:
-        """All of it."""
+        """Run the sweep."""
         while True:
             self._look(workers)
             if not self._pending:
@@ -205,7 +205,7 @@ class _Loop:
     def _finish(
         self, point: Point, outcomes: Mapping[str, Outcome], *, priced: bool = False, reused: bool = False
     ) -> None:
-        """Tell everybody."""
+        """Report a finished point."""
         row = row_from(self._space, point, [outcomes[name] for name in self._hashes if name in outcomes])
         self._search.tell(row)
         self.progress = replace(

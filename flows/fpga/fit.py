@@ -15,16 +15,16 @@ from dovetail.sw.analysis.cost.area import Area, area_of
 from dovetail.sw.errors import DovetailError
 
 DOUBT = 0.5
-"""How far too high an estimate may be of what is unlike all that was measured; a guess."""
+"""Share by which an estimate may be too high outside of what was measured; a guess."""
 HINTS = 3
-"""Changes that a message names per resource."""
+"""Changes that a message names per resource, at most."""
 WORTH = 0.01
-"""A change counts where it saves at least this share of what is used."""
+"""A change is named if it saves at least this share of what is used."""
 HALVED = ("ic_lanes", "oc_lanes", "depthwise_lanes", "requant_lanes", "vector_lanes", "sram", "banks", "bus", "stripe")
 
 
 def excess(used: Mapping[str, int], part: Part) -> dict[str, int]:
-    """By how many the resources exceed those of the part, where they do."""
+    """The excess over the part's resources, where there is any."""
     return {name: used[name] - total for name, total in part.total.items() if used.get(name, 0) > total}
 
 
@@ -75,7 +75,7 @@ def check_netlist(config: Config, part: Part, used: Mapping[str, int], what: str
 
 
 def shortage(used: Mapping[str, int], part: Part, over: Mapping[str, int] | None = None) -> str:
-    """The resources of which there are too few, with the numbers."""
+    """The resources that do not suffice, with numbers."""
     return ", ".join(
         f"{RESOURCES[name]} {used[name]:,} of {part.total[name]:,} ({used[name] - part.total[name]:,} too many)"
         for name in (used if over is None else over)
@@ -83,7 +83,7 @@ def shortage(used: Mapping[str, int], part: Part, over: Mapping[str, int] | None
 
 
 def advice(config: Config, over: Mapping[str, int]) -> str:
-    """What to change so that less of some resources is taken."""
+    """Changes that save some resources."""
     told = []
     for name in over:
         if name in ("lut", "ff", "dsp", "bram"):
@@ -94,7 +94,7 @@ def advice(config: Config, over: Mapping[str, int]) -> str:
 
 
 def savings(config: Config, resource: str) -> Iterator[tuple[str, int]]:
-    """(change, how many of the resource the estimate falls by) of the single changes that are worth it."""
+    """(change, how much of the resource it saves by the estimate) of the single changes worth naming."""
     area = _area(config)
     if area is None:
         return

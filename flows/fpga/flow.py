@@ -1,4 +1,4 @@
-"""From a configuration to a bitstream, step by step, each of which says what is wrong before the next takes time."""
+"""From a configuration to a bitstream, in steps; each finds its errors before the next one starts."""
 
 from __future__ import annotations
 

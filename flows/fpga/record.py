@@ -1,4 +1,4 @@
-"""What came of a build: for people, for JSON, for the store and for the regression table."""
+"""The record of a build, for people, JSON, the store and the regression table."""
 
 from __future__ import annotations
 

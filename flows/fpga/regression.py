@@ -43,7 +43,7 @@ class Figures:
 
     @classmethod
     def of(cls, build: Build) -> Figures:
-        """Those of a build."""
+        """The figures of a build."""
         return cls(
             f"{build.config.hash:016x}",
             build.target.board.part.name,
@@ -92,7 +92,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of an entry. ``worse``: what is, with the numbers; ``change``: what else there is to say."""
+    """The verdict on an entry. ``worse``: figures that got worse; ``change``: all changes."""
 
     entry: Entry
     worse: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""A build as a person reads it."""
+"""A build as text and tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def shown(build: Build) -> list[RenderableType]:
 
 
 def clock(target: Target) -> str:
-    """The clock wanted and reached, and how it is made."""
+    """The requested and the actual clock, and the PLL's setting."""
     reached, d = f"{target.clock / MHZ:g} MHz", target.dividers
     if d is None:
         return f"{reached}, the board's oscillator"

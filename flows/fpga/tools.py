@@ -16,17 +16,17 @@ from dovetail.flows.fpga.design.boards import EXTRA
 from dovetail.sw.errors import DovetailError
 
 PREFIX = "yowasp-"
-"""What YoWASP's programs have before the name of the native one."""
+"""Prefix of YoWASP's programs."""
 SECONDS = 120
 """Limit for a program that is asked for its version; the first start of a YoWASP one compiles it."""
 LEAST = {"yosys": (0, 50), "nextpnr-ecp5": (0, 8), "nextpnr-ice40": (0, 8)}
-"""Versions that a native program must have to come before YoWASP's; what distributions carry may be years old."""
+"""Least versions of native programs; distributions carry older ones, and YoWASP's are then used."""
 TOLD = 600
 """Characters of a program's message that an error repeats."""
 
 
 class BuildError(DovetailError):
-    """A bitstream cannot be made; the text says what stands in the way, with the numbers, and what to change."""
+    """A bitstream cannot be made; the text says why, with numbers, and what to change."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def run(tool: Tool, arguments: Sequence[str], folder: Path) -> subprocess.Comple
 
 
 def complaint(done: subprocess.CompletedProcess[str]) -> str:
-    """What a program that failed says about it: its errors, or else its last words."""
+    """The errors in a failed program's output, or else its last lines."""
     text = (done.stderr + done.stdout).strip()
     errors = re.findall(r"^ERROR: .*", text, re.MULTILINE)
     return (" ".join(errors)[:TOLD] if errors else text[-TOLD:]) or f"ended with code {done.returncode}"
@@ -92,7 +92,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _version(name: str, words: tuple[str, ...]) -> str:
-    """What a program says about its version, in one line; nothing where it says nothing."""
+    """A program's version in one line, or empty."""
     try:
         done = subprocess.run(
             [*words, "--version"],

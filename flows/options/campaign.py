@@ -15,7 +15,7 @@ from dovetail.sw.random.programs.configurations import configurations
 
 
 def add_count(parser: argparse.ArgumentParser, flag: str, default: int, about: str) -> None:
-    """Add how many of something there are, or a seed; :func:`check_counts` says which numbers will do."""
+    """Add a count or a seed; :func:`check_counts` checks its range."""
     parser.add_argument(flag, type=int, default=default, metavar="N", help=f"{about}; default: %(default)s")
 
 
@@ -50,7 +50,7 @@ def configurations_of(args: argparse.Namespace) -> list[Config]:
 
 
 def check_report(path: Path) -> None:
-    """Raise DovetailError before minutes have passed."""
+    """Raise DovetailError at once for a path that cannot be written."""
     if path.suffix not in (".md", ".json"):
         raise DovetailError(f"a report must be a .md or .json file, not {path}")
     if not path.parent.is_dir():

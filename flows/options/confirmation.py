@@ -1,4 +1,4 @@
-"""``--confirm`` of a sweep: its points on the RTL, with what is to be done beforehand and the verdicts afterwards."""
+"""``--confirm`` of a sweep: run its points on the RTL, with the plan before and the verdicts after."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def confirm_sweep(
 ) -> Confirmed:
     """Confirm points of the store's latest sweep on the RTL: the ``count`` best, and as many at random.
 
-    ``shown``: with what is to be done, and a bar, on stderr.
+    ``shown``: with the plan and a progress bar on stderr.
 
     Raises ToolError or ConfirmError.
     """
@@ -58,7 +58,7 @@ def confirm_sweep(
 
 
 def told(todo: Plan, jobs: int) -> str:
-    """What is to be done, in a line."""
+    """The plan in a line."""
     return (
         f"on the RTL: points {len(todo.points)} ({todo.known} known), builds {todo.builds} ({todo.missing} to be made),"
         f" about {clock(todo.seconds(jobs))}"

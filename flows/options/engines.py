@@ -25,7 +25,7 @@ ENGINES = ("model", "rtl", "board")
 SIMULATED = "simulated"
 """The port of a board that is simulated for the command."""
 SIMULATION_PATIENCE = 60.0
-"""Seconds for an answer of a simulated board, which is slower than its baud rate says."""
+"""Seconds to wait for a simulated board, which is slower than its baud rate."""
 SIMULATION_LEAST = 128 << 10
 """Bytes of a simulated board's memory, at least; larger ones are powers of two, for few builds."""
 
@@ -58,7 +58,7 @@ def add_waves_options(parser: argparse.ArgumentParser, of: str) -> None:
 
 
 def waves_of(args: argparse.Namespace) -> Waves | None:
-    """The waves that a command line wants. Raises DovetailError before minutes have passed."""
+    """The waves of a command line. Raises DovetailError at once, not after minutes."""
     if args.waves is None:
         if args.around is not None:
             raise DovetailError("--around must come with --waves")
@@ -73,7 +73,7 @@ def waves_of(args: argparse.Namespace) -> Waves | None:
 
 
 def waves_line(waves: Waves, dumped: bool) -> str:
-    """What became of waves, for a report."""
+    """A line about dumped waves."""
     if not dumped:
         return "waves        none: nothing differs"
     files = ", ".join(str(waves.path.with_suffix(suffix)) for suffix in (".gtkw", ".sucl"))
@@ -81,7 +81,7 @@ def waves_line(waves: Waves, dumped: bool) -> str:
 
 
 def check_form(config: Config, form: str) -> None:
-    """Raise before minutes have passed, unless an accelerator can be simulated in a form."""
+    """Raise DovetailError at once unless an accelerator can be simulated in a form."""
     try:
         check(config, form)
     except ValueError as error:

@@ -14,7 +14,7 @@ from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE, load_table
 from dovetail.sw.errors import DovetailError
 
 NONE = "none"
-"""In place of constraints: there are none."""
+"""Word for no constraints."""
 _OPTIONS = ("objectives", "constraint", "metric", "part", "scenario", "clock", "energy_table")
 
 
@@ -107,7 +107,7 @@ def _scenario(text: str) -> Any:
 
 
 def _split(text: str) -> list[str]:
-    """Parts between commas that stand in no brackets."""
+    """Parts between commas outside of brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter == "(") - (letter == ")")

@@ -1,4 +1,4 @@
-"""Options of a run that write what it looked like in time: a picture, or a file for trace viewers."""
+"""Options of a run that record it over time: a picture, or a file for trace viewers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _window(text: str) -> tuple[int, int]:
 
 
 def check_history_options(args: argparse.Namespace) -> None:
-    """Raise DovetailError before a run's time has passed."""
+    """Check the options before the run. Raises DovetailError."""
     for option, endings in ENDINGS.items():
         path: Path | None = getattr(args, option)
         if path is not None and path.suffix not in endings:

@@ -1,4 +1,4 @@
-"""What compile, run and verify share: the network, its inputs, and the report on its cycles."""
+"""Options that commands on networks share: the network, its configuration, its inputs."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ NETWORK_HELP = (
 
 
 def add_network_options(parser: argparse.ArgumentParser, *, programs: bool, optional: bool = False) -> None:
-    """Add the network and the configuration; ``programs``: a saved program will do as well; ``optional``: so will no
-    network."""
+    """Add the network and the configuration; ``programs``: a saved program is accepted as well;
+    ``optional``: the network may be left out."""
     parser.add_argument(
         "network",
         metavar="NETWORK",

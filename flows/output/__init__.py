@@ -1,1 +1,1 @@
-"""What commands print: replies, tables, messages."""
+"""What commands print: reports, tables, messages."""

@@ -12,7 +12,7 @@ from dovetail.sw.analysis.explain.explanation import Explanation, LayerExplanati
 from dovetail.sw.analysis.explain.sentences import short, title_of
 
 SMALL = 0.01
-"""What part of a layer's cycles has no name of its own."""
+"""Causes below this share of a layer's cycles are grouped as "other"."""
 NAME, SPENT = 24, 24
 """Characters of a layer's name, at most, and of a line of what its cycles are spent on, at least."""
 
@@ -46,7 +46,7 @@ def what_ifs(explanation: Explanation) -> Table:
 
 
 def layers(explanation: Explanation) -> Table:
-    """A line per layer: its place on the roofline, what bounds it, and itself without that."""
+    """A line per layer: its place on the roofline, its bound, and its cycles without that bound."""
     table = _table(
         f"Layers, {explanation.peak} PEs",
         "#",
@@ -84,7 +84,7 @@ def _roofline(layer: LayerExplanation) -> tuple[str, str, str]:
 
 
 def _spent(layer: LayerExplanation) -> str:
-    """What a layer's cycles are spent on in per cent, the most first, and all that is small as one."""
+    """What a layer's cycles are spent on in per cent, largest first; small parts are grouped."""
     most = sorted(layer.bounds.items(), key=lambda item: -item[1])
     named = [(title_of(bound), cycles) for bound, cycles in most if cycles >= SMALL * layer.cycles]
     rest = layer.cycles - sum(cycles for _, cycles in named)

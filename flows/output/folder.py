@@ -1,4 +1,4 @@
-"""The folder that a command writes into, looked at before anything has taken time."""
+"""Check of the folder that a command writes into, before the work begins."""
 
 from pathlib import Path
 

@@ -66,7 +66,7 @@ def times(report: Report, clock: float) -> dict[str, float]:
 
 
 def left_lines(left: Sequence[str], why: str) -> list[str]:
-    """What is behind Dovetail's part of a network, for people."""
+    """Lines about the operators behind Dovetail's part of a network."""
     if not left:
         return []
     count = f" and {len(left) - 1} behind it" if len(left) > 1 else ""

@@ -1,4 +1,4 @@
-"""Names and messages made safe to show: what comes from files reaches a terminal or a picture as visible text only."""
+"""Names and messages made safe to show: text from files appears as visible characters only."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ class Block(str):
 
 
 def block(lines: Iterable[str]) -> Block:
-    """These lines, each of them one; a block among them stays as it is."""
+    """Lines as one block; a line break within a line becomes visible."""
     return Block("\n".join(line if isinstance(line, Block) else printable(line) for line in lines))
 
 
@@ -19,7 +19,7 @@ def printable(text: str, keep: str = "") -> str:
     r"""The text with everything that cannot be seen written as an escape: ``"\x1b[2J"`` becomes ``"\\x1b[2J"``.
 
     That is control characters, line breaks, marks that turn the direction of writing, parts of characters (surrogates)
-    and code points that are nobody's. ``keep``: of these, the ones to leave as they are.
+    and unassigned code points. ``keep``: those to leave as they are.
     """
     if text.isprintable():
         return text

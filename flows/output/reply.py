@@ -1,4 +1,4 @@
-"""What a subcommand hands back: data for ``--json``, or something to read; never both on stdout."""
+"""What a subcommand returns: data for ``--json`` and text for people; stdout gets one of them."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the command says when it cannot go on: one line for what a user can act on, and for what nobody foresaw."""
+"""Errors of the command: one line, for user errors and for bugs."""
 
 import os
 import platform
@@ -19,7 +19,7 @@ from dovetail.sw.errors import DovetailError
 USER_ERRORS = (DovetailError, ConfigError, ProgramError, AssemblyError, ToolError, OSError)
 """What a user can act on; anything else is a bug."""
 LONGEST = 2000
-"""Characters of a line: names of files and nodes can be of any length."""
+"""Characters of an error, at most: names of files and nodes have any length."""
 
 
 def message(error: BaseException) -> str:
@@ -44,7 +44,7 @@ def unforeseen(error: BaseException, argv: Sequence[str]) -> str:
 
 
 def out_of_memory() -> str:
-    """What is said when this machine's memory does not suffice."""
+    """The error for too little memory."""
     return "this takes more memory than there is: use a smaller network, input or configuration, or a larger machine"
 
 

@@ -21,18 +21,16 @@ PATIENCE = 30
 
 
 class SessionPlugin(WorkerPlugin):
-    """Tells every worker of a sweep, also those that join it later."""
+    """Tells every worker about a sweep, also those that join later."""
 
     def __init__(self, session: Session) -> None:
         self.name = session.name
         self._session = session
 
     def setup(self, worker: Worker) -> None:
-        """Begin on a worker."""
         evaluation.begin(self._session)
 
     def teardown(self, worker: Worker) -> None:
-        """End on a worker."""
         evaluation.end(self.name)
 
 
@@ -63,11 +61,9 @@ class ClusterWorkers:
         self._pool = self._client.get_executor(pure=False)
 
     def room(self) -> int:
-        """How many tasks they would take now."""
         return AHEAD * max(1, len(self._client.scheduler_info()["workers"])) - len(self._futures)
 
     def submit(self, task: Task) -> None:
-        """Give a task to the scheduler."""
         future = self._pool.submit(evaluation.evaluate, self._session.name, task.network, task.config)
         self._futures[future] = task
 
@@ -77,7 +73,7 @@ class ClusterWorkers:
         return [(self._futures.pop(future), self._outcome(future)) for future in ended]
 
     def close(self) -> None:
-        """Leave the cluster, which runs on; what is under way is given up."""
+        """Leave the cluster running, and drop the tasks under way."""
         for future in self._futures:
             future.cancel()
         with closing(self._client), suppress(OSError):  # the scheduler may go away meanwhile

@@ -34,11 +34,11 @@ class Cost:
 
     @property
     def host_macs(self) -> int:
-        """MACs that the host does."""
+        """MACs on the host."""
         return sum(macs for _, _, macs in self.host)
 
     def to_dict(self) -> dict[str, Any]:
-        """What JSON can express."""
+        """As JSON has it."""
         return asdict(self)
 
     @classmethod
@@ -60,7 +60,7 @@ class Cost:
 class Outcome:
     """The outcome for a network on a configuration: a cost, or the reason why there is none.
 
-    ``lost``: the reason lies with the machine (a worker died, memory ran out), so another attempt may do better.
+    ``lost``: the machine is the reason (a worker died, memory ran out), so another attempt may succeed.
     ``seconds``: CPU time of it.
     """
 

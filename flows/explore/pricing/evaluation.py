@@ -26,12 +26,12 @@ from dovetail.sw.runtime.compiled_network import compile_network
 
 
 class VersionError(DovetailError):
-    """A worker's Dovetail is not ours."""
+    """A worker has another version of Dovetail."""
 
 
 @lru_cache(maxsize=1)
 def version() -> str:
-    """Hash of the source that costs follow from: instruction set, timing, front ends, compiler, what counts costs."""
+    """Hash of the source that determines costs: instruction set, timing, front ends, compiler, cost models."""
     digest = hashlib.sha256()
     for package in (dovetail.isa, dovetail.sw):
         folder = Path(package.__path__[0])
@@ -44,7 +44,7 @@ def version() -> str:
 def price(
     graph: Graph, config: Config, tiling: str = "free", effort: int = 0, host_cost: HostCost | None = None
 ) -> Cost:
-    """The cost of one inference: compiled, then timed exactly; beside that what the host takes, an estimate.
+    """The cost of one inference: exact cycles of the accelerator, and an estimate for the host.
 
     Raises CompileError where the network does not fit the configuration.
     """
@@ -98,7 +98,7 @@ def end(name: str) -> None:
 
 
 def evaluate(name: str, network: str, config: Config) -> Outcome:
-    """Price a network, by its hash, in a sweep; whatever goes wrong with it is the outcome's error.
+    """Price a network of a sweep, by its hash. Any failure becomes the outcome's error.
 
     Raises VersionError: that concerns all points.
     """

@@ -19,7 +19,7 @@ from dovetail.flows.explore.pricing.evaluation import Session
 from dovetail.flows.explore.pricing.workers import AHEAD, DIED, Task, WorkersError
 
 ATTEMPTS = 2
-"""How many workers may die of a point."""
+"""Workers that one point may kill before it counts as failed."""
 
 
 class LocalWorkers:
@@ -31,11 +31,9 @@ class LocalWorkers:
         self._lanes: list[Lane] = []
 
     def room(self) -> int:
-        """How many tasks they would take now."""
         return AHEAD * self.jobs - sum(len(lane.queue) for lane in self._lanes)
 
     def submit(self, task: Task) -> None:
-        """Give a task to the process that has the least to do."""
         lane = min(self._lanes, key=lambda lane: len(lane.queue), default=None)
         if lane is None or (lane.queue and len(self._lanes) < self.jobs):
             lane = Lane(self._session)
@@ -43,7 +41,6 @@ class LocalWorkers:
         lane.submit(task)
 
     def wait(self) -> list[tuple[Task, Outcome]]:
-        """The tasks that have come to an end, at least one. Raises WorkersError, VersionError."""
         done: list[tuple[Task, Outcome]] = []
         while not done:
             wait([future for lane in self._lanes for _, future in lane.queue], return_when=FIRST_COMPLETED)
@@ -51,14 +48,13 @@ class LocalWorkers:
         return done
 
     def close(self) -> None:
-        """End the processes, whatever they are doing."""
         for lane in self._lanes:
             lane.close()
         self._lanes.clear()
 
 
 class Lane:
-    """A process and its queue. One process each, so that it is known of which task it died: the first in the queue."""
+    """A process and its queue. If the process dies, the first task in the queue is the cause."""
 
     def __init__(self, session: Session) -> None:
         self.queue: deque[tuple[Task, Future[Outcome]]] = deque()
@@ -92,7 +88,7 @@ class Lane:
         return done
 
     def close(self) -> None:
-        """End the process, whatever it is doing."""
+        """End the process at once."""
         self._leash.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
@@ -104,7 +100,7 @@ class Lane:
             self._begun = self._pool.submit(evaluation.begin, self._session)
 
     def _restart(self) -> None:
-        """Start a process in place of the dead one, and give it the tasks again."""
+        """Replace a dead process, and give the new one its tasks."""
         if isinstance(self._begun.exception(), BrokenProcessPool):
             raise WorkersError(
                 "workers must be able to start, but they end at once; a script that starts a sweep must do so below"
@@ -119,7 +115,7 @@ class Lane:
 
 
 def prepare(leash: Connection) -> None:
-    """Make a new process quiet, and let it end with the one that started it, however that ends."""
+    """Silence a new process, and tie its life to the process that started it."""
     with open(os.devnull, "w") as nowhere:
         for stream in (1, 2):
             os.dup2(nowhere.fileno(), stream)
@@ -133,7 +129,7 @@ def prepare(leash: Connection) -> None:
 
 @contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """Processes that are started within take no notice of Ctrl-C, which the terminal sends to them as well."""
+    """Processes started within ignore Ctrl-C, which the terminal sends to them too."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -10,13 +10,13 @@ from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import DovetailError
 
 AHEAD = 2
-"""Points per worker that are on their way: one that it prices, and the next one."""
+"""Points per worker in flight: the one it prices, and the next."""
 DIED = "the worker died (out of memory?)"
-"""Error of a point that workers do not survive."""
+"""Error of a point that kills its workers."""
 
 
 class WorkersError(DovetailError):
-    """There are no workers, or no more."""
+    """There are no workers, or none left."""
 
 
 @dataclass(eq=False)
@@ -36,7 +36,7 @@ class Workers(Protocol):
     """Prices tasks somewhere else."""
 
     def room(self) -> int:
-        """How many tasks they would take now; enough that no worker waits, and no more than a few for each."""
+        """How many tasks they take now: enough to keep every worker busy, but only a few each."""
         ...
 
     def submit(self, task: Task) -> None:
@@ -48,5 +48,5 @@ class Workers(Protocol):
         ...
 
     def close(self) -> None:
-        """End the work; what is under way is given up."""
+        """Stop, and drop the tasks under way."""
         ...

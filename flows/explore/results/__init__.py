@@ -1,1 +1,1 @@
-"""Results: as records, frames, tables, layers; and how constraints fare."""
+"""Results as records, frames, tables and layers; what each constraint excludes."""

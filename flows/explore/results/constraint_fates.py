@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of a constraint.
+    """The effect of a constraint.
 
     Parameters
     ----------
     text: the constraint.
     before: combinations of the axes that it rules out before anything is priced; None where costs are needed for it.
-    combinations: all there are; ``exact``: whether they were counted, rather than judged by some drawn evenly.
+    combinations: of all axes; ``exact``: they were all counted, not estimated from a random sample.
     broken: choices that were priced and break it, of ``priced``.
     slack: its room at the best choice, as a share of its limit; None where that has no meaning, or nothing competes.
     """
@@ -39,7 +39,7 @@ class Fate:
 
 
 def fates_of(results: Results) -> list[Fate]:
-    """How each constraint fares, in the order of the space, the part last."""
+    """The effect of each constraint, in the order of the space, the part last."""
     space = results.space
     if not space.all_constraints:
         return []

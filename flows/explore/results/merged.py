@@ -1,4 +1,4 @@
-"""Scenarios: what the world may be like. A choice is judged over all of them, by the worst, the mean or a given one."""
+"""Scenarios: memory timings that a design must live with. It is judged by the worst, by the mean or by a given one."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ def _record(space: Space, row: Row, networks: Sequence[str], kinds: Sequence[Seq
 
 
 def _doubts(row: Row) -> Record:
-    """How good the estimated area is: its error as a share, "unknown" outside of what was measured, and where that is;
-    the smallest part that has room, or "none". No table of energies says how far it is off."""
+    """The error of the estimated area as a share, or "unknown" outside of what was measured, and where that is; the
+    smallest part with room, or "none". Tables of energies state no error."""
     if not row.values or row.config is None:
         return dict.fromkeys(("area_error", "area_outside", "part", "energy_error"), "")
     doubt = area_doubt(row.config)
@@ -77,7 +77,7 @@ def _slacks(space: Space, row: Row) -> Record:
 
 
 def plain(value: Any) -> Any:
-    """A number as tables have it: whole ones without a point, others with nine digits."""
+    """A number for tables: integers without a point, others with nine digits."""
     if not isinstance(value, float):
         return value
     return int(value) if value.is_integer() else float(f"{value:.9g}")

@@ -1,4 +1,4 @@
-"""A priced point, and which of several are best."""
+"""A priced point, and which points are best."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dovetail.isa.config.resolved import Config
 
 @dataclass(frozen=True)
 class Row:
-    """A point that was priced, or could not be.
+    """A point that was priced, or failed.
 
     Parameters
     ----------
@@ -82,9 +82,9 @@ def row_of(space: Space, point: Point, costs: Sequence[Cost], error: str = "", s
 def competing(space: Space, rows: Sequence[Row], metrics: Sequence[str]) -> list[int]:
     """The indices of the rows that may be compared by some metrics.
 
-    They are feasible and have the metrics. No cycle and no energy is counted for what the host does, so one that leaves
-    more to it would win by doing less: unless ``space.host`` is "any" or host MACs are an objective themselves, only
-    the rows with the fewest MACs on the host compete, and of these the ones with the fewest layers there.
+    They are feasible and have the metrics. Cycles and energy do not include the host, so a design could win by leaving
+    work to it. So only the rows with the fewest MACs on the host compete, and of these the ones with the fewest layers
+    there, unless ``space.host`` is "any" or host MACs are an objective.
     """
     able = [
         i for i, row in enumerate(rows) if row.feasible and row.values and all(map(row.values.__contains__, metrics))
@@ -108,13 +108,13 @@ def front_of(space: Space, rows: Sequence[Row]) -> list[int]:
 
 
 def oriented(space: Space, rows: Sequence[Row]) -> NDArray[np.float64]:
-    """(rows, objectives) of what is to be made small: metrics of which more is better change their sign."""
+    """(rows, objectives) of costs: metrics of which more is better change their sign."""
     signs = [-1.0 if space.known[name].more else 1.0 for name in space.objectives]
     return np.array([[row.values[name] for name in space.objectives] for row in rows], dtype=np.float64) * signs
 
 
 def pareto(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which rows of (n, objectives) no other row dominates: is nowhere larger, and smaller somewhere."""
+    """Which rows of (n, objectives) no other row dominates."""
     values, inverse = np.unique(costs, axis=0, return_inverse=True)  # sorted: nobody is dominated by a later one
     left = np.arange(len(values))
     on_front = np.zeros(len(values), dtype=bool)

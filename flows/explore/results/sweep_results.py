@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Results:
     """A space and its rows so far.
 
-    ``total``: the points that the search will look at, 0 if nobody knows; ``is_merged``: there is one row for all
+    ``total``: the points that the search will look at, 0 if unknown; ``is_merged``: there is one row for all
     scenarios of a choice (:meth:`apart`).
     """
 

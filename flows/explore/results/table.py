@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from dovetail.flows.explore.results.sweep_results import Results
 
 ALL = 64
-"""More rows than this are not shown one by one."""
+"""Rows that are shown one by one, at most."""
 BEST = 20
-"""Then these, the best of them."""
+"""Rows that are shown of larger results: the best."""
 REASONS = 10
-"""Reasons of failures that are shown."""
+"""Reasons of failures that are shown, at most."""
 ALWAYS = ("cycles", "latency", "utilisation", "roofline", "dram_bytes", "host_nodes")
 """Metrics of every table; the space's objectives follow."""
 UNSURE, NOWHERE = "?", "!"
-"""Behind an estimate whose error is not known; behind the front's mark of a point that fits no supported part."""
+"""Marks of an estimate whose error is not known, and of a point that fits no supported part."""
 SPARE = ("dram_bytes", "roofline", "utilisation", "host_nodes", "latency")
-"""Those that are left out where a line is short, in this order."""
+"""Columns that are left out where a line is short, in this order."""
 WIDEST = 10_000
-"""Characters of a line that nothing exceeds."""
+"""Characters of the longest line."""
 
 
 def table_of(results: Results, width: int | None = None) -> Table:
@@ -69,7 +69,7 @@ def table_of(results: Results, width: int | None = None) -> Table:
 
 
 def notes_of(results: Results, metrics: Sequence[str]) -> list[str]:
-    """What a reader must know of the estimates among some metrics, and of scenarios; a line each."""
+    """Notes on the estimates among some metrics and on scenarios, a line each."""
     space, rows = results.space, [row for row in results.choices if row.values and row.config]
     doubts = [area_doubt(row.config) for row in rows if row.config]
     read = {estimate for name in metrics for estimate in _estimates(space, name)}
@@ -93,7 +93,7 @@ def notes_of(results: Results, metrics: Sequence[str]) -> list[str]:
 
 
 def _estimates(space: Space, name: str) -> set[str]:
-    """The estimates that a metric rests on, of the space's own those of what they are made of."""
+    """The estimates behind a metric; for an expression, those of its terms."""
     names = space.own[name].names if name in space.own else {name}
     return {estimate for each in names if each in space.known for estimate in space.known[each].rests_on}
 
@@ -133,7 +133,7 @@ class Fitted:
     results: Results
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """What rich asks for."""
+        """For rich."""
         yield table_of(self.results, options.max_width)
 
 
@@ -158,22 +158,22 @@ def _table(results: Results, axes: Sequence[str], metrics: Sequence[str]) -> Tab
 
 
 def _parts(before: Row, row: Row, axes: Sequence[str]) -> bool:
-    """Whether a line stands between two rows that are not on the front: the outermost axis changes."""
+    """Whether a line separates two rows that are not on the front: the outermost axis changes."""
     return not before.front and len(axes) > 1 and bool(before.axes[axes[0]] != row.axes[axes[0]])
 
 
 def _width(table: Table) -> int:
-    """Characters of a line, with nothing cut."""
+    """Characters of the widest line."""
     return Console(width=WIDEST).measure(table).maximum
 
 
 def _lines(heading: str) -> str:
-    """A heading in narrow lines: breaks are before words, not before a unit or a stroke."""
+    """A heading in narrow lines, broken before words, not before a unit or a slash."""
     return block(re.split(r" (?=\w)", heading))
 
 
 def _unit_of_work(space: Space) -> str:
-    """What cycles, traffic and energy are of."""
+    """The unit of work that cycles, traffic and energy refer to."""
     if [workload.weight for workload in space.workloads] == [1]:
         return "Per inference"
     parts = (f"{workload.weight:g} x {PurePath(workload.source).name}" for workload in space.workloads)

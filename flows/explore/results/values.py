@@ -73,13 +73,13 @@ def energy_parts(
 
 
 def violations(space: Space, number: int, config: Config, values: Mapping[str, float]) -> dict[str, float]:
-    """How far a point is from keeping each constraint on metrics, by its text; 0 where it is kept."""
+    """The violation of each constraint on metrics, by its text; 0 where it is kept."""
     known = known_of(space, number, config, values)
     return {constraint.text: constraint.violation(known) for constraint in space.metric_constraints}
 
 
 def known_of(space: Space, number: int, config: Config, values: Mapping[str, float]) -> dict[str, Any]:
-    """Everything that an expression may name, of a point with these metrics."""
+    """The values of everything that an expression may name, at a point."""
     return {CLOCK.name: space.clock, **flat(config), **space.values(number), **values}
 
 

@@ -16,7 +16,7 @@ MAKERS: dict[str, Callable[[Space], Search]] = {
     "optuna": Sampled,
     "narrow": Narrowing,
 }
-"""By the method of a plan."""
+"""Searches by the method of a plan."""
 
 
 def search_of(space: Space) -> Search:

@@ -16,7 +16,7 @@ class Search(Protocol):
 
     @property
     def total(self) -> int:
-        """The points that it will look at; 0 if nobody knows."""
+        """The points it will look at; 0 if unknown."""
         ...
 
     def ask(self, most: int) -> list[Point]:
@@ -36,11 +36,10 @@ class Listed:
         self._points = map(space.point, numbers)
 
     def ask(self, most: int) -> list[Point]:
-        """The next points."""
         return list(islice(self._points, most))
 
     def tell(self, row: Row) -> None:
-        """Nothing follows from it."""
+        """Rows change nothing."""
 
 
 def exhaustive(space: Space) -> Listed:

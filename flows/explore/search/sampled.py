@@ -28,11 +28,11 @@ BATCH = {"nsga2": 50, "nsga3": 50, "tpe": 10, "gp": 10}
 """Trials that are asked for before any of them is told: the population, or what a model is good for."""
 
 MODELS = {"gp": ("scipy", "torch")}
-"""What a sampler needs that Optuna does not bring."""
+"""Packages that a sampler needs besides Optuna."""
 
 HOST = ("host_macs", "host_nodes")
 LABEL = "configuration"
-"""What is noted on a trial, for people."""
+"""Attribute of a trial that describes it for people."""
 
 
 class Sampled:
@@ -155,7 +155,7 @@ class Sampled:
         self._study.tell(live, [row.values[name] for name in names])
 
     def _on_host(self, row: Row) -> dict[str, float]:
-        """Work on the host beyond the least so far, as a constraint: such rows do not compete for the front."""
+        """Work on the host beyond the least so far, as a constraint: rows with more do not compete."""
         if self.space.host == "any" or "host_macs" in self.space.objectives:
             return {}
         worse = {name: row.values[name] - self._least[name] for name in HOST}

@@ -44,7 +44,7 @@ class Scenarios:
 
     @property
     def total(self) -> int:
-        """The points that it will look at; 0 if nobody knows."""
+        """The points it will look at; 0 if unknown."""
         return self._inner.total * self._each
 
     def ask(self, most: int) -> list[Point]:
@@ -74,7 +74,7 @@ class Scenarios:
             self._inner.tell(self._none(choice))
 
     def _none(self, choice: int) -> Row:
-        """The row of a choice none of whose scenarios that count is in the space."""
+        """The row of a choice without a scenario that counts: constraints rule them out."""
         error = "constraints rule the scenarios that count out"
         return Row(choice, self._inner_space.point(choice).axes, None, error=error, feasible=False)
 

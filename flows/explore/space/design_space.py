@@ -35,15 +35,15 @@ SLOWEST_FIRST = (
 
 
 METHODS = ("exhaustive", "random", "optuna", "narrow")
-"""Of searching."""
+"""Ways to search."""
 SAMPLERS = ("nsga2", "nsga3", "tpe", "gp")
-"""Optuna's."""
+"""Optuna's samplers."""
 HOSTS = ("least", "any")
 """Which points compete for the front: only those that leave the least work to the host, or all."""
 MOST = (1 << 63) - 1
-"""Combinations of a space."""
+"""Combinations of a space, at most."""
 WEIGHTS = (1e-9, 1e9)
-"""Least and most of a workload's."""
+"""Limits of a workload's weight."""
 SCENARIOS = ("worst", "mean")
 """How the scenarios of a configuration are combined, unless one of them is chosen."""
 PART_NAMES = tuple(name.lower() for name in PARTS)
@@ -146,7 +146,7 @@ class Space:
     energy_table: a file of energies, else the one that comes with the package.
     host: "least": only points that leave the least to the host compete for the front; "any": all do.
     search: how it is searched.
-    metrics: metrics of one's own: name -> expression, each over those before it; ``max`` before one: more is better.
+    metrics: of the user: name -> expression, each over those before it; ``max`` before one: more is better.
     part: the FPGA that the estimated area must fit, of :data:`PART_NAMES`; empty: any.
     scenario: "worst" or "mean": what of its scenarios counts for a configuration; or the one that counts, as values of
         axes of the memory's timing.
@@ -192,7 +192,7 @@ class Space:
             expressions.parse(text, self.scope)
 
     def _check_metrics(self) -> None:
-        """Those of one's own, and what is aimed at."""
+        """Check the user's metrics and the objectives."""
         for n, (name, text) in enumerate(self.metrics.items()):
             if not name.isidentifier() or name in {*AXES, *METRICS, *FUNCTIONS}:
                 raise ConfigError(f"metrics must have names of their own, of letters, digits and _, not {name!r}")
@@ -208,7 +208,7 @@ class Space:
             raise ConfigError(f"objectives must be one metric or more, each once, not {', '.join(self.objectives)!r}")
 
     def _check_scenario(self) -> None:
-        """That what counts is one of the scenarios."""
+        """Check that the scenario that counts is one of the space."""
         if isinstance(self.scenario, str):
             if self.scenario not in SCENARIOS:
                 raise ConfigError(
@@ -275,7 +275,7 @@ class Space:
         return filter(self._admits_late, walk) if self._late else walk
 
     def rank(self, number: int) -> tuple[int, ...]:
-        """What :meth:`numbers` is sorted by."""
+        """The key by which :meth:`numbers` is sorted."""
         indices = dict(zip(self.axes, self.indices(number), strict=True))
         return tuple(indices[name] for name in self._order)
 
@@ -339,7 +339,7 @@ class Space:
 
     @cached_property
     def metric_constraints(self) -> tuple[Constraint, ...]:
-        """What costs are needed for."""
+        """The constraints that need costs."""
         return tuple(constraint for constraint in self.all_constraints if constraint.needs_cost)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Constraints and metrics of one's own: expressions over parameters and metrics, checked when they are read.
+"""Constraints and the user's metrics: expressions over parameters and metrics, checked when they are read.
 
 The syntax is a part of Python's: numbers, texts in quotes, names, ``+ - * / // %``, comparisons, ``in``, ``and``,
 ``or``, ``not``, ``a if b else c`` and the calls of :data:`FUNCTIONS`. Quantities may have a unit of :data:`UNITS`, as
@@ -85,7 +85,7 @@ class Expression:
     code: CodeType
 
     def value(self, values: Mapping[str, Any]) -> float | None:
-        """What it amounts to; None where that does not exist (a division by zero, a metric nobody knows)."""
+        """Its value; None where there is none (a division by zero, an unknown metric)."""
         found = _evaluate(self.code, values, None)
         return float(found) if found is not None and math.isfinite(found) else None
 
@@ -110,12 +110,12 @@ class Constraint:
         return not self.names <= {*PARAMETERS, CLOCK.name, *FIXED}
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Whether it is true; where a value does not exist (a division by zero, a metric nobody knows) it is not."""
+        """Whether it is true. It is not where a value does not exist (a division by zero, an unknown metric)."""
         return bool(_evaluate(self.code, values, False))
 
     def violation(self, values: Mapping[str, Any]) -> float:
-        """0 if it is true, else above: how far from it, as a share of the larger side of each comparison that is
-        broken, added up; 1 where that has no meaning."""
+        """0 if it is true, else how far from it: shares of the larger side of each broken comparison, added up; 1 where
+        that has no meaning."""
         if self.holds(values):
             return 0.0
         share = 0.0
@@ -128,8 +128,8 @@ class Constraint:
         return float(share or 1.0) if math.isfinite(share) else 1.0
 
     def slack(self, values: Mapping[str, Any]) -> float | None:
-        """How much room there is, as a share of the limit: below 0 where it is broken, None where that has no meaning.
-        Of several comparisons the one with the least room counts."""
+        """The slack as a share of the limit: negative where it is broken, None where that has no meaning. Of several
+        comparisons the one with the least slack counts."""
         shares = []
         for code in self.sides:
             low, high, limit = _evaluate(code, values, (0, 0, 0))
@@ -169,7 +169,7 @@ def parse_number(text: str, scope: Scope = Scope()) -> Expression:
 
 @contextmanager
 def _must_be(text: str, what: str) -> Iterator[None]:
-    """Python's errors of a text that is no expression, or one too long or too deep, as one line."""
+    """Turn Python's errors about a text that is no expression, too long or too deep into one line."""
     try:
         yield
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -195,7 +195,7 @@ def _in_units_of_metrics(found: re.Match[str]) -> str:
 
 
 class _Plain(ast.NodeTransformer):
-    """Writes metrics of one's own out, and those of a network as one name, which no user can write."""
+    """Writes the user's metrics out, and those of a network as one name that no user can write."""
 
     def __init__(self, scope: Scope) -> None:
         self.own = {name: (text, Scope(scope.networks, scope.own[:n])) for n, (name, text) in enumerate(scope.own)}

@@ -1,4 +1,4 @@
-"""Space files: a `Space` as TOML, read with the line of whatever is wrong."""
+"""Space files: a `Space` as TOML. Errors name the line."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NEEDS = {
     "storage": ("optuna",),
     "study": ("optuna",),
 }
-"""Keys of ``[search]`` that some methods have."""
+"""Keys of ``[search]`` -> the methods that take them."""
 DEPENDENT = ("lanes", "requant_lanes", "depthwise_lanes", "banks")
 """Settings whose limits follow from others."""
 
@@ -100,7 +100,7 @@ class _Reader:
 
     @contextmanager
     def at(self, place: Place, before: str = "") -> Iterator[None]:
-        """Errors of what is done within get the place, and these words before them."""
+        """Errors raised within get the place, and the words ``before``."""
         try:
             yield
         except SpaceError:
@@ -187,7 +187,7 @@ class _Reader:
         return value
 
     def list(self, place: Place, value: Any, example: str) -> list[Any]:
-        """A list with something in it and nothing twice."""
+        """A list that is not empty and has no duplicates."""
         if not isinstance(value, list):
             raise self.error(place, f"{place[-1]} must be a list such as {example}, not {_shown(value)}")
         if not value:
@@ -326,7 +326,7 @@ class _Reader:
             return AXES[name].read(value)
 
     def possible(self, place: Place, name: str, value: Any) -> None:
-        """Refuse what no configuration can have; what some can have is a matter of each point."""
+        """Refuse a value that no configuration can have."""
         if name in (*DEPENDENT, CLOCK.name):
             return
         try:
@@ -336,7 +336,7 @@ class _Reader:
                 raise self.error(place, str(error)) from None
 
     def with_metrics(self, space: Space) -> Space:
-        """The space with metrics of one's own."""
+        """The space with the user's metrics."""
         for name, text in self.table("metrics").items():
             place = "metrics", name
             with self.at(place, f"metric {name}: "):
@@ -344,7 +344,7 @@ class _Reader:
         return space
 
     def with_objectives(self, space: Space, value: Any) -> Space:
-        """The space with its goals, of which each is looked at alone, for the line."""
+        """The space with its objectives; each is checked alone, so that an error has its line."""
         place = ("goals", "objectives")
         names = self.list(place, value, '["cycles", "sram"]')
         for index, name in enumerate(names):

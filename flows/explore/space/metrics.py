@@ -1,4 +1,4 @@
-"""What an architect weighs up: metrics of a configuration, from exact counts and cost models."""
+"""Metrics of a configuration, from exact counts and cost models."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Metric:
 
     @property
     def axis(self) -> str:
-        """What stands along an axis of it, where figures say bytes and per cent themselves."""
+        """The title of an axis of it; the ticks say bytes and per cent themselves."""
         is_said = self.unit in self.title or self.unit in ("B", "%", "1/s")
         return f"{self.title}{'' if is_said else f' ({self.unit})'}, {'more' if self.more else 'less'} is better"
 
@@ -174,7 +174,7 @@ def direction_of(text: str) -> tuple[bool, str]:
 
 @dataclass(frozen=True)
 class AreaDoubt:
-    """How good the estimated area of a configuration is.
+    """The error of a configuration's estimated area, and the part it fits.
 
     ``error``: of LUTs and flip-flops, as a share, as far as measured; None where it is not known, as the configuration
     lies ``outside`` of what was measured, in these quantities. ``part``: the smallest supported part that has room, or
@@ -188,7 +188,7 @@ class AreaDoubt:
 
 @lru_cache(maxsize=1 << 14)
 def area_doubt(config: Config) -> AreaDoubt:
-    """How good the estimate behind the metrics of the area is. Raises DovetailError where there is none."""
+    """The doubt about the metrics of the area. Raises DovetailError where there is no estimate."""
     area = area_of(config)
     return AreaDoubt(None if area.extrapolated else area.error, area.extrapolated, smallest_part(area))
 

@@ -14,7 +14,7 @@ from dovetail.flows.options.parameters import CLOCK, flat, label
 from dovetail.isa.config.given import ConfigError
 
 COUNTED = 4000
-"""Combinations of a space up to which what is ruled out before pricing is counted; of larger ones so many are drawn."""
+"""Combinations that are counted one by one; of larger spaces half as many are drawn at random."""
 
 
 @dataclass(frozen=True)

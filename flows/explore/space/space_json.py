@@ -1,4 +1,4 @@
-"""A space as the store keeps it: whole, whatever becomes of the files and presets that it was made from."""
+"""A space as the store keeps it: complete, without the files and presets it was made from."""
 
 from __future__ import annotations
 

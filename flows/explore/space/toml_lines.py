@@ -1,4 +1,4 @@
-"""On which line of a TOML text each key and each element of an array stands; `tomllib` does not say.
+"""The line of each key and each array element in a TOML text, which `tomllib` does not tell.
 
 Only texts that `tomllib` has accepted are scanned, so that nothing is checked here: it is enough to tell where keys,
 strings, brackets and commas are.

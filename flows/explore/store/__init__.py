@@ -1,1 +1,1 @@
-"""The result store: its database and schema, who writes and who locks."""
+"""The result store: database, schema, writer and lock."""

@@ -22,7 +22,7 @@ LIMIT = 20.0
 _STEPS = 1_000_000
 """SQLite's instructions between looks at the time."""
 _CONTENT = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
-"""What reading a value of another form raises."""
+"""Errors of reading a value of another form."""
 
 _REASONS = {
     "SQLITE_INTERRUPT": "must be read within {limit:.0f} s; it is too large or not a sweep's (`dovetail docs limits`)",
@@ -101,7 +101,7 @@ class Database:
 
     @contextmanager
     def content(self) -> Iterator[None]:
-        """Turns what wrong values lead to into a StoreError: the file is whole, but not as a sweep wrote it."""
+        """Turn errors about wrong values into a StoreError: the file is intact, but no sweep wrote this."""
         try:
             yield
         except StoreError:
@@ -114,7 +114,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All of what is executed within, or nothing; a process may be killed at any moment."""
+        """A transaction: all or nothing, even if the process is killed."""
         with self._errors():
             self._file.execute("BEGIN IMMEDIATE")
             try:
@@ -166,8 +166,7 @@ class Database:
             self._update()
 
     def _check_schema(self, schema: int) -> None:
-        """Tables are those of a sweep, to the letter, and nothing acts by itself: no view in a table's place, no
-        trigger."""
+        """Check that the tables are exactly a sweep's, without views or triggers."""
         found = {name: text for kind, name, text in self._schema(self._file) if kind != "trigger"}
         with closing(sqlite3.connect(":memory:")) as own:
             for script in SCRIPTS[:schema]:
@@ -178,7 +177,7 @@ class Database:
             raise StoreError(f"{self.path}: store {_REASONS['SQLITE_NOTADB']}")
 
     def _check_values(self, schema: int) -> None:
-        """Values have the types of their columns, on which SQLite does not insist."""
+        """Check that values have the types of their columns, which SQLite does not enforce."""
         for table, wrong in _wrong_values(schema).items():
             if self._file.execute(f"SELECT EXISTS (SELECT 1 FROM {table} WHERE {wrong})").fetchone()[0]:
                 raise StoreError(f"{self.path}: store {_REASONS['SQLITE_CORRUPT']}")

@@ -33,14 +33,14 @@ class Known:
 
 
 class Recorder:
-    """Keeps a sweep in a store. Whatever a method was given is there when it returns, even if the process is killed.
+    """Keeps a sweep in a store. What a method was given is safe when it returns, even if the process is killed.
 
     Parameters
     ----------
     store: open for writing.
     space: of the sweep.
     networks: of the space's workloads, in their order.
-    total: points that the search will look at, 0 if nobody knows.
+    total: points that the search will look at, 0 if unknown.
     resumed: the sweep to continue, if it had the same networks, options and compiler; otherwise a new one begins.
 
     Raises

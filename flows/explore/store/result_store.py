@@ -29,7 +29,7 @@ class Sweep:
     """A sweep of a store.
 
     ``networks``: ids in the store, in the order of the space's workloads; ``options``, ``version``: of the compiler;
-    ``total``: points that its search will look at, 0 if nobody knows; ``started``, ``finished``: UTC, the latter empty
+    ``total``: points that its search will look at, 0 if unknown; ``started``, ``finished``: UTC, the latter empty
     while it runs or after it was stopped.
     """
 

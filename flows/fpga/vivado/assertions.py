@@ -1,7 +1,7 @@
 """Assertions in the exported Verilog: rules of the bus and of the accelerator that hold whatever a program does.
 
-They are the sentences that `dovetail prove` proves for the blocks, as checks in somebody else's simulation. They stand
-in the wrapper, behind a macro, and look into the core by hierarchical names.
+They are the properties that `dovetail prove` proves for the blocks, as checks in a user's simulation. They are in the
+wrapper, behind a macro, and refer to the core by hierarchical names.
 """
 
 from collections.abc import Iterator, Sequence

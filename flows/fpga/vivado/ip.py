@@ -43,7 +43,7 @@ WAIVERS = {
     "WIDTHEXPAND": "Verilog extends the narrower operand, as is meant",
     "WIDTHTRUNC": "`!` of several bits: whether all are 0",
 }
-"""Rules of Verilator's lint that do not hold for the generated core, and why that is right."""
+"""Rules of Verilator's lint that are waived for the generated core, with reasons."""
 OWN_WAIVERS = {"UNUSEDSIGNAL": "AWPROT and ARPROT are ports of AXI4-Lite, which every user may access alike"}
 """The same for the wrapper."""
 

@@ -1,4 +1,4 @@
-"""What a chart is: panels with axes, marks and labels. It is decided here once, and drawn by whoever shows it.
+"""Charts as data: panels with axes, marks and labels. Pictures and the page draw them.
 
 Coordinates are those of the data, lengths are inches, sizes of text and widths of lines points.
 """

@@ -1,4 +1,4 @@
-"""Two metrics of many configurations as points: colour says a parameter, a line the best there is."""
+"""Two metrics of many configurations as points: colours show a parameter, a line the best points."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def _label(text: str) -> str:
 
 
 def _shown(name: str, value: Any) -> str:
-    """A value in one piece."""
+    """A value without spaces at which a line could break."""
     return AXES[name].show(value).replace(" ", "\N{NO-BREAK SPACE}")
 
 

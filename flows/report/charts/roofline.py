@@ -20,7 +20,7 @@ DEPTHWISE = KINDS["depthwise"]
 ALONG = (0.35, 0.5, 0.65, 0.2)
 """Where the slope may be labelled, as parts of its way up; the first in a tie."""
 BEYOND = 1e3
-"""By what factor lines go on outside of the plot: another one may be larger."""
+"""Factor by which lines extend beyond the plot: a joint plot may be larger."""
 
 
 def chart(explanations: Sequence[Explanation], titles: Sequence[str], title: str, subtitle: str = "") -> Chart:

@@ -1,4 +1,4 @@
-"""What the page of a running sweep asks for: rows that are new, and explanations of points."""
+"""Data for the page of a running sweep: new rows, and explanations of points."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dovetail.flows.report.page.payload import header_of, rows_of, states_of
 from dovetail.sw.errors import DovetailError, first_line
 
 LEAST_AGE = 1.0
-"""Seconds for which what was read from the store is served again, at least."""
+"""Seconds between two readings of the store, at least."""
 REST = 9
-"""Times as long as reading took it is served again: a sweep on the same machine keeps its cores."""
+"""Pause after reading the store, as a multiple of the time it took: the sweep needs the cores."""
 KEPT = 100
 """Explanations that are remembered."""
 WAITING = 6
@@ -65,7 +65,7 @@ class Live:
         return str(header_of(self._results.space, "")["title"])
 
     def rows(self, after: int, session: str) -> dict[str, Any]:
-        """What a page lacks that was told ``after`` of a session last; everything where the session is another one."""
+        """The rows that a page lacks since ``after`` of a session, or all of them for another session."""
         with self._lock:
             self._refresh()
             ours = f"{self._token}-{self._sweep.id}"
@@ -139,5 +139,5 @@ def _quiet(store: Path) -> int:
 
 
 def told(error: BaseException) -> str:
-    """What a page says about an error."""
+    """The text of an error for a page."""
     return str(error) if isinstance(error, DovetailError) else first_line(error)

@@ -147,7 +147,7 @@ class Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse a request that is none, in one line."""
+        """Refuse an invalid request in one line."""
         self.close_connection = True
         self.request_version = self.protocol_version  # headers go out also to who asked without a version
         self._send(HTTPStatus(code), *_text(HTTPStatus(code), HTTPStatus(code).phrase)[1:])
@@ -164,7 +164,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: a page that is open asks every other second."""
+        """Log nothing: an open page asks every other second."""
 
     def _answer(self) -> tuple[HTTPStatus, str, bytes]:
         try:

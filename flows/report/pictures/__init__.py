@@ -1,1 +1,1 @@
-"""Pictures as figures: functions of plain data that write no file. `style.figure_bytes` gives always the same bytes."""
+"""Charts as matplotlib figures, and as files."""

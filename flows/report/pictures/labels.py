@@ -1,4 +1,4 @@
-"""Labels of points that do not run into one another: what finds no place is left out."""
+"""Labels of points that do not overlap: those without room are left out."""
 
 from __future__ import annotations
 

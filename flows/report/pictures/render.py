@@ -299,7 +299,7 @@ def write_legend(
 
 
 def _handle(entry: Entry) -> Artist:
-    """What stands before a text of the legend."""
+    """The symbol of a legend entry."""
     if entry.shape == "box":
         return Patch(color=entry.colour, label=entry.text)
     if entry.shape == "hatched":
