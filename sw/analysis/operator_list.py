@@ -11,12 +11,13 @@ from inspect import getdoc
 from pathlib import Path
 from textwrap import fill
 
-from dovetail.isa.instructions.table import Op
+from dovetail.isa.instructions.table import DMA_OPS, INSTRUCTIONS, Op
 from dovetail.sw.compiler.partition.segments import RULES, pays_for_its_round_trip
 from dovetail.sw.frontend.onnx.operators.elementwise import COMBINATIONS, FUNCTIONS
 from dovetail.sw.frontend.tflite.floats.convert import OPERATORS as FLOAT_OPERATORS
 from dovetail.sw.frontend.tflite.operators.elementwise import FUNCTIONS as TFLITE_FUNCTIONS
 from dovetail.sw.frontend.tflite.operators.elementwise import RECTIFIERS
+from dovetail.sw.network.elementwise import PAIR_OPERATORS
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,9 @@ ROWS = (
         "computed weights too",
     ),
     Row(
-        ("ADD", "SUB", "MUL", "MINIMUM", "MAXIMUM"),
-        ("Add", "Sub", "Mul", "Min", "Max", "QLinearAdd", "QLinearMul"),
-        (Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX),
+        tuple(row.tflite for row in PAIR_OPERATORS.values()),
+        (*(row.onnx for row in PAIR_OPERATORS.values()), "QLinearAdd", "QLinearMul"),
+        tuple(op for op, row in INSTRUCTIONS.items() if row.two_operands and not row.int32_input),
         "one shape, or one row, column or channel (repeated by CONV_RELU) in an operand; constants too; ONNX: Min and "
         "Max of 8-bit integers as they are. With a "
         "constant of one element, or all on one tensor (`x * sigmoid(x)`): ACT_LUT",
@@ -94,20 +95,20 @@ ROWS = (
     Row(
         ("CONCATENATION",),
         ("Concat", "QLinearConcat"),
-        (Op.DMA_READ, Op.DMA_WRITE),
+        tuple(DMA_OPS.values()),
         "parts are stored in their place where whatever else reads them can step from pixel to pixel; ONNX: other "
         "quantisations are rescaled by ACT_LUT first",
     ),
     Row(
         ("SLICE", "STRIDED_SLICE", "SPLIT", "SPLIT_V"),
         ("Slice", "Split"),
-        (Op.DMA_READ, Op.DMA_WRITE),
+        tuple(DMA_OPS.values()),
         "constant bounds, forwards; none at all for channels or rows read by what can step from pixel to pixel",
     ),
     Row(
         ("RESIZE_NEAREST_NEIGHBOR",),
         ("Resize",),
-        (Op.DMA_READ, Op.DMA_WRITE),
+        tuple(DMA_OPS.values()),
         "nearest pixel, whole factors: every pixel is repeated",
     ),
     Row(

@@ -14,8 +14,6 @@ from dovetail.cosim.benches.bench import Scoreboard, options, rng, start
 from dovetail.isa.numerics.requantise import requantise
 from dovetail.isa.numerics.rounding import Rounding
 
-INPUTS = ("acc", "mult", "shift", "rounding", "zero_point", "lo", "hi")
-
 
 def random_row(numbers: random.Random, lanes: int) -> dict[str, Any]:
     """Operands of a cycle: lists for the lanes, integers for what they share. Corners are frequent."""
