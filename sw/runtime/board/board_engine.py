@@ -1,5 +1,7 @@
 """A board behind the engine interface that the model and the RTL have too."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -7,11 +9,14 @@ from dovetail.isa.common.sizes import format_bytes
 from dovetail.isa.config.presets import PRESETS
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import ID, STATUS_BUSY, STATUS_DONE, VERSION
-from dovetail.isa.instructions.table import PAGE_BYTES
+from dovetail.isa.instructions.checks import View
+from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, Op, Unit, unit_of
 from dovetail.isa.link import BAUD, WORD
+from dovetail.isa.timing.operations import Operations
 from dovetail.isa.timing.run import cycle_bound
+from dovetail.isa.timing.sequencer import Words, as_words
+from dovetail.sw.compiler.emit.hazards import transfer_rows
 from dovetail.sw.runtime.board.link import PATIENCE, Link, LinkError
-from dovetail.sw.runtime.board.traffic import traffic
 from dovetail.sw.runtime.engine import Bytes, DeviceEngine, RunResult, without_timeline
 
 PAGE = 4096
@@ -24,7 +29,22 @@ SLACK, MARGIN = 16, 1_000_000
 """A run is given up after so many times its bound, and so many cycles more. The bound assumes the configuration's
 memory, and a board's may be slower."""
 
+MOST_ROWS = 1 << 16
+"""Transfers of up to so many rows are examined row by row; larger ones count as everything."""
+
 Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes of system memory, from address 0 on.
+
+    ``taken``: read by the program before it has stored them itself, in the order of its words. ``stored``: written by
+    it, if it runs to its END.
+    """
+
+    taken: Mask
+    stored: Mask
 
 
 class BoardEngine(DeviceEngine):
@@ -178,3 +198,29 @@ def pieces(wanted: Mask) -> list[tuple[int, int]]:
     firsts = words[np.concatenate(([0], breaks + 1))]
     lasts = words[np.concatenate((breaks, [len(words) - 1]))]
     return [(first * WORD, (last + 1) * WORD) for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)]
+
+
+def traffic(program: Words, base: int, memory_bytes: int) -> Traffic:
+    """What a program reads and writes of the first ``memory_bytes`` bytes; its own pages do not count. ``base`` is what
+    its addresses are relative to."""
+    found = Traffic(np.zeros(memory_bytes, np.bool_), np.zeros(memory_bytes, np.bool_))
+    words = as_words(program)
+    ends = np.flatnonzero((words & np.uint64(0xFF)) == Op.END)
+    operations = Operations(words[: ends[0]] if len(ends) else words)
+    for op, registers in zip(operations.ops.tolist(), operations.registers(), strict=True):
+        if INSTRUCTIONS[op].moves:
+            _add(found, Op(op), View(unit_of(op), registers), base)
+    return found
+
+
+def _add(found: Traffic, op: Op, view: View, base: int) -> None:
+    if view["COUNT", "rows"] * view["COUNT", "planes"] > MOST_ROWS:
+        rows = [(0, len(found.taken))]
+    else:
+        rows = transfer_rows(op, view.values, base)
+    for start, size in rows:
+        part = slice(start, start + size)
+        if view.unit == Unit.LOAD:
+            found.taken[part] |= ~found.stored[part]
+        else:
+            found.stored[part] = True

@@ -9,8 +9,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op, Unit, cfg, pack
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs.legal import legal_program
-from dovetail.sw.runtime.board.board_engine import GAP, pieces
-from dovetail.sw.runtime.board.traffic import MOST_ROWS, traffic
+from dovetail.sw.runtime.board.board_engine import GAP, MOST_ROWS, pieces, traffic
 
 SIZE = 4096
 
