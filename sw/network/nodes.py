@@ -92,7 +92,7 @@ class Conv(_Node):
     bias: int32 [OC], raw (input zero point not folded in).
     stride, dilation: (y, x).
     pads: pixels of input zero point, (top, left, bottom, right).
-    groups: output channels, in order, fall into this many groups, each of which sees its share of the input channels.
+    groups: output channels, in order, fall into this many groups; each reads its share of the input channels.
     kind: "conv" or "dense", for reports.
     """
 

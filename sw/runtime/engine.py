@@ -124,8 +124,8 @@ class DeviceEngine(ABC):
 
 
 def sram_program(unit: Unit, contents: Bytes, first: int = 0) -> tuple[Bytes, int]:
-    """System memory with a program of one page at address 0, by which LOAD or STORE copies the part of SRAM from byte
-    ``first`` on, from or to where ``contents`` is: at the address that comes with it."""
+    """System memory with a program of one page at address 0. With it LOAD or STORE copies the part of SRAM from byte
+    ``first`` on, from or to where ``contents`` lies: the address that is returned, too."""
     at, size = 4096, len(contents)
     values = {"MEM_ADDR": at, "SRAM_ADDR": first, "SRAM_BYTES": size, "LENGTH": size}
     values["COUNT"] = pack(unit, "COUNT", rows=1, planes=1)

@@ -66,7 +66,7 @@ class GraphBuilder:
         )
 
     def annotate(self, value: Value, quant: Quant) -> None:
-        """Write the quantisation that a consumer reveals into a tensor that has none."""
+        """Give a tensor without quantisation the one that a reader of it uses."""
         tensor = self.tensors[value.tensor]
         if tensor.scale is None and tensor.dtype == "int8":
             self.tensors[value.tensor] = replace(tensor, scale=quant.scale, zero_point=quant.zero_point)

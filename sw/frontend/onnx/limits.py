@@ -1,4 +1,4 @@
-"""Limits of what a small ONNX file may blow up to, checked before anything is computed or expanded."""
+"""Limits of what a small ONNX file may expand to, checked before anything is computed."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Scope:
         return source.value if source is not None else self.values.get(name)
 
     def derive(self, name: str, result: str, value: Value) -> None:
-        """Let ``result`` be ``value`` as ``name`` is its tensor: dequantised or not."""
+        """Let ``result`` stand for ``value``, dequantised if ``name`` is."""
         if name in self.sources:
             self.sources[result] = replace(self.sources[name], value=value)
         else:
@@ -137,7 +137,7 @@ class Scope:
         return True
 
     def wait(self, node: OnnxNode) -> bool:
-        """Let a float result wait for its QuantizeLinear; whether it can."""
+        """Let a float result wait for its QuantizeLinear. Returns whether it can."""
         if not any(name in self.sources or name in self.waiting for name in node.inputs):
             return False
         depth = 1 + max(self.depths.get(name, 0) for name in node.inputs)

@@ -1,4 +1,4 @@
-"""A QDQ network with int8 activations, with uint8 activations instead: what ONNX Runtime computes in integers.
+"""The form of an int8 QDQ network with uint8 activations, which ONNX Runtime computes in integers.
 
 For int8 activations it leaves some nodes in float32; for uint8 it fuses all of them to its integer kernels. Every
 activation and its zero point are 128 higher, which changes no real number. A ReLU or Clip between an operator and its
@@ -22,7 +22,7 @@ _MOVES = {
     *("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Concat", "Slice", "Split", "Gather", "Identity"),
     *("MaxPool", "Expand", "Tile", "DepthToSpace", "SpaceToDepth", "Clip", "Min", "Max"),
 }
-"""Operators on integers that do not mind an offset; int8 constants among their operands get it too."""
+"""Operators on integers that work with an offset, too; int8 constants among their operands get it as well."""
 _CLAMPS = ("Relu", "Clip")
 _VIEWS = ("Transpose", "Reshape", "Identity")
 _WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
@@ -47,7 +47,7 @@ def uint8_form(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def has_form(operators: Iterable[str]) -> bool:
-    """Whether a network of these operators is another in its uint8 form."""
+    """Whether the uint8 form of a network of these operators differs from it."""
     kinds = set(operators)
     return "QuantizeLinear" in kinds and not any(kind.startswith(("QLinear", "QGemm")) for kind in kinds)
 

@@ -9,9 +9,10 @@ from typing import NamedTuple
 from dovetail.sw.network import ir
 
 MAX_LOOPS = 4
-"""Loops that a copy of two may have, if neither had more: further ones are unrolled into instructions."""
+"""The most loops of a copy that replaces two, unless one of these had more. Further loops are unrolled into
+instructions."""
 ENOUGH = 64
-"""Bytes in a row that a transfer moves about as fast as any more."""
+"""Rows of this many bytes are transferred about as fast as longer ones."""
 
 
 class Axis(NamedTuple):

@@ -103,8 +103,8 @@ def fuse_activations(graph: ir.Graph) -> ir.Graph:
     """Leave out functions of one element (activations, requantisations, tables) that what comes before can do.
 
     A clamp becomes the clamp of a convolution, product, sum or pooling, and a function behind a function makes one
-    table. Both also through movement: where every part of a concatenation can do it, every part does. Only where nobody
-    else reads what is in between.
+    table. Both work through movement, too: if every part of a concatenation can do it, every part does. Only if
+    nothing else reads the tensors in between.
     """
     fusion = _Fusion(graph)
     for node in graph.nodes:
@@ -113,7 +113,7 @@ def fuse_activations(graph: ir.Graph) -> ir.Graph:
 
 
 Edits = dict[str, ir.Node]
-"""By the tensor that it writes: the node that does so in future."""
+"""The new node that writes a tensor, by the tensor's name."""
 
 
 class _Fusion:
@@ -166,8 +166,8 @@ class _Fusion:
         return edits
 
     def _commit(self, function: ir.Node, edits: Edits) -> None:
-        """Put the edits into force. What the function read takes its result's name, other tensors whose bytes change
-        get names of their own, so that a name stands for one content."""
+        """Apply the edits. What the function read takes its result's name. Other tensors whose bytes change get
+        names of their own, so that a name stands for one content."""
         self.changed = True
         out = self.tensors[function.outputs[0]]
         renamed = {function.inputs[0]: out.name}

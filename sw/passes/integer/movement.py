@@ -21,8 +21,8 @@ def join_moves(graph: ir.Graph) -> ir.Graph:
     """Let movement read what the movement before it read: concatenations of concatenations, slices of concatenations
     and transpositions, transpositions there and back.
 
-    Only where the movement before is then needed no more, or where all that is left is the same bytes elsewhere. Flat
-    copies do not see reshapes, so these are read through.
+    Only if the movement before is then no longer needed, or if all that is left is the same bytes in another place.
+    Flat copies do not see reshapes, so they read through them.
     """
     made = makers(graph)
     readers = _readers(graph)
@@ -102,8 +102,8 @@ def _is_whole(graph: ir.Graph, node: ir.Move, pieces: list[Piece]) -> bool:
 
 
 def sink_transposes(graph: ir.Graph) -> ir.Graph:
-    """A product takes a transposed second operand as it is; an element-wise node whose operands are all transposed
-    alike computes first, where its result is moved again, or where two transpositions become one."""
+    """A product takes a transposed second operand as it is. An element-wise node whose operands are all transposed
+    alike computes first, if its result is moved again, or if two transpositions become one."""
     sinking = _Sinking(graph)
     for node in graph.nodes:
         sinking.visit(node)

@@ -1,7 +1,7 @@
 """`simplify` runs all passes on a quantised network: the same bytes at every output, from less work.
 
-Each pass is a function from graph to graph, and gives back the graph itself where it finds nothing. None knows the
-configuration: what they leave out costs time on every accelerator.
+Each pass is a function from graph to graph, and returns the graph itself if it finds nothing. None knows the
+configuration: what they remove costs time on every accelerator.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ PASSES: tuple[Pass, ...] = (
 """In the order in which they run."""
 
 MAX_ROUNDS = 8
-"""Rounds of all passes at most: each finds what the one before has made possible, most networks are done after two."""
+"""The most rounds of all passes. A round finds what the one before has made possible; most networks are done after
+two."""
 
 
 def simplify(graph: ir.Graph) -> ir.Graph:

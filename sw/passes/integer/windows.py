@@ -1,4 +1,4 @@
-"""What convolutions and poolings take into themselves: padding, and other orders of channels."""
+"""Passes that fold padding and orders of channels into convolutions and poolings."""
 
 from __future__ import annotations
 

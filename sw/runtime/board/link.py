@@ -22,7 +22,7 @@ from dovetail.isa.link import (
 from dovetail.sw.errors import DovetailError
 
 PATIENCE = 1.0
-"""Seconds that an answer may take longer than its bits and what it waits for."""
+"""Seconds that an answer may take beyond the time of its bits and of what it waits for."""
 ATTEMPTS = 5
 """Times that a request is sent before the link is given up."""
 SETTLING = 32

@@ -72,7 +72,7 @@ def _pair(scope: Scope, node: OnnxNode, operands: Operands, target: Target) -> V
 def _combined(
     scope: Scope, operands: Operands, target: Target, params: VectorParameters, mapping: OnnxMapping | None = None
 ) -> Value | None:
-    """The node, if the operands' bytes can be brought in one order."""
+    """The node, if the operands' bytes can be brought into one order."""
     placed = _placed(scope, f"{target.name}/constant", operands)
     if placed is None:
         return None
@@ -142,7 +142,7 @@ def _channels(scope: Scope, tensor: str, channels: int) -> str:
 def _common_layout(layouts: list[Layout]) -> Layout | None:
     """An order of bytes, of at most four axes, for tensors of one shape; None if there is none.
 
-    Channels last if one of them is not in the file's order: what follows wants them so as well.
+    Channels come last if one of them is not in the file's order: what follows wants them there, too.
     """
     moved = [layout for layout in layouts if not layout.is_plain]
     shape = layouts[0].shape
@@ -374,7 +374,7 @@ def _tighter(target: Target, bounds: tuple[float, float]) -> Target:
 def kernel(
     scope: Scope, node: OnnxNode, kind: str, operands: Sequence[Source | Constant], target: Target, **attributes: Any
 ) -> Value | None:
-    """An operator of ONNX Runtime on integers, on the host; where the accelerator does not do what it does."""
+    """An integer operator of ONNX Runtime on the host, for what the accelerator cannot do."""
     if any(operand.quant is None for operand in operands):
         return None
     value = scope.builder.kernel(node, kind, operands, target.quant, **attributes)

@@ -180,7 +180,8 @@ def _cut(scope: Scope, node: OnnxNode) -> bool:
 
 
 def _enlarge(scope: Scope, node: OnnxNode) -> bool:
-    """Resize that repeats every pixel, of integers and of dequantised names alike: what it does is tried."""
+    """Resize that repeats every pixel, of integers and of dequantised names alike. What it does is found by running
+    it."""
     value = scope.held(node.inputs[0])
     if value is None or scope.builder.tensors[value.tensor].dtype != "int8" or len(value.shape) != 4:
         return False
