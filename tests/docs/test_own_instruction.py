@@ -32,6 +32,6 @@ def install(target: Path) -> None:
 def test_the_tests_of_the_example(which: str, tmp_path: Path) -> None:
     install(tmp_path)
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, "-m", "pytest", "-q", "-m", which, "-p", "no:cacheprovider", EXAMPLE / "tests"]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", which, "-p", "no:cacheprovider", f"{EXAMPLE}/tests"]
     done = subprocess.run(command, cwd=EXAMPLE.parents[2], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-5000:]
