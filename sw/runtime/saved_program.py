@@ -1,8 +1,8 @@
 """Reads a saved program and checks its header against the network, the configuration and the stream.
 
 The checksum shows that a file is complete, not that it is correct. Nearly all of the header follows from the network in
-the file, the configuration and the instruction stream. So it is computed again and must be the same. Addresses of tensors
-must be those that the stream loads from and stores to. The name of a schedule must fit its layer.
+the file, the configuration and the instruction stream. So it is computed again and must be the same. Addresses of
+tensors must be those that the stream loads from and stores to. The name of a schedule must fit its layer.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ Factors = tuple[np.float32, np.float32]
 def runtime_sum(params: VectorParameters, factors: Factors, offset: int, swapped: bool = False) -> Bytes:
     """QLinearAdd of every pair of bytes; its multiply-adds are fused.
 
-    ``offset``: by how much the file's integers are above int8, 128 for uint8. ``swapped``: the kernel takes the operands
-    the other way round, as it does where the first is one value for a run of the second's.
+    ``offset``: by how much the file's integers are above int8, 128 for uint8. ``swapped``: the kernel takes the
+    operands the other way round, as it does where the first is one value for a run of the second's.
     """
     terms = [
         (factor, np.float32(zero + offset), part.astype(np.float32) + np.float32(offset))
