@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dovetail.flows.explore.results.row import Row
-from dovetail.flows.explore.results.values import known_of
+from dovetail.flows.explore.results.outcome import Outcome
+from dovetail.flows.explore.results.row import Row, known_of
 from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.space.near_miss import Miss, broken_by, combinations, known_before
 from dovetail.flows.options.parameters import label
-
-if TYPE_CHECKING:
-    from dovetail.flows.explore.results.sweep_results import Results
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class Fate:
     slack: float | None
 
 
-def fates_of(results: Results) -> list[Fate]:
+def fates_of(results: Outcome) -> list[Fate]:
     """The effect of each constraint, in the order of the space, the part last."""
     space = results.space
     if not space.all_constraints:
@@ -63,7 +60,7 @@ def fates_of(results: Results) -> list[Fate]:
     ]
 
 
-def nearest_miss(results: Results) -> Miss | None:
+def nearest_miss(results: Outcome) -> Miss | None:
     """The choice that misses the constraints least, if there are some that were priced and none is feasible."""
     rows = [row for row in results.choices if row.values]
     if not rows or any(row.feasible for row in rows):

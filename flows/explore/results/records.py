@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dovetail.flows.explore.results.frame import Record
-from dovetail.flows.explore.results.row import Row
-from dovetail.flows.explore.results.values import energy_parts, known_of
+from dovetail.flows.explore.results.row import Row, energy_parts, known_of
 from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.space.metrics import METRICS, area_doubt
 from dovetail.flows.options.parameters import flat

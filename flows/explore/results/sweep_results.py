@@ -2,80 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
-from math import prod
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.flows.explore.results.frame import Frame
 from dovetail.flows.explore.results.layers import explain_rows, layers_of
-from dovetail.flows.explore.results.merged import merged
+from dovetail.flows.explore.results.outcome import Outcome
 from dovetail.flows.explore.results.records import records_of
-from dovetail.flows.explore.results.row import Row, competing, front_of
 from dovetail.flows.explore.results.table import table_of
-from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.report.charts import pareto, stacked
 from dovetail.isa.common.html import html_table
 from dovetail.isa.common.suggestion import nearest
 from dovetail.sw.errors import DovetailError
-from dovetail.sw.frontend import ZOO
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True)
-class Results:
-    """A space and its rows so far.
-
-    ``total``: the points that the search will look at, 0 if unknown; ``is_merged``: there is one row for all
-    scenarios of a choice (:meth:`apart`).
-    """
-
-    space: Space
-    rows: tuple[Row, ...]
-    total: int = 0
-    is_merged: bool = False
-
-    @cached_property
-    def choices(self) -> tuple[Row, ...]:
-        """What competes: the rows, or where the space has scenarios a row for each choice, in the order of numbers."""
-        if self.is_merged or not self.space.scenario_axes:
-            return self.rows
-        return tuple(row for row, _ in merged(self.space, self.rows))
-
-    def apart(self) -> Results:
-        """The same with a row for each choice (:attr:`choices`), for tables and pictures of what competes."""
-        if not self.space.scenario_axes:
-            return self
-        mode = self.space.scenario
-        fixed = () if isinstance(mode, str) else mode
-        each = prod(len(self.space.axes[name]) for name in self.space.scenario_axes if name not in fixed)
-        return replace(self, rows=self.choices, total=self.total // each, is_merged=True)
-
-    def marked(self) -> Results:
-        """The same, every row knowing whether it, or the choice that it is a scenario of, is on the Pareto front."""
-        if not self.space.scenario_axes or self.is_merged:
-            front = {self.rows[index].number for index in front_of(self.space, self.rows)}
-        else:
-            groups = merged(self.space, self.rows)
-            best = front_of(self.space, [row for row, _ in groups])
-            front = {member.number for index in best for member in groups[index][1]}
-        return replace(self, rows=tuple(replace(row, front=row.number in front) for row in self.rows))
-
-    def ranked(self, by: str = "") -> list[Row]:
-        """The choices that compete, best first: the front, then the others; in each by metric ``by``, ties by number.
-
-        Without ``by`` it is the first objective. Raises DovetailError for a name that is not a metric.
-        """
-        name, known, rows = by or self.space.objectives[0], self.space.known, self.choices
-        if name not in known:
-            raise DovetailError(f'rank must be by a metric, not "{name}"{nearest(name, known)}')
-        front = set(front_of(self.space, rows))
-        sign = -1 if known[name].more else 1
-        able = [(index not in front, rows[index]) for index in competing(self.space, rows, (name,))]
-        return [row for _, row in sorted(able, key=lambda r: (r[0], sign * r[1].values[name], r[1].number))]
+@dataclass(frozen=True, repr=False)
+class Results(Outcome):
+    """An outcome as tables, records, layers and pictures."""
 
     def __repr__(self) -> str:
         front, failed = sum(row.front for row in self.rows), sum(bool(row.error) for row in self.rows)
@@ -92,12 +39,6 @@ class Results:
             list(zip(*columns, strict=True)),
             str(table.caption or ""),
         )
-
-    @property
-    def networks(self) -> list[str]:
-        """Names of the space's workloads."""
-        sources = [workload.source for workload in self.space.workloads]
-        return [source if source.startswith(ZOO) else Path(source).stem for source in sources]
 
     def records(self) -> Frame:
         """A flat record per row: parameters, metrics, counts, verdicts; the lines of results.csv."""
@@ -120,14 +61,6 @@ class Results:
         if reason:
             raise DovetailError(reason)
         return layers_of(self.rows, explanations)
-
-    def worth_explaining(self, top: int) -> list[Row]:
-        """The ``top`` choices to look at first: of the front, spread evenly if it is larger; then the best."""
-        ranked = self.ranked()
-        front = [row for row in ranked if row.front]
-        if len(front) <= top:
-            return ranked[:top]
-        return [front[round(place * (len(front) - 1) / max(top - 1, 1))] for place in range(top)]
 
     def pareto(self, x: str | None = None, y: str | None = None, colour: str | None = None) -> Figure:
         """Metric ``y`` over ``x`` as points, coloured by parameter ``colour``, with the Pareto front.

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -15,14 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from dovetail.flows.explore.results.constraint_fates import Fate
+from dovetail.flows.explore.results.outcome import Outcome
 from dovetail.flows.explore.results.row import Row
 from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.space.metrics import AREA, ENERGY, HOST, METRICS, Metric, area_doubt
 from dovetail.flows.options.parameters import AXES, label
 from dovetail.flows.output.printable import Block, block
-
-if TYPE_CHECKING:
-    from dovetail.flows.explore.results.sweep_results import Results
 
 ALL = 64
 """Rows that are shown one by one, at most."""
@@ -40,7 +37,7 @@ WIDEST = 10_000
 """Characters of the longest line."""
 
 
-def table_of(results: Results, width: int | None = None) -> Table:
+def table_of(results: Outcome, width: int | None = None) -> Table:
     """All rows, the front first, or the best, if there are many.
 
     ``width``: characters of a line; columns that matter least are left out until the table fits, and the caption says
@@ -68,7 +65,7 @@ def table_of(results: Results, width: int | None = None) -> Table:
     return table
 
 
-def notes_of(results: Results, metrics: Sequence[str]) -> list[str]:
+def notes_of(results: Outcome, metrics: Sequence[str]) -> list[str]:
     """Notes on the estimates among some metrics and on scenarios, a line each."""
     space, rows = results.space, [row for row in results.choices if row.values and row.config]
     doubts = [area_doubt(row.config) for row in rows if row.config]
@@ -130,14 +127,14 @@ def goals_table(fates: Sequence[Fate]) -> Table:
 class Fitted:
     """The table of results, as wide as where it is printed."""
 
-    results: Results
+    results: Outcome
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """For rich."""
         yield table_of(self.results, options.max_width)
 
 
-def _table(results: Results, axes: Sequence[str], metrics: Sequence[str]) -> Table:
+def _table(results: Outcome, axes: Sequence[str], metrics: Sequence[str]) -> Table:
     few = len(results.rows) <= ALL
     best = results.ranked()
     front = {row.number for row in best if row.front}

@@ -12,8 +12,7 @@ from importlib.util import find_spec
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from dovetail.flows.explore.results.row import Row
-from dovetail.flows.explore.results.values import violations
+from dovetail.flows.explore.results.row import Row, violations
 from dovetail.flows.explore.search.listed import shuffled
 from dovetail.flows.explore.space import space_json
 from dovetail.flows.explore.space.design_space import Plan, Point, Space

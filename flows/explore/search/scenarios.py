@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
-from dovetail.flows.explore.results.merged import merged
+from dovetail.flows.explore.results.outcome import merged
 from dovetail.flows.explore.results.row import Row
 from dovetail.flows.explore.search.listed import Search
 from dovetail.flows.explore.space.design_space import Point, Space

@@ -9,17 +9,15 @@ from math import isfinite, log
 from pathlib import PurePath
 from statistics import fmean
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dovetail.flows.explore.results.outcome import Outcome
 from dovetail.flows.explore.results.row import Row, competing
 from dovetail.flows.explore.results.table import is_unsure, scenarios_in_words
 from dovetail.flows.explore.space.metrics import Metric
 from dovetail.flows.options.parameters import AXES
 from dovetail.flows.report.charts.chart import Axis, Chart, Dots, Entry, Label, Line, Mark, Panel
 from dovetail.flows.report.charts.colours import INK, SERIES, group_colours
-
-if TYPE_CHECKING:
-    from dovetail.flows.explore.results.sweep_results import Results
 
 HEIGHT, EACH = 4.05, 3.5
 """Inches of a panel alone, and of one of several."""
@@ -67,7 +65,7 @@ def front(spots: Sequence[Spot], x: Metric, y: Metric) -> list[Spot]:
     return best
 
 
-def of_results(results: Results, x: str | None = None, y: str | None = None, colour: str | None = None) -> Chart | None:
+def of_results(results: Outcome, x: str | None = None, y: str | None = None, colour: str | None = None) -> Chart | None:
     """The chart of a sweep: ``x`` and ``y`` are names of metrics; without them the first objective over each of the
     others, a panel each, up to :data:`PANELS`. ``colour`` is a parameter that varies, by default the one that explains
     most of ``y``. Scenarios of a choice are one point. None if no row has all metrics."""

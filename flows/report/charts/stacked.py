@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dovetail.flows.explore.pricing.cost import Cost
+from dovetail.flows.explore.results.outcome import Outcome
 from dovetail.flows.explore.results.row import Row, common
 from dovetail.flows.options.parameters import AXES
 from dovetail.flows.output.reply import si
 from dovetail.flows.report.charts.chart import Axis, Boxes, Chart, Entry, Line, Mark, Note, Panel
 from dovetail.flows.report.charts.colours import ALARM, FAINT, INK, colours_of
 from dovetail.isa.common.sizes import format_bytes
-
-if TYPE_CHECKING:
-    from dovetail.flows.explore.results.sweep_results import Results
 
 BAR = 0.8
 """Width of a bar; they are 1 apart."""
@@ -71,13 +69,13 @@ def chart(rows: Sequence[Row], title: str, subtitle: str = "", *, network: int =
     return Chart(title, subtitle, panels, legend, width=width, left=LEFT, right=RIGHT, bottom=under)
 
 
-def of_results(results: Results, network: int = 0) -> Chart:
+def of_results(results: Outcome, network: int = 0) -> Chart:
     """The chart of a sweep, of the workload with this number."""
     title = f"{results.networks[network]}: cycles per inference"
     return chart(results.rows, title, _subtitle(results), network=network)
 
 
-def _subtitle(results: Results) -> str:
+def _subtitle(results: Outcome) -> str:
     """What all configurations have in common."""
     rows, same = results.rows, common(results.rows)
     parts = [f"{len(rows)} configurations"] if len(rows) > 1 else []

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from dovetail.flows.explore.pricing.cost import Cost
 from dovetail.flows.explore.results.records import records_of
-from dovetail.flows.explore.results.row import common, front_of, pareto, row_of
+from dovetail.flows.explore.results.row import common, front_of, pareto, row_of, values_of
 from dovetail.flows.explore.results.sweep_results import Results
-from dovetail.flows.explore.results.values import values_of
 from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.explore.space.metrics import METRICS
 from dovetail.isa.config.resolved import Config
