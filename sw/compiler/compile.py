@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.table import WORD_BYTES
+from dovetail.isa.instructions.table import PAGE_WORDS, WORD_BYTES
 from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.draft import Draft, plan
 from dovetail.sw.compiler.emit.lower import Packer, Segment
@@ -43,6 +44,11 @@ class SegmentCode:
     words: list[int]
     layers: dict[int, int]
 
+    @property
+    def pages(self) -> int:
+        """Of instructions; a segment's last page is full."""
+        return len(self.words) // PAGE_WORDS
+
 
 @dataclass(frozen=True)
 class Code:
@@ -73,6 +79,12 @@ class Code:
 
     def __repr__(self) -> str:
         return f"<Code {self.graph.name}: {len(self.segments)} segments, {len(self.layers)} layers>"
+
+    @property
+    def walk(self) -> Iterator[tuple[Step, int | None]]:
+        """The steps as executed, each with the number of its segment; None of a step that executes no program."""
+        numbers = count()
+        return ((step, next(numbers) if step.is_program else None) for step in self.steps)
 
     def nodes_on(self, device: str) -> Iterator[ir.Node]:
         """The nodes of the steps that run on a device, in order."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dovetail.isa.common.html import html_table
 from dovetail.isa.common.sizes import ceil_div, format_bytes
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.table import PAGE_BYTES, WORD_BYTES, Unit, to_bytes
+from dovetail.isa.instructions.table import WORD_BYTES, Unit, to_bytes
 from dovetail.isa.program import Program, Segment, TensorDescriptor
 from dovetail.isa.program import Step as ProgramStep
 from dovetail.isa.timing.run import cycle_bound, time_program
@@ -229,19 +229,17 @@ class CompiledNetwork:
         values: dict[str, Array] = self.state | graph.bind(inputs)
         memory = self._image.copy()
         runs: list[RunResult] = []
-        number = 0
-        for index, step in enumerate(code.steps):
+        for index, (step, number) in enumerate(code.walk):
             if step.device == HOST:
                 for unit in self._host_units[index]:
                     values |= unit.run(graph, values)
                 continue
-            if step.is_program:
+            if number is not None:
                 self._write(memory, step.nodes, values)
                 segment = code.segments[number]
-                number += 1
-                run = accelerator.run(memory, segment.address, len(segment.words) * WORD_BYTES // PAGE_BYTES)
+                run = accelerator.run(memory, segment.address, segment.pages)
                 if run.fault:
-                    raise RunError(f"the engine stopped in segment {number - 1}: {run.fault}")
+                    raise RunError(f"the engine stopped in segment {number}: {run.fault}")
                 runs.append(run)
             for node in step.nodes:
                 for name in node.outputs:
@@ -298,8 +296,7 @@ class CompiledNetwork:
         """The program container (see `dovetail.isa.program`)."""
         code, graph = self.code, self.graph
         steps = []
-        number = 0
-        for step in code.steps:
+        for step, number in code.walk:
             if step.device == HOST:
                 inputs, outputs = border_of(graph, step.nodes)
                 steps.append(
@@ -309,9 +306,8 @@ class CompiledNetwork:
                         outputs=tuple(map(self._descriptor, outputs)),
                     )
                 )
-            elif step.is_program:
+            elif number is not None:
                 steps.append(ProgramStep(label=f"segment {number}", segment=number))
-                number += 1
         if self.source:
             steps.append(ProgramStep(label=f"{NETWORK_STEP}: {self.source.name}", payload=self.source.data))
         stream = b"".join(to_bytes(segment.words) for segment in code.segments)
@@ -324,7 +320,7 @@ class CompiledNetwork:
             segments=tuple(
                 Segment(
                     s.address,
-                    len(s.words) * WORD_BYTES // PAGE_BYTES,
+                    s.pages,
                     f"segment {i}",
                     cycle_bound(self.config, s.words),
                 )

@@ -9,7 +9,6 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.instructions.table import PAGE_BYTES, WORD_BYTES
 from dovetail.isa.program import ITEM_BYTES
 from dovetail.sw.compiler.partition.segments import HOST, Step
 from dovetail.sw.errors import NetworkError
@@ -103,12 +102,10 @@ class _InferenceWriter:
     def inference(self) -> Inference:
         for array in self.inputs:
             self._take(array)
-        segments = iter(self.code.segments)
-        for index, step in enumerate(self.code.steps):
-            if step.is_program:
-                segment = next(segments)
-                pages = len(segment.words) * WORD_BYTES // PAGE_BYTES
-                self._start(segment.address, pages, *self._borders(index, step))
+        for index, (step, number) in enumerate(self.code.walk):
+            if number is not None:
+                segment = self.code.segments[number]
+                self._start(segment.address, segment.pages, *self._borders(index, step))
             elif step.device == HOST:
                 for node in step.nodes:
                     self._compute(node)

@@ -155,14 +155,9 @@ def _pieces(compiled: CompiledNetwork) -> list[_Piece]:
     """The files to be, in order. Constants belong to the part that reads them."""
     graph = compiled.graph
     pieces: list[_Piece] = []
-    segments = 0
-    for step in compiled.code.steps:
+    for step, number in compiled.code.walk:
         nodes = tuple(node for node in step.nodes if not isinstance(node, ir.Constant))
-        if step.is_program:
-            pieces.append(_Piece(nodes, segments))
-            segments += 1
-            continue
-        pieces += _host_pieces(nodes)
+        pieces += _host_pieces(nodes) if number is None else [_Piece(nodes, number)]
     made = {name for piece in pieces for node in piece.nodes for name in node.outputs}
     if any(port.tensor not in made for port in graph.outputs):
         pieces.append(_Piece(()))  # outputs that are inputs or constants
