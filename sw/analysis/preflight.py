@@ -245,10 +245,8 @@ def _instructions(code: Code) -> dict[str, tuple[str, ...]]:
 
 def _weight_bytes(node: ir.Node) -> int:
     match node:
-        case ir.Conv() | ir.Depthwise():
-            return node.weights.size + 4 * node.bias.size
         case ir.Table():
-            return node.values.size
+            return node.values.nbytes
         case ir.Constant():
-            return node.value.size
-    return 0
+            return node.value.nbytes
+    return node.weight_bytes

@@ -156,8 +156,5 @@ def _layers(segment: Segment, emitter: Emitter, number: int, first: int) -> Iter
 
 
 def least_bytes(graph: ir.Graph, node: ir.Node) -> int:
-    """Bytes of a layer's int8 operands, weights and int32 biases, each once."""
-    size = sum(graph.tensors[name].size for name in (*node.inputs, *node.outputs))
-    if isinstance(node, ir.Conv | ir.Depthwise):
-        size += node.weights.size + 4 * node.bias.size
-    return size
+    """Bytes of a layer's operands and results, weights and biases, each once."""
+    return sum(graph.tensors[name].bytes for name in (*node.inputs, *node.outputs)) + node.weight_bytes

@@ -21,6 +21,7 @@ from dovetail.sw.compiler.partition.segments import ACCELERATOR, Step
 from dovetail.sw.compiler.plan.smaller import smaller
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
+from dovetail.sw.network.layout import Array
 
 SURE = 0.003
 """By how much of it an estimate must exceed another one to be given up. Of 325 configurations for MobileNetV1 two take
@@ -141,7 +142,7 @@ class Draft:
                 layer += len(stage.nodes)
             for name, resident in segment.plan.residents.items():
                 if late & set(range(resident.begin, resident.end + 1)):
-                    needed = ceil_div(self.partition.graph.tensors[name].size, banks)
+                    needed = ceil_div(self.partition.graph.tensors[name].bytes, banks)
                     yield from ((name, later) for later in range(1, resident.banks - needed + 1))
 
     def cycles(self, known: dict[Hashable, int], limit: int | None) -> int | None:
@@ -239,7 +240,7 @@ def _worth_trying(drafts: list[Draft]) -> list[Draft]:
 
 def _transfer(partition: Partition, node: ir.Node) -> int:
     """Cycles on the bus of all operands of a node, without latencies."""
-    size = sum(partition.graph.tensors[name].size for name in (*node.inputs, *node.outputs))
+    size = sum(partition.graph.tensors[name].bytes for name in (*node.inputs, *node.outputs))
     return ceil_div(size, partition.config.bus_bytes) * partition.config.memory.beat_cycles
 
 
@@ -259,7 +260,7 @@ class Constants:
         for step in steps:
             for node in step.nodes:
                 if isinstance(node, ir.Constant) and step.device == ACCELERATOR:
-                    self._add(node, node.value.size, partial(_bytes, node.value))
+                    self._add(node, node.value.nbytes, partial(_bytes, node.value))
         for segment in segments:
             for node in segment.nodes:
                 if needed := segment.constants(node):
@@ -271,5 +272,5 @@ class Constants:
         self.end += memory.align(size)
 
 
-def _bytes(values: NDArray[np.int8]) -> NDArray[np.uint8]:
+def _bytes(values: Array) -> NDArray[np.uint8]:
     return np.ascontiguousarray(values).view(np.uint8).ravel()

@@ -126,7 +126,7 @@ def lifetimes(
         last[roots[name]] = number
     constants = {name for node in graph.nodes if isinstance(node, ir.Constant) for name in node.outputs}
     return {
-        name: Buffer(graph.tensors[name].size, first[name], number if keep else last[name])
+        name: Buffer(graph.tensors[name].bytes, first[name], number if keep else last[name])
         for name in sorted(set(stored) - constants, key=lambda name: (first[name], name))
     }
 

@@ -79,6 +79,11 @@ class _Node:
         """Label for reports."""
         return type(self).__name__.lower()
 
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of weights and biases; 0 where there are none."""
+        return 0
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Conv(_Node):
@@ -116,6 +121,10 @@ class Conv(_Node):
         return self.weights.shape[1], self.weights.shape[2]
 
     @property
+    def weight_bytes(self) -> int:
+        return self.weights.nbytes + self.bias.nbytes
+
+    @property
     def whole_weights(self) -> NDArray[np.int16]:
         """The weights, with their rest."""
         return _whole(self.weights, self.rest)
@@ -144,6 +153,10 @@ class Depthwise(_Node):
     def kernel(self) -> Pair:
         """(KH, KW)"""
         return self.weights.shape[0], self.weights.shape[1]
+
+    @property
+    def weight_bytes(self) -> int:
+        return self.weights.nbytes + self.bias.nbytes
 
     @property
     def whole_weights(self) -> NDArray[np.int16]:

@@ -183,9 +183,7 @@ class CompiledNetwork:
         wanted = {name for node in code.nodes_on(HOST) for name in node.inputs}.union(self.graph.wanted)
         outputs = sum(tensors[name].size for name in made & wanted)
         inputs = sum(tensors[name].size for name in used - made)
-        weights = sum(
-            node.weights.size + 4 * node.bias.size for node in own if isinstance(node, ir.Conv | ir.Depthwise)
-        )
+        weights = sum(node.weight_bytes for node in own)
         return inputs + outputs + weights
 
     # --- running -----------------------------------------------------------------------------------------------
@@ -285,9 +283,10 @@ class CompiledNetwork:
         if name in self.code.pitches:
             pitch, channels = self.code.pitches[name], tensor.shape[-1]
             shape = (tensor.size // channels, channels)
-            pixels = np.lib.stride_tricks.as_strided(memory[address:].view(np.int8), shape, (pitch, 1), writeable=False)
-            return pixels.reshape(tensor.shape).copy()
-        return memory[address : address + tensor.size].view(np.int8).reshape(tensor.shape).copy()
+            strides = pitch, tensor.item_bytes
+            whole = memory[address:].view(tensor.dtype)
+            return np.lib.stride_tricks.as_strided(whole, shape, strides, writeable=False).reshape(tensor.shape).copy()
+        return memory[address : address + tensor.bytes].view(tensor.dtype).reshape(tensor.shape).copy()
 
     # --- container ---------------------------------------------------------------------------------------------
 

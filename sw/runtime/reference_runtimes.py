@@ -16,7 +16,7 @@ from dovetail.sw.files.inputs import read_arrays
 from dovetail.sw.frontend.parsed_file import ParsedFile
 from dovetail.sw.frontend.tflite.file import TfliteFile
 from dovetail.sw.frontend.tflite.parsed import ParsedTflite
-from dovetail.sw.network.ir import Graph
+from dovetail.sw.network.ir import Graph, Tensor
 from dovetail.sw.network.layout import Array, Sample, as_signed, as_unsigned
 
 if TYPE_CHECKING:
@@ -88,11 +88,16 @@ def read(graph: Graph, path: Path) -> Reference:
             continue
         if value.size != tensor.size:
             raise NetworkError(f"{path}: {name!r} must have {tensor.size} elements, not {value.size}")
-        found[tensor.name] = _signed(value) if tensor.dtype == "int8" else value
+        found[tensor.name] = _as(tensor, value)
     if not found:
         raise NetworkError(f"{path}: some array must have the name of a tensor or node of {graph.name}, none has")
     notes = (f"{path}: no tensor or node of the network is named {', '.join(unknown)}",) if unknown else ()
     return Reference(str(path), found, notes)
+
+
+def _as(tensor: Tensor, value: Array) -> Array:
+    """What a runtime computed, with the tensor's elements."""
+    return value if value.dtype == tensor.dtype else _signed(value)
 
 
 def _signed(value: Array) -> Array:
@@ -126,7 +131,7 @@ def _named(graph: Graph, file: TfliteFile, tensors: Mapping[int, Array]) -> dict
     for i, value in tensors.items():
         name = file.infos[i].tensor.name
         found[after[name] if file.infos[i].variable else name] = value
-    return {name: _signed(value) if graph.tensors[name].dtype == "int8" else value for name, value in found.items()}
+    return {name: _as(graph.tensors[name], value) for name, value in found.items()}
 
 
 def _micro(runtime: Any, file: TfliteFile, runs: list[list[Array]], wanted: list[int]) -> dict[int, Array]:

@@ -70,7 +70,7 @@ class Places:
                 fits = whole == constant[root]
             else:
                 fits = whole % memory.ALIGN == 0 and self.constants <= whole
-                end = max(end, whole + memory.align(self._tensors[root].size))
+                end = max(end, whole + memory.align(self._tensors[root].bytes))
             if not fits or end > self.end:
                 raise Unfit(f"address {address:#x} of {name!r}")
         if memory.align(end) != self.end:
@@ -83,7 +83,7 @@ class Places:
             for node in step.nodes:
                 if isinstance(node, ir.Constant) and step.device == ACCELERATOR:
                     found[node.outputs[0]] = end
-                    end += memory.align(node.value.size)
+                    end += memory.align(node.value.nbytes)
         return found
 
     def _check_needed(self) -> None:
@@ -123,7 +123,7 @@ class Places:
         return self.partition.graph.tensors
 
     def _size(self, root: str) -> int:
-        return self._tensors[root].size
+        return self._tensors[root].bytes
 
     def least(self, nodes: Sequence[ir.Node], *, keep: bool) -> tuple[int, int]:
         """Bounds of the bytes that any placement needs. They depend on which nodes follow another one tile by tile:
