@@ -22,6 +22,7 @@ from dovetail.cosim.coverage.rtl import (
 )
 from dovetail.cosim.rtl.rtl_engine import RtlEngine
 from dovetail.flows.cli import main
+from dovetail.flows.commands import coverage as coverage_command
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.random.programs.configurations import WHOLE
 
@@ -100,7 +101,7 @@ def covered(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     hole = Hole("top.a", 12, 2, "a line | and another", "nobody goes there")
     told = {"wrong": [], "rtl": RtlCoverage({"top.a": total}, total, (hole,))}
     tally = Tally(programs=3, operations=40, coverage=Counter(all_bins()))
-    monkeypatch.setattr(rtl_coverage, "cover_rtl", lambda *a, **k: (tally, told["wrong"], told["rtl"]))
+    monkeypatch.setattr(coverage_command, "cover_rtl", lambda *a, **k: (tally, told["wrong"], told["rtl"]))
     return told
 
 
