@@ -9,6 +9,7 @@ from dovetail.hw.common.scaler import (
     ScaleKind,
     Scaler,
     left_shift_of,
+    magnitude_of,
     multiplier_of,
     right_shift_of,
     rounding_to_24,
@@ -115,10 +116,9 @@ class Requantiser(wiring.Component):
         m.d.sync += [mult_2.eq(mult_1), right_2.eq(right_1)]
         for i in range(self.lanes):
             value, sign = shifted.word_select(i, 32), sign_1[i]
-            absolute = ((value ^ value[31].replicate(32)) + value[31])[:32]
             m.d.sync += [
                 negative_2[i].eq(Mux(saturates[i], sign, value[31])),
-                magnitude.word_select(i, 32).eq(Mux(saturates[i], saturated(sign), absolute)),
+                magnitude.word_select(i, 32).eq(Mux(saturates[i], saturated(sign), magnitude_of(value))),
             ]
 
         # 3: ONNX, float32 of the accumulator.

@@ -5,7 +5,7 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In
 from amaranth.utils import exact_log2
 
-from dovetail.hw.board.ports import DECERR, OKAY, Beats, SystemMemory
+from dovetail.hw.board.ports import DECERR, OKAY, SystemMemory, beats_of
 from dovetail.isa.config.given import MemoryTiming
 
 TIMING = MemoryTiming(read_latency=3, write_latency=2, beat_cycles=1)
@@ -46,19 +46,12 @@ class BlockMemory(wiring.Component):
         m.d.comb += self.port.link.ready.eq(1)
         return m
 
-    def _beats(self) -> Beats:
-        return Beats(bus_bytes=self.bus // 8, memory_bytes=self.memory_bytes, outstanding=self.outstanding)
-
     def _reads(self, m: Module, cells: memory.ReadPort) -> None:
         axi, link = self.port.read, self.port.link
-        m.submodules.reads = beats = self._beats()
         lane_bits = exact_log2(self.bus // 32)
         turn = Signal()  # of the link
+        beats = beats_of(m, self, axi, "ar")
         m.d.comb += [
-            beats.i.valid.eq(axi.arvalid),
-            beats.i.payload.address.eq(axi.araddr),
-            beats.i.payload.length.eq(axi.arlen),
-            axi.arready.eq(beats.i.ready),
             turn.eq(link.valid & ~link.write),
             beats.o.ready.eq(~turn),
             cells.en.eq(turn | beats.o.valid),
@@ -80,15 +73,11 @@ class BlockMemory(wiring.Component):
 
     def _writes(self, m: Module, cells: memory.WritePort) -> None:
         axi, link = self.port.write, self.port.link
-        m.submodules.writes = beats = self._beats()
         lane_bits = exact_log2(self.bus // 32)
         lanes = self.bus // 32
         turn, accepted = Signal(), Signal()
+        beats = beats_of(m, self, axi, "aw")
         m.d.comb += [
-            beats.i.valid.eq(axi.awvalid),
-            beats.i.payload.address.eq(axi.awaddr),
-            beats.i.payload.length.eq(axi.awlen),
-            axi.awready.eq(beats.i.ready),
             turn.eq(link.valid & link.write),
             axi.wready.eq(beats.o.valid & ~turn),
             accepted.eq(axi.wvalid & axi.wready),

@@ -1,5 +1,7 @@
 """Ports of a board's system memory: AXI4 for the accelerator and the beats of its bursts, words for the host link."""
 
+from typing import Any
+
 from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
@@ -120,3 +122,18 @@ class Beats(wiring.Component):
         with m.Elif(self.o.ready):
             m.d.sync += [beat.row.eq(beat.row + 1), left.eq(left - 1)]
         return m
+
+
+def beats_of(m: Module, memory: Any, axi: Any, channel: str) -> Beats:
+    """The beats of the bursts on an address channel of AXI4, ``"ar"`` or ``"aw"``; ``memory``: a memory with ``bus``,
+    ``memory_bytes`` and ``outstanding``."""
+    beats = Beats(bus_bytes=memory.bus // 8, memory_bytes=memory.memory_bytes, outstanding=memory.outstanding)
+    m.submodules[{"ar": "reads", "aw": "writes"}[channel]] = beats
+    address, length, valid, ready = (getattr(axi, channel + name) for name in ("addr", "len", "valid", "ready"))
+    m.d.comb += [
+        beats.i.valid.eq(valid),
+        beats.i.payload.address.eq(address),
+        beats.i.payload.length.eq(length),
+        ready.eq(beats.i.ready),
+    ]
+    return beats

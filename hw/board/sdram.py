@@ -8,7 +8,7 @@ from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from dovetail.hw.board.ports import DECERR, OKAY, Beats, SystemMemory
+from dovetail.hw.board.ports import DECERR, OKAY, SystemMemory, beats_of
 from dovetail.hw.common.clocking import delayed
 
 LARGEST = 32 << 20
@@ -150,28 +150,17 @@ class SdramMemory(wiring.Component):
         self._answer(m, taken & ~access.write, last_column, access.tag)
         return m
 
-    def _beats(self) -> Beats:
-        return Beats(bus_bytes=self.bus // 8, memory_bytes=self.memory_bytes, outstanding=self.outstanding)
-
     def _choose(self, m: Module, access: data.View, offers: Signal, room: Signal) -> None:
         """Offers what is next, the link's word or a beat; it is taken if there is ``room``."""
         read, write, link = self.port.read, self.port.write, self.port.link
-        m.submodules.reads = reads = self._beats()
-        m.submodules.writes = writes = self._beats()
         lane_bits = exact_log2(self.bus // 16)
         writes_next = Signal()  # after a burst the other direction is preferred
         asked = Signal()  # the link waits
         for_write = Signal()
         row = Signal(BANK_BITS + ROW_BITS)  # of the access before
+        reads = beats_of(m, self, read, "ar")
+        writes = beats_of(m, self, write, "aw")
         m.d.comb += [
-            reads.i.valid.eq(read.arvalid),
-            reads.i.payload.address.eq(read.araddr),
-            reads.i.payload.length.eq(read.arlen),
-            read.arready.eq(reads.i.ready),
-            writes.i.valid.eq(write.awvalid),
-            writes.i.payload.address.eq(write.awaddr),
-            writes.i.payload.length.eq(write.awlen),
-            write.awready.eq(writes.i.ready),
             for_write.eq(writes.o.valid & write.wvalid & (writes_next | ~reads.o.valid)),
             access.follows.eq(access.address[COLUMN_BITS:] == row),
         ]

@@ -5,7 +5,7 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from dovetail.hw.board.ports import DECERR, OKAY, Beats, SystemMemory
+from dovetail.hw.board.ports import DECERR, OKAY, SystemMemory, beats_of
 from dovetail.isa.config.given import MemoryTiming
 
 BLOCK_ROWS, BLOCK_BITS = 1 << 14, 16
@@ -145,19 +145,12 @@ class SpramMemory(wiring.Component):
             with m.If(last_layer == n):
                 m.d.comb += cells.read_data.eq(Cat(parts))
 
-    def _beats(self) -> Beats:
-        return Beats(bus_bytes=self.bus // 8, memory_bytes=self.memory_bytes, outstanding=self.outstanding)
-
     def _reads(self, m: Module, cells: "_Cells") -> Signal:
         """Reads for AXI4; high in their cycles."""
         axi = self.port.read
-        m.submodules.reads = beats = self._beats()
         reading = Signal()
+        beats = beats_of(m, self, axi, "ar")
         m.d.comb += [
-            beats.i.valid.eq(axi.arvalid),
-            beats.i.payload.address.eq(axi.araddr),
-            beats.i.payload.length.eq(axi.arlen),
-            axi.arready.eq(beats.i.ready),
             reading.eq(beats.o.valid & ~axi.rvalid & ~self.port.link.valid),
             beats.o.ready.eq(reading),
             axi.rdata.eq(cells.read_data),
@@ -174,16 +167,12 @@ class SpramMemory(wiring.Component):
     def _writes(self, m: Module, cells: "_Cells", reading: Signal) -> None:
         """Writes from AXI4, each kept until a cycle in which nothing else wants the cells."""
         axi = self.port.write
-        m.submodules.writes = beats = self._beats()
+        beats = beats_of(m, self, axi, "aw")
         beat = beats.o.payload
         kept, writing = Signal(), Signal()
         row, data, strobe = Signal.like(cells.row), Signal.like(cells.data), Signal.like(cells.strobe)
         accepted, recent, last, closing, outside = Signal(), Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
-            beats.i.valid.eq(axi.awvalid),
-            beats.i.payload.address.eq(axi.awaddr),
-            beats.i.payload.length.eq(axi.awlen),
-            axi.awready.eq(beats.i.ready),
             writing.eq(kept & ~reading & ~self.port.link.valid),
             axi.wready.eq(beats.o.valid & ~recent & (~kept | writing)),
             accepted.eq(axi.wvalid & axi.wready),

@@ -42,6 +42,20 @@ def right_shift_of(shift: Value) -> Value:
     return Mux(shift[5], (~shift[:6] + 1)[:6], 0)
 
 
+def magnitude_of(value: Value) -> Value:
+    """The magnitude of a signed value, as wide as it is."""
+    sign = value[-1]
+    return ((value ^ sign.replicate(len(value))) + sign)[: len(value)]
+
+
+def smeared(value: Value) -> Value:
+    """The highest bit that is set, and all below it."""
+    for step in (1, 2, 4, 8):
+        if step < len(value):
+            value = value | (value >> step)
+    return value
+
+
 def shift_loses(value: Value, amount: Value) -> Value:
     """Whether ``value << amount`` overflows 32 bits, signed. ``amount`` has 5 bits."""
     sign = value[31]
@@ -59,10 +73,7 @@ def rounding_to_24(magnitude: Value, enable: Value) -> tuple[Value, Value]:
     ``magnitude`` has 32 bits, so at most its low 8 are dropped; both results have 8 bits, 0 without
     ``enable``.
     """
-    smear = magnitude[24:32]
-    for step in (1, 2, 4):
-        smear = smear | (smear >> step)
-    mask = smear & enable.replicate(8)
+    mask = smeared(magnitude[24:32]) & enable.replicate(8)
     highest = mask & ~(mask >> 1)
     odd = (magnitude[1:9] & highest).any()
     return Mux(odd, highest, mask >> 1), mask
@@ -219,9 +230,7 @@ class Scaler(wiring.Component):
         unit at bit 5 + j.
         """
         odd, half = word[31], word[30]
-        smear = word[29:41]
-        for step in (1, 2, 4, 8):
-            smear = smear | (smear >> step)
+        smear = smeared(word[29:41])
         unit = smear & ~(smear >> 1)
         distance = word[5:30] ^ (~half).replicate(25)
         exact = ~word[:5].any()

@@ -12,6 +12,7 @@ from dovetail.hw.common.scaler import (
     ScaleKind,
     Scaler,
     left_shift_of,
+    magnitude_of,
     multiplier_of,
     right_shift_of,
     rounding_to_24,
@@ -217,7 +218,7 @@ class VectorLane(wiring.Component):
         ]
         for i in range(lanes):
             value = value_1.word_select(i, 32)
-            magnitude = ((value ^ value[31].replicate(32)) + value[31])[:32]
+            magnitude = magnitude_of(value)
             wrapped = ((value[31] ^ below[2][i]) | magnitude[31]) & ~onnx
             negative = Mux(absolute, wrapped, value[31])
             magnitude = Mux(averages, Cat(Const(0, 1), magnitude[:31]), magnitude)
@@ -363,8 +364,7 @@ class VectorLane(wiring.Component):
 def _difference(value: Value, zero_point: Value) -> Value:
     """Magnitude (8 bits) and sign (bit 8) of an int8 less its zero point."""
     difference = value.as_signed() - zero_point
-    sign = difference[8]
-    return Cat(((difference[:8] ^ sign.replicate(8)) + sign)[:8], sign)
+    return Cat(magnitude_of(difference)[:8], difference[8])
 
 
 def _half_q31(negative: Value, enable: Value) -> Value:
