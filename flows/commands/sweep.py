@@ -11,10 +11,10 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any
 
 from dovetail.cosim.rtl.verilate import compiler, verilator_root
 from dovetail.flows.explore.progress import clock, progress_bar
@@ -22,46 +22,26 @@ from dovetail.flows.explore.results.constraint_fates import fates_of, nearest_mi
 from dovetail.flows.explore.results.records import records_of
 from dovetail.flows.explore.results.row import Row
 from dovetail.flows.explore.results.table import Fitted, failures_of, goals_table, notes_of
-from dovetail.flows.explore.space.design_space import METHODS, STUDY, Space, Workload
-from dovetail.flows.explore.space.file import NEEDS, load
+from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.space.networks import read_all
 from dovetail.flows.explore.store.database import StoreError
 from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.explore.sweep import Means, Progress, resume, sweep
-from dovetail.flows.options.confirmation import Confirmed, confirm_sweep
-from dovetail.flows.options.goals import add_goals, has_goals, with_goals
-from dovetail.flows.options.network import NETWORK_HELP, add_host_cost_option, add_shape_option, shapes_of
-from dovetail.flows.options.parameters import SETTINGS, add_options, base_of, extended, given
+from dovetail.flows.options.confirmation import Confirmed, confirm_sweep, read_count
+from dovetail.flows.options.goals import has_goals, with_goals
+from dovetail.flows.options.parameters import add_options
 from dovetail.flows.options.schedules import add_schedule_options, use_schedules
+from dovetail.flows.options.space import add_space_options, check_resumed, space_of
 from dovetail.flows.output.printable import block
 from dovetail.flows.output.reply import Report
 from dovetail.flows.report.sweep_files import write_files
-from dovetail.sw.compiler.options import TILINGS
-from dovetail.sw.compiler.partition.host_cost import load_host_cost
 from dovetail.sw.errors import DovetailError
 
 STORE_NAME = "results.sqlite"
-Count = int | Literal["all"]
-"""How many points; ``"all"`` of them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "network",
-        metavar="NETWORK|SPACE.toml",
-        nargs="?",
-        help=f"{NETWORK_HELP}, or a space file (`dovetail docs spaces`)",
-    )
-    add_shape_option(parser)
-    parser.add_argument(
-        "--study", action="store_true", help="the reference study's 36 configurations, tiled as it did (--tiling)"
-    )
-    parser.add_argument("--tiling", choices=TILINGS, help="default: free, with --study channels")
-    add_goals(parser)
-    add_host_cost_option(parser)
-    parser.add_argument("--search", choices=METHODS, help="how points are chosen; default: exhaustive")
-    parser.add_argument("--points", metavar="N", type=int, help="how many points the search may evaluate")
-    parser.add_argument("--seed", metavar="N", type=int, help="of the search; default: 0")
+    add_space_options(parser)
     parser.add_argument("--output", metavar="FOLDER", type=Path, help="folder for table, pictures, page and store")
     parser.add_argument(
         "--store", metavar="FILE", type=Path, help=f"the result store; default: {STORE_NAME} in the output folder"
@@ -70,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--confirm",
         metavar="N|all",
-        type=_count,
+        type=read_count,
         help="run the N best points and N random ones, or all, on the RTL as well: every byte, every cycle",
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; default: %(default)s")
@@ -88,7 +68,7 @@ def run(args: argparse.Namespace) -> Report:
     if args.jobs < 1:
         raise DovetailError(f"jobs must be at least 1, not {args.jobs}")
     if args.resume:
-        _refuse(args, ("network", *_SPACE, *_CHANGES), "--resume takes the space from the store")
+        check_resumed(args)
         if not has_goals(args):
             return _swept(args, None)
         with _store_of(args) as store:
@@ -118,66 +98,6 @@ def _swept(args: argparse.Namespace, space: Space | None) -> Report:
             if args.output or args.store:
                 print("finished points are kept; --resume with the same store continues", file=sys.stderr)
             raise
-
-
-def _count(text: str) -> Count:
-    """The argument of ``--confirm``."""
-    if text != "all" and not (text.isdigit() and int(text)):
-        raise argparse.ArgumentTypeError(f"must be a number of points above 0, or all, not {text!r}")
-    return "all" if text == "all" else int(text)
-
-
-def space_of(args: argparse.Namespace) -> Space:
-    """The space of a command line. Raises DovetailError or ConfigError."""
-    if args.network is None:
-        raise DovetailError("sweep must have a network or a space file, or --resume with a store")
-    if str(args.network).endswith(".toml"):
-        _refuse(args, _SPACE, "a space file says that itself")
-        space = load(args.network)
-        return _searched(with_goals(replace(space, base=extended(space.base, args)), args), args)
-    return _searched(with_goals(_space_of_flags(args), args), args)
-
-
-def _space_of_flags(args: argparse.Namespace) -> Space:
-    lists = {**(STUDY if args.study else {}), **given(args)}
-    axes = {name: tuple(lists[name]) for name in SETTINGS if name in lists}
-    tiling = "channels" if args.study else "free"
-    return Space((Workload(args.network, shapes=shapes_of(args)),), base_of(args), axes, tiling=tiling)
-
-
-def _searched(space: Space, args: argparse.Namespace) -> Space:
-    """The space with the command line's search and compiler effort.
-
-    Raises DovetailError.
-    """
-    plan = {"method": args.search, "points": args.points, "seed": args.seed}
-    options = {"tiling": args.tiling, "effort": args.effort}
-    options["host_cost"] = args.host_cost and load_host_cost(args.host_cost)
-    changed = {name: value for name, value in options.items() if value is not None}
-    search = replace(space.search, **{name: value for name, value in plan.items() if value is not None})
-    for name in ("points", "seed"):
-        if plan[name] is not None and search.method not in NEEDS[name]:
-            methods = ", ".join(NEEDS[name])
-            raise DovetailError(f"--{name} must be left out of the search {search.method}; {methods} take it")
-    if search.method in ("random", "optuna") and not search.points:
-        raise DovetailError(f"the search {search.method} must have --points, how many to evaluate")
-    if search.method not in NEEDS["points"]:
-        search = replace(search, points=0)  # those of a space file are of its own search
-    return replace(space, search=search, **changed)
-
-
-_SPACE = ("shape", "study", "config", *SETTINGS)
-"""Options that make a space."""
-_CHANGES = ("with", "tiling", "effort", "search", "points", "seed", "host_cost")
-"""Options that change one."""
-
-
-def _refuse(args: argparse.Namespace, names: tuple[str, ...], reason: str) -> None:
-    for name in names:
-        if getattr(args, name) not in (None, False, []):
-            option = name if name == "network" else "--" + name.replace("_", "-")
-            flag = SETTINGS[name].flag if name in SETTINGS else option
-            raise DovetailError(f"{reason}; leave out {flag}")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,10 @@ SHOWN = 10
 """Differences that are told in full."""
 
 
+Count = int | Literal["all"]
+"""How many points; ``"all"`` of them."""
+
+
 @dataclass(frozen=True)
 class Confirmed:
     """The outcome for a report: ``data`` for JSON, ``lines`` for people, ``code`` for the shell."""
@@ -29,7 +34,7 @@ class Confirmed:
 
 
 def confirm_sweep(
-    store: Store, count: int | Literal["all"], *, jobs: int = MOST, schedules: Path | None = None, shown: bool = True
+    store: Store, count: Count, *, jobs: int = MOST, schedules: Path | None = None, shown: bool = True
 ) -> Confirmed:
     """Confirm points of the store's latest sweep on the RTL: the ``count`` best, and as many at random.
 
@@ -63,3 +68,10 @@ def told(todo: Plan, jobs: int) -> str:
         f"on the RTL: points {len(todo.points)} ({todo.known} known), builds {todo.builds} ({todo.missing} to be made),"
         f" about {clock(todo.seconds(jobs))}"
     )
+
+
+def read_count(text: str) -> Count:
+    """The argument of ``--confirm``. Raises argparse.ArgumentTypeError."""
+    if text != "all" and not (text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"must be a number of points above 0, or all, not {text!r}")
+    return "all" if text == "all" else int(text)
