@@ -68,6 +68,7 @@ __all__ = [
     "Tensor",
     "int8_terms",
     "positions",
+    "same_pads",
     "window_size",
 ]
 """This module is the whole representation: nodes are in a file of their own."""
@@ -196,6 +197,15 @@ def _shift(value: Array, offset: int) -> Array:
 def window_size(size: int, kernel: int, stride: int, dilation: int, before: int, after: int) -> int:
     """Output length of a sliding window over `size` elements with padding."""
     return (size + before + after - (kernel - 1) * dilation - 1) // stride + 1
+
+
+def same_pads(size: int, reach: int, stride: int) -> tuple[int, int]:
+    """Padding before and after ``size`` elements, for size / stride results, rounded up; the smaller half is before.
+
+    ``reach``: elements from the first tap to the last.
+    """
+    total = max((-(-size // stride) - 1) * stride + reach - size, 0)
+    return total // 2, total - total // 2
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx.operators.fit import is_exact
+from dovetail.sw.frontend.onnx.operators.window import window_of
 from dovetail.sw.frontend.onnx.values import Quant
 
 Pads = tuple[int, int, int, int]
@@ -99,12 +100,13 @@ class Builder:
         centred: bool = False,
     ) -> Act:
         """Convolution with TensorFlow's SAME padding, or `centred`: with PyTorch's, kernel // 2 all around."""
-        pads = _centred(kernel) if centred else _same(act.shape[2:], kernel, stride)
-        rows, cols = _windows(act.shape[2:], kernel, stride, pads)
+        strides = [stride, stride]
+        padding = {"pads": _centred(kernel)} if centred else {"auto_pad": b"SAME_UPPER"}
+        placed = window_of({"strides": strides, **padding}, act.shape, kernel)
         weights, bias = self._parameters(name, act, (channels, act.shape[1] // groups, *kernel), 0, result)
-        window = {"kernel_shape": kernel, "strides": [stride, stride], "pads": pads, "group": groups}
+        window = {"kernel_shape": kernel, "strides": strides, "pads": placed.pads, "group": groups}
         self._node("Conv", [self.dequantised(act), weights, bias], name, **window)
-        return self.activated(name, (1, channels, rows, cols), result)
+        return self.activated(name, (1, channels, placed.rows, placed.cols), result)
 
     def depthwise(self, name: str, act: Act, stride: int, result: Range, size: int = 3, centred: bool = False) -> Act:
         """Depthwise convolution, `size` x `size`; padding as that of `conv`."""
@@ -200,10 +202,10 @@ class Builder:
 
     def max_pool(self, name: str, act: Act, size: int, stride: int) -> Act:
         """Maximum of `size` x `size` pixels, padded by size // 2, quantisation kept."""
-        pads = _centred((size, size))
-        rows, cols = _windows(act.shape[2:], (size, size), stride, pads)
-        window: dict[str, Any] = {"kernel_shape": (size, size), "strides": (stride, stride), "pads": pads}
-        return self.kept("MaxPool", name, act, (1, act.shape[1], rows, cols), rms=1.5, **window)
+        window: dict[str, Any] = {"kernel_shape": (size, size), "strides": (stride, stride)}
+        window["pads"] = _centred((size, size))
+        placed = window_of(window, act.shape, None)
+        return self.kept("MaxPool", name, act, (1, act.shape[1], placed.rows, placed.cols), rms=1.5, **window)
 
     def average(self, name: str, act: Act) -> Act:
         """Average over all pixels as a pooling window, quantisation kept."""
@@ -320,21 +322,5 @@ def in_range(name: str, value: float, low: float, high: float) -> None:
         raise NetworkError(f"{name} must be {low}..{high}, not {value}")
 
 
-def _windows(size: tuple[int, ...], kernel: tuple[int, int], stride: int, pads: Pads) -> tuple[int, int]:
-    """Rows and columns of a sliding window's results."""
-    rows, cols = size
-    return (rows + pads[0] + pads[2] - kernel[0]) // stride + 1, (cols + pads[1] + pads[3] - kernel[1]) // stride + 1
-
-
 def _centred(kernel: tuple[int, int]) -> Pads:
     return kernel[0] // 2, kernel[1] // 2, kernel[0] // 2, kernel[1] // 2
-
-
-def _same(size: tuple[int, ...], kernel: tuple[int, int], stride: int) -> Pads:
-    """TensorFlow's SAME padding as ONNX pads (top, left, bottom, right)."""
-    before, after = [], []
-    for length, taps in zip(size, kernel, strict=True):
-        total = max((-(-length // stride) - 1) * stride + taps - length, 0)
-        before.append(total // 2)
-        after.append(total - total // 2)
-    return before[0], before[1], after[0], after[1]

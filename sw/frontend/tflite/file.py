@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.frontend.tflite.flatbuffer import TFLITE, FlatbufferError, verify
-from dovetail.sw.network.ir import Pads, Pair, Tensor
+from dovetail.sw.network.ir import Pads, Pair, Tensor, same_pads
 from dovetail.sw.network.layout import Array, Shape, as_signed
 
 RESOURCE = "resource"
@@ -240,16 +240,15 @@ def pads_of(source: Tensor, out: Tensor, kernel: Pair, stride: Pair, dilation: P
     """TFLite's padding: SAME puts the smaller half before."""
     if padding == schema.Padding.VALID:
         return 0, 0, 0, 0
-    before, after = [], []
+    ends: list[tuple[int, int]] = []
     for axis in range(2):
-        size = -(-source.nhwc[axis + 1] // max(stride[axis], 1))
+        step, length = max(stride[axis], 1), source.nhwc[axis + 1]
+        size = -(-length // step)
         if out.nhwc[axis + 1] != size:
             raise NetworkError(f"tensor {out.name!r}: axis {axis + 1} must be {size} long, not {out.nhwc[axis + 1]}")
-        reach = (out.nhwc[axis + 1] - 1) * stride[axis] + (kernel[axis] - 1) * dilation[axis] + 1
-        total = max(reach - source.nhwc[axis + 1], 0)
-        before.append(total // 2)
-        after.append(total - total // 2)
-    return before[0], before[1], after[0], after[1]
+        ends.append(same_pads(length, (kernel[axis] - 1) * dilation[axis] + 1, step))
+    (top, bottom), (left, right) = ends
+    return top, left, bottom, right
 
 
 # Sparse constants ------------------------------------------------------------------------------

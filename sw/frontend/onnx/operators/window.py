@@ -38,9 +38,7 @@ def window_of(attributes: Mapping[str, Any], shape: Shape, kernel: ir.Pair | Non
         size = shape[2 + axis]
         reach = (kernel[axis] - 1) * dilation[axis] + 1
         if mode.startswith("SAME"):
-            out = -(-size // stride[axis])
-            total = max((out - 1) * stride[axis] + reach - size, 0)
-            small, large = total // 2, total - total // 2
+            small, large = ir.same_pads(size, reach, stride[axis])
             pads[axis], pads[axis + 2] = (small, large) if mode == "SAME_UPPER" else (large, small)
         elif mode == "VALID":
             pads[axis], pads[axis + 2] = 0, 0
