@@ -1,6 +1,5 @@
 """System memory in single-data-rate SDRAM, 16 bits wide, such as the IS42S16160 of a ULX3S."""
 
-from dataclasses import dataclass
 from math import ceil
 
 from amaranth import Cat, ClockDomain, ClockSignal, Const, Module, Mux, Signal, Value
@@ -59,21 +58,16 @@ class SdramPins(wiring.Signature):
         )
 
 
-@dataclass(frozen=True)
-class SdramTiming:
-    """Times of the chip in nanoseconds; by default no shorter than any grade of the IS42S16160 needs them to be."""
-
-    rcd: int = 20
-    rp: int = 20
-    ras: int = 50
-    rfc: int = 70
-    wr: int = 15
-    refresh_interval: int = 7800
-    power_up: int = 200_000
-
-    def cycles(self, name: str, clock_hz: int) -> int:
-        """A time in clock cycles, rounded up, at least 1."""
-        return max(1, ceil(getattr(self, name) * clock_hz / 1e9))
+NANOSECONDS = {
+    "rcd": 20,
+    "rp": 20,
+    "ras": 50,
+    "rfc": 70,
+    "wr": 15,
+    "refresh_interval": 7800,
+    "power_up": 200_000,
+}
+"""Times of the chip, no shorter than any grade of the IS42S16160 needs them to be."""
 
 
 class SdramMemory(wiring.Component):
@@ -88,7 +82,6 @@ class SdramMemory(wiring.Component):
     memory_bytes: bytes, a multiple of 4096, at most 32 MiB.
     outstanding: bursts taken per direction before the first is done.
     clock_hz: frequency of ``sync``, at most 100 MHz.
-    timing: the chip's.
 
     Members
     -------
@@ -101,15 +94,7 @@ class SdramMemory(wiring.Component):
     the first 200 microseconds (``power_up``).
     """
 
-    def __init__(
-        self,
-        *,
-        bus: int,
-        memory_bytes: int,
-        outstanding: int,
-        clock_hz: int,
-        timing: SdramTiming = SdramTiming(),
-    ) -> None:
+    def __init__(self, *, bus: int, memory_bytes: int, outstanding: int, clock_hz: int) -> None:
         if memory_bytes > LARGEST:
             raise ValueError(f"memory must be at most {LARGEST} bytes of SDRAM, not {memory_bytes}")
         if clock_hz > FASTEST:
@@ -118,7 +103,7 @@ class SdramMemory(wiring.Component):
         self.memory_bytes = memory_bytes
         self.outstanding = outstanding
         self.clock_hz = clock_hz
-        self.timing = timing
+        self.nanoseconds = NANOSECONDS
         super().__init__({"port": In(SystemMemory(bus, memory_bytes)), "pins": Out(SdramPins())})
 
     def elaborate(self, platform: object) -> Module:
@@ -211,7 +196,8 @@ class SdramMemory(wiring.Component):
         number ``part`` that is due."""
 
         def cycles(name: str) -> int:
-            return self.timing.cycles(name, self.clock_hz)
+            """A time of the chip in clock cycles, rounded up."""
+            return max(1, ceil(self.nanoseconds[name] * self.clock_hz / 1e9))
 
         pins = self.pins
         command = Signal(Command)

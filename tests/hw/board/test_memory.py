@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.hw.board.memory import BoardMemory
 from dovetail.hw.board.ports import DECERR, OKAY
-from dovetail.hw.board.sdram import SdramTiming
+from dovetail.hw.board.sdram import NANOSECONDS
 from dovetail.hw.common.axi import INCR
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
@@ -118,7 +118,7 @@ class Bench:
         self.dut: Any = memory.component(config, clock_hz=CLOCK, simulation=True)
         self.chip: Chip | None = None
         if kind == "sdram":  # and a shorter power-up
-            self.dut.timing = SdramTiming(power_up=2000)
+            self.dut.nanoseconds = NANOSECONDS | {"power_up": 2000}
             self.chip = Chip(self.dut.pins)
         self.rng = random.Random(seed)
         self.width, self.size = bus // 8, size
