@@ -1,6 +1,7 @@
 """The rules of `dovetail docs rooms` about names of files and imports."""
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +49,20 @@ def test_no_private_module_of_a_library_is_imported() -> None:
         if name.startswith("_") and not name.startswith("__")
     ]
     assert private == []
+
+
+def test_imports_run_in_no_circle() -> None:
+    """Neither at the top of files, nor late in functions, nor for types alone."""
+    needs: dict[str, set[str]] = {}
+    for path in FILES:
+        module = ".".join(["dovetail", *path.with_suffix("").parts]).removesuffix(".__init__")
+        needs[module] = {
+            name if _is_module(name) else str(node.module)
+            for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8")))
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dovetail.")
+            for name in (f"{node.module}.{alias.name}" for alias in node.names)
+        } - {module}
+    TopologicalSorter(needs).prepare()  # raises CycleError, which names the modules
 
 
 def _is_module(name: str) -> bool:
