@@ -19,7 +19,7 @@ from dovetail.isa.timing.array import DRAIN, REQUANTISE, SETTLE
 
 
 class Drain(wiring.Component):
-    """Takes ``requant_lanes`` channels per cycle of the stripes that are filled, in order.
+    """Drains filled stripes in order, ``requant_lanes`` channels per cycle.
 
     Parameters
     ----------

@@ -16,8 +16,8 @@ BUFFERS = 2
 
 
 class Stripe(data.Struct):
-    """What the drain must know of a stripe: its ``pixels`` less one, its ``channels``; which records it uses (``block``
-    mod 2); whether it ends its block, or the operation."""
+    """A stripe, for the drain: ``pixels`` less one, ``channels``, the number of its ``block`` mod 2, which selects the
+    records; whether it is the last stripe of the block, and of the operation."""
 
     pixels: unsigned(6)
     channels: unsigned(MAX_LANES.bit_length())
@@ -27,8 +27,9 @@ class Stripe(data.Struct):
 
 
 class Step(data.Struct):
-    """One pixel's turn: ``pixel`` and ``turn`` say which accumulators. ``first``: they start from zero. ``swap``: new
-    weights from here on. ``old``: no products, but word ``word`` of the old int32 values."""
+    """What one pixel does in one cycle. ``pixel`` and ``turn`` select the accumulators; with ``first`` they start from
+    zero. ``swap``: the next weights are used from here on. ``old``: word ``word`` of the old int32 values is added, no
+    products."""
 
     valid: unsigned(1)
     old: unsigned(1)
@@ -40,9 +41,9 @@ class Step(data.Struct):
 
 
 class Load(data.Struct):
-    """A read of the weight stream, or of a matrix: ``weights`` or ``record``, the next ones each. Before it, with
-    ``begin``: ``again``: go to the first weights of the block; ``onward``: the records before the weights of the next
-    block are passed; ``enter``: the next records are those of the block behind the last one entered."""
+    """A read of the weight stream or of a matrix: the next ``weights``, or the next ``record``. ``begin`` comes with
+    the first read of a window and moves the read position: with ``again`` to the first weights of the block, with
+    ``onward`` to those of the next block. With ``enter`` the records of the next block follow."""
 
     weights: unsigned(1)
     record: unsigned(1)

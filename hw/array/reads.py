@@ -119,10 +119,10 @@ def parts_of_row(config: Config) -> int:
 
 
 def first_lane(config: Config, row: int) -> int:
-    """The lane, of a read that is not transposed, that the byte of output lane 0 comes in.
+    """The lane in which the byte of output lane 0 is read, if the matrix is not transposed.
 
-    It is the one that a weight stream has it in, if that leaves the other bytes in the same word: then the weights need
-    no multiplexers. Else it is 0.
+    It is the lane of a weight stream, if the other bytes are then in the same word: the weights need no multiplexers.
+    Otherwise it is 0.
     """
     lane = row * config.oc_lanes % config.word_bytes
     return lane if lane + config.oc_lanes <= config.word_bytes else 0
@@ -145,7 +145,7 @@ class MatrixReads(wiring.Component):
     transposed, address, size, step
         The matrix: B_FORM.transposed, B_ADDR, B_BYTES, B_STEP.
     position
-        SRAM address of a read, two cycles after its ``fetch``.
+        SRAM address of a read, two cycles after ``fetch``.
     mask
         Bits of the bytes that count, ``LATENCY`` cycles after the ``fetch``, a cycle after the bytes. All of them in
         cycles that have no read to answer.

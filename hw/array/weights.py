@@ -48,7 +48,7 @@ class ArrayWeights(wiring.Component):
     Members
     -------
     operation
-        The operation; its ``load`` goes to the begin of the stream.
+        The operation; its ``load`` returns to the start of the stream.
     fetch
         What to read.
     port
@@ -106,7 +106,7 @@ class ArrayWeights(wiring.Component):
         per_word = exact_log2(word // RECORD_BYTES)
         assert self.READ == 4
 
-        # 1: where the word is, in words from the begin of the stream. Pointers stop far beyond any stream's end.
+        # 1: where the word is, in words from the start of the stream. Pointers stop far beyond the end of any stream.
         bits = max((config.sram >> shift).bit_length(), 8) + 1
         pointer, weights_at, records_at, records_next = (
             Signal(bits + 1, name=name) for name in ("pointer", "weights_at", "records_at", "records_next")

@@ -73,8 +73,8 @@ class SpramBlock(wiring.Component):
 
 
 class SpramMemory(wiring.Component):
-    """Single-port RAM: a beat every other cycle in each direction. Reads take their turn at once, a write waits for the
-    cycle after if it must, so neither disturbs the other. An access of the link comes first, and costs a cycle.
+    """Single-port RAM: a beat every other cycle in each direction. A read is served at once, a write waits a cycle if a
+    read comes first, so both directions keep their rate. An access of the link has priority and costs a cycle.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class SpramMemory(wiring.Component):
         return reading
 
     def _writes(self, m: Module, cells: "_Cells", reading: Signal) -> None:
-        """Writes from AXI4, each kept until a cycle in which nothing else wants the cells."""
+        """Writes from AXI4. Each is kept until nothing else uses the cells."""
         axi = self.port.write
         beats = beats_of(m, self, axi, "aw")
         beat = beats.o.payload

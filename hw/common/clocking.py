@@ -38,8 +38,8 @@ def gated_sources() -> dict[str, str]:
 def gate_clock(m: Module, block: Elaboratable, *, awake: Value, name: str, simulation: bool) -> Elaboratable:
     """``block``, to be made a submodule of ``m``; in ``simulation`` its clock is stopped while it is not ``awake``.
 
-    No register of the block may be about to change unless it is ``awake``. The clock is called ``<name>_clock``. The
-    block's reset is a register of that clock, or all its logic would be evaluated at each edge of the one that resets.
+    No register of the block may change unless it is ``awake``. The clock is called ``<name>_clock``. The block's reset
+    is a register of that clock: otherwise all its logic would be evaluated at each edge of the ungated clock.
     """
     if not simulation:
         return block

@@ -52,8 +52,8 @@ class Span(data.StructLayout):
 
 
 def sources(config: Config, unit: Unit) -> int:
-    """How many spans an operation of the unit reads at most, without the one that it writes as well: who else writes
-    there needs the same bank's write port."""
+    """How many spans an operation of the unit reads at most. A span that it also writes is not counted: another writer
+    of it would need the same bank's write port."""
     if unit == Unit.VECTOR:
         return config.vector + any(row.reads_b for row in built(config, unit))
     return {Unit.LOAD: 0, Unit.ARRAY: 2 + config.matmul, Unit.STORE: 1}[unit]

@@ -119,8 +119,8 @@ class Place:
 class LanesBelow:
     """Which lanes l have ``position + item * l < limit``, modulo 2^32 and unsigned, in two pipeline stages.
 
-    A position below the limit has its lanes up to the limit, and those past the wrap-around of the sum. Another
-    has those that are both.
+    For a position below the limit, lanes up to the limit count, and lanes for which the sum wraps around. For another
+    position only lanes count that wrap around and are below the limit.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What LOAD and STORE share: registers, checks and claims, the way of addresses to the bus, the walk over the beats."""
+"""What LOAD and STORE share: registers, checks and claims, addresses on the bus, the walk over the beats."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ class DmaShell:
     last_address: all addresses are out.
     beats: the walk over the beats; its ``advance`` is to be driven.
     beat, there: the beat of the last ``advance``; that was a cycle ago.
-    inside: ``beat`` ends inside its region. What comes before the region's start cannot be.
+    inside: ``beat`` ends inside its region. Offsets are unsigned, so none is before it.
     """
 
     def __init__(self, m: Module, unit: Unit, dma: Any) -> None:

@@ -13,7 +13,7 @@ from dovetail.isa.instructions.table import Unit
 from dovetail.isa.timing.memory import SRAM_READ
 
 BUFFER = 16
-"""Write beats between the SRAM and the bus; the way through takes 9 cycles, so this keeps a beat per cycle."""
+"""Write beats between SRAM and bus. They take 9 cycles to pass, so this depth sustains a beat per cycle."""
 
 
 class StoreCore(wiring.Component):

@@ -38,7 +38,7 @@ class Host(wiring.Component):
     Members
     -------
     bus: AXI4-Lite; one access at a time in each direction.
-    start: pulse in the cycle after its write; the host wants a run. Only given while not ``busy``.
+    start: pulse in the cycle after its write: begin a run. Never while ``busy``.
     program, pages, base: what the host has set.
     busy, ended, faulted, first, cycles: state of the run; ``ended`` is a pulse.
     stalls: of each unit.

@@ -46,7 +46,7 @@ def rotate(m: Module, word: Value, count: Value, *, left: bool) -> Value:
 
 
 def choose(words: Sequence[Value], index: Value) -> Value:
-    """``words[index]``; a multiplexer per bit of ``index``. What lies beyond the words is any of them."""
+    """``words[index]``; a multiplexer per bit of ``index``. An index beyond the words gives any of them."""
     words = list(words)
     for n in range(len(index)):
         pairs = [words[k : k + 2] for k in range(0, len(words), 2)]
@@ -116,7 +116,7 @@ class Sram(wiring.Component):
         address_bits = len(readers[0].addr)
         bank_bits = address_bits - byte_bits - 1 - half_bits
 
-        # Row r of a bank stands in its half r mod 2. An access that begins in row r needs rows r and r + 1, one of each
+        # Row r of a bank is in its half r mod 2. An access that begins in row r needs rows r and r + 1, one of each
         # half; in units of two rows these are `pair(half)`, whose upper bits name the bank.
         def pair(addr: Signal, half: int) -> Signal:
             row = addr[byte_bits:]
@@ -197,8 +197,8 @@ class Sram(wiring.Component):
 
 
 def sram_verilog(config: Config) -> str:
-    """The simulation form: one array of words, read and written whole, cleared when reset ends (when it begins a write
-    may be on its way). What waits is an address, as long as that makes no difference: it is shorter than a word."""
+    """The simulation form: one array of words, read and written whole. It is cleared when reset ends; a write may still
+    be pending when reset begins. The first pipeline stage holds an address, which is shorter than a word."""
     word = config.word_bytes
     width, byte_bits = 8 * word, exact_log2(word)
     address_bits = (config.sram - 1).bit_length()

@@ -18,8 +18,8 @@ from dovetail.isa.timing.microcoded.durations import SUMS
 
 
 class HostAccess(wiring.Signature):
-    """The host's way to the data memory, seen from the host: while the datapath rests, a word can be read or written in
-    every cycle; what is read comes in the next."""
+    """The host's access to the data memory, seen from the host. While the datapath rests, a word can be read or written
+    in every cycle; a word that is read comes in the next cycle."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -42,8 +42,8 @@ class UnitControl(wiring.Component):
     claim: the unit's side of the scoreboard.
     completed: completion counts of all units. ``done``: this unit's.
     clear: pulse before a run: registers and counts to zero.
-    halt: nothing is popped.
-    idle: no operation or fetch is in the unit. ``awake``: the core has something to do.
+    halt: pop nothing.
+    idle: no operation or fetch is in the unit. ``awake``: the core needs its clock.
     fetched: pulse in the end cycle of a fetch.
     failed: pulse with a fault in the cycle to which it belongs. ``fault``: what it was, in the cycle after it.
     stirs: a register of this block is about to change.
@@ -86,8 +86,8 @@ class UnitControl(wiring.Component):
         pc = Signal(32)
         check = Signal(CHECK)  # the operation's way to its verification
 
-        # Nothing is popped in the first cycles of a run, so the registers of the core may be zeroed in the second. A
-        # register of this clock spares a simulator their next state in all cycles in which the core rests.
+        # Nothing is popped in the first cycles of a run, so the core's registers may be cleared in the second. With a
+        # register of this clock a simulator need not evaluate their next state while the core rests.
         cleared = Signal()
         m.d.sync += cleared.eq(self.clear)
 

@@ -21,7 +21,7 @@ class Run(wiring.Component):
         later.
     idle: every unit is idle. ``drained``: the front end has stopped and every queue is empty.
     busy: a run is under way. ``halt``: from the cycle after the first fault on.
-    stirs: a register is about to change for what is over.
+    stirs: a register is about to change because of the cycle before.
     ended: pulse in the last cycle of ``busy``. ``faulted``, ``first``: whether there was a fault, and the first one.
 
     Latency

@@ -44,8 +44,8 @@ class Scoreboard(wiring.Component):
 
     Latency
     -------
-    A claim granted in cycle v holds from v + 1 up to and including the release cycle; of claims granted in one cycle
-    the lower unit's counts for the higher ones at once. Masks and spans are compared a cycle before they matter.
+    A claim granted in cycle v holds from v + 1 up to and including the release cycle. Of claims granted in one cycle
+    the lower unit's already counts for higher ones. Masks and spans are compared a cycle before they are needed.
     """
 
     def __init__(self, config: Config) -> None:
