@@ -362,3 +362,9 @@ def test_samples_of_a_network_with_variables_are_steps_in_time(run: Any, tmp_pat
         2,
         f"dovetail: error: {NETWORK}: network must have variables for --reset, it has none; leave it out\n",
     )
+
+
+@pytest.mark.parametrize("words", [["--with", "nothing", "isa"], ["isa", "--with", "nothing"]])
+def test_with_an_unknown_extension(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert "extension 'nothing' must be an installed package" in capsys.readouterr().err
