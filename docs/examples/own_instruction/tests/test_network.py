@@ -13,6 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
 from dovetail.isa.instructions.table import INSTRUCTIONS
+from dovetail.sw.analysis.preflight import inspect
+from dovetail.sw.compiler.options import Options
 from dovetail.sw.network import ir
 from dovetail.sw.passes.float.normalise import normalise
 from dovetail.sw.quantise.float_network import FloatGraph
@@ -64,6 +66,8 @@ def test_prelu_is_one_instruction(quantised: Path) -> None:
     prelus = [node for node in compiled.graph.nodes if isinstance(node, ir.Elementwise)]
     assert [INSTRUCTIONS[node.instruction].op.name for node in prelus if node.instruction] == ["PRELU"] * 2
     assert not {"prelu1", "prelu2"} & set(compiled.code.host_reasons)
+    rules = {node.name: node.rule for node in inspect(quantised, WITH, Options()).nodes}
+    assert rules["prelu1"].startswith("Leaky ReLU with a slope of its own for each element")
 
 
 def test_outputs_are_onnx_runtimes(quantised: Path) -> None:
