@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from dovetail.cosim.compare.campaign import Tally
 from dovetail.cosim.compare.faults import KINDS, run_seed
@@ -97,7 +97,8 @@ def read_points(texts: Iterable[str]) -> list[Point]:
         values = dict(part.split("\x02", 1) for part in keys.split("\x01") if part)
         kind, module = values["page"].removeprefix("v_").split("/", 1)
         lines = tuple(_lines(values.get("S") or values["l"]))
-        counts[kind, values["f"], lines, module, values["n"] + values["o"]] += int(count)
+        file = PurePath(values["f"]).name  # of a cocotb run it is a path
+        counts[kind, file, lines, module, values["n"] + values["o"]] += int(count)
     return [Point(*key[:4], count, key[4]) for key, count in counts.items()]
 
 
