@@ -217,8 +217,8 @@ def _rule(code: Code, node: ir.Node, held: list[FileNode], instructions: tuple[s
         return " ".join((getdoc(broken[0]) or "").split())
     if node.name in code.host_reasons and not isinstance(node, ir.Host):
         return " ".join((getdoc(pays_for_its_round_trip) or "").split())
-    if isinstance(node, ir.Elementwise) and node.instruction is not None:
-        return f"{INSTRUCTIONS[node.instruction].doc} It is the runtime's operator for every pair of bytes."
+    if isinstance(node, ir.Elementwise) and node.own is not None:
+        return f"{INSTRUCTIONS[node.own].doc} It is the runtime's operator for every pair of bytes."
     operators = {file_node.op for file_node in held}
     operators = operators - _MARKS or operators
     rows = [row for row in ROWS if operators.intersection(row.tflite + row.onnx)]

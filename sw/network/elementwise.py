@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.isa.instructions.table import Op
 from dovetail.isa.numerics.vector import VectorOperation
 
 
 @dataclass(frozen=True)
 class PairOperator:
-    """An operator on two tensors: what it is called in reports and in both kinds of files, and the function on reals
-    that it rounds."""
+    """An operator on two tensors: its instruction, what it is called in reports and in both kinds of files, and the
+    function on reals that it rounds."""
 
     operation: VectorOperation
+    instruction: Op
     name: str
     onnx: str
     tflite: str
@@ -24,11 +26,11 @@ class PairOperator:
 PAIR_OPERATORS = {
     row.operation: row
     for row in (
-        PairOperator(VectorOperation.ADD, "add", "Add", "ADD", np.add),
-        PairOperator(VectorOperation.SUBTRACT, "sub", "Sub", "SUB", np.subtract),
-        PairOperator(VectorOperation.MINIMUM, "min", "Min", "MINIMUM", np.minimum),
-        PairOperator(VectorOperation.MAXIMUM, "max", "Max", "MAXIMUM", np.maximum),
-        PairOperator(VectorOperation.MULTIPLY, "mul", "Mul", "MUL", np.multiply),
+        PairOperator(VectorOperation.ADD, Op.E_ADD, "add", "Add", "ADD", np.add),
+        PairOperator(VectorOperation.SUBTRACT, Op.E_ADD, "sub", "Sub", "SUB", np.subtract),
+        PairOperator(VectorOperation.MINIMUM, Op.C_MIN, "min", "Min", "MINIMUM", np.minimum),
+        PairOperator(VectorOperation.MAXIMUM, Op.C_MAX, "max", "Max", "MAXIMUM", np.maximum),
+        PairOperator(VectorOperation.MULTIPLY, Op.E_MUL, "mul", "Mul", "MUL", np.multiply),
     )
 }
 

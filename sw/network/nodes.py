@@ -196,18 +196,24 @@ class MatMul(_Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Elementwise(_Node):
-    """Sum, difference, minimum, maximum or product of two tensors, as `params` says, or an extension's `instruction`.
+    """Sum, difference, minimum, maximum or product of two tensors, as `params` says; or what `own` does with them, an
+    instruction that a mapping named (`sw.frontend.onnx.mapping`).
 
     An operand may have one row or one column where the result has more; it is repeated.
     """
 
     params: VectorParameters
-    instruction: Op | None = None
+    own: Op | None = None
+
+    @property
+    def instruction(self) -> Op:
+        """What performs it."""
+        return PAIR_OPERATORS[self.params.operation].instruction if self.own is None else self.own
 
     @property
     def op(self) -> str:
-        if self.instruction is not None:
-            return str(self.instruction.name.lower())
+        if self.own is not None:
+            return str(self.own.name.lower())
         return PAIR_OPERATORS[self.params.operation].name
 
 

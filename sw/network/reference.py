@@ -12,11 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.instructions.table import INSTRUCTIONS
-from dovetail.isa.numerics.add import add
 from dovetail.isa.numerics.average import average
-from dovetail.isa.numerics.multiply import multiply
 from dovetail.isa.numerics.requantise import requantise
-from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array
@@ -196,10 +193,8 @@ def matmul(node: ir.MatMul, a: Int8, b: Int8) -> Int8:
 
 def elementwise(node: ir.Elementwise, a: Int8, b: Int8) -> Int8:
     """Two tensors to one, as NumPy broadcasts them."""
-    if node.instruction is not None:
-        left, right = np.broadcast_arrays(a, b)
-        return INSTRUCTIONS[node.instruction].compute(left, right, node.params)
-    return (multiply if node.params.operation == VectorOperation.MULTIPLY else add)(a, b, node.params)
+    left, right = np.broadcast_arrays(a, b)
+    return INSTRUCTIONS[node.instruction].compute(left, right, node.params)
 
 
 def rescale(node: ir.Rescale, values: Int8) -> Int8:

@@ -11,8 +11,9 @@ import numpy as np
 
 from dovetail.isa.numerics.add import onnx_sum, tflite_sum
 from dovetail.isa.numerics.multiplier import encode_multiplier
+from dovetail.isa.numerics.multiply import scaled_product
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
+from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Layout
 
@@ -102,18 +103,7 @@ class RandomNet:
         za, zb, zy = self.zero(a), self.zero(b), self.zero(out)
         if kind == "MULTIPLY":
             real = self.random.uniform(0.003, 0.02)
-            mult, shift = (int(v) for v in encode_multiplier(np.float32(real), self.rounding))
-            params = VectorParameters(
-                operation=VectorOperation.MULTIPLY,
-                rounding=self.rounding,
-                za=za,
-                zb=zb,
-                zy=zy,
-                mult_out=mult,
-                shift_out=shift,
-                lo=-110,
-                hi=100,
-            )
+            params = scaled_product(float(np.float32(real)), za, zb, zy, self.rounding, lo=-110, hi=100)
         else:
             make = tflite_sum if self.rounding == Rounding.TFLITE else onnx_sum
             params = make(0.05, za, 0.031, zb, 0.06, zy, lo=-100, operation=VectorOperation[kind])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit, pack
+from dovetail.isa.instructions.table import Op, Unit, pack
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.isa.timing.vector import TABLE_BYTES
@@ -33,10 +33,6 @@ class Operation:
     table: int = 0
 
 
-_COMBINE = {row.scaling: row.op for row in INSTRUCTIONS.values() if row.two_operands}
-_COMBINE[VectorOperation.SUBTRACT] = Op.E_ADD
-
-
 def operation_of(node: ir.Pointwise) -> Operation:
     """The instruction of an element-wise node."""
     if isinstance(node, ir.Table):
@@ -62,11 +58,11 @@ def operation_of(node: ir.Pointwise) -> Operation:
         "QUANT": pack(Unit.VECTOR, "QUANT", zero_in=params.za, zero_out=params.zy, lo=params.lo, hi=params.hi),
         "B_ZERO": pack(Unit.VECTOR, "B_ZERO", zero_b=params.zb),
         "MODE": mode_of(params.rounding, subtract=params.operation == VectorOperation.SUBTRACT),
-        **(operands if params.operation != VectorOperation.MULTIPLY or node.instruction is not None else {}),
+        **(operands if node.instruction != Op.E_MUL else {}),
         "OUT_MULT": params.mult_out,
         "SHIFTS": pack(Unit.VECTOR, "SHIFTS", a=params.shift_a, b=params.shift_b, out=params.shift_out),
     }
-    return Operation(_COMBINE[params.operation] if node.instruction is None else node.instruction, registers)
+    return Operation(node.instruction, registers)
 
 
 def mode_of(rounding: Rounding, average: bool = False, requantise: bool = False, subtract: bool = False) -> int:

@@ -68,7 +68,7 @@ def _product(writer: Writer, node: ir.MatMul) -> None:
 
 
 def _elementwise(writer: Writer, node: ir.Elementwise) -> None:
-    if node.instruction is not None:
+    if node.own is not None:
         raise NetworkError(
             f"node {node.name!r}: {node.op} has no C kernel for the host; take a configuration that has it"
         )

@@ -78,7 +78,7 @@ def _product(part: Part, node: ir.MatMul) -> None:
 def _elementwise(part: Part, node: ir.Elementwise) -> None:
     params, result = node.params, node.outputs[0]
     values = [part.plain(name) for name in node.inputs]
-    if node.instruction is not None:
+    if node.own is not None:
         part.values[result] = _pairs(part, values, node)
         return
     kind = PAIR_OPERATORS[params.operation].onnx

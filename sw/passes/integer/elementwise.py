@@ -21,7 +21,7 @@ CODES: Values = BYTES
 def clamps(node: ir.Node) -> bool:
     """Whether a node clamps its result at no cost. What an extension's instruction does with bounds is its own."""
     if isinstance(node, ir.Elementwise):
-        return node.instruction is None
+        return node.own is None
     return isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul | ir.Rescale | ir.AvgPool | ir.MaxPool | ir.Mean)
 
 
@@ -49,7 +49,7 @@ def range_of(node: ir.Node | None) -> tuple[int, int]:
     match node:
         case ir.Conv() | ir.Depthwise() | ir.MatMul() | ir.Mean() | ir.Rescale():
             return node.requant.lo, node.requant.hi
-        case ir.Elementwise(instruction=None):
+        case ir.Elementwise(own=None):
             return node.params.lo, node.params.hi
         case ir.AvgPool() | ir.MaxPool():
             return node.lo, node.hi

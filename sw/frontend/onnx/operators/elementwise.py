@@ -85,7 +85,7 @@ def _combined(
             inputs=(left, right),
             outputs=(out,),
             params=params,
-            instruction=None if mapping is None else mapping.op,
+            own=None if mapping is None else mapping.op,
         )
     )
     return Value(out, layout, target.quant.dtype)

@@ -27,9 +27,10 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.numerics.add import add, onnx_sum
-from dovetail.isa.numerics.multiplier import ONNX_MULT_MASK, encode_multiplier, onnx_multiplier
-from dovetail.isa.numerics.multiply import multiply
+from dovetail.isa.instructions.table import INSTRUCTIONS
+from dovetail.isa.numerics.add import onnx_sum
+from dovetail.isa.numerics.multiplier import ONNX_MULT_MASK, onnx_multiplier
+from dovetail.isa.numerics.multiply import scaled_product
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.sw.frontend.onnx.values import FULL, Clamp, Quant
@@ -106,7 +107,7 @@ def _products(params: VectorParameters) -> Reals:
 
 def results(params: VectorParameters, a: Bytes = LEFT, b: Bytes = RIGHT) -> Bytes:
     """The engine's sums or products; of every pair of bytes if none are given."""
-    return (multiply if _is_product(params) else add)(a, b, params)
+    return np.asarray(INSTRUCTIONS[PAIR_OPERATORS[params.operation].instruction].compute(a, b, params))
 
 
 def _is_product(params: VectorParameters) -> bool:
@@ -289,19 +290,7 @@ def _params(kind: VectorOperation, a: Quant, b: Quant, target: Quant, clamp: Cla
     try:
         if kind == VectorOperation.MULTIPLY:
             real = onnx_multiplier(a.scale, b.scale, target.scale)
-            mult, shift = (int(v) for v in encode_multiplier(real, Rounding.ONNX))
-            za, zb, zy = zeros
-            return VectorParameters(
-                operation=kind,
-                rounding=Rounding.ONNX,
-                za=za,
-                zb=zb,
-                zy=zy,
-                mult_out=mult,
-                shift_out=shift,
-                lo=clamp[0],
-                hi=clamp[1],
-            )
+            return scaled_product(float(real), *zeros, Rounding.ONNX, lo=clamp[0], hi=clamp[1])
         scales = float(a.scale), float(b.scale), float(target.scale)
         return onnx_sum(
             scales[0], zeros[0], scales[1], zeros[1], scales[2], zeros[2], lo=clamp[0], hi=clamp[1], operation=kind

@@ -9,8 +9,9 @@ from ai_edge_litert import schema_py_generated as schema
 
 from dovetail.isa.numerics.add import tflite_sum
 from dovetail.isa.numerics.multiplier import encode_multiplier
+from dovetail.isa.numerics.multiply import scaled_product
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
+from dovetail.isa.numerics.vector import VectorParameters
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.repeat import repeated
 from dovetail.sw.frontend.tflite.file import Operator, Operators
@@ -123,20 +124,7 @@ def _params(op: Operator, a: ir.Tensor, b: ir.Tensor, out: ir.Tensor) -> VectorP
     zeros = a.zero_point, b.zero_point, out.zero_point
     try:
         if op.kind == "MUL":
-            real = scales[0] * scales[1] / scales[2]
-            mult, shift = (int(v) for v in encode_multiplier(real, Rounding.TFLITE))
-            za, zb, zy = zeros
-            return VectorParameters(
-                operation=VectorOperation.MULTIPLY,
-                rounding=Rounding.TFLITE,
-                za=za,
-                zb=zb,
-                zy=zy,
-                mult_out=mult,
-                shift_out=shift,
-                lo=lo,
-                hi=hi,
-            )
+            return scaled_product(scales[0] * scales[1] / scales[2], *zeros, Rounding.TFLITE, lo=lo, hi=hi)
         pairs = [value for pair in zip(scales, zeros, strict=True) for value in pair]
         return _add(*pairs, lo=lo, hi=hi, operation=_OPERATIONS[op.kind])
     except ValueError:  # scales too far apart for the fixed point: TFLite Micro refuses them too
