@@ -20,7 +20,8 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES
 
 MAGIC = b"DOVETAIL"
-VERSION = 1
+VERSION = 2
+"""Of the file; it rises with that of the instruction set (:data:`dovetail.isa.host.VERSION`), too."""
 HEADER = struct.Struct("<8sIIQQ")
 """Magic, version, bytes of the JSON header, configuration hash, bytes of the file."""
 CRC = struct.Struct("<I")

@@ -10,7 +10,7 @@ from dovetail.isa.config.given import INT, PARAMETERS, SIZE, ConfigError, Kind, 
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.runtime.clock import CLOCKS
 
-DERIVED = ("requant_lanes", "vector_lanes", "depthwise_lanes", "banks")
+DERIVED = ("stripe", "requant_lanes", "vector_lanes", "depthwise_lanes", "banks")
 """Parameters that follow from others unless they are given."""
 
 
@@ -158,10 +158,12 @@ def changed(base: Config, changes: Mapping[str, Any]) -> Config:
     hardware = {n: v for n, v in changes.items() if not SETTINGS[n].memory}
     check_shape(hardware)
     if "lanes" in hardware:
+        data.pop("pixel_lanes", None)
         hardware["ic_lanes"], hardware["oc_lanes"] = hardware.pop("lanes")
     if {"pe", "dataflow"} & set(hardware):
         data.pop("ic_lanes")
         data.pop("oc_lanes")
+        data.pop("pixel_lanes", None)
         hardware = {"pe": base.macs_per_cycle, **hardware}
     if hardware.get("depthwise", "native") != "native":
         data.pop("depthwise_lanes", None)
@@ -187,6 +189,7 @@ def flat(config: Config) -> dict[str, Any]:
     """Every parameter of a finished configuration by the names of :data:`PARAMETERS`, for tables."""
     values = (
         config.to_dict()
+        | {"pixel_lanes": config.pixel_lanes}
         | vars(config.memory)
         | {"pe": config.macs_per_cycle, "dataflow": dataflow_of(config.ic_lanes, config.oc_lanes)}
         | {"extensions": PARAMETERS["extensions"].show(config.extensions)}

@@ -66,7 +66,7 @@ class MultiplierArray(wiring.Component):
                 "depthwise": In(1),
                 "extra": In(3),
                 "inputs": In(operand * self.lanes),
-                "weights": In(operand * config.macs_per_cycle),
+                "weights": In(operand * config.weight_bytes),
                 "sums": Out(SUM * config.oc_lanes),
                 "products": Out(SUM * config.depthwise_lanes),
             }

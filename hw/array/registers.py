@@ -151,7 +151,11 @@ class ArrayRegisters(wiring.Component):
                 operation.clamps.eq(~is_any(self.op, [row for row in rows if row.full_range])),
                 operation.pixels.eq(regs.TILE.height * regs.TILE.width),
                 zero.eq(~Cat(sizes).all()),
-                large.eq((regs.BLOCKS.last > channels) | (regs.STRIPE.pixels > config.stripe)),
+                large.eq(
+                    (regs.BLOCKS.last > channels)
+                    | (regs.STRIPE.pixels > config.stripe)
+                    | (regs.KC.group >= config.weight_sets) & ~depthwise
+                ),
                 misaligned.eq(regs.W_ADDR[:low].any() | regs.W_BYTES[:low].any()),
             ]
 

@@ -86,7 +86,7 @@ class ArrayWeights(wiring.Component):
                 "fetch": In(Load),
                 "port": Out(SramRead(config)),
                 "swap": In(1),
-                "operands": Out(operand * config.macs_per_cycle),
+                "operands": Out(operand * config.weight_bytes),
                 "record_row": In(range(BUFFERS * self.groups)),
                 "records": Out(data.ArrayLayout(Record, config.requant_lanes)),
                 "awake": Out(1),
@@ -197,7 +197,7 @@ class ArrayWeights(wiring.Component):
         """The words of a window fill ``shadow``; a swap puts it to use. Bytes of a matrix count where ``mask`` is set,
         less their zero point. ``coming``: flags of the read whose word is ``value`` a cycle later."""
         config, held, word = self.config, self.held, self.config.word_bytes
-        shadow = Signal(held * config.macs_per_cycle, reset_less=True)
+        shadow = Signal(held * config.weight_bytes, reset_less=True)
         row, coming_at, at = (
             Signal(range(max(reads_at_most(config), 2)), name=name) for name in ("row", "coming_at", "at")
         )
@@ -225,7 +225,7 @@ class ArrayWeights(wiring.Component):
             with m.If(~self.operation.matrix), m.Switch(at):
                 for n in range(config.weight_rows):
                     with m.Case(n):
-                        hold(n * word, stream, 0, min(word, config.macs_per_cycle - n * word))
+                        hold(n * word, stream, 0, min(word, config.weight_bytes - n * word))
             if config.matmul:
                 parts = parts_of_row(config)
                 with m.Elif(self.operation.regs.B_FORM.transposed), m.Switch(at):
@@ -245,7 +245,7 @@ class ArrayWeights(wiring.Component):
                                 min(word, config.oc_lanes - channel),
                             )
         with m.If(self.swap):
-            numbers = range(config.macs_per_cycle)
+            numbers = range(config.weight_bytes)
             m.d.sync += self.operands.eq(Cat(extended(shadow, n, self.operand, held) for n in numbers))
             if config.matmul and held == 8:
                 with m.If(self.operation.matrix):

@@ -25,8 +25,11 @@ from dovetail.hw.microcoded.steps import (
 from dovetail.isa.config.given import MICROCODED_WORD
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import built
-from dovetail.isa.instructions.table import Cause, Unit
+from dovetail.isa.instructions.table import REGISTERS, Cause, Unit
 from dovetail.isa.timing.microcoded.durations import sums_together
+
+GROUP = next(field.mask for field in REGISTERS[Unit.ARRAY]["KC"].fields if field.name == "group")
+"""Bits of KC that must be 0: the microcoded accelerator has one set of weights."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,10 @@ def convolution(u: Assembler, config: Config, tables: Tables) -> None:
             u(ADD, "together", 1)
             u(ADD, None, 1, special=Special.STRIDE)
         else:
-            u(ADD, "times")
+            u(AND, "times", "ARRAY.KC", GROUP)  # 0 in an operation that passes its checks
             u(ADD, "inputs")
             u(ADD, "lanes", config.oc_lanes)
-            u(AND, "kc", "ARRAY.KC", 0xFFFF)
+            u(AND, "kc", "ARRAY.KC", 0xFFFF, when=If.ZERO, mark=True)
             u(ADD, "n", config.ic_lanes)
             u(Alu.MULLO, "lanes_read", "kc", "n")
             u(ADD, "records", MICROCODED_WORD * config.oc_lanes)
@@ -95,11 +98,12 @@ def _array_checks(u: Assembler, config: Config) -> None:
         u(SHR, name, f"ARRAY.{register}", low)
         marks = name not in ("stride_y", "dilation")
         u(AND, name, name, mask, when=If.ZERO if marks else If.NEVER, mark=marks)
-    for word in ("kc", "ARRAY.STRIPE", "ARRAY.IN_BYTES", "ARRAY.W_BYTES", "ARRAY.OUT_BYTES"):
+    for word in ("ARRAY.STRIPE", "ARRAY.IN_BYTES", "ARRAY.W_BYTES", "ARRAY.OUT_BYTES"):
         flag(u, ADD, word, 0, If.ZERO)
     checked(u, Unit.ARRAY, Cause.ZERO_SIZE)
     flag(u, SUB, "lanes", "last", BELOW)
     flag(u, SUB, config.stripe, "ARRAY.STRIPE", BELOW)
+    flag(u, AND, "times", GROUP, If.NOT_ZERO)
     checked(u, Unit.ARRAY, Cause.TOO_LARGE)
     u(OR, "n", "ARRAY.W_ADDR", "ARRAY.W_BYTES")
     flag(u, AND, "n", MICROCODED_WORD - 1, If.NOT_ZERO)

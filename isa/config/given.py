@@ -12,6 +12,9 @@ BUS_WIDTHS = (32, 64, 128, 256, 512)
 MIN_SRAM, MAX_SRAM = 32 << 10, 256 << 20
 MAX_LANES = 128
 MAX_PE = 1024
+PIXEL_LANES = (1, 2, 4, 8)
+MAX_STRIPE, DEFAULT_STRIPE = 64, 32
+"""Output pixels of a pixel lane that share a weight load."""
 MAX_BANKS = 32
 DEFAULT_SRAM, DEFAULT_BANKS = 256 << 10, 8
 """The most SRAM that fits an ECP5-85F beside the default array; 16 banks would take 128 block RAMs more."""
@@ -188,10 +191,14 @@ class Given(TypedDict, total=False):
     pe: Annotated[int, Parameter("multipliers, shared out by --dataflow", 8, MAX_PE, title="PEs")]
     ic_lanes: Annotated[int, Parameter("input channels per cycle", 1, MAX_LANES, title="input lanes")]
     oc_lanes: Annotated[int, Parameter("output channels per cycle", 1, MAX_LANES, title="output lanes")]
+    pixel_lanes: Annotated[int, Parameter("output pixels per cycle", default=1, title="pixel lanes", among=PIXEL_LANES)]
     sram: Annotated[int | str, Parameter("on-chip memory, such as 512KiB", MIN_SRAM, MAX_SRAM, DEFAULT_SRAM, "SRAM")]
     banks: Annotated[int | None, Parameter("SRAM banks", 4, MAX_BANKS)]
     dataflow: Annotated[str, Parameter("how --pe is shared out", kind=_one_of(DATAFLOWS))]
-    stripe: Annotated[int, Parameter("output pixels that share a weight load", 1, 64, 32)]
+    stripe: Annotated[
+        int,
+        Parameter("output pixels that share a weight load, up to 64 per pixel lane", 1, MAX_STRIPE * PIXEL_LANES[-1]),
+    ]
     requant_lanes: Annotated[int | None, Parameter("results requantised per cycle", 1, title="requantiser lanes")]
     vector_lanes: Annotated[int | None, Parameter("channels per cycle of the vector unit", 1, 16)]
     matmul: Annotated[bool, Parameter("whether MAT_MUL is built", default=True)]
@@ -210,6 +217,7 @@ class Given(TypedDict, total=False):
 
 
 MICROCODED: Given = {
+    "pixel_lanes": 1,
     "stripe": 1,
     "requant_lanes": 1,
     "bus": 32,
@@ -256,10 +264,11 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_shape(names: Collection[str]) -> None:
     """Raise :class:`ConfigError` unless the shape of the array is given in one way only."""
-    if {"pe", "dataflow"} & set(names) and {"ic_lanes", "oc_lanes"} & set(names):
-        raise ConfigError("give either pe and dataflow or ic_lanes and oc_lanes, not both")
-    if "lanes" in names and {"pe", "dataflow", "ic_lanes", "oc_lanes"} & set(names):
-        raise ConfigError("give lanes without pe, dataflow, ic_lanes and oc_lanes")
+    lanes = {"ic_lanes", "oc_lanes", "pixel_lanes"}
+    if {"pe", "dataflow"} & set(names) and lanes & set(names):
+        raise ConfigError("give either pe and dataflow or ic_lanes, oc_lanes and pixel_lanes, not both")
+    if "lanes" in names and {"pe", "dataflow", *lanes} & set(names):
+        raise ConfigError("give lanes without pe, dataflow, ic_lanes, oc_lanes and pixel_lanes")
 
 
 def memory_of(given: MemoryTiming | Mapping[str, Any]) -> MemoryTiming:

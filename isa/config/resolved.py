@@ -16,8 +16,11 @@ from dovetail.isa.common.sizes import ceil_div, format_bytes
 from dovetail.isa.common.suggestion import nearest
 from dovetail.isa.common.toml import parse_toml
 from dovetail.isa.config.given import (
+    ALL_PARAMETERS,
     DEFAULT_BANKS,
+    DEFAULT_STRIPE,
     MAX_PE,
+    MAX_STRIPE,
     MICROCODED,
     MICROCODED_WORD,
     PARAMETERS,
@@ -56,16 +59,19 @@ class Config:
     It is made of what :class:`~dovetail.isa.config.given.Given` lists: ``Config(pe=64, sram="512 KiB")``. ``Config()``
     is the preset ``default``, what a command takes when nothing else is named; it fits an ECP5-85F.
 
-    Give ``pe``/``dataflow`` (shorthand) or ``ic_lanes``/``oc_lanes``; ``sram`` takes bytes or text with a unit, and is
-    256 KiB in 8 banks unless given. An ``sram`` that is given without ``banks`` has as many as it can, up to 16.
+    Give ``pe``/``dataflow`` (shorthand) or ``ic_lanes``/``oc_lanes``/``pixel_lanes``; ``sram`` takes bytes or text
+    with a unit, and is 256 KiB in 8 banks unless given. An ``sram`` that is given without ``banks`` has as many as it
+    can, up to 16.
 
     Members are the parameters but for ``pe`` and ``dataflow``, and no longer None or text: ``sram`` is in bytes,
-    ``depthwise_lanes`` 0 without the instruction. The array has ``ic_lanes`` x ``oc_lanes`` multipliers. Without
+    ``depthwise_lanes`` 0 without the instruction. The array has ``ic_lanes`` x ``oc_lanes`` x ``pixel_lanes``
+    multipliers. Without
     ``pooling``, ``elementwise`` and ``activation`` there is no vector unit.
     """
 
     ic_lanes: int
     oc_lanes: int
+    pixel_lanes: int
     sram: int
     banks: int
     stripe: int
@@ -106,18 +112,19 @@ class Config:
         settle("oc_lanes", shape[1])
         products = self.macs_per_cycle
         if products > MAX_PE:
-            raise ConfigError(f"ic_lanes * oc_lanes must be at most {MAX_PE}, not {products}")
+            names = "ic_lanes * oc_lanes" + " * pixel_lanes" * (self.pixel_lanes > 1)
+            raise ConfigError(f"{names} must be at most {MAX_PE}, not {products}")
+        settle("stripe", DEFAULT_STRIPE * self.pixel_lanes, MAX_STRIPE * self.pixel_lanes)
         if self.depthwise == "native":
             settle("depthwise_lanes", min(products, 32 if products < 256 else 64), min(products, 64))
         elif values["depthwise_lanes"]:
             raise ConfigError('depthwise_lanes must be left out unless depthwise is "native"')
         else:
             put(depthwise_lanes=0)
-        settle(
-            "requant_lanes",
-            min(ceil_div(products, 16), max(self.oc_lanes, min(self.depthwise_lanes, 32))),
-            self.acc_lanes,
-        )
+        results = self.oc_lanes  # with pixel lanes, their input port reads no more than a pixel per cycle
+        if self.pixel_lanes == 1:
+            results = max(results, min(self.depthwise_lanes, 32))
+        settle("requant_lanes", min(ceil_div(products, 16), results), max(self.oc_lanes, self.depthwise_lanes))
         settle("vector_lanes", min(self.requant_lanes, 4))
         if self.banks is None:
             put(banks=DEFAULT_BANKS if given.get("sram") is None else self._default_banks())
@@ -166,12 +173,12 @@ class Config:
     @property
     def macs_per_cycle(self) -> int:
         """Multipliers in the array."""
-        return self.ic_lanes * self.oc_lanes
+        return self.ic_lanes * self.oc_lanes * self.pixel_lanes
 
     @property
     def acc_lanes(self) -> int:
-        """Accumulators per stripe pixel."""
-        return max(self.oc_lanes, self.depthwise_lanes)
+        """Accumulators that a step adds to: of as many pixels as there are pixel lanes, or of a depthwise block."""
+        return max(self.pixel_lanes * self.oc_lanes, self.depthwise_lanes)
 
     @property
     def bus_bytes(self) -> int:
@@ -182,13 +189,24 @@ class Config:
     def word_bytes(self) -> int:
         """Bytes of an SRAM word, the widest access: the power of two that covers every port."""
         vector = 4 * self.vector_lanes if self.elementwise else self.vector_lanes
-        widest = max(16, self.ic_lanes, self.depthwise_lanes, 4 * self.requant_lanes, self.bus_bytes, vector)
+        inputs = self.pixel_lanes * self.ic_lanes
+        widest = max(16, inputs, self.depthwise_lanes, 4 * self.requant_lanes, self.bus_bytes, vector)
         return 1 << (widest - 1).bit_length()
 
     @property
+    def weight_bytes(self) -> int:
+        """Bytes of one convolution weight block, ic_lanes x oc_lanes int8: one for each multiplier of a pixel lane."""
+        return self.ic_lanes * self.oc_lanes
+
+    @property
     def weight_rows(self) -> int:
-        """SRAM words of one convolution weight block (ic_lanes x oc_lanes int8)."""
-        return ceil_div(self.macs_per_cycle, self.word_bytes)
+        """SRAM words of one convolution weight block."""
+        return ceil_div(self.weight_bytes, self.word_bytes)
+
+    @property
+    def weight_sets(self) -> int:
+        """Convolution weight blocks that the multipliers choose from at the same time."""
+        return 1 if self.pixel_lanes == 1 else min(2 * self.pixel_lanes, self.word_bytes // self.ic_lanes)
 
     def param_rows(self, lanes: int) -> int:
         """SRAM words that hold the 16-byte requantisation records of ``lanes`` channels."""
@@ -197,8 +215,8 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         """Every hardware parameter and the memory timing, as TOML and the program header spell them."""
         data = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name in ("serial", "extensions"):
-            if not data[name]:
+        for name in ("pixel_lanes", "serial", "extensions"):
+            if data[name] == ALL_PARAMETERS[name].default:
                 del data[name]  # of configurations that are older than the parameter, the hash stays
         data["memory"] = asdict(self.memory)
         if self.depthwise != "native":

@@ -190,6 +190,8 @@ def failures(config: Config, op: Op, view: View) -> Iterator[tuple[Cause, bool]]
         yield Cause.TOO_LARGE, view["BLOCKS", "last"] > lanes_of(config, op, view)
     if view.unit == Unit.ARRAY:
         yield Cause.TOO_LARGE, view["STRIPE", "pixels"] > config.stripe
+        if not INSTRUCTIONS[op].depthwise:
+            yield Cause.TOO_LARGE, view["KC", "group"] + 1 > config.weight_sets
         yield Cause.ALIGNMENT, (view["W_ADDR"] | view["W_BYTES"]) % config.word_bytes != 0
     outside = False
     for address, size in spaces:

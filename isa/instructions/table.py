@@ -102,8 +102,8 @@ CAUSE_DOC: dict[Cause, str] = {
     Cause.UNIT_ABSENT: "the configuration has no such unit or instruction",
     Cause.NO_END: "the program's last page was passed without an END",
     Cause.ZERO_SIZE: "a size, count or region length is zero",
-    Cause.TOO_LARGE: "STRIPE above the accumulator depth, a last block larger than the lanes, or a channel multiplier"
-    " above the depthwise lanes",
+    Cause.TOO_LARGE: "STRIPE above the accumulator depth, a last block larger than the lanes, a group above the weight"
+    " sets, or a channel multiplier above the depthwise lanes",
     Cause.ALIGNMENT: "the weight stream's address or length is not a multiple of the SRAM word",
     Cause.SRAM_RANGE: "a region does not lie inside the SRAM",
     Cause.BANK_CONFLICT: "a bank port that the instruction needs is in use by another unit, or twice by itself",
@@ -507,11 +507,19 @@ ARRAY = (
     (
         "KC",
         "blocks of ic_lanes bytes per kernel tap (1 .. 65535); not used by DEPTH_CONV",
-        (Field("blocks", 0, 16, "blocks"),),
+        (
+            Field("blocks", 0, 16, "blocks"),
+            Field(
+                "group",
+                16,
+                4,
+                "input blocks per group less one: blocks whose weights are held at the same time, at most weight_sets",
+            ),
+        ),
     ),
     ("W_ADDR", "SRAM byte address of the weight stream, a multiple of the SRAM word", ()),
     ("W_BYTES", "length of the weight stream, a multiple of the SRAM word; beyond it the stream reads as zero", ()),
-    ("STRIPE", "output pixels per stripe, 1 .. stripe", (Field("pixels", 0, 7, "pixels"),)),
+    ("STRIPE", "output pixels per stripe, 1 .. stripe", (Field("pixels", 0, 10, "pixels"),)),
     (
         "MODE",
         "how results leave the array",

@@ -137,7 +137,7 @@ PROGRAMS: dict[str, Words] = {
     "unknown opcode": [*COPY, 0x7F, *END],
     "reserved bit": [*COPY, Op.END | 1 << 9],
     "unknown register": [*COPY, Op.CFG | 0x3F << 8],
-    "reserved bit of a register": [cfg(ARRAY, "KC", 1 << 16)],
+    "reserved bit of a register": [cfg(ARRAY, "KC", 1 << 20)],
     "unknown unit": [sync(STORE, LOAD) | 4 << 8],
     "no end": COPY * 3 + [cfg(LOAD, "LENGTH", 3)] * (128 - 3 * len(COPY)),
     "zero size": [*COPY, cfg(STORE, "LENGTH", 0), Op.DMA_WRITE, *COPY, *END],

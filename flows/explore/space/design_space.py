@@ -22,7 +22,7 @@ from dovetail.sw.analysis.cost.area import PARTS
 from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.runtime.clock import CLOCKS
 
-SHAPE = ("lanes", "pe", "ic_lanes", "oc_lanes", "dataflow")
+SHAPE = ("lanes", "pe", "ic_lanes", "oc_lanes", "pixel_lanes", "dataflow")
 """Settings that say what shape the array has; the value of one follows from the others."""
 
 SLOWEST_FIRST = (
@@ -402,14 +402,17 @@ class Space:
         if not set(SHAPE) & set(values):
             return {}
         ic, oc = values.get("ic_lanes", self.base.ic_lanes), values.get("oc_lanes", self.base.oc_lanes)
+        pixels = values.get("pixel_lanes", self.base.pixel_lanes)
         if "lanes" in values:
-            ic, oc = values["lanes"]
+            (ic, oc), pixels = values["lanes"], 1
         elif {"pe", "dataflow"} & set(values):
             try:
                 ic, oc = lanes_of(values.get("pe", self.base.macs_per_cycle), values.get("dataflow", "mixed"))
+                pixels = 1
             except ConfigError:
                 return {}
-        return {"pe": ic * oc, "dataflow": dataflow_of(ic, oc), "ic_lanes": ic, "oc_lanes": oc, **values}
+        lanes = {"ic_lanes": ic, "oc_lanes": oc, "pixel_lanes": pixels}
+        return {"pe": ic * oc * pixels, "dataflow": dataflow_of(ic, oc), **lanes, **values}
 
     def _steps(self, depth: int, known: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[tuple[int, Any, Any]]:
         """(index, known, own) for each value of the axis at ``depth`` that keeps the constraints there."""

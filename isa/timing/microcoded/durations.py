@@ -42,7 +42,7 @@ SYNC_FAULTS = {Cause.RESERVED: 5, Cause.REGISTER: 9, Cause.UNIT_ABSENT: 11}
 DMA_CHECKS = {Cause.ZERO_SIZE: 7, Cause.SRAM_RANGE: 10}
 """Microinstructions to the verdict of a check of a transfer."""
 ARRAY_CHECKS = {
-    Cause.ZERO_SIZE: 22,
+    Cause.ZERO_SIZE: 21,
     Cause.TOO_LARGE: 25,
     Cause.ALIGNMENT: 28,
     Cause.SRAM_RANGE: 35,

@@ -219,7 +219,7 @@ def program(config: Config, rounding: Rounding, records: Ints) -> tuple[list[int
             "ROW_BYTES": config.ic_lanes,
             "OUT_ADDR": config.sram - 2 * config.bank_bytes,
             "STRIPE": 1,
-            "KC": pack(Unit.ARRAY, "KC", blocks=1),
+            "KC": pack(Unit.ARRAY, "KC", blocks=1, group=0),
             "GEOMETRY": pack(Unit.ARRAY, "GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1),
             "TILE": pack(Unit.ARRAY, "TILE", height=1, width=1),
             "QUANT": pack(Unit.ARRAY, "QUANT", zero_in=0, zero_out=0, lo=-128, hi=127),

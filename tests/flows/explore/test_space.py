@@ -218,8 +218,8 @@ def test_constraints_that_leave_nothing() -> None:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["lanes", "pe"], "give lanes without pe, dataflow, ic_lanes and oc_lanes"),
-        (["pe", "oc_lanes"], "give either pe and dataflow or ic_lanes and oc_lanes, not both"),
+        (["lanes", "pe"], "give lanes without pe, dataflow, ic_lanes, oc_lanes and pixel_lanes"),
+        (["pe", "oc_lanes"], "give either pe and dataflow or ic_lanes, oc_lanes and pixel_lanes, not both"),
     ],
 )
 def test_one_shape(names: list[str], message: str) -> None:

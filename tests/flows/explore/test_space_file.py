@@ -129,7 +129,7 @@ ERRORS = [
     (NETWORK + "[base]\nmatmul = 1\n", "4: matmul must be true or false, not 1"),
     (NETWORK + '[base]\nsram = "1 MB"\n', "4: sram must be a size in B, KiB, MiB or GiB such as "),
     (NETWORK + '[base]\nsram = "1 MiB"\nbanks = 64\n', "5: banks must be 4..32, not 64"),
-    (NETWORK + "[base]\npe = 64\nic_lanes = 8\n", "3: give either pe and dataflow or ic_lanes and oc_lanes, not both"),
+    (NETWORK + "[base]\npe = 64\nic_lanes = 8\n", "3: give either pe and dataflow or ic_lanes, oc_lanes and pixel"),
     (NETWORK + "[axes]\nsrma = []\n", '4: "srma" must be a configuration parameter; did you mean "sram"?'),
     (NETWORK + "[axes]\nbus = 64\n", "4: bus must be a list such as [64], or a range; one value goes to [base]"),
     (NETWORK + "[axes]\nbus = []\n", "4: bus must have at least one value; or leave it out"),

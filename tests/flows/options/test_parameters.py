@@ -28,7 +28,9 @@ def test_no_flags_is_the_default() -> None:
 
 
 def test_every_parameter_of_the_configuration_has_a_flag() -> None:
-    names = set(Config().to_dict()) - {"memory"} | set(vars(MemoryTiming())) | {"pe", "dataflow", "extensions"}
+    names = (
+        set(Config(pixel_lanes=2).to_dict()) - {"memory"} | set(vars(MemoryTiming())) | {"pe", "dataflow", "extensions"}
+    )
     assert set(parameters.SETTINGS) == names | {"lanes"}
 
 
@@ -89,9 +91,12 @@ def test_derived_parameters_follow(pe: int, flow: str) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--pe", "64", "--ic-lanes", "8"], "give either pe and dataflow or ic_lanes and oc_lanes, not both"),
+        (
+            ["--pe", "64", "--ic-lanes", "8"],
+            "give either pe and dataflow or ic_lanes, oc_lanes and pixel_lanes, not both",
+        ),
         (["--pe", "7"], "pe must be 8..1024, not 7"),
-        (["--lanes", "8x8", "--pe", "64"], "give lanes without pe, dataflow, ic_lanes and oc_lanes"),
+        (["--lanes", "8x8", "--pe", "64"], "give lanes without pe, dataflow, ic_lanes, oc_lanes and pixel_lanes"),
         (
             ["--depthwise", "none", "--depthwise-lanes", "4"],
             'depthwise_lanes must be left out unless depthwise is "native"',

@@ -300,6 +300,8 @@ FAULTS = {
     "no pixels": ({"TILE": 5}, Cause.ZERO_SIZE, Op.CONV),
     "no weights": ({"W_BYTES": 0, "STRIPE": 100}, Cause.ZERO_SIZE, Op.CONV),
     "no channels": ({"KC": 0}, Cause.ZERO_SIZE, Op.CONV),
+    "group": ({"KC": 1 | 1 << 16, "W_ADDR": 8}, Cause.TOO_LARGE, Op.CONV),
+    "group of a product": ({"KC": 1 | 1 << 19}, Cause.TOO_LARGE, Op.MAT_MUL),
     "stripe": ({"STRIPE": 8, "W_ADDR": 8}, Cause.TOO_LARGE, Op.CONV),
     "last block": ({"BLOCKS": 1 | 6 << 16}, Cause.TOO_LARGE, Op.CONV),
     "stripe and last block": ({"STRIPE": 8, "BLOCKS": 1 | 6 << 16}, Cause.TOO_LARGE, Op.CONV),

@@ -70,6 +70,23 @@ def test_odd_lanes() -> None:
     assert (config.macs_per_cycle, config.word_bytes, config.weight_rows, config.depthwise_lanes) == (15, 16, 1, 15)
 
 
+def test_pixel_lanes() -> None:
+    config = Config(ic_lanes=16, oc_lanes=16, pixel_lanes=4)
+    assert (config.macs_per_cycle, config.weight_bytes, config.weight_rows) == (1024, 256, 4)
+    assert config.requant_lanes == 16
+    assert (config.word_bytes, config.acc_lanes, config.stripe, config.weight_sets) == (64, 64, 128, 4)
+    assert Config(ic_lanes=2, oc_lanes=32, pixel_lanes=8).weight_sets == 16  # more would not be fed
+    assert Config(ic_lanes=16, oc_lanes=4, pixel_lanes=2).weight_sets == 2  # a word holds no more input blocks
+    assert Config(pixel_lanes=2) == Config(ic_lanes=8, oc_lanes=8, pixel_lanes=2)
+    assert config.to_dict()["pixel_lanes"] == 4 and Config.from_toml(config.to_toml()) == config
+
+
+def test_one_pixel_lane_is_not_written() -> None:
+    """A configuration that is older than the parameter keeps its hash."""
+    one = Config(pixel_lanes=1)
+    assert one == Config() and one.weight_sets == 1 and "pixel_lanes" not in one.to_dict()
+
+
 @pytest.mark.parametrize("scenario", ["none", "emulated"])
 def test_depthwise_lanes_are_for_native_only(scenario: str) -> None:
     assert Config(depthwise=scenario).depthwise_lanes == 0
@@ -82,11 +99,22 @@ def test_depthwise_lanes_are_for_native_only(scenario: str) -> None:
         ({"pe": 7}, "pe must be 8..1024, not 7"),
         ({"pe": 1025}, "pe must be 8..1024, not 1025"),
         ({"dataflow": "both"}, "dataflow must be one of input, output, mixed, not 'both'"),
-        ({"pe": 64, "ic_lanes": 8, "oc_lanes": 8}, "give either pe and dataflow or ic_lanes and oc_lanes, not both"),
+        (
+            {"pe": 64, "ic_lanes": 8, "oc_lanes": 8},
+            "give either pe and dataflow or ic_lanes, oc_lanes and pixel_lanes, not both",
+        ),
         ({"ic_lanes": 8}, "ic_lanes and oc_lanes must be given together"),
         ({"ic_lanes": 0, "oc_lanes": 8}, "ic_lanes must be 1..128, not 0"),
         ({"ic_lanes": 8, "oc_lanes": 129}, "oc_lanes must be 1..128, not 129"),
         ({"ic_lanes": 64, "oc_lanes": 64}, "ic_lanes * oc_lanes must be at most 1024, not 4096"),
+        (
+            {"ic_lanes": 16, "oc_lanes": 16, "pixel_lanes": 8},
+            "ic_lanes * oc_lanes * pixel_lanes must be at most 1024, not 2048",
+        ),
+        ({"pixel_lanes": 3}, "pixel_lanes must be one of 1, 2, 4, 8, not 3"),
+        ({"pe": 64, "pixel_lanes": 2}, "give either pe and dataflow or ic_lanes, oc_lanes and pixel_lanes, not both"),
+        ({"pixel_lanes": 2, "stripe": 129}, "stripe must be 1..128, not 129"),
+        ({"stripe": 513}, "stripe must be 1..512, not 513"),
         ({"ic_lanes": 2.5, "oc_lanes": 8}, "ic_lanes must be an integer, not 2.5"),
         ({"ic_lanes": True, "oc_lanes": 8}, "ic_lanes must be an integer, not True"),
         ({"ic_lanes": "8", "oc_lanes": 8}, "ic_lanes must be an integer, not '8'"),
@@ -110,8 +138,8 @@ def test_depthwise_lanes_are_for_native_only(scenario: str) -> None:
         (
             {"lanes": 8},
             "unknown parameter 'lanes'; known: activation, banks, bus, dataflow, depthwise, depthwise_lanes,"
-            " elementwise, extensions, ic_lanes, matmul, memory, oc_lanes, outstanding, pe, pooling, requant_lanes,"
-            " serial, sram, stripe, vector_lanes",
+            " elementwise, extensions, ic_lanes, matmul, memory, oc_lanes, outstanding, pe, pixel_lanes, pooling,"
+            " requant_lanes, serial, sram, stripe, vector_lanes",
         ),
         ({"memory": 3}, "memory must be a table of read_latency, write_latency, beat_cycles, not 3"),
         ({"sram": "17 KiB", "banks": 4}, "sram must be 32 KiB..256 MiB, not 17 KiB"),

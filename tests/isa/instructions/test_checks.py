@@ -77,6 +77,18 @@ def test_array_limits(op: Op) -> None:
         assert check(CONFIG, op, legal(op, **{name: CONFIG.word_bytes // 2})) == Cause.ALIGNMENT
 
 
+@pytest.mark.parametrize("op", ARRAY)
+@pytest.mark.parametrize(("pixel_lanes", "sets"), [(1, 1), (2, 4), (8, 16)])
+def test_groups_fit_the_weight_sets(op: Op, pixel_lanes: int, sets: int) -> None:
+    config = CONFIG.replace(pixel_lanes=pixel_lanes, ic_lanes=1, depthwise_lanes=6)
+    assert config.weight_sets == sets
+    for group in (1, sets, sets + 1):
+        if group <= 16:
+            view = legal(op, KC=pack(Unit.ARRAY, "KC", blocks=1, group=group - 1))
+            fits = group <= sets or op == Op.DEPTH_CONV
+            assert check(config, op, view) == (Cause.NONE if fits else Cause.TOO_LARGE)
+
+
 @pytest.mark.parametrize("op", OPERATIONS)
 def test_regions_end_with_the_sram(op: Op) -> None:
     names = [n.removesuffix("_ADDR") for n in REGISTERS[legal(op).unit] if n.endswith("_ADDR") and n != "MEM_ADDR"]

@@ -11,7 +11,7 @@ import pytest
 
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES
-from dovetail.isa.program import CRC, HEADER, Program, Segment, Step, TensorDescriptor
+from dovetail.isa.program import CRC, HEADER, VERSION, Program, Segment, Step, TensorDescriptor
 from dovetail.sw.export.driver_files import driver_files
 
 HERE = Path(__file__).parent
@@ -146,7 +146,7 @@ def test_broken_files_are_refused(dump: Path) -> None:
     body = file[: -CRC.size]
     damaged = bytearray(file)
     damaged[100] ^= 1
-    newer = signed(body[:8] + b"\x02" + body[9:])
+    newer = signed(body[:8] + bytes([VERSION + 1]) + body[9:])
     header = HEADER.unpack_from(file)
     empty = signed(HEADER.pack(*header[:2], 2, header[3], HEADER.size + 2 + CRC.size) + b"{}")
     files = [b"", file[:35], file[:-1], file + b"\0", b"X" + file[1:], bytes(damaged), newer, empty]

@@ -168,7 +168,7 @@ def test_convolution_by_hand() -> None:
     values["GEOMETRY"] = pack(Unit.ARRAY, "GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1)
     values["STRIPE"] = pack(Unit.ARRAY, "STRIPE", pixels=32)
     values["BLOCKS"] = pack(Unit.ARRAY, "BLOCKS", count=3, last=4)
-    values["KC"] = pack(Unit.ARRAY, "KC", blocks=2)
+    values["KC"] = pack(Unit.ARRAY, "KC", blocks=2, group=0)
     view = View(Unit.ARRAY, [values[name] for name in REGISTERS[Unit.ARRAY]])
     parts = split(config, Op.CONV, view, Fraction(12, 16))
     # Six steps of 64 slots; 16 * 20 of them have an output channel, 12 * 20 an input channel as well.
