@@ -23,7 +23,7 @@ from dovetail.flows.output.tables import new_table
 from dovetail.hw.board.memory import BoardMemory
 from dovetail.isa.common.files import write_atomically
 from dovetail.isa.common.sizes import format_bytes
-from dovetail.isa.config.resolved import Config
+from dovetail.isa.config.resolved import Config, array_of
 from dovetail.isa.link import BAUD
 from dovetail.sw.errors import DovetailError
 
@@ -181,7 +181,7 @@ def run_list(args: argparse.Namespace) -> Report:
         p, v = one.parameters, one.values
         resources = [f"{v[name]:,}" for name in ("lut", "ff", "dsp", "bram")]
         clocks = (f"{v['fmax']:.2f}", f"{v['clock'] / MHZ:g}", str(v["seed"]))
-        lanes = f"{p['ic_lanes']}x{p['oc_lanes']}"
+        lanes = array_of(p).replace(" ", "")
         table.add_row(one.hash, lanes, format_bytes(p["sram"]), v["board"], *resources, *clocks, v["made"])
     data = {"builds": [{"config_hash": one.hash, "config": one.parameters, **one.values} for one in found]}
     return Report(data, [table])

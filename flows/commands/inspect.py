@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> Report:
     rules = list(dict.fromkeys(node.rule for node in outcome.nodes if node.rule))
     lines = [f"rule {number:<8}{rule}" for number, rule in enumerate(rules, 1)]
     lines += [
-        f"{outcome.name} on {config.ic_lanes} x {config.oc_lanes} multipliers ({config.hash:016x})",
+        f"{outcome.name} on {config.array} multipliers ({config.hash:016x})",
         *_totals(outcome),
     ]
     lines += [f"host         {node.name}: {node.reason}" for node in hosted]

@@ -20,7 +20,18 @@ HINTS = 3
 """Changes that a message names per resource, at most."""
 WORTH = 0.01
 """A change is named if it saves at least this share of what is used."""
-HALVED = ("ic_lanes", "oc_lanes", "depthwise_lanes", "requant_lanes", "vector_lanes", "sram", "banks", "bus", "stripe")
+HALVED = (
+    "ic_lanes",
+    "oc_lanes",
+    "pixel_lanes",
+    "depthwise_lanes",
+    "requant_lanes",
+    "vector_lanes",
+    "sram",
+    "banks",
+    "bus",
+    "stripe",
+)
 
 
 def excess(used: Mapping[str, int], part: Part) -> dict[str, int]:

@@ -60,7 +60,7 @@ def check_report(path: Path) -> None:
 def config_label(config: Config) -> str:
     """A configuration in a line."""
     parts = [
-        f"{config.ic_lanes}x{config.oc_lanes}",
+        config.array.replace(" ", ""),
         f"{format_bytes(config.sram)} in {config.banks}",
         f"stripe {config.stripe}",
         f"requant {config.requant_lanes}",

@@ -2,11 +2,11 @@
 
 import argparse
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from dovetail.isa.config.given import INT, PARAMETERS, SIZE, ConfigError, Kind, Parameter, check_shape
+from dovetail.isa.config.given import ARRAY_LANES, INT, PARAMETERS, SIZE, ConfigError, Kind, Parameter, check_shape
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.runtime.clock import CLOCKS
 
@@ -14,13 +14,15 @@ DERIVED = ("stripe", "requant_lanes", "vector_lanes", "depthwise_lanes", "banks"
 """Parameters that follow from others unless they are given."""
 
 
-def _pair(value: Any) -> tuple[int, int]:
-    """Lanes as (input, output) channels per cycle."""
-    if not isinstance(value, list | tuple) or len(value) != 2 or not all(type(n) is int for n in value):
+def _lanes(value: Any) -> tuple[int, ...]:
+    """Lanes as (input channels, output channels) per cycle, and pixels if these are several."""
+    if not isinstance(value, list | tuple) or len(value) not in (2, 3) or not all(type(n) is int for n in value):
         raise ValueError(
-            f"must be a pair of input and output lanes such as [8, 16], on the command line 8x16, not {value!r}"
+            "must be input and output lanes such as [8, 16], or these and pixel lanes such as [8, 16, 2], on the"
+            f" command line 8x16 or 8x16x2, not {value!r}"
         )
-    return value[0], value[1]
+    *channels, pixels = value if len(value) == 3 else (*value, 1)
+    return (*channels, pixels) if pixels != 1 else tuple(channels)
 
 
 def _integers(text: str) -> Any:
@@ -49,12 +51,17 @@ def _megahertz(text: str) -> Any:
 
 HERTZ = {"Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9}
 FREQUENCY = Kind(_frequency, lambda value: f"{value / HERTZ['MHz']:g} MHz", _megahertz)
-LANES = Kind(_pair, lambda value: f"{value[0]}x{value[1]}", _integers)
+LANES = Kind(_lanes, lambda value: "x".join(map(str, value)), _integers)
 
 
-_LANES_PAIR = Parameter("input and output channels per cycle, such as 8x16", title="lanes", kind=LANES, name="lanes")
-SETTINGS: dict[str, Parameter] = {_LANES_PAIR.name: _LANES_PAIR, **PARAMETERS}
-"""What a user may set: ``lanes``, shorthand for ic_lanes and oc_lanes together, and every parameter."""
+_ALL_LANES = Parameter(
+    "input and output channels per cycle, such as 8x16, and pixels, such as 8x16x2",
+    title="lanes",
+    kind=LANES,
+    name="lanes",
+)
+SETTINGS: dict[str, Parameter] = {_ALL_LANES.name: _ALL_LANES, **PARAMETERS}
+"""What a user may set: ``lanes``, shorthand for ic_lanes, oc_lanes and pixel_lanes together, and every parameter."""
 CLOCK = Parameter("frequency of the accelerator", title="clock", kind=FREQUENCY, name="clock")
 """Of a point of a sweep: cycles do not depend on it, times and rates do."""
 AXES: dict[str, Parameter] = {**SETTINGS, CLOCK.name: CLOCK}
@@ -158,12 +165,9 @@ def changed(base: Config, changes: Mapping[str, Any]) -> Config:
     hardware = {n: v for n, v in changes.items() if not SETTINGS[n].memory}
     check_shape(hardware)
     if "lanes" in hardware:
-        data.pop("pixel_lanes", None)
-        hardware["ic_lanes"], hardware["oc_lanes"] = hardware.pop("lanes")
+        hardware |= named_lanes(hardware.pop("lanes"))
     if {"pe", "dataflow"} & set(hardware):
-        data.pop("ic_lanes")
-        data.pop("oc_lanes")
-        data.pop("pixel_lanes", None)
+        data = {name: value for name, value in data.items() if name not in ARRAY_LANES}
         hardware = {"pe": base.macs_per_cycle, **hardware}
     if hardware.get("depthwise", "native") != "native":
         data.pop("depthwise_lanes", None)
@@ -191,14 +195,22 @@ def flat(config: Config) -> dict[str, Any]:
         config.to_dict()
         | {"pixel_lanes": config.pixel_lanes}
         | vars(config.memory)
-        | {"pe": config.macs_per_cycle, "dataflow": dataflow_of(config.ic_lanes, config.oc_lanes)}
+        | {"pe": config.macs_per_cycle}
+        | {"dataflow": dataflow_of(config.ic_lanes, config.oc_lanes, config.pixel_lanes)}
         | {"extensions": PARAMETERS["extensions"].show(config.extensions)}
     )
     return {name: values.get(name, 0) for name in PARAMETERS}
 
 
-def dataflow_of(ic: int, oc: int) -> str:
+def named_lanes(lanes: Sequence[int]) -> dict[str, int]:
+    """The parameters that a value of ``lanes`` stands for."""
+    return dict(zip(ARRAY_LANES, (*lanes, 1), strict=False))
+
+
+def dataflow_of(ic: int, oc: int, pixels: int) -> str:
     """The shorthand's name for the shape of the array."""
+    if pixels > 1:
+        return "balanced"
     if ic == 1 or oc == 1:
         return "input" if oc == 1 else "output"
     return "mixed"

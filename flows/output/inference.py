@@ -131,7 +131,7 @@ def layer_table(report: Report, clock: float | None = None) -> Table:
 def summary(compiled: CompiledNetwork, clock: float | None = None) -> str:
     """Cycles, their times at a clock in Hz, MACs, utilisation, roofline bound and what the host runs, as text."""
     report, config = compiled.report(), compiled.config
-    array = f"{config.ic_lanes} x {config.oc_lanes} multipliers, {format_bytes(config.sram)}, {config.bus}-bit bus"
+    array = f"{config.array} multipliers, {format_bytes(config.sram)}, {config.bus}-bit bus"
     rate = f", {rate_text(report.moved_bytes, report.cycles, clock)}" if clock and report.cycles else ""
     lines = [
         f"{compiled.graph.name} on {array}, depthwise {config.depthwise} ({config.hash:016x})",

@@ -6,12 +6,14 @@ from typing import Annotated, Any, TypedDict, get_type_hints
 
 from dovetail.isa.common.sizes import format_bytes, parse_bytes
 
-DATAFLOWS = ("input", "output", "mixed")
+DATAFLOWS = ("input", "output", "mixed", "balanced")
 DEPTHWISE = ("none", "emulated", "native")
 BUS_WIDTHS = (32, 64, 128, 256, 512)
 MIN_SRAM, MAX_SRAM = 32 << 10, 256 << 20
 MAX_LANES = 128
 MAX_PE = 1024
+ARRAY_LANES = ("ic_lanes", "oc_lanes", "pixel_lanes")
+"""The array's dimensions, in the order of ``lanes`` and of a shape in words."""
 PIXEL_LANES = (1, 2, 4, 8)
 MAX_STRIPE, DEFAULT_STRIPE = 64, 32
 """Output pixels of a pixel lane that share a weight load."""
@@ -264,10 +266,9 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_shape(names: Collection[str]) -> None:
     """Raise :class:`ConfigError` unless the shape of the array is given in one way only."""
-    lanes = {"ic_lanes", "oc_lanes", "pixel_lanes"}
-    if {"pe", "dataflow"} & set(names) and lanes & set(names):
+    if {"pe", "dataflow"} & set(names) and set(ARRAY_LANES) & set(names):
         raise ConfigError("give either pe and dataflow or ic_lanes, oc_lanes and pixel_lanes, not both")
-    if "lanes" in names and {"pe", "dataflow", *lanes} & set(names):
+    if "lanes" in names and {"pe", "dataflow", *ARRAY_LANES} & set(names):
         raise ConfigError("give lanes without pe, dataflow, ic_lanes, oc_lanes and pixel_lanes")
 
 

@@ -17,6 +17,7 @@ from dovetail.isa.common.suggestion import nearest
 from dovetail.isa.common.toml import parse_toml
 from dovetail.isa.config.given import (
     ALL_PARAMETERS,
+    ARRAY_LANES,
     DEFAULT_BANKS,
     DEFAULT_STRIPE,
     MAX_PE,
@@ -24,6 +25,7 @@ from dovetail.isa.config.given import (
     MICROCODED,
     MICROCODED_WORD,
     PARAMETERS,
+    PIXEL_LANES,
     ConfigError,
     Given,
     MemoryTiming,
@@ -38,18 +40,36 @@ def _power_of_two(n: int) -> bool:
     return n > 0 and n & (n - 1) == 0
 
 
-def lanes_of(pe: int, dataflow: str) -> tuple[int, int]:
-    """(ic_lanes, oc_lanes) of the shorthand: ``input`` = (pe, 1), ``output`` = (1, pe), ``mixed`` = nearest square.
+def lanes_of(pe: int, dataflow: str) -> tuple[int, int, int]:
+    """(ic_lanes, oc_lanes, pixel_lanes) of the shorthand: ``input`` = (pe, 1, 1), ``output`` = (1, pe, 1), ``mixed`` =
+    nearest square, ``balanced`` = :func:`balanced`.
 
     Raises :class:`ConfigError`.
     """
     PARAMETERS["pe"].check(pe)
     if dataflow == "input":
-        return pe, 1
+        return pe, 1, 1
     if dataflow == "output":
-        return 1, pe
+        return 1, pe, 1
+    return balanced(pe) if dataflow == "balanced" else (*_square(pe), 1)
+
+
+def balanced(pe: int) -> tuple[int, int, int]:
+    """(ic_lanes, oc_lanes, pixel_lanes) with little that is idle: layers have more pixels than channels, so pixel lanes
+    are twice as many as would make a cube of the rest, four at most; the others are the nearest square."""
+    pixels = max(n for n in PIXEL_LANES if n == 1 or (pe % n == 0 and 8 * n * n <= pe and n <= 4))
+    return (*_square(pe // pixels), pixels)
+
+
+def _square(pe: int) -> tuple[int, int]:
     ic = next(d for d in range(isqrt(pe), 0, -1) if pe % d == 0)
     return ic, pe // ic
+
+
+def array_of(parameters: Mapping[str, Any]) -> str:
+    """The lanes of an array in words: ``8 x 8``, with pixel lanes ``16 x 16 x 4``."""
+    *lanes, pixels = (parameters.get(name, 1) for name in ARRAY_LANES)
+    return " x ".join(map(str, [*lanes, pixels] if pixels > 1 else lanes))
 
 
 @dataclass(frozen=True, init=False)
@@ -103,9 +123,11 @@ class Config:
         put(values, memory=memory)
         for name in self.extensions:
             extensions.load(name)
-        shape = values["ic_lanes"], values["oc_lanes"]
-        if shape == (None, None):
-            shape = lanes_of(64 if pe is None else pe, dataflow or "mixed")
+        shape = [values["ic_lanes"], values["oc_lanes"]]
+        if shape == [None, None]:
+            *shape, pixels = lanes_of(64 if pe is None else pe, dataflow or "mixed")
+            if (pe, dataflow) != (None, None):
+                put(pixel_lanes=pixels)
         elif None in shape:
             raise ConfigError("ic_lanes and oc_lanes must be given together")
         settle("ic_lanes", shape[0])
@@ -159,6 +181,11 @@ class Config:
             f"sram must split into 4..16 banks of a power of two, not {format_bytes(self.sram)};"
             " give banks or another size"
         )
+
+    @property
+    def array(self) -> str:
+        """Lanes of the array in words, see :func:`array_of`."""
+        return array_of(vars(self))
 
     @property
     def bank_bytes(self) -> int:

@@ -22,6 +22,7 @@ def config_header(config: Config) -> str:
         "HASH": (f"0x{config.hash:016x}ull", "for dovetail_open()"),
         "IC_LANES": (f"{config.ic_lanes}u", "input channels multiplied per cycle"),
         "OC_LANES": (f"{config.oc_lanes}u", "output channels per cycle"),
+        "PIXEL_LANES": (f"{config.pixel_lanes}u", "output pixels per cycle"),
         "SRAM_BYTES": (f"{config.sram}u", "on-chip memory"),
         "BUS_BYTES": (f"{config.bus_bytes}u", "bytes of a beat of the memory bus"),
     }

@@ -96,7 +96,7 @@ class CompiledNetwork:
     def __repr__(self) -> str:
         code = self.code
         return (
-            f"<CompiledNetwork {self.graph.name} on {self.config.ic_lanes} x {self.config.oc_lanes}, "
+            f"<CompiledNetwork {self.graph.name} on {self.config.array}, "
             f"{format_bytes(self.config.sram)}: {len(code.layers)} layers on the accelerator, "
             f"{len(code.host_reasons)} on the host>"
         )
@@ -104,7 +104,7 @@ class CompiledNetwork:
     def _repr_html_(self) -> str:
         code, config = self.code, self.config
         rows = (
-            ("multipliers", f"{config.ic_lanes} x {config.oc_lanes}"),
+            ("multipliers", config.array),
             ("SRAM", format_bytes(config.sram)),
             ("layers on the accelerator", len(code.layers)),
             ("nodes on the host", len(code.host_reasons)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, permutations
 from math import prod
 from typing import Any
 
@@ -12,7 +12,7 @@ from dovetail.flows.explore.results.row import Row, front_of
 from dovetail.flows.explore.search.listed import shuffled
 from dovetail.flows.explore.space.design_space import Point, Space
 from dovetail.flows.options.parameters import AXES, FREQUENCY, LANES
-from dovetail.isa.config.given import INT, SIZE
+from dovetail.isa.config.given import ARRAY_LANES, INT, SIZE
 
 GRID = 64
 """The most points of the first generation, drawn from the coarse grid; measured: more of them find the front later."""
@@ -23,10 +23,10 @@ class Narrowing:
 
     The first generation is drawn from a grid: the first, middle and last value of every axis that has an order, all
     values of the others. Each later one holds the points that differ from one of the front so far in one axis: by a
-    step up or down if the axis has an order, else by any value; and those with a step up in input and down in output
-    lanes or the other way round. Steps are half an axis at first. Where nothing new comes up they are halved; it ends
-    when nothing new comes up with steps of one value, or at the plan's number of points. As long as no point has a
-    cost, more are drawn from the whole space instead.
+    step up or down if the axis has an order, else by any value; and those with a step up in the lanes of one
+    dimension of the array and down in those of another. Steps are half an axis at first. Where nothing new comes up
+    they are halved; it ends when nothing new comes up with steps of one value, or at the plan's number of points. As
+    long as no point has a cost, more are drawn from the whole space instead.
     """
 
     total = 0
@@ -113,10 +113,9 @@ class Narrowing:
             for other in {*down, *up} - {indices[axis]}:
                 yield self.space.number(_with(indices, {axis: other}))
         names = list(self.space.axes)
-        if {"ic_lanes", "oc_lanes"} <= set(names):
-            ic, oc = names.index("ic_lanes"), names.index("oc_lanes")
-            for one, other in ((0, 1), (1, 0)):
-                yield self.space.number(_with(indices, {ic: moves[ic][one][0], oc: moves[oc][other][0]}))
+        lanes = [names.index(name) for name in ARRAY_LANES if name in names]
+        for more, less in permutations(lanes, 2):
+            yield self.space.number(_with(indices, {more: moves[more][1][0], less: moves[less][0][0]}))
 
     def _moves(self, axis: int, index: int) -> tuple[Sequence[int], Sequence[int]]:
         """Where a step down and a step up lead; without an order anywhere."""
@@ -135,5 +134,5 @@ def _order(name: str, values: Sequence[Any]) -> list[int]:
     """The indices of an axis's values from small to large; empty if they have no order. Lanes go by multipliers."""
     kind = AXES[name].kind
     if kind is LANES:
-        return sorted(range(len(values)), key=lambda index: (values[index][0] * values[index][1], values[index]))
+        return sorted(range(len(values)), key=lambda index: (prod(values[index]), values[index]))
     return sorted(range(len(values)), key=values.__getitem__) if kind in (INT, SIZE, FREQUENCY) else []

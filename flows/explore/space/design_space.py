@@ -14,9 +14,9 @@ from typing import Any
 from dovetail.flows.explore.space import expressions
 from dovetail.flows.explore.space.expressions import FUNCTIONS, Constraint, Expression, Scope
 from dovetail.flows.explore.space.metrics import METRICS, PER_NETWORK, Metric, direction_of, fixed_values, own_metric
-from dovetail.flows.options.parameters import AXES, CLOCK, DERIVED, changed, dataflow_of, flat
+from dovetail.flows.options.parameters import AXES, CLOCK, DERIVED, changed, dataflow_of, flat, named_lanes
 from dovetail.isa.common.suggestion import nearest
-from dovetail.isa.config.given import ConfigError, check_shape
+from dovetail.isa.config.given import ARRAY_LANES, ConfigError, check_shape
 from dovetail.isa.config.resolved import Config, lanes_of
 from dovetail.sw.analysis.cost.area import PARTS
 from dovetail.sw.compiler.partition.host_cost import HostCost
@@ -401,18 +401,16 @@ class Space:
         """What follows for the shape of the array once all of its axes have values; nothing if it breaks a rule."""
         if not set(SHAPE) & set(values):
             return {}
-        ic, oc = values.get("ic_lanes", self.base.ic_lanes), values.get("oc_lanes", self.base.oc_lanes)
-        pixels = values.get("pixel_lanes", self.base.pixel_lanes)
+        lanes = {name: values.get(name, getattr(self.base, name)) for name in ARRAY_LANES}
         if "lanes" in values:
-            (ic, oc), pixels = values["lanes"], 1
+            lanes = named_lanes(values["lanes"])
         elif {"pe", "dataflow"} & set(values):
             try:
-                ic, oc = lanes_of(values.get("pe", self.base.macs_per_cycle), values.get("dataflow", "mixed"))
-                pixels = 1
+                pe, dataflow = values.get("pe", self.base.macs_per_cycle), values.get("dataflow", "mixed")
+                lanes = named_lanes(lanes_of(pe, dataflow))
             except ConfigError:
                 return {}
-        lanes = {"ic_lanes": ic, "oc_lanes": oc, "pixel_lanes": pixels}
-        return {"pe": ic * oc * pixels, "dataflow": dataflow_of(ic, oc), **lanes, **values}
+        return {"pe": prod(lanes.values()), "dataflow": dataflow_of(*lanes.values()), **lanes, **values}
 
     def _steps(self, depth: int, known: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[tuple[int, Any, Any]]:
         """(index, known, own) for each value of the axis at ``depth`` that keeps the constraints there."""

@@ -266,7 +266,7 @@ class _Checker:
         if node.id in ("true", "false"):
             raise self.error(f"write {node.id.capitalize()} for {node.id}, or the parameter by itself")
         if node.id == "lanes":
-            raise self.error("lanes is a pair; write ic_lanes and oc_lanes")
+            raise self.error("lanes is several numbers; write ic_lanes, oc_lanes and pixel_lanes")
         if node.id in PARAMETERS:
             kind = PARAMETERS[node.id].kind
             return NUMBER if kind in (INT, SIZE) else TRUTH if kind is SWITCH else TEXT

@@ -49,7 +49,7 @@ NEEDS = {
     "study": ("optuna",),
 }
 """Keys of ``[search]`` -> the methods that take them."""
-DEPENDENT = ("lanes", "requant_lanes", "depthwise_lanes", "banks")
+DEPENDENT = ("lanes", "stripe", "requant_lanes", "depthwise_lanes", "banks")
 """Settings whose limits follow from others."""
 
 Place = toml_lines.Path
@@ -327,10 +327,13 @@ class _Reader:
 
     def possible(self, place: Place, name: str, value: Any) -> None:
         """Refuse a value that no configuration can have."""
-        if name in (*DEPENDENT, CLOCK.name):
+        if name == CLOCK.name:
             return
         try:
-            changed(Config(), {name: value})
+            if name in DEPENDENT:
+                AXES[name].check(value)
+            else:
+                changed(Config(), {name: value})
         except ConfigError as error:
             if str(error).startswith(f"{name} must be"):
                 raise self.error(place, str(error)) from None

@@ -198,7 +198,7 @@ def settings(config: Config, part: str, frequency: int) -> str:
     if not part.replace("-", "").replace("_", "").isalnum():
         raise BuildError(f"part must be a name such as {PART}, not {part!r}")
     version = ".".join(dovetail.__version__.split(".")[:2])
-    lanes = f"{config.ic_lanes} x {config.oc_lanes} lanes"
+    lanes = f"{config.array} lanes"
     text = f"int8 accelerator, {lanes}, {format_bytes(config.sram)}, {config.hash:016x}"
     return (
         "# What project.tcl and package_ip.tcl have in common.\n"

@@ -15,6 +15,8 @@ from dovetail.flows.output.reply import si
 from dovetail.flows.report.charts.chart import Axis, Boxes, Chart, Entry, Line, Mark, Note, Panel
 from dovetail.flows.report.charts.colours import ALARM, FAINT, INK, colours_of
 from dovetail.isa.common.sizes import format_bytes
+from dovetail.isa.config.given import ARRAY_LANES
+from dovetail.isa.config.resolved import array_of
 
 BAR = 0.8
 """Width of a bar; they are 1 apart."""
@@ -79,8 +81,8 @@ def _subtitle(results: Outcome) -> str:
     """What all configurations have in common."""
     rows, same = results.rows, common(results.rows)
     parts = [f"{len(rows)} configurations"] if len(rows) > 1 else []
-    if {"ic_lanes", "oc_lanes"} <= same.keys():
-        parts.append(f"{same['ic_lanes']} x {same['oc_lanes']} multipliers")
+    if set(ARRAY_LANES) <= same.keys():
+        parts.append(f"{array_of(same)} multipliers")
     same |= {"sram": format_bytes(same["sram"])} if "sram" in same else {}
     texts = {
         "sram": "{} SRAM",

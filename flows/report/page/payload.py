@@ -14,16 +14,13 @@ from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.results.table import is_unsure, notes_of, scenarios_in_words
 from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.space.metrics import area_doubt
-from dovetail.flows.options.parameters import CLOCK, flat
+from dovetail.flows.options.parameters import CLOCK, flat, named_lanes
 from dovetail.flows.report.charts.colours import BOUNDS, RAMP, SERIES, cause_colours, colours_of
 from dovetail.flows.report.charts.pareto import telling_axis
-from dovetail.isa.config.given import NAMES, PARAMETERS
+from dovetail.isa.config.given import ARRAY_LANES, NAMES, PARAMETERS
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.energy import COMPONENTS
 from dovetail.sw.analysis.explain.causes import CAUSES, RESOURCES
-
-_LANES = {"lanes": ("ic_lanes", "oc_lanes")}
-"""What an axis stands for."""
 
 
 def header_of(space: Space, version: str) -> dict[str, Any]:
@@ -43,7 +40,7 @@ def header_of(space: Space, version: str) -> dict[str, Any]:
         "objectives": list(space.objectives),
         "constraints": [rule.text for rule in space.all_constraints],
         "scenarios": scenarios_in_words(space) if space.scenario_axes else "",
-        "axes": [name for axis in space.axes for name in _LANES.get(axis, (axis,))],
+        "axes": _axes(space),
         "parameters": [
             {
                 "name": p.name,
@@ -80,7 +77,7 @@ def _columns(space: Space) -> list[dict[str, Any]]:
         m.name: {"more": m.more, "metric": True, "objective": m.name in rank, "heading": m.axis}
         for m in sorted(space.known.values(), key=lambda m: rank.get(m.name, len(rank)))
     }
-    varied = {name for axis in space.axes for name in _LANES.get(axis, (axis,))}
+    varied = set(_axes(space))
 
     def column(key: str, title: str, group: str, doc: str, unit: str = "", **more: Any) -> dict[str, Any]:
         return {"key": key, "title": title, "group": group, "doc": doc, "unit": unit, **more}
@@ -178,6 +175,12 @@ def embedded(data: Any) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
+def _axes(space: Space) -> list[str]:
+    """The parameters that the axes stand for; pixel lanes only where some are given."""
+    given = max(map(len, space.axes.get("lanes", ((),))))
+    return [name for axis in space.axes for name in (ARRAY_LANES[:given] if axis == "lanes" else [axis])]
+
+
 def _short(source: str) -> str:
     """A network's name without its folders."""
     return source.removeprefix("zoo:").rsplit("/", 1)[-1].rsplit("\\", 1)[-1]
@@ -187,8 +190,7 @@ def _parameters(row: Row) -> list[Any]:
     if row.config:
         values = flat(row.config)
     else:
-        pair = dict(zip(_LANES["lanes"], row.axes.get("lanes", ()), strict=False))
-        values = {**row.axes, **pair}
+        values = {**row.axes, **(named_lanes(row.axes["lanes"]) if "lanes" in row.axes else {})}
     return [{**values, CLOCK.name: row.clock}.get(name) for name in (*PARAMETERS, CLOCK.name)]
 
 

@@ -17,6 +17,7 @@ from dovetail.flows.report.charts.timeline import Window
 from dovetail.flows.report.charts.timeline import chart as timeline_chart
 from dovetail.flows.report.pictures.render import draw
 from dovetail.isa.common.sizes import format_bytes
+from dovetail.isa.config.resolved import array_of
 from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.analysis.explain.comparison import compare
 from dovetail.sw.analysis.explain.explanation import Explanation
@@ -70,7 +71,7 @@ def occupancy(network: CompiledNetwork, timelines: Sequence[Timeline] | None = N
 
 def _about(run: History) -> str:
     config = run.config
-    size = f"{config.ic_lanes} x {config.oc_lanes} multipliers, {format_bytes(config.sram)} SRAM, {config.bus}-bit bus"
+    size = f"{config.array} multipliers, {format_bytes(config.sram)} SRAM, {config.bus}-bit bus"
     return f"{run.cycles:,} cycles on {size}"
 
 
@@ -87,4 +88,4 @@ def titles_of(explanations: Sequence[Explanation]) -> tuple[list[str], str]:
 
 
 def _main(config: Mapping[str, Any]) -> tuple[str, str, str]:
-    return f"{config['ic_lanes']} x {config['oc_lanes']}", format_bytes(config["sram"]), f"{config['bus']}-bit bus"
+    return array_of(config), format_bytes(config["sram"]), f"{config['bus']}-bit bus"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from dovetail.isa.config.given import ALL_PARAMETERS
 from dovetail.sw.analysis.explain.causes import CAUSES
 from dovetail.sw.analysis.explain.explanation import Explanation, LayerExplanation, Shares
 
@@ -78,9 +79,11 @@ class Comparison:
 
     @property
     def changes(self) -> dict[str, tuple[Any, Any]]:
-        """Parameters that differ: name -> values on the first and on the second; what one has not is 0."""
+        """Parameters that differ: name -> values on the first and on the second; what one has not is its default, or 0
+        if it has none."""
         first, second = self.configs
-        pairs = {name: (first.get(name, 0), second.get(name, 0)) for name in {**first, **second}}
+        absent = {name: ALL_PARAMETERS[name].default or 0 for name in {**first, **second}}
+        pairs = {name: (first.get(name, value), second.get(name, value)) for name, value in absent.items()}
         return {name: (a, b) for name, (a, b) in pairs.items() if a != b}
 
     @property

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from dovetail.isa.common.sizes import format_bytes
+from dovetail.isa.config.given import ARRAY_LANES
 from dovetail.sw.analysis.explain.causes import BOUNDS, CAUSES, RESOURCES
 from dovetail.sw.analysis.explain.comparison import Comparison
 from dovetail.sw.analysis.explain.explanation import Explanation
@@ -21,7 +22,7 @@ LAYERS = 3
 """Layers that are named of each cause."""
 NAME = 32
 """Characters of a layer's name, at most."""
-_OWN = {"PEs": ("ic_lanes", "oc_lanes"), "bytes per cycle on the bus": ("bus", "beat_cycles")}
+_OWN = {"PEs": ARRAY_LANES, "bytes per cycle on the bus": ("bus", "beat_cycles")}
 """Parameters that an amount stands for."""
 _THINGS = ("array", "requantise", "vector", "frontend", "bus")
 """Resources that a sentence puts an article before."""

@@ -81,13 +81,16 @@ def test_violation(text: str, violation: float) -> None:
         ("pe + 1", '`pe + 1` must be a comparison such as "lut <= 60000", not a number'),
         ("1 < 2", "`1 < 2` must name a parameter or a metric; it is the same for every configuration"),
         ("ic_lane < 8", '`ic_lane < 8`: "ic_lane" must be a parameter or a metric; did you mean "ic_lanes"?'),
-        ("lanes == 8", "`lanes == 8`: lanes is a pair; write ic_lanes and oc_lanes"),
+        ("lanes == 8", "`lanes == 8`: lanes is several numbers; write ic_lanes, oc_lanes and"),
         ("depthwise == native", '`depthwise == native`: the text native must be in quotes: "native"'),
         (
             'depthwise == "nativ"',
             '`depthwise == "nativ"`: depthwise must be one of none, emulated, native, not "nativ"',
         ),
-        ('dataflow in ["left"]', '`dataflow in ["left"]`: dataflow must be one of input, output, mixed, not "left"'),
+        (
+            'dataflow in ["left"]',
+            '`dataflow in ["left"]`: dataflow must be one of input, output, mixed, balanced, not "left"',
+        ),
         ('sram > "512 KiB"', "`sram > \"512 KiB\"`: `sram` is a number, but `'512 KiB'` is a text"),
         ("depthwise < depthwise", "`depthwise < depthwise`: only numbers have an order, but `depthwise` is a text"),
         ("matmul > 1", "`matmul > 1`: `matmul` is a truth value, but `1` is a number"),

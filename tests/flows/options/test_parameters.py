@@ -40,6 +40,10 @@ def test_every_parameter_of_the_configuration_has_a_flag() -> None:
         (["--ic-lanes", "8", "--oc-lanes", "16"], Config(ic_lanes=8, oc_lanes=16)),
         (["--oc-lanes", "16"], Config(ic_lanes=8, oc_lanes=16)),
         (["--lanes", "8x16"], Config(ic_lanes=8, oc_lanes=16)),
+        (["--lanes", "16x16x4"], Config(ic_lanes=16, oc_lanes=16, pixel_lanes=4)),
+        (["--lanes", "8x16x1"], Config(ic_lanes=8, oc_lanes=16)),
+        (["--pixel-lanes", "2", "--stripe", "128"], Config(ic_lanes=8, oc_lanes=8, pixel_lanes=2, stripe=128)),
+        (["--pe", "256", "--dataflow", "balanced"], Config(ic_lanes=8, oc_lanes=8, pixel_lanes=4)),
         (["--pe", "128"], Config(pe=128)),
         (["--dataflow", "output"], Config(pe=64, dataflow="output")),
         (["--sram", "1MiB", "--banks", "8"], Config(sram="1 MiB", banks=8)),
@@ -81,7 +85,7 @@ def test_nothing_changed_is_the_same(name: str) -> None:
     assert parameters.changed(Config.load(name), {"stripe": Config.load(name).stripe}) == Config.load(name)
 
 
-@given(pe=st.sampled_from([8, 60, 64, 100]), flow=st.sampled_from(["input", "output", "mixed"]))
+@given(pe=st.sampled_from([8, 60, 64, 100]), flow=st.sampled_from(["input", "output", "mixed", "balanced"]))
 def test_derived_parameters_follow(pe: int, flow: str) -> None:
     assert parameters.changed(Config(ic_lanes=3, oc_lanes=5), {"pe": pe, "dataflow": flow}) == Config(
         pe=pe, dataflow=flow
@@ -113,8 +117,8 @@ def test_rules(argv: list[str], message: str) -> None:
     ("argv", "message"),
     [
         (["--pe", "many"], "argument --pe: must be an integer, not 'many'"),
-        (["--dataflow", "both"], "argument --dataflow: must be one of input, output, mixed, not 'both'"),
-        (["--lanes", "8"], "argument --lanes: must be a pair of input and output lanes such as [8, 16], on the"),
+        (["--dataflow", "both"], "argument --dataflow: must be one of input, output, mixed, balanced, not 'both'"),
+        (["--lanes", "8"], "argument --lanes: must be input and output lanes such as [8, 16], or these and"),
         (["--sram", "much"], 'argument --sram: must be a size in B, KiB, MiB or GiB such as "512 KiB", not'),
         (["--pooling", "yes"], "argument --pooling: must be true or false, not 'yes'"),
     ],
@@ -138,7 +142,7 @@ def test_lists() -> None:
         (["--stripe", "8..32"], [8, 16, 32]),
         (["--stripe", "8..20:4"], [8, 12, 16, 20]),
         (["--stripe", "8..8"], [8]),
-        (["--lanes", "8x8, 16x4"], [(8, 8), (16, 4)]),
+        (["--lanes", "8x8, 16x4x1, 4x8x2"], [(8, 8), (16, 4), (4, 8, 2)]),
     ],
 )
 def test_ranges(argv: list[str], values: list[Any]) -> None:

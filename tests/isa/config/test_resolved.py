@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dovetail.isa.config.given import ConfigError, MemoryTiming
 from dovetail.isa.config.presets import PRESETS
-from dovetail.isa.config.resolved import Config, lanes_of
+from dovetail.isa.config.resolved import Config, array_of, lanes_of
 
 HASHES = {
     "default": 0x3FA5_E4DC_7BC9_F954,
@@ -56,13 +56,30 @@ def test_the_default_sram_has_banks_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("pe", "dataflow", "lanes"),
-    [(64, "input", (64, 1)), (64, "output", (1, 64)), (64, "mixed", (8, 8)), (128, "mixed", (8, 16))],
+    [
+        (64, "input", (64, 1, 1)),
+        (64, "output", (1, 64, 1)),
+        (64, "mixed", (8, 8, 1)),
+        (128, "mixed", (8, 16, 1)),
+        (8, "balanced", (2, 4, 1)),
+        (64, "balanced", (4, 8, 2)),
+        (100, "balanced", (5, 10, 2)),
+        (101, "balanced", (1, 101, 1)),
+        (128, "balanced", (4, 8, 4)),
+        (256, "balanced", (8, 8, 4)),
+        (1024, "balanced", (16, 16, 4)),
+    ],
 )
-def test_shorthand(pe: int, dataflow: str, lanes: tuple[int, int]) -> None:
+def test_shorthand(pe: int, dataflow: str, lanes: tuple[int, int, int]) -> None:
     assert lanes_of(pe, dataflow) == lanes
     config = Config(pe=pe, dataflow=dataflow)
-    assert (config.ic_lanes, config.oc_lanes) == lanes
-    assert config == Config(ic_lanes=lanes[0], oc_lanes=lanes[1])
+    assert (config.ic_lanes, config.oc_lanes, config.pixel_lanes) == lanes
+    assert config == Config(ic_lanes=lanes[0], oc_lanes=lanes[1], pixel_lanes=lanes[2])
+
+
+def test_the_array_in_words() -> None:
+    assert Config(ic_lanes=8, oc_lanes=16).array == array_of({"ic_lanes": 8, "oc_lanes": 16}) == "8 x 16"
+    assert Config(ic_lanes=16, oc_lanes=16, pixel_lanes=4).array == "16 x 16 x 4"
 
 
 def test_odd_lanes() -> None:
@@ -98,7 +115,7 @@ def test_depthwise_lanes_are_for_native_only(scenario: str) -> None:
     [
         ({"pe": 7}, "pe must be 8..1024, not 7"),
         ({"pe": 1025}, "pe must be 8..1024, not 1025"),
-        ({"dataflow": "both"}, "dataflow must be one of input, output, mixed, not 'both'"),
+        ({"dataflow": "both"}, "dataflow must be one of input, output, mixed, balanced, not 'both'"),
         (
             {"pe": 64, "ic_lanes": 8, "oc_lanes": 8},
             "give either pe and dataflow or ic_lanes, oc_lanes and pixel_lanes, not both",

@@ -176,7 +176,7 @@ function isGiven(row, name) {
 /** The commands that price a point again, one per network. */
 function commandsOf(row) {
   const { networks, parameters, tiling, effort } = data.header;
-  const derived = ["ic_lanes", "oc_lanes", "banks", "requant_lanes", "vector_lanes", "depthwise_lanes"];
+  const derived = ["ic_lanes", "oc_lanes", "pixel_lanes", "stripe", "banks", "requant_lanes", "vector_lanes", "depthwise_lanes"];
   const flags = parameters
     .filter(({ name, default: usual }) => isGiven(row, name) && (derived.includes(name) || row.values[name] !== usual))
     .map(({ name, flag, size }) => `${flag} ${size ? exactSize(row.values[name]).replace(" ", "") : row.values[name]}`);
