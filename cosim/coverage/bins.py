@@ -26,7 +26,6 @@ from dovetail.isa.instructions.table import (
     unit_of,
 )
 from dovetail.isa.timing.dma import BOUNDARY, MAX_BURST
-from dovetail.isa.timing.memory import ADDRESS_SPACE
 from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.random.programs.targeted import checks_of
 
@@ -78,11 +77,11 @@ class Operation:
 
     @property
     def last_tap(self) -> int:
-        """Offset in the input region of the last tap of the last pixel, modulo 2^32."""
+        """Offset in the input region of the last tap of the last pixel, modulo 2^offset_bits."""
         off = self["ORIGIN"] + self.reach("Y_STEP", "X_STEP")
         if self.row.taps:
             off += (self["GEOMETRY", "kh"] - 1) * self["KY_STEP"] + (self["GEOMETRY", "kw"] - 1) * self["KX_STEP"]
-        return off % ADDRESS_SPACE
+        return off % (1 << self.config.offset_bits)
 
     @property
     def last_row(self) -> int:

@@ -129,7 +129,7 @@ class Drain(wiring.Component):
             ends_block_1.eq(ends_stripe & stripe.ends_block),
             size_1.eq(Mux(last_group, left, lanes)),
         ]
-        m.submodules.walk = walk = PixelWalk(names=("off",))
+        m.submodules.walk = walk = PixelWalk(names=("off",), bits=config.offset_bits)
         m.d.comb += [
             walk.width.eq(regs.TILE.width),
             walk.off_x_step.eq(regs.OUT_X_STEP),
@@ -139,7 +139,8 @@ class Drain(wiring.Component):
             walk.home.eq(ends_block_1),
         ]
         scale = Mux(int32, INT32_BYTES.bit_length() - 1, 0)
-        channel_off, block_off, next_block = Signal(32, reset_less=True), Signal(32), Signal(32)
+        bits = config.offset_bits
+        channel_off, block_off, next_block = Signal(bits, reset_less=True), Signal(bits), Signal(bits)
         m.d.comb += next_block.eq(block_off + Mux(ends_block_1, operation.channels << scale, 0))
         with m.If(operation.load):
             m.d.sync += [channel_off.eq(0), block_off.eq(0)]
@@ -152,7 +153,7 @@ class Drain(wiring.Component):
         # 2: the row of the records; offset.
         valid_2 = Signal()
         size_2 = Signal(len(self.port.size))
-        off = Signal(32, reset_less=True)
+        off = Signal(bits, reset_less=True)
         m.d.sync += [valid_2.eq(valid_1), size_2.eq(size_1 << scale), off.eq(walk.off + channel_off)]
         m.d.sync += self.record_row.eq(Cat(block_1, group_1))
 
@@ -169,7 +170,7 @@ class Drain(wiring.Component):
                 shift.word_select(n, 8).eq(record.shift),
             ]
         valid_3, size_3 = Signal(), Signal(len(self.port.size))
-        end = Signal(33, reset_less=True)
+        end = Signal(bits + 1, reset_less=True)
         address = Signal(len(self.port.addr), reset_less=True)
         m.d.sync += [
             valid_3.eq(valid_2),

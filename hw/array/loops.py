@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.array.registers import ArrayOperation
-from dovetail.hw.common.walk import PARTS, POSITION, PixelWalk, Place, count_loops
+from dovetail.hw.common.walk import PARTS, PixelWalk, Place, Position, count_loops
 from dovetail.isa.common.sizes import INT32_BYTES, ceil_div
 from dovetail.isa.config.given import MAX_LANES
 from dovetail.isa.config.resolved import Config
@@ -90,7 +90,7 @@ class TapWalk(wiring.Component):
                 "advance": In(1),
                 "onward": In(1),
                 "last": Out(1),
-                "tap": Out(POSITION),
+                "tap": Out(Position(config)),
             }
         )
 
@@ -120,9 +120,9 @@ class TapWalk(wiring.Component):
         m.d.sync += [loaded.eq(operation.load), advanced.eq(self.advance)]
         m.d.sync += [moving[loop].eq(advances) for loop, advances in level.items()]
         for part in PARTS:
-            place = Place(part, dict(zip(level, steps[part], strict=True)))
+            place = Place(part, dict(zip(level, steps[part], strict=True)), width=config.offset_bits)
             base, step, following = (
-                Signal(32, name=f"{part}_{name}", reset_less=True) for name in ("base", "step", "next")
+                Signal(config.offset_bits, name=f"{part}_{name}", reset_less=True) for name in ("base", "step", "next")
             )
             m.d.sync += [base.eq(place.base(level)), step.eq(place.step(level)), following.eq(base + step)]
             with m.If(loaded):
@@ -173,8 +173,8 @@ class ArrayLoops(wiring.Component):
                 "operation": In(ArrayOperation(config)),
                 "go": In(1),
                 "step": Out(Step),
-                "pixel": Out(POSITION),
-                "tap": Out(POSITION),
+                "pixel": Out(Position(config)),
+                "tap": Out(Position(config)),
                 "fetch": Out(Load),
                 "filled": Out(1),
                 "stripes": Out(data.ArrayLayout(Stripe, BUFFERS)),
@@ -217,7 +217,7 @@ class ArrayLoops(wiring.Component):
         left, blocks = Signal(32), Signal(16)
         odd_block = Signal()
         pixels_last = Signal(6)
-        old_off = Signal(32)
+        old_off = Signal(config.offset_bits)
         m.d.sync += [
             last_stripe.eq(left <= regs.STRIPE.pixels),
             pixels_last.eq(Mux(left <= regs.STRIPE.pixels, left, regs.STRIPE.pixels) - 1),
@@ -401,8 +401,8 @@ class ArrayLoops(wiring.Component):
             ]
 
         # Pixels.
-        m.submodules.window_walk = inside = PixelWalk(names=PARTS)
-        m.submodules.old_walk = outside = PixelWalk(names=("off",))
+        m.submodules.window_walk = inside = PixelWalk(names=PARTS, bits=config.offset_bits)
+        m.submodules.old_walk = outside = PixelWalk(names=("off",), bits=config.offset_bits)
         for walk, passes, ends in ((inside, ~old, last), (outside, old, ~old_more)):
             m.d.comb += [
                 walk.width.eq(regs.TILE.width),

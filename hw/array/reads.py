@@ -8,7 +8,7 @@ from dovetail.hw.array.loops import Load
 from dovetail.hw.array.registers import ARRAY_REGISTERS
 from dovetail.hw.common.clocking import delayed
 from dovetail.hw.common.ports import SramRead
-from dovetail.hw.common.walk import PARTS, POSITION, LanesBelow
+from dovetail.hw.common.walk import PARTS, LanesBelow, Position
 from dovetail.isa.common.sizes import INT32_BYTES, ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.memory import SRAM_READ
@@ -56,8 +56,8 @@ class WindowReads(wiring.Component):
         super().__init__(
             {
                 "valid": In(1),
-                "pixel": In(POSITION),
-                "tap": In(POSITION),
+                "pixel": In(Position(config)),
+                "tap": In(Position(config)),
                 "old": In(1),
                 "regs": In(ARRAY_REGISTERS),
                 "port": Out(SramRead(config)),
@@ -68,30 +68,30 @@ class WindowReads(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        regs = self.regs
+        regs, bits = self.regs, self.config.offset_bits
 
         # 0: position.
         valid_1, old_1 = Signal(), Signal()
-        position = Signal(POSITION, reset_less=True)
+        position = Signal(Position(self.config), reset_less=True)
         m.d.sync += [valid_1.eq(self.valid), old_1.eq(self.old)]
         with m.If(self.valid):
             m.d.sync += [position[part].eq(self.pixel[part] + self.tap[part]) for part in PARTS]
 
         # 1: address; distances to the bounds.
         valid_2, old_2, row_inside = Signal(), Signal(), Signal()
-        address = Signal(32, reset_less=True)
-        whole = Signal(32, reset_less=True)  # where an int32 can begin in the output region
+        address = Signal(len(self.port.addr), reset_less=True)
+        whole = Signal(bits, reset_less=True)  # where an int32 can begin in the output region
         m.d.sync += whole.eq(Mux(regs.OUT_BYTES >= INT32_BYTES, regs.OUT_BYTES - (INT32_BYTES - 1), 0))
         m.d.sync += [valid_2.eq(valid_1 & ~old_1), old_2.eq(valid_1 & old_1)]
         with m.If(valid_1):
             m.d.sync += [
                 address.eq(Mux(old_1, regs.OUT_ADDR, regs.IN_ADDR) + position.off),
-                row_inside.eq(position.row < regs.IN_ROWS),
+                row_inside.eq(position.row < regs.IN_ROWS[:bits]),
             ]
-        in_region, in_row = LanesBelow("region", self.lanes), LanesBelow("row", self.lanes)
+        in_region, in_row = (LanesBelow(name, self.lanes, width=bits) for name in ("region", "row"))
         in_region.measure(m, valid_1 & ~old_1, position.off, regs.IN_BYTES)
         in_row.measure(m, valid_1 & ~old_1, position.col, regs.ROW_BYTES)
-        items = LanesBelow("items", len(self.old_mask), INT32_BYTES)
+        items = LanesBelow("items", len(self.old_mask), INT32_BYTES, width=bits)
         items.measure(m, valid_1 & old_1, position.off, whole)
 
         # 2: lanes. A position below the region, possibly below 0, can have lanes inside: ports wrap at a power of two.
@@ -176,9 +176,12 @@ class MatrixReads(wiring.Component):
         # 0: offset of the read. `here` is where the next row begins if it belongs to the same step.
         begin, first = Signal(), Signal()
         fresh, was_first = Signal(), Signal()  # nothing was read yet; the step is the first of a stripe
-        start, beyond, place, following = Signal(32), Signal(32), Signal(32), Signal(32)
+        bits = config.offset_bits
+        start, beyond, place, following = (
+            Signal(bits, name=name) for name in ("start", "beyond", "place", "following")
+        )
         here, block_at, next_block, next_step = (
-            Signal(32, name=name, reset_less=True) for name in ("here", "block_at", "next_block", "next_step")
+            Signal(bits, name=name, reset_less=True) for name in ("here", "block_at", "next_block", "next_step")
         )
         m.d.comb += [
             begin.eq(fetch.begin),
@@ -196,7 +199,7 @@ class MatrixReads(wiring.Component):
             m.d.comb += following.eq(place + self.step)
         else:
             part, part_at = Signal(range(parts)), Signal(range(parts))
-            row_at, row_now = Signal(32, reset_less=True), Signal(32)
+            row_at, row_now = Signal(bits, reset_less=True), Signal(bits)
             ends_row = self.transposed | (part_at == parts - 1)
             m.d.comb += [
                 part_at.eq(Mux(begin, 0, part)),
@@ -221,7 +224,7 @@ class MatrixReads(wiring.Component):
 
         # 1: the byte of output lane 0 comes in its lane.
         row, row_1 = (Signal(range(max(config.ic_lanes, 2)), name=name) for name in ("row", "row_1"))
-        place_1, lane = Signal(32, reset_less=True), Signal(range(config.word_bytes))
+        place_1, lane = Signal(bits, reset_less=True), Signal(range(config.word_bytes))
         with m.If(fetch.weights):
             m.d.sync += [place_1.eq(place), row_1.eq(Mux(begin, 0, row)), row.eq(Mux(begin, 1, row + 1))]
         if parts == 1:
@@ -230,14 +233,14 @@ class MatrixReads(wiring.Component):
                     with m.Case(n):
                         m.d.comb += lane.eq(first_lane(config, n))
         valid_1, valid_2 = Signal(), Signal()
-        place_2 = Signal(32, reset_less=True)
+        place_2 = Signal(bits, reset_less=True)
         m.d.sync += [valid_1.eq(fetch.weights), valid_2.eq(valid_1)]
         with m.If(valid_1):
             m.d.sync += place_2.eq(place_1 - lane)
 
         # 2: address; distance to the end of the region. 3: lanes.
         m.d.comb += self.position.eq(self.address + place_2)
-        lanes = LanesBelow("matrix", config.word_bytes)
+        lanes = LanesBelow("matrix", config.word_bytes, width=bits)
         lanes.measure(m, valid_2, place_2, self.size)
         counts = delayed(m, "counts", lanes.mask(), self.LATENCY - 4)[-1]
         with m.If(delayed(m, "valid", valid_2, self.LATENCY - 3)[-1]):

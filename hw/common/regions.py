@@ -61,23 +61,25 @@ class Region:
         self.config = config
         self.start: Value = registers[f"{name}_ADDR"]
         self.size: Value = registers[f"{name}_BYTES"]
-        self.end = Signal(33, name=f"{name.lower()}_end")
+        self.bits = config.offset_bits  # as many as a region's start and size have if it is inside
+        self.end = Signal(self.bits + 1, name=f"{name.lower()}_end")
         self.first, self.last = (
             Signal(range(config.banks), name=f"{name.lower()}_{bank}_bank") for bank in ("first", "last")
         )
         self.banks = Cat((self.first <= n) & (self.last >= n) for n in range(config.banks))
 
     def sum(self) -> Value:
-        """Where the region ends."""
-        return self.start + self.size
+        """Where the region ends, if it begins and is as long as one inside the SRAM can."""
+        return self.start[: self.bits] + self.size[: self.bits]
 
     def outside(self) -> Value:
         """Whether it goes beyond the SRAM, from ``end``."""
-        return self.end > self.config.sram
+        return self.start[self.bits :].any() | self.size[self.bits :].any() | (self.end > self.config.sram)
 
     def overlaps(self, other: "Region") -> Value:
-        """Whether the two share a byte, from their ``end``."""
-        return (self.start < other.end) & (other.start < self.end)
+        """Whether the two share a byte, from their ``end``, if both are inside the SRAM."""
+        one, another = self.start[: self.bits], other.start[: self.bits]
+        return (one < other.end) & (another < self.end)
 
     def touched(self) -> list[Any]:
         """What loads the banks that the region touches, if it is inside the SRAM, from ``end``."""

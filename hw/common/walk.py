@@ -10,11 +10,18 @@ from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from dovetail.isa.config.resolved import Config
+
 PARTS = ("off", "col", "row")
-POSITION = data.StructLayout(dict.fromkeys(PARTS, 32))
-"""A position in a tensor, or a part of one, modulo 2^32: byte offset in its region, byte column, row."""
 
 Level = Mapping[str, Value]
+
+
+class Position(data.StructLayout):
+    """A position in a tensor, or a part of one, modulo 2^offset_bits: byte offset in its region, byte column, row."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(dict.fromkeys(PARTS, config.offset_bits))
 
 
 def count_loops(
@@ -69,13 +76,14 @@ class Place:
     name
         Prefix of the registers.
     steps
-        Per loop, bytes or rows from one turn to the next; 0 if a turn is where the one before it was.
+        Per loop, bytes or rows from one turn to the next, of which the low bits count; 0 if a turn is where the one
+        before it was.
     width
         Bits.
     """
 
-    def __init__(self, name: str, steps: dict[str, Value | int], *, width: int = 32) -> None:
-        self.steps = steps
+    def __init__(self, name: str, steps: Mapping[str, Value | int], *, width: int) -> None:
+        self.steps = {loop: step[:width] if isinstance(step, Value) else step for loop, step in steps.items()}
         *_, outermost = steps
         self.registers = {
             loop: Signal(width, name=f"{name}_{loop}", reset_less=True)
@@ -117,7 +125,7 @@ class Place:
 
 
 class LanesBelow:
-    """Which lanes l have ``position + item * l < limit``, modulo 2^32 and unsigned, in two pipeline stages.
+    """Which lanes l have ``position + item * l < limit``, modulo 2^width and unsigned, in two pipeline stages.
 
     For a position below the limit, lanes up to the limit count, and lanes for which the sum wraps around. For another
     position only lanes count that wrap around and are below the limit.
@@ -130,13 +138,16 @@ class LanesBelow:
         How many.
     item
         Largest distance of the lanes, a power of two.
+    width
+        Bits of position and limit.
     """
 
-    def __init__(self, name: str, lanes: int, item: int = 1) -> None:
+    def __init__(self, name: str, lanes: int, item: int = 1, *, width: int) -> None:
+        self.width = width
         self.lanes = lanes
         self.item = item
         self.bits = max((item * (lanes - 1)).bit_length(), item.bit_length())
-        self.room = Signal(33, name=f"{name}_room", reset_less=True)
+        self.room = Signal(width + 1, name=f"{name}_room", reset_less=True)
         self.near = Signal(name=f"{name}_near", reset_less=True)
         self.low = Signal(self.bits, name=f"{name}_low", reset_less=True)
 
@@ -144,7 +155,7 @@ class LanesBelow:
         """First stage: add the registers to ``m``."""
         with m.If(enable):
             m.d.sync += [
-                self.room.eq(limit - position - 1),
+                self.room.eq(limit[: self.width] - position - 1),
                 self.near.eq(position[self.bits :].all()),
                 self.low.eq(position),
             ]
@@ -154,21 +165,23 @@ class LanesBelow:
         shift = (self.item if item is None else item).bit_length() - 1
         reach = self.room[shift : self.bits]
         ones = Const((1 << (1 << len(reach))) - 1, 1 << len(reach))
-        far = self.room[self.bits : 32].any()
+        far = self.room[self.bits : self.width].any()
         to_limit = (ones >> ~reach)[: self.lanes] | far.replicate(self.lanes)
         past_wrap = ~(ones >> self.low[shift:])[: self.lanes] & self.near.replicate(self.lanes)
-        return Mux(self.room[32], to_limit & past_wrap, to_limit | past_wrap)
+        return Mux(self.room[-1], to_limit & past_wrap, to_limit | past_wrap)
 
 
 class PixelWalk(wiring.Component):
     """Row-major walk over the pixels of a tile, with quantities that step along.
 
-    A quantity is ``y * y_step + x * x_step`` modulo 2^32.
+    A quantity is ``y * y_step + x * x_step`` modulo 2^bits.
 
     Parameters
     ----------
     names
         The quantities.
+    bits
+        Of a quantity.
 
     Members
     -------
@@ -194,12 +207,13 @@ class PixelWalk(wiring.Component):
     The pixel gone to is there in the next cycle.
     """
 
-    def __init__(self, *, names: tuple[str, ...]) -> None:
+    def __init__(self, *, names: tuple[str, ...], bits: int) -> None:
         self.names = names
+        self.bits = bits
         members = {name: In(1) for name in ("restart", "step", "rewind", "keep", "home")}
         members["width"] = In(16)
         for name in names:
-            members |= {f"{name}_x_step": In(32), f"{name}_y_step": In(32), name: Out(32)}
+            members |= {f"{name}_x_step": In(bits), f"{name}_y_step": In(bits), name: Out(bits)}
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
@@ -226,9 +240,9 @@ class PixelWalk(wiring.Component):
             x_step, y_step = self[f"{name}_x_step"], self[f"{name}_y_step"]
             here = self[name]
             row, kept, kept_row = (
-                Signal(32, name=f"{name}_{part}", reset_less=True) for part in ("row", "kept", "kept_row")
+                Signal(self.bits, name=f"{name}_{part}", reset_less=True) for part in ("row", "kept", "kept_row")
             )
-            following, following_row = Signal(32, name=f"{name}_next"), Signal(32, name=f"{name}_next_row")
+            following, following_row = (Signal(self.bits, name=f"{name}_{part}") for part in ("next", "next_row"))
             # `row` is the quantity at the first pixel of the next row.
             with m.If(begin):
                 m.d.comb += [following.eq(0), following_row.eq(y_step)]

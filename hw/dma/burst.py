@@ -35,12 +35,12 @@ class Burst(data.Struct):
 class Beat(data.StructLayout):
     """The bytes of one beat: lanes ``low`` .. ``low + size - 1`` of the bus, from ``offset`` on in the region."""
 
-    def __init__(self, bus_bytes: int) -> None:
+    def __init__(self, bus_bytes: int, offset_bits: int) -> None:
         super().__init__(
             {
                 "low": range(bus_bytes),
                 "size": range(bus_bytes + 1),
-                "offset": 32,
+                "offset": offset_bits,
                 "burst_last": 1,
                 "last": 1,
             }
@@ -83,7 +83,7 @@ class BurstWalker(wiring.Component):
         lane_bits = exact_log2(self.bus_bytes)
         next_row, takes_row = Signal(32), Signal()
         level, last_row = _count_rows(m, t, load=~self.active, step=takes_row)
-        row = Place("address", {"row": t.row_step, "plane": t.plane_step})
+        row = Place("address", {"row": t.row_step, "plane": t.plane_step}, width=32)
         beat = Signal(32 - lane_bits)  # first beat of the burst
         left = Signal(33 - lane_bits)  # beats - 1 from there to the row's end
         first = Signal()  # `left` must still be taken from the row
@@ -162,6 +162,7 @@ class BeatWalker(wiring.Component):
     Parameters
     ----------
     bus_bytes: bytes of a beat.
+    offset_bits: bits of an offset in the region; of the steps there as many count.
 
     Members
     -------
@@ -171,14 +172,15 @@ class BeatWalker(wiring.Component):
     advance: takes it; the next one shows in the next cycle.
     """
 
-    def __init__(self, *, bus_bytes: int) -> None:
+    def __init__(self, *, bus_bytes: int, offset_bits: int) -> None:
         self.bus_bytes = bus_bytes
+        self.offset_bits = offset_bits
         super().__init__(
             {
                 "transfer": In(Transfer),
                 "begin": In(1),
                 "active": Out(1),
-                "beat": Out(Beat(bus_bytes)),
+                "beat": Out(Beat(bus_bytes, offset_bits)),
                 "advance": In(1),
             }
         )
@@ -190,7 +192,7 @@ class BeatWalker(wiring.Component):
         last_beat = Signal()  # no beat of the row is left
         level, last_row = _count_rows(m, t, load=~self.active, step=self.active & self.advance & last_beat)
         row = Place("address", {"row": t.row_step, "plane": t.plane_step}, width=PAGE_BITS)  # addresses within 4 KiB
-        row_offset = Place("offset", {"row": t.region_row_step, "plane": t.region_plane_step})
+        row_offset = Place("offset", {"row": t.region_row_step, "plane": t.region_plane_step}, width=self.offset_bits)
         in_page = Signal(PAGE_BITS - lane_bits)
         count = Signal(8)  # beats of the burst so far
         first = Signal()
@@ -198,7 +200,7 @@ class BeatWalker(wiring.Component):
         high = Signal(lane_bits)  # last lane of the row
         left = Signal(33 - lane_bits)
         to_next = Signal(lane_bits + 1)  # bytes from this beat's first one to the next beat
-        offset = Signal(32)
+        offset = Signal(self.offset_bits)
         full = Signal(32 - lane_bits)
         full_1 = Signal(33 - lane_bits)
         one_beat = Signal()  # a row that does not straddle has one beat
@@ -233,7 +235,7 @@ class BeatWalker(wiring.Component):
                 to_next.eq(self.bus_bytes - address[:lane_bits]),
             ]
 
-        next_row, next_row_offset = Signal(PAGE_BITS), Signal(32)
+        next_row, next_row_offset = Signal(PAGE_BITS), Signal(self.offset_bits)
         m.d.comb += [
             next_row.eq(row.following(level)),
             next_row_offset.eq(row_offset.following(level)),

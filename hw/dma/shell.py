@@ -39,7 +39,7 @@ class DmaShell:
         core = dma.core
         m.submodules.registers = self.registers = registers = DmaRegisters(config, unit=unit)
         m.submodules.bursts = bursts = BurstWalker(bus_bytes=config.bus_bytes)
-        m.submodules.beats = self.beats = beats = BeatWalker(bus_bytes=config.bus_bytes)
+        m.submodules.beats = self.beats = beats = BeatWalker(bus_bytes=config.bus_bytes, offset_bits=config.offset_bits)
         wiring.connect(m, part(wiring.flipped(core), Check(config)), part(registers, Check(config)))
         m.d.comb += [
             registers.base.eq(dma.base),
@@ -75,15 +75,16 @@ class DmaShell:
         self.in_flight, self.last_address, self.issued, self.answered = in_flight, last_address, issued, answered
 
         # Beats: which bytes, then where in SRAM.
-        beat = Signal(Beat(config.bus_bytes))
+        beat = Signal(Beat(config.bus_bytes, config.offset_bits))
         there = Signal()
         inside = Signal()
-        room = Signal(33)  # bytes from its first one to the end of the region: a difference of unsigned numbers, signed
+        bits = config.offset_bits
+        room = Signal(bits + 1)  # bytes from its first one to the region's end: a difference of unsigned numbers
         size_bits = len(beat.size)
-        m.d.comb += inside.eq(~room[32] & (room[size_bits:32].any() | (room[:size_bits] >= beat.size)))
+        m.d.comb += inside.eq(~room[bits] & (room[size_bits:bits].any() | (room[:size_bits] >= beat.size)))
         m.d.sync += there.eq(beats.advance)
         with m.If(beats.advance):
-            m.d.sync += [beat.eq(beats.beat), room.eq(registers.sram_bytes - beats.beat.offset)]
+            m.d.sync += [beat.eq(beats.beat), room.eq(registers.sram_bytes[:bits] - beats.beat.offset)]
         with m.If(there):
             m.d.sync += dma.sram.addr.eq((registers.sram_addr + beat.offset)[: len(dma.sram.addr)])
         self.beat, self.there, self.inside = beat, there, inside

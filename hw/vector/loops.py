@@ -74,7 +74,7 @@ class VectorReads(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         regs, kind = self.regs, self.kind
-        lanes = self.config.vector_lanes
+        lanes, bits = self.config.vector_lanes, self.config.offset_bits
         two_operands, looks_up = offers(self.config, "two_operands"), offers(self.config, "looks_up")
         int32 = offers(self.config, "int32_input")
 
@@ -139,8 +139,8 @@ class VectorReads(wiring.Component):
                 moves = valid_1
                 if not two_operands:
                     loops = {"block": loops["block"]}
-            place = Place(name, loops)
-            amount = Signal(32, name=f"{name}_step", reset_less=True)
+            place = Place(name, loops, width=bits)
+            amount = Signal(bits, name=f"{name}_step", reset_less=True)
             with m.If(active):
                 m.d.sync += amount.eq(place.step(now))
             with m.If(self.load):
@@ -155,9 +155,9 @@ class VectorReads(wiring.Component):
         flags_2 = Signal(FLAGS)
         row_valid = Signal()
         address = Signal(len(self.addr))
-        offset = Signal(32)
-        limit = Signal(32)
-        in_limit, b_limit = (Signal(32, name=f"{name}_limit") for name in ("in", "b"))
+        offset = Signal(bits)
+        limit = Signal(bits)
+        in_limit, b_limit = (Signal(bits, name=f"{name}_limit") for name in ("in", "b"))
         for region_limit, size in ((in_limit, regs.IN_BYTES), (b_limit, regs.B_BYTES)):
             whole = Mux(size >= INT32_BYTES, size - (INT32_BYTES - 1), 0)
             with m.If(self.load):
@@ -167,12 +167,12 @@ class VectorReads(wiring.Component):
         with m.If(valid_1):
             m.d.sync += [
                 flags_2.eq(flags_1),
-                row_valid.eq(row < regs.IN_ROWS),
+                row_valid.eq(row < regs.IN_ROWS[:bits]),
                 address.eq(Mux(flags_1.second, regs.B_ADDR, regs.IN_ADDR) + offset),
             ]
         item = INT32_BYTES if int32 else 1
-        in_region = LanesBelow("region", lanes, item)
-        in_row = LanesBelow("row", lanes, item)
+        in_region = LanesBelow("region", lanes, item, width=bits)
+        in_row = LanesBelow("row", lanes, item, width=bits)
         in_region.measure(m, valid_1, offset, limit)
         in_row.measure(m, valid_1, col, regs.ROW_BYTES)
 
@@ -255,7 +255,7 @@ class VectorWrites(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         regs = self.regs
-        lanes = self.config.vector_lanes
+        lanes, bits = self.config.vector_lanes, self.config.offset_bits
 
         def length(channels: Value | int) -> Value:
             """Bytes of ``channels`` results."""
@@ -273,7 +273,7 @@ class VectorWrites(wiring.Component):
             m.d.sync += [*(level[loop].eq(advance) for loop, advance in level_0.items()), tail_1.eq(ends["block"])]
 
         # 1: position.
-        place = Place("out", {"block": length(lanes), "x": regs.OUT_X_STEP, "y": regs.OUT_Y_STEP})
+        place = Place("out", {"block": length(lanes), "x": regs.OUT_X_STEP, "y": regs.OUT_Y_STEP}, width=bits)
         out = place.here
         with m.If(self.load):
             m.d.sync += place.begin(0)
@@ -285,7 +285,7 @@ class VectorWrites(wiring.Component):
         done_2 = Signal()
         address = Signal(len(self.addr))
         size = Signal(len(self.size))
-        end = Signal(33)
+        end = Signal(bits + 1)
         size_1 = length(Mux(tail_1, regs.BLOCKS.last, lanes))
         m.d.sync += [valid_2.eq(valid_1), done_2.eq(done_1)]
         with m.If(valid_1):

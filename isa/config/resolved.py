@@ -226,6 +226,13 @@ class Config:
         return self.ic_lanes * self.oc_lanes
 
     @property
+    def offset_bits(self) -> int:
+        """Bits of a byte offset in an SRAM region, and of rows and byte columns of the window walk: all are modulo 2 to
+        this. One more than an SRAM address has, so that a negative offset is above every region. The microcoded
+        accelerator computes everything with 32."""
+        return 32 if self.serial else (self.sram - 1).bit_length() + 1
+
+    @property
     def weight_rows(self) -> int:
         """SRAM words of one convolution weight block."""
         return ceil_div(self.weight_bytes, self.word_bytes)

@@ -140,7 +140,11 @@ def _instructions() -> str:
 
 
 def _registers() -> str:
-    text = ["## Registers\n\n32 bits each, zero at program start. Reserved bits must be zero.\n"]
+    text = [
+        "## Registers\n\n32 bits each, zero at program start. Reserved bits must be zero. Offsets in SRAM regions, rows"
+        " and byte columns are modulo 2^W: of the registers that hold them, or steps of them, the low W bits count."
+        " W is one more than the bits of an SRAM address, and 32 in the microcoded accelerator.\n"
+    ]
     groups: dict[tuple[tuple[object, ...], ...], list[table.Unit]] = {}
     for unit, registers in table.REGISTERS.items():
         key = tuple((r.index, r.name, r.doc, r.fields) for r in registers.values())

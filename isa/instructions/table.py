@@ -471,7 +471,7 @@ QUANT = (
 WINDOW = (
     ("IN_ADDR", "SRAM byte address of the input region", ()),
     ("IN_BYTES", "length of the input region; bytes outside read as QUANT.zero_in", ()),
-    ("ORIGIN", "offset in the region of tap (0, 0) of output (0, 0), modulo 2^32 (negative with padding)", ()),
+    ("ORIGIN", "offset in the region of tap (0, 0) of output (0, 0) (negative with padding)", ()),
     ("Y_STEP", "bytes between the windows of vertically adjacent outputs", ()),
     ("X_STEP", "bytes between the windows of horizontally adjacent outputs", ()),
     ("KY_STEP", "bytes between kernel rows", ()),

@@ -21,7 +21,6 @@ from dovetail.sw.model.window import Window
 
 Array = npt.NDArray[Any]
 
-_WRAP = 1 << 32
 _FLOAT32 = 1 << 24
 _FLOAT64 = 1 << 53
 _SMALL = 96
@@ -52,17 +51,17 @@ class _Plan:
         self.zero_out = int8(r["QUANT", "zero_out"])
         self.lo = INT8_MIN if row.full_range else int8(r["QUANT", "lo"])
         self.hi = INT8_MAX if row.full_range else int8(r["QUANT", "hi"])
-        self.output = Output(r, lanes=lanes, group=config.requant_lanes, item=4 if self.int32 else 1)
+        self.output = Output(config, r, lanes=lanes, group=config.requant_lanes, item=4 if self.int32 else 1)
         # Old values lie 4 bytes apart, whatever is written.
-        self.old = Output(r, lanes=lanes, group=1, item=4) if self.accumulate else self.output
+        self.old = Output(config, r, lanes=lanes, group=1, item=4) if self.accumulate else self.output
         self.lanes, self.stripe = lanes, r["STRIPE", "pixels"]
-        self.registers = r
+        self.config, self.registers = config, r
         self._windows: dict[int, Window] = {}
 
     def window(self, channels: int) -> Window:
         """The walk that reads the first ``channels`` bytes per tap."""
         if channels not in self._windows:
-            self._windows[channels] = Window(self.registers, channels)
+            self._windows[channels] = Window(self.config, self.registers, channels)
         return self._windows[channels]
 
 
@@ -72,7 +71,8 @@ class _Matrix:
     def __init__(self, config: Config, registers: View) -> None:
         r = registers
         self.address, self.size = r.region("B")
-        self.step, self.transposed = r["B_STEP"], bool(r["B_FORM", "transposed"])
+        self.modulus = 1 << config.offset_bits
+        self.step, self.transposed = r["B_STEP"] % self.modulus, bool(r["B_FORM", "transposed"])
         self.zero = int8(r["B_FORM", "zero_b"])
         self.zero_in = int8(r["QUANT", "zero_in"])
         self.taps = r["GEOMETRY", "kh"] * r["GEOMETRY", "kw"]
@@ -91,7 +91,7 @@ class _Matrix:
             values[:whole] = strided(data, self.address, (whole, columns), (self.step, 1))
         if whole < rows:
             row = np.arange(whole, rows, dtype=np.int64)[:, None]
-            offset = (row * self.step + np.arange(columns, dtype=np.int64)) % _WRAP
+            offset = (row * self.step + np.arange(columns, dtype=np.int64)) % self.modulus
             values[whole:] = gathered(sram.signed(self.address, self.size), offset, item=1, zero=self.zero)
         matrix = values.astype(np.int16) - np.int16(self.zero)
         matrix = (matrix.T if self.transposed else matrix).reshape(self.taps, self.terms, channels)

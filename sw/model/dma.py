@@ -8,20 +8,20 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import Op
 from dovetail.isa.timing.dma import bursts
+from dovetail.isa.timing.memory import ADDRESS_SPACE
 from dovetail.sw.model.base import Bytes, Sram, SystemMemory, UnitModel, strided
-
-_WRAP = 1 << 32
 
 
 class Transfer:
     """The addresses of one DMA instruction's registers."""
 
-    def __init__(self, registers: View) -> None:
+    def __init__(self, config: Config, registers: View) -> None:
         r = registers
+        self.modulus = 1 << config.offset_bits
         self.memory = r["MEM_ADDR"]
         self.memory_row, self.memory_plane = r["MEM_ROW_STEP"], r["MEM_PLANE_STEP"]
         self.address, self.size = r.region("SRAM")
-        self.sram_row, self.sram_plane = r["SRAM_ROW_STEP"], r["SRAM_PLANE_STEP"]
+        self.sram_row, self.sram_plane = r["SRAM_ROW_STEP"] % self.modulus, r["SRAM_PLANE_STEP"] % self.modulus
         self.length = r["LENGTH"]
         self.rows, self.planes = r["COUNT", "rows"], r["COUNT", "planes"]
         self.shape = (self.planes, self.rows, self.length)
@@ -42,7 +42,7 @@ class Transfer:
     def views(self, sram: Sram, memory: SystemMemory, *, to_memory: bool) -> tuple[Bytes, Bytes] | None:
         """([planes, rows, length] of memory and of SRAM), if they lie wholly inside and the target does not overlap
         itself; else None."""
-        start = (memory.base + self.memory) % _WRAP
+        start = (memory.base + self.memory) % ADDRESS_SPACE
         apart = self.memory_apart if to_memory else self.sram_apart
         if not apart or not self.inside or not memory.answers(start, self.memory_end):
             return None
@@ -55,13 +55,13 @@ class Transfer:
         """(system memory address, region offset, bytes) of every beat, in order."""
         for plane in range(self.planes):
             for row in range(self.rows):
-                start = (base + self.memory + plane * self.memory_plane + row * self.memory_row) % _WRAP
+                start = (base + self.memory + plane * self.memory_plane + row * self.memory_row) % ADDRESS_SPACE
                 offset = plane * self.sram_plane + row * self.sram_row
                 for address, size, _ in bursts(start, self.length, bus_bytes):
                     end = address + size
                     while address < end:
                         stop = min(end, (address // bus_bytes + 1) * bus_bytes)
-                        yield address % _WRAP, (offset + address - start) % _WRAP, stop - address
+                        yield address % ADDRESS_SPACE, (offset + address - start) % self.modulus, stop - address
                         address = stop
 
 
@@ -79,7 +79,7 @@ class DmaModel(UnitModel):
         if transfer is None:
             if len(self._transfers) > 1 << 15:
                 self._transfers.clear()
-            transfer = self._transfers[key] = Transfer(registers)
+            transfer = self._transfers[key] = Transfer(self.config, registers)
         return transfer
 
 

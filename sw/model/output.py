@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.sw.model.base import Bytes, Sram, gathered, strided
-
-_WRAP = 1 << 32
 
 
 class Output:
@@ -16,6 +15,8 @@ class Output:
 
     Parameters
     ----------
+    config
+        The accelerator.
     registers
         Of the ARRAY or VECTOR unit.
     lanes
@@ -26,11 +27,12 @@ class Output:
         Bytes per channel.
     """
 
-    def __init__(self, registers: View, *, lanes: int, group: int, item: int) -> None:
+    def __init__(self, config: Config, registers: View, *, lanes: int, group: int, item: int) -> None:
         r = registers
+        self.modulus = 1 << config.offset_bits
         self.address, self.size = r.region("OUT")
         self.height, self.width = r["TILE", "height"], r["TILE", "width"]
-        self.y_step, self.x_step = r["OUT_Y_STEP"], r["OUT_X_STEP"]
+        self.y_step, self.x_step = r["OUT_Y_STEP"] % self.modulus, r["OUT_X_STEP"] % self.modulus
         self.channels = (r["BLOCKS", "count"] - 1) * lanes + r["BLOCKS", "last"]
         self.lanes, self.group, self.item = lanes, group, item
         pixel = self.channels * item
@@ -81,4 +83,4 @@ class Output:
     def _offsets(self, pixels: range, channels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """[pixels, channels] byte offset in the region."""
         y, x = np.divmod(np.arange(pixels.start, pixels.stop, dtype=np.int64)[:, None], self.width)
-        return np.asarray((y * self.y_step + x * self.x_step + channels * self.item) % _WRAP)
+        return np.asarray((y * self.y_step + x * self.x_step + channels * self.item) % self.modulus)

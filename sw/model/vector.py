@@ -14,7 +14,6 @@ from dovetail.sw.model.window import Window
 
 Array = npt.NDArray[Any]
 
-_WRAP = 1 << 32
 _CODES = np.arange(256, dtype=np.uint8).view(np.int8)
 
 
@@ -24,12 +23,13 @@ class _Plan:
     def __init__(self, config: Config, op: Op, registers: View) -> None:
         r = registers
         self.row = row = INSTRUCTIONS[op]
-        self.output = Output(r, lanes=config.vector_lanes, group=config.vector_lanes, item=row.output_bytes)
+        self.output = Output(config, r, lanes=config.vector_lanes, group=config.vector_lanes, item=row.output_bytes)
         self.item = row.input_bytes
-        self.window = Window(r, self.output.channels, single=not row.taps, item=self.item)
+        self.window = Window(config, r, self.output.channels, single=not row.taps, item=self.item)
         self.parameters = row.parameters(r)
         self.b_address, self.b_size = r.region("B")
-        self.b_y_step, self.b_x_step = r["B_Y_STEP"], r["B_X_STEP"]
+        self.modulus = 1 << config.offset_bits
+        self.b_y_step, self.b_x_step = r["B_Y_STEP"] % self.modulus, r["B_X_STEP"] % self.modulus
         self.table: Array | None = None
         if not (row.taps or row.reads_b or row.int32_input):
             # A function of one byte: its results are looked up, unless it is a copy.
@@ -101,5 +101,5 @@ def _operand_b(plan: _Plan, sram: Sram) -> Array:
         return values if plan.item == 1 else values.view("<i4")
     y = np.arange(height, dtype=np.int64)[:, None, None] * plan.b_y_step
     x = np.arange(width, dtype=np.int64)[None, :, None] * plan.b_x_step
-    offset = (y + x + np.arange(channels, dtype=np.int64) * plan.item) % _WRAP
+    offset = (y + x + np.arange(channels, dtype=np.int64) * plan.item) % plan.modulus
     return gathered(sram.signed(plan.b_address, plan.b_size), offset, item=plan.item, zero=plan.parameters.zb)

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.numerics.rounding import int8
 from dovetail.sw.model.base import Sram, gathered, strided
 
 Array = npt.NDArray[Any]
 
-_WRAP = 1 << 32
-_SANE = 1 << 31
 _MAX_IMAGE = 1 << 28
+_OFFSETS = ("ORIGIN", "Y_STEP", "X_STEP", "KY_STEP", "KX_STEP", "IN_ROWS", "ROW_BYTES", "PAD_TOP", "PAD_LEFT")
+"""Registers of which the low ``offset_bits`` count."""
 
 
 class Window:
@@ -33,18 +34,17 @@ class Window:
         Whether :meth:`image` applies.
     """
 
-    def __init__(self, registers: View, channels: int, *, single: bool = False, item: int = 1) -> None:
+    def __init__(self, config: Config, registers: View, channels: int, *, single: bool = False, item: int = 1) -> None:
         r = registers
+        self.modulus = 1 << config.offset_bits
         self.channels, self.item = channels, item
         self.address, self.size = r.region("IN")
         self.height, self.width = r["TILE", "height"], r["TILE", "width"]
         self.kh, self.kw = (1, 1) if single else (r["GEOMETRY", "kh"], r["GEOMETRY", "kw"])
         self.stride, self.dilation = r["GEOMETRY", "stride_y"], r["GEOMETRY", "dilation_y"]
-        self.origin = r["ORIGIN"]
-        self.y_step, self.x_step = r["Y_STEP"], r["X_STEP"]
-        self.ky_step, self.kx_step = r["KY_STEP"], r["KX_STEP"]
-        self.rows, self.row_bytes = r["IN_ROWS"], r["ROW_BYTES"]
-        self.top, self.left = r["PAD_TOP"], r["PAD_LEFT"]
+        offsets = [r[name] % self.modulus for name in _OFFSETS]
+        self.origin, self.y_step, self.x_step, self.ky_step, self.kx_step = offsets[:5]
+        self.rows, self.row_bytes, self.top, self.left = offsets[5:]
         self.zero = int8(r["QUANT", "zero_in"]) if item == 1 else 0
         # The rectangle of rows and byte columns that the walk visits, from (-top, -left) on.
         self.image_rows = (self.height - 1) * self.stride + (self.kh - 1) * self.dilation + 1
@@ -68,11 +68,11 @@ class Window:
 
     def _find_rectangle(self, reach: int) -> bool:
         """Find the part of the image that is real, and where it is in SRAM."""
-        pitch = self._pitch()
+        pitch, half = self._pitch(), self.modulus >> 1
         if (
             pitch is None
-            or max(pitch, self.x_step, self.kx_step, self.top, self.left, reach) >= _SANE
-            or max(self.rows, self.row_bytes) > _SANE
+            or max(pitch, self.x_step, self.kx_step, self.top, self.left, reach, self.image_rows) >= half
+            or max(self.rows, self.row_bytes) > half
             or self.image_rows * self.image_columns > _MAX_IMAGE
         ):
             return False
@@ -87,7 +87,7 @@ class Window:
         if not self.real_rows or not self.real_columns:
             self.real_rows = self.real_columns = 0
             return True
-        start = (self.origin + self.top * pitch + self.left) % _WRAP
+        start = (self.origin + self.top * pitch + self.left) % self.modulus
         if start + last_row * pitch + last_col >= self.size:
             return False
         self.start = self.address + start
@@ -125,9 +125,9 @@ class Window:
         y = np.arange(self.height, dtype=np.int64)[:, None, None]
         x = np.arange(self.width, dtype=np.int64)[None, :, None]
         k = np.arange(self.channels, dtype=np.int64)[None, None, :] * self.item
-        row = (y * self.stride + ky * self.dilation - self.top) % _WRAP
-        col = (x * self.x_step + kx * self.kx_step - self.left + k) % _WRAP
+        row = (y * self.stride + ky * self.dilation - self.top) % self.modulus
+        col = (x * self.x_step + kx * self.kx_step - self.left + k) % self.modulus
         offset = y * self.y_step + ky * self.ky_step + self.origin + x * self.x_step + kx * self.kx_step + k
-        offset %= _WRAP
+        offset %= self.modulus
         valid = (row < self.rows) & (col < self.row_bytes)
         return gathered(sram.signed(self.address, self.size), offset, item=self.item, zero=self.zero, valid=valid)

@@ -22,21 +22,24 @@ class WalkersHarness(wiring.Component):
     ----------
     bus_bytes: bytes of a beat.
     span_bits: bits of a row's bytes.
+    offset_bits: bits of an offset in the region.
 
     Members
     -------
     begin: starts the transfer, unless it is under way. ``take``, ``advance``: takes a burst, a beat, if it may.
     """
 
-    def __init__(self, *, bus_bytes: int, span_bits: int = 32) -> None:
+    def __init__(self, *, bus_bytes: int, span_bits: int = 32, offset_bits: int = 17) -> None:
         self.bus_bytes = bus_bytes
         self.span_bits = span_bits
+        self.offset_bits = offset_bits
         super().__init__({"begin": In(1), "take": In(1), "advance": In(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         lane_bits = exact_log2(self.bus_bytes)
-        bursts, beats = BurstWalker(bus_bytes=self.bus_bytes), BeatWalker(bus_bytes=self.bus_bytes)
+        bursts = BurstWalker(bus_bytes=self.bus_bytes)
+        beats = BeatWalker(bus_bytes=self.bus_bytes, offset_bits=self.offset_bits)
         m.submodules.bursts = inner = Opened(bursts)
         m.submodules.beats = beat_inner = Opened(beats)
         t = Signal(Transfer)
@@ -64,7 +67,8 @@ class WalkersHarness(wiring.Component):
         # The transfer once more: rows and planes to come, this row's address and region offset, its bytes and beats to
         # come, beats of the open burst to come.
         rows, planes = Signal(16), Signal(16)
-        row, plane, offset, plane_offset = Signal(32), Signal(32), Signal(32), Signal(32)
+        row, plane = Signal(32), Signal(32)
+        offset, plane_offset = Signal(self.offset_bits), Signal(self.offset_bits)
         beat = Signal(32 - lane_bits)  # the next burst's first beat
         todo = Signal(34 - lane_bits)  # beats of the row not yet in a burst
         due = Signal(range(MAX_BURST + 1))
@@ -79,8 +83,8 @@ class WalkersHarness(wiring.Component):
             return [beat.eq(address >> lane_bits), todo.eq(beats_of(address)), left.eq(t.span + 1)]
 
         last_row, last = rows == 1, (rows == 1) & (planes == 1)
-        next_plane, next_plane_offset = Signal(32), Signal(32)
-        next_row, next_offset = Signal(32), Signal(32)
+        next_plane, next_row = Signal(32), Signal(32)
+        next_plane_offset, next_offset = Signal(self.offset_bits), Signal(self.offset_bits)
         m.d.comb += [
             next_plane.eq(plane + t.plane_step),
             next_plane_offset.eq(plane_offset + t.region_plane_step),
@@ -137,7 +141,10 @@ class WalkersHarness(wiring.Component):
                 Assert(b.burst_last == (due == 1), "burst_last marks exactly the last beat of a burst"),
                 Assert(b.last == (row_last & last), "last marks exactly the last beat of the transfer"),
                 Assert(b.low == Mux(first, row[:lane_bits], 0), "a beat begins at lane 0, a row at its address"),
-                Assert(b.offset == (offset + t.span + 1 - left)[:32], "the region offset counts the row's bytes"),
+                Assert(
+                    b.offset == (offset + t.span + 1 - left)[: self.offset_bits],
+                    "the region offset counts the row's bytes",
+                ),
                 Assert(
                     Mux(row_last, b.size == left, b.size == self.bus_bytes - b.low),
                     "only beats at a row's ends are partial, and all beats together are the row's bytes",
@@ -222,7 +229,7 @@ class WalkersHarness(wiring.Component):
                 Assert(beat_inner["address_plane"] == plane[:PAGE_BITS], "invariant: plane of beats"),
                 Assert(beat_inner["offset_row"] == offset, "invariant: row offset"),
                 Assert(beat_inner["offset_plane"] == plane_offset, "invariant: plane offset"),
-                Assert(beat_inner["offset"] == (offset + t.span + 1 - left)[:32], "invariant: offset"),
+                Assert(beat_inner["offset"] == (offset + t.span + 1 - left)[: self.offset_bits], "invariant: offset"),
                 Assert(beat_inner["first"] == first, "invariant: first beat of the row"),
                 Assert(beat_inner["low"] == row[:lane_bits], "invariant: low"),
                 Assert(beat_inner["high"] == (row + t.span)[:lane_bits], "invariant: high"),

@@ -1,7 +1,7 @@
 """How many SRAM accesses and bus beats an operation makes, in the arithmetic of the hardware (docs/architecture.md).
 
-Offsets are modulo 2^32, and a walk may leave its region: what the hardware then leaves out is not counted. Walks of
-compiled programs stay inside, which is seen from their corners; others are counted step by step.
+Offsets are modulo 2^offset_bits, and a walk may leave its region: what the hardware then leaves out is not counted.
+Walks of compiled programs stay inside, which is seen from their corners; others are counted step by step.
 """
 
 from __future__ import annotations
@@ -17,22 +17,6 @@ from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.timing.dma import BOUNDARY, MAX_BURST, Shape
 
 Int64s = NDArray[np.int64]
-
-WRAP = 1 << 32
-_HALF = 1 << 31
-
-
-def grid(*axes: tuple[int, int]) -> Int64s:
-    """All sums of ``index * step`` for axes of (count, step), modulo 2^32, the last axis innermost."""
-    total = np.zeros(1, np.int64)
-    for count, step in axes:
-        total = (total[:, None] + np.arange(count, dtype=np.int64) * step).ravel()
-    return total % WRAP
-
-
-def signed(values: Int64s) -> Int64s:
-    """Numbers modulo 2^32 as the nearest to zero."""
-    return (values + _HALF) % WRAP - _HALF
 
 
 @dataclass(frozen=True)
@@ -55,59 +39,94 @@ class Lanes:
     limit: int
 
 
-def reads(row: tuple[Int64s, Int64s], column: Int64s, origin: int, image: Image, lanes: Lanes) -> int:
-    """Reads of a window walk over all pairs of rows and columns: those in which at least one lane counts.
+class Offsets:
+    """Arithmetic of offsets of ``bits`` bits."""
 
-    ``row``: per row its number from the walk's start and its offset; ``column``: per column its offset.
-    """
-    number, offset = row
-    offset = offset[(number - image.top) % WRAP < image.rows]
-    if image.row_bytes > _HALF:
-        return _reads_by_lane(offset, column, origin, image, lanes)
-    column = signed(column - image.left)
-    first = np.maximum(0, -(column // lanes.item))
-    last = np.minimum(lanes.count - 1, (image.row_bytes - 1 - column) // lanes.item)
-    inside = first <= last
-    column, first, last = column[inside], first[inside], last[inside]
-    if not len(offset) or not len(column):
-        return 0
-    start = signed(offset + origin + image.left)
-    lowest = start.min() + (column + lanes.item * first).min()
-    highest = start.max() + (column + lanes.item * last).max()
-    if lowest >= 0 and highest < lanes.limit:
-        return len(offset) * len(column)
-    total = 0
-    for position in start.tolist():
-        place = signed(position + column)
-        low = np.maximum(first, -(place // lanes.item))
-        total += int((low <= np.minimum(last, (lanes.limit - 1 - place) // lanes.item)).sum())
-    return total
+    def __init__(self, bits: int) -> None:
+        self.modulus, self.half = 1 << bits, 1 << bits - 1
 
+    def grid(self, *axes: tuple[int, int]) -> Int64s:
+        """All sums of ``index * step`` for axes of (count, step), modulo 2^bits, the last axis innermost."""
+        total = np.zeros(1, np.int64)
+        for count, step in axes:
+            total = (total[:, None] + np.arange(count, dtype=np.int64) * (step % self.modulus)).ravel()
+        return total % self.modulus
 
-def _reads_by_lane(offset: Int64s, column: Int64s, origin: int, image: Image, lanes: Lanes) -> int:
-    """The same where an image row has more than 2^31 bytes, so that what counts of an access may have a gap."""
-    lane = np.arange(lanes.count, dtype=np.int64) * lanes.item
-    places = column[:, None] + lane
-    counts = (places - image.left) % WRAP < image.row_bytes
-    return sum(
-        int((counts & ((places + origin + position) % WRAP < lanes.limit)).any(axis=1).sum())
-        for position in offset.tolist()
-    )
+    def signed(self, values: Int64s) -> Int64s:
+        """Numbers modulo 2^bits as the nearest to zero."""
+        return (values + self.half) % self.modulus - self.half
 
+    def reads(self, row: tuple[Int64s, Int64s], column: Int64s, origin: int, image: Image, lanes: Lanes) -> int:
+        """Reads of a window walk over all pairs of rows and columns: those in which at least one lane counts.
 
-def reads_inside(position: Int64s, lanes: Lanes) -> int:
-    """Reads at these offsets in which at least one lane counts, without an image."""
-    place = signed(position)
-    low = np.maximum(0, -(place // lanes.item))
-    return int((low <= np.minimum(lanes.count - 1, (lanes.limit - 1 - place) // lanes.item)).sum())
+        ``row``: per row its number from the walk's start and its offset; ``column``: per column its offset.
+        """
+        number, offset = row
+        offset = offset[(number - image.top) % self.modulus < image.rows]
+        if image.row_bytes > self.half:
+            return self._reads_by_lane(offset, column, origin, image, lanes)
+        column = self.signed(column - image.left)
+        first = np.maximum(0, -(column // lanes.item))
+        last = np.minimum(lanes.count - 1, (image.row_bytes - 1 - column) // lanes.item)
+        inside = first <= last
+        column, first, last = column[inside], first[inside], last[inside]
+        if not len(offset) or not len(column):
+            return 0
+        start = self.signed(offset + origin + image.left)
+        lowest = start.min() + (column + lanes.item * first).min()
+        highest = start.max() + (column + lanes.item * last).max()
+        if lowest >= 0 and highest < lanes.limit:
+            return len(offset) * len(column)
+        total = 0
+        for position in start.tolist():
+            place = self.signed(position + column)
+            low = np.maximum(first, -(place // lanes.item))
+            total += int((low <= np.minimum(last, (lanes.limit - 1 - place) // lanes.item)).sum())
+        return total
 
+    def _reads_by_lane(self, offset: Int64s, column: Int64s, origin: int, image: Image, lanes: Lanes) -> int:
+        """The same where an image row has more than 2^(bits - 1) bytes, so what counts of an access may have a gap."""
+        lane = np.arange(lanes.count, dtype=np.int64) * lanes.item
+        places = column[:, None] + lane
+        counts = (places - image.left) % self.modulus < image.row_bytes
+        return sum(
+            int((counts & ((places + origin + position) % self.modulus < lanes.limit)).any(axis=1).sum())
+            for position in offset.tolist()
+        )
 
-def writes(row: Int64s, column: Int64s, size: Int64s, limit: int) -> int:
-    """Writes of ``size`` bytes each, per column, at all sums of row and column offset: those that end by ``limit``."""
-    end = column + size
-    if row.max() + end.max() <= min(limit, WRAP):
-        return len(row) * len(column)
-    return sum(int(((position + column) % WRAP + size <= limit).sum()) for position in row.tolist())
+    def reads_inside(self, position: Int64s, lanes: Lanes) -> int:
+        """Reads at these offsets in which at least one lane counts, without an image."""
+        place = self.signed(position)
+        low = np.maximum(0, -(place // lanes.item))
+        return int((low <= np.minimum(lanes.count - 1, (lanes.limit - 1 - place) // lanes.item)).sum())
+
+    def writes(self, row: Int64s, column: Int64s, size: Int64s, limit: int) -> int:
+        """Writes of ``size`` bytes each, per column, at all sums of row and column offset: those that end by
+        ``limit``."""
+        end = column + size
+        if row.max() + end.max() <= limit:
+            return len(row) * len(column)
+        return sum(int(((position + column) % self.modulus + size <= limit).sum()) for position in row.tolist())
+
+    def beats_inside(
+        self, transfer: Shape, beats: int, row_step: int, plane_step: int, bus_bytes: int, limit: int
+    ) -> int:
+        """Beats of a transfer, of ``beats``, that lie in its SRAM region of ``limit`` bytes, with these steps there."""
+        row_step, plane_step = row_step % self.modulus, plane_step % self.modulus
+        farthest = (transfer.rows - 1) * row_step + (transfer.planes - 1) * plane_step + transfer.length
+        if farthest <= limit:
+            return beats
+        total = 0
+        for plane in range(transfer.planes):
+            for row in range(transfer.rows):
+                start = (transfer.address + plane * transfer.plane_step + row * transfer.row_step) % BOUNDARY
+                edges = (
+                    np.arange(start // bus_bytes, -(-(start + transfer.length) // bus_bytes) + 1) * bus_bytes - start
+                )
+                edges = np.clip(edges, 0, transfer.length)
+                place = (plane * plane_step + row * row_step + edges[:-1]) % self.modulus
+                total += int((place + np.diff(edges) <= limit).sum())
+        return total
 
 
 def bus_use(transfer: Shape, bus_bytes: int) -> tuple[int, int]:
@@ -156,19 +175,3 @@ def _residues(count: int, step: int) -> tuple[Int64s, Int64s]:
         return np.arange(count, dtype=np.int64) * step, np.ones(count, np.int64)
     index = np.arange(period, dtype=np.int64)
     return index * step, count // period + (index < count % period)
-
-
-def beats_inside(transfer: Shape, beats: int, row_step: int, plane_step: int, bus_bytes: int, limit: int) -> int:
-    """Beats of a transfer, of ``beats``, that lie in its SRAM region of ``limit`` bytes, with these steps there."""
-    farthest = (transfer.rows - 1) * row_step + (transfer.planes - 1) * plane_step + transfer.length
-    if farthest <= min(limit, WRAP):
-        return beats
-    total = 0
-    for plane in range(transfer.planes):
-        for row in range(transfer.rows):
-            start = (transfer.address + plane * transfer.plane_step + row * transfer.row_step) % BOUNDARY
-            edges = np.arange(start // bus_bytes, -(-(start + transfer.length) // bus_bytes) + 1) * bus_bytes - start
-            edges = np.clip(edges, 0, transfer.length)
-            place = (plane * plane_step + row * row_step + edges[:-1]) % WRAP
-            total += int((place + np.diff(edges) <= limit).sum())
-    return total

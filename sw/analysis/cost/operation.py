@@ -22,7 +22,7 @@ from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Op, Unit, u
 from dovetail.isa.timing.array import matrix_reads
 from dovetail.isa.timing.dma import BOUNDARY, Shape
 from dovetail.isa.timing.vector import table_lanes, table_reads, vector_reads
-from dovetail.sw.analysis.cost.accesses import Image, Lanes, beats_inside, bus_use, grid, reads, reads_inside, writes
+from dovetail.sw.analysis.cost.accesses import Image, Lanes, Offsets, bus_use
 
 Counts = dict[str, int]
 Registers = tuple[int, ...]
@@ -66,17 +66,19 @@ def counts_of(config: Config, op: Op, registers: Registers) -> Counts:
     return _transfer(config, unit, view)
 
 
-def _image(view: View) -> Image:
-    return Image(view["IN_ROWS"], view["ROW_BYTES"], view["PAD_TOP"], view["PAD_LEFT"])
-
-
-def _rows(view: View, kh: int) -> tuple[np.ndarray, np.ndarray]:
-    """Per output row and kernel row, the number of the input row and its offset."""
+def _window_reads(offsets: Offsets, view: View, kh: int, column: np.ndarray, lanes: Lanes) -> int:
+    """Reads of the window walk, at these offsets of each row."""
+    names = ("IN_ROWS", "ROW_BYTES", "PAD_TOP", "PAD_LEFT")
+    image = Image(*(view[name] % offsets.modulus for name in names))
     height, geometry = view["TILE", "height"], (view["GEOMETRY", "stride_y"], view["GEOMETRY", "dilation_y"])
-    return grid((height, geometry[0]), (kh, geometry[1])), grid((height, view["Y_STEP"]), (kh, view["KY_STEP"]))
+    # Per output row and kernel row, the number of the input row and its offset.
+    number = offsets.grid((height, geometry[0]), (kh, geometry[1]))
+    row = offsets.grid((height, view["Y_STEP"]), (kh, view["KY_STEP"]))
+    return offsets.reads((number, row), column, view["ORIGIN"], image, lanes)
 
 
 def _array(config: Config, op: Op, view: View) -> Counts:
+    offsets = Offsets(config.offset_bits)
     depthwise, lanes = INSTRUCTIONS[op].depthwise, array_lanes(config, op)
     channels, multiplier = lanes_of(config, op, view), multiplier_of(op, view)
     height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
@@ -85,9 +87,9 @@ def _array(config: Config, op: Op, view: View) -> Counts:
 
     # A block of output channels walks over the same window as the one before, but of other channels if depthwise.
     across = (blocks, channels // multiplier) if depthwise else (kc, config.ic_lanes)
-    column = grid((width, view["X_STEP"]), (kw, view["KX_STEP"]), across)
+    column = offsets.grid((width, view["X_STEP"]), (kw, view["KX_STEP"]), across)
     window = Lanes(max(config.ic_lanes, config.depthwise_lanes), 1, view["IN_BYTES"])
-    inputs = reads(_rows(view, kh), column, view["ORIGIN"], _image(view), window) * (1 if depthwise else blocks)
+    inputs = _window_reads(offsets, view, kh, column, window) * (1 if depthwise else blocks)
 
     old_words = ceil_div(INT32_BYTES * lanes, config.word_bytes) if view["MODE", "accumulate"] else 0
     groups, written = _results(config, view, channels)
@@ -103,18 +105,20 @@ def _array(config: Config, op: Op, view: View) -> Counts:
 
 def _old_reads(config: Config, view: View, channels: int, words: int) -> int:
     """Reads of old int32 values that are added to, ``words`` per pixel and block."""
-    place = grid(
+    offsets = Offsets(config.offset_bits)
+    place = offsets.grid(
         (view["TILE", "height"], view["OUT_Y_STEP"]),
         (view["TILE", "width"], view["OUT_X_STEP"]),
         (view["BLOCKS", "count"], INT32_BYTES * channels),
         (words, config.word_bytes),
     )
     whole = max(view["OUT_BYTES"] - (INT32_BYTES - 1), 0)
-    return reads_inside(place, Lanes(config.word_bytes // INT32_BYTES, INT32_BYTES, whole))
+    return offsets.reads_inside(place, Lanes(config.word_bytes // INT32_BYTES, INT32_BYTES, whole))
 
 
 def _results(config: Config, view: View, channels: int) -> tuple[int, int]:
     """Groups of `requant_lanes` channels in which a pixel's results leave, the last of a block shorter; all writes."""
+    offsets = Offsets(config.offset_bits)
     height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
     item = INT32_BYTES if view["MODE", "int32"] else 1
     group = np.arange(0, channels, config.requant_lanes, dtype=np.int64)
@@ -123,8 +127,9 @@ def _results(config: Config, view: View, channels: int) -> tuple[int, int]:
     in_block[-1] = view["BLOCKS", "last"]
     left = (in_block[:, None] - group).ravel()
     first, size = first[left > 0], np.minimum(left[left > 0], config.requant_lanes)
-    column = (grid((width, view["OUT_X_STEP"]))[:, None] + first * item).ravel()
-    written = writes(grid((height, view["OUT_Y_STEP"])), column, np.tile(size * item, width), view["OUT_BYTES"])
+    column = (offsets.grid((width, view["OUT_X_STEP"]))[:, None] + first * item).ravel()
+    row = offsets.grid((height, view["OUT_Y_STEP"]))
+    written = offsets.writes(row, column, np.tile(size * item, width), view["OUT_BYTES"])
     return len(first), written
 
 
@@ -143,6 +148,7 @@ def _stream_reads(config: Config, op: Op, view: View, lanes: int, steps: int, st
 
 
 def _vector(config: Config, op: Op, view: View) -> Counts:
+    offsets = Offsets(config.offset_bits)
     row, lanes = INSTRUCTIONS[op], config.vector_lanes
     item, result = row.input_bytes, row.output_bytes
     height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
@@ -154,26 +160,26 @@ def _vector(config: Config, op: Op, view: View) -> Counts:
         """Where a value of a region can begin."""
         return size if item == 1 else max(size - (INT32_BYTES - 1), 0)
 
-    column = grid((width, view["X_STEP"]), (blocks, lanes * item), (kw, view["KX_STEP"]))
+    column = offsets.grid((width, view["X_STEP"]), (blocks, lanes * item), (kw, view["KX_STEP"]))
     window = Lanes(lanes, item, whole(view["IN_BYTES"]))
-    made = reads(_rows(view, kh), column, view["ORIGIN"], _image(view), window)
+    made = _window_reads(offsets, view, kh, column, window)
     second = Lanes(lanes, item, whole(view["B_BYTES"]))
     if row.two_operands:
-        place = grid((height, view["B_Y_STEP"]), (width, view["B_X_STEP"]), (blocks, lanes * item))
-        made += reads_inside(place, second)
+        place = offsets.grid((height, view["B_Y_STEP"]), (width, view["B_X_STEP"]), (blocks, lanes * item))
+        made += offsets.reads_inside(place, second)
     table = table_reads(config, op)
     if table:
-        made += reads_inside(grid((table, table_lanes(config))), second)
+        made += offsets.reads_inside(offsets.grid((table, table_lanes(config))), second)
 
     size = np.full(blocks, lanes)
     size[-1] = view["BLOCKS", "last"]
-    column = grid((width, view["OUT_X_STEP"]), (blocks, lanes * result))
+    column = offsets.grid((width, view["OUT_X_STEP"]), (blocks, lanes * result))
     return {
         "vector_taps": (outputs * taps + table) * lanes,
         "vector_results": outputs * lanes,
         "sram_read_vector": made,
-        "sram_write_vector": writes(
-            grid((height, view["OUT_Y_STEP"])), column, np.tile(size * result, width), view["OUT_BYTES"]
+        "sram_write_vector": offsets.writes(
+            offsets.grid((height, view["OUT_Y_STEP"])), column, np.tile(size * result, width), view["OUT_BYTES"]
         ),
     }
 
@@ -188,5 +194,7 @@ def _transfer(config: Config, unit: Unit, view: View) -> Counts:
         f"dram_{way}_bytes": rows * planes * length,
         f"dram_{way}_beats": beats,
         f"dram_{way}_bursts": bursts,
-        port: beats_inside(transfer, beats, sram_row_step, sram_plane_step, config.bus_bytes, size),
+        port: Offsets(config.offset_bits).beats_inside(
+            transfer, beats, sram_row_step, sram_plane_step, config.bus_bytes, size
+        ),
     }

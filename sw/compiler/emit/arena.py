@@ -11,6 +11,7 @@ from dovetail.isa.common.sizes import ceil_div, format_bytes
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.emit.hazards import Range
 from dovetail.sw.errors import CompileError
+from dovetail.sw.network import ir
 
 Runs = tuple[tuple[int, int], ...]
 """Whole banks in a row: (first bank, banks)."""
@@ -20,6 +21,27 @@ _CELLS = 16
 _TAKEN = 1 << 60
 _PENDING = 8
 """Regions that are cached, as the same ones tend to recur."""
+
+
+def check_padding(config: Config, pads: ir.Pads, pixel: int) -> None:
+    """Padding must lie where its offsets are not taken for others: those have twice the bytes of the SRAM to be in.
+
+    Raises
+    ------
+    CompileError
+        ``pads`` of pixels that are ``pixel`` bytes apart are too far out.
+    """
+    top, left, bottom, right = pads
+    most = 1 << config.offset_bits - 1
+    for rows in (top, bottom):
+        if rows > most:
+            raise CompileError(f"padding above and below must be at most {most} rows, not {rows}: give more SRAM")
+    for columns in (left, right):
+        if columns * pixel > most:
+            raise CompileError(
+                f"padding beside a row must be at most {format_bytes(most)}, not {columns} pixels of {pixel} bytes:"
+                " give more SRAM"
+            )
 
 
 class Arena:

@@ -13,7 +13,7 @@ from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Unit, pack
 from dovetail.sw.compiler.emit import weight_streams
-from dovetail.sw.compiler.emit.arena import Arena
+from dovetail.sw.compiler.emit.arena import Arena, check_padding
 from dovetail.sw.compiler.emit.hazards import Range
 from dovetail.sw.compiler.emit.weight_streams import Run, runs_of, starts_of
 from dovetail.sw.compiler.emit.words import Compute, Form, Task, Transfer
@@ -379,6 +379,8 @@ class ConvCode:
         grouped = layer.mode == "grouped"
         _, rows, pad_top, _, columns, pad_left = window
         line = pixel * (columns if self.source.sram is None else layer.width)
+        reach = (area.columns - 1) * layer.stride[1] + (layer.taps[1] - 1) * layer.dilation[1] + 1
+        check_padding(config, (0, pad_left, 0, max(0, reach - pad_left - columns)), pixel)
         out_line = self._out_line(area, out_pixel)
         seen, made = layer.group if grouped else (int(layer.inputs_of(count, channels)), count)
         lanes = config.oc_lanes if grouped else layer.lanes(config)

@@ -8,7 +8,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op, Unit, pack
 from dovetail.isa.numerics.average import average_magic
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.sw.compiler.emit.arena import Arena, Room, tiles
+from dovetail.sw.compiler.emit.arena import Arena, Room, check_padding, tiles
 from dovetail.sw.compiler.emit.elementwise import mode_of
 from dovetail.sw.compiler.emit.slab import Slab, operand_of, result_of, store
 from dovetail.sw.compiler.emit.words import Compute, Form, Task
@@ -58,6 +58,7 @@ def pool_tasks(
         view = operand_of(task, Slab(low, high - low, width, channel, count), source, tile.operands)
         slab = Slab(first, rows, out_width, channel, count)
         out = result_of(slab, target, tile.results)
+        check_padding(config, pads, view.pitch)
         pitch = width * view.pitch
         lines = _runs(range(first, first + rows), height, kernel[0], stride[0], pads[0], uneven)
         for (y, y_size, y_taps), (x, x_size, x_taps) in product(lines, columns):

@@ -8,7 +8,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import has
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op
 from dovetail.sw.compiler.emit import convolution, elementwise, pooling
-from dovetail.sw.compiler.emit.arena import Arena
+from dovetail.sw.compiler.emit.arena import Arena, check_padding
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan import tiling
@@ -127,6 +127,16 @@ def pads_inside(config: Config, options: Options, graph: ir.Graph, node: ir.Node
     return None
 
 
+def pads_near(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
+    """A row's padding on one side has no more bytes than the SRAM, and there are no more rows of it above or below."""
+    if isinstance(node, ir.Conv | ir.Depthwise | ir.AvgPool | ir.MaxPool | ir.Pad):
+        try:
+            check_padding(config, node.pads, graph.tensors[node.inputs[0]].nhwc[-1])
+        except CompileError as error:
+            return str(error)
+    return None
+
+
 def fits_sram(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
     """The smallest tile of a layer fits the SRAM, with each of its operands in separate banks."""
     space, arena, place = tiling.Space.whole(config), Arena(config), Place(0, None, 1)
@@ -157,6 +167,7 @@ RULES: tuple[Rule, ...] = (
     product_below_one,
     averages_fit,
     pads_inside,
+    pads_near,
     fits_sram,
 )
 """What a node must satisfy to run on the accelerator; each rule's docstring is its text for users."""

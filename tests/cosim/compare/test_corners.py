@@ -67,11 +67,30 @@ TRANSFERS: dict[str, dict[str, int]] = {
         "MEM_ROW_STEP": 100,
         "MEM_PLANE_STEP": 400,
     },
-    "offsets close below 2^32": {
+    "offsets close below 0": {
         "rows": 4,
         "LENGTH": 3,
         "SRAM_BYTES": 120,
         "SRAM_ROW_STEP": TOP - 4,
+        "MEM_ADDR": 8191,
+        "MEM_ROW_STEP": 100,
+    },
+    # Of 64 KiB of SRAM an offset has 17 bits.
+    "more than an offset's bits": {
+        "rows": 3,
+        "planes": 2,
+        "LENGTH": 90,
+        "SRAM_BYTES": 700,
+        "SRAM_ROW_STEP": (1 << 17) + 100,
+        "SRAM_PLANE_STEP": (5 << 17) + 350,
+        "MEM_ROW_STEP": 100,
+        "MEM_PLANE_STEP": 400,
+    },
+    "offsets wrap within a row": {
+        "rows": 4,
+        "LENGTH": 60,
+        "SRAM_BYTES": 120,
+        "SRAM_ROW_STEP": (1 << 17) - 9,
         "MEM_ADDR": 8191,
         "MEM_ROW_STEP": 100,
     },

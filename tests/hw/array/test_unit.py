@@ -57,6 +57,11 @@ def int8(value: int) -> int:
     return (value & 0xFF ^ 0x80) - 0x80
 
 
+def modulus(config: Config) -> int:
+    """What offsets, rows and columns are modulo: twice the SRAM, as a power of two."""
+    return 2 << (config.sram - 1).bit_length()
+
+
 def oracle(config: Config, op: Op, r: View, memory: Bytes) -> None:
     """What the instruction does to ``memory``, output pixel by output pixel."""
     depthwise, product = op == Op.DEPTH_CONV, op == Op.MAT_MUL
@@ -66,6 +71,7 @@ def oracle(config: Config, op: Op, r: View, memory: Bytes) -> None:
     inputs = lanes // multiplier if depthwise else config.ic_lanes
     kc, rows = (1, 1) if depthwise else (r["KC", "blocks"], 0 if product else config.weight_rows)
     height, width = r["TILE", "height"], r["TILE", "width"]
+    wrap = modulus(config)
     (in_addr, in_bytes), (w_addr, w_bytes), (out_addr, out_bytes) = map(r.region, ("IN", "W", "OUT"))
     low, high = (int8(r["QUANT", name]) for name in ("lo", "hi")) if op != Op.CONV else (-128, 127)
     item = 4 if r["MODE", "int32"] else 1
@@ -85,11 +91,11 @@ def oracle(config: Config, op: Op, r: View, memory: Bytes) -> None:
         sums = np.zeros((height * width, lanes), np.int64)
         for n, (ky, kx, c) in enumerate(taps):
             first = (block if depthwise else c) * inputs
-            row = (y * r["GEOMETRY", "stride_y"] + ky * r["GEOMETRY", "dilation_y"] - r["PAD_TOP"]) % WRAP
-            col = (x * r["X_STEP"] + kx * r["KX_STEP"] - r["PAD_LEFT"] + first + lane) % WRAP
+            row = (y * r["GEOMETRY", "stride_y"] + ky * r["GEOMETRY", "dilation_y"] - r["PAD_TOP"]) % wrap
+            col = (x * r["X_STEP"] + kx * r["KX_STEP"] - r["PAD_LEFT"] + first + lane) % wrap
             off = r["ORIGIN"] + y * r["Y_STEP"] + x * r["X_STEP"] + ky * r["KY_STEP"] + kx * r["KX_STEP"]
-            off = (off + first + lane) % WRAP
-            inside = (row < r["IN_ROWS"]) & (col < r["ROW_BYTES"]) & (off < in_bytes)
+            off = (off + first + lane) % wrap
+            inside = (row < r["IN_ROWS"] % wrap) & (col < r["ROW_BYTES"] % wrap) & (off < in_bytes)
             values = source[in_addr + np.where(inside, off, 0)].view(np.int8)
             values = np.where(inside, values, int8(r["QUANT", "zero_in"]))
             weights = stream[params + n * rows * config.word_bytes :][: rows * config.word_bytes].view(np.int8)
@@ -104,7 +110,7 @@ def oracle(config: Config, op: Op, r: View, memory: Bytes) -> None:
             stripe = range(start, min(start + r["STRIPE", "pixels"], height * width))
             totals = {p: sums[p] + bias for p in stripe}
             if r["MODE", "accumulate"]:
-                totals = {p: sums[p] + old(r, memory, at[p], block * lanes, lanes) for p in stripe}
+                totals = {p: sums[p] + old(config, r, memory, at[p], block * lanes, lanes) for p in stripe}
             for p in stripe:
                 total = ((totals[p] + (WRAP >> 1)) % WRAP - (WRAP >> 1)).astype("<i4")
                 if item == 1:
@@ -113,7 +119,7 @@ def oracle(config: Config, op: Op, r: View, memory: Bytes) -> None:
                     total = requantise(total, *scale, rounding, int8(r["QUANT", "zero_out"]), low, high)
                 for group in range(0, channels, config.requant_lanes):
                     data = total[group : min(group + config.requant_lanes, channels)].view(np.uint8)
-                    off_out = (at[p] + (block * lanes + group) * item) % WRAP
+                    off_out = (at[p] + (block * lanes + group) * item) % wrap
                     if off_out + len(data) <= out_bytes:
                         memory[out_addr + off_out :][: len(data)] = data
 
@@ -131,14 +137,14 @@ class Matrix:
         """[ic_lanes, oc_lanes]."""
         i, o = (a.astype(np.int64) for a in np.mgrid[: self.config.ic_lanes, : self.config.oc_lanes])
         i, o = step * self.config.ic_lanes + i, block * self.config.oc_lanes + o
-        off = (o * self.step + i if self.transposed else i * self.step + o) % WRAP
+        off = (o * self.step + i if self.transposed else i * self.step + o) % modulus(self.config)
         return np.where(off < self.size, self.bytes[np.where(off < self.size, off, 0)] - self.zero, 0)
 
 
-def old(r: View, memory: Bytes, at: int, channel: int, count: int) -> Ints:
+def old(config: Config, r: View, memory: Bytes, at: int, channel: int, count: int) -> Ints:
     """Old int32 values: always 4 bytes a channel; 0 unless wholly inside the region."""
     address, size = r.region("OUT")
-    offsets = [(at + 4 * (channel + n)) % WRAP for n in range(count)]
+    offsets = [(at + 4 * (channel + n)) % modulus(config) for n in range(count)]
     return np.array([memory[address + o :][:4].view("<i4")[0] if o + 4 <= size else 0 for o in offsets], np.int64)
 
 
@@ -285,6 +291,20 @@ LAYERS = {
             "KX_STEP": 3,
             "OUT_Y_STEP": 7,
         },
+    ),
+    # Of 32 KiB of SRAM an offset has 16 bits.
+    "more than an offset's bits": Layer(
+        op=Op.CONV_RELU,
+        kernel=(2, 2),
+        kc=2,
+        changes={"KX_STEP": (5 << 16) + 3, "IN_ROWS": (1 << 31) + 3, "ROW_BYTES": (1 << 16) + 7, "PAD_TOP": 1 << 20},
+    ),
+    "steps of more than an offset's bits": Layer(
+        op=Op.MAT_MUL,
+        kc=2,
+        blocks=2,
+        tile=(1, 3),
+        changes={"B_STEP": (3 << 16) + 29, "B_BYTES": 150, "OUT_X_STEP": (7 << 16) + 20, "X_STEP": (1 << 16) - 4},
     ),
 }
 

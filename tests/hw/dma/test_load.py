@@ -14,6 +14,8 @@ from dovetail.isa.timing.sequencer import CHECK
 from tests.hw.benches import ReadMemory, simulate
 
 MEMORY = 1 << 16
+OFFSETS = 1 << 16
+"""What offsets in a region are modulo: twice the SRAM."""
 REGS = REGISTERS[Unit.LOAD]
 
 
@@ -27,7 +29,7 @@ def expected(memory: bytearray, sram: bytearray, bus_bytes: int, base: int, r: d
     for plane in range(planes):
         for row in range(rows):
             address = (base + r["MEM_ADDR"] + plane * r["MEM_PLANE_STEP"] + row * r["MEM_ROW_STEP"]) % 2**32
-            offset = (plane * r["SRAM_PLANE_STEP"] + row * r["SRAM_ROW_STEP"]) % 2**32
+            offset = (plane * r["SRAM_PLANE_STEP"] + row * r["SRAM_ROW_STEP"]) % OFFSETS
             end = address + r["LENGTH"]
             while address < end:
                 stop = min(end, (address // bus_bytes + 1) * bus_bytes)
@@ -36,7 +38,7 @@ def expected(memory: bytearray, sram: bytearray, bus_bytes: int, base: int, r: d
                 size = stop - address
                 if offset + size <= r["SRAM_BYTES"]:
                     sram[r["SRAM_ADDR"] + offset : r["SRAM_ADDR"] + offset + size] = memory[address:stop]
-                offset, address = (offset + size) % 2**32, stop
+                offset, address = (offset + size) % OFFSETS, stop
     return True
 
 

@@ -15,6 +15,8 @@ from dovetail.isa.timing.sequencer import CHECK
 from tests.hw.benches import WriteMemory, simulate
 
 MEMORY = 1 << 16
+OFFSETS = 1 << 16
+"""What offsets in a region are modulo: twice the SRAM."""
 REGS = REGISTERS[Unit.STORE]
 
 
@@ -29,7 +31,7 @@ def expected(memory: bytearray, sram: bytes, bus_bytes: int, base: int, r: dict[
     for plane in range(planes):
         for row in range(rows):
             address = (base + r["MEM_ADDR"] + plane * r["MEM_PLANE_STEP"] + row * r["MEM_ROW_STEP"]) % 2**32
-            offset = (plane * r["SRAM_PLANE_STEP"] + row * r["SRAM_ROW_STEP"]) % 2**32
+            offset = (plane * r["SRAM_PLANE_STEP"] + row * r["SRAM_ROW_STEP"]) % OFFSETS
             end = address + r["LENGTH"]
             while address < end:
                 stop = min(end, (address // bus_bytes + 1) * bus_bytes)
@@ -40,7 +42,7 @@ def expected(memory: bytearray, sram: bytes, bus_bytes: int, base: int, r: dict[
                     memory[address:stop] = data
                 else:
                     good = False
-                offset, address = (offset + size) % 2**32, stop
+                offset, address = (offset + size) % OFFSETS, stop
     return good
 
 

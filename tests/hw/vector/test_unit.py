@@ -75,6 +75,7 @@ def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes
 
     item = INSTRUCTIONS[op].input_bytes
     result_bytes = INSTRUCTIONS[op].output_bytes
+    wrap = 2 << (config.sram - 1).bit_length()  # twice the SRAM, as a power of two
 
     def load(region: str, offset: int, absent: int) -> int:
         if offset + item > r[f"{region}_BYTES"]:
@@ -87,11 +88,11 @@ def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes
         col = ox * r["X_STEP"] + kx * r["KX_STEP"] - r["PAD_LEFT"] + c * item
         off = r["ORIGIN"] + oy * r["Y_STEP"] + ox * r["X_STEP"] + ky * r["KY_STEP"] + kx * r["KX_STEP"] + c * item
         absent = 0 if INSTRUCTIONS[op].int32_input else quant["zero_in"]
-        inside = row % WORD < r["IN_ROWS"] and col % WORD < r["ROW_BYTES"]
-        return load("IN", off % WORD, absent) if inside else absent
+        inside = row % wrap < r["IN_ROWS"] % wrap and col % wrap < r["ROW_BYTES"] % wrap
+        return load("IN", off % wrap, absent) if inside else absent
 
     def operand_b(oy: int, ox: int, c: int) -> int:
-        off = (oy * r["B_Y_STEP"] + ox * r["B_X_STEP"] + c * item) % WORD
+        off = (oy * r["B_Y_STEP"] + ox * r["B_X_STEP"] + c * item) % wrap
         return load("B", off, 0 if INSTRUCTIONS[op].int32_input else zero_b)
 
     def clamp(value: int) -> int:
@@ -175,7 +176,7 @@ def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes
             for block in range(blocks):
                 channels = last if block == blocks - 1 else config.vector_lanes
                 first = block * config.vector_lanes
-                off = (oy * r["OUT_Y_STEP"] + ox * r["OUT_X_STEP"] + first * result_bytes) % WORD
+                off = (oy * r["OUT_Y_STEP"] + ox * r["OUT_X_STEP"] + first * result_bytes) % wrap
                 if off + channels * result_bytes <= r["OUT_BYTES"]:
                     for c in range(channels):
                         place = r["OUT_ADDR"] + off + c * result_bytes

@@ -13,13 +13,14 @@ from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_WORDS, Op, Unit
 from dovetail.isa.timing.dma import Shape, bursts
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.timeline import Timeline
-from dovetail.sw.analysis.cost.accesses import Image, Lanes, bus_use, reads, reads_inside, writes
+from dovetail.sw.analysis.cost.accesses import Image, Lanes, Offsets, bus_use
 from dovetail.sw.analysis.cost.activity import EVENTS, activity_of, events_of
 from dovetail.sw.random.programs.configurations import WHOLE
 from dovetail.sw.random.programs.legal import legal_program
 from dovetail.sw.runtime.compiled_network import compile_network
 
-WRAP = 1 << 32
+WRAP = 1 << 17
+"""What offsets are modulo: twice the SRAM of both configurations, 40 and 64 KiB, as a power of two."""
 WIDE = Config(ic_lanes=20, oc_lanes=3, sram="64 KiB", requant_lanes=1, vector_lanes=4, depthwise_lanes=9, bus=128)
 
 
@@ -40,8 +41,8 @@ def window(view: View, lanes: int, item: int, limit: int, taps: tuple[int, int],
                         row = oy * view["GEOMETRY", "stride_y"] + ky * view["GEOMETRY", "dilation_y"] - view["PAD_TOP"]
                         across = ox * view["X_STEP"] + kx * view["KX_STEP"] + block * step
                         off = view["ORIGIN"] + oy * view["Y_STEP"] + ky * view["KY_STEP"] + across
-                        made += row % WRAP < view["IN_ROWS"] and any(
-                            (across - view["PAD_LEFT"] + lane * item) % WRAP < view["ROW_BYTES"]
+                        made += row % WRAP < view["IN_ROWS"] % WRAP and any(
+                            (across - view["PAD_LEFT"] + lane * item) % WRAP < view["ROW_BYTES"] % WRAP
                             and (off + lane * item) % WRAP < limit
                             for lane in range(lanes)
                         )
@@ -184,10 +185,10 @@ def test_walks_that_wrap_around(seed: int) -> None:
     rng = random.Random(seed)
 
     def near() -> int:
-        return rng.choice((0, 5, 40, WRAP - 7, WRAP - 60, 1 << 31, rng.randrange(WRAP)))
+        return rng.choice((0, 5, 40, WRAP - 7, WRAP - 60, WRAP >> 1, rng.randrange(WRAP)))
 
     numbers, offsets, columns = (np.array([near() + n for n in range(8)]) % WRAP for _ in range(3))
-    image = Image(rng.choice((3, 50, WRAP - 1)), rng.choice((4, 90, (1 << 31) + 9, WRAP - 3)), near(), near())
+    image = Image(rng.choice((3, 50, WRAP - 1)), rng.choice((4, 90, (WRAP >> 1) + 9, WRAP - 3)), near(), near())
     lanes, origin = Lanes(rng.randint(1, 9), rng.choice((1, 4)), rng.choice((0, 6, 64, 4096))), near()
     made = 0
     for number, offset in zip(numbers.tolist(), offsets.tolist(), strict=True):
@@ -197,11 +198,12 @@ def test_walks_that_wrap_around(seed: int) -> None:
                 and (origin + offset + column + lane * lanes.item) % WRAP < lanes.limit
                 for lane in range(lanes.count)
             )
-    assert reads((numbers, offsets), columns, origin, image, lanes) == made
-    assert reads_inside(offsets, lanes) == inside(iter(offsets.tolist()), lanes.count, lanes.item, lanes.limit)
+    walk = Offsets(17)
+    assert walk.reads((numbers, offsets), columns, origin, image, lanes) == made
+    assert walk.reads_inside(offsets, lanes) == inside(iter(offsets.tolist()), lanes.count, lanes.item, lanes.limit)
     sizes = np.array([rng.randint(1, 9) for _ in columns])
     ends = [(o + c) % WRAP + s for o in offsets.tolist() for c, s in zip(columns.tolist(), sizes.tolist(), strict=True)]
-    assert writes(offsets, columns, sizes, lanes.limit) == sum(end <= lanes.limit for end in ends)
+    assert walk.writes(offsets, columns, sizes, lanes.limit) == sum(end <= lanes.limit for end in ends)
 
 
 def test_runs_add_up() -> None:

@@ -73,6 +73,18 @@ def test_tiles_in_the_padding_alone() -> None:
     assert "columns" in compiled.code.layers[0].tiles
 
 
+def test_padding_as_large_as_the_memory() -> None:
+    """Offsets tell twice the SRAM apart: so many bytes beside a row are padding, and no more."""
+    config = Config(ic_lanes=8, oc_lanes=8, sram="32 KiB", banks=4)
+    for size, pads in ((1, (0, 128, 0, 127)), (2, (1, 100, 0, 128))):
+        net = RandomNet(size)
+        check(net.graph(net.conv(net.input(1, 2, 3, 256), 8, size, pads=pads)), config)
+    net = RandomNet(7)
+    graph = net.graph(net.conv(net.input(1, 2, 3, 256), 8, 1, pads=(0, 129, 0, 0)))
+    (reason,) = compile_network(graph, config).code.host_reasons.values()
+    assert reason == ("padding beside a row must be at most 32 KiB, not 129 pixels of 256 bytes: give more SRAM")
+
+
 @pytest.mark.parametrize("config", [SQUARE, NARROW], ids=["8x8", "narrow"])
 def test_an_average_that_counts_padding(config: Config) -> None:
     net = RandomNet(5)
