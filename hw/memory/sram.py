@@ -2,11 +2,17 @@
 
 Two forms that behave alike for what bank claims allow: FPGA (block RAM of ``lib.memory``, an even and an odd half per
 bank) and simulation (one Verilog module behind an ``Instance``, see :func:`sram_verilog`).
+
+Of the FPGA form, what is shared comes first: a bank has one owner, so its halves become one word in front of the
+readers, and selection is by registers that are 0 where they are not meant (:func:`gated`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from functools import reduce
+from operator import or_
+from typing import Any
 
-from amaranth import Cat, ClockSignal, Instance, Module, Mux, ResetSignal, Signal, Value
+from amaranth import Cat, ClockSignal, Const, Instance, Module, Mux, ResetSignal, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 from amaranth.utils import exact_log2
@@ -23,14 +29,21 @@ WRITERS = ("load", "array", "vector")
 MODULE = "dovetail_sram"
 
 
+def read_bytes(config: Config, reader: str) -> int:
+    """Bytes that a reader takes of a read at most, rounded up to a power of two."""
+    most = {"vector": _vector_bytes(config), "store": config.bus_bytes}
+    return 1 << (most.get(reader, config.word_bytes) - 1).bit_length()
+
+
 def write_bytes(config: Config, writer: str) -> int:
     """Bytes that a writer's write has at most, rounded up to a power of two."""
-    most = {
-        "load": config.bus_bytes,
-        "array": INT32_BYTES * config.requant_lanes,
-        "vector": config.vector_lanes * (INT32_BYTES if config.elementwise else 1),
-    }[writer]
-    return 1 << (most - 1).bit_length()
+    most = {"load": config.bus_bytes, "array": INT32_BYTES * config.requant_lanes, "vector": _vector_bytes(config)}
+    return 1 << (most[writer] - 1).bit_length()
+
+
+def _vector_bytes(config: Config) -> int:
+    """Bytes that the vector unit reads or writes at once at most."""
+    return config.vector_lanes * (INT32_BYTES if config.elementwise else 1)
 
 
 def rotate(m: Module, word: Value, count: Value, *, left: bool) -> Value:
@@ -45,13 +58,17 @@ def rotate(m: Module, word: Value, count: Value, *, left: bool) -> Value:
     return stage
 
 
-def choose(words: Sequence[Value], index: Value) -> Value:
-    """``words[index]``; a multiplexer per bit of ``index``. An index beyond the words gives any of them."""
-    words = list(words)
-    for n in range(len(index)):
-        pairs = [words[k : k + 2] for k in range(0, len(words), 2)]
-        words = [Mux(index[n], pair[1], pair[0]) if len(pair) > 1 else pair[0] for pair in pairs]
-    return words[0]
+def gated(m: Module, name: str, value: Value, enable: Value) -> Signal:
+    """``value`` in a register, 0 where ``enable`` is. The OR of several, of which one is enabled, then selects it: for
+    each that is an input of a LUT, where a multiplexer takes a LUT, and the 0 is the reset that a register has."""
+    register = Signal(len(value), name=name, reset_less=True)
+    m.d.sync += register.eq(Mux(enable, value, 0))
+    return register
+
+
+def any_of(values: Iterable[Value]) -> Value:
+    """The OR of all values."""
+    return reduce(or_, values)
 
 
 class Sram(wiring.Component):
@@ -64,7 +81,7 @@ class Sram(wiring.Component):
 
     Members
     -------
-    read_<reader>: read ports, see :data:`READERS`.
+    read_<reader>: read ports, see :data:`READERS`. Of the data count the low :func:`read_bytes`.
     write_<writer>: write ports, see :data:`WRITERS`.
     array_reads, vector_reads: banks whose read port the unit has claimed; all others are STORE's. A bank's read port
         follows its owner, so a word that a reader merely straddles into never disturbs another unit.
@@ -106,94 +123,126 @@ class Sram(wiring.Component):
             self._banks(m, readers, writers, platform)
         return m
 
-    def _banks(self, m: Module, readers: list, writers: list, platform: object) -> None:
-        config = self.config
+    # Row r of a bank is in its half r mod 2. An access that begins in row r needs rows r and r + 1, one of each half;
+    # in units of two rows these are `_pair(half)`, whose upper bits name the bank.
+
+    @property
+    def _byte_bits(self) -> int:
+        return int(exact_log2(self.config.word_bytes))
+
+    @property
+    def _half_rows(self) -> int:
+        return self.config.bank_bytes // self.config.word_bytes // 2
+
+    def _pair(self, addr: Value, half: int) -> Value:
+        row = addr[self._byte_bits :]
+        return row[1:] if half else (row[1:] + row[0])[: len(row) - 1]
+
+    def _row(self, pair: Value) -> Value:
+        return pair[: exact_log2(self._half_rows)]
+
+    def _bank(self, pair: Value) -> Value:
+        return pair[exact_log2(self._half_rows) :]
+
+    def _banks(self, m: Module, readers: list[Any], writers: list[Any], platform: object) -> None:
         assert SRAM_READ == 5, "address, memory, its output, bank selection and rotation take a register stage each"
-        byte_bits = exact_log2(config.word_bytes)
-        half_rows = config.bank_bytes // config.word_bytes // 2
-        half_bits = exact_log2(half_rows)
-        width = 8 * config.word_bytes
-        address_bits = len(readers[0].addr)
-        bank_bits = address_bits - byte_bits - 1 - half_bits
+        config = self.config
+        array, streams, vector = self.array_reads, self.array_streams, self.vector_reads
+        owners = (array & ~streams, array & streams, vector, ~(array | vector))
+        wheres = [[self._pair(port.addr, half) for half in range(2)] for port in readers]
+        written = self._writes(m, writers)
+        words = []
+        for bank in range(config.banks):
 
-        # Row r of a bank is in its half r mod 2. An access that begins in row r needs rows r and r + 1, one of each
-        # half; in units of two rows these are `pair(half)`, whose upper bits name the bank.
-        def pair(addr: Signal, half: int) -> Signal:
-            row = addr[byte_bits:]
-            if half:
-                return row[1:]
-            return (row[1:] + row[0])[: len(row) - 1]
+            def of_owner(name: str, values: Iterable[Value], bank: int = bank) -> Value:
+                registers = zip(READERS, values, owners, strict=True)
+                return any_of(gated(m, f"{reader}_{name}", value, owner[bank]) for reader, value, owner in registers)
 
-        # Writes: rotate, then one register, then the memory. `reached` are bytes of two words side by side. A writer of
-        # few bytes has them in every group of as many.
-        steps = []
-        for name, port in zip(WRITERS, writers, strict=True):
-            offset = Signal(byte_bits, name=f"{name}_offset")
-            reached = Signal(2 * config.word_bytes, name=f"{name}_reached")
+            # 1: where its owner reads; 2: the memory, meanwhile which half each byte lane comes from; 3: the word.
+            begin = of_owner(f"begin{bank}", (port.addr[: self._byte_bits + 1] for port in readers))
+            low, row_odd = begin[:-1], begin[-1]
+            odd = Signal(config.word_bytes, name=f"odd{bank}", reset_less=True)
+            m.d.sync += odd.eq(Cat(row_odd ^ (lane < low) for lane in range(config.word_bytes)))
+            rows = []
+            for half in range(2):
+                cells = block_ram(width=8 * config.word_bytes, depth=self._half_rows)
+                m.submodules[f"bank{bank}_{'odd' if half else 'even'}"] = cells
+                write = cells.write_port(granularity=8)
+                m.d.comb += Cat(write.en, write.addr, write.data).eq(written[bank][half])
+                where = of_owner(f"where{bank}_{half}", (self._row(pairs[half]) for pairs in wheres))
+                rows.append(read_row(m, cells, name=f"row{bank}_{half}", addr=where, platform=platform))
+            word = Signal(8 * config.word_bytes, name=f"word{bank}", reset_less=True)
+            for lane in range(config.word_bytes):
+                even_byte, odd_byte = (row.word_select(lane, 8) for row in rows)
+                m.d.sync += word.word_select(lane, 8).eq(Mux(odd[lane], odd_byte, even_byte))
+            words.append(word)
+        for name, port, pairs in zip(READERS, readers, wheres, strict=True):
+            self._read(m, name, port, pairs, words)
+
+    def _writes(self, m: Module, writers: list[Any]) -> list[list[Value]]:
+        """What each bank's halves write: enable per byte, row and word. Rotation, then a register per bank and writer.
+        A writer of few bytes has them in every group of as many."""
+        config = self.config
+        owners = (~(self.array_writes | self.vector_writes), self.array_writes, self.vector_writes)
+        written: list[list[list[Value]]] = [[[], []] for _ in range(config.banks)]
+        for name, port, owner in zip(WRITERS, writers, owners, strict=True):
             few = write_bytes(config, name)
-            rotated = rotate(m, port.data[: 8 * few], offset[: exact_log2(few)], left=True)
-            m.d.comb += [offset.eq(port.addr), reached.eq(Cat(port.size > n for n in range(few)) << offset)]
-            lower, upper = reached[: config.word_bytes], reached[config.word_bytes :]
-            halves = []
+            offset, group = port.addr[: exact_log2(few)], port.addr[exact_log2(few) : self._byte_bits]
+            rotated = rotate(m, port.data[: 8 * few], offset, left=True)
+            # Bytes that it reaches, from the group of its first one on: in the row of that one, and in the next row.
+            reached = Signal(2 * few, name=f"{name}_reached")
+            m.d.comb += reached.eq(Cat(port.size[: few.bit_length()] > n for n in range(few)) << offset)
+            is_group = [group == n for n in range(config.word_bytes // few)]
+            first, second = ([reached[at : at + few] & here.replicate(few) for here in is_group] for at in (0, few))
+            lower = Cat(a | b for a, b in zip(first, [Const(0, few), *second[:-1]], strict=True))
+            datas = [gated(m, f"{name}_data{bank}", rotated, owner[bank]) for bank in range(config.banks)]
             for half in range(2):
                 bytes_ = Signal(config.word_bytes, name=f"{name}_bytes{half}")
-                where = Signal(half_bits + bank_bits, name=f"{name}_pair{half}")
-                m.d.comb += [
-                    bytes_.eq(Mux(port.addr[byte_bits] == half, lower, upper)),
-                    where.eq(pair(port.addr, half)),
-                ]
-                halves.append((bytes_, where))
-            steps.append((halves, rotated.replicate(config.word_bytes // few)))
+                m.d.comb += bytes_.eq(Mux(port.addr[self._byte_bits] == half, lower, second[-1]))
+                pair = self._pair(port.addr, half)
+                for bank, data in enumerate(datas):
+                    here = port.en & (self._bank(pair) == bank)
+                    enable = gated(m, f"{name}_enable{bank}_{half}", bytes_, here)
+                    where = gated(m, f"{name}_where{bank}_{half}", self._row(pair), owner[bank])
+                    written[bank][half].append(Cat(enable, where, data.replicate(config.word_bytes // few)))
+        return [[any_of(values) for values in halves] for halves in written]
 
-        bank_data: list[list[Signal]] = [[], []]
-        for bank in range(config.banks):
-            for half in range(2):
-                cells = block_ram(width=width, depth=half_rows)
-                write = cells.write_port(granularity=8)
-                m.submodules[f"bank{bank}_{'odd' if half else 'even'}"] = cells
-                pairs = [pair(port.addr, half)[:half_bits] for port in readers]
-                where = Signal(half_bits, name=f"where{bank}_{half}", reset_less=True)
-                m.d.sync += where.eq(
-                    Mux(
-                        self.array_reads[bank],
-                        Mux(self.array_streams[bank], pairs[1], pairs[0]),
-                        Mux(self.vector_reads[bank], pairs[2], pairs[3]),
-                    )
-                )
-                word = Signal(width, name=f"word{bank}_{half}", reset_less=True)
-                row = read_row(m, cells, name=f"row{bank}_{half}", addr=where, platform=platform)
-                m.d.sync += word.eq(row)
-                bank_data[half].append(word)
-
-                # The owner's address and bytes; whether it writes here.
-                enables = []
-                for port, (halves, _) in zip(writers, steps, strict=True):
-                    bytes_, where = halves[half]
-                    here = port.en & (where[half_bits:] == bank) if bank_bits else port.en
-                    enables.append(bytes_ & here.replicate(config.word_bytes))
-                load, array, vector = (Cat(halves[half][1][:half_bits], rotated) for halves, rotated in steps)
-                m.d.sync += [
-                    write.en.eq(enables[0] | enables[1] | enables[2]),
-                    Cat(write.addr, write.data).eq(
-                        Mux(self.array_writes[bank], array, Mux(self.vector_writes[bank], vector, load))
-                    ),
-                ]
-
-        for name, port in zip(READERS, readers, strict=True):
-            # While the address is registered, the memory reads and its output is registered: which half and bank each
-            # byte lane comes from. Then selection; then rotation.
-            banks = [delayed(m, f"{name}_bank{half}", pair(port.addr, half)[half_bits:], 3)[-1] for half in range(2)]
-            begin = delayed(m, f"{name}_begin", port.addr[: byte_bits + 1], 4)
-            odd = Signal(config.word_bytes, name=f"{name}_odd")
-            lanes = Signal(width, name=f"{name}_lanes", reset_less=True)
-            low, row_odd = begin[2][:byte_bits], begin[2][byte_bits]
-            m.d.sync += odd.eq(Cat(row_odd ^ (lane < low) for lane in range(config.word_bytes)))
-            for lane in range(config.word_bytes):
-                even_byte, odd_byte = (
-                    choose([word.word_select(lane, 8) for word in bank_data[half]], banks[half]) for half in range(2)
-                )
-                m.d.sync += lanes.word_select(lane, 8).eq(Mux(odd[lane], odd_byte, even_byte))
-            m.d.sync += port.data.eq(rotate(m, lanes, begin[4][:byte_bits], left=False))
+    def _read(self, m: Module, name: str, port: Any, pairs: list[Value], words: list[Signal]) -> None:
+        """The bytes of a reader, from the words of the banks; the first two cycles are those of the banks."""
+        config = self.config
+        few = read_bytes(config, name)
+        lanes, bits = config.word_bytes, self._byte_bits
+        low = delayed(m, f"{name}_low", port.addr[:bits], 4)
+        first, beyond = (
+            delayed(m, f"{name}_{row}", self._bank(pairs[half]), 2)[-1] for row, half in (("first", 1), ("beyond", 0))
+        )
+        # 3: which lanes hold bytes that count, of the row of the first byte and of the row beyond it; their banks.
+        in_first, in_beyond, is_first, is_beyond = (
+            Signal(count, name=f"{name}_{what}", reset_less=True)
+            for what, count in (
+                ("in_first", lanes),
+                ("in_beyond", few - 1),
+                ("is_first", config.banks),
+                ("is_beyond", config.banks),
+            )
+        )
+        m.d.sync += [
+            in_first.eq(Cat((lane >= low[2]) & ((lane - low[2])[:bits] < few) for lane in range(lanes))),
+            in_beyond.eq(Cat((lane < low[2]) & ((lane - low[2])[:bits] < few) for lane in range(few - 1))),
+            is_first.eq(Cat(first == bank for bank in range(config.banks))),
+            is_beyond.eq(Cat(beyond == bank for bank in range(config.banks))),
+        ]
+        # 4: selection. Each of few bytes is then in one group of as many, in its lane modulo their number. 5: rotation.
+        groups: list[Value] = []
+        for bank, word in enumerate(words):
+            chosen = Signal(8 * lanes, name=f"{name}_chosen{bank}", reset_less=True)
+            for lane in range(lanes):
+                counts = in_first[lane] & is_first[bank]
+                if lane < few - 1:
+                    counts |= in_beyond[lane] & is_beyond[bank]
+                m.d.sync += chosen.word_select(lane, 8).eq(Mux(counts, word.word_select(lane, 8), 0))
+            groups += [chosen.word_select(group, 8 * few) for group in range(lanes // few)]
+        m.d.sync += port.data.eq(rotate(m, any_of(groups), low[4][: exact_log2(few)], left=False))
 
 
 def sram_verilog(config: Config) -> str:
