@@ -114,9 +114,10 @@ def measured_quantities(config: Config) -> dict[str, int]:
     return {
         "ic_lanes": config.ic_lanes,
         "oc_lanes": config.oc_lanes,
-        "ic_lanes * oc_lanes": config.macs_per_cycle,
+        "ic_lanes * oc_lanes": config.weight_bytes,
         "depthwise_lanes": config.depthwise_lanes,
         "requant_lanes": config.requant_lanes,
+        "pixel_lanes": config.pixel_lanes,
         "accumulators per requantiser lane": ceil_div(config.acc_lanes, config.requant_lanes),
         "vector_lanes": config.vector_lanes if config.vector else 1,
         "bus": config.bus,
@@ -166,7 +167,7 @@ def brams(config: Config) -> Mapping[str, int]:
     rows = config.bank_bytes // config.word_bytes // 2
     # Of a block RAM's 36 bits 32 count, as a byte is written by itself, and half as many for twice the words.
     bank = 2 * ceil_div(config.word_bytes, 4) * ceil_div(rows, BRAM_ROWS)
-    records = ceil_div(config.acc_lanes, config.requant_lanes) * 2
+    records = ceil_div(max(config.oc_lanes, config.depthwise_lanes), config.requant_lanes) * 2
     page = ceil_div(max(config.bus, 64), BRAM_BITS) * ceil_div(2 * PAGE_BYTES // (max(config.bus, 64) // 8), BRAM_ROWS)
     accumulators = ACCUMULATOR_PORTS * ceil_div(32 * config.acc_lanes, BRAM_BITS)
     tables = config.vector_lanes if config.activation and table_lanes(config) < DISTRIBUTED_TABLE else 0
@@ -223,13 +224,15 @@ def _array(config: Config) -> tuple[Terms, Terms]:
     held = 9 if config.matmul else 8  # bits of an operand
     product = 17 if config.matmul else 16
     adders, registers = _tree(config, product)
-    weights = config.macs_per_cycle * held
+    weights = config.weight_bytes * held
     matrix = 8 * config.word_bytes * config.matmul
     lut = {
         "one": 4000,
         "requantiser lanes": 1200 * config.requant_lanes,
         "accumulator bits": 4 * 32 * config.acc_lanes,
         "adder bits": adders,
+        "pixel lanes": _gathered(config, held),
+        "weight sets": weights * _set_rows(config),
         "depthwise bits": 5 * held * config.depthwise_lanes,
         "weight bits of a matrix": 1.5 * weights * config.matmul,
         "matrix": 10 * matrix,
@@ -239,6 +242,7 @@ def _array(config: Config) -> tuple[Terms, Terms]:
         "requantiser lanes": 1300 * config.requant_lanes,
         "accumulator bits": 4 * 32 * config.acc_lanes,
         "weight and product bits": 2 * weights + config.macs_per_cycle * product + registers,
+        "pixel lanes": _gathers(config, held),
         "depthwise bits": 5 * held * config.depthwise_lanes,
         "matrix": 4 * matrix,
     }
@@ -251,10 +255,33 @@ def _tree(config: Config, bits: int) -> tuple[int, int]:
     while rows > 1:
         fewer = ceil_div(rows, RADIX)
         bits += (RADIX - 1).bit_length()
-        adders += (rows - fewer) * config.oc_lanes * bits
-        registers += fewer * config.oc_lanes * bits
+        adders += (rows - fewer) * config.oc_lanes * config.pixel_lanes * bits
+        registers += fewer * config.oc_lanes * config.pixel_lanes * bits
         rows = fewer
     return adders, registers
+
+
+def _gathered(config: Config, held: int) -> float:
+    """LUTs where the bytes of a group of pixels come together: multiplexers of its input blocks, two LUTs for a choice
+    of four; a matrix product's subtractors."""
+    if config.pixel_lanes == 1:
+        return 0
+    lanes = config.pixel_lanes * config.ic_lanes
+    return 8 * lanes * (config.weight_sets - 1) * 2 / 3 + held * lanes * config.matmul
+
+
+def _gathers(config: Config, held: int) -> int:
+    """Registers there: a group of pixels, all but one pixel of the next; two of an operand per further lane."""
+    further = config.pixel_lanes - 1
+    block = config.weight_sets * config.ic_lanes
+    return (8 * block * (further + config.pixel_lanes) if further else 0) + 2 * held * config.ic_lanes * further
+
+
+def _set_rows(config: Config) -> int:
+    """Sixteens of rows of the memory of weights, distributed RAM: twice as many as there are sets, as some load while
+    others are in use."""
+    sets = config.weight_sets
+    return 0 if sets == 1 else ceil_div(2 << (sets - 1).bit_length(), 16)
 
 
 def _vector(config: Config) -> tuple[Terms, Terms]:

@@ -156,7 +156,7 @@ def energy_of(config: Config, activity: Mapping[str, int], cycles: int, table: E
     fetched = activity["fetched_words"]
     parts = {
         "array": activity["multiplies"] * (table.multiply + table.add),
-        "accumulators": activity["accumulates"] * (table.add + 2 * sum_),
+        "accumulators": activity["accumulates"] * table.add + activity["accumulator_visits"] * 2 * sum_,
         "requantise": activity["requantises"] * (table.multiply_wide + 2 * table.add),
         "vector": activity["vector_taps"] * table.add
         + activity["vector_results"] * (WIDE_PRODUCTS * table.multiply_wide + 2 * table.add),

@@ -84,21 +84,28 @@ def _array(config: Config, op: Op, view: View) -> Counts:
     height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
     kh, kw, kc = view["GEOMETRY", "kh"], view["GEOMETRY", "kw"], input_blocks(op, view)
     pixels, steps = height * width, kh * kw * kc
+    stripes, rest = divmod(pixels, view["STRIPE", "pixels"])
+    # Pixels that pass together, how often that is, and how many input blocks' weights they meet.
+    together = 1 if depthwise else config.pixel_lanes
+    passes = stripes * ceil_div(view["STRIPE", "pixels"], together) + ceil_div(rest, together)
+    held = 1 if depthwise else view["KC", "group"] + 1
+    visits = kh * kw * ceil_div(kc, held)
 
     # A block of output channels walks over the same window as the one before, but of other channels if depthwise.
-    across = (blocks, channels // multiplier) if depthwise else (kc, config.ic_lanes)
+    across = (blocks, channels // multiplier) if depthwise else (ceil_div(kc, held), held * config.ic_lanes)
     column = offsets.grid((width, view["X_STEP"]), (kw, view["KX_STEP"]), across)
-    window = Lanes(max(config.ic_lanes, config.depthwise_lanes), 1, view["IN_BYTES"])
+    window = Lanes(max(config.weight_sets * config.ic_lanes, config.depthwise_lanes), 1, view["IN_BYTES"])
     inputs = _window_reads(offsets, view, kh, column, window) * (1 if depthwise else blocks)
 
     old_words = ceil_div(INT32_BYTES * lanes, config.word_bytes) if view["MODE", "accumulate"] else 0
     groups, written = _results(config, view, channels)
     return {
-        "multiplies": steps * pixels * blocks * (config.depthwise_lanes if depthwise else config.macs_per_cycle),
-        "accumulates": (steps + old_words) * pixels * blocks * config.acc_lanes,
+        "multiplies": steps * passes * blocks * (config.depthwise_lanes if depthwise else config.macs_per_cycle),
+        "accumulates": (steps + old_words * together) * passes * blocks * config.acc_lanes,
+        "accumulator_visits": (visits + old_words) * passes * blocks * config.acc_lanes,
         "requantises": pixels * groups * config.requant_lanes,
         "sram_read_input": inputs + _old_reads(config, view, channels, old_words),
-        "sram_read_weights": _stream_reads(config, op, view, lanes, steps, ceil_div(pixels, view["STRIPE", "pixels"])),
+        "sram_read_weights": _stream_reads(config, op, view, lanes, steps, stripes + (rest > 0)),
         "sram_write_array": written,
     }
 

@@ -35,6 +35,10 @@ CAUSES: dict[str, Cause] = {
               "depthwise_lanes"),
         Cause("input_lanes", "idle input lanes", "array", "steps in which input lanes have no channel", "ic_lanes"),
         Cause("output_lanes", "idle output lanes", "array", "steps in which output lanes have no channel", "oc_lanes"),
+        Cause("pixel_lanes", "idle pixel lanes", "array", "steps in which pixel lanes have no pixel", "pixel_lanes"),
+        Cause("input_reads", "input reads", "array",
+              "pixel lanes wait, as their input comes one pixel per cycle: a step has fewer input blocks than them",
+              "pixel_lanes"),
         Cause("depthwise_lanes", "idle depthwise lanes", "array", "depthwise steps in which lanes have no channel",
               "depthwise_lanes"),
         Cause("turnaround", "short stripes", "array", "windows stretched to the least accumulation distance"),
@@ -135,7 +139,7 @@ RESOURCES: dict[str, Resource] = {
             "lanes",
             "idle lanes",
             "steps are shorter by the cycles that their idle lanes add up to",
-            causes=frozenset({"input_lanes", "output_lanes", "depthwise_lanes"}),
+            causes=frozenset({"input_lanes", "output_lanes", "pixel_lanes", "depthwise_lanes"}),
         ),
     )
 }

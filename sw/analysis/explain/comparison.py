@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dovetail.isa.config.given import ALL_PARAMETERS
 from dovetail.sw.analysis.explain.causes import CAUSES
 from dovetail.sw.analysis.explain.explanation import Explanation, LayerExplanation, Shares
 
@@ -79,11 +78,9 @@ class Comparison:
 
     @property
     def changes(self) -> dict[str, tuple[Any, Any]]:
-        """Parameters that differ: name -> values on the first and on the second; what one has not is its default, or 0
-        if it has none."""
+        """Parameters that differ: name -> values on the first and on the second; what one has not is 0."""
         first, second = self.configs
-        absent = {name: ALL_PARAMETERS[name].default or 0 for name in {**first, **second}}
-        pairs = {name: (first.get(name, value), second.get(name, value)) for name, value in absent.items()}
+        pairs = {name: (first.get(name, 0), second.get(name, 0)) for name in {**first, **second}}
         return {name: (a, b) for name, (a, b) in pairs.items() if a != b}
 
     @property
@@ -146,7 +143,8 @@ def compare(first: Explanation, second: Explanation) -> Comparison:
 
 
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {**{name: value for name, value in config.items() if name != "memory"}, **config["memory"]}
+    own = {name: value for name, value in config.items() if name != "memory"}
+    return {**own, "pixel_lanes": own.get("pixel_lanes", 1), **config["memory"]}
 
 
 def _resource(first: Explanation, second: Explanation) -> tuple[str, tuple[Fraction, Fraction]]:

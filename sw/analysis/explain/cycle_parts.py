@@ -68,39 +68,71 @@ def _array(config: Config, op: Op, view: View, duration: int, useful: Fraction, 
     if row.matrix:
         rows = matrix_reads(config, transposed=bool(view["B_FORM", "transposed"]))
     records = lanes
-
-    slots, macs = pixels * steps * blocks, array_macs(config, op, view)
-    least = ACCUMULATE
-    multiply = macs * useful // config.macs_per_cycle
-    filled = macs * useful // config.depthwise_lanes if row.depthwise else macs // config.macs_per_cycle
-    if free.steps:
-        size = rest = slots = multiply = filled = least = 0
+    together = 1 if row.depthwise else config.pixel_lanes
     if free.weights:
         rows = records = 0
 
-    # (pixels that pass in a window, reads of weights and records in it) -> how many such windows
-    windows = Counter({(size, rows): blocks * (stripes - 1) * steps})
-    windows[rest, rows] += blocks * steps
-    windows[size, rows] -= blocks
-    windows[size, rows + records] += blocks
-    last = records if stripes == steps == 1 else 0
-    windows[rest, rows + last] -= 1
-    windows[rest, last] += 1
-    weights = sum(count * max(reads - passing, 0) for (passing, reads), count in windows.items())
-    turnaround = sum(count * max(least - max(window), 0) for window, count in windows.items())
-    first = max(rows, least)
-    old = blocks * words * ((stripes - 1) * max(size, least) + max(rest, least))
+    def passing(pixels: int, visit: int) -> int:
+        """Cycles of so many pixels, each of which meets the weights of ``visit`` input blocks."""
+        return 0 if free.steps else ceil_div(pixels, together) * max(together, visit)
+
+    def least(visit: int) -> int:
+        """Cycles of a window at least."""
+        return 0 if free.steps else visit - 1 + ACCUMULATE
+
+    # (pixels that pass in a window, input blocks of its step, reads of weights and records in it) -> how many
+    windows: Counter[tuple[int, int, int]] = Counter()
+    held = [1] if row.depthwise else _held(view)
+    for number, visit in enumerate(held):
+        reads = rows * held[(number + 1) % len(held)]  # the next step's, or that of the next tap, stripe or block
+        for size_, count in ((size, stripes - 1), (rest, 1)):
+            windows[size_, visit, reads] += blocks * count * view.taps
+    begins, ends = (size, held[0], rows * held[1 % len(held)]), (rest, held[-1], rows * held[0])
+    windows[begins] -= blocks
+    windows[*begins[:2], begins[2] + records] += blocks
+    last = records if stripes == view.taps == len(held) == 1 else 0
+    windows[*ends[:2], ends[2] + last] -= 1
+    windows[*ends[:2], last] += 1
+
+    slots = busy = weights = turnaround = 0
+    for (pixels_, visit, reads), count in windows.items():
+        cycles = passing(pixels_, visit)
+        slots += count * cycles
+        busy += count * min(cycles, ceil_div(pixels_, together) * visit)
+        weights += count * max(reads - cycles, 0)
+        turnaround += count * max(least(visit) - max(cycles, reads), 0)
+    first = max(rows * held[0], least(1))
+    old = (
+        blocks
+        * words
+        * sum(
+            count * max(passing(pixels, together), least(together))
+            for pixels, count in ((size, stripes - 1), (rest, 1))
+        )
+    )
+    macs = 0 if free.steps else array_macs(config, op, view)
+    multiply = macs * useful // config.macs_per_cycle
+    filled = macs * useful // config.depthwise_lanes if row.depthwise else macs // config.macs_per_cycle
+    used = 0 if free.steps else pixels * steps * blocks // together
     latency = CHECK + 1 + to_accumulator(config) - 1 + DRAIN
     return {
         "multiply": multiply,
         ("depthwise" if row.depthwise else "input_lanes"): filled - multiply,
-        ("depthwise_lanes" if row.depthwise else "output_lanes"): slots - filled,
+        ("depthwise_lanes" if row.depthwise else "output_lanes"): used - filled,
+        "pixel_lanes": busy - used,
+        "input_reads": slots - busy,
         "turnaround": turnaround,
         "partial_sums": old,
         "weights": first + weights,
         "requantise": duration - (slots + turnaround + old + first + weights + latency),
         "array_latency": latency,
     }
+
+
+def _held(view: View) -> list[int]:
+    """Input blocks of each step of a tap."""
+    blocks, group = view["KC", "blocks"], view["KC", "group"] + 1
+    return [min(group, blocks - done) for done in range(0, blocks, group)]
 
 
 def _vector(config: Config, op: Op, view: View, duration: int) -> Parts:

@@ -22,6 +22,7 @@ from dovetail.sw.runtime.compiled_network import compile_network
 WRAP = 1 << 17
 """What offsets are modulo: twice the SRAM of both configurations, 40 and 64 KiB, as a power of two."""
 WIDE = Config(ic_lanes=20, oc_lanes=3, sram="64 KiB", requant_lanes=1, vector_lanes=4, depthwise_lanes=9, bus=128)
+DEEP = Config(ic_lanes=3, oc_lanes=5, pixel_lanes=4, sram="64 KiB", requant_lanes=2, vector_lanes=1, bus=64)
 
 
 def timeline_of(config: Config, seed: int, count: int = 12) -> Timeline:
@@ -70,26 +71,32 @@ def array_events(config: Config, op: Op, view: View) -> Counter[str]:
     depthwise, channels = op == Op.DEPTH_CONV, lanes_of(config, op, view)
     lanes = config.depthwise_lanes if depthwise else config.oc_lanes
     taps = view["GEOMETRY", "kh"], view["GEOMETRY", "kw"]
-    count, width = view["BLOCKS", "count"], max(config.ic_lanes, config.depthwise_lanes)
+    count, width = view["BLOCKS", "count"], max(config.weight_sets * config.ic_lanes, config.depthwise_lanes)
+    held = 1 if depthwise else view["KC", "group"] + 1  # input blocks per read
+    reads_of_tap = -(-view["KC", "blocks"] // held)
     for block in range(count):
         if depthwise:
             step = channels // multiplier_of(op, view)
             made = window(view, width, 1, view["IN_BYTES"], taps, step, count) if block == 0 else 0
         else:
-            made = window(view, width, 1, view["IN_BYTES"], taps, config.ic_lanes, view["KC", "blocks"])
+            made = window(view, width, 1, view["IN_BYTES"], taps, held * config.ic_lanes, reads_of_tap)
         events["sram_read_input"] += made
     pixels = list(places(view, ("OUT_Y_STEP", "OUT_X_STEP")))
     steps = taps[0] * taps[1] * (1 if depthwise else view["KC", "blocks"])
-    stripes = -(-len(pixels) // view["STRIPE", "pixels"])
+    together, sizes = 1 if depthwise else config.pixel_lanes, []
+    for start in range(0, len(pixels), view["STRIPE", "pixels"]):
+        sizes.append(-(-len(pixels[start : start + view["STRIPE", "pixels"]]) // together))
+    stripes, passes = len(sizes), sum(sizes)
     old = -(-4 * lanes // config.word_bytes) if view["MODE", "accumulate"] else 0
     pointer, limit = 0, view["W_BYTES"] // config.word_bytes
     for block in range(count):
         starts = [p + block * channels * 4 + n * config.word_bytes for p in pixels for n in range(old)]
         events["sram_read_input"] += inside(iter(starts), config.word_bytes // 4, 4, whole(view["OUT_BYTES"], 4))
-        events["accumulates"] += (steps + old) * len(pixels) * config.acc_lanes
-        events["multiplies"] += (
-            steps * len(pixels) * (config.depthwise_lanes if depthwise else config.ic_lanes * config.oc_lanes)
-        )
+        visits = taps[0] * taps[1] * (1 if depthwise else reads_of_tap)
+        events["accumulates"] += (steps + old * together) * passes * config.acc_lanes
+        events["accumulator_visits"] += (visits + old) * passes * config.acc_lanes
+        products = config.depthwise_lanes if depthwise else config.ic_lanes * config.oc_lanes * together
+        events["multiplies"] += steps * passes * products
         per_word = config.word_bytes // 16
         events["sram_read_weights"] += sum(pointer + lane // per_word < limit for lane in range(lanes))
         pointer += config.param_rows(lanes)
@@ -172,7 +179,7 @@ def by_hand(config: Config, timeline: Timeline) -> dict[str, int]:
     return dict(events)
 
 
-@pytest.mark.parametrize("config", [WHOLE, WIDE], ids=["whole", "wide"])
+@pytest.mark.parametrize("config", [WHOLE, WIDE, DEEP], ids=["whole", "wide", "deep"])
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs(config: Config, seed: int) -> None:
     timeline = timeline_of(config, seed)

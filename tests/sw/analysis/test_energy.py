@@ -45,7 +45,8 @@ def test_by_hand() -> None:
     word = 10 * 128 / 64  # a word of 16 bytes of a bank of 8 KiB
     for event, part, pj in (
         ("multiplies", "array", 0.3),
-        ("accumulates", "accumulators", 0.1 + 2 * 2.5 / 2),  # 512 bytes: 10 pJ / sqrt(16) per 64 bits
+        ("accumulates", "accumulators", 0.1),
+        ("accumulator_visits", "accumulators", 2 * 2.5 / 2),  # 512 bytes: 10 pJ / sqrt(16) per 64 bits
         ("requantises", "requantise", 3.3),
         ("vector_taps", "vector", 0.1),
         ("vector_results", "vector", 6.4),

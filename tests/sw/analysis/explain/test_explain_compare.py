@@ -140,7 +140,7 @@ def test_small_causes_are_one() -> None:
         "depthwise rate (depthwise_lanes 32 on both): a",
         "idle input lanes (ic_lanes 8 on both): a",
         "idle output lanes (oc_lanes 8 on both): a",
-        "idle depthwise lanes (depthwise_lanes 32 on both): a",
+        "idle pixel lanes (pixel_lanes 1 on both): a",
         "other causes",
         "different: stripe 32 -> 16",
     ]

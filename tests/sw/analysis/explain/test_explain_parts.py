@@ -21,7 +21,7 @@ from dovetail.sw.analysis.explain.causes import CAUSES
 from dovetail.sw.analysis.explain.cycle_parts import Parts, array_macs, parts_of
 from dovetail.sw.random.programs.registers import legal_registers, operations, random_config
 
-STEPS = ("multiply", "depthwise", "input_lanes", "output_lanes", "depthwise_lanes")
+STEPS = ("multiply", "depthwise", "input_lanes", "output_lanes", "pixel_lanes", "input_reads", "depthwise_lanes")
 FREES = [Free(*flags) for flags in product((False, True), repeat=3)]
 
 
@@ -57,14 +57,16 @@ def windows(config: Config, op: Op, view: View, free: Free) -> dict[str, int]:
     if op == Op.MAT_MUL:
         rows = matrix_reads(config, transposed=bool(view["B_FORM", "transposed"]))
     rows, records = (0, 0) if free.weights else (rows, lanes)
-    least = 0 if free.steps else ACCUMULATE
+    together = 1 if depthwise else config.pixel_lanes
     pixels = view["TILE", "height"] * view["TILE", "width"]
     stripe = view["STRIPE", "pixels"]
     sizes = [stripe] * (pixels // stripe) + [pixels % stripe] * (pixels % stripe > 0)
-    steps = view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"] * (1 if depthwise else view["KC", "blocks"])
+    kc, group = (1, 1) if depthwise else (view["KC", "blocks"], view["KC", "group"] + 1)
+    steps = [min(group, kc - first) for first in range(0, kc, group)] * view.taps
     stripes = [(block, number) for block in range(view["BLOCKS", "count"]) for number in range(len(sizes))]
     fill = to_accumulator(config) - 1
-    found = {"steps": 0, "weights": max(rows, least), "turnaround": 0, "partial_sums": 0, "requantise": 0}
+    first = rows * steps[0] if free.steps else max(rows * steps[0], ACCUMULATE)
+    found = {"steps": 0, "weights": first, "turnaround": 0, "partial_sums": 0, "requantise": 0}
     time = drained = 0
     buffers = [0, 0]
     for block, number in stripes:
@@ -72,17 +74,19 @@ def windows(config: Config, op: Op, view: View, free: Free) -> dict[str, int]:
         begin = max(time, buffers.pop(0))
         if view["MODE", "accumulate"] and not free.steps:
             begin = max(begin, drained + SETTLE) if drained else begin
-            found["partial_sums"] += ceil_div(4 * lanes, config.word_bytes) * max(size, least)
+            found["partial_sums"] += ceil_div(4 * lanes, config.word_bytes) * max(
+                ceil_div(size, together) * together, together - 1 + ACCUMULATE
+            )
         found["requantise"] += begin - time
-        passing = 0 if free.steps else size
-        for step in range(steps):
+        for step, visit in enumerate(steps):
+            passing = 0 if free.steps else ceil_div(size, together) * max(together, visit)
+            least = 0 if free.steps else visit - 1 + ACCUMULATE
             reads = records if number == step == 0 else 0
-            if (block, number, step) != (*stripes[-1], steps - 1):
-                reads += rows
+            if (block, number, step) != (*stripes[-1], len(steps) - 1):
+                reads += rows * steps[(step + 1) % len(steps)]
             found["steps"] += passing
             found["weights"] += max(reads - passing, 0)
             found["turnaround"] += max(passing, reads, least) - max(passing, reads)
-        first = max(rows, least)
         time = sum(found.values()) - first
         channels = view["BLOCKS", "last"] if block == stripes[-1][0] else lanes_of(config, op, view)
         drained = max(drained, time + fill) + (0 if free.results else size * ceil_div(channels, config.requant_lanes))
@@ -124,8 +128,14 @@ def test_lanes_one_by_one(seed: int) -> None:
         assert parts.get("depthwise", 0) == macs * useful // lanes - macs * useful // config.macs_per_cycle
         assert parts.get("depthwise_lanes", 0) == pixels * steps * len(blocks) - macs * useful // lanes
     else:
-        idle = sum(pixels * steps * (lanes - channels) for channels in blocks)
-        assert parts.get("output_lanes", 0) == ceil_div(idle, lanes)
+        together, stripe = config.pixel_lanes, view["STRIPE", "pixels"]
+        assert parts.get("output_lanes", 0) == pixels * steps * len(blocks) // together - macs // config.macs_per_cycle
+        groups = pixels // stripe * ceil_div(stripe, together) + ceil_div(pixels % stripe, together)
+        idle = (groups * together - pixels) * steps * len(blocks)
+        assert parts.get("pixel_lanes", 0) == ceil_div(idle, together)
+        held = [min(view["KC", "group"] + 1, n) for n in range(view["KC", "blocks"], 0, -view["KC", "group"] - 1)]
+        waits = sum(max(together - visit, 0) for visit in held)
+        assert parts.get("input_reads", 0) == waits * view.taps * groups * len(blocks)
 
 
 @pytest.mark.parametrize("seed", range(40))
