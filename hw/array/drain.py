@@ -1,11 +1,14 @@
 """The drain: from accumulators through the requantiser to SRAM."""
 
+from itertools import product
+
 from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.array.loops import BUFFERS, Stripe
 from dovetail.hw.array.multiply_accumulate import SUM
+from dovetail.hw.array.passing import pixel_bits
 from dovetail.hw.array.registers import ArrayOperation
 from dovetail.hw.array.requantiser import Requantiser
 from dovetail.hw.array.weights import Record
@@ -35,7 +38,7 @@ class Drain(wiring.Component):
     stripes
         The stripes in the buffers; stripe n is in buffer n mod 2.
     row, accumulators
-        Row of the accumulators (pixel, then buffer), and what is in it one cycle later.
+        Row of the accumulators (group of pixels, then buffer), and what is in it one cycle later.
     record_row, records
         Likewise of the records, two cycles after the accumulators'.
     port
@@ -54,7 +57,7 @@ class Drain(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.groups = ceil_div(config.acc_lanes, config.requant_lanes)
+        self.groups = ceil_div(max(config.oc_lanes, config.depthwise_lanes), config.requant_lanes)
         super().__init__(
             {
                 "operation": In(ArrayOperation(config)),
@@ -79,10 +82,13 @@ class Drain(wiring.Component):
         int32 = regs.MODE.int32
         assert DRAIN == 4 + REQUANTISE and SETTLE == 2 + REQUANTISE
 
+        # With pixel lanes, a row of accumulators is a group of pixels; DEPTH_CONV's pixels are alone in theirs.
+        alone = operation.depthwise if config.pixel_lanes > 1 and config.depthwise_lanes else None
+
         # 0: loops over pixels and groups. The ends of the loops are known a cycle early, as much else depends on them.
         credits, turn = Signal(range(BUFFERS + 1)), Signal()
         stripe, upcoming = Signal(Stripe), Signal(Stripe)  # of this group, and of the next one
-        pixel = Signal(6)
+        pixel = Signal(pixel_bits(config))
         group = Signal(range(max(self.groups, 2)))
         left = Signal(range(config.acc_lanes + 1))  # channels of the pixel from this group on
         active, ends_pixel, ends_stripe, last_group, last_pixel = (
@@ -95,7 +101,7 @@ class Drain(wiring.Component):
             ends_pixel.eq(active & last_group),
             ends_stripe.eq(active & last_group & last_pixel),
             self.freed.eq(ends_stripe),
-            self.row.eq(Cat(pixel, turn)),
+            self.row.eq(Cat(pixel[:6] if alone is None else Mux(alone, pixel[:6], pixel[-6:]), turn)),
         ]
         with m.If(operation.load):
             m.d.sync += [credits.eq(0), turn.eq(0), pixel.eq(0), group.eq(0)]
@@ -117,12 +123,14 @@ class Drain(wiring.Component):
 
         # 1: where the pixel's channels go.
         group_1, block_1 = Signal(len(group)), Signal()
+        lane_1 = Signal(len(pixel) - 6)
         valid_1, ends_pixel_1, ends_block_1 = (
             Signal(name=name) for name in ("valid_1", "ends_pixel_1", "ends_block_1")
         )
         size_1 = Signal(len(self.port.size))
         m.d.sync += [
             group_1.eq(group),
+            lane_1.eq(pixel[: len(lane_1)] if alone is None else Mux(alone, 0, pixel[: len(lane_1)])),
             block_1.eq(stripe.block),
             valid_1.eq(active),
             ends_pixel_1.eq(ends_pixel),
@@ -148,7 +156,7 @@ class Drain(wiring.Component):
             m.d.sync += [channel_off.eq(next_block), block_off.eq(next_block)]
         with m.Elif(valid_1):
             m.d.sync += channel_off.eq(channel_off + (lanes << scale))
-        picked = self._pick(m, group_1)
+        picked = self._pick(m, lane_1, group_1)
 
         # 2: the row of the records; offset.
         valid_2 = Signal()
@@ -210,15 +218,16 @@ class Drain(wiring.Component):
         m.d.comb += self.awake.eq(operation.load | self.filled | active | on_its_way.any())
         return m
 
-    def _pick(self, m: Module, group: Value) -> Signal:
-        """The accumulators of ``group``, two cycles later. Read data arrive late in the cycle, so they go through a
-        register first."""
-        width = SUM * self.config.requant_lanes
-        row, of = Signal(len(self.accumulators), reset_less=True), Signal(len(group))
-        picked = Signal(width, reset_less=True)
-        m.d.sync += [row.eq(self.accumulators), of.eq(group)]
+    def _pick(self, m: Module, lane: Value, group: Value) -> Signal:
+        """The accumulators of a pixel lane's ``group``, two cycles later. Read data arrive late in the cycle, so they
+        go through a register first."""
+        config = self.config
+        row, of = Signal(len(self.accumulators), reset_less=True), Signal(len(group) + len(lane))
+        picked = Signal(SUM * config.requant_lanes, reset_less=True)
+        m.d.sync += [row.eq(self.accumulators), of.eq(Cat(group, lane))]
         with m.Switch(of):
-            for n in range(self.groups):
-                with m.Case(n):
-                    m.d.sync += picked.eq(row.word_select(n, width))
+            for pixel, n in product(range(config.pixel_lanes), range(self.groups)):
+                with m.Case(n | pixel << len(group)):
+                    first = pixel * config.oc_lanes + n * config.requant_lanes
+                    m.d.sync += picked.eq(row[SUM * first :][: len(picked)])
         return picked

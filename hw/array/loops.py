@@ -4,6 +4,7 @@ from amaranth import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from dovetail.hw.array.passing import PixelPass, WeightLoads, pixel_bits
 from dovetail.hw.array.registers import ArrayOperation
 from dovetail.hw.common.walk import PARTS, PixelWalk, Place, Position, count_loops
 from dovetail.isa.common.sizes import INT32_BYTES, ceil_div
@@ -19,7 +20,7 @@ class Stripe(data.Struct):
     """A stripe, for the drain: ``pixels`` less one, ``channels``, the number of its ``block`` mod 2, which selects the
     records; whether it is the last stripe of the block, and of the operation."""
 
-    pixels: unsigned(6)
+    pixels: unsigned(9)
     channels: unsigned(MAX_LANES.bit_length())
     block: unsigned(1)
     ends_block: unsigned(1)
@@ -27,40 +28,51 @@ class Stripe(data.Struct):
 
 
 class Step(data.Struct):
-    """What one pixel does in one cycle. ``pixel`` and ``turn`` select the accumulators; with ``first`` they start from
-    zero. ``swap``: the next weights are used from here on. ``old``: word ``word`` of the old int32 values is added, no
-    products."""
+    """What happens in one cycle of the time that a group of ``pixel_lanes`` pixels has (one pixel of DEPTH_CONV).
+
+    ``index`` counts these cycles. With ``reads`` the pixel of that number is read; with ``valid`` the pixels, when all
+    are there, meet the weights of the input block of that number. ``old``: word ``word`` of the pixel's old int32
+    values is added as it comes, and there are no products. ``group`` and ``turn`` select the accumulators, in a visit
+    from ``enters`` to ``leaves``; with ``first`` they start from zero. ``swap``: the next weights are used from here
+    on."""
 
     valid: unsigned(1)
+    reads: unsigned(1)
     old: unsigned(1)
     first: unsigned(1)
     swap: unsigned(1)
+    enters: unsigned(1)
+    leaves: unsigned(1)
     turn: unsigned(1)
-    pixel: unsigned(6)
+    group: unsigned(6)
+    index: unsigned(4)
     word: unsigned(5)
 
 
 class Load(data.Struct):
     """A read of the weight stream or of a matrix: the next ``weights``, or the next ``record``. ``begin`` comes with
     the first read of a window and moves the read position: with ``again`` to the first weights of the block, with
-    ``onward`` to those of the next block. With ``enter`` the records of the next block follow."""
+    ``onward`` to those of the next block. With ``enter`` the records of the next block follow. ``further``: weights of
+    another input block begin in the same window. ``completes``: they are the last ones of an input block."""
 
     weights: unsigned(1)
     record: unsigned(1)
     begin: unsigned(1)
+    further: unsigned(1)
+    completes: unsigned(1)
     again: unsigned(1)
     onward: unsigned(1)
     enter: unsigned(1)
 
 
 def reads_at_most(config: Config) -> int:
-    """Reads of weights per step, at most."""
+    """Reads of weights per input block, at most."""
     matrix = [matrix_reads(config, transposed=transposed) for transposed in (False, True)] if config.matmul else []
     return max(config.weight_rows, *matrix, 1)
 
 
 class TapWalk(wiring.Component):
-    """Walks over the steps (ky, kx, input block) of a stripe, again and again.
+    """Walks over the steps (ky, kx, group of input blocks) of a stripe, again and again.
 
     Parameters
     ----------
@@ -78,6 +90,8 @@ class TapWalk(wiring.Component):
         ``advance`` on.
     last
         The step is the last of its stripe.
+    blocks, following
+        Input blocks of the step, and of the next one. Two cycles after ``advance``.
     tap
         Where the tap is, relative to an output pixel's place in the input. Two cycles after ``advance``.
     """
@@ -90,6 +104,8 @@ class TapWalk(wiring.Component):
                 "advance": In(1),
                 "onward": In(1),
                 "last": Out(1),
+                "blocks": Out(range(config.weight_sets + 1)),
+                "following": Out(range(config.weight_sets + 1)),
                 "tap": Out(Position(config)),
             }
         )
@@ -97,12 +113,19 @@ class TapWalk(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, operation, regs = self.config, self.operation, self.operation.regs
-        counts = {
-            "channels": Mux(operation.depthwise, 1, regs.KC.blocks) if config.depthwise_lanes else regs.KC.blocks,
-            "kx": regs.GEOMETRY.kw,
-            "ky": regs.GEOMETRY.kh,
-        }
-        level, ends = count_loops(m, counts, load=operation.load, step=self.advance)
+        blocks = Mux(operation.depthwise, 1, regs.KC.blocks) if config.depthwise_lanes else regs.KC.blocks
+        counts = {"kx": regs.GEOMETRY.kw, "ky": regs.GEOMETRY.kh}
+        group: Value | int = config.ic_lanes  # bytes
+        if config.weight_sets == 1:
+            level, ends = count_loops(m, {"channels": blocks, **counts}, load=operation.load, step=self.advance)
+            m.d.comb += [self.blocks.eq(1), self.following.eq(1)]
+        else:
+            group = Signal(range(config.weight_sets * config.ic_lanes + 1))
+            m.d.sync += group.eq((regs.KC.group + 1) * config.ic_lanes)
+            last = self._count_blocks(m, blocks, regs.KC.group + 1)
+            outer, inner = count_loops(m, counts, load=operation.load, step=self.advance & last)
+            level = {"channels": ~last, **{loop: last & advances for loop, advances in outer.items()}}
+            ends = {"channels": last, **{loop: last & end for loop, end in inner.items()}}
         level["stripe"] = ends["ky"]
         m.d.comb += self.last.eq(ends["ky"])
 
@@ -110,8 +133,8 @@ class TapWalk(wiring.Component):
         # base and step, the second adds them. Which places move is decided a cycle before they do.
         shift = Mux(self.onward & operation.depthwise, operation.inputs, 0)
         steps: dict[str, tuple[Value | int, ...]] = {
-            "off": (config.ic_lanes, regs.KX_STEP, regs.KY_STEP, shift),
-            "col": (config.ic_lanes, regs.KX_STEP, 0, shift),
+            "off": (group, regs.KX_STEP, regs.KY_STEP, shift),
+            "col": (group, regs.KX_STEP, 0, shift),
             "row": (0, 0, regs.GEOMETRY.dilation_y, 0),
         }
         first = {"off": regs.ORIGIN, "col": -regs.PAD_LEFT, "row": -regs.PAD_TOP}
@@ -132,14 +155,33 @@ class TapWalk(wiring.Component):
             m.d.comb += self.tap[part].eq(place.here)
         return m
 
+    def _count_blocks(self, m: Module, blocks: Value, group: Value) -> Value:
+        """Counts the input blocks of a tap, ``group`` in a step; returns whether the step is the tap's last."""
+        left = Signal(16, reset_less=True)
+        last, only = Signal(reset_less=True), Signal(reset_less=True)  # `left`, and `blocks`, are no more than a group
+        begins = Signal.like(self.blocks)  # blocks of a tap's first step
+        m.d.sync += [
+            only.eq(blocks <= group),
+            begins.eq(Mux(blocks <= group, blocks, group)),
+            self.blocks.eq(Mux(last, left, group)),
+            self.following.eq(Mux(last, begins, Mux(left <= group << 1, left - group, group))),
+        ]
+        with m.If(self.operation.load):
+            m.d.sync += [left.eq(blocks), last.eq(blocks <= group)]
+        with m.Elif(self.advance):
+            m.d.sync += [left.eq(Mux(last, blocks, left - group)), last.eq(Mux(last, only, left <= group << 1))]
+        return last
+
 
 class ArrayLoops(wiring.Component):
     """Walks over blocks, stripes, and steps (ky, kx, input block) of a stripe.
 
-    Time is cut into *windows*. In a window the pixels of one step pass while the weights of the following step
-    load, the first window apart, which only loads. The next window follows at once when all that is done and at least
-    ACCUMULATE cycles have passed; before a stripe it waits for its accumulator buffer. Records of a block load in the
-    window of its first step. With ``accumulate``, windows in which old values pass go before the steps of a stripe.
+    Time is cut into *windows*. In a window the pixels of one step pass, ``pixel_lanes`` together, while the weights of
+    the following step load, the first window apart, which only loads. Such a group of pixels takes a cycle for each
+    pixel or each input block of the step, whichever are more: see :class:`Step`. The next window follows at once when
+    all that is done and the accumulators can be visited again (ACCUMULATE); before a stripe it waits for its
+    accumulator buffer. Records of a block load in the window of its first step. With ``accumulate``, windows in which
+    old values pass go before the steps of a stripe.
 
     Parameters
     ----------
@@ -216,7 +258,7 @@ class ArrayLoops(wiring.Component):
 
         left, blocks = Signal(32), Signal(16)
         odd_block = Signal()
-        pixels_last = Signal(6)
+        pixels_last = Signal(pixel_bits(config))
         old_off = Signal(config.offset_bits)
         m.d.sync += [
             last_stripe.eq(left <= regs.STRIPE.pixels),
@@ -253,39 +295,27 @@ class ArrayLoops(wiring.Component):
                 ]
 
         # Windows.
+        m.submodules.passing = passing = PixelPass(config)
+        m.submodules.loads = loads = WeightLoads(config, most=reads_at_most(config))
         open_, closes, opens = Signal(), Signal(), Signal()
-        passing = Signal()  # the window has a step
+        passes = Signal()  # the window has a step
         old, word = Signal(), Signal(5)
         old_more = Signal()  # another word of old values follows
         first, last = Signal(), Signal()
         at_end = Signal()  # last stripe of the block
         turn = Signal()
-        pixel, pixel_last = Signal(6), Signal(6)
-        busy, loading, recording = Signal(), Signal(), Signal()
-        row, record = Signal(range(max(reads_at_most(config), 2))), Signal(range(max(config.acc_lanes, 2)))
-        age = Signal(range(ACCUMULATE))
+        pixel_last = Signal(pixel_bits(config))
+        age = Signal(range(ACCUMULATE - 1 + passing.most))
         waiting, unsettled = Signal(range(BUFFERS + 1)), Signal(range(BUFFERS + 1))
         next_waiting, next_unsettled = Signal.like(waiting), Signal.like(unsettled)
 
-        # Registered, because much else depends on the end of a window in the same cycle. `passed` and `read` say that
-        # the window is at its last pixel or read, or past it. They are valid from the window's second cycle on. `aged`
-        # is not set before then, so a window cannot end on a stale value.
-        row_last, record_last, pixel_at_last, aged = Signal(), Signal(), Signal(), Signal()
-        passed, read = Signal(), Signal()
-        m.d.sync += [
-            passed.eq(~busy | pixel_at_last | (pixel + 1 == pixel_last)),
-            read.eq(
-                Mux(
-                    loading,
-                    Mux(row_last, ~recording | record_last, ~recording & (row + 2 == rows)),
-                    ~recording | record_last | (record + 2 == lanes),
-                )
-            ),
-        ]
+        # Registered, because much else depends on the end of a window in the same cycle. `passed` and `read` are valid
+        # from the window's second cycle on. `aged` is not set before then, so a window cannot end on a stale value.
+        aged = Signal()
         next_word = Signal(5)
         m.d.comb += [
-            closes.eq(open_ & aged & passed & read),
-            self.filled.eq(closes & passing & last & ~old),
+            closes.eq(open_ & aged & passing.passed & loads.read),
+            self.filled.eq(closes & passes & last & ~old),
             next_word.eq(Mux(old, word + 1, 0)),
         ]
         # A stripe begins with its first step, or with old values.
@@ -303,10 +333,28 @@ class ArrayLoops(wiring.Component):
         m.d.comb += more.eq(~(onward & last_block))
 
         fetch = self.fetch
-        m.d.comb += [fetch.weights.eq(loading), fetch.record.eq(~loading & recording)]
+        m.d.comb += [
+            passing.clear.eq(operation.load),
+            passing.begin.eq(opens),
+            passing.last.eq(Mux(begins_stripe, pixels_last, pixel_last)),
+            passing.single.eq(operation.depthwise),
+            passing.visits.eq(Mux(to_old, self._choose(config.pixel_lanes, 1), taps.blocks)),
+            loads.clear.eq(operation.load),
+            loads.start.eq(self.go),
+            loads.begin.eq(opens),
+            loads.weights.eq(~to_old & more),
+            loads.records.eq(~to_old & first_step & first_stripe),
+            loads.blocks.eq(Mux(live, taps.following, taps.blocks)),
+            loads.rows.eq(rows),
+            loads.lanes.eq(lanes),
+            fetch.weights.eq(loads.loading),
+            fetch.record.eq(loads.recording),
+            fetch.further.eq(loads.further),
+            fetch.completes.eq(loads.completes),
+        ]
         m.d.sync += fetch.begin.eq(opens | self.go)
         with m.If(operation.load):
-            m.d.sync += [turn.eq(1), passing.eq(0), live.eq(0), old.eq(0), old_more.eq(0), recording.eq(0), busy.eq(0)]
+            m.d.sync += [turn.eq(1), passes.eq(0), live.eq(0), old.eq(0), old_more.eq(0)]
             m.d.sync += [fetch.onward.eq(0), fetch.enter.eq(0)]  # the first step is where `again` would go
         with m.Else():  # at the load they are 0
             m.d.comb += [
@@ -319,47 +367,19 @@ class ArrayLoops(wiring.Component):
             may_begin.eq(Mux(accumulate, next_unsettled == 0, next_waiting != BUFFERS)),
         ]
         # Inside a window.
-        with m.If(open_):
-            with m.If(~aged):
-                m.d.sync += [age.eq(age + 1), aged.eq(age == ACCUMULATE - 2)]
-            with m.If(busy):
-                m.d.sync += [
-                    pixel.eq(pixel + 1),
-                    pixel_at_last.eq(pixel + 1 == pixel_last),
-                    busy.eq(~pixel_at_last),
-                ]
-            with m.If(loading):
-                m.d.sync += [row.eq(row + 1), row_last.eq(row + 2 == rows), loading.eq(~row_last)]
-            with m.Elif(recording):
-                m.d.sync += [
-                    record.eq(record + 1),
-                    record_last.eq(record + 2 == lanes),
-                    recording.eq(~record_last),
-                ]
+        with m.If(open_ & ~aged):
+            m.d.sync += [age.eq(age + 1), aged.eq(age == ACCUMULATE - 3 + passing.visit)]
         # Between windows.
         with m.If(closes):
-            m.d.sync += [open_.eq(0), passing.eq(0)]
+            m.d.sync += [open_.eq(0), passes.eq(0)]
         with m.If(self.go):
-            m.d.sync += [live.eq(1), open_.eq(1), loading.eq(1)]
+            m.d.sync += [live.eq(1), open_.eq(1)]
         with m.If(opens):
-            m.d.sync += [
-                open_.eq(1),
-                passing.eq(1),
-                busy.eq(1),
-                pixel.eq(0),
-                pixel_at_last.eq(Mux(begins_stripe, pixels_last == 0, pixel_last == 0)),
-            ]
+            m.d.sync += [open_.eq(1), passes.eq(1)]
         loaded = Signal()  # for the first window, before `go`, which comes late in its cycle
         m.d.sync += loaded.eq(operation.load)
         with m.If(opens | loaded):
-            m.d.sync += [
-                age.eq(0),
-                aged.eq(0),
-                row.eq(0),
-                row_last.eq(rows == 1),
-                record.eq(0),
-                record_last.eq(lanes == 1),
-            ]
+            m.d.sync += [age.eq(0), aged.eq(0)]
         began_stripe = Signal()
         m.d.sync += began_stripe.eq(begins_stripe)
         with m.If(begins_stripe):
@@ -378,8 +398,6 @@ class ArrayLoops(wiring.Component):
                 old.eq(1),
                 word.eq(next_word),
                 old_more.eq(next_word + 1 != words),
-                loading.eq(0),
-                recording.eq(0),
                 self.tap.off.eq(Mux(old, self.tap.off + config.word_bytes, old_off)),
                 fetch.again.eq(0),
                 fetch.onward.eq(0),
@@ -392,8 +410,6 @@ class ArrayLoops(wiring.Component):
                 first.eq(first_step & ~accumulate),
                 last.eq(last_step),
                 live.eq(more),
-                loading.eq(more),
-                recording.eq(first_step & first_stripe),
                 self.tap.eq(taps.tap),
                 fetch.again.eq(again),
                 fetch.onward.eq(onward),
@@ -403,14 +419,14 @@ class ArrayLoops(wiring.Component):
         # Pixels.
         m.submodules.window_walk = inside = PixelWalk(names=PARTS, bits=config.offset_bits)
         m.submodules.old_walk = outside = PixelWalk(names=("off",), bits=config.offset_bits)
-        for walk, passes, ends in ((inside, ~old, last), (outside, old, ~old_more)):
+        for walk, own, ends in ((inside, ~old, last), (outside, old, ~old_more)):
             m.d.comb += [
                 walk.width.eq(regs.TILE.width),
                 walk.restart.eq(operation.load),
-                walk.step.eq(busy & passes),
-                walk.rewind.eq(pixel_at_last & ~ends),
-                walk.keep.eq(pixel_at_last & ends),
-                walk.home.eq(pixel_at_last & ends & at_end),
+                walk.step.eq(passing.reads & own),
+                walk.rewind.eq(passing.ends & ~ends),
+                walk.keep.eq(passing.ends & ends),
+                walk.home.eq(passing.ends & ends & at_end),
             ]
         m.d.comb += [
             inside.off_x_step.eq(regs.X_STEP),
@@ -420,16 +436,22 @@ class ArrayLoops(wiring.Component):
             outside.off_x_step.eq(regs.OUT_X_STEP),
             outside.off_y_step.eq(regs.OUT_Y_STEP),
         ]
+        enters = Signal()
         m.d.comb += [
+            enters.eq(passing.index == 0),
             self.pixel.off.eq(Mux(old, outside.off, inside.off)),
             self.pixel.col.eq(inside.col),
             self.pixel.row.eq(inside.row),
-            self.step.valid.eq(busy),
-            self.step.old.eq(busy & old),
+            self.step.valid.eq(passing.steps),
+            self.step.reads.eq(passing.reads),
+            self.step.old.eq(passing.busy & old),
             self.step.first.eq(Mux(old, word == 0, first)),
-            self.step.swap.eq(busy & ~old & (pixel == 0)),
+            self.step.swap.eq(passing.busy & ~old & (passing.group == 0) & enters),
+            self.step.enters.eq(enters),
+            self.step.leaves.eq(passing.index + 1 == passing.visit),
             self.step.turn.eq(turn),
-            self.step.pixel.eq(pixel),
+            self.step.group.eq(passing.group),
+            self.step.index.eq(passing.index),
             self.step.word.eq(word),
         ]
         return m

@@ -25,8 +25,8 @@ def product_bits(config: Config) -> int:
 class MultiplierArray(wiring.Component):
     """Multipliers and adder trees, a pipeline without stalls.
 
-    Multiplier ``i * oc_lanes + o`` takes input lane i and weight ``i * oc_lanes + o``; depthwise, multiplier c takes
-    input lane c / (extra + 1), rounded down.
+    Of each pixel lane, multiplier ``i * oc_lanes + o`` takes input lane i and weight ``i * oc_lanes + o``; depthwise,
+    multiplier c of the first one takes input c / (extra + 1), rounded down.
 
     Parameters
     ----------
@@ -40,11 +40,11 @@ class MultiplierArray(wiring.Component):
     depthwise, extra
         Inputs are one per multiplier, or one per channel multiplier, which is ``extra`` + 1.
     inputs
-        Lanes of at most 9 bits, sign-extended to ``operand`` bits.
+        Input lanes of every pixel lane, of at most 9 bits, sign-extended to ``operand`` bits.
     weights
-        Operands of all multipliers, ``OPERANDS`` cycles after ``inputs``.
+        Operands of the multipliers of a pixel lane, ``OPERANDS`` cycles after ``inputs``.
     sums
-        Per output lane, the sum over the input lanes, SUM bits, ``LATENCY`` cycles after ``inputs``.
+        Per pixel lane and output lane, the sum over the input lanes, SUM bits, ``LATENCY`` cycles after ``inputs``.
     products
         Per depthwise lane, its product, SUM bits, ``PRODUCT`` cycles after ``inputs``.
 
@@ -59,7 +59,7 @@ class MultiplierArray(wiring.Component):
     def __init__(self, config: Config, *, operand: int = OPERAND) -> None:
         self.config = config
         self.operand = operand
-        self.lanes = max(config.ic_lanes, config.depthwise_lanes)
+        self.lanes = max(config.pixel_lanes * config.ic_lanes, config.depthwise_lanes)
         self.LATENCY = self.PRODUCT + tree_stages(config)
         super().__init__(
             {
@@ -67,7 +67,7 @@ class MultiplierArray(wiring.Component):
                 "extra": In(3),
                 "inputs": In(operand * self.lanes),
                 "weights": In(operand * config.weight_bytes),
-                "sums": Out(SUM * config.oc_lanes),
+                "sums": Out(SUM * config.pixel_lanes * config.oc_lanes),
                 "products": Out(SUM * config.depthwise_lanes),
             }
         )
@@ -77,7 +77,7 @@ class MultiplierArray(wiring.Component):
         config, operand = self.config, self.operand
         shared, own = (
             Signal(operand * n, name=name, reset_less=True)
-            for n, name in ((config.ic_lanes, "shared"), (config.depthwise_lanes, "own"))
+            for n, name in ((config.pixel_lanes * config.ic_lanes, "shared"), (config.depthwise_lanes, "own"))
         )
         inputs = Signal(len(self.inputs), reset_less=True)
         m.d.sync += [inputs.eq(self.inputs), shared.eq(inputs[: len(shared)])]
@@ -95,6 +95,7 @@ class MultiplierArray(wiring.Component):
                 )
 
         values = Signal(SUM * config.macs_per_cycle, name="products_all", reset_less=True)
+        weights = len(self.weights) // operand
         products = []
         for n in range(config.macs_per_cycle):
             x = (
@@ -102,7 +103,7 @@ class MultiplierArray(wiring.Component):
                 if n < config.depthwise_lanes
                 else shared.word_select(n // config.oc_lanes, operand)
             )
-            w = self.weights.word_select(n, operand)
+            w = self.weights.word_select(n % weights, operand)
             products.append((x * w if operand == SUM else x.as_signed() * w.as_signed())[:SUM])
         m.d.sync += values.eq(Cat(products))
         shown: Value = values[: len(self.products)]
@@ -116,12 +117,14 @@ class MultiplierArray(wiring.Component):
         for stage in range(tree_stages(config)):
             fewer = ceil_div(rows, RADIX)
             sums = []
-            for row in range(fewer):
-                for lane in range(config.oc_lanes):
-                    inputs = range(row * RADIX, min(row * RADIX + RADIX, rows))
-                    sums.append(self._sum([values.word_select(n * config.oc_lanes + lane, SUM) for n in inputs], terms))
+            for pixel in range(config.pixel_lanes):
+                for row in range(fewer):
+                    inputs = range(pixel * rows + row * RADIX, pixel * rows + min(row * RADIX + RADIX, rows))
+                    for lane in range(config.oc_lanes):
+                        of_lane = [values.word_select(n * config.oc_lanes + lane, SUM) for n in inputs]
+                        sums.append(self._sum(of_lane, terms))
             terms *= RADIX
-            level = Signal(SUM * fewer * config.oc_lanes, name=f"sums_{stage}", reset_less=True)
+            level = Signal(SUM * len(sums), name=f"sums_{stage}", reset_less=True)
             m.d.sync += level.eq(Cat(sums))
             values, rows = level, fewer
         m.d.comb += self.sums.eq(values)
@@ -149,7 +152,8 @@ class MultiplierArray(wiring.Component):
 
 
 class Accumulator(wiring.Component):
-    """Accumulators with a port that adds and one that reads: a row per stripe pixel and buffer, an int32 per channel.
+    """Accumulators with a port that adds and one that reads: a row per group of pixels and buffer, an int32 per pixel
+    and channel.
 
     Parameters
     ----------
@@ -159,7 +163,10 @@ class Accumulator(wiring.Component):
     Members
     -------
     valid, row, first
-        Add to a row, or set it if ``first``. Additions to one row are at least ACCUMULATE = 3 cycles apart.
+        Add to a row, or set it if ``first``.
+    enters, leaves
+        A visit of a row begins or ends. In a visit terms are added in consecutive cycles. From its end to the next
+        visit of the row there are at least ACCUMULATE = 3 cycles.
     term
         What to add, SUM bits a channel, ``TERM`` cycles later.
     drain_row
@@ -183,6 +190,8 @@ class Accumulator(wiring.Component):
                 "valid": In(1),
                 "row": In(range(rows)),
                 "first": In(1),
+                "enters": In(1),
+                "leaves": In(1),
                 "term": In(SUM * config.acc_lanes),
                 "drain_row": In(range(rows)),
                 "drained": Out(SUM * config.acc_lanes),
@@ -196,16 +205,23 @@ class Accumulator(wiring.Component):
         write = cells.write_port()
         valid = delayed(m, "valid", self.valid, 2)
         row = delayed(m, "row", self.row, 2)
-        first = delayed(m, "first", self.first, 1)
+        first, enters = delayed(m, "first", self.first, 1), delayed(m, "enters", self.enters, 1)
+        leaves = delayed(m, "leaves", self.leaves, 2)
         held, term = (Signal(width, name=name, reset_less=True) for name in ("held", "term"))
         old = read_row(m, cells, name="old", addr=self.row, en=self.valid, platform=platform)
+        sums = Signal(width)
+        m.d.comb += sums.eq(
+            Cat((held.word_select(n, SUM) + term.word_select(n, SUM))[:SUM] for n in range(self.config.acc_lanes))
+        )
+        begins = Mux(first[1], 0, old)
+        if self.config.weight_sets > 1:
+            begins = Mux(enters[1], begins, sums)
         with m.If(valid[1]):
-            m.d.sync += [held.eq(Mux(first[1], 0, old)), term.eq(self.term)]
-        sums = ((held.word_select(n, SUM) + term.word_select(n, SUM))[:SUM] for n in range(self.config.acc_lanes))
+            m.d.sync += [held.eq(begins), term.eq(self.term)]
         m.d.comb += [
-            write.en.eq(valid[2]),
+            write.en.eq(valid[2] & leaves[2] if self.config.weight_sets > 1 else valid[2]),
             write.addr.eq(row[2]),
-            write.data.eq(Cat(sums)),
+            write.data.eq(sums),
             self.drained.eq(read_row(m, cells, name="drain", addr=self.drain_row, platform=platform)),
         ]
         return m

@@ -21,8 +21,6 @@ class WindowReads(wiring.Component):
     ----------
     config
         The accelerator.
-    lanes
-        Bytes that an access needs.
 
     Members
     -------
@@ -50,9 +48,9 @@ class WindowReads(wiring.Component):
     READ = 4
     LATENCY = READ + SRAM_READ
 
-    def __init__(self, config: Config, *, lanes: int) -> None:
+    def __init__(self, config: Config) -> None:
         self.config = config
-        self.lanes = lanes
+        self.lanes = lanes = max(config.weight_sets * config.ic_lanes, config.depthwise_lanes)  # bytes of an access
         super().__init__(
             {
                 "valid": In(1),
@@ -174,7 +172,7 @@ class MatrixReads(wiring.Component):
         parts = parts_of_row(config)
 
         # 0: offset of the read. `here` is where the next row begins if it belongs to the same step.
-        begin, first = Signal(), Signal()
+        begin, first, again, onward = Signal(), Signal(), Signal(), Signal()
         fresh, was_first = Signal(), Signal()  # nothing was read yet; the step is the first of a stripe
         bits = config.offset_bits
         start, beyond, place, following = (
@@ -184,14 +182,16 @@ class MatrixReads(wiring.Component):
             Signal(bits, name=name, reset_less=True) for name in ("here", "block_at", "next_block", "next_step")
         )
         m.d.comb += [
-            begin.eq(fetch.begin),
-            first.eq(Mux(begin, fresh | fetch.again | fetch.onward, was_first)),
+            begin.eq(fetch.begin | fetch.further),
+            again.eq(fetch.begin & fetch.again),
+            onward.eq(fetch.begin & fetch.onward),
+            first.eq(Mux(begin, fresh | again | onward, was_first)),
             beyond.eq(start + Mux(self.transposed, config.ic_lanes, config.oc_lanes)),
             place.eq(Mux(begin, start, here)),
         ]
-        with m.If(fetch.again):
+        with m.If(again):
             m.d.comb += start.eq(block_at)
-        with m.Elif(fetch.onward):
+        with m.Elif(onward):
             m.d.comb += start.eq(next_block)
         with m.Else():
             m.d.comb += start.eq(Mux(self.transposed, next_step, here))
@@ -214,7 +214,7 @@ class MatrixReads(wiring.Component):
             m.d.sync += [here.eq(following), fresh.eq(0), was_first.eq(first)]
             with m.If(begin):
                 m.d.sync += next_step.eq(beyond)
-                with m.If(fetch.onward):
+                with m.If(onward):
                     m.d.sync += block_at.eq(start)
             # Transposed, the row after a stripe's first step is the first of the next block.
             with m.If(first & self.transposed):

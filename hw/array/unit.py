@@ -5,15 +5,15 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.array.drain import Drain
-from dovetail.hw.array.loops import ArrayLoops, Step
+from dovetail.hw.array.loops import ArrayLoops, Load, Step
 from dovetail.hw.array.multiply_accumulate import SUM, Accumulator, MultiplierArray
 from dovetail.hw.array.reads import WindowReads
-from dovetail.hw.array.registers import ArrayRegisters
+from dovetail.hw.array.registers import ArrayOperation, ArrayRegisters
 from dovetail.hw.array.weights import OPERAND, WIDE_OPERAND, ArrayWeights, difference, extended
 from dovetail.hw.common.clocking import delayed, gate_clock
 from dovetail.hw.common.ports import Check, Core, SramRead, SramWrite, part
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.timing.array import to_accumulator
+from dovetail.isa.timing.array import gather, to_accumulator
 
 ROWS = 128
 """Rows of accumulators: two buffers of 64 pixels."""
@@ -53,6 +53,7 @@ class ArrayCore(wiring.Component):
     def __init__(self, config: Config, *, simulation: bool = False) -> None:
         self.config = config
         self.simulation = simulation
+        self.operand = WIDE_OPERAND if simulation else OPERAND
         super().__init__(
             {
                 "core": In(Core(config)),
@@ -66,8 +67,7 @@ class ArrayCore(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, core = self.config, self.core
-        lanes = max(config.ic_lanes, config.depthwise_lanes)
-        operand = WIDE_OPERAND if self.simulation else OPERAND
+        operand = self.operand
         registers, weights, drain = ArrayRegisters(config), ArrayWeights(config, operand=operand), Drain(config)
         for name, block, awake in (
             ("registers", registers, registers.awake),
@@ -76,7 +76,7 @@ class ArrayCore(wiring.Component):
         ):
             m.submodules[name] = gate_clock(m, block, awake=awake, name=f"array_{name}", simulation=self.simulation)
         m.submodules.loops = loops = ArrayLoops(config)
-        m.submodules.window = window = WindowReads(config, lanes=lanes)
+        m.submodules.window = window = WindowReads(config)
         m.submodules.multipliers = multipliers = MultiplierArray(config, operand=operand)
         m.submodules.accumulator = accumulator = Accumulator(config, rows=ROWS)
         operation, regs = registers.operation, registers.operation.regs
@@ -86,12 +86,7 @@ class ArrayCore(wiring.Component):
             loops.go.eq(core.go),
             loops.freed.eq(drain.freed),
             loops.settled.eq(drain.settled),
-            window.valid.eq(loops.step.valid),
-            window.old.eq(loops.step.old),
-            window.pixel.eq(loops.pixel),
-            window.tap.eq(loops.tap),
             window.regs.eq(regs),
-            weights.fetch.eq(loops.fetch),
             weights.record_row.eq(drain.record_row),
             drain.stripes.eq(loops.stripes),
             drain.records.eq(weights.records),
@@ -104,54 +99,74 @@ class ArrayCore(wiring.Component):
         wiring.connect(m, weights.port, wiring.flipped(self.weights))
         wiring.connect(m, drain.port, wiring.flipped(self.output))
 
-        # A step on its way: its bytes come at `arrives`, its sums at `summed`, its products at `multiplied`.
+        # A step on its way: its bytes come at `arrives`, or with pixel lanes those of the first pixel; it begins at
+        # `begins`; its sums are there at `summed`, its products at `multiplied`.
         arrives = window.LATENCY
-        multiplied, summed = arrives + multipliers.PRODUCT, arrives + multipliers.LATENCY
+        begins = arrives + gather(config)
+        multiplied, summed = begins + multipliers.PRODUCT, begins + multipliers.LATENCY
         settles = summed - accumulator.TERM + accumulator.VISIBLE
         assert settles == to_accumulator(config)
         step = Step(Signal.like(loops.step.as_value(), name="step"))
         m.d.comb += step.eq(loops.step)
-        late = max(summed - accumulator.TERM - 1, arrives + 1)
+        late = max(summed - accumulator.TERM - 1, begins + 1)
         steps = [Step(value) for value in delayed(m, "steps", step.as_value(), late)]
         m.d.comb += [
-            weights.swap.eq(steps[arrives + multipliers.OPERANDS - 1].swap),
+            weights.swap.eq(steps[begins + multipliers.OPERANDS - 1].swap),
             multipliers.depthwise.eq(operation.depthwise),
             multipliers.extra.eq(regs.MODE.extra),
             multipliers.weights.eq(weights.operands),
             drain.filled.eq(delayed(m, "filled", loops.filled, settles - 1)[-1]),
         ]
+        # DEPTH_CONV has one pixel at a time. It waits for as long as others wait for the last pixel of a group.
+        waits = max(gather(config) - 1, 0)
 
-        # Inputs: a lane that does not count is the zero point; without a step, zero. A matrix product takes the zero
-        # point off.
-        live = steps[arrives].valid & ~steps[arrives].old
-        zero = Signal(operand)
-        m.d.comb += zero.eq(Mux(live, extended(regs.QUANT.zero_in, 0, operand), 0))
-        m.d.comb += multipliers.inputs.eq(
-            Cat(Mux(window.mask[n], extended(self.input.data, n, operand), zero) for n in range(lanes))
-        )
-        if config.matmul:
-            differences = (difference(self.input.data, n, regs.QUANT.zero_in, operand) for n in range(config.ic_lanes))
-            with m.If(operation.matrix):
-                m.d.comb += multipliers.inputs.eq(
-                    Cat(Mux(window.mask[n], difference, 0) for n, difference in enumerate(differences))
-                )
+        def of_read(stage: int) -> Step:
+            """The step whose read is in a stage."""
+            if not waits:
+                return steps[stage]
+            return Step(Mux(operation.depthwise, steps[stage + waits].as_value(), steps[stage].as_value()))
+
+        place = Cat(loops.pixel, loops.tap)
+        m.d.comb += [
+            window.valid.eq(of_read(0).reads),
+            window.old.eq(of_read(0).old),
+            Cat(window.pixel, window.tap).eq(
+                Mux(operation.depthwise, delayed(m, "place", place, waits)[-1], place) if waits else place
+            ),
+        ]
+        came = of_read(arrives)
+        if config.pixel_lanes == 1:
+            m.d.comb += [weights.fetch.eq(loops.fetch), multipliers.inputs.eq(self._inputs(window, came, operation))]
+        else:
+            now = steps[begins + multipliers.OPERANDS - 1]
+            m.d.comb += [
+                weights.fetch.eq(Load(delayed(m, "fetch", loops.fetch.as_value(), gather(config) - 1)[-1])),
+                weights.step.eq(now.valid & ~now.old),
+                weights.index.eq(now.index),
+                multipliers.inputs.eq(self._gathered(m, window, came, steps[begins], operation)),
+            ]
 
         # Old values, in place of sums.
         group = len(window.old_mask)
         old = Signal(SUM * group)  # zero unless there are old values: anything else would be added to every sum
         olds = [Signal(name="old_now"), Signal(name="old_before")]
-        m.d.comb += olds[0].eq(steps[arrives].valid & steps[arrives].old)
+        m.d.comb += olds[0].eq(came.valid & came.old)
         m.d.sync += olds[1].eq(olds[0])
+        at = of_read(arrives + 1)
         with m.If(olds[0] | olds[1]):
             words = (self.input.data.word_select(n, SUM) for n in range(group))
             m.d.sync += old.eq(Cat(Mux(counts, word, 0) for counts, word in zip(window.old_mask, words, strict=True)))
         terms = []
         for n in range(config.acc_lanes):
-            total: Value = multipliers.sums.word_select(n, SUM) if n < config.oc_lanes else Const(0, SUM)
+            pixel, lane = divmod(n, config.oc_lanes) if config.pixel_lanes > 1 else (0, n)
+            total: Value = multipliers.sums.word_select(n, SUM) if pixel < config.pixel_lanes else Const(0, SUM)
+            was = _word(config, at, old, lane)
+            if config.pixel_lanes > 1:
+                was = Mux(at.index == pixel, was, 0)
             if n < config.depthwise_lanes:
                 total = Mux(operation.depthwise, multipliers.products.word_select(n, SUM), total)
-            mine = steps[arrives + 1].word == n // group if config.acc_lanes > group else 1
-            terms.append(total | Mux(mine, old.word_select(n % group, SUM), 0))
+                was = Mux(operation.depthwise, _word(config, at, old, n), was) if config.pixel_lanes > 1 else was
+            terms.append(total | was)
         m.d.comb += accumulator.term.eq(Cat(terms))
 
         # Which accumulators: old values come first, then products, then sums. Chosen a cycle before.
@@ -161,11 +176,71 @@ class ArrayCore(wiring.Component):
         m.d.comb += [tap.eq(steps[at_sum]), adds.eq(tap.valid & ~tap.old)]
         with m.If(operation.depthwise):
             m.d.comb += tap.eq(steps[at_product])
-        with m.If(steps[at_old].valid & steps[at_old].old):
-            m.d.comb += [tap.eq(steps[at_old]), adds.eq(1)]
+        tap_old = of_read(at_old)
+        with m.If(tap_old.valid & tap_old.old):
+            m.d.comb += [tap.eq(tap_old), adds.eq(1)]
         m.d.sync += [
             accumulator.valid.eq(adds),
-            accumulator.row.eq(Cat(tap.pixel, tap.turn)),
+            accumulator.row.eq(Cat(tap.group, tap.turn)),
             accumulator.first.eq(tap.first),
+            accumulator.enters.eq(tap.enters),
+            accumulator.leaves.eq(tap.leaves),
         ]
         return m
+
+    def _inputs(self, window: WindowReads, came: Step, operation: ArrayOperation) -> Value:
+        """Inputs of one pixel: a lane that does not count is the zero point; without a step, zero. A matrix product
+        takes the zero point off."""
+        config, values, zero_in = self.config, self.input.data, operation.regs.QUANT.zero_in
+        operand = self.operand
+        live = came.valid & ~came.old
+        zero = Mux(live, extended(zero_in, 0, operand), 0)
+        inputs: Value = Cat(Mux(window.mask[n], extended(values, n, operand), zero) for n in range(len(window.mask)))
+        if config.matmul:
+            differences = Cat(
+                Mux(window.mask[n], difference(values, n, zero_in, operand), 0) for n in range(config.ic_lanes)
+            )
+            inputs = Mux(operation.matrix, differences, inputs)
+        return inputs
+
+    def _gathered(self, m: Module, window: WindowReads, came: Step, begins: Step, operation: ArrayOperation) -> Value:
+        """Inputs of a group of pixels: those of the block that a step takes. The pixels' bytes come one after the
+        other; when the last ones are there, all go where steps find them."""
+        config, zero_in = self.config, operation.regs.QUANT.zero_in
+        lanes, operand = config.pixel_lanes, self.operand
+        size = config.weight_sets * config.ic_lanes
+        coming = Cat(Mux(window.mask[n], self.input.data.word_select(n, 8), zero_in) for n in range(len(window.mask)))
+        before = Signal(8 * size * (lanes - 1), reset_less=True)
+        pixels = Signal(8 * size * lanes, reset_less=True)
+        for lane in range(lanes - 1):
+            with m.If(came.index == lane):
+                m.d.sync += before.word_select(lane, 8 * size).eq(coming)
+        with m.If(came.index == lanes - 1):
+            m.d.sync += pixels.eq(Cat(before, coming[: 8 * size]))
+        block = Signal(8 * config.ic_lanes * lanes)
+        with m.Switch(begins.index):
+            for n in range(config.weight_sets):
+                with m.Case(n):
+                    m.d.comb += block.eq(
+                        Cat(
+                            pixels.word_select(lane * config.weight_sets + n, 8 * config.ic_lanes)
+                            for lane in range(lanes)
+                        )
+                    )
+        numbers = range(len(block) // 8)
+        inputs: Value = Cat(extended(block, n, operand) for n in numbers)
+        if config.matmul:
+            inputs = Mux(operation.matrix, Cat(difference(block, n, zero_in, operand) for n in numbers), inputs)
+        if config.depthwise_lanes:
+            single = Signal(8 * config.depthwise_lanes, reset_less=True)
+            m.d.sync += single.eq(coming)
+            alone = Cat(extended(single, n, operand) for n in range(config.depthwise_lanes))
+            inputs = Mux(operation.depthwise, alone, inputs)
+        return inputs
+
+
+def _word(config: Config, step: Step, old: Value, lane: int) -> Value:
+    """The old value of a channel, if it is in the word that was read."""
+    group = len(old) // SUM
+    mine = step.word == lane // group if max(config.oc_lanes, config.depthwise_lanes) > group else Const(1)
+    return Mux(mine, old.word_select(lane % group, SUM), 0)

@@ -55,6 +55,8 @@ class ArrayWeights(wiring.Component):
         Read port. Reads of the stream are whole words inside the region.
     swap
         Pulse: the weights loaded last are in use from the next cycle on.
+    step, index
+        Where several input blocks' weights are held: those of the block ``index`` are in use from the next cycle on.
     operands
         Weights in use, ``operand`` bits each.
     record_row
@@ -67,7 +69,8 @@ class ArrayWeights(wiring.Component):
 
     Latency
     -------
-    A word's weights take part in a ``swap`` ``LATENCY`` cycles after its ``fetch``, or later.
+    A word's weights take part in a ``swap`` ``LATENCY`` cycles after its ``fetch``, or later; ``LATENCY + 1`` where
+    several input blocks' weights are held.
     """
 
     READ = WindowReads.READ
@@ -86,6 +89,8 @@ class ArrayWeights(wiring.Component):
                 "fetch": In(Load),
                 "port": Out(SramRead(config)),
                 "swap": In(1),
+                "step": In(1),
+                "index": In(4),
                 "operands": Out(operand * config.weight_bytes),
                 "record_row": In(range(BUFFERS * self.groups)),
                 "records": Out(data.ArrayLayout(Record, config.requant_lanes)),
@@ -177,33 +182,71 @@ class ArrayWeights(wiring.Component):
                 m.d.sync += [self.port.en.eq(1), self.port.addr.eq(reads.position)]
 
         # Meanwhile, where it goes.
-        flags = Cat(fetch.begin, fetch.enter, fetch.weights, fetch.record)
+        flags = Cat(fetch.begin, fetch.enter, fetch.weights, fetch.record, fetch.further, fetch.completes)
         *_, coming, there = delayed(m, "flags", flags, self.LATENCY - 1)
-        begins, enters, _, is_record = there
+        begins, enters, _, is_record, _, completes = there
         read = delayed(m, "read", self.port.en, SRAM_READ)[-1]
         value = Signal(8 * word)
         m.d.sync += value.eq(Mux(read, self.port.data, 0))
-        self._store_weights(m, value, reads.mask if config.matmul else None, coming)
+        shadow = self._store_weights(m, value, reads.mask if config.matmul else None, coming)
+        if config.weight_sets == 1:
+            with m.If(self.swap):
+                m.d.sync += self.operands.eq(self._operands(shadow))
+        else:
+            self._use_sets(m, shadow, begins, completes)
         self._store_records(m, value, begins, enters, is_record)
 
         fetches = Signal()
         on_its_way = Signal(self.LATENCY + 2)
         m.d.comb += fetches.eq(self.fetch.begin | self.fetch.weights | self.fetch.record)
         m.d.sync += on_its_way.eq(Cat(fetches, on_its_way))
-        m.d.comb += self.awake.eq(operation.load | self.swap | fetches | on_its_way.any())
+        m.d.comb += self.awake.eq(operation.load | self.swap | self.step | fetches | on_its_way.any())
         return m
 
-    def _store_weights(self, m: Module, value: Value, mask: Value | None, coming: Value) -> None:
-        """The words of a window fill ``shadow``; a swap puts it to use. Bytes of a matrix count where ``mask`` is set,
-        less their zero point. ``coming``: flags of the read whose word is ``value`` a cycle later."""
+    def _use_sets(self, m: Module, shadow: Signal, begins: Value, completes: Value) -> None:
+        """Weights of several input blocks: ``shadow`` is one block's from the cycle after ``completes`` on. They are
+        kept in one half of a memory while those in the other half are in use."""
+        sets = self.config.weight_sets
+        m.submodules.sets = cells = memory.Memory(
+            shape=len(shadow), depth=2 << (sets - 1).bit_length(), init=[], attrs={"ram_style": "distributed"}
+        )
+        write, read = cells.write_port(), cells.read_port(domain="comb")
+        half, in_use = Signal(), Signal()
+        number, at, complete, set_ = Signal(range(sets)), Signal(range(sets)), Signal(), Signal(range(sets))
+        m.d.comb += [
+            in_use.eq(half ^ self.swap),
+            at.eq(Mux(begins, 0, number)),
+            write.en.eq(complete),
+            write.addr.eq(Cat(set_, ~in_use)),
+            write.data.eq(shadow),
+            read.addr.eq(Cat(self.index[: len(set_)], in_use)),
+        ]
+        m.d.sync += [half.eq(in_use), number.eq(at + completes), complete.eq(completes), set_.eq(at)]
+        with m.If(self.step):
+            m.d.sync += self.operands.eq(self._operands(read.data))
+
+    def _operands(self, weights: Value) -> Value:
+        """Held weights as operands; of a matrix that is held as it came, less its zero point."""
+        operation = self.operation
+        numbers = range(len(self.operands) // self.operand)
+        operands: Value = Cat(extended(weights, n, self.operand, self.held) for n in numbers)
+        if self.config.matmul and self.held == 8:
+            zero = operation.regs.B_FORM.zero_b
+            differences = Cat(difference(weights, n, zero, self.operand) for n in numbers)
+            operands = Mux(operation.matrix, differences, operands)
+        return operands
+
+    def _store_weights(self, m: Module, value: Value, mask: Value | None, coming: Value) -> Signal:
+        """The words of an input block fill what is returned. Bytes of a matrix count where ``mask`` is set, less their
+        zero point. ``coming``: flags of the read whose word is ``value`` a cycle later."""
         config, held, word = self.config, self.held, self.config.word_bytes
         shadow = Signal(held * config.weight_bytes, reset_less=True)
         row, coming_at, at = (
             Signal(range(max(reads_at_most(config), 2)), name=name) for name in ("row", "coming_at", "at")
         )
         is_weights = Signal()
-        begins, _, comes, _ = coming
-        m.d.comb += coming_at.eq(Mux(begins, 0, row))
+        begins, _, comes, _, further, _ = coming
+        m.d.comb += coming_at.eq(Mux(begins | further, 0, row))
         m.d.sync += [at.eq(coming_at), is_weights.eq(comes)]
         with m.If(comes):
             m.d.sync += row.eq(coming_at + 1)
@@ -244,12 +287,7 @@ class ArrayWeights(wiring.Component):
                                 lane,
                                 min(word, config.oc_lanes - channel),
                             )
-        with m.If(self.swap):
-            numbers = range(config.weight_bytes)
-            m.d.sync += self.operands.eq(Cat(extended(shadow, n, self.operand, held) for n in numbers))
-            if config.matmul and held == 8:
-                with m.If(self.operation.matrix):
-                    m.d.sync += self.operands.eq(Cat(difference(shadow, n, zero, self.operand) for n in numbers))
+        return shadow
 
     def _store_records(self, m: Module, value: Signal, begins: Value, enters: Value, is_record: Value) -> None:
         """Records fill the memory in the order of channels."""

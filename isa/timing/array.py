@@ -1,9 +1,13 @@
 """Timing of the array unit: CONV, CONV_RELU, DEPTH_CONV and MAT_MUL.
 
 The array's loops cut time into windows, see ``hw.array.loops``. The first only loads weights. Then every step (ky, kx,
-input block) of every stripe has one: as long as its pixels, the weights of the next step, the records of a block in
-the block's first, and ACCUMULATE demand. Old int32 values pass in windows of their own before the stripe's steps. The
-results of a stripe drain through the requantiser while the next stripe runs in the other accumulator buffer.
+group of input blocks) of every stripe has one: as long as its pixels, the weights of the next step, the records of a
+block in the block's first, and ACCUMULATE demand. Old int32 values pass in windows of their own before the stripe's
+steps. The results of a stripe drain through the requantiser while the next stripe runs in the other accumulator buffer.
+
+With pixel lanes, that many pixels pass together. A window holds the weights of several input blocks. Of each pixel it
+reads the bytes that all of these need at once, a cycle per pixel; then the pixels meet the weights of one block per
+cycle. While they do, the next pixels are read.
 """
 
 from collections.abc import Callable
@@ -25,7 +29,8 @@ point, clamp.
 """
 
 ACCUMULATE = 3
-"""Least cycles between two visits of one accumulator: a window has no fewer."""
+"""Least cycles from the end of a visit of an accumulator to the next: a window has no fewer. A visit is a cycle, or
+with pixel lanes as many as there are blocks in a step."""
 
 RADIX = 4
 """Values that one stage of an adder tree sums up."""
@@ -49,14 +54,20 @@ def tree_stages(config: Config) -> int:
 
 def to_accumulator(config: Config) -> int:
     """Cycles from a step to the first in which its sum can be read: address (4), bytes, operand (2), product, adder
-    tree, term, sum, write."""
-    return 4 + SRAM_READ + 5 + tree_stages(config)
+    tree, term, sum, write. With pixel lanes it begins with the bytes of the last pixel, and chooses a block's."""
+    return 4 + SRAM_READ + 5 + tree_stages(config) + gather(config)
+
+
+def gather(config: Config) -> int:
+    """Cycles that the bytes of the first pixel wait until a step can begin: for those of the others, and a register."""
+    return config.pixel_lanes if config.pixel_lanes > 1 else 0
 
 
 class Machine(NamedTuple):
     """What an instruction's cycles depend on: lanes of each kind, :func:`to_accumulator`, words of SRAM."""
 
     oc_lanes: int
+    pixel_lanes: int
     depthwise_lanes: int
     requant_lanes: int
     to_accumulator: int
@@ -69,6 +80,7 @@ def machine_of(config: Config) -> Machine:
     """The same for configurations that differ in system memory, size of SRAM or input lanes of equally deep trees."""
     return Machine(
         config.oc_lanes,
+        config.pixel_lanes,
         config.depthwise_lanes,
         config.requant_lanes,
         to_accumulator(config),
@@ -78,7 +90,7 @@ def machine_of(config: Config) -> Machine:
 
 
 def matrix_reads(config: Config, *, transposed: bool) -> int:
-    """Reads of the matrix per step of a matrix product: per output lane, one of ic_lanes bytes; or per input lane, one
+    """Reads of the matrix per input block of a matrix product: per output lane, one of ic_lanes bytes; or per input lane, one
     of oc_lanes bytes, or as many as it takes where these are more than a word."""
     return config.oc_lanes if transposed else config.ic_lanes * ceil_div(config.oc_lanes, config.word_bytes)
 
@@ -130,6 +142,7 @@ def array_duration(
     depthwise: bool,
     taps: int,
     kc: int,
+    group: int = 1,
     pixels: int,
     stripe: int,
     blocks: int,
@@ -141,8 +154,8 @@ def array_duration(
 ) -> int:
     """Cycles from an instruction's start to its end (end = start + duration).
 
-    ``taps`` = kh * kw, ``kc`` input blocks per tap (ignored for depthwise), ``pixels`` = height * width,
-    ``blocks`` of output channels with ``last`` channels in the last. ``multiplier``: the channel multiplier
+    ``taps`` = kh * kw, ``kc`` input blocks per tap, ``group`` of them in a step (both ignored for depthwise),
+    ``pixels`` = height * width, ``blocks`` of output channels with ``last`` channels in the last. ``multiplier``: the channel multiplier
     (depthwise). ``matrix_rows``: of a matrix product, :func:`matrix_reads`. ``free``: see :class:`Free`.
     """
     (cycles,) = array_durations(
@@ -150,6 +163,7 @@ def array_duration(
         depthwise=depthwise,
         taps=taps,
         kc=kc,
+        group=group,
         pixels=pixels,
         stripe=stripe,
         widths=((blocks, last),),
@@ -168,6 +182,7 @@ def array_durations(
     depthwise: bool,
     taps: int,
     kc: int,
+    group: int = 1,
     pixels: int,
     stripe: int,
     widths: tuple[tuple[int, int], ...],
@@ -179,30 +194,46 @@ def array_durations(
     """The same of instructions that differ in ``widths``, their (blocks, last) in ascending order, only."""
     fill, requant = machine.to_accumulator - 1, machine.requant_lanes
     if depthwise:
-        lanes, steps, rows = machine.depthwise_lanes, taps, 1
+        lanes, together, rows, kc = machine.depthwise_lanes, 1, 1, 1
     else:
-        lanes, steps, rows = machine.oc_lanes, taps * kc, matrix_rows or machine.weight_rows
+        lanes, together, rows = machine.oc_lanes, machine.pixel_lanes, matrix_rows or machine.weight_rows
     words = -(-4 * lanes // machine.word_bytes) if accumulate else 0
     stripes = -(-pixels // stripe)
     rest = pixels - (stripes - 1) * stripe
     size = stripe if stripes > 1 else pixels
-    passing, passing_rest, least = (0, 0, 0) if free.steps else (size, rest, ACCUMULATE)
     rows, reads = (0, 0) if free.weights else (rows, lanes)  # reads of records
-    window, window_rest = max(passing, rows, least), max(passing_rest, rows, least)
-    work, work_rest = steps * window, steps * window_rest
-    records = max(window, rows + reads) - window  # longer first window of a block
-    old, old_rest = words * max(passing, least), words * max(passing_rest, least)
+
+    def window(pixels: int, visit: int, loads: int) -> int:
+        """Cycles of a window: of pixels, each accumulator of which is visited for so many cycles, and of reads."""
+        if free.steps:
+            return loads
+        return max(-(-pixels // together) * max(together, visit), visit - 1 + ACCUMULATE, loads)
+
+    steps = -(-kc // group)
+    first, last = min(group, kc), kc - (steps - 1) * group
+
+    def work(pixels: int) -> int:
+        """Cycles of a stripe's steps: those of a tap, and the last one's with the first of the next tap or stripe."""
+        inner = (steps - 2) * window(pixels, group, rows * group) + window(pixels, group, rows * last)
+        return taps * ((inner if steps > 1 else 0) + window(pixels, last, rows * first))
+
+    follows = first if steps != 2 else last  # blocks of the second step
+    usual = window(size, first, rows * follows)
+    records = max(usual, rows * follows + reads) - usual  # longer first window of a block
+    visit = together if together > 1 else 1
+    old, old_rest = words * window(size, visit, 0), words * window(rest, visit, 0)
+    whole_stripe, rest_stripe = work(size), work(rest)
 
     def block(channels: int, shorter: int) -> Advance:
         groups = 0 if free.results else -(-channels // requant)
         out, out_rest = size * groups, rest * groups
         if stripes == 1:
-            return _Stripe(work + records - shorter, old, fill, out)
-        first, middle = _Stripe(work + records, old, fill, out), _Stripe(work, old, fill, out)
-        final = _Stripe(work_rest - shorter, old_rest, fill, out_rest)
+            return _Stripe(whole_stripe + records - shorter, old, fill, out)
+        begins, middle = _Stripe(whole_stripe + records, old, fill, out), _Stripe(whole_stripe, old, fill, out)
+        final = _Stripe(rest_stripe - shorter, old_rest, fill, out_rest)
 
         def advance(state: State) -> tuple[int, State]:
-            time, state = first(state)
+            time, state = begins(state)
             if stripes > 2:
                 elapsed, state = repeat(middle, state, stripes - 2)
                 time += elapsed
@@ -212,17 +243,17 @@ def array_durations(
         return advance
 
     # No weights load in the very last window.
-    if stripes == 1 and steps == 1:
-        shorter = window + records - max(passing, reads, least)
+    if stripes == taps == steps == 1:
+        shorter = usual + records - window(size, last, reads)
     else:
-        shorter = window_rest - max(passing_rest, least)
+        shorter = window(rest, last, rows * first) - window(rest, last, 0)
     whole = cache(block(lanes - lanes % multiplier, 0))
     final = cache(lambda channels, state: block(channels, shorter)(state))
-    time, state, passed = CHECK + 1 + max(rows, least), (0, -SETTLE), 0
+    time, state, passed = CHECK + 1 + (rows * first if free.steps else max(rows * first, ACCUMULATE)), (0, -SETTLE), 0
     found = []
-    for blocks, last in widths:
+    for blocks, channels in widths:
         elapsed, state = repeat(whole, state, blocks - 1 - passed)
         time, passed = time + elapsed, blocks - 1
-        elapsed, (_, drained) = final(last, state)
+        elapsed, (_, drained) = final(channels, state)
         found.append(time + elapsed + drained + DRAIN)
     return tuple(found)
