@@ -20,7 +20,6 @@ from dovetail.hw.sequencer.control import Trace
 from dovetail.hw.sequencer.statistics import Statistics
 from dovetail.hw.sequencer.top import Sequencer
 from dovetail.hw.vector.unit import VectorCore
-from dovetail.isa.config.given import ConfigError
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import ADDRESS_BITS
 from dovetail.isa.instructions.table import Unit
@@ -49,8 +48,6 @@ class Accelerator(wiring.Component):
     """
 
     def __init__(self, config: Config, *, simulation: bool, trace: bool | None = None) -> None:
-        if config.pixel_lanes > 1:
-            raise ConfigError(f"pixel_lanes must be 1 to be built, not {config.pixel_lanes}")
         self.config = config
         self.simulation = simulation
         self.trace = trace = simulation if trace is None else trace

@@ -1,6 +1,6 @@
 """Registers of the array unit, the checks of an operation and the banks it claims."""
 
-from amaranth import Cat, Module, Signal, Value
+from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 from amaranth.utils import exact_log2
@@ -8,7 +8,7 @@ from amaranth.utils import exact_log2
 from dovetail.hw.common.ports import Check
 from dovetail.hw.common.regions import Region, hold_registers, is_any, register_layout
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import built
+from dovetail.isa.instructions.checks import built, longest_stripe
 from dovetail.isa.instructions.table import Cause, Unit
 from dovetail.isa.timing.sequencer import CHECK
 
@@ -153,7 +153,10 @@ class ArrayRegisters(wiring.Component):
                 zero.eq(~Cat(sizes).all()),
                 large.eq(
                     (regs.BLOCKS.last > channels)
-                    | (regs.STRIPE.pixels > config.stripe)
+                    | (
+                        regs.STRIPE.pixels
+                        > Mux(depthwise, *(longest_stripe(config, depthwise=n) for n in (True, False)))
+                    )
                     | (regs.KC.group >= config.weight_sets) & ~depthwise
                 ),
                 misaligned.eq(regs.W_ADDR[:low].any() | regs.W_BYTES[:low].any()),

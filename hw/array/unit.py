@@ -166,7 +166,8 @@ class ArrayCore(wiring.Component):
             if n < config.depthwise_lanes:
                 total = Mux(operation.depthwise, multipliers.products.word_select(n, SUM), total)
                 was = Mux(operation.depthwise, _word(config, at, old, n), was) if config.pixel_lanes > 1 else was
-            terms.append(total | was)
+            # A single pixel's inputs are zero while old values come.
+            terms.append(total | was if config.pixel_lanes == 1 else Mux(olds[1], was, total))
         m.d.comb += accumulator.term.eq(Cat(terms))
 
         # Which accumulators: old values come first, then products, then sums. Chosen a cycle before.

@@ -82,7 +82,7 @@ class ArrayWeights(wiring.Component):
         # Bits that a weight is held in until it is in use. It is nine if a matrix' zero point is taken off before: then
         # there is one subtractor per byte of a word. For Verilator it comes off in use; narrow registers are quicker.
         self.held = MATRIX_WEIGHT if config.matmul and operand != WIDE_OPERAND else 8
-        self.groups = ceil_div(config.acc_lanes, config.requant_lanes)
+        self.groups = ceil_div(max(config.oc_lanes, config.depthwise_lanes), config.requant_lanes)
         super().__init__(
             {
                 "operation": In(ArrayOperation(config)),

@@ -138,7 +138,8 @@ class Config:
             raise ConfigError(f"{names} must be at most {MAX_PE}, not {products}")
         settle("stripe", DEFAULT_STRIPE * self.pixel_lanes, MAX_STRIPE * self.pixel_lanes)
         if self.depthwise == "native":
-            settle("depthwise_lanes", min(products, 32 if products < 256 else 64), min(products, 64))
+            most = min(self.weight_bytes, 64)
+            settle("depthwise_lanes", min(most, 32 if products < 256 else 64), most)
         elif values["depthwise_lanes"]:
             raise ConfigError('depthwise_lanes must be left out unless depthwise is "native"')
         else:

@@ -7,6 +7,7 @@ operations at once that have the opcode and MODE in common: what comes out then 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Instruction, Op, Stage, Unit
 
@@ -148,6 +149,11 @@ def array_lanes(config: Config, op: Op) -> int:
     return config.depthwise_lanes if INSTRUCTIONS[op].depthwise else config.oc_lanes
 
 
+def longest_stripe(config: Config, *, depthwise: bool) -> int:
+    """Pixels of a stripe, at most. One of a depthwise convolution takes the accumulators of all pixel lanes."""
+    return ceil_div(config.stripe, config.pixel_lanes) if depthwise else config.stripe
+
+
 def input_blocks(op: Op, view: View) -> int:
     """Blocks of input channels per tap of an ARRAY operation."""
     return 1 if INSTRUCTIONS[op].depthwise else view["KC", "blocks"]
@@ -189,7 +195,7 @@ def failures(config: Config, op: Op, view: View) -> Iterator[tuple[Cause, bool]]
     if view.unit in (Unit.ARRAY, Unit.VECTOR):
         yield Cause.TOO_LARGE, view["BLOCKS", "last"] > lanes_of(config, op, view)
     if view.unit == Unit.ARRAY:
-        yield Cause.TOO_LARGE, view["STRIPE", "pixels"] > config.stripe
+        yield Cause.TOO_LARGE, view["STRIPE", "pixels"] > longest_stripe(config, depthwise=INSTRUCTIONS[op].depthwise)
         if not INSTRUCTIONS[op].depthwise:
             yield Cause.TOO_LARGE, view["KC", "group"] + 1 > config.weight_sets
         yield Cause.ALIGNMENT, (view["W_ADDR"] | view["W_BYTES"]) % config.word_bytes != 0

@@ -135,6 +135,7 @@ def duration(config: Config, op: Op, view: View, free: Free = NOTHING) -> int:
         depthwise=row.depthwise,
         taps=view.taps,
         kc=input_blocks(op, view),
+        group=view["KC", "group"] + 1,
         pixels=pixels,
         stripe=view["STRIPE", "pixels"],
         blocks=view["BLOCKS", "count"],

@@ -95,6 +95,12 @@ class ConvLayer:
             channels = self.group[0]
         return ceil_div(channels * (self.kernel[1] if self.packed else 1), config.ic_lanes)
 
+    def together(self, config: Config, channels: Count) -> Count:
+        """Input blocks of a tap whose weights are held at the same time: as few groups as there can be, equally many in
+        each."""
+        blocks = self.kc(config, channels)
+        return ceil_div(blocks, ceil_div(blocks, config.weight_sets))
+
     def stream_bytes(self, config: Config, out_channels: Count, in_channels: Count) -> Count:
         """Bytes, at most, of the weight stream of ``out_channels`` output channels, ``in_channels`` input channels."""
         blocks = ceil_div(out_channels, self.lanes(config))

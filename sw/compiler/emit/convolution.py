@@ -412,7 +412,7 @@ class ConvCode:
             "OUT_Y_STEP": out_line,
             "OUT_X_STEP": out_pixel,
             "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=blocks, last=made - (blocks - 1) * lanes),
-            "KC": layer.kc(config, channels),
+            "KC": pack(Unit.ARRAY, "KC", blocks=layer.kc(config, channels), group=layer.together(config, channels) - 1),
             "W_ADDR": 0,
             "W_BYTES": run.stream * made // count,
             "STRIPE": stripe_of(

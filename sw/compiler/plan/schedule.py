@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import Count, ceil_div, round_up
 from dovetail.isa.config.resolved import Config
+from dovetail.isa.instructions.checks import longest_stripe
 from dovetail.isa.timing.array import array_duration, array_durations, machine_of, matrix_reads
 from dovetail.sw.compiler.emit.arena import Runs
 from dovetail.sw.compiler.layer import ConvLayer
@@ -222,9 +223,11 @@ def _first_banks(free: Runs, groups: tuple[int, int, int]) -> tuple[int, int, in
     return None
 
 
-def equal_stripe(config: Config, pixels: int) -> int:
-    """Pixels per stripe: as few stripes as the accumulators allow, equally long."""
-    return ceil_div(pixels, ceil_div(pixels, config.stripe))
+def equal_stripe(config: Config, pixels: int, *, depthwise: bool = False) -> int:
+    """Pixels per stripe: as few stripes as the accumulators allow, equally long, but all pixel lanes in use."""
+    most = longest_stripe(config, depthwise=depthwise)
+    equal = ceil_div(pixels, ceil_div(pixels, most))
+    return equal if depthwise else min(round_up(equal, config.pixel_lanes), most)
 
 
 @lru_cache(maxsize=65536)
@@ -232,7 +235,8 @@ def stripe_of(
     config: Config, layer: ConvLayer, pixels: int, out_channels: int, in_channels: int, best: bool = False
 ) -> int:
     """Pixels per stripe of an instruction; ``best``: of all lengths the one that takes the fewest cycles."""
-    equal = equal_stripe(config, pixels)
+    depthwise = layer.mode == "depthwise"
+    equal = equal_stripe(config, pixels, depthwise=depthwise)
     if not best:
         return equal
     added = bool(_accumulates(layer, in_channels))
@@ -240,7 +244,9 @@ def stripe_of(
     def cycles(stripe: int) -> int:
         return array_cycles(config, layer, pixels, out_channels, in_channels, stripe, accumulate=added)
 
-    lengths: list[int] = [equal, *range(min(pixels, config.stripe), 0, -1)]
+    longest = longest_stripe(config, depthwise=depthwise)
+    step = 1 if depthwise else config.pixel_lanes
+    lengths = [equal, *range(min(round_up(pixels, step), longest), 0, -step)]
     return min(lengths, key=cycles)
 
 
@@ -268,7 +274,7 @@ def repeated_cycles(config: Config, layer: ConvLayer, pixels: int) -> int:
     """Cycles that repeated taps take on top, of ``pixels`` of all output channels."""
     if not layer.wide:
         return 0
-    lanes, stripe = layer.lanes(config), equal_stripe(config, pixels)
+    lanes, stripe = layer.lanes(config), equal_stripe(config, pixels, depthwise=layer.mode == "depthwise")
     blocks, channels = len({channel // lanes for channel in layer.wide}), min(lanes, layer.out_channels)
     if layer.apart:
         spot = replace(layer, kernel=(layer.spot[1], layer.spot[3]))
@@ -299,7 +305,12 @@ def tile_cycles(
     if not best:
         rows = [
             array_durations(
-                machine, **steps, pixels=n, stripe=equal_stripe(config, n), widths=widths, accumulate=accumulate
+                machine,
+                **steps,
+                pixels=n,
+                stripe=equal_stripe(config, n, depthwise=steps["depthwise"]),
+                widths=widths,
+                accumulate=accumulate,
             )
             for n in pixels
         ]
@@ -328,6 +339,7 @@ class _Steps(TypedDict):
     depthwise: bool
     taps: int
     kc: int
+    group: int
     multiplier: int
     matrix_rows: int
 
@@ -340,6 +352,7 @@ def _steps(config: Config, layer: ConvLayer, in_channels: int, *, repeated: bool
         "depthwise": depthwise,
         "taps": kh * kw * repeats,
         "kc": layer.kc(config, in_channels),
+        "group": layer.together(config, in_channels),
         "multiplier": layer.group[1] if depthwise else 1,
         "matrix_rows": matrix_reads(config, transposed=layer.transposed) if layer.mode == "matmul" else 0,
     }

@@ -4,7 +4,17 @@ import random
 
 from dovetail.isa.config.given import BUS_WIDTHS, ConfigError, MemoryTiming
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import View, array_lanes, check, claim, has, input_blocks, lanes_of, weight_rows
+from dovetail.isa.instructions.checks import (
+    View,
+    array_lanes,
+    check,
+    claim,
+    has,
+    input_blocks,
+    lanes_of,
+    longest_stripe,
+    weight_rows,
+)
 from dovetail.isa.instructions.table import (
     DMA_OPS,
     INSTRUCTIONS,
@@ -212,7 +222,9 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         kh = kw = 1
     count, last = rng.randint(1, 3), rng.randint(1, lanes)
     channels = (count - 1) * lanes + last
-    kc = rng.randint(1, max(1, min(3, 48 // config.ic_lanes)))
+    kc = rng.randint(1, max(1, min(3 + 2 * (config.weight_sets - 1), 48 // config.ic_lanes)))
+    group = rng.randrange(config.weight_sets) if config.weight_sets > 1 else 0
+    longest = longest_stripe(config, depthwise=row.depthwise)
     if row.depthwise:
         read, steps = -(-channels // multiplier), kh * kw
     else:
@@ -225,10 +237,10 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     if rng.random() < 0.08:
         stream = max(config.word_bytes, stream - rng.randint(0, 3) * config.word_bytes)
     values |= {
-        "KC": rng.randint(0, 3) if row.depthwise else kc,
+        "KC": rng.randint(0, 3) if row.depthwise else pack(Unit.ARRAY, "KC", blocks=kc, group=group),
         "W_ADDR": rng.randrange(config.sram) // config.word_bytes * config.word_bytes,
         "W_BYTES": stream,
-        "STRIPE": rng.choice((config.stripe, rng.randint(1, config.stripe))),
+        "STRIPE": rng.choice((longest, rng.randint(1, longest))),
     }
     values |= _matrix(rng, config, steps * config.ic_lanes, channels)
     _spoil(rng, values)

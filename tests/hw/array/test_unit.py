@@ -22,7 +22,7 @@ from dovetail.hw.common.clocking import gated_sources
 from dovetail.hw.common.ports import Core, SramRead, SramWrite
 from dovetail.hw.memory.sram import Sram, simulation_sources
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import View, check, claim, has, regions
+from dovetail.isa.instructions.checks import View, check, claim, has, longest_stripe, regions
 from dovetail.isa.instructions.table import REGISTERS, Cause, Op, Unit, pack
 from dovetail.isa.numerics.requantise import requantise
 from dovetail.isa.numerics.rounding import Rounding
@@ -47,6 +47,9 @@ CONFIGS = {
     "5x7": Config(ic_lanes=5, oc_lanes=7, requant_lanes=4, depthwise_lanes=9, sram="64 KiB", matmul=False),
     "64x1": Config(ic_lanes=64, oc_lanes=1, sram="64 KiB"),
     "2x13": Config(ic_lanes=2, oc_lanes=13, stripe=64, depthwise_lanes=26, sram="112 KiB", banks=7),
+    "4x4x2": Config(ic_lanes=4, oc_lanes=4, pixel_lanes=2, requant_lanes=3, depthwise_lanes=8, sram="64 KiB"),
+    "3x5x4": Config(ic_lanes=3, oc_lanes=5, pixel_lanes=4, stripe=22, requant_lanes=2, bus=256, sram="64 KiB"),
+    "1x2x8": Config(ic_lanes=1, oc_lanes=2, pixel_lanes=8, depthwise="none", sram="64 KiB", matmul=False),
 }
 
 
@@ -172,6 +175,7 @@ class Layer:
     pad: int = 0
     tile: tuple[int, int] = (2, 3)
     kc: int = 1
+    group: int = 0
     blocks: int = 1
     last: int | None = None
     stripe: int | None = None
@@ -220,10 +224,10 @@ class Layer:
             "OUT_Y_STEP": width * pixel,
             "OUT_X_STEP": pixel,
             "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=self.blocks, last=last),
-            "KC": kc,
+            "KC": pack(Unit.ARRAY, "KC", blocks=kc, group=self.group),
             "W_ADDR": 2 * bank,
             "W_BYTES": min(words * config.word_bytes, bank if product else 2 * bank),
-            "STRIPE": min(self.stripe or config.stripe, config.stripe),
+            "STRIPE": min(self.stripe or config.stripe, longest_stripe(config, depthwise=depthwise)),
             "MODE": pack(
                 Unit.ARRAY,
                 "MODE",
@@ -349,8 +353,9 @@ def rubbish(config: Config, rng: random.Random) -> tuple[Op, View]:
         tile=rng.choice([(1, 1), (rng.randint(1, 6), rng.randint(1, 9)), (1, rng.randint(1, 30))]),
         kc=rng.choice([1, 1, 2, 3]),
         blocks=rng.choice([1, 1, 2, 3]),
-        last=rng.choice([None, rng.randint(1, config.acc_lanes)]),
-        stripe=rng.choice([None, 1, 2, rng.randint(1, 64)]),
+        group=rng.randrange(config.weight_sets),
+        last=rng.choice([None, rng.randint(1, max(config.oc_lanes, config.depthwise_lanes))]),
+        stripe=rng.choice([None, 1, 2, rng.randint(1, config.stripe)]),
         rounding=rng.randint(0, 1),
         int32=int(rng.random() < 0.2),
         accumulate=int(rng.random() < 0.3),
@@ -516,6 +521,25 @@ def test_layers(names: list[str]) -> None:
         assert outcome.cause == Cause.NONE, name
         assert not np.array_equal(outcome.memory, case[2]), name
         outcome.compare(SMALL, *case)
+
+
+@pytest.mark.parametrize("lanes", [2, 4])
+def test_pixel_lanes(lanes: int) -> None:
+    """Pixels that fill the lanes and that do not, fewer and more input blocks than there are weight sets."""
+    config = Config(
+        ic_lanes=2, oc_lanes=3, pixel_lanes=lanes, requant_lanes=2, depthwise_lanes=4, sram="32 KiB", banks=4
+    )
+    layers = (
+        Layer(kc=7, group=config.weight_sets - 1, kernel=(1, 2), tile=(3, 5), stripe=2 * lanes, blocks=2, last=2),
+        Layer(kc=3, group=1, tile=(1, 7), stripe=5, pad=1, kernel=(3, 1), accumulate=1, blocks=2),
+        Layer(op=Op.MAT_MUL, kc=4, group=2, tile=(5, 1), transposed=1, blocks=2),
+        Layer(op=Op.MAT_MUL, kc=5, group=3, tile=(2, 3), stripe=1),
+        Layer(op=Op.DEPTH_CONV, kernel=(2, 2), tile=(3, 4), accumulate=1, blocks=2, last=3),
+    )
+    cases = [(layer.op, layer.registers(config), image(config, n)) for n, layer in enumerate(layers)]
+    for case, outcome in zip(cases, simulate(config, cases), strict=True):
+        assert outcome.cause == Cause.NONE
+        outcome.compare(config, *case)
 
 
 def test_rows_of_a_matrix_in_several_words() -> None:
