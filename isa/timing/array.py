@@ -90,8 +90,8 @@ def machine_of(config: Config) -> Machine:
 
 
 def matrix_reads(config: Config, *, transposed: bool) -> int:
-    """Reads of the matrix per input block of a matrix product: per output lane, one of ic_lanes bytes; or per input lane, one
-    of oc_lanes bytes, or as many as it takes where these are more than a word."""
+    """Reads of the matrix per input block of a matrix product: per output lane, one of ic_lanes bytes; or per input
+    lane, one of oc_lanes bytes, or as many as it takes where these are more than a word."""
     return config.oc_lanes if transposed else config.ic_lanes * ceil_div(config.oc_lanes, config.word_bytes)
 
 
@@ -155,8 +155,9 @@ def array_duration(
     """Cycles from an instruction's start to its end (end = start + duration).
 
     ``taps`` = kh * kw, ``kc`` input blocks per tap, ``group`` of them in a step (both ignored for depthwise),
-    ``pixels`` = height * width, ``blocks`` of output channels with ``last`` channels in the last. ``multiplier``: the channel multiplier
-    (depthwise). ``matrix_rows``: of a matrix product, :func:`matrix_reads`. ``free``: see :class:`Free`.
+    ``pixels`` = height * width, ``blocks`` of output channels with ``last`` channels in the last. ``multiplier``: the
+    channel multiplier (depthwise). ``matrix_rows``: of a matrix product, :func:`matrix_reads`. ``free``: see
+    :class:`Free`.
     """
     (cycles,) = array_durations(
         machine_of(config),

@@ -246,7 +246,7 @@ def stripe_of(
 
     longest = longest_stripe(config, depthwise=depthwise)
     step = 1 if depthwise else config.pixel_lanes
-    lengths = [equal, *range(min(round_up(pixels, step), longest), 0, -step)]
+    lengths: list[int] = [equal, *range(min(round_up(pixels, step), longest), 0, -step)]
     return min(lengths, key=cycles)
 
 
