@@ -101,7 +101,7 @@ class Drain(wiring.Component):
             ends_pixel.eq(active & last_group),
             ends_stripe.eq(active & last_group & last_pixel),
             self.freed.eq(ends_stripe),
-            self.row.eq(Cat(pixel[:6] if alone is None else Mux(alone, pixel[:6], pixel[-6:]), turn)),
+            self.row.eq(Cat(pixel[-6:] if alone is None else Mux(alone, pixel[:6], pixel[-6:]), turn)),
         ]
         with m.If(operation.load):
             m.d.sync += [credits.eq(0), turn.eq(0), pixel.eq(0), group.eq(0)]
