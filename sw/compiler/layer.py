@@ -96,10 +96,8 @@ class ConvLayer:
         return ceil_div(channels * (self.kernel[1] if self.packed else 1), config.ic_lanes)
 
     def together(self, config: Config, channels: Count) -> Count:
-        """Input blocks of a tap whose weights are held at the same time: as few groups as there can be, equally many in
-        each."""
-        blocks = self.kc(config, channels)
-        return ceil_div(blocks, ceil_div(blocks, config.weight_sets))
+        """Input blocks of a tap whose weights are held at the same time."""
+        return group_blocks(config, self.kc(config, channels))
 
     def stream_bytes(self, config: Config, out_channels: Count, in_channels: Count) -> Count:
         """Bytes, at most, of the weight stream of ``out_channels`` output channels, ``in_channels`` input channels."""
@@ -174,6 +172,23 @@ def _words(config: Config) -> tuple[int, int, int, int]:
 
 
 def use_packing(config: Config, channels: int, kernel: tuple[int, int], dilation_x: int) -> bool:
-    """Whether running (kx, channel) along the lanes takes fewer steps than one tap at a time."""
-    together = ceil_div(channels * kernel[1], config.ic_lanes)
-    return kernel[1] > 1 and dilation_x == 1 and together < kernel[1] * ceil_div(channels, config.ic_lanes)
+    """Whether running (kx, channel) along the lanes takes fewer cycles than one tap at a time."""
+    together = tap_cycles(config, ceil_div(channels * kernel[1], config.ic_lanes))
+    return (
+        kernel[1] > 1
+        and dilation_x == 1
+        and together < kernel[1] * tap_cycles(config, ceil_div(channels, config.ic_lanes))
+    )
+
+
+def group_blocks(config: Config, blocks: Count) -> Count:
+    """Of a tap's input blocks those whose weights are held at the same time: as few groups as there can be, equally
+    many in each."""
+    return ceil_div(blocks, ceil_div(blocks, config.weight_sets))
+
+
+def tap_cycles(config: Config, blocks: int) -> int:
+    """Cycles in which as many pixels as there are lanes meet the weights of a tap, see ``isa.timing.array``."""
+    group = group_blocks(config, blocks)
+    whole, rest = divmod(blocks, group)
+    return whole * max(group, config.pixel_lanes) + (rest and max(rest, config.pixel_lanes))
