@@ -84,15 +84,15 @@ class Place:
 
     def __init__(self, name: str, steps: Mapping[str, Value | int], *, width: int) -> None:
         self.steps = {loop: step[:width] if isinstance(step, Value) else step for loop, step in steps.items()}
-        *_, outermost = steps
+        *_, outermost = self.steps
         self.registers = {
             loop: Signal(width, name=f"{name}_{loop}", reset_less=True)
-            for loop, step in steps.items()
+            for loop, step in self.steps.items()
             if isinstance(step, Value) or step or loop == outermost
         }
         self.bases: dict[str, Value] = {}
         register = self.registers[outermost]
-        for loop in reversed(steps):
+        for loop in reversed(self.steps):
             self.bases[loop] = register = self.registers.get(loop, register)
         self.here = register
         """The place."""
