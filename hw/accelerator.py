@@ -8,7 +8,7 @@ from amaranth.lib.wiring import Out
 
 from dovetail.hw.array.unit import ArrayCore
 from dovetail.hw.common.axi import AxiLite, AxiRead, AxiWrite
-from dovetail.hw.common.clocking import gate_clock
+from dovetail.hw.common.clocking import gate_clock, never_gate
 from dovetail.hw.common.ports import part
 from dovetail.hw.dma.load import LoadCore
 from dovetail.hw.dma.store import StoreCore
@@ -98,6 +98,8 @@ class Accelerator(wiring.Component):
         if config.serial:
             self._microcoded(m)
             return m
+        if self.simulation:
+            never_gate(m)
         m.submodules.host = host = Host(config)
         m.submodules.statistics = statistics = Statistics()
         m.submodules.sram = sram = Sram(config, simulation=self.simulation)

@@ -2,6 +2,7 @@
 #include "Vdut.h"
 #include "accelerator.h"
 #include "axi_memory.h"
+#include "clock.h"
 #include "verilated.h"
 #include "waves.h"
 
@@ -31,6 +32,7 @@ struct Entry {
 struct Accelerator {
     VerilatedContext context;
     std::unique_ptr<Vdut> top;
+    Clock clock;
     dovetail::AxiMemory<BEAT> memory;
     dovetail::AxiCycle bus;
     uint64_t now = 0;     // cycles since the instance was made
@@ -51,7 +53,7 @@ struct Accelerator {
         top->m_axi_arready = 1;
         top->m_axi_awready = 1;
         top->m_axi_wready = 1;
-        top->eval();
+        clock = Clock(top.get());
         reset();
     }
 
@@ -82,13 +84,12 @@ struct Accelerator {
         t->m_axi_wready = bus.wready;
         t->m_axi_bvalid = bus.bvalid;
         t->m_axi_bresp = bus.bresp;
-        t->eval();
+        clock.settle();
         if (UNLIKELY(t->m_axi_arvalid | t->m_axi_awvalid | t->m_axi_wvalid | bus.rvalid | bus.bvalid)) manager();
         if (t->trace_busy) timeline();
         else if (running) stop();
         dump(0);
-        t->clk = 1;
-        t->eval();
+        clock.edge();
         dump(1);
         t->clk = 0;
         ++now;
@@ -152,7 +153,7 @@ struct Accelerator {
         t->s_axil_awvalid = t->s_axil_wvalid = 1;
         bool answered = false;
         for (int i = 0; i < HOST_LIMIT; ++i) {
-            t->eval();
+            clock.settle();
             const bool aw = t->s_axil_awvalid && t->s_axil_awready, w = t->s_axil_wvalid && t->s_axil_wready;
             answered = t->s_axil_bvalid;
             cycle();
@@ -169,7 +170,7 @@ struct Accelerator {
         t->s_axil_arvalid = 1;
         bool answered = false;
         for (int i = 0; i < HOST_LIMIT; ++i) {
-            t->eval();
+            clock.settle();
             const bool ar = t->s_axil_arvalid && t->s_axil_arready;
             answered = t->s_axil_rvalid;
             if (answered) *value = t->s_axil_rdata;
@@ -207,6 +208,7 @@ struct Accelerator {
     }
 };
 
+int acc_direct(void) { return Clock::DIRECT; }
 Accelerator* acc_new(void) { return new Accelerator; }
 void acc_delete(Accelerator* a) {
     a->waves.close();

@@ -14,6 +14,9 @@ extern "C" {
 // What acc_start and acc_finish answer.
 enum { ACC_DONE = 0, ACC_TIMEOUT = 1, ACC_NOT_STARTED = 2, ACC_PROTOCOL = 3 };
 
+// Whether cycles are evaluated without Verilator's eval() around them (see clock.h).
+int acc_direct(void);
+
 Accelerator* acc_new(void);
 void acc_delete(Accelerator* a);
 void acc_reset(Accelerator* a);

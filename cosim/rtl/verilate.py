@@ -40,6 +40,8 @@ FAST = ("-O3", "-march=native", "-fno-stack-protector")
 """For what runs every cycle."""
 SLOW = ("-O0",)
 """For what runs once per instance: constructors, initial values, the set-up of traces."""
+PHASES = {"eval_phase__ico", "eval_phase__act", "eval_phase__nba"}
+"""What an evaluation consists of, for a driver that calls these itself (see ``clock.h``)."""
 GROUP_BYTES = 4_000_000
 """Sources that are compiled in one go, at most (unless a single file is larger)."""
 JOBS = 2
@@ -229,6 +231,8 @@ def _build(design: Design, work: Path, root: Path, runtime: list[Path], log: Pat
         drivers.append(name)
 
     lists = _file_lists((work / "Vdut_classes.mk").read_text())
+    fast = "".join((work / f"{name}.cpp").read_text() for name in lists["VM_CLASSES_FAST"])
+    defines = [*design.defines, f"DIRECT_PHASES={int(_has_phases(fast))}"]
     commands, objects = [], []
     for kind, level in (("FAST", FAST), ("SLOW", SLOW)):
         names = [n for n in drivers if n.endswith(".cpp")] if kind == "FAST" else []
@@ -236,15 +240,20 @@ def _build(design: Design, work: Path, root: Path, runtime: list[Path], log: Pat
         for n, group in enumerate(_grouped(names, work, JOBS if kind == "FAST" else 1)):
             unit = f"{kind.lower()}{n}"
             includes = "".join(f'#include "{name}"\n' for name in group)
-            (work / f"{unit}.cpp").write_text(
-                "".join(f"#define {d.replace('=', ' ')}\n" for d in design.defines) + includes
-            )
+            text = "".join(f"#define {d.replace('=', ' ')}\n" for d in defines) + includes
+            (work / f"{unit}.cpp").write_text(text)
             commands.append(_compile(Path(f"{unit}.cpp"), f"{unit}.o", [*flags, *level]))
             objects.append(f"{unit}.o")
     _run_all(commands, work, log)
 
     link = [compiler(), "-shared", "-Wl,-Bsymbolic", "-o", LIBRARY, *objects, *map(str, runtime), "-lpthread"]
     _run_all([link], work, log)
+
+
+def _has_phases(text: str) -> bool:
+    """Whether generated code evaluates in :data:`PHASES`, and in no others."""
+    found = set(re.findall(r"Vdut___024root___(eval_phase__\w+)\(", text))
+    return found == PHASES and "__VicoFirstIteration" in text
 
 
 def _grouped(names: Sequence[str], work: Path, groups: int) -> Iterator[list[str]]:

@@ -4,6 +4,9 @@ Verilator evaluates all logic of a clock at each of its edges, used or not. What
 simulation nothing. The gate is a latch that is transparent while the clock is low: the gated clock never glitches, its
 edges are edges of the clock, and flip-flops on either side see each other as in one domain. Not for FPGAs, nor for
 Amaranth's simulator.
+
+Every gate, also one inside a gated block, is fed by the one clock that is never gated, the domain of
+:func:`never_gate`: an edge is then a matter of that clock and of latches, and no logic lies between them.
 """
 
 from amaranth import (
@@ -30,6 +33,16 @@ endmodule
 """
 
 
+UNGATED = "ungated"
+"""Domain of the clock that feeds all gates."""
+
+
+def never_gate(m: Module) -> None:
+    """Make the clock of ``m`` the one that feeds all gates in and below it. Once, above all gated blocks."""
+    m.domains += ClockDomain(UNGATED, local=True, reset_less=True)
+    m.d.comb += ClockSignal(UNGATED).eq(ClockSignal())
+
+
 def gated_sources() -> dict[str, str]:
     """Verilog files, by name, that a design with gated clocks needs beside the generated ones."""
     return {f"{MODULE}.v": VERILOG}
@@ -40,6 +53,9 @@ def gate_clock(m: Module, block: Elaboratable, *, awake: Value, name: str, simul
 
     No register of the block may change unless it is ``awake``. The clock is called ``<name>_clock``. The block's reset
     is a register of that clock: otherwise all its logic would be evaluated at each edge of the ungated clock.
+
+    ``m`` is the module that :func:`never_gate` has seen, or below it. A block in a gated block is awake only while that
+    block is.
     """
     if not simulation:
         return block
@@ -50,7 +66,7 @@ def gate_clock(m: Module, block: Elaboratable, *, awake: Value, name: str, simul
     m.d.comb += [ClockSignal(f"{domain}_reset").eq(ClockSignal(domain)), ResetSignal(domain).eq(reset)]
     m.d[f"{domain}_reset"] += reset.eq(ResetSignal())
     m.submodules[f"{domain}_gate"] = Instance(
-        MODULE, i_clk=ClockSignal(), i_enable=awake | ResetSignal() | reset, o_gated=ClockSignal(domain)
+        MODULE, i_clk=ClockSignal(UNGATED), i_enable=awake | ResetSignal() | reset, o_gated=ClockSignal(domain)
     )
     return DomainRenamer(domain)(block)
 

@@ -18,7 +18,7 @@ from amaranth.sim import Simulator
 
 from dovetail.cosim.rtl.block import Bench
 from dovetail.hw.array.unit import ArrayCore
-from dovetail.hw.common.clocking import gated_sources
+from dovetail.hw.common.clocking import gated_sources, never_gate
 from dovetail.hw.common.ports import Core, SramRead, SramWrite
 from dovetail.hw.memory.sram import Sram, simulation_sources
 from dovetail.isa.config.resolved import Config
@@ -588,6 +588,7 @@ class WithMemory(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        never_gate(m)
         m.submodules.array = array = ArrayCore(self.config, simulation=True)
         m.submodules.sram = sram = Sram(self.config, simulation=True)
         wiring.connect(m, wiring.flipped(self.core), array.core)
