@@ -18,7 +18,7 @@ SMALL_TEXT = "4 banks, bus 32 bits, outstanding 2"
 _ALL = (
     Proof("queue", "Queue", "depth 4", lambda: QueueHarness(depth=4), "prove", 1, 8),
     Proof("run", "Run", "", RunHarness, "prove", 1, 8),
-    Proof("host", "Host", "", lambda: HostHarness(SMALL), "prove", 1, 8),
+    Proof("host", "Host", "", lambda: HostHarness(SMALL), "prove", 1, 12),
     Proof(
         *("control", "UnitControl and Queue", "unit LOAD, queue depth 4"),
         lambda: ControlHarness(SMALL, depth=4),

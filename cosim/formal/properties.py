@@ -7,7 +7,7 @@ k-induction must know about registers.
 """
 
 from amaranth import Cat, Elaboratable, Module, Signal, Value
-from amaranth.hdl import Assert, Fragment
+from amaranth.hdl import Assert, Assume, Fragment
 from amaranth.lib import wiring
 
 
@@ -57,12 +57,13 @@ def before(m: Module, value: Value) -> Signal:
     return register
 
 
-def stable(m: Module, channel: str, valid: Value, ready: Value, *payload: Value) -> None:
-    """Asserts the rule of every handshake: what is offered stays offered, unchanged, until it is taken."""
+def stable(m: Module, channel: str, valid: Value, ready: Value, *payload: Value, assumed: bool = False) -> None:
+    """Asserts, or assumes, the rule of every handshake: what is offered stays offered, unchanged, until it is taken."""
+    rule = Assume if assumed else Assert
     waiting = before(m, valid & ~ready)
     was = before(m, Cat(*payload))
     with m.If(waiting):
         m.d.comb += [
-            Assert(valid, f"{channel}: VALID stays until READY"),
-            Assert(Cat(*payload) == was, f"{channel}: the payload is stable until READY"),
+            rule(valid, f"{channel}: VALID stays until READY"),
+            rule(Cat(*payload) == was, f"{channel}: the payload is stable until READY"),
         ]

@@ -64,17 +64,25 @@ class BurstWalker(wiring.Component):
     -------
     begin: pulse; starts a transfer.
     active: high from the cycle after ``begin`` until the last burst has been taken.
-    o: the bursts.
+    room: a burst may show in the next cycle.
+    o: the bursts; all of it comes from registers.
 
     Latency
     -------
-    The first burst shows 2 cycles after ``begin``, each other one 2 cycles after the one before it was taken.
+    With ``room`` the first burst shows 2 cycles after ``begin``, each other one 2 cycles after the one before it was
+    taken.
     """
 
     def __init__(self, *, bus_bytes: int) -> None:
         self.bus_bytes = bus_bytes
         super().__init__(
-            {"transfer": In(Transfer), "begin": In(1), "active": Out(1), "o": Out(stream.Signature(Burst))}
+            {
+                "transfer": In(Transfer),
+                "begin": In(1),
+                "active": Out(1),
+                "room": In(1),
+                "o": Out(stream.Signature(Burst)),
+            }
         )
 
     def elaborate(self, platform: object) -> Module:
@@ -134,7 +142,7 @@ class BurstWalker(wiring.Component):
             ]
         with m.Elif(~self.o.valid):
             m.d.sync += [
-                self.o.valid.eq(1),
+                self.o.valid.eq(self.room),
                 length.eq(Mux(fits, left_now[:8], limit)),
                 left.eq(left_now),
                 ends_row.eq(fits),

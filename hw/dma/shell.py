@@ -55,18 +55,17 @@ class DmaShell:
             getattr(dma.axi, channel + name) for name in ("addr", "len", "size", "burst", "valid", "ready")
         )
         in_flight = Signal(range(config.outstanding + 1))
-        free = Signal()
         issued = Signal()
         answered = Signal()
         last_address = Signal()
         m.d.comb += [
-            free.eq(in_flight != config.outstanding),
+            bursts.room.eq(in_flight != config.outstanding),
             address.eq(bursts.o.payload.address),
             length.eq(bursts.o.payload.length),
             size.eq(exact_log2(config.bus_bytes)),
             burst.eq(INCR),
-            valid.eq(bursts.o.valid & free),
-            bursts.o.ready.eq(ready & free),
+            valid.eq(bursts.o.valid),
+            bursts.o.ready.eq(ready),
             issued.eq(valid & ready),
             last_address.eq(~bursts.active),
         ]

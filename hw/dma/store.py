@@ -53,12 +53,13 @@ class StoreCore(wiring.Component):
         beats, beat, issued = shell.beats, shell.beat, shell.issued
         m.d.comb += [axi.bready.eq(1), shell.answered.eq(axi.bvalid)]
 
-        # Beats: walk, SRAM address, SRAM read, alignment, buffer. `taken` counts beats between walk and bus.
+        # Beats: walk, SRAM address, SRAM read, alignment, buffer, bus. `taken` counts those between walk and bus.
         taken = Signal(range(BUFFER + 1))
-        walk, sent = Signal(), Signal()
+        walk = Signal()
+        leaves = Signal()
         m.d.comb += [walk.eq(beats.active & ~taken[exact_log2(BUFFER)]), beats.advance.eq(walk)]
-        with m.If(walk ^ sent):
-            m.d.sync += taken.eq(taken + walk - sent)
+        with m.If(walk ^ leaves):
+            m.d.sync += taken.eq(taken + walk - leaves)
 
         read = Signal(data.StructLayout({"low": len(beat.low), "size": len(beat.size), "last": 1, "inside": 1}))
         reading = Signal()
@@ -94,28 +95,31 @@ class StoreCore(wiring.Component):
         ]
         with m.If(write.en):
             m.d.sync += tail.eq(tail + 1)
-        with m.If(sent):
+        with m.If(leaves):
             m.d.sync += head.eq(head + 1)
         any_filled = Signal()
-        with m.If(write.en ^ sent):
-            m.d.sync += filled.eq(filled + write.en - sent)
-        m.d.sync += any_filled.eq(write.en | (filled > 1) | any_filled & ~sent)
+        with m.If(write.en ^ leaves):
+            m.d.sync += filled.eq(filled + write.en - leaves)
+        m.d.sync += any_filled.eq(write.en | (filled > 1) | any_filled & ~leaves)
 
-        # Write data goes out only behind its address.
+        # The beat on the bus, in registers. It becomes valid only behind its burst's address.
+        beat_there = Signal()
+        there_next, open_next = Signal(), Signal()
         open_bursts = Signal(range(config.outstanding + 1))
         any_open = Signal()
-        closed = Signal()
+        sent, closed = Signal(), Signal()
         m.d.comb += [
-            axi.wdata.eq(out.data.data),
-            axi.wstrb.eq(out.data.strb),
-            axi.wlast.eq(out.data.last),
-            axi.wvalid.eq(any_filled & any_open),
             sent.eq(axi.wvalid & axi.wready),
-            closed.eq(sent & out.data.last),
+            closed.eq(sent & axi.wlast),
+            leaves.eq(any_filled & (sent | ~beat_there)),
+            there_next.eq(any_filled | beat_there & ~sent),
+            open_next.eq(issued | (open_bursts > 1) | any_open & ~closed),
         ]
+        m.d.sync += [beat_there.eq(there_next), any_open.eq(open_next), axi.wvalid.eq(there_next & open_next)]
+        with m.If(leaves):
+            m.d.sync += [axi.wdata.eq(out.data.data), axi.wstrb.eq(out.data.strb), axi.wlast.eq(out.data.last)]
         with m.If(issued ^ closed):
             m.d.sync += open_bursts.eq(open_bursts + issued - closed)
-        m.d.sync += any_open.eq(issued | (open_bursts > 1) | any_open & ~closed)
 
         # The end: WRITE_END cycles after the last answer.
         working = Signal()

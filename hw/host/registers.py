@@ -46,7 +46,7 @@ class Host(wiring.Component):
 
     Latency
     -------
-    An address that comes with its data is answered in the next cycle; so is a read.
+    An address that comes with its data is taken in the next cycle, and answered in the one after it; so is a read.
     """
 
     def __init__(self, config: Config) -> None:
@@ -100,10 +100,11 @@ class Host(wiring.Component):
         def case(register: HostRegister) -> int:
             return register.offset >> 2
 
-        m.d.comb += bus.arready.eq(~bus.rvalid)
+        # What a manager offers stays until it is taken: in the cycle after it was seen. So ready comes from registers.
+        m.d.sync += bus.arready.eq(bus.arvalid & ~bus.arready & ~bus.rvalid)
         with m.If(bus.rvalid & bus.rready):
             m.d.sync += bus.rvalid.eq(0)
-        with m.If(bus.arvalid & bus.arready):
+        with m.If(bus.arready):
             m.d.sync += [bus.rvalid.eq(1), bus.rdata.eq(0), bus.rresp.eq(SLVERR)]
             with m.Switch(bus.araddr[2:]):
                 for name, value in values.items():
@@ -111,11 +112,8 @@ class Host(wiring.Component):
                         m.d.sync += [bus.rdata.eq(value), bus.rresp.eq(OKAY)]
 
         write = Signal()
-        m.d.comb += [
-            write.eq(bus.awvalid & bus.wvalid & ~bus.bvalid),
-            bus.awready.eq(write),
-            bus.wready.eq(write),
-        ]
+        m.d.sync += write.eq(bus.awvalid & bus.wvalid & ~write & ~bus.bvalid)
+        m.d.comb += [bus.awready.eq(write), bus.wready.eq(write)]
         lanes = Signal(32)
         m.d.comb += lanes.eq(Cat(bit.replicate(8) for bit in bus.wstrb))
 

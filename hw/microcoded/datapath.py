@@ -259,20 +259,21 @@ class Datapath(wiring.Component):
             w.wlast.eq(1),
             w.bready.eq(1),
         ]
-        # Addresses and data that have been taken. Data follow their address a cycle later, taken or not.
-        asked, sent, follows = Signal(), Signal(), Signal()
-        m.d.sync += follows.eq(works & ~done)
+        # Addresses are offered from the second phase on, data from a cycle later on, until they are taken.
+        follows = Signal()
         m.d.sync += [
-            asked.eq(~done & (asked | r.arvalid & r.arready | w.awvalid & w.awready)),
-            sent.eq(~done & (sent | w.wvalid & w.wready)),
+            follows.eq(works & ~done),
+            r.arvalid.eq(begun & ~works & (micro.action == Action.READ) | r.arvalid & ~r.arready),
+            w.awvalid.eq(begun & ~works & (micro.action == Action.WRITE) | w.awvalid & ~w.awready),
+            w.wvalid.eq(works & ~follows & (micro.action == Action.WRITE) | w.wvalid & ~w.wready),
         ]
         with m.Switch(micro.action):
             with m.Case(Action.HALT):
                 m.d.comb += done.eq(works & self.start)
             with m.Case(Action.READ):
-                m.d.comb += [r.arvalid.eq(works & ~asked), done.eq(works & r.rvalid)]
+                m.d.comb += done.eq(works & r.rvalid)
             with m.Case(Action.WRITE):
-                m.d.comb += [w.awvalid.eq(works & ~asked), w.wvalid.eq(follows & ~sent), done.eq(works & w.bvalid)]
+                m.d.comb += done.eq(works & w.bvalid)
             with m.Case(Action.LOAD, Action.LOAD_BYTE):
                 m.d.comb += done.eq(works & step[0])
                 with m.If(works):

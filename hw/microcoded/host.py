@@ -55,11 +55,18 @@ class MicrocodedHost(wiring.Component):
         bus = self.bus
         enabled, done = Signal(), Signal()
         begins = Signal()  # a run that has been asked for
-        writing, reading = Signal(), Signal()
+        # What a manager offers stays until it is taken: in the cycle after it was seen. So ready comes from registers.
+        # `running`: whether there was a run when it was seen; what is taken is treated by that.
+        writes, reads, may, running = Signal(), Signal(), Signal(), Signal()
+        writing, reading, found = Signal(), Signal(), Signal()
         address = Signal(ADDRESS_BITS - 2)
         m.d.comb += [
-            writing.eq(bus.awvalid & bus.wvalid & ~bus.bvalid & (self.memory.rests | self.busy) & ~begins),
-            reading.eq(bus.arvalid & ~bus.rvalid & ~writing & (self.memory.rests | self.busy) & ~begins),
+            may.eq((self.memory.rests | self.busy) & ~begins & ~writing & ~reading),
+            writes.eq(may & bus.awvalid & bus.wvalid & ~bus.bvalid),
+            reads.eq(may & bus.arvalid & ~bus.rvalid & ~found & ~writes),
+        ]
+        m.d.sync += [writing.eq(writes), reading.eq(reads), found.eq(reading), running.eq(self.busy)]
+        m.d.comb += [
             bus.awready.eq(writing),
             bus.wready.eq(writing),
             bus.arready.eq(reading),
@@ -89,17 +96,17 @@ class MicrocodedHost(wiring.Component):
         ):
             with m.If(address == HOST_REGISTERS[name].offset >> 2):
                 m.d.comb += kept.eq(bits)
-                m.d.comb += self.memory.write.eq(writing & whole & ~self.busy)
+                m.d.comb += self.memory.write.eq(writing & whole & ~running)
         m.d.comb += self.memory.value.eq(bus.wdata & kept)
         with m.If(writing):
             m.d.sync += [bus.bvalid.eq(1), bus.bresp.eq(Mux(exists & whole, OKAY, SLVERR))]
             with m.If(control & whole):
                 m.d.sync += enabled.eq(bus.wdata[CONTROL_IRQ.low])
-                with m.If(bus.wdata[CONTROL_START.low] & ~self.busy):
+                with m.If(bus.wdata[CONTROL_START.low] & ~running):
                     m.d.sync += [begins.eq(1), done.eq(0)]
             with m.If(status & whole & bus.wdata[STATUS_DONE.low]):
                 m.d.sync += done.eq(0)
-        m.d.comb += self.start.eq(begins & ~bus.rvalid)
+        m.d.comb += self.start.eq(begins)
         with m.If(self.start & self.memory.rests):
             m.d.sync += begins.eq(0)
         with m.If(self.ended):
@@ -111,19 +118,22 @@ class MicrocodedHost(wiring.Component):
         is_own, is_word = Signal(), Signal()
         with m.If(reading):
             m.d.sync += [
-                bus.rvalid.eq(1),
                 is_own.eq(small),
-                is_word.eq(exists & ~small & ~self.busy),
-                bus.rresp.eq(Mux(exists & (small | ~self.busy), OKAY, SLVERR)),
+                is_word.eq(exists & ~small & ~running),
                 own.eq(
                     Mux(
                         status,
-                        self.busy << STATUS_BUSY.low
+                        running << STATUS_BUSY.low
                         | done << STATUS_DONE.low
-                        | (self.faulted & ~self.busy) << STATUS_FAULT.low,
+                        | (self.faulted & ~running) << STATUS_FAULT.low,
                         enabled << CONTROL_IRQ.low,
                     )
                 ),
             ]
-        m.d.comb += bus.rdata.eq(Mux(is_own, own, Mux(is_word, self.memory.word, 0)))
+        with m.If(found):
+            m.d.sync += [
+                bus.rvalid.eq(1),
+                bus.rresp.eq(Mux(is_own | is_word, OKAY, SLVERR)),
+                bus.rdata.eq(Mux(is_own, own, Mux(is_word, self.memory.word, 0))),
+            ]
         return m

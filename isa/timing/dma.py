@@ -3,7 +3,7 @@
 A transfer is rows of bytes; a row is cut into bursts at 256 beats and at 4 KiB boundaries. Times are exact for the
 memory of :class:`~dovetail.isa.timing.memory.Direction`:
 
-    issue(n)      = max(issue(n - 1) + ADDRESS, end(n - outstanding) + 1)
+    issue(n)      = max(issue(n - 1) + ADDRESS, end(n - outstanding) + PLACE)
     first_beat(n) = max(issue(n) + latency, last_beat(n - 1) + beat_cycles)
     last_beat(n)  = first_beat(n) + (beats(n) - 1) * beat_cycles
     end(n)        = last_beat(n) + answer
@@ -28,9 +28,11 @@ BOUNDARY = 4096
 
 ADDRESS = 2
 """Cycles from an instruction's verification to its first burst's address, and the least between two addresses."""
+PLACE = 2
+"""Cycles from a burst's end to the first address that may take its place in flight."""
 READ_END = 4
 """Cycles from the last beat of a read to the end of the instruction."""
-WRITE_FIRST = 4 + SRAM_READ
+WRITE_FIRST = 5 + SRAM_READ
 """Cycles from an instruction's verification to the earliest first write beat."""
 WRITE_END = 2
 """Cycles from the last response to the end of the instruction."""
@@ -47,7 +49,7 @@ def bursts(address: int, length: int, bus_bytes: int) -> Iterator[tuple[int, int
 
 State = tuple[int, ...]
 """What is left of the past after a burst's address, in cycles from that address on: the last beat so far, then the ends
-of the latest ``outstanding`` bursts, oldest first (one that no longer matters counts as 1)."""
+of the latest ``outstanding`` bursts, oldest first (one that no longer matters counts as 0)."""
 
 
 class Shape(NamedTuple):
@@ -98,9 +100,9 @@ class _Channel:
         found = self.known.get((state, beats))
         if found is None:
             last, oldest, *ends = state
-            wait = max(ADDRESS, oldest + 1)
+            wait = max(ADDRESS, oldest + PLACE)
             last = self.memory.last_beat(self.memory.first_beat(0, last - wait), beats)
-            kept = (max(end - wait, 1) for end in (*ends, wait + self.memory.end(last)))
+            kept = (max(end - wait, 0) for end in (*ends, wait + self.memory.end(last)))
             found = self.known[state, beats] = wait, (last, *kept)
         return found
 
@@ -218,5 +220,5 @@ def write_duration(config: Config, shape: Shape) -> int:
 
 def _last_answer(config: Config, memory: Direction, first: int, shape: Shape) -> int:
     """Cycles from an instruction's start to its last answer; ``first``: from its verification to the earliest beat."""
-    state = (first - memory.beat_cycles, *(1,) * config.outstanding)
+    state = (first - memory.beat_cycles, *(0,) * config.outstanding)
     return CHECK + memory.end(last_beat(memory, config.bus_bytes, state, _reduced(shape, config.bus_bytes)))

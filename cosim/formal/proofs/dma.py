@@ -273,8 +273,8 @@ class StoreHarness(wiring.Component):
             Assert(inner["bursts.active"] | ~inner["bursts.o__valid"], "invariant: bursts while active"),
         ]
 
-        # The beats' buffer, as in the proof of the queue.
-        filled = inner["filled"]
+        # The beats' buffer, as in the proof of the queue, and the register behind it.
+        filled, leaves, beat_there = inner["filled"], inner["leaves"], inner["beat_there"]
         stages = [inner["there"], inner["reading"], *(inner[f"coming{n}"][-1] for n in range(SRAM_READ))]
         m.d.comb += [
             Assert(filled <= BUFFER, "beats never overflow their buffer"),
@@ -286,28 +286,36 @@ class StoreHarness(wiring.Component):
             ),
             Assert(inner["any_filled"] == (filled != 0), "invariant: beats are there"),
             Assert(inner["any_open"] == (inner["open_bursts"] != 0), "invariant: addresses have gone out"),
+            Assert(axi.wvalid == (beat_there & inner["any_open"]), "W: a beat behind its address is offered at once"),
         ]
-        inside = Signal()
+        inside, shown = Signal(), Signal()  # the marked beat is in the buffer, behind `ahead` others; in the register
         ahead = Signal(range(BUFFER))
         marked = Signal(cell.data.shape())
-        came, went = write.en, sent
+        came = write.en
         m.d.comb += cell.addr.eq(inner["head"] + ahead)
         with m.If(inside):
             m.d.comb += [
                 Assert(ahead < filled, "invariant: the marked beat is one of those inside"),
                 Assert(cell.data.as_value() == marked.as_value(), "invariant: it stands where it belongs"),
+                Assert(~shown, "invariant: once"),
             ]
-        with m.If(inside & went):
-            with m.If(ahead == 0):
-                m.d.comb += Assert(
+        with m.If(shown):
+            m.d.comb += [
+                Assert(beat_there, "a beat stays in the register until it is sent"),
+                Assert(
                     (axi.wdata == marked.data) & (axi.wstrb == marked.strb) & (axi.wlast == marked.last),
                     "the n-th beat out is the n-th beat in",
-                )
-                m.d.sync += inside.eq(0)
+                ),
+            ]
+        with m.If(inside & leaves):
+            with m.If(ahead == 0):
+                m.d.sync += [inside.eq(0), shown.eq(1)]
             with m.Else():
                 m.d.sync += ahead.eq(ahead - 1)
-        with m.Elif(came & self.mark & ~inside):
-            m.d.sync += [inside.eq(1), marked.eq(write.data), ahead.eq(filled - went)]
+        with m.Elif(shown & sent):
+            m.d.sync += shown.eq(0)
+        with m.Elif(came & self.mark & ~inside & ~shown):
+            m.d.sync += [inside.eq(1), marked.eq(write.data), ahead.eq(filled - leaves)]
         # A beat's way from the walker to the buffer. With the order above, and with the walkers' agreement on what a
         # burst is (proof walkers), WLAST stands on the beat that AWLEN says.
         registers = inner.module.submodules.registers
@@ -333,7 +341,7 @@ class StoreHarness(wiring.Component):
             Assert(~core.done | (core.error == bad), "error exactly if a response was one"),
             Assert(~control.working | (inner["bad"] == bad), "invariant: bad"),
             Cover(core.done & bad, "an operation ends with an error"),
-            Cover(inside & went & (ahead == 0), "a beat that was followed is sent"),
+            Cover(shown & sent, "a beat that was followed is sent"),
         ]
         _claims(m, config, registers, control, control.reads)
         return m

@@ -16,7 +16,7 @@ from dovetail.isa.instructions.table import Unit
 
 
 class HostHarness(wiring.Component):
-    """The host's registers with any manager, even one that breaks the rules, and any course of the run.
+    """The host's registers with any manager that keeps the rule of handshakes, and any course of the run.
 
     Parameters
     ----------
@@ -51,6 +51,9 @@ class HostHarness(wiring.Component):
             host.first.eq(self.first),
             host.cycles.eq(self.cycles),
         ]
+        stable(m, "AW", bus.awvalid, bus.awready, bus.awaddr, assumed=True)
+        stable(m, "W", bus.wvalid, bus.wready, bus.wdata, bus.wstrb, assumed=True)
+        stable(m, "AR", bus.arvalid, bus.arready, bus.araddr, assumed=True)
         stable(m, "R", bus.rvalid, bus.rready, bus.rdata, bus.rresp)
         stable(m, "B", bus.bvalid, bus.bready, bus.bresp)
 
@@ -62,15 +65,22 @@ class HostHarness(wiring.Component):
             reads.eq(reads + (bus.arvalid & bus.arready) - (bus.rvalid & bus.rready)),
         ]
         known = before(m, 1)
-        write, read = bus.awvalid & bus.awready & bus.wvalid, bus.arvalid & bus.arready
+        write, read = bus.awvalid & bus.awready & bus.wvalid & bus.wready, bus.arvalid & bus.arready
+        offers_write = before(m, bus.awvalid & bus.wvalid & ~bus.awready & ~bus.bvalid)
+        offers_read = before(m, bus.arvalid & ~bus.arready & ~bus.rvalid)
         m.d.comb += [
             Assert((addresses == bus.bvalid) & (data == bus.bvalid), "B: exactly one response per address and data"),
             Assert(reads == bus.rvalid, "R: exactly one response per address"),
             Assert(~before(m, write) | bus.bvalid, "a write is answered in the next cycle"),
             Assert(~before(m, read) | bus.rvalid, "a read is answered in the next cycle"),
-            Assert(bus.bvalid | ~(bus.awvalid & bus.wvalid) | (bus.awready & bus.wready), "a write is taken at once"),
-            Assert(bus.rvalid | bus.arready, "a read is taken at once"),
-            Cover(before(m, bus.bvalid & bus.bready) & write, "a write in the cycle after a response"),
+            Assert((bus.awready == write) & (bus.wready == write), "AW, W: taken together, ready only then"),
+            Assert(bus.arready == read, "AR: ready only when an address is there"),
+            Assert(~(bus.awready & bus.bvalid) & ~(bus.arready & bus.rvalid), "nothing is taken beside its response"),
+            Assert(write == offers_write, "a write is taken in the cycle after it came"),
+            Assert(read == offers_read, "a read is taken in the cycle after it came"),
+            Cover(
+                before(m, before(m, bus.bvalid & bus.bready)) & write, "a write is taken two cycles after a response"
+            ),
             Cover(before(m, bus.rvalid & ~bus.rready) & bus.rready, "a read response that waits"),
         ]
         exists = Signal()

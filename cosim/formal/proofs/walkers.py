@@ -26,14 +26,15 @@ class WalkersHarness(wiring.Component):
 
     Members
     -------
-    begin: starts the transfer, unless it is under way. ``take``, ``advance``: takes a burst, a beat, if it may.
+    begin: starts the transfer, unless it is under way. ``room``: a burst may show. ``take``, ``advance``: takes a
+        burst, a beat, if it may.
     """
 
     def __init__(self, *, bus_bytes: int, span_bits: int = 32, offset_bits: int = 17) -> None:
         self.bus_bytes = bus_bytes
         self.span_bits = span_bits
         self.offset_bits = offset_bits
-        super().__init__({"begin": In(1), "take": In(1), "advance": In(1)})
+        super().__init__({"begin": In(1), "room": In(1), "take": In(1), "advance": In(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -57,6 +58,7 @@ class WalkersHarness(wiring.Component):
             beats.transfer.eq(t),
             begin.eq(self.begin & ready & ~bursts.active & ~beats.active & ~open_),
             bursts.begin.eq(begin),
+            bursts.room.eq(self.room),
             beats.begin.eq(begin),
             bursts.o.ready.eq(self.take & ~open_),
             beats.advance.eq(self.advance & open_),

@@ -89,7 +89,9 @@ def test_answers_wait_until_they_are_taken(host: Host) -> None:
             ctx.set(getattr(bus, name), value)
         ctx.set(bus.awvalid, 1)
         ctx.set(bus.wvalid, 1)
-        assert ctx.get(bus.awready)
+        assert not ctx.get(bus.awready) and not ctx.get(bus.wready)
+        await ctx.tick()
+        assert ctx.get(bus.awready) and ctx.get(bus.wready) and not ctx.get(bus.bvalid)
         await ctx.tick()
         ctx.set(bus.wdata, 0x9000)
         for _ in range(3):
@@ -105,6 +107,9 @@ def test_answers_wait_until_they_are_taken(host: Host) -> None:
         ctx.set(bus.araddr, HOST_REGISTERS["PAGES"].offset)
         ctx.set(bus.arvalid, 1)
         ctx.set(bus.rready, 0)
+        assert not ctx.get(bus.arready)
+        await ctx.tick()
+        assert ctx.get(bus.arready) and not ctx.get(bus.rvalid)
         await ctx.tick()
         ctx.set(bus.araddr, HOST_REGISTERS["BASE"].offset)
         for _ in range(3):

@@ -9,6 +9,7 @@ from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.dma import (
     ADDRESS,
+    PLACE,
     READ_END,
     WRITE_END,
     WRITE_FIRST,
@@ -28,7 +29,7 @@ def plain(config: Config, shape: Shape, *, write: bool) -> int:
     ends = [0] * config.outstanding
     for start in shape.starts():
         for _, _, beats in bursts(start, shape.length, config.bus_bytes):
-            issue = max(issue + ADDRESS, ends.pop(0) + 1)
+            issue = max(issue + ADDRESS, ends.pop(0) + PLACE)
             last = max(issue + latency, last + memory.beat_cycles) + (beats - 1) * memory.beat_cycles
             ends.append(last + answer)
     return last + answer + WRITE_END if write else last + READ_END
@@ -69,9 +70,9 @@ def test_by_hand() -> None:
     """One beat; then two bursts of which the second may only go out when the first has ended."""
     config = Config(bus=64, outstanding=1, memory=MemoryTiming(read_latency=10, write_latency=6, beat_cycles=1))
     assert read_duration(config, Shape(0, 1, 1, 0, 0, 8)) == 3 + 2 + 10 + 4
-    assert write_duration(config, Shape(0, 1, 1, 0, 0, 8)) == 3 + 9 + 6 + 2
-    assert read_duration(config, Shape(0, 1, 1, 0, 0, 4096)) == 3 + 2 + (10 + 255) + 1 + (10 + 255) + 4
-    assert write_duration(config, Shape(0, 1, 1, 0, 0, 4096)) == 3 + 9 + 255 + 6 + 1 + 1 + 255 + 6 + 2
+    assert write_duration(config, Shape(0, 1, 1, 0, 0, 8)) == 3 + 10 + 6 + 2
+    assert read_duration(config, Shape(0, 1, 1, 0, 0, 4096)) == 3 + 2 + (10 + 255) + 2 + (10 + 255) + 4
+    assert write_duration(config, Shape(0, 1, 1, 0, 0, 4096)) == 3 + 10 + 255 + 6 + 2 + 1 + 255 + 6 + 2
 
 
 def test_bursts() -> None:
