@@ -41,15 +41,12 @@ def count_loops(
     every: Value = Const(1, 1)
     for loop, count in counts.items():
         left = Signal(len(count), name=f"{loop}_left", reset_less=True)
+        following = Signal(len(count), name=f"{loop}_following")
         last = Signal(name=f"{loop}_last", reset_less=True)  # `left` is 1
-        single = Signal(name=f"{loop}_single", reset_less=True)  # so is the count
         end = Signal(name=f"{loop}_end")
-        m.d.comb += end.eq(every & last)
-        m.d.sync += single.eq(count == 1)
-        with m.If(load):
-            m.d.sync += [left.eq(count), last.eq(count == 1)]
-        with m.Elif(step & every):
-            m.d.sync += [left.eq(Mux(last, count, left - 1)), last.eq(Mux(last, single, left == 2))]
+        m.d.comb += [end.eq(every & last), following.eq(Mux(load | last, count, left - 1))]
+        with m.If(load | (step & every)):
+            m.d.sync += [left.eq(following), last.eq(following == 1)]
         level[loop] = every & ~last
         ends[loop] = every = end
     return level, ends
@@ -219,23 +216,21 @@ class PixelWalk(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         left, kept_left, next_left = Signal(16, reset_less=True), Signal(16, reset_less=True), Signal(16)
-        wraps, kept_wraps, next_wraps = (
-            Signal(name=name, reset_less=True) for name in ("wraps", "kept_wraps", "next_wraps")
-        )  # `left` is 1: kept, as it decides on all quantities
+        wraps = Signal(reset_less=True)  # `left` is 1: a register, as it decides on all quantities
         begin, back = Signal(), Signal()
         m.d.comb += [begin.eq(self.restart | self.home), back.eq(self.rewind & ~begin)]
         with m.If(back):
-            m.d.comb += [next_left.eq(kept_left), next_wraps.eq(kept_wraps)]
+            m.d.comb += next_left.eq(kept_left)
         with m.Elif(begin | wraps):
-            m.d.comb += [next_left.eq(self.width), next_wraps.eq(self.width == 1)]
+            m.d.comb += next_left.eq(self.width)
         with m.Else():
-            m.d.comb += [next_left.eq(left - 1), next_wraps.eq(left == 2)]
+            m.d.comb += next_left.eq(left - 1)
         moves, keeps = Signal(), Signal()
         m.d.comb += [moves.eq(self.step | self.restart), keeps.eq(self.restart | (self.step & (self.keep | self.home)))]
         with m.If(moves):
-            m.d.sync += [left.eq(next_left), wraps.eq(next_wraps)]
+            m.d.sync += [left.eq(next_left), wraps.eq(next_left == 1)]
         with m.If(keeps):
-            m.d.sync += [kept_left.eq(next_left), kept_wraps.eq(next_wraps)]
+            m.d.sync += kept_left.eq(next_left)
         for name in self.names:
             x_step, y_step = self[f"{name}_x_step"], self[f"{name}_y_step"]
             here = self[name]

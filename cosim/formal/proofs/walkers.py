@@ -185,11 +185,6 @@ class WalkersHarness(wiring.Component):
                 Assert(inner["full_far"] == (span_beats >= MAX_BURST), "invariant: more than a burst"),
                 Assert(inner["full_1_far"] == (span_beats + 1 >= MAX_BURST), "invariant: likewise if it straddles"),
                 Assert(beat_inner["one_beat"] == (span_beats == 0), "invariant: a beat if it does not straddle"),
-                *(
-                    Assert(opened[f"{loop}_single"] == (count == 1), "invariant: single")
-                    for opened in (inner, beat_inner)
-                    for loop, count in (("row", t.rows), ("plane", t.planes))
-                ),
             ]
         with m.If(bursts.active):
             m.d.comb += [
