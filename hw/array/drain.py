@@ -137,7 +137,7 @@ class Drain(wiring.Component):
             ends_block_1.eq(ends_stripe & stripe.ends_block),
             size_1.eq(Mux(last_group, left, lanes)),
         ]
-        m.submodules.walk = walk = PixelWalk(names=("off",), bits=config.offset_bits)
+        m.submodules.walk = walk = PixelWalk(quantities={"off": "xy"}, bits=config.offset_bits)
         m.d.comb += [
             walk.width.eq(regs.TILE.width),
             walk.off_x_step.eq(regs.OUT_X_STEP),

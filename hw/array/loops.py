@@ -416,32 +416,31 @@ class ArrayLoops(wiring.Component):
                 fetch.enter.eq(first_step & first_stripe),
             ]
 
-        # Pixels.
-        m.submodules.window_walk = inside = PixelWalk(names=PARTS, bits=config.offset_bits)
-        m.submodules.old_walk = outside = PixelWalk(names=("off",), bits=config.offset_bits)
-        for walk, own, ends in ((inside, ~old, last), (outside, old, ~old_more)):
-            m.d.comb += [
-                walk.width.eq(regs.TILE.width),
-                walk.restart.eq(operation.load),
-                walk.step.eq(passing.reads & own),
-                walk.rewind.eq(passing.ends & ~ends),
-                walk.keep.eq(passing.ends & ends),
-                walk.home.eq(passing.ends & ends & at_end),
-            ]
+        # Pixels. A stripe's old values and each of its steps begin where it does, the next stripe after the last step.
+        quantities = {"off": "xy", "col": "x", "row": "y", "old_off": "xy"}
+        m.submodules.walk = walk = PixelWalk(quantities=quantities, bits=config.offset_bits)
+        ends_stripe = Signal()
         m.d.comb += [
-            inside.off_x_step.eq(regs.X_STEP),
-            inside.off_y_step.eq(regs.Y_STEP),
-            inside.col_x_step.eq(regs.X_STEP),
-            inside.row_y_step.eq(regs.GEOMETRY.stride_y),
-            outside.off_x_step.eq(regs.OUT_X_STEP),
-            outside.off_y_step.eq(regs.OUT_Y_STEP),
+            ends_stripe.eq(passing.ends & last & ~old),
+            walk.width.eq(regs.TILE.width),
+            walk.restart.eq(operation.load),
+            walk.step.eq(passing.reads),
+            walk.rewind.eq(passing.ends & ~ends_stripe),
+            walk.keep.eq(ends_stripe),
+            walk.home.eq(ends_stripe & at_end),
+            walk.off_x_step.eq(regs.X_STEP),
+            walk.off_y_step.eq(regs.Y_STEP),
+            walk.col_x_step.eq(regs.X_STEP),
+            walk.row_y_step.eq(regs.GEOMETRY.stride_y),
+            walk.old_off_x_step.eq(regs.OUT_X_STEP),
+            walk.old_off_y_step.eq(regs.OUT_Y_STEP),
         ]
         enters = Signal()
         m.d.comb += [
             enters.eq(passing.index == 0),
-            self.pixel.off.eq(Mux(old, outside.off, inside.off)),
-            self.pixel.col.eq(inside.col),
-            self.pixel.row.eq(inside.row),
+            self.pixel.off.eq(Mux(old, walk.old_off, walk.off)),
+            self.pixel.col.eq(walk.col),
+            self.pixel.row.eq(walk.row),
             self.step.valid.eq(passing.steps),
             self.step.reads.eq(passing.reads),
             self.step.old.eq(passing.busy & old),

@@ -171,12 +171,12 @@ class LanesBelow:
 class PixelWalk(wiring.Component):
     """Row-major walk over the pixels of a tile, with quantities that step along.
 
-    A quantity is ``y * y_step + x * x_step`` modulo 2^bits.
+    A quantity is ``y * y_step + x * x_step`` modulo 2^bits, or only one of the two products.
 
     Parameters
     ----------
-    names
-        The quantities.
+    quantities
+        Their names, and of each the axes that it has a step along: ``"xy"``, ``"x"`` or ``"y"``.
     bits
         Of a quantity.
 
@@ -204,13 +204,13 @@ class PixelWalk(wiring.Component):
     The pixel gone to is there in the next cycle.
     """
 
-    def __init__(self, *, names: tuple[str, ...], bits: int) -> None:
-        self.names = names
+    def __init__(self, *, quantities: Mapping[str, str], bits: int) -> None:
+        self.quantities = quantities
         self.bits = bits
         members = {name: In(1) for name in ("restart", "step", "rewind", "keep", "home")}
         members["width"] = In(16)
-        for name in names:
-            members |= {f"{name}_x_step": In(bits), f"{name}_y_step": In(bits), name: Out(bits)}
+        for name, axes in quantities.items():
+            members |= {f"{name}_{axis}_step": In(bits) for axis in axes} | {name: Out(bits)}
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
@@ -231,26 +231,36 @@ class PixelWalk(wiring.Component):
             m.d.sync += [left.eq(next_left), wraps.eq(next_left == 1)]
         with m.If(keeps):
             m.d.sync += kept_left.eq(next_left)
-        for name in self.names:
-            x_step, y_step = self[f"{name}_x_step"], self[f"{name}_y_step"]
-            here = self[name]
-            row, kept, kept_row = (
-                Signal(self.bits, name=f"{name}_{part}", reset_less=True) for part in ("row", "kept", "kept_row")
+
+        def walk(name: str, here: Signal, first: Value | int, on_wrap: Value, otherwise: Value) -> None:
+            """A register that goes to one of these, or back to what it was at the pixel that was kept."""
+            kept, following = (
+                Signal(self.bits, name=f"{name}_kept", reset_less=True),
+                Signal(self.bits, name=f"{name}_next"),
             )
-            following, following_row = (Signal(self.bits, name=f"{name}_{part}") for part in ("next", "next_row"))
-            # `row` is the quantity at the first pixel of the next row.
             with m.If(begin):
-                m.d.comb += [following.eq(0), following_row.eq(y_step)]
+                m.d.comb += following.eq(first)
             with m.Elif(back):
-                m.d.comb += [following.eq(kept), following_row.eq(kept_row)]
+                m.d.comb += following.eq(kept)
             with m.Elif(wraps):
-                m.d.comb += [following.eq(row), following_row.eq(row + y_step)]
+                m.d.comb += following.eq(on_wrap)
             with m.Else():
-                m.d.comb += [following.eq(here + x_step), following_row.eq(row)]
+                m.d.comb += following.eq(otherwise)
             with m.If(moves):
-                m.d.sync += [here.eq(following), row.eq(following_row)]
+                m.d.sync += here.eq(following)
             with m.If(keeps):
-                m.d.sync += [kept.eq(following), kept_row.eq(following_row)]
+                m.d.sync += kept.eq(following)
+
+        for name, axes in self.quantities.items():
+            here = self[name]
+            row: Value = Const(0)  # the quantity at the first pixel of the next row
+            if axes == "y":
+                walk(name, here, 0, here + self[f"{name}_y_step"], here)
+                continue
+            if axes == "xy":
+                row, y_step = Signal(self.bits, name=f"{name}_row", reset_less=True), self[f"{name}_y_step"]
+                walk(f"{name}_row", row, y_step, row + y_step, row)
+            walk(name, here, 0, row, here + self[f"{name}_x_step"])
         return m
 
     def __getitem__(self, name: str) -> Signal:
