@@ -8,6 +8,7 @@ from dovetail.cosim.formal.proofs.host import HostHarness
 from dovetail.cosim.formal.proofs.queue import QueueHarness
 from dovetail.cosim.formal.proofs.run import RunHarness
 from dovetail.cosim.formal.proofs.scoreboard import ScoreboardHarness
+from dovetail.cosim.formal.proofs.walk import LoopsHarness, PixelsHarness
 from dovetail.cosim.formal.proofs.walkers import WalkersHarness
 from dovetail.isa.config.resolved import Config
 
@@ -25,6 +26,12 @@ _ALL = (
         *("prove", 1, 12),
     ),
     Proof("scoreboard", "Scoreboard", "4 banks, all units", lambda: ScoreboardHarness(SMALL), "prove", 1, 6),
+    Proof(
+        *("loops", "Place and count_loops", "three loops of at most 7 turns, places of 4 bits"),
+        lambda: LoopsHarness(bits=4, count_bits=3),
+        *("prove", 1, 8),
+    ),
+    Proof("pixels", "PixelWalk", "quantities of 4 bits", lambda: PixelsHarness(bits=4), "prove", 1, 12),
     Proof("load", "LoadCore", SMALL_TEXT, lambda: LoadHarness(SMALL), "prove", 5, 14),
     Proof("store", "StoreCore", SMALL_TEXT, lambda: StoreHarness(SMALL), "prove", 7, 20, slow=True),
     Proof(

@@ -215,7 +215,8 @@ class PixelWalk(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        left, kept_left, next_left = Signal(16, reset_less=True), Signal(16, reset_less=True), Signal(16)
+        left, kept_left = (Signal(16, name=name, reset_less=True) for name in ("left", "kept_left"))
+        next_left = Signal(16)
         wraps = Signal(reset_less=True)  # `left` is 1: a register, as it decides on all quantities
         begin, back = Signal(), Signal()
         m.d.comb += [begin.eq(self.restart | self.home), back.eq(self.rewind & ~begin)]

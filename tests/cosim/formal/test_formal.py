@@ -14,6 +14,7 @@ from dovetail.cosim.formal.catalogue import PROOFS
 from dovetail.cosim.formal.proof import INVARIANT, Proof, Sentences
 from dovetail.cosim.formal.properties import Opened
 from dovetail.cosim.rtl.verilate import ToolError
+from dovetail.hw.common.walk import PixelWalk, Place
 from dovetail.hw.dma.burst import BeatWalker, BurstWalker
 from dovetail.hw.dma.load import LoadCore
 from dovetail.hw.dma.shell import DmaShell
@@ -65,13 +66,18 @@ MUTATIONS = (
     Mutation("control", UnitControl, "core.done & ~fetching", "core.done", 10, slow=True),
     Mutation("scoreboard", Scoreboard, "if other < unit:", "if other < 0:", 3),
     Mutation("scoreboard", Scoreboard, "runs | self.units[other].granted", "runs", 3),
+    Mutation(
+        "loops", Place, "self.registers.get(loop, register)", "self.registers.get(loop, self.registers[outermost])", 4
+    ),
+    Mutation("pixels", PixelWalk, "wraps.eq(next_left == 1)", "wraps.eq(left == 1)", 6),
+    Mutation("pixels", PixelWalk, "self.rewind & ~begin", "self.rewind", 6),
     Mutation("load", DmaShell, "o.ready.eq(ready)", "o.ready.eq(1)", 10),
     Mutation("load", DmaShell, "room.eq(in_flight != config.outstanding)", "room.eq(1)", 14, slow=True),
     Mutation("store", DmaShell, "o.ready.eq(ready)", "o.ready.eq(1)", 10),
     Mutation("store", StoreCore, "there_next & open_next", "there_next", 18, slow=True),
     Mutation("store", StoreCore, "any_filled & (sent | ~beat_there)", "any_filled", slow=True),
     Mutation("load", LoadCore, "error.eq(bad)", "error.eq(came_bad)", slow=True),
-    Mutation("load", DmaShell, " & (room[size_bits:32].any() | (room[:size_bits] >= beat.size))", "", slow=True),
+    Mutation("load", DmaShell, " & (room[size_bits:bits].any() | (room[:size_bits] >= beat.size))", "", slow=True),
     Mutation("load", LoadCore, "ending[-1]", "ending[0]", slow=True),
     Mutation("store", StoreCore, "shell.last_address & ~shell.in_flight.any()", "shell.last_address", slow=True),
     Mutation("store", StoreCore, "last.eq(beat.burst_last)", "last.eq(beat.last)", slow=True),
