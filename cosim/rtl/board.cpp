@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <poll.h>
+#include <type_traits>
 #include <unistd.h>
 #include <vector>
 
@@ -72,17 +73,18 @@ struct Receiver {
 };
 
 #if HAS_SDRAM
-// SDRAM of 4 banks, 8192 rows, 512 columns of 16 bits, bursts of one column. Keeps bytes and which rows are open; its
-// times are checked with the controller alone.
+// SDRAM of 4 banks, bursts of one column. Keeps bytes and which rows are open; its times are checked with the
+// controller alone.
 struct Chip {
-    std::vector<uint16_t> cells = std::vector<uint16_t>(size_t(1) << 24);
+    using Column = std::conditional_t<SDRAM_WIDTH == 32, uint32_t, uint16_t>;
+    std::vector<Column> cells = std::vector<Column>(size_t(4) << SDRAM_ROW_BITS << SDRAM_COLUMN_BITS);
     int rows[4] = {-1, -1, -1, -1};
-    uint16_t coming[2] = {};  // what READs found; seen at the edge after the next one
+    Column coming[2] = {};  // what READs found; seen at the edge after the next one
     const char* violation = nullptr;
 
-    uint16_t next(unsigned command, unsigned bank, unsigned a, unsigned mask, uint16_t data) {
+    Column next(unsigned command, unsigned bank, unsigned a, unsigned mask, Column data) {
         enum { ACTIVATE = 1, READ = 2, PRECHARGE = 5, WRITE = 6 };
-        const uint16_t found = coming[1];
+        const Column found = coming[1];
         coming[1] = coming[0];
         if (command == ACTIVATE) {
             if (rows[bank] >= 0) violation = "ACTIVATE of a bank with an open row";
@@ -95,10 +97,13 @@ struct Chip {
                 violation = "a column of a bank without an open row";
                 return found;
             }
-            uint16_t& cell = cells[size_t(rows[bank]) << 11 | bank << 9 | (a & 511)];
-            const uint16_t kept = uint16_t((mask & 1 ? 0xFF : 0) | (mask & 2 ? 0xFF00 : 0));
+            const unsigned column = a & ((1u << SDRAM_COLUMN_BITS) - 1);
+            Column& cell = cells[(size_t(rows[bank]) << 2 | bank) << SDRAM_COLUMN_BITS | column];
+            Column kept = 0;
+            for (unsigned n = 0; n < SDRAM_WIDTH / 8; ++n)
+                if (mask >> n & 1) kept |= Column(Column(0xFF) << 8 * n);
             if (command == READ) coming[0] = cell;
-            else cell = uint16_t((cell & kept) | (data & ~kept));
+            else cell = Column((cell & kept) | (data & ~kept));
         }
         return found;
     }

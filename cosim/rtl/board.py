@@ -116,5 +116,13 @@ def board_design(config: Config, memory: BoardMemory, divisor: int) -> Design:
         verilog=simulation_verilog(top, name=TOP),
         top=TOP,
         driver={"board.cpp": driver("board.cpp")},
-        defines=(f"HAS_SDRAM={int(memory.kind == 'sdram')}",),
+        defines=_chip(memory),
     )
+
+
+def _chip(memory: BoardMemory) -> tuple[str, ...]:
+    """The shape of the chip of SDRAM, for `board.cpp`."""
+    if memory.chip is None:
+        return ("HAS_SDRAM=0",)
+    shape = {"WIDTH": memory.chip.width, "ROW_BITS": memory.chip.row_bits, "COLUMN_BITS": memory.chip.column_bits}
+    return ("HAS_SDRAM=1", *(f"SDRAM_{name}={value}" for name, value in shape.items()))

@@ -55,7 +55,7 @@ def accelerator_design(
     :data:`~dovetail.cosim.rtl.verilate.WAVES`; ``coverage``: of the flags
     :data:`~dovetail.cosim.rtl.verilate.COVERAGE`; ``form``: of :data:`FORMS`. Raises :class:`ToolError` without
     Yosys."""
-    check_form(config, form)
+    check_form(form)
     with yosys():
         if form == "fpga":
             top = Accelerator(config, simulation=False, trace=True)
@@ -72,21 +72,17 @@ def accelerator_design(
     )
 
 
-def check_form(config: Config, form: str) -> None:
-    """Raise ValueError unless an accelerator can be simulated in a form."""
+def check_form(form: str) -> None:
+    """Raise ValueError unless there is such a form."""
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(FORMS)}, not {form!r}")
-    if form == "fpga" and config.serial:
-        raise ValueError(
-            "form must be simulation for a microcoded accelerator, not 'fpga': its memory is iCE40's SB_SPRAM256KA"
-        )
 
 
 def accelerator_library(
     config: Config, cache: Path, *, trace: str = "", coverage: Sequence[str] = (), form: str = FORMS[0]
 ) -> Path:
     """The Verilated library for ``config``, in one of :data:`FORMS`."""
-    check_form(config, form)
+    check_form(form)
 
     def build() -> Path:
         return verilate(accelerator_design(config, trace=trace, coverage=coverage, form=form), cache)

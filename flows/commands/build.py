@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dovetail.flows.explore.store.builds import builds, put_build
 from dovetail.flows.explore.store.result_store import Store
-from dovetail.flows.fpga.builder import Options
+from dovetail.flows.fpga.builder import TOOLS, Options
 from dovetail.flows.fpga.design.boards import BOARDS, board_of
 from dovetail.flows.fpga.design.pll import MHZ
 from dovetail.flows.fpga.flow import Request, build, memory_of
@@ -44,14 +44,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how")
     how.add_argument("--frequency", metavar="MHZ", type=float, help="of the clock; default: "
                      + ", ".join(f"{b.frequency / MHZ:g} on {b.name}" for b in BOARDS.values()))  # fmt: skip
-    how.add_argument("--memory", metavar="KIND:SIZE", help="system memory beside the accelerator: bram, spram or"
-                     " sdram, such as bram:64KiB")  # fmt: skip
+    how.add_argument("--memory", metavar="KIND:SIZE", help="system memory beside the accelerator: bram, or"
+                     " spram, sdram, sdram32 where the board has it, such as bram:64KiB")  # fmt: skip
     how.add_argument("--baud", metavar="N", type=int, default=BAUD, help="of the host link; default: %(default)s")
     how.add_argument("--seeds", metavar="N", type=int, default=1, help="placements to try; default: %(default)s")
     how.add_argument("--jobs", metavar="N", type=int, default=1, help="of them at once; default: %(default)s")
     how.add_argument("--force", action="store_true", help="synthesise even if the estimate says that it does not fit")
     how.add_argument(
-        "--synthesis", metavar="OPTIONS", default="", help="more options of Yosys's synth_ecp5, synth_ice40"
+        "--synthesis",
+        metavar="OPTIONS",
+        default="",
+        help="more options of Yosys's synth_ecp5, synth_ice40, synth_gowin",
     )
     how.add_argument("--placement", metavar="OPTIONS", default="", help="more options of nextpnr")
     for tool in ("yosys", "nextpnr"):
@@ -141,7 +144,7 @@ def words(text: str) -> tuple[str, ...]:
 
 def commands(args: argparse.Namespace) -> dict[str, str]:
     """The commands that the user names, by tool."""
-    return {"yosys": args.yosys, "nextpnr-ecp5": args.nextpnr, "nextpnr-ice40": args.nextpnr}
+    return {"yosys": args.yosys} | {nextpnr: args.nextpnr for _, nextpnr, _ in TOOLS.values()}
 
 
 def say(text: str) -> None:

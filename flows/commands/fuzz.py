@@ -26,7 +26,7 @@ from dovetail.flows.options.campaign import (
     config_label,
     configurations_of,
 )
-from dovetail.flows.options.engines import add_waves_options, check_form, waves_line, waves_of
+from dovetail.flows.options.engines import add_waves_options, waves_line, waves_of
 from dovetail.flows.output.folder import check_output_folder
 from dovetail.flows.output.reply import Report, to_json
 from dovetail.flows.output.tables import new_table
@@ -164,7 +164,6 @@ def _replay(paths: list[Path], form: str, waves: Waves | None) -> Report:
     results = {}
     for path in paths:
         case = load_case(path)
-        check_form(case.program.config, form)
         pair = Lockstep(case.program.config, cache=default_cache(), form=form, waves=waves)
         results[str(path)] = difference(case, pair)
     lines = [f"{path}: {text or 'equal'}" for path, text in results.items()]

@@ -11,7 +11,7 @@ from typing import Any
 from dovetail.cosim.compare.networks import verify
 from dovetail.cosim.compare.windows import layers_of, verify_windows
 from dovetail.cosim.rtl.verilate import default_cache
-from dovetail.flows.options.engines import add_form_option, add_waves_options, check_form, waves_line, waves_of
+from dovetail.flows.options.engines import add_form_option, add_waves_options, waves_line, waves_of
 from dovetail.flows.options.network import (
     add_clock_option,
     add_input_options,
@@ -44,7 +44,6 @@ def run(args: argparse.Namespace) -> Report:
     waves = waves_of(args)
     clock = clock_of(args)
     compiled = compiled_of(args)
-    check_form(compiled.config, args.form)
     samples, _ = samples_of(args, compiled)
     trace, around = (waves.path, None) if waves and waves.around is None else (None, waves)
     wanted = {"cache": default_cache(), "trace": trace, "form": args.form, "waves": around}

@@ -11,18 +11,29 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.flows.fpga.design.boards import CROWDED, RESOURCES, Board
-from dovetail.flows.fpga.design.pll import Dividers
-from dovetail.flows.fpga.reports import Placed, log_utilisation, netlist_cells, netlist_resources, read_report
+from dovetail.flows.fpga.design.pll import MHZ, Dividers
+from dovetail.flows.fpga.reports import (
+    Placed,
+    log_utilisation,
+    netlist_cells,
+    netlist_resources,
+    pass_throughs,
+    read_report,
+)
 from dovetail.flows.fpga.synthesis import NO_ELEMENTS
 from dovetail.flows.fpga.tools import BuildError, Tool, complaint, run
 
 NAME = "dovetail_board"
 """Name of the top and of its files."""
-TOOLS = {"ecp5": ("yosys", "nextpnr-ecp5", "ecppack"), "ice40": ("yosys", "nextpnr-ice40", "icepack")}
+TOOLS = {
+    "ecp5": ("yosys", "nextpnr-ecp5", "ecppack"),
+    "ice40": ("yosys", "nextpnr-ice40", "icepack"),
+    "gowin": ("yosys", "nextpnr-himbaechel-gowin", "gowin_pack"),
+}
 """What a bitstream takes, by family: synthesis, place and route, packing."""
-BITSTREAM = {"ecp5": f"{NAME}.bit", "ice40": f"{NAME}.bin"}
-CONSTRAINTS = {"ecp5": f"{NAME}.lpf", "ice40": f"{NAME}.pcf"}
-PLACEMENT = {"ecp5": f"{NAME}.config", "ice40": f"{NAME}.asc"}
+BITSTREAM = {"ecp5": f"{NAME}.bit", "ice40": f"{NAME}.bin", "gowin": f"{NAME}.fs"}
+CONSTRAINTS = {"ecp5": f"{NAME}.lpf", "ice40": f"{NAME}.pcf", "gowin": f"{NAME}.cst"}
+PLACEMENT = {"ecp5": f"{NAME}.config", "ice40": f"{NAME}.asc", "gowin": f"{NAME}.pnr.json"}
 """The file between place and route and packing."""
 STATISTICS = "netlist.json"
 KEPT = (f"{NAME}.*", "seed-*", STATISTICS, "yosys.log", "build.json")
@@ -117,7 +128,12 @@ class Builder:
             synth_opts=[*self.target.board.synthesis, *self.options.synthesis],
             script_after_read=NO_ELEMENTS,
             script_after_synth=f"tee -q -o {STATISTICS} stat -json",
-            nextpnr_opts=["--timing-allow-fail", *self.target.board.placement, *self.options.placement],
+            nextpnr_opts=[
+                "--timing-allow-fail",
+                *self._wanted(),
+                *self.target.board.placement,
+                *self.options.placement,
+            ],
         )
         commands = json.loads(plan.files[f"build_{NAME}.json"])["commands"]
         inputs = {name: plan.files[name] for name in (f"{NAME}.il", f"{NAME}.ys", CONSTRAINTS[self.family])}
@@ -131,6 +147,10 @@ class Builder:
         (folder / f"{NAME}.v").write_text(plan.files[f"{NAME}.debug.v"])
         return digest.hexdigest()[:16], commands
 
+    def _wanted(self) -> tuple[str, ...]:
+        """Options that tell nextpnr the clock, where the constraints do not: those of Gowin have pins only."""
+        return ("--freq", f"{self.target.clock / MHZ:g}") if self.family == "gowin" else ()
+
     def synthesise(self, folder: Path, design: str, commands: Sequence[Sequence[str]]) -> Netlist:
         """Run Yosys in the folder that :meth:`prepare` filled. Raises BuildError."""
         yosys, arguments = self._command(commands[0], {f"{NAME}.rpt": "yosys.log"})
@@ -138,6 +158,8 @@ class Builder:
         if done.returncode:
             raise BuildError(f"yosys failed ({folder / 'yosys.log'}): {complaint(done)}")
         used = netlist_resources(netlist_cells(folder / STATISTICS), self.family)
+        if self.family == "gowin":
+            used["lut"] += pass_throughs(folder / f"{NAME}.syn.json")
         self.say("synthesised: " + ", ".join(f"{count:,} {RESOURCES[name]}" for name, count in used.items()))
         return Netlist(folder, design, used, commands)
 
@@ -194,4 +216,4 @@ class Builder:
         return self.tools[words[0]], [names.get(word, word) for word in words[1:]]
 
     def _placement(self, seed: int) -> str:
-        return f"seed-{seed}{Path(PLACEMENT[self.family]).suffix}"
+        return f"seed-{seed}{PLACEMENT[self.family].removeprefix(NAME)}"

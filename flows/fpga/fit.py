@@ -43,8 +43,9 @@ def check_estimate(config: Config, part: Part, memory: Mapping[str, int]) -> Non
     """Raise BuildError where the estimate of the area says that a configuration cannot fit.
 
     ``memory``: what the memory beside the accelerator takes, by resource. LUTs and flip-flops count only beyond the
-    estimate's largest error, or `DOUBT` outside of what was measured. The estimate is for ECP5. An iCE40 has LUTs of
-    the same size and no better carry chains or multipliers: a design takes no fewer of them there, within that doubt.
+    estimate's largest error, or `DOUBT` outside of what was measured. The estimate is for ECP5. An iCE40 and a Gowin
+    part have LUTs of the same size and no better carry chains or multipliers: a design takes no fewer of them there,
+    within that doubt.
     """
     area = _area(config)
     if area is None:

@@ -67,6 +67,9 @@ class Prepared:
 
 def prepare(request: Request, folder: Path, given: Mapping[str, str], say: Callable[[str], None]) -> Prepared:
     """Find the tools, and write what they read into the folder. ``given``: commands by tool. Raises DovetailError."""
+    kinds = request.board.kinds
+    if request.memory.kind not in kinds:
+        raise BuildError(f"memory must be {' or '.join(kinds)} on {request.board.name}, not {request.memory.kind}")
     target = Target.of(request.board, request.frequency)
     tools: dict[str, Tool] = find(TOOLS[request.board.part.family], given)
     if not request.force:

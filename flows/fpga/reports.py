@@ -22,21 +22,42 @@ NETLIST: Mapping[str, Mapping[str, Mapping[str, int]]] = {
         "bram": {"SB_RAM40_4K*": 1},
         "spram": {"SB_SPRAM256KA": 1},
     },
+    "gowin": {
+        "lut": {"LUT*": 1, "ALU": 1, "RAM16SDP4": 4},
+        "ff": {"DFF*": 1},
+        "dsp": {"MULT9X9": 1, "MULT18X18": 2, "MULT36X36": 8},
+        "bram": {"SDPB": 1, "SDPX9B": 1, "SP": 1, "SPX9": 1, "DPB": 1, "DPX9B": 1, "pROM*": 1},
+    },
 }
 """What a cell of Yosys's netlist takes, by family and resource; ``*`` stands for any end of its name."""
 
-PLACED = {
-    "ecp5": {"lut": "TRELLIS_COMB", "ff": "TRELLIS_FF", "dsp": "MULT18X18D", "bram": "DP16KD"},
-    "ice40": {"lut": "ICESTORM_LC", "dsp": "ICESTORM_DSP", "bram": "ICESTORM_RAM", "spram": "ICESTORM_SPRAM"},
+PLACED: Mapping[str, Mapping[str, Mapping[str, int]]] = {
+    "ecp5": {"lut": {"TRELLIS_COMB": 1}, "ff": {"TRELLIS_FF": 1}, "dsp": {"MULT18X18D": 1}, "bram": {"DP16KD": 1}},
+    "ice40": {
+        "lut": {"ICESTORM_LC": 1},
+        "dsp": {"ICESTORM_DSP": 1},
+        "bram": {"ICESTORM_RAM": 1},
+        "spram": {"ICESTORM_SPRAM": 1},
+    },
+    "gowin": {
+        "lut": {"LUT4": 1, "ALU": 1, "RAM16SDP4": 4},
+        "ff": {"DFF": 1},
+        "dsp": {"MULT9X9": 1, "MULT18X18": 2, "MULT36X36": 8},
+        "bram": {"BSRAM": 1},
+    },
 }
-"""nextpnr's name of a resource. The flip-flops of an iCE40 are in its logic cells and counted in the netlist."""
+"""What nextpnr's cells take, as in `NETLIST`. The flip-flops of an iCE40 are in its logic cells and counted in the
+netlist."""
 
 CLOCK = "sync"
 """The design's clock."""
 CONSTANT = "$PACKER_"
 """In the names of nextpnr's nets of constants, which it lists as clocks where a clock input is tied."""
 
-PRIMITIVE = re.compile(r"(?:^|_)(?:TRELLIS_|SB_|LUT4|PFUMX|L6MUX21|CCU2C|MULT18X18D|DP16KD|PDPW16KD|EHXPLLL).*")
+PRIMITIVE = re.compile(
+    r"(?:^|_)(?:TRELLIS_|SB_|LUT[1-4]|PFUMX|L6MUX21|CCU2C|MULT(?:9X9|18X18|36X36)|DP16KD|PDPW16KD|EHXPLLL"
+    r"|ALU(?:_|$)|DFF|MUX2_LUT|RAM16SDP4|SDPB|SDPX9B|SPX?9?_|rPLL).*"
+)
 """What Yosys appends to the name of the nearest net when it names a cell or what a cell drives."""
 
 
@@ -135,6 +156,29 @@ def netlist_resources(cells: Mapping[str, int], family: str) -> dict[str, int]:
     }
 
 
+def pass_throughs(path: Path) -> int:
+    """LUTs of a Gowin part that only lead to a flip-flop, by the netlist that Yosys wrote for nextpnr.
+
+    The data of a flip-flop come from the LUT or carry cell at its place. One that is fed by anything else, or by what
+    feeds another flip-flop already, takes a LUT too.
+    """
+    (module,) = (m for m in json.loads(path.read_text())["modules"].values() if "top" in m["attributes"])
+    cells = module["cells"].values()
+    outputs = {"LUT": "F", "ALU": "SUM"}
+    free = {
+        cell["connections"][outputs[cell["type"][:3]]][0]
+        for cell in cells
+        if cell["type"][:3] in outputs and cell["connections"][outputs[cell["type"][:3]]]
+    }
+    count = 0
+    for cell in cells:
+        if cell["type"].startswith("DFF"):
+            (data,) = cell["connections"]["D"]
+            count += data not in free
+            free.discard(data)
+    return count
+
+
 def _is(cell: str, kind: str) -> bool:
     return cell.startswith(kind[:-1]) if kind.endswith("*") else cell == kind
 
@@ -143,7 +187,7 @@ def read_report(path: Path, family: str, flip_flops: int) -> Placed:
     """nextpnr's ``--report``. ``flip_flops``: of the netlist, for a family whose report does not tell them."""
     report = json.loads(path.read_text())
     placed = {name: int(found["used"]) for name, found in report["utilization"].items()}
-    used = {resource: placed.get(cell, 0) for resource, cell in PLACED[family].items()}
+    used = dict.fromkeys(PLACED[family], 0) | _resources(placed, family)
 
     found_clocks = {name: clock for name, clock in report["fmax"].items() if CONSTANT not in name}
     names = {name: clock_name(name) for name in found_clocks}
@@ -169,7 +213,18 @@ def _clock_of(event: str) -> str:
 def log_utilisation(text: str, family: str) -> dict[str, int]:
     """What nextpnr's log says that a design takes, by resource: all there is where it could not place it."""
     found = dict(re.findall(r"^Info:\s+(\w+):\s+(\d+)/\s*\d+\s+\d+%", text, re.MULTILINE))
-    return {resource: int(found[cell]) for resource, cell in PLACED[family].items() if cell in found}
+    if family == "gowin":
+        found.pop("ALU", None)  # they are among its LUTs until they are placed
+    return _resources({cell: int(count) for cell, count in found.items()}, family)
+
+
+def _resources(placed: Mapping[str, int], family: str) -> dict[str, int]:
+    """By resource, those of nextpnr's cells that there are."""
+    return {
+        resource: sum(placed.get(cell, 0) * cost for cell, cost in costs.items())
+        for resource, costs in PLACED[family].items()
+        if any(cell in placed for cell in costs)
+    }
 
 
 def critical_path(path: Mapping[str, Any], clock: str) -> CriticalPath:

@@ -1,4 +1,4 @@
-"""The programs that make a bitstream: native ones where they are on PATH, else those of the YoWASP wheels."""
+"""The programs that make a bitstream: native ones where they are on PATH, else those of the Python packages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREFIX = "yowasp-"
 """Prefix of YoWASP's programs."""
 SECONDS = 120
 """Limit for a program that is asked for its version; the first start of a YoWASP one compiles it."""
-LEAST = {"yosys": (0, 50), "nextpnr-ecp5": (0, 8), "nextpnr-ice40": (0, 8)}
+LEAST = {"yosys": (0, 50), "nextpnr-ecp5": (0, 8), "nextpnr-ice40": (0, 8), "nextpnr-himbaechel-gowin": (0, 9)}
 """Least versions of native programs; distributions carry older ones, and YoWASP's are then used."""
 TOLD = 600
 """Characters of a program's message that an error repeats."""
@@ -78,8 +78,9 @@ def _tool(name: str, given: str) -> Tool | None:
         if os.sep in words[0]:  # it runs in another folder
             words = (str(Path(words[0]).absolute()), *words[1:])
         return Tool(name, words, _version(name, words))
-    beside = Path(executable).with_name(PREFIX + name)
-    paths = (which(name), str(beside) if beside.exists() else which(PREFIX + name))
+    beside = [Path(executable).with_name(word) for word in (PREFIX + name, name)]  # `gowin_pack` has no prefix
+    wheels = [str(path) for path in beside if path.exists()]
+    paths = (which(name), wheels[0] if wheels else which(PREFIX + name))
     native, wheel = (Tool(name, (path,), _version(name, (path,))) if path else None for path in paths)
     if native and (wheel is None or _numbers(native.version) >= LEAST.get(name, ())):
         return native

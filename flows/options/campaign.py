@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dovetail.flows.options.engines import add_form_option, check_form
+from dovetail.flows.options.engines import add_form_option
 from dovetail.flows.options.parameters import extended
 from dovetail.isa.common.sizes import format_bytes
 from dovetail.isa.config.given import FEATURES
@@ -38,15 +38,12 @@ def check_counts(args: argparse.Namespace, **least: int) -> None:
 
 
 def configurations_of(args: argparse.Namespace) -> list[Config]:
-    """The configurations of a command line, which can be simulated in its form. Raises DovetailError, ConfigError."""
+    """The configurations of a command line. Raises DovetailError, ConfigError."""
     if args.config:
         found = [Config.load(name) for name in args.config]
     else:
         found = configurations(args.config_seed, args.configs)
-    found = [extended(config, args) for config in found]
-    for config in found:
-        check_form(config, args.form)
-    return found
+    return [extended(config, args) for config in found]
 
 
 def check_report(path: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from dovetail import cosim
 from dovetail.cosim.rtl.board import SimulatedBoard
-from dovetail.cosim.rtl.rtl_engine import check_form as check
 from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.cosim.rtl.waves import Waves
 from dovetail.hw.board.memory import BoardMemory
@@ -78,14 +77,6 @@ def waves_line(waves: Waves, dumped: bool) -> str:
         return "waves        none: nothing differs"
     files = ", ".join(str(waves.path.with_suffix(suffix)) for suffix in (".gtkw", ".sucl"))
     return f"waves        {waves.path}; views: {files}"
-
-
-def check_form(config: Config, form: str) -> None:
-    """Raise DovetailError at once unless an accelerator can be simulated in a form."""
-    try:
-        check(config, form)
-    except ValueError as error:
-        raise DovetailError(f"--{error}") from None
 
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:

@@ -53,8 +53,8 @@ class BoardDesign(wiring.Component):
         )
         self._memory = memory.component(config, clock_hz=clock_hz, simulation=simulation)
         members: dict[str, Any] = {"rx": In(1), "tx": Out(1), "busy": Out(1), "fault": Out(1)}
-        if memory.kind == "sdram":
-            members["sdram"] = Out(SdramPins())
+        if memory.chip:
+            members["sdram"] = Out(SdramPins(memory.chip))
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
@@ -71,7 +71,7 @@ class BoardDesign(wiring.Component):
         ):
             wiring.connect(m, part(accelerator, port.signature, prefix), port)
         wiring.connect(m, link.memory, memory.port.link)
-        if self.memory.kind == "sdram":
+        if self.memory.chip:
             wiring.connect(m, memory.pins, wiring.flipped(self.sdram))
         m.d.comb += [
             link.rx.eq(self.rx),

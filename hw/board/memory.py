@@ -8,15 +8,16 @@ from dovetail.hw.board.ports import check_size
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 
-KINDS = ("bram", "spram", "sdram")
+KINDS = ("bram", "spram", *sdram.CHIPS)
 
 
 @dataclass(frozen=True)
 class BoardMemory:
     """System memory of a board: ``bytes`` from address 0 on.
 
-    ``kind``: ``"bram"``, block RAM; ``"spram"``, the single-port RAM of an iCE40 UP5K; ``"sdram"``, a chip of SDRAM.
-    Raises ValueError for an unknown kind. Whether it fits the bus and the clock is checked when the memory is built.
+    ``kind``: ``"bram"``, block RAM; ``"spram"``, the single-port RAM of an iCE40 UP5K; ``"sdram"``, ``"sdram32"``: a
+    chip of SDRAM, 16 or 32 bits wide. Raises ValueError for an unknown kind. Whether it fits the bus and the clock is
+    checked when the memory is built.
     """
 
     kind: str
@@ -28,6 +29,11 @@ class BoardMemory:
         check_size(self.bytes)
 
     @property
+    def chip(self) -> sdram.Chip | None:
+        """The chip of SDRAM, with those kinds."""
+        return sdram.CHIPS.get(self.kind)
+
+    @property
     def timing(self) -> MemoryTiming | None:
         """What a model needs to predict the board's cycles; None for SDRAM, of whose rows it does not know."""
         return {"bram": bram.TIMING, "spram": spram.TIMING}.get(self.kind)
@@ -37,6 +43,6 @@ class BoardMemory:
         sizes: Any = {"bus": config.bus, "memory_bytes": self.bytes, "outstanding": config.outstanding}
         if self.kind == "spram":
             return spram.SpramMemory(**sizes, simulation=simulation)
-        if self.kind == "sdram":
-            return sdram.SdramMemory(**sizes, clock_hz=clock_hz)
+        if self.chip:
+            return sdram.SdramMemory(self.chip, **sizes, clock_hz=clock_hz)
         return bram.BlockMemory(**sizes)

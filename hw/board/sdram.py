@@ -1,5 +1,6 @@
-"""System memory in single-data-rate SDRAM, 16 bits wide, such as the IS42S16160 of a ULX3S."""
+"""System memory in single-data-rate SDRAM, such as the IS42S16160 of a ULX3S."""
 
+from dataclasses import dataclass
 from math import ceil
 
 from amaranth import Cat, ClockDomain, ClockSignal, Const, Module, Mux, Signal, Value
@@ -10,9 +11,7 @@ from amaranth.utils import exact_log2
 from dovetail.hw.board.ports import DECERR, OKAY, SystemMemory, beats_of
 from dovetail.hw.common.clocking import delayed
 
-LARGEST = 32 << 20
-"""Bytes of 4 banks of 8192 rows of 512 columns of 16 bits."""
-COLUMN_BITS, BANK_BITS, ROW_BITS = 9, 2, 13
+BANK_BITS = 2
 LATENCY = 2
 """Clock edges of the chip from a READ to the one at which its data are taken."""
 MODE = LATENCY << 4
@@ -20,10 +19,28 @@ MODE = LATENCY << 4
 RETURN = LATENCY + 2
 """Cycles from the one in which a READ is decided to the one in which its data are there: a register before the chip,
 and one for each edge behind it."""
-LINK_COLUMNS = 2
-"""Columns of a word of the link."""
+LINK_BITS = 32
+"""Of a word of the link."""
 FASTEST = 100_000_000
 """Hz of the fastest clock with that latency."""
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A chip of 4 banks. ``width``: bits of a column, 16 or 32; ``row_bits``, ``column_bits``: of their numbers."""
+
+    width: int
+    row_bits: int
+    column_bits: int
+
+    @property
+    def bytes(self) -> int:
+        """What it holds."""
+        return self.width // 8 << BANK_BITS + self.row_bits + self.column_bits
+
+
+CHIPS = {"sdram": Chip(16, 13, 9), "sdram32": Chip(32, 11, 8)}
+"""By kind of memory: the IS42S16160 of a ULX3S, 32 MiB; what a GW2AR-18 has beside it in its package, 8 MiB."""
 
 
 class Command(enum.Enum, shape=3):
@@ -42,18 +59,19 @@ class SdramPins(wiring.Signature):
     """Pins of the chip, seen from the controller; all high when asserted. The chip's clock is the inverse of ``sync``,
     its CKE and CS are always asserted."""
 
-    def __init__(self) -> None:
+    def __init__(self, chip: Chip) -> None:
+        self.chip = chip
         super().__init__(
             {
                 "ras": Out(1),
                 "cas": Out(1),
                 "we": Out(1),
                 "ba": Out(BANK_BITS),
-                "a": Out(ROW_BITS),
-                "dqm": Out(2),
-                "dq_o": Out(16),
+                "a": Out(chip.row_bits),
+                "dqm": Out(chip.width // 8),
+                "dq_o": Out(chip.width),
                 "dq_oe": Out(1),
-                "dq_i": In(16),
+                "dq_i": In(chip.width),
             }
         )
 
@@ -67,7 +85,8 @@ NANOSECONDS = {
     "refresh_interval": 7800,
     "power_up": 200_000,
 }
-"""Times of the chip, no shorter than any grade of the IS42S16160 needs them to be."""
+"""Times of a chip, no shorter than any grade of the IS42S16160 needs them to be. Those of a GW2AR-18's are no longer,
+and it has fewer rows to refresh."""
 
 
 class SdramMemory(wiring.Component):
@@ -78,8 +97,9 @@ class SdramMemory(wiring.Component):
 
     Parameters
     ----------
+    chip: its shape.
     bus: data bits of AXI4.
-    memory_bytes: bytes, a multiple of 4096, at most 32 MiB.
+    memory_bytes: bytes, a multiple of 4096, at most what the chip holds.
     outstanding: bursts taken per direction before the first is done.
     clock_hz: frequency of ``sync``, at most 100 MHz.
 
@@ -90,32 +110,35 @@ class SdramMemory(wiring.Component):
 
     Latency
     -------
-    Depends on rows and refreshes; in an open row a read takes 9 cycles and ``bus / 16`` per beat. Nothing is done in
+    Depends on rows and refreshes; in an open row a read takes 9 cycles and ``bus / width`` per beat. Nothing is done in
     the first 200 microseconds (``power_up``).
     """
 
-    def __init__(self, *, bus: int, memory_bytes: int, outstanding: int, clock_hz: int) -> None:
-        if memory_bytes > LARGEST:
-            raise ValueError(f"memory must be at most {LARGEST} bytes of SDRAM, not {memory_bytes}")
+    def __init__(self, chip: Chip, *, bus: int, memory_bytes: int, outstanding: int, clock_hz: int) -> None:
+        if memory_bytes > chip.bytes:
+            raise ValueError(f"memory must be at most {chip.bytes} bytes of SDRAM, not {memory_bytes}")
         if clock_hz > FASTEST:
             raise ValueError(f"clock must be at most {FASTEST} Hz with SDRAM, not {clock_hz}")
+        self.chip = chip
         self.bus = bus
         self.memory_bytes = memory_bytes
         self.outstanding = outstanding
         self.clock_hz = clock_hz
         self.nanoseconds = NANOSECONDS
-        super().__init__({"port": In(SystemMemory(bus, memory_bytes)), "pins": Out(SdramPins())})
+        super().__init__({"port": In(SystemMemory(bus, memory_bytes)), "pins": Out(SdramPins(chip))})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Two buffers alternate. A free buffer is known a cycle later, which is early enough: a beat has at least as
-        # many columns.
-        offered, offers, room = Signal(_access(self.bus)), Signal(), Signal()
-        access, waits = Signal(_access(self.bus)), Signal()
-        column = Signal(exact_log2(self.bus // 16))
-        last_column = column == Mux(access.tag.link, LINK_COLUMNS - 1, self.bus // 16 - 1)
+        # Two buffers alternate. A free buffer is known a cycle later, which is early enough even where a beat is one
+        # column.
+        layout = _access(self.chip, self.bus)
+        offered, offers, room = Signal(layout), Signal(), Signal()
+        access, waits = Signal(layout), Signal()
+        columns, link_columns = self.bus // self.chip.width, LINK_BITS // self.chip.width
+        column = Signal(exact_log2(columns))
+        last_column = column == Mux(access.tag.link, link_columns - 1, columns - 1)
         taken = Signal()
-        places = Signal(data.ArrayLayout(_access(self.bus), 2))
+        places = Signal(data.ArrayLayout(layout, 2))
         filled, fill, drain = Signal(2), Signal(), Signal()
         m.d.comb += [
             room.eq(~filled.bit_select(fill, 1)),
@@ -138,16 +161,17 @@ class SdramMemory(wiring.Component):
     def _choose(self, m: Module, access: data.View, offers: Signal, room: Signal) -> None:
         """Offers what is next, the link's word or a beat; it is taken if there is ``room``."""
         read, write, link = self.port.read, self.port.write, self.port.link
-        lane_bits = exact_log2(self.bus // 16)
+        chip = self.chip
+        lane_bits = exact_log2(self.bus // chip.width)
         writes_next = Signal()  # after a burst the other direction is preferred
         asked = Signal()  # the link waits
         for_write = Signal()
-        row = Signal(BANK_BITS + ROW_BITS)  # of the access before
+        row = Signal(BANK_BITS + chip.row_bits)  # of the access before
         reads = beats_of(m, self, read, "ar")
         writes = beats_of(m, self, write, "aw")
         m.d.comb += [
             for_write.eq(writes.o.valid & write.wvalid & (writes_next | ~reads.o.valid)),
-            access.follows.eq(access.address[COLUMN_BITS:] == row),
+            access.follows.eq(access.address[chip.column_bits :] == row),
         ]
         m.d.sync += [
             asked.eq(link.valid & ~link.ready & ~(asked & room)),
@@ -158,7 +182,7 @@ class SdramMemory(wiring.Component):
             m.d.comb += [
                 offers.eq(1),
                 access.write.eq(link.write),
-                access.address.eq(link.address << exact_log2(LINK_COLUMNS)),
+                access.address.eq(link.address << exact_log2(LINK_BITS // chip.width)),
                 access.data.eq(link.data),
                 access.tag.link.eq(1),
             ]
@@ -181,7 +205,7 @@ class SdramMemory(wiring.Component):
                 access.tag.inside.eq(reads.o.payload.inside),
             ]
         with m.If(offers & room):
-            m.d.sync += row.eq(access.address[COLUMN_BITS:])
+            m.d.sync += row.eq(access.address[chip.column_bits :])
             with m.If(~asked):
                 m.d.sync += [
                     writes_next.eq(for_write ^ Mux(for_write, writes.o.payload.last, reads.o.payload.last)),
@@ -199,19 +223,19 @@ class SdramMemory(wiring.Component):
             """A time of the chip in clock cycles, rounded up."""
             return max(1, ceil(self.nanoseconds[name] * self.clock_hz / 1e9))
 
-        pins = self.pins
+        pins, chip = self.pins, self.chip
         command = Signal(Command)
         address = access.address | part
-        column, bank = address[:COLUMN_BITS], address[COLUMN_BITS : COLUMN_BITS + BANK_BITS]
-        row = address[COLUMN_BITS + BANK_BITS :]
-        all_banks = Const(1 << 10, ROW_BITS)
-        a = Signal(ROW_BITS)
+        column, bank = address[: chip.column_bits], address[chip.column_bits :][:BANK_BITS]
+        row = address[chip.column_bits + BANK_BITS :]
+        all_banks = Const(1 << 10, chip.row_bits)
+        a = Signal(chip.row_bits)
         m.d.sync += [
             Cat(pins.ras, pins.cas, pins.we).eq(command),
             pins.ba.eq(Mux(command == Command.MODE, 0, bank)),
             pins.a.eq(a),
-            pins.dqm.eq(Mux(access.write, access.mask.word_select(part, 2), 0)),
-            pins.dq_o.eq(access.data.word_select(part, 16)),
+            pins.dqm.eq(Mux(access.write, access.mask.word_select(part, chip.width // 8), 0)),
+            pins.dq_o.eq(access.data.word_select(part, chip.width)),
             pins.dq_oe.eq(command == Command.WRITE),
         ]
         pause, pauses = Signal(range(cycles("power_up")), init=cycles("power_up") - 1), Signal(init=1)
@@ -277,15 +301,16 @@ class SdramMemory(wiring.Component):
         read, link = self.port.read, self.port.link
         m.domains += ClockDomain("chip", local=True, reset_less=True, clk_edge="neg")
         m.d.comb += ClockSignal("chip").eq(ClockSignal())
-        taken = Signal(16)
+        width = self.chip.width
+        taken = Signal(width)
         m.d.chip += taken.eq(self.pins.dq_i)
-        half = Signal(16)
-        m.d.sync += half.eq(taken)
+        column = Signal(width)
+        m.d.sync += column.eq(taken)
         valid, last = delayed(m, "reads", Cat(reads, last_column), RETURN)[-1]
         tag = data.View(_TAG, delayed(m, "tags", asked.as_value(), RETURN)[-1])
         word = Signal(self.bus)
         with m.If(valid):
-            m.d.sync += word.eq(Cat(word[16:], half))
+            m.d.sync += word.eq(Cat(word[width:], column))
         ended = valid & last
         m.d.sync += [
             read.rvalid.eq(ended & ~tag.link),
@@ -293,18 +318,18 @@ class SdramMemory(wiring.Component):
             read.rresp.eq(Mux(tag.inside, OKAY, DECERR)),
             link.answer.eq(ended & tag.link),
         ]
-        m.d.comb += [read.rdata.eq(word), link.read_data.eq(word[-32:])]
+        m.d.comb += [read.rdata.eq(word), link.read_data.eq(word[-LINK_BITS:])]
 
 
 _TAG = data.StructLayout({"link": 1, "last": 1, "inside": 1})
 
 
-def _access(bus: int) -> data.StructLayout:
+def _access(chip: Chip, bus: int) -> data.StructLayout:
     """A beat, or a word of the link. ``address`` of its first column counts those of all rows and banks; it ``follows``
     an access to the same row; ``mask`` has the bytes that are not written."""
     return data.StructLayout(
         {
-            "address": COLUMN_BITS + BANK_BITS + ROW_BITS,
+            "address": chip.column_bits + BANK_BITS + chip.row_bits,
             "follows": 1,
             "write": 1,
             "data": bus,

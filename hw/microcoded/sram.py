@@ -1,14 +1,17 @@
-"""The microcoded accelerator's SRAM: one port of 32 bits, in two of the iCE40 UP5K's single-port RAMs."""
+"""The microcoded accelerator's SRAM: one port of 32 bits, in block RAM or two of the iCE40 UP5K's single-port RAMs."""
 
 from amaranth import Cat, ClockSignal, Const, Instance, Module, ResetSignal, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from dovetail.hw.memory.cells import block_ram, read_row
 from dovetail.isa.config.resolved import Config
 
 MODULE = "dovetail_microcoded_sram"
 LARGEST = 64 << 10
 """Bytes of two single-port RAMs."""
+UP5K = "iCE40UP5K"
+"""The device that has them."""
 
 
 class MicrocodedSram(wiring.Component):
@@ -51,7 +54,17 @@ class MicrocodedSram(wiring.Component):
                 i_data=self.data,
                 o_word=self.word,
             )
-            return m
+        elif getattr(platform, "device", "") == UP5K:
+            self._single_port_ram(m)
+        else:
+            cells = block_ram(width=32, depth=self.config.sram // 4)
+            m.submodules.cells = cells
+            write = cells.write_port(granularity=8)
+            row = read_row(m, cells, name="row", addr=self.addr, en=~self.write.any(), platform=platform)
+            m.d.comb += [write.addr.eq(self.addr), write.data.eq(self.data), write.en.eq(self.write), self.word.eq(row)]
+        return m
+
+    def _single_port_ram(self, m: Module) -> None:
         for half in range(2):
             word = Signal(16, name=f"word{half}")
             enable = self.write[2 * half : 2 * half + 2]
@@ -69,7 +82,6 @@ class MicrocodedSram(wiring.Component):
                 o_DATAOUT=word,
             )
             m.d.comb += self.word[16 * half : 16 * half + 16].eq(word)
-        return m
 
 
 def microcoded_sram_verilog(config: Config) -> str:

@@ -20,12 +20,13 @@ UNITS = {
     "ecp5": "LUT of 4 inputs, DSP of 18 x 18 bits, BRAM of 16 Kibit",
     "ice40": "LUT: logic cells, each with a LUT of 4 inputs and a flip-flop; DSP of 16 x 16 bits, BRAM of 4 Kibit,"
     " SPRAM of 256 Kibit",
+    "gowin": "LUT of 4 inputs, DSP of 9 x 9 bits, BRAM of 16 Kibit",
 }
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part. ``family``: ecp5 or ice40; ``total``: what it has, by resource; ``speed``: its speed grade, if any."""
+    """A part. ``family``: a key of `UNITS`; ``total``: what it has, by resource; ``speed``: its speed grade, if any."""
 
     name: str
     family: str
@@ -45,7 +46,7 @@ class Board:
     ----------
     name: on the command line.
     title: what people call it.
-    platform: class in amaranth-boards, as ``module:class``.
+    platform: its pins, as ``module:class``, mostly in amaranth-boards.
     part: what is on it.
     oscillator: Hz of its default clock.
     frequency: Hz that are asked for unless the user does.
@@ -66,11 +67,16 @@ class Board:
     placement: tuple[str, ...] = ()
     crowded: tuple[str, ...] = ()
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of system memory that it has: block RAM, and what its default is."""
+        return tuple(dict.fromkeys(("bram", self.memory[0])))
+
     def load(self) -> Any:
         """A fresh platform. Raises DovetailError without amaranth-boards."""
         module, _, name = self.platform.partition(":")
         try:
-            return getattr(import_module(f"amaranth_boards.{module}"), name)()
+            return getattr(import_module(module), name)()
         except ImportError:
             raise DovetailError(
                 f"amaranth-boards is not installed, which has the pins of {self.name}; it comes with the extra fpga:"
@@ -81,7 +87,7 @@ class Board:
         """The frequency nearest to ``wanted`` Hz, in whole Hz, and the PLL's setting; None: the oscillator itself."""
         if wanted == self.oscillator:
             return wanted, None
-        dividers = (pll.ecp5 if self.part.family == "ecp5" else pll.ice40)(self.oscillator, wanted)
+        dividers = pll.SEARCH[self.part.family](self.oscillator, wanted)
         return round(dividers.output), dividers
 
 
@@ -99,7 +105,7 @@ BOARDS = {
         Board(
             "ulx3s-85f",
             "Radiona ULX3S with an 85F",
-            "ulx3s:ULX3S_85F_Platform",
+            "amaranth_boards.ulx3s:ULX3S_85F_Platform",
             _ecp5("LFE5U-85F", "85F", "6"),
             25 * MHZ,
             80 * MHZ,
@@ -110,7 +116,7 @@ BOARDS = {
         Board(
             "ulx3s-45f",
             "Radiona ULX3S with a 45F",
-            "ulx3s:ULX3S_45F_Platform",
+            "amaranth_boards.ulx3s:ULX3S_45F_Platform",
             _ecp5("LFE5U-45F", "45F", "6"),
             25 * MHZ,
             80 * MHZ,
@@ -121,22 +127,34 @@ BOARDS = {
         Board(
             "ecp5-evn",
             "Lattice ECP5-5G Evaluation Board",
-            "ecp5_5g_evn:ECP55GEVNPlatform",
+            "amaranth_boards.ecp5_5g_evn:ECP55GEVNPlatform",
             _ecp5("LFE5UM5G-85F", "85F", "8"),
             12 * MHZ,
             100 * MHZ,
+            ("bram", 192 << 10),
             placement=TIMING_FIRST,
             crowded=EVEN,
         ),
         Board(
             "icebreaker",
             "1BitSquared iCEBreaker",
-            "icebreaker:ICEBreakerPlatform",
+            "amaranth_boards.icebreaker:ICEBreakerPlatform",
             Part("iCE40UP5K", "ice40", {"lut": 5280, "ff": 5280, "dsp": 8, "bram": 30, "spram": 4}),
             12 * MHZ,
             12 * MHZ,
             ("spram", 64 << 10),
             ("-dsp", "-device", "u"),
+        ),
+        Board(
+            "tang-nano-20k",
+            "Sipeed Tang Nano 20K",
+            "dovetail.flows.fpga.design.tang_nano_20k:TangNano20kPlatform",
+            Part("GW2AR-18", "gowin", {"lut": 20736, "ff": 15552, "dsp": 96, "bram": 46}, "C8/I7"),
+            27 * MHZ,
+            54 * MHZ,
+            ("sdram32", 8 << 20),
+            ("-family", "gw2a"),
+            TIMING_FIRST,
         ),
     )
 }

@@ -14,6 +14,18 @@ SETTLING = 15e-6
 """Seconds for which an iCE40 stays in reset: its block RAMs read as zero for some 3 us after configuration."""
 FILTER_RANGES = (17, 26, 44, 66, 101)
 """MHz at an SB_PLL40's phase detector from which on FILTER_RANGE is one more than 1."""
+GOWIN_INPUTS = {
+    "RESET": 1,
+    "RESET_P": 1,
+    "CLKFB": 1,
+    "FBDSEL": 6,
+    "IDSEL": 6,
+    "ODSEL": 6,
+    "PSDA": 4,
+    "DUTYDA": 4,
+    "FDLY": 4,
+}
+"""Inputs of an rPLL that are not used, and their bits."""
 
 
 def pll_domain(platform: Any) -> ClockDomain:
@@ -29,8 +41,8 @@ class PllClock(Elaboratable):
     dividers: setting of the part's PLL.
 
     On an ECP5 the domain has no reset: as in Amaranth's own clock of these parts, the global set/reset holds every
-    register until the PLL has locked (and while the board's reset button is pressed). An iCE40's reset is released
-    `SETTLING` after that.
+    register until the PLL has locked (and while the board's reset button is pressed). A Gowin part's reset is released
+    then, an iCE40's `SETTLING` later.
     """
 
     def __init__(self, dividers: Dividers) -> None:
@@ -52,6 +64,10 @@ class PllClock(Elaboratable):
             m.submodules.first = Instance("FD1S3AX", p_GSR="DISABLED", i_CK=clock, i_D=ready, o_Q=first)
             m.submodules.second = Instance("FD1S3AX", p_GSR="DISABLED", i_CK=clock, i_D=first, o_Q=second)
             m.submodules.reset = Instance("SGSR", i_CLK=clock, i_GSR=second)
+        elif platform.family.startswith("GW"):
+            m.submodules.oscillator = oscillator = io.Buffer("i", source)
+            m.submodules.pll = gowin_pll(self.dividers, oscillator.i, clock, locked, platform.family)
+            m.submodules.reset = ResetSynchronizer(~ready, domain="sync")
         else:
             m.submodules.pll = ice40_pll(self.dividers, source.io, clock, locked)
             m.domains += ClockDomain("starting", local=True)
@@ -120,4 +136,24 @@ def ice40_pll(dividers: Dividers, pad: object, clock: Signal, locked: Signal) ->
         i_BYPASS=Const(0),
         o_PLLOUTGLOBAL=clock,
         o_LOCK=locked,
+    )
+
+
+def gowin_pll(dividers: Dividers, source: Signal, clock: Signal, locked: Signal, device: str) -> Instance:
+    """rPLL: ``clock`` from ``source``; the feedback is inside."""
+    fixed = {f"p_DYN_{name}_SEL": "false" for name in ("IDIV", "FBDIV", "ODIV")}
+    unused = {f"i_{name}": Const(0, width) for name, width in GOWIN_INPUTS.items()}
+    return Instance(
+        "rPLL",
+        p_DEVICE=device,
+        p_FCLKIN=f"{dividers.reference / MHZ:g}",
+        p_IDIV_SEL=dividers.reference_divider - 1,
+        p_FBDIV_SEL=dividers.feedback - 1,
+        p_ODIV_SEL=dividers.output_divider,
+        p_CLKFB_SEL="internal",
+        i_CLKIN=source,
+        o_CLKOUT=clock,
+        o_LOCK=locked,
+        **fixed,
+        **unused,
     )

@@ -25,8 +25,12 @@ ECP5 = Limits((3_125_000, 400 * MHZ), (400 * MHZ, 800 * MHZ), (10 * MHZ, 400 * M
 """EHXPLLL, as in Project Trellis's ecppll."""
 ICE40 = Limits((10 * MHZ, 133 * MHZ), (533 * MHZ, 1066 * MHZ), (16 * MHZ, 275 * MHZ))
 """SB_PLL40, as in Project IceStorm's icepll."""
+GOWIN = Limits((3 * MHZ, 500 * MHZ), (500 * MHZ, 1250 * MHZ), (3_906_250, 625 * MHZ))
+"""rPLL of a GW2A of grade C8/I7, as in Project Apicula's gowin_pll."""
 FEEDBACK_MAX = 80
 """The largest CLKFB_DIV of an EHXPLLL (Lattice's FPGA Libraries Reference Guide)."""
+GOWIN_LAST = (2, 4, 8, 16, 32, 48, 64, 80, 96, 112, 128)
+"""What an rPLL divides its oscillator by."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,18 @@ def ice40(reference: int, wanted: int) -> Dividers:
     return _best(reference, wanted, _ice40(reference, wanted), ICE40)
 
 
+def gowin(reference: int, wanted: int) -> Dividers:
+    """rPLL, whose output is the feedback.
+
+    ``reference``, ``wanted``: Hz; chosen as by :func:`ecp5`. Raises DovetailError.
+    """
+    return _best(reference, wanted, _gowin(reference, wanted), GOWIN)
+
+
+SEARCH = {"ecp5": ecp5, "ice40": ice40, "gowin": gowin}
+"""By family."""
+
+
 def _ecp5(reference: int, wanted: int) -> Iterator[Dividers]:
     for divider in range(1, reference // ECP5.detector[0] + 1):
         detector = Fraction(reference, divider)
@@ -96,6 +112,14 @@ def _ice40(reference: int, wanted: int) -> Iterator[Dividers]:
         for shift in range(1, 7):
             for feedback in _around(Fraction(wanted << shift) * divider / reference):
                 yield Dividers(reference, divider, feedback, 1, 1 << shift)
+
+
+def _gowin(reference: int, wanted: int) -> Iterator[Dividers]:
+    for divider in range(1, min(64, reference // GOWIN.detector[0]) + 1):
+        for feedback in _around(Fraction(wanted) * divider / reference):
+            if feedback <= 64:
+                for last in GOWIN_LAST:
+                    yield Dividers(reference, divider, feedback, last, last)
 
 
 def _around(value: Fraction) -> Iterator[int]:

@@ -22,14 +22,14 @@ CHANNELS = (
 
 
 def assertions(config: Config) -> list[str]:
-    """Lines of the wrapper, for an accelerator of units: none outside of the macro. The clock is ``aclk``, the reset
-    that the core sees ``reset``, the core ``core``."""
+    """Lines of the wrapper, none outside of the macro. The clock is ``aclk``, the reset that the core sees ``reset``,
+    the core ``core``."""
+    units = [] if config.serial else [*_queues(config), *_banks(config)]  # microcode has neither queues nor claims
     return [
         f"`ifdef {MACRO}",
         "  // Checked at every rising edge; a rule that is broken ends the simulation with its sentence.",
         *_handshakes(),
-        *_queues(config),
-        *_banks(config),
+        *units,
         "`endif",
     ]
 

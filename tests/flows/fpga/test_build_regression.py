@@ -93,7 +93,7 @@ def test_what_is_no_table(tmp_path: Path, capsys: Any) -> None:
 def test_a_table_with_memory_that_there_is_not(tmp_path: Path, capsys: Any) -> None:
     save(tmp_path / "t.json", [Entry("a", "small", "ulx3s-85f", 80, "tape:64KiB")])
     assert main(["build", "--check", str(tmp_path / "t.json")]) == 2
-    assert "memory kind must be one of bram, spram, sdram, not 'tape'" in capsys.readouterr().err
+    assert "memory kind must be one of bram, spram, sdram, sdram32, not 'tape'" in capsys.readouterr().err
 
 
 def test_the_committed_table_is_consistent() -> None:

@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.flows.fpga.reports import clock_name, critical_path, design_name, log_utilisation, read_report
+from dovetail.flows.fpga.reports import (
+    clock_name,
+    critical_path,
+    design_name,
+    log_utilisation,
+    netlist_resources,
+    pass_throughs,
+    read_report,
+)
 
 
 @pytest.mark.parametrize(
@@ -17,6 +25,9 @@ from dovetail.flows.fpga.reports import clock_name, critical_path, design_name, 
         ("mem_TRELLIS_FF_Q_7_DI_CCU2C_S1$CCU2_COMB0", "mem"),
         ("board.memory.cells.0.0_DP16KD_DOA0", "board.memory.cells.0.0"),
         ("board.link.state_PFUMX_Z_ALUT_LUT4_Z_1", "board.link.state"),
+        ("board.halves_DFFR_Q_11_D_ALU_SUM_COUT", "board.halves"),
+        ("board.memory.row_MUX2_LUT5_O_S0_LUT4_F", "board.memory.row"),
+        ("board.accelerator.alu_sum[3]", "board.accelerator.alu_sum"),
         ("$abc$1234$lut$5", ""),
         ("$flatten\\board.\\accelerator.\\sequencer.$procmux$77_Y", "board.accelerator.sequencer"),
         ("uart_0__rx__io", "uart_0__rx__io"),
@@ -76,6 +87,43 @@ def test_flip_flops_of_an_ice40_come_from_the_netlist(tmp_path: Path) -> None:
     assert placed.met  # to the hundredth of a MHz
 
 
+def test_cells_of_a_gowin_part(tmp_path: Path) -> None:
+    used = {"LUT4": 100, "ALU": 20, "RAM16SDP4": 3, "DFF": 90, "BSRAM": 2, "VCC": 1}
+    report = {"critical_paths": [], "fmax": {}, "utilization": {name: {"used": n} for name, n in used.items()}}
+    (tmp_path / "r.json").write_text(json.dumps(report))
+    assert read_report(tmp_path / "r.json", "gowin", 0).used == {"lut": 132, "ff": 90, "dsp": 0, "bram": 2}
+    cells = {
+        "LUT1": 1,
+        "LUT4": 2,
+        "ALU": 3,
+        "RAM16SDP4": 2,
+        "DFFRE": 5,
+        "SDPX9B": 4,
+        "MULT9X9": 4,
+        "MULT36X36": 1,
+        "MUX2_LUT5": 9,
+    }
+    assert netlist_resources(cells, "gowin") == {"lut": 14, "ff": 5, "dsp": 12, "bram": 4}
+
+
+def test_flip_flops_of_a_gowin_part_that_need_a_lut(tmp_path: Path) -> None:
+    cells = {
+        "lut": {"type": "LUT3", "connections": {"I0": [2], "F": [5]}},
+        "sum": {"type": "ALU", "connections": {"SUM": [6], "COUT": [7]}},
+        "carry": {"type": "ALU", "connections": {"SUM": [], "COUT": [8]}},
+        "own": {"type": "DFF", "connections": {"D": [5], "Q": [9]}},
+        "shared": {"type": "DFFE", "connections": {"D": [5], "Q": [10]}},
+        "summed": {"type": "DFFRE", "connections": {"D": [6], "Q": [11]}},
+        "shifted": {"type": "DFF", "connections": {"D": [9], "Q": [12]}},
+        "zero": {"type": "DFF", "connections": {"D": ["0"], "Q": [13]}},
+    }
+    modules = {"top": {"attributes": {"top": "1"}, "cells": cells}, "LUT3": {"attributes": {}, "cells": {}}}
+    (tmp_path / "n.json").write_text(json.dumps({"modules": modules}))
+    assert pass_throughs(tmp_path / "n.json") == 3  # shared, shifted, zero
+
+
 def test_log_of_a_placement_that_failed() -> None:
     text = "Info: Device utilisation:\nInfo: \t  DP16KD:     300/    208   144%\nInfo: \t  TRELLIS_FF:  5/ 83640  0%\n"
     assert log_utilisation(text, "ecp5") == {"ff": 5, "bram": 300}
+    text = "Info: \t  LUT4:  300/ 20736  1%\nInfo: \t  ALU:  100/ 15552  0%\n"
+    assert log_utilisation(text, "gowin") == {"lut": 300}

@@ -84,17 +84,9 @@ def test_lint_is_clean_and_waives_only_what_it_must(folder: Path, tmp_path: Path
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_is_lint_clean_or_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = Config.load(name)
-    refused = config.serial or config.sram > ip.MOST_SRAM
+    refused = config.sram > ip.MOST_SRAM
     assert main(["build", name, "--export", "vivado", "--output", str(tmp_path / "ip")]) == (2 if refused else 0)
     assert ("next         vivado" in capsys.readouterr().out) != refused
-
-
-def test_an_sram_of_ice40_cells_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["build", "icebreaker", "--export", "vivado", "--output", str(tmp_path / "ip")]) == 2
-    assert "error: serial must be false for Vivado: with serial = true the SRAM is made of SB_SPRAM256KA" in (
-        capsys.readouterr().err
-    )
-    assert not (tmp_path / "ip").exists()
 
 
 def test_an_sram_that_is_too_large_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from dovetail.hw.board import sdram
 from dovetail.hw.board.memory import BoardMemory
 from dovetail.hw.board.ports import DECERR, OKAY
 from dovetail.hw.board.sdram import NANOSECONDS
@@ -21,6 +22,8 @@ KINDS = [
     ("spram", 64, 1 << 17),
     ("sdram", 32, 1 << 14),
     ("sdram", 64, 1 << 16),
+    ("sdram32", 32, 1 << 16),
+    ("sdram32", 64, 1 << 14),
 ]
 OUTSTANDING = 3
 PAGE = 4096
@@ -30,13 +33,14 @@ CLOCK = 100_000_000
 
 
 class Chip:
-    """SDRAM of 16 bits, which checks every command against its datasheet's times, in cycles of 10 ns."""
+    """SDRAM of 16 or 32 bits, which checks every command against its datasheet's times, in cycles of 10 ns."""
 
     RCD, RP, RAS, RC, RFC, WR, REFRESH, POWER_UP = 2, 2, 5, 7, 7, 2, 780, 200
     NEVER = -1_000_000
 
-    def __init__(self, pins: Any) -> None:
+    def __init__(self, pins: Any, shape: sdram.Chip) -> None:
         self.pins = pins
+        self.shape = shape
         self.cells: dict[tuple[int, int, int], int] = {}
         self.rows: dict[int, int] = {}
         self.now = 0
@@ -45,10 +49,15 @@ class Chip:
         self.at: dict[str, dict[int, int]] = {name: {} for name in ("activate", "precharge", "write", "read")}
         self.refreshed = self.NEVER
 
-    @staticmethod
-    def place(address: int) -> tuple[int, int, int]:
+    def place(self, address: int) -> tuple[int, int, int]:
         """Bank, row and column of a byte address."""
-        return address >> 10 & 3, address >> 12, address >> 1 & 511
+        column = address // (self.shape.width // 8)
+        bank = column >> self.shape.column_bits
+        return bank & 3, bank >> 2, column & self.columns - 1
+
+    @property
+    def columns(self) -> int:
+        return 1 << self.shape.column_bits
 
     def since(self, what: str, bank: int) -> int:
         return self.now - self.at[what].get(bank, self.NEVER)
@@ -89,12 +98,12 @@ class Chip:
             assert self.refreshes >= 8 and not self.rows and a == 0x20 and bank == 0
             self.mode = a
         elif command in (0b010, 0b110):
-            assert bank in self.rows and self.since("activate", bank) >= self.RCD and a < 512
+            assert bank in self.rows and self.since("activate", bank) >= self.RCD and a < self.columns
             place = bank, self.rows[bank], a
             if command == 0b010:
                 self.at["read"][0] = self.now
                 return self.cells.get(place, 0)
-            old, mask = self.cells.get(place, 0), (dqm & 1) * 0xFF | (dqm >> 1) * 0xFF00
+            old, mask = self.cells.get(place, 0), sum(0xFF << 8 * n for n in range(4) if dqm >> n & 1)
             self.cells[place] = old & mask | data & ~mask
             self.at["write"][bank] = self.now
         return None
@@ -117,9 +126,9 @@ class Bench:
         self.timing = memory.timing
         self.dut: Any = memory.component(config, clock_hz=CLOCK, simulation=True)
         self.chip: Chip | None = None
-        if kind == "sdram":  # and a shorter power-up
+        if memory.chip:  # and a shorter power-up
             self.dut.nanoseconds = NANOSECONDS | {"power_up": 2000}
-            self.chip = Chip(self.dut.pins)
+            self.chip = Chip(self.dut.pins, memory.chip)
         self.rng = random.Random(seed)
         self.width, self.size = bus // 8, size
         self.image = bytearray(size)
@@ -165,9 +174,10 @@ class Bench:
         """Random words in the first odd page and the last one; between them there are zeros."""
         pages = range(self.size // PAGE)
         if self.chip:
-            for address in range(PAGE, 2 * PAGE, 2):
-                value = self.chip.cells[Chip.place(address)] = self.rng.getrandbits(16)
-                self.image[address : address + 2] = value.to_bytes(2, "little")
+            width = self.chip.shape.width
+            for address in range(PAGE, 2 * PAGE, width // 8):
+                value = self.chip.cells[self.chip.place(address)] = self.rng.getrandbits(width)
+                self.image[address : address + width // 8] = value.to_bytes(width // 8, "little")
             return
         for page in sorted({1, max(n for n in pages if n % 2)}):
             for address in range(page * PAGE, (page + 1) * PAGE, 16):
@@ -325,7 +335,7 @@ def test_the_link_comes_between(kind: str, bus: int, size: int) -> None:
 
 def test_kinds_and_sizes() -> None:
     assert BoardMemory("bram", 8192).timing == MemoryTiming(read_latency=3, write_latency=2, beat_cycles=1)
-    with pytest.raises(ValueError, match="memory kind must be one of bram, spram, sdram, not 'flash'"):
+    with pytest.raises(ValueError, match="memory kind must be one of bram, spram, sdram, sdram32, not 'flash'"):
         BoardMemory("flash", 4096)
     with pytest.raises(ValueError, match="memory must be a multiple of 4096 bytes, not 5000"):
         BoardMemory("bram", 5000)

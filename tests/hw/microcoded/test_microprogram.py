@@ -3,11 +3,11 @@
 from itertools import count
 
 import pytest
+from amaranth.back import verilog
 
 from dovetail.hw.microcoded.assembler import CODE, TABLES, Alu, Assembler, If
 from dovetail.hw.microcoded.microcode import build
-from dovetail.hw.microcoded.sram import MicrocodedSram
-from dovetail.hw.verilog import to_verilog
+from dovetail.hw.microcoded.sram import UP5K, MicrocodedSram
 from dovetail.isa.config.resolved import Config
 
 CONFIG = Config.load("icebreaker")
@@ -43,8 +43,15 @@ def test_what_cannot_be_assembled() -> None:
         u.program()
 
 
-def test_the_device_form_has_the_devices_memory() -> None:
-    (text,) = to_verilog(CONFIG, simulation=False).values()
-    assert text.count("SB_SPRAM256KA ") == 2
+class Up5k:
+    """A platform of that device, to be elaborated with."""
+
+    device = UP5K
+
+
+def test_single_port_ram_is_for_the_device_that_has_it() -> None:
+    ram = MicrocodedSram(CONFIG, simulation=False)
+    assert verilog.convert(ram, platform=Up5k()).count("SB_SPRAM256KA ") == 2
+    assert "SB_SPRAM" not in verilog.convert(MicrocodedSram(CONFIG, simulation=False))
     with pytest.raises(ValueError, match="sram must be at most 65536 bytes in hardware, not 131072"):
         MicrocodedSram(CONFIG.replace(sram="128 KiB"), simulation=False)
