@@ -94,12 +94,12 @@ def config_of(name: str) -> Config:
     return Config(ic_lanes=ic, oc_lanes=oc, sram="512 KiB", bus=128 if ic * oc >= 256 else 64)
 
 
-def work(name: str, cache: Path) -> None:
+def work(name: str, cache: Path, tuned: bool) -> None:
     """Answer on standard output: the seconds of the build, then for each line of input, the name of a program, the
     cycles and CPU seconds of a run of it."""
     config = config_of(name)
     start = time.perf_counter()
-    engine = RtlEngine(config, cache=cache)
+    engine = RtlEngine(config, cache=cache, **({"tuned": True} if tuned else {}))  # not known to older checkouts
     print(time.perf_counter() - start, flush=True)
     programs = {"convolutions": loaded(convolutions(config)), "mobilenet_v1": mobilenet(config)}
     engine.write_sram(np.frombuffer(random.Random(0).randbytes(config.sram), np.uint8).copy())
@@ -123,12 +123,12 @@ class Checkout:
     build: float
 
     @staticmethod
-    def start(folder: Path, name: str, cache: Path) -> "Checkout":
+    def start(folder: Path, name: str, cache: Path, tuned: bool) -> "Checkout":
         """With an array's accelerator, which is built if it is not yet."""
         if not (folder / PACKAGE / "dovetail").is_dir():
             raise SystemExit(f"--beside must be a checkout of Dovetail, not {folder}")
         process = subprocess.Popen(
-            [sys.executable, __file__, "--worker", "--cache", str(cache), name],
+            [sys.executable, __file__, "--worker", "--cache", str(cache), *(["--tuned"] if tuned else []), name],
             env={**os.environ, "PYTHONPATH": str((folder / PACKAGE).resolve())},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -153,9 +153,9 @@ class Checkout:
         return cycles, cycles / seconds
 
 
-def measure(name: str, folders: list[Path], cache: Path, repeats: int) -> None:
+def measure(name: str, folders: list[Path], cache: Path, repeats: int, tuned: bool) -> None:
     """Print speeds of one array in each checkout, and the ratio of the first to the second."""
-    checkouts = [Checkout.start(folder, name, cache) for folder in folders]
+    checkouts = [Checkout.start(folder, name, cache, tuned and not n) for n, folder in enumerate(folders)]
     for program in ("convolutions", "mobilenet_v1"):
         runs = [[checkout.run(program) for checkout in checkouts] for _ in range(repeats)]
         for n, checkout in enumerate(checkouts):
@@ -180,14 +180,15 @@ def main() -> None:
     parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="another checkout to compare with")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each program")
     parser.add_argument("--cache", type=Path, default=default_cache(), help="folder of the builds")
+    parser.add_argument("--tuned", action="store_true", help="measure tuned builds of this checkout")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     for name in arguments.arrays:
         if arguments.worker:
-            work(name, arguments.cache)
+            work(name, arguments.cache, arguments.tuned)
         else:
             folders = [ROOT, *([arguments.beside] if arguments.beside else [])]
-            measure(name, folders, arguments.cache.absolute(), arguments.repeats)
+            measure(name, folders, arguments.cache.absolute(), arguments.repeats, arguments.tuned)
 
 
 if __name__ == "__main__":

@@ -208,6 +208,12 @@ struct Accelerator {
     }
 };
 
+// Also in libraries that count nothing: g++ matches counts with functions by their order.
+extern "C" __attribute__((weak, visibility("default"))) void __gcov_dump(void);
+void acc_profile(void) {
+    if (__gcov_dump) __gcov_dump();
+}
+
 int acc_direct(void) { return Clock::DIRECT; }
 Accelerator* acc_new(void) { return new Accelerator; }
 void acc_delete(Accelerator* a) {

@@ -68,6 +68,9 @@ int acc_window(Accelerator* a, const char* path, uint64_t first, uint64_t past);
 // Writes what has been covered to a file. 0: the library was built without.
 int acc_coverage(Accelerator* a, const char* path);
 
+// Writes the counts of a library that was compiled to count what it executes.
+void acc_profile(void);
+
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }

@@ -4,6 +4,7 @@ import ctypes
 import platform
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 from dovetail.cosim.rtl.block import driver
 from dovetail.cosim.rtl.build_cache import noted, noted_library
 from dovetail.cosim.rtl.sealed import is_sound
-from dovetail.cosim.rtl.verilate import Design, hash_of, machine, verilate, wave_format, yosys
+from dovetail.cosim.rtl.verilate import Design, default_cache, hash_of, machine, verilate, wave_format, yosys
 from dovetail.hw.accelerator import Accelerator
 from dovetail.hw.memory.cells import LosingRam
 from dovetail.hw.verilog import simulation_verilog, to_verilog
@@ -49,12 +50,17 @@ class RtlError(RuntimeError):
 
 
 def accelerator_design(
-    config: Config, *, trace: str = "", coverage: Sequence[str] = (), form: str = FORMS[0]
+    config: Config,
+    *,
+    trace: str = "",
+    coverage: Sequence[str] = (),
+    form: str = FORMS[0],
+    tuned: bool = False,
 ) -> Design:
     """What is Verilated for ``config``; the memory timing does not matter. ``trace``: of
     :data:`~dovetail.cosim.rtl.verilate.WAVES`; ``coverage``: of the flags
-    :data:`~dovetail.cosim.rtl.verilate.COVERAGE`; ``form``: of :data:`FORMS`. Raises :class:`ToolError` without
-    Yosys."""
+    :data:`~dovetail.cosim.rtl.verilate.COVERAGE`; ``form``: of :data:`FORMS`; ``tuned``: see
+    :func:`accelerator_library`. Raises :class:`ToolError` without Yosys."""
     check_form(form)
     with yosys():
         if form == "fpga":
@@ -69,6 +75,8 @@ def accelerator_design(
         trace=trace,
         flags=tuple(coverage),
         defines=(f"BUS_BYTES={config.bus_bytes}", f"HAS_VECTOR={int(config.vector)}"),
+        training=partial(_train, config) if tuned else None,
+        training_version=str(int(tuned)),
     )
 
 
@@ -78,16 +86,29 @@ def check_form(form: str) -> None:
         raise ValueError(f"form must be one of {', '.join(FORMS)}, not {form!r}")
 
 
+def _train(config: Config, library: Path) -> None:
+    from dovetail.cosim.rtl.training import train  # which runs an engine
+
+    train(config, library)
+
+
 def accelerator_library(
-    config: Config, cache: Path, *, trace: str = "", coverage: Sequence[str] = (), form: str = FORMS[0]
+    config: Config,
+    cache: Path,
+    *,
+    trace: str = "",
+    coverage: Sequence[str] = (),
+    form: str = FORMS[0],
+    tuned: bool = False,
 ) -> Path:
-    """The Verilated library for ``config``, in one of :data:`FORMS`."""
+    """The Verilated library for ``config``, in one of :data:`FORMS`. ``tuned``: arranged after what runs of it execute,
+    which takes twice the time to build."""
     check_form(form)
 
     def build() -> Path:
-        return verilate(accelerator_design(config, trace=trace, coverage=coverage, form=form), cache)
+        return verilate(accelerator_design(config, trace=trace, coverage=coverage, form=form, tuned=tuned), cache)
 
-    return noted_library(cache, _note(config, trace, coverage, form), build)
+    return noted_library(cache, _note(config, trace, coverage, form, tuned), build)
 
 
 def is_built(config: Config, cache: Path) -> bool:
@@ -96,8 +117,10 @@ def is_built(config: Config, cache: Path) -> bool:
     return library is not None and is_sound(library.parent)
 
 
-def _note(config: Config, trace: str = "", coverage: Sequence[str] = (), form: str = FORMS[0]) -> str:
-    return f"accelerator-{sources_hash(config, trace, form, *coverage)}"
+def _note(
+    config: Config, trace: str = "", coverage: Sequence[str] = (), form: str = FORMS[0], tuned: bool = False
+) -> str:
+    return f"accelerator-{sources_hash(config, trace, form, *coverage, *(['tuned'] if tuned else []))}"
 
 
 def sources_hash(config: Config, *more: str) -> str:
@@ -131,9 +154,16 @@ class RtlEngine(DeviceEngine):
     form
         Of :data:`FORMS`. Block RAM keeps its contents in a reset: with ``fpga`` a :meth:`pulse_reset` does not clear
         SRAM.
+    tuned
+        Use a build that is arranged after what runs execute: faster, and twice the time to build. For many runs of one
+        configuration.
+    library
+        Use this library of an accelerator instead of one from ``cache``.
 
     Members
     -------
+    library
+        The library that it runs.
     broken
         (address, bytes) of parts of system memory that answer SLVERR, multiples of 64.
 
@@ -147,12 +177,14 @@ class RtlEngine(DeviceEngine):
         self,
         config: Config,
         *,
-        cache: Path,
+        cache: Path | None = None,
         trace: Path | None = None,
         window: range | None = None,
         limit: int = DEFAULT_LIMIT,
         coverage: Sequence[str] = (),
         form: str = FORMS[0],
+        tuned: bool = False,
+        library: Path | None = None,
     ) -> None:
         waves = wave_format(trace) if trace is not None else ""
         self._config = config
@@ -164,16 +196,23 @@ class RtlEngine(DeviceEngine):
         self._coverage = tuple(coverage)
         self._covered: list[str] = []
         self._under_way: tuple[Bytes, np.ndarray] | None = None  # memory, and the program's words before the run
-        built = accelerator_library(config, Path(cache), trace=waves, coverage=coverage, form=form)
-        library = ctypes.CDLL(str(built))
+        if library is None:
+            folder = default_cache() if cache is None else Path(cache)
+            library = accelerator_library(config, folder, trace=waves, coverage=coverage, form=form, tuned=tuned)
+        self.library = library
+        self._library = self._opened(library)
+        self._handle = ctypes.c_void_p()
+        self.reset()
+
+    @staticmethod
+    def _opened(path: Path) -> ctypes.CDLL:
+        library = ctypes.CDLL(str(path))
         library.acc_new.restype = ctypes.c_void_p
         library.acc_cycles.restype = ctypes.c_uint64
         library.acc_entries.restype = ctypes.c_uint64
         library.acc_stalled.restype = ctypes.c_uint64
         library.acc_message.restype = ctypes.c_char_p
-        self._library = library
-        self._handle = ctypes.c_void_p()
-        self.reset()
+        return library
 
     @property
     def timing(self) -> MemoryTiming:
@@ -226,6 +265,10 @@ class RtlEngine(DeviceEngine):
             path = Path(folder) / "coverage.dat"
             self._library.acc_coverage(self._handle, str(path).encode())
             return path.read_text(encoding="latin-1")
+
+    def write_profile(self) -> None:
+        """Write the counts of a library that counts what it executes (``Design.training``)."""
+        self._library.acc_profile()
 
     def pulse_reset(self) -> None:
         """Hold the reset input for some cycles, also while a program runs; whatever is in flight is dropped."""

@@ -38,6 +38,10 @@ COMMON = ("-std=gnu++17", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-f
 """Hidden, non-unique symbols: several libraries with equally named classes live in one process."""
 FAST = ("-O3", "-march=native", "-fno-stack-protector")
 """For what runs every cycle."""
+COUNT = ("-fprofile-generate", "-fprofile-update=single")
+"""For a library that counts what it executes, by one thread."""
+COUNTED = ("-fprofile-use", "-Wno-missing-profile")
+"""For one that is arranged after such counts."""
 SLOW = ("-O0",)
 """For what runs once per instance: constructors, initial values, the set-up of traces."""
 PHASES = {"eval_phase__ico", "eval_phase__act", "eval_phase__nba"}
@@ -92,6 +96,11 @@ class Design:
     """Makes further driver sources from the folder that Verilator wrote; it defines ``vl_finish`` as well."""
     wrapper_version: str = ""
     """Names what ``wrapper`` does: another text, another library."""
+    training: Callable[[Path], None] | None = None
+    """Runs what is typical on a library that counts what it executes, and writes the counts. The library is then built
+    anew, arranged after them: faster to run, and twice the time of a build."""
+    training_version: str = ""
+    """Names what ``training`` does."""
 
 
 def default_cache() -> Path:
@@ -144,6 +153,7 @@ def design_hash(design: Design) -> str:
     """Hash of everything that decides the library's bytes."""
     parts = [LAYOUT, machine(), design.top, design.trace, str(SPLIT), str(GROUP_BYTES)]
     parts += [*VERILATOR_FLAGS, *COMMON, *FAST, *SLOW, *design.defines, *design.flags, design.wrapper_version]
+    parts += [design.training_version, *COUNT, *COUNTED]
     for files in (design.verilog, design.driver):
         for name in sorted(files):
             parts += [name, files[name]]
@@ -233,21 +243,30 @@ def _build(design: Design, work: Path, root: Path, runtime: list[Path], log: Pat
     lists = _file_lists((work / "Vdut_classes.mk").read_text())
     fast = "".join((work / f"{name}.cpp").read_text() for name in lists["VM_CLASSES_FAST"])
     defines = [*design.defines, f"DIRECT_PHASES={int(_has_phases(fast))}"]
-    commands, objects = [], []
-    for kind, level in (("FAST", FAST), ("SLOW", SLOW)):
+    units: dict[str, list[str]] = {"FAST": [], "SLOW": []}
+    for kind in units:
         names = [n for n in drivers if n.endswith(".cpp")] if kind == "FAST" else []
         names += [f"{n}.cpp" for n in lists.get(f"VM_CLASSES_{kind}", []) + lists.get(f"VM_SUPPORT_{kind}", [])]
         for n, group in enumerate(_grouped(names, work, JOBS if kind == "FAST" else 1)):
-            unit = f"{kind.lower()}{n}"
+            units[kind].append(f"{kind.lower()}{n}")
             includes = "".join(f'#include "{name}"\n' for name in group)
             text = "".join(f"#define {d.replace('=', ' ')}\n" for d in defines) + includes
-            (work / f"{unit}.cpp").write_text(text)
-            commands.append(_compile(Path(f"{unit}.cpp"), f"{unit}.o", [*flags, *level]))
-            objects.append(f"{unit}.o")
-    _run_all(commands, work, log)
+            (work / f"{units[kind][-1]}.cpp").write_text(text)
 
-    link = [compiler(), "-shared", "-Wl,-Bsymbolic", "-o", LIBRARY, *objects, *map(str, runtime), "-lpthread"]
-    _run_all([link], work, log)
+    def compiled(kind: str, *level: str) -> list[list[str]]:
+        return [_compile(Path(f"{unit}.cpp"), f"{unit}.o", [*flags, *level]) for unit in units[kind]]
+
+    objects = [f"{unit}.o" for unit in (*units["FAST"], *units["SLOW"])]
+    link = [compiler(), "-shared", "-Wl,-Bsymbolic", *objects, *map(str, runtime), "-lpthread", "-o"]
+    slow = compiled("SLOW", *SLOW)
+    arranged: tuple[str, ...] = ()
+    if design.training:
+        _run_all([*compiled("FAST", *FAST, *COUNT), *slow], work, log)
+        _run_all([[*link, "counts.so", "-fprofile-generate", "-Wl,--undefined=__gcov_dump"]], work, log)
+        design.training(work / "counts.so")
+        slow, arranged = [], COUNTED
+    _run_all([*compiled("FAST", *FAST, *arranged), *slow], work, log)
+    _run_all([[*link, LIBRARY]], work, log)
 
 
 def _has_phases(text: str) -> bool:

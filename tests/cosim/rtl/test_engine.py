@@ -11,6 +11,7 @@ import pytest
 from dovetail.cosim.compare.lockstep import Lockstep
 from dovetail.cosim.rtl import verilate
 from dovetail.cosim.rtl.rtl_engine import RtlEngine, RtlError, accelerator_design, accelerator_library
+from dovetail.cosim.rtl.training import PROGRAMS, training_programs
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import ID, VERSION
@@ -152,3 +153,23 @@ def test_lockstep_from_reset_and_from_given_sram(build_cache: Path) -> None:
     assert first.equal, first.first_difference
     pair.reset()
     assert not pair.model.read_sram().any() and not pair.rtl.read_sram().any()
+
+
+@pytest.mark.slow
+def test_a_tuned_build_computes_the_same(build_cache: Path) -> None:
+    tuned = RtlEngine(CONFIG, cache=build_cache, tuned=True)
+    plain, model = RtlEngine(CONFIG, cache=build_cache), Model(CONFIG)
+    assert tuned.library != plain.library
+    for seed in range(20, 40):
+        program = legal_program(random.Random(seed), CONFIG)
+        arguments = program.program, program.pages, program.base
+        results = [engine.run(program.memory.copy(), *arguments) for engine in (tuned, plain, model)]
+        assert len({result.cycles for result in results}) == 1
+        assert all(np.array_equal(result.memory, results[0].memory) for result in results)
+        assert np.array_equal(tuned.read_sram(), model.read_sram())
+
+
+def test_what_a_tuned_build_is_trained_on() -> None:
+    """Whatever the accelerator is like; the network only where there is room for it."""
+    assert len(training_programs(CONFIG)) > PROGRAMS
+    assert len(training_programs(SMALLEST)) >= PROGRAMS
