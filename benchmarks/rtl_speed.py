@@ -99,7 +99,8 @@ def work(name: str, cache: Path, tuned: bool) -> None:
     cycles and CPU seconds of a run of it."""
     config = config_of(name)
     start = time.perf_counter()
-    engine = RtlEngine(config, cache=cache, **({"tuned": True} if tuned else {}))  # not known to older checkouts
+    options: dict[str, Any] = {"tuned": True} if tuned else {}  # not known to older checkouts
+    engine = RtlEngine(config, cache=cache, **options)
     print(time.perf_counter() - start, flush=True)
     programs = {"convolutions": loaded(convolutions(config)), "mobilenet_v1": mobilenet(config)}
     engine.write_sram(np.frombuffer(random.Random(0).randbytes(config.sram), np.uint8).copy())
