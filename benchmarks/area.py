@@ -51,12 +51,13 @@ of the SRAM, bus; LUTs and FFs, each with the model's error."""
 
 
 def _config(lanes: str, sram: str, depthwise: int, requant: int, vector: int, built: str, **others: Any) -> Config:
-    """A configuration; ``lanes``: input x output; ``sram``: KiB / banks; ``built``: initials of FEATURES."""
-    ic, oc = map(int, lanes.split("x"))
+    """A configuration; ``lanes``: input x output [x pixels]; ``sram``: KiB / banks; ``built``: initials of FEATURES."""
+    ic, oc, *pixels = map(int, lanes.split("x"))
     size, banks = map(int, sram.split("/"))
     return Config(
         ic_lanes=ic,
         oc_lanes=oc,
+        pixel_lanes=pixels[0] if pixels else 1,
         sram=f"{size} KiB",
         banks=banks,
         depthwise="native" if depthwise else "none",
@@ -99,6 +100,15 @@ GRID = {
     "T26": _config("16x16", "512/16", 64, 16, 4, "mpea"),
     "T27": _config("64x1", "512/16", 32, 4, 4, "mpea"),
     "T28": _config("1x64", "1024/16", 32, 4, 4, "mpea"),
+    "T29": _config("4x4x4", "64/4", 0, 1, 1, "", bus=32),
+    "T30": _config("8x4x2", "32/4", 8, 2, 2, "mpea"),
+    "T31": _config("4x8x2", "64/8", 0, 2, 1, "pa"),
+    "T32": _config("8x8x2", "128/8", 16, 4, 2, "mpea"),
+    "T33": _config("8x8x4", "256/8", 16, 4, 4, "mpea", bus=128),
+    "T34": _config("16x8x2", "256/8", 32, 4, 2, "pea", bus=128),
+    "T35": _config("8x16x4", "512/8", 0, 8, 4, "mpea", bus=256),
+    "T36": _config("16x16x2", "512/16", 32, 8, 4, "mpea", bus=128),
+    "T37": _config("16x16x4", "1024/16", 64, 16, 8, "mpea", bus=256),
     "H01": _config("8x8", "64/4", 16, 4, 2, "mpea"),
     "H02": _config("16x8", "256/8", 16, 2, 4, "mpea"),
     "H03": _config("6x6", "48/6", 6, 2, 1, "pe"),
@@ -108,8 +118,12 @@ GRID = {
     "H07": _config("12x8", "192/6", 24, 6, 3, "mpea", bus=128),
     "H08": _config("16x16", "256/8", 32, 4, 4, "mpea"),
     "H09": _config("4x4", "64/4", 4, 1, 1, "mpea", bus=32, outstanding=8),
+    "H10": _config("4x4x2", "64/4", 8, 1, 1, "pa"),
+    "H11": _config("8x16x2", "256/8", 32, 4, 4, "mpea", bus=128),
+    "H12": _config("16x8x4", "512/16", 32, 8, 4, "mpea", bus=128),
 }
-"""Configurations by name; T25 to T28 are presets: default, 16x16, two of the study."""
+"""Configurations by name; T25 to T28 are presets: default, 16x16, two of the study. T29 to T37 and H10 to H12 have
+pixel lanes, 32 to 1,024 multipliers."""
 
 
 @dataclass(frozen=True)
@@ -313,8 +327,9 @@ def grid_table() -> str:
         for m, lut, ff in zip(points, errors(points, "lut"), errors(points, "ff"), strict=True):
             c, t = m.config, m.total
             built = "".join(feature[0] for feature in FEATURES if getattr(c, feature)) or "-"
+            shape = " x ".join(map(str, (c.ic_lanes, c.oc_lanes, c.pixel_lanes)[: 3 if c.pixel_lanes > 1 else 2]))
             lines.append(
-                f"| {m.name} | {c.ic_lanes} x {c.oc_lanes} | {c.depthwise_lanes or '-'} |"
+                f"| {m.name} | {shape} | {c.depthwise_lanes or '-'} |"
                 f" {c.requant_lanes}, {c.vector_lanes if c.vector else '-'} | {built} |"
                 f" {c.sram >> 10} KiB / {c.banks} | {c.bus} | {t.lut:,} | {lut:+.1%} | {t.ff:,} | {ff:+.1%} |"
                 f" {t.dsp} | {t.bram} |"
