@@ -10,10 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from dovetail.isa.config.given import BUS_WIDTHS, DEPTHWISE, FEATURES
+from dovetail.isa.config.given import BUS_WIDTHS, DEPTHWISE, FEATURES, PIXEL_LANES
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import STALLS
-from dovetail.isa.instructions.checks import View, array_lanes, channels_of, input_blocks, lanes_of, weight_rows
+from dovetail.isa.instructions.checks import (
+    View,
+    array_lanes,
+    channels_of,
+    input_blocks,
+    lanes_of,
+    longest_stripe,
+    weight_rows,
+)
 from dovetail.isa.instructions.table import (
     INSTRUCTIONS,
     PAGE_WORDS,
@@ -74,6 +82,11 @@ class Operation:
     def reach(self, y: str, x: str) -> int:
         """Bytes from the first to the last output pixel, in steps of two registers."""
         return (self["TILE", "height"] - 1) * self[y] + (self["TILE", "width"] - 1) * self[x]
+
+    @property
+    def longest_stripe(self) -> int:
+        """Pixels of a stripe, at most."""
+        return longest_stripe(self.config, depthwise=self.row.depthwise)
 
     @property
     def last_tap(self) -> int:
@@ -154,10 +167,18 @@ CORNERS = (
     ),
     Corner("narrow clamp", _compute, lambda o: o["QUANT"] >> 16 != 0x7F80),
     Corner("stripe of one", _array, lambda o: o["STRIPE", "pixels"] == 1 < o.pixels),
-    Corner("largest stripe", _array, lambda o: o["STRIPE", "pixels"] == o.config.stripe),
+    Corner("largest stripe", _array, lambda o: o["STRIPE", "pixels"] == o.longest_stripe),
     Corner("several stripes", _array, lambda o: o["STRIPE", "pixels"] < o.pixels),
     Corner("last stripe shorter", _array, lambda o: o.pixels % o["STRIPE", "pixels"] > 0),
     Corner("several input blocks", _blocks, lambda o: o["KC", "blocks"] > 1),
+    Corner("several input blocks held", _blocks, lambda o: o["KC", "blocks"] > 1 and o["KC", "group"] > 0),
+    Corner("last group smaller", _blocks, lambda o: o["KC", "blocks"] % (o["KC", "group"] + 1) > 0),
+    Corner("all weight sets", _blocks, lambda o: o.config.weight_sets == o["KC", "group"] + 1 <= o["KC", "blocks"] > 1),
+    Corner(
+        "pixel lanes left over",
+        _blocks,
+        lambda o: min(o["STRIPE", "pixels"], o.pixels) % o.config.pixel_lanes > 0,
+    ),
     Corner("weights cut", _array, lambda o: o["W_BYTES"] < o.weights),
     Corner("int8 from old values", _array, lambda o: o["MODE", "accumulate"] > o["MODE", "int32"]),
     Corner("int32 from old values", _array, lambda o: bool(o["MODE", "accumulate"] & o["MODE", "int32"])),
@@ -220,6 +241,7 @@ def all_bins() -> list[Bin]:
     bins += [("configurations", name, str(value)) for name in FEATURES for value in (True, False)]
     bins += [("configurations", "depthwise", value) for value in DEPTHWISE]
     bins += [("configurations", "bus", str(value)) for value in BUS_WIDTHS]
+    bins += [("configurations", "pixel_lanes", str(value)) for value in PIXEL_LANES]
     return bins
 
 
@@ -245,6 +267,7 @@ def cover(config: Config, words: Sequence[int], timeline: Timeline, base: int = 
         counts["configurations", name, str(getattr(config, name))] += 1
     counts["configurations", "depthwise", config.depthwise] += 1
     counts["configurations", "bus", str(config.bus)] += 1
+    counts["configurations", "pixel_lanes", str(config.pixel_lanes)] += 1
     return counts
 
 

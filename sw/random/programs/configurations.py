@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config.given import BUS_WIDTHS, DEPTHWISE, FEATURES, ConfigError
+from dovetail.isa.config.given import BUS_WIDTHS, DEPTHWISE, FEATURES, MAX_STRIPE, PIXEL_LANES, ConfigError
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, Unit
 
@@ -14,6 +14,8 @@ VECTOR_FEATURES = tuple(
 )
 """Of which an accelerator without a vector unit has none."""
 
+MOST_MULTIPLIERS = 128
+"""Where there are several pixel lanes."""
 VALUES: Mapping[str, Sequence[Any]] = {
     # Odd, prime and large ones, but no more multipliers than Verilator compiles in some seconds.
     "lanes": (
@@ -31,9 +33,10 @@ VALUES: Mapping[str, Sequence[Any]] = {
         (64, 1),
         (1, 64),
     ),
+    "pixel_lanes": (1, 2, 1, 4, 1, 8),
     "banks": (4, 5, 6, 8, 11, 16, 32),
     "sram_kib": (32, 32, 40, 48, 64, 96, 128),
-    "stripe": (1, 2, 3, 7, 16, 31, 64),
+    "stripe": (1, 2, 3, 7, 16, 31, MAX_STRIPE * PIXEL_LANES[-1]),
     "requant_lanes": (None, 1, 2, 3, 8),
     "vector_lanes": (None, 1, 2, 3, 5, 8, 16),
     "depthwise": (*DEPTHWISE, "native", "native"),
@@ -90,7 +93,10 @@ def _config(drawn: dict[str, Any]) -> Config | None:
     bank = 1 << (ceil_div(least, drawn["banks"]) - 1).bit_length()
     if drawn["depthwise"] != "native":
         drawn["depthwise_lanes"] = None
-    for name, most in (("depthwise_lanes", ic * oc), ("requant_lanes", oc)):
+    while drawn["pixel_lanes"] > 1 and ic * oc * drawn["pixel_lanes"] > MOST_MULTIPLIERS:
+        drawn["pixel_lanes"] //= 2
+    stripe = MAX_STRIPE * drawn["pixel_lanes"]
+    for name, most in (("depthwise_lanes", ic * oc), ("requant_lanes", oc), ("stripe", stripe)):
         if drawn[name]:
             drawn[name] = min(drawn[name], most)
     if not drawn.pop("vector"):

@@ -2,7 +2,7 @@
 
 import random
 
-from dovetail.isa.config.given import BUS_WIDTHS, ConfigError, MemoryTiming
+from dovetail.isa.config.given import BUS_WIDTHS, PIXEL_LANES, ConfigError, MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import (
     View,
@@ -46,13 +46,15 @@ def random_config(rng: random.Random, *, vector: bool | None = None) -> Config:
         banks = rng.randint(4, 12)
         depthwise = rng.choice(("native", "native", "emulated", "none"))
         wide = rng.random() < 0.2
+        pixel_lanes = rng.choice((1, 1, *PIXEL_LANES))
         try:
             return Config(
                 ic_lanes=rng.choice((1, 2, 3, 5, 8, 12, 16, 64 if wide else 4)),
                 oc_lanes=rng.choice((1, 2, 3, 5, 8, 12, 16, 64 if wide else 4)),
+                pixel_lanes=pixel_lanes,
                 sram=banks * (8 << 10),
                 banks=banks,
-                stripe=rng.choice((1, 2, 7, 16, 32, 64)),
+                stripe=rng.choice((1, 2, 7, 16, 32, 64 * pixel_lanes)),
                 requant_lanes=rng.choice((None, None, 1, 2, 3)),
                 vector_lanes=rng.choice((None, 1, 3, 4, 8)),
                 depthwise=depthwise,

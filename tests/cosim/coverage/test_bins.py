@@ -66,7 +66,12 @@ def test_bins_follow_the_tables() -> None:
     assert {row for table, row, _ in bins if table == "shapes"} == {op.name for op in units}
     assert {row for table, row, _ in bins if table == "checks"} == {op.name for op in units}
     assert {row for table, row, _ in bins if table == "stalls"} == {unit.name for unit in Unit}
-    assert {row for table, row, _ in bins if table == "configurations"} == {*FEATURES, "depthwise", "bus"}
+    assert {row for table, row, _ in bins if table == "configurations"} == {
+        *FEATURES,
+        "depthwise",
+        "bus",
+        "pixel_lanes",
+    }
     assert ("flags", "POOL", "MODE.average=1") in bins
     assert ("flags", "CONV", "MODE.accumulate=0") in bins
     for corner in CORNERS:
