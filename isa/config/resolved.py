@@ -51,19 +51,27 @@ def lanes_of(pe: int, dataflow: str) -> tuple[int, int, int]:
         return pe, 1, 1
     if dataflow == "output":
         return 1, pe, 1
-    return balanced(pe) if dataflow == "balanced" else (*_square(pe), 1)
+    if dataflow == "balanced":
+        return balanced(pe)
+    ic = _divisor(pe, pe)
+    return ic, pe // ic, 1
 
 
 def balanced(pe: int) -> tuple[int, int, int]:
-    """(ic_lanes, oc_lanes, pixel_lanes) with little that is idle: layers have more pixels than channels, so pixel lanes
-    are twice as many as would make a cube of the rest, four at most; the others are the nearest square."""
+    """(ic_lanes, oc_lanes, pixel_lanes) with little that is idle.
+
+    A step's input comes one pixel per cycle, so a layer keeps all lanes busy if input lanes times pixel lanes are no
+    more than its input channels. Hence four pixel lanes at most, and twice as many output lanes as input lanes at
+    least. Chosen by `benchmarks/utilisation.py` on MobileNets.
+    """
     pixels = max(n for n in PIXEL_LANES if n == 1 or (pe % n == 0 and 8 * n * n <= pe and n <= 4))
-    return (*_square(pe // pixels), pixels)
+    ic = _divisor(pe // pixels, pe // pixels // 2)
+    return ic, pe // pixels // ic, pixels
 
 
-def _square(pe: int) -> tuple[int, int]:
-    ic = next(d for d in range(isqrt(pe), 0, -1) if pe % d == 0)
-    return ic, pe // ic
+def _divisor(number: int, square: int) -> int:
+    """The largest divisor whose square is no more than ``square``."""
+    return next(d for d in range(isqrt(square), 0, -1) if number % d == 0)
 
 
 def array_of(parameters: Mapping[str, Any]) -> str:

@@ -43,7 +43,7 @@ def test_every_parameter_of_the_configuration_has_a_flag() -> None:
         (["--lanes", "16x16x4"], Config(ic_lanes=16, oc_lanes=16, pixel_lanes=4)),
         (["--lanes", "8x16x1"], Config(ic_lanes=8, oc_lanes=16)),
         (["--pixel-lanes", "2", "--stripe", "128"], Config(ic_lanes=8, oc_lanes=8, pixel_lanes=2, stripe=128)),
-        (["--pe", "256", "--dataflow", "balanced"], Config(ic_lanes=8, oc_lanes=8, pixel_lanes=4)),
+        (["--pe", "256", "--dataflow", "balanced"], Config(ic_lanes=4, oc_lanes=16, pixel_lanes=4)),
         (["--pe", "128"], Config(pe=128)),
         (["--dataflow", "output"], Config(pe=64, dataflow="output")),
         (["--sram", "1MiB", "--banks", "8"], Config(sram="1 MiB", banks=8)),

@@ -66,8 +66,8 @@ def test_the_default_sram_has_banks_of_its_own() -> None:
         (100, "balanced", (5, 10, 2)),
         (101, "balanced", (1, 101, 1)),
         (128, "balanced", (4, 8, 4)),
-        (256, "balanced", (8, 8, 4)),
-        (1024, "balanced", (16, 16, 4)),
+        (256, "balanced", (4, 16, 4)),
+        (1024, "balanced", (8, 32, 4)),
     ],
 )
 def test_shorthand(pe: int, dataflow: str, lanes: tuple[int, int, int]) -> None:
