@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
@@ -51,11 +51,32 @@ class SynthesisError(DovetailError):
 
 @dataclass(frozen=True)
 class Netlist:
-    """Cells of a netlist by block and type; ``design``: hash of the Verilog; ``tool``: Yosys with its version."""
+    """The cells of a netlist. ``names``: by type, those in the accelerator's modules as ``array.drain.walk.NAME``;
+    ``design``: hash of the Verilog; ``tool``: Yosys with its version."""
 
-    blocks: Mapping[str, Mapping[str, int]]
+    names: Mapping[str, Sequence[str]]
     design: str
     tool: str
+
+    @property
+    def blocks(self) -> dict[str, dict[str, int]]:
+        """Cells by block and type."""
+        counts: dict[str, Counter[str]] = {block: Counter() for block, _ in BLOCKS}
+        for cell, names in self.names.items():
+            for name in names:
+                counts[block_of(name)][cell] += 1
+        return {block: dict(c) for block, c in counts.items() if c}
+
+    @property
+    def modules(self) -> dict[str, dict[str, int]]:
+        """Cells by module and type, a module with all that is in it; ``""`` is the accelerator."""
+        counts: dict[str, Counter[str]] = {}
+        for cell, names in self.names.items():
+            for name in names:
+                path = name.split(".")[:-1]
+                for depth in range(len(path) + 1):
+                    counts.setdefault(".".join(path[:depth]), Counter())[cell] += 1
+        return {module: dict(c) for module, c in counts.items()}
 
 
 def netlist_resources(blocks: Mapping[str, Mapping[str, int]]) -> dict[str, Resources]:
@@ -98,13 +119,10 @@ def synthesise(config: Config, command: str = "") -> Netlist:
         latches = [cell for cell in stat["design"]["num_cells_by_type"] if "latch" in cell.lower()]
         if latches:
             raise SynthesisError(f"netlist must be free of latches, not have {', '.join(latches)}")
-        names = {cell: (folder / f"{cell}.txt").read_text().split() for cell in CELLS}
-    counts: dict[str, Counter[str]] = {block: Counter() for block, _ in BLOCKS}
-    for cell, found in names.items():
-        for path in found:
-            counts[block_of(path.partition("/")[2])][cell] += 1
+        paths = {cell: (folder / f"{cell}.txt").read_text().split() for cell in CELLS}
+    names = {cell: [path.partition("/")[2] for path in found] for cell, found in paths.items()}
     tool = re.match(r"Yosys [\w.+-]+", stat["creator"])
-    return Netlist({block: dict(c) for block, c in counts.items() if c}, design, tool[0] if tool else stat["creator"])
+    return Netlist(names, design, tool[0] if tool else stat["creator"])
 
 
 def block_of(cell: str) -> str:

@@ -13,7 +13,6 @@ from dovetail.hw.common.scaler import (
     multiplier_of,
     right_shift_of,
     rounding_to_24,
-    saturated,
     shift_loses,
 )
 from dovetail.isa.numerics.rounding import Rounding
@@ -108,7 +107,7 @@ class Requantiser(wiring.Component):
                 right_1.word_select(i, 8).eq(right_shift_of(shift)),
             ]
 
-        # 2: sign and magnitude.
+        # 2: sign and magnitude. The one nearest to what saturates is 2^31 in 24 bits, of either sign.
         magnitude = Signal(32 * self.lanes, reset_less=True)
         negative_2 = Signal(self.lanes, reset_less=True)
         mult_2 = Signal(32 * self.lanes, reset_less=True)
@@ -116,9 +115,10 @@ class Requantiser(wiring.Component):
         m.d.sync += [mult_2.eq(mult_1), right_2.eq(right_1)]
         for i in range(self.lanes):
             value, sign = shifted.word_select(i, 32), sign_1[i]
+            whole = magnitude_of(value)
             m.d.sync += [
                 negative_2[i].eq(Mux(saturates[i], sign, value[31])),
-                magnitude.word_select(i, 32).eq(Mux(saturates[i], saturated(sign), magnitude_of(value))),
+                magnitude.word_select(i, 32).eq(Cat(Mux(saturates[i], 0, whole[:31]), saturates[i] | whole[31])),
             ]
 
         # 3: ONNX, float32 of the accumulator.

@@ -62,11 +62,6 @@ def shift_loses(value: Value, amount: Value) -> Value:
     return ((Const(0xFFFF_FFFF, 32) << ~amount)[:31] & (value[:31] ^ sign.replicate(31))).any()
 
 
-def saturated(negative: Value) -> Value:
-    """The int32 that is furthest from 0."""
-    return Cat((~negative).replicate(31), negative)
-
-
 def rounding_to_24(magnitude: Value, enable: Value) -> tuple[Value, Value]:
     """``(addend, mask)``: ``(magnitude + addend) & ~mask`` has 24 significant bits, rounded to even.
 
@@ -155,41 +150,44 @@ class Scaler(wiring.Component):
                 inner_1[i].eq(Cat(high * mult[:16], low * mult[16:31])),
             ]
 
-        # 2: the inner ones together. TFLITE adds its first rounding, 2**30, or 2**30 - 1 for negative values: here the
-        # bits from 16 up, in stage 3 the sixteen ones below them.
+        # 2: the inner ones together.
         outer_2 = wide_registers("outer_2", self.lanes)
         inner_2 = wide_registers("inner_2", self.lanes)
         right_2 = Signal(8 * self.lanes, reset_less=True)
-        less_2 = Signal(self.lanes, reset_less=True)
-        twice = shared[1].kind == ScaleKind.TFLITE
-        m.d.sync += [right_2.eq(right_1), less_2.eq(negative[1] & twice.replicate(self.lanes))]
+        m.d.sync += right_2.eq(right_1)
         for i in range(self.lanes):
-            less = negative[1][i]
-            half = Cat((less & twice).replicate(14), ~less & twice)
-            word = inner_1[i]
-            m.d.sync += [outer_2[i].eq(outer_1[i]), inner_2[i].eq(word[:32] + word[32:63] + half)]
+            m.d.sync += [outer_2[i].eq(outer_1[i]), inner_2[i].eq(inner_1[i][:32] + inner_1[i][32:63])]
 
-        # 3: the product.
+        # 3: the product. Bit n of `below` says that n is less than the right shift.
         product = wide_registers("product", self.lanes)
         right_3 = Signal(8 * self.lanes, reset_less=True)
-        left_3 = Signal(8 * self.lanes, reset_less=True)
+        below_3 = Signal(32 * self.lanes, reset_less=True)
         m.d.sync += right_3.eq(right_2)
         for i in range(self.lanes):
-            inner = Cat(less_2[i].replicate(16), inner_2[i][:34])
+            right = right_2.word_select(i, 8)[:6]
             m.d.sync += [
-                product[i].eq(outer_2[i][:63] + inner),
-                left_3.word_select(i, 8).eq((Const(32, 6) - right_2.word_select(i, 8)[:6])[:6]),
+                product[i].eq(outer_2[i][:63] + Cat(Const(0, 16), inner_2[i][:33])),
+                below_3.word_select(i, 32).eq(~(Const(0xFFFF_FFFF, 32) << right)),
             ]
 
-        # 4: binary point to bit 31. Bits shifted out are kept as one sticky bit, bit 0.
+        # 4: binary point to bit 31. Bits 5 to 40 are shifted; what lies below and above them is one bit each, 4 and 41.
+        # TFLITE rounds twice, first at bit 31 of the product, with ties upward: of negative values, towards 0. What
+        # that adds reaches the integer through ones only: bit 42.
         aligned = wide_registers("aligned", self.lanes)
+        twice = shared[3].kind == ScaleKind.TFLITE
         for i in range(self.lanes):
-            right = right_3.word_select(i, 8)[:6]
+            right, below = right_3.word_select(i, 8)[:6], below_3.word_select(i, 32)
             word = product[i]
-            shifted = word >> right
-            dropped = (word[:32] & (Const(0xFFFF_FFFF, 32) >> left_3.word_select(i, 8)[:6])).any()
-            once = (shared[3].kind == ScaleKind.TFLITE) & ~right.any()
-            m.d.sync += aligned[i].eq(Cat(shifted[0] | dropped, shifted[1:30], shifted[30] & ~once, shifted[31:64]))
+            # In two shifts: as few bits are read, less logic is left of the second one.
+            shifted = ((word >> Cat(Const(0, 3), right[3:])) >> right[:3])[:41]
+            sticky = word[:5].any() | (word[5:37] & below).any()
+            large = (word[41:64] & ~below[:23]).any()
+            first = word[30] & (word[:30].any() | ~negative[3][i])
+            ones = (word[31:62] | ~below[1:]).all()
+            half = shifted[30] & (right.any() | ~twice)
+            m.d.sync += aligned[i].eq(
+                Cat(Const(0, 4), sticky, shifted[5:30], half, shifted[31:41], large, first & ones & twice)
+            )
 
         # 5: integer part (10 bits, saturated), and what rounding adds to it: c = -1 .. 2 with the sign's
         # carry in it.
@@ -197,7 +195,7 @@ class Scaler(wiring.Component):
         for i in range(self.lanes):
             up, down = self._rounding(aligned[i], shared[4].kind)
             sign = negative[4][i]
-            magnitude = aligned[i][31:41] | aligned[i][41:].any().replicate(10)
+            magnitude = aligned[i][31:41] | aligned[i][41].replicate(10)
             # negative: -(v + up - down) = ~v + (1 - up + down)
             correction = Mux(sign, Cat(~(up ^ down), down, Const(0, 1)), Cat(up | down, down, down))
             signed_magnitude = Cat(magnitude ^ sign.replicate(10), sign)
@@ -233,12 +231,12 @@ class Scaler(wiring.Component):
         smear = smeared(word[29:41])
         unit = smear & ~(smear >> 1)
         distance = word[5:30] ^ (~half).replicate(25)
-        exact = ~word[:5].any()
+        exact = ~word[4]
         # Below a power of two are those without a bit from it on: no carry chain.
         below = smear[0] & ~(distance & ~(smear >> 1 | Const(0, 25))).any()
         tie = below | (half & exact & (distance == unit))
         onnx = Mux(tie, odd, half)
-        up = (kind == ScaleKind.TFLITE) & half | (kind == ScaleKind.ONNX) & onnx
+        up = word[42] | (kind == ScaleKind.TFLITE) & half | (kind == ScaleKind.ONNX) & onnx
         down = (kind == ScaleKind.FLOOR_EVEN) & odd & ~word[15:31].any()
         return up, down
 

@@ -16,7 +16,6 @@ from dovetail.hw.common.scaler import (
     multiplier_of,
     right_shift_of,
     rounding_to_24,
-    saturated,
     shift_loses,
     wide_registers,
 )
@@ -184,18 +183,24 @@ class VectorLane(wiring.Component):
             m.d.sync += [shifted_0.word_select(i, 32).eq(total << left), lost_0[i].eq(shift_loses(total, left) & onnx)]
 
         # 1: two operands, sign and magnitude of each less its zero point; else the operand of the final scaling. PASS
-        # doubles its operand, which the product with 2**30 and the binary point at bit 31 make up for. What operand a
-        # is multiplied with in stage 2: the low bits of its multiplier, or operand b.
+        # doubles its operand, which the product with 2**30 and the binary point at bit 31 make up for. Where bits were
+        # lost, the magnitude is 2^31: in 24 bits the int32 furthest from 0 has that one. What operand a is multiplied
+        # with in stage 2: the low bits of its multiplier, or operand b.
         a_1 = Signal(16 * lanes, reset_less=True)
         b_1 = Signal(16 * lanes, reset_less=True)
         factor_1 = Signal(16 * lanes, reset_less=True)
         value_1 = Signal(32 * lanes, reset_less=True)
+        sign_1 = Signal(lanes, reset_less=True)
         low_a = params.mult_a[:16]
         for i in range(lanes):
-            total = Mux(lost_0[i], saturated(below[1][i]), shifted_0.word_select(i, 32))
+            shifted, lost = shifted_0.word_select(i, 32), lost_0[i]
+            total = Cat(shifted[:31] & ~lost.replicate(31), shifted[31] | lost)
             operand = a_0.word_select(i, 8)
             doubled = Cat(Const(0, 1), operand, operand[7].replicate(23))
-            m.d.sync += value_1.word_select(i, 32).eq(Mux(passes, doubled, total))
+            m.d.sync += [
+                value_1.word_select(i, 32).eq(Mux(passes, doubled, total)),
+                sign_1[i].eq(Mux(passes, operand[7], Mux(lost, below[1][i], shifted[31]))),
+            ]
             if two_operands:
                 b = _difference(b_0.word_select(i, 8), params.zb)
                 m.d.sync += [
@@ -220,7 +225,7 @@ class VectorLane(wiring.Component):
             value = value_1.word_select(i, 32)
             magnitude = magnitude_of(value)
             wrapped = ((value[31] ^ below[2][i]) | magnitude[31]) & ~onnx
-            negative = Mux(absolute, wrapped, value[31])
+            negative = Mux(absolute, wrapped, sign_1[i])
             magnitude = Mux(averages, Cat(Const(0, 1), magnitude[:31]), magnitude)
             if two_operands:
                 a, b, factor = a_1.word_select(i, 16), b_1.word_select(i, 16), factor_1.word_select(i, 16)
