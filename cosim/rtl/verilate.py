@@ -46,6 +46,9 @@ SLOW = ("-O0",)
 """For what runs once per instance: constructors, initial values, the set-up of traces."""
 PHASES = {"eval_phase__ico", "eval_phase__act", "eval_phase__nba"}
 """What an evaluation consists of, for a driver that calls these itself (see ``clock.h``)."""
+RESET = re.compile(r"if \((vlSelfRef\.\w*(?:__DOT__reset|_clock_rst))\) \{")
+"""What generated code does in a reset, of the simulation form. Marked as rare it does not lie between what runs every
+cycle, which fills the instruction cache."""
 GROUP_BYTES = 4_000_000
 """Sources that are compiled in one go, at most (unless a single file is larger)."""
 JOBS = 2
@@ -153,7 +156,7 @@ def design_hash(design: Design) -> str:
     """Hash of everything that decides the library's bytes."""
     parts = [LAYOUT, machine(), design.top, design.trace, str(SPLIT), str(GROUP_BYTES)]
     parts += [*VERILATOR_FLAGS, *COMMON, *FAST, *SLOW, *design.defines, *design.flags, design.wrapper_version]
-    parts += [design.training_version, *COUNT, *COUNTED]
+    parts += [design.training_version, *COUNT, *COUNTED, RESET.pattern]
     for files in (design.verilog, design.driver):
         for name in sorted(files):
             parts += [name, files[name]]
@@ -241,8 +244,10 @@ def _build(design: Design, work: Path, root: Path, runtime: list[Path], log: Pat
         drivers.append(name)
 
     lists = _file_lists((work / "Vdut_classes.mk").read_text())
-    fast = "".join((work / f"{name}.cpp").read_text() for name in lists["VM_CLASSES_FAST"])
-    defines = [*design.defines, f"DIRECT_PHASES={int(_has_phases(fast))}"]
+    fast = {work / f"{name}.cpp": (work / f"{name}.cpp").read_text() for name in lists["VM_CLASSES_FAST"]}
+    for path, text in fast.items():
+        path.write_text(RESET.sub(r"if (VL_UNLIKELY(\1)) {", text))
+    defines = [*design.defines, f"DIRECT_PHASES={int(_has_phases(''.join(fast.values())))}"]
     units: dict[str, list[str]] = {"FAST": [], "SLOW": []}
     for kind in units:
         names = [n for n in drivers if n.endswith(".cpp")] if kind == "FAST" else []
