@@ -85,7 +85,7 @@ class Draft:
     """One way to compile a graph: segments with their schedules. Their words are written on demand.
 
     ``price``: the sum of what its layers' schedules cost; ``unpriced``: cycles of all transfers of the other layers'
-    operands; ``fused``: whether there are nodes that follow tile by tile.
+    operands; ``fused``: whether there are element-wise nodes that follow tile by tile.
     """
 
     def __init__(self, partition: Partition, effort: int, resident: bool) -> None:
@@ -104,7 +104,7 @@ class Draft:
             for node in segment.nodes
             if node.name not in segment.tilings
         )
-        self.fused = any(stage.tail for segment in self.segments for stage in segment.stages)
+        self.fused = any(isinstance(stage.tail, ir.Pointwise) for segment in self.segments for stage in segment.stages)
         self._emitters: dict[int, Emitter] = {}
         self._inner: Draft | None = None
         self._later: dict[str, int] = {}

@@ -58,6 +58,23 @@ class Arena:
         self.per_bank = config.bank_bytes // self.cell
         self._last = [0] * (config.sram // self.cell)
         self._pending: dict[tuple[int, int], int] = {}
+        self._count = self._before = 0
+
+    def take(self, operations: Iterable[Iterable[Range]]) -> None:
+        """The next step's operations, each with the regions that it touches."""
+        self._before = self._count
+        for regions in operations:
+            self._count += 1
+            for region in regions:
+                self.touch(region, self._count)
+
+    def keep(self, regions: Iterable[Range]) -> None:
+        """Regions that the step behind the next one needs: better not to be used, but rather than those of the last
+        step."""
+        self._settle()
+        for low, length in regions:
+            cells = slice(low // self.cell, ceil_div(low + length, self.cell))
+            self._last[cells] = [max(last, self._before) for last in self._last[cells]]
 
     def touch(self, region: Range, number: int) -> None:
         """An operation, of a higher number than those before, touches a region."""
@@ -187,18 +204,25 @@ class Tile:
 
 
 def tiles(
-    room: Room, bytes_of: Callable[[int, int], tuple[int, int]], height: int, channels: int, smallest: str
+    room: Room,
+    bytes_of: Callable[[int, int], tuple[int, int]],
+    height: int,
+    channels: int,
+    smallest: str,
+    bands: int = 1,
 ) -> Iterator[Tile]:
-    """A result of ``height`` rows in tiles as large as there is room for: whole, else halved, rows first, with two
-    buffers that take turns. ``bytes_of``: (operands', results' bytes) of so many rows and channels; ``smallest``:
-    what one row of one channel needs, in words.
+    """A result of ``height`` rows in tiles as large as there is room for: in so many ``bands``, else halved,
+    rows first, with two buffers that take turns if there is more than one.
+
+    ``bytes_of``: (operands', results' bytes) of so many rows and channels; ``smallest``: what one row of one channel
+    needs, in words.
 
     Raises
     ------
     CompileError
         Not even one row of one channel fits.
     """
-    rows, part = height, channels
+    rows, part = ceil_div(height, bands), channels
 
     def needed() -> tuple[int, int]:
         copies = 1 if (rows, part) == (height, channels) else 2

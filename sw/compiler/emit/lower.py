@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,10 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.vector import TABLE_BYTES
 from dovetail.sw.compiler.emit import convolution, elementwise, movement, pooling
 from dovetail.sw.compiler.emit.arena import Arena
-from dovetail.sw.compiler.emit.tail import Tail, finer
+from dovetail.sw.compiler.emit.beside import Order
+from dovetail.sw.compiler.emit.convolution import Follower
+from dovetail.sw.compiler.emit.hazards import Range
+from dovetail.sw.compiler.emit.tail import OVERHEAD, WHOLE, Beside, Tail, by_channels, finer
 from dovetail.sw.compiler.emit.words import Emitter, Task
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.parts import Part
@@ -103,10 +107,70 @@ class Segment:
                     chosen = tiling.choose(config, layer, space, options)
                 except CompileError as error:
                     raise CompileError(f"layer {stage.head.name!r}: {error}") from None
-                follows = stage.tail or (stage.head if self._is_copied(number) else None)
-                if follows:
-                    chosen = finer(config, layer, chosen, space, self._vector_cycles(follows))
+                if works[number].whole:
+                    most = self.plan.areas(number)[1][1] // 2 or layer.out_channels
+                    chosen = by_channels(config, layer, chosen, space, self._vector_cycles(stage.nodes[-1]), most)
+                elif resident and (beside := self._beside(number)):
+                    chosen = finer(config, layer, chosen, space, beside)
                 self.tilings[stage.head.name] = chosen
+
+    def _beside(self, number: int) -> Beside | None:
+        """What the vector unit could do beside a layer of the array; None if there is nothing."""
+        if self.config.serial:
+            return None
+        works, stage = self.plan.works, self.stages[number]
+        follows = stage.tail or (stage.head if self._is_copied(number) else None)
+        tail = self._vector_cycles(follows) if follows else 0
+        others, read = 0, False
+        if number + 1 < len(works) and works[number].writes in works[number + 1].reads:
+            behind = works[number + 1]
+            read = behind.array is not None
+            if behind.operand == works[number].writes:
+                others = self._vector_cycles(self.stages[number + 1].nodes[-1])
+            elif not read and not self._is_global(self.stages[number + 1].head):
+                others = behind.cycles
+        if number and works[number - 1].writes in works[number].reads:
+            others = max(others, self._left(number - 1))
+        piece = min((size // 2 for _, size in self.plan.areas(number) if size), default=0)
+        return Beside(tail, others, read, piece) if tail or others else None
+
+    def _left(self, number: int) -> int:
+        """About the cycles of the vector unit for a stage that the array's work for it, or before it, does not hide."""
+        stage, work = self.stages[number], self.plan.works[number]
+        before = number if work.array else number - 1
+        tiling = self.tilings.get(self.stages[before].head.name) if before >= 0 else None
+        cycles = self._vector_cycles(stage.nodes[-1]) if stage.tail or not work.array else 0
+        pieces = self._bands(number)
+        if work.array and tiling:
+            pieces = ceil_div(work.array.out_height, tiling.rows)
+        return max(cycles - (tiling.price if tiling else 0), cycles // pieces)
+
+    def _needed_next(self, number: int) -> list[Range]:
+        """SRAM that the stage behind one takes, and that it must not wait for where the two can run side by side."""
+        if not self._is_beside(number):
+            return []
+        bank = self.config.bank_bytes
+        residents = self.plan.residents.values()
+        found = [(one.bank * bank, one.banks * bank) for one in residents if one.begin == number + 1]
+        return found + [area for area in self.plan.areas(number + 1) if area[1]]
+
+    def _is_beside(self, number: int) -> bool:
+        """Whether the vector unit could work for a stage, or for the next one, while the array does for the other."""
+        works = self.plan.works
+        if number + 1 == len(works) or self.config.serial:
+            return False
+        work, behind = works[number : number + 2]
+        vector = not work.array or work.tail or self._is_copied(number)
+        return vector or not behind.array or (behind.tail and work.writes not in behind.reads[:1])
+
+    def _pools_tiles(self, node: ir.Node) -> bool:
+        """Whether a node pools over a plane that is small enough to be computed channel by channel."""
+        small = WHOLE * self.graph.tensors[node.inputs[0]].size <= self.config.sram if node.inputs else False
+        return small and not self.config.serial and pooling.is_global(self.graph, node)
+
+    def _is_global(self, node: ir.Node) -> bool:
+        """Whether a node pools over all rows, so that it can begin only when the last one is there."""
+        return isinstance(node, pooling.Window) and self.graph.tensors[node.outputs[0]].nhwc[1] == 1
 
     def _is_copied(self, number: int) -> bool:
         """Whether the results of a stage's tiles are copied to their place in SRAM."""
@@ -114,13 +178,13 @@ class Segment:
         return work.copied and work.writes in self.plan.residents
 
     def _fused(self, nodes: Sequence[ir.Node], stored: set[str]) -> list[Stage]:
-        """The nodes in order, element-wise ones behind the convolution that makes the last of their operands, if
-        nothing else reads that."""
+        """The nodes in order, element-wise ones, and those that pool over the whole plane, behind the convolution that
+        makes the last of their operands, if nothing else reads that."""
         made = {self.roots[name]: number for number, node in enumerate(nodes) for name in node.outputs}
         readers = Counter(self.roots[name] for node in nodes for name in node.inputs)
         stages = {number: Stage(node) for number, node in enumerate(nodes)}
         for number, node in enumerate(nodes):
-            if not isinstance(node, ir.Pointwise):
+            if not isinstance(node, ir.Pointwise) and not self._pools_tiles(node):
                 continue
             if len({self.graph.tensors[name].shape for name in node.inputs}) > 1:
                 continue
@@ -162,13 +226,20 @@ class Segment:
         Returns False, as soon as that is sure, if it would take more than ``limit`` cycles; it is of no use then.
         """
         rest = sum(self.array_cycles.values())
+        order, arena = Order(self.config), Arena(self.config)
         for number, stage in enumerate(self.stages):
-            tasks = self._tasks(emitter.arena, number, stage, first, where, constants)
-            emitter.add(tasks, self.plan.alive(number, later))
+            arena.keep(self._needed_next(number))
+            tasks = list(self._tasks(arena, number, stage, first, where, constants))
+            arena.take(regions for task in tasks for regions in task.touched)
+            emitter.place(tasks, self.plan.alive(number, later))
+            emitter.add(order.follow(tasks, beside=number > 0 and self._is_beside(number - 1)))
             first += len(stage.nodes)
-            rest -= self.array_cycles.get(stage.head.name, 0)
-            if not emitter.advance(limit, rest=rest, more=len(self.stages) - number - 1):
+            own = self.array_cycles.get(stage.head.name, 0)
+            rest -= own
+            left = rest + own * (order.waiting == len(tasks))
+            if not emitter.advance(limit, rest=left, more=len(self.stages) - number - 1):
                 return False
+        emitter.add(order.rest())
         return emitter.end(limit)
 
     @cached_property
@@ -210,6 +281,7 @@ class Segment:
             operand=self.roots[operands[0]] if operands else None,
             table=table,
             copied=copied,
+            whole=isinstance(stage.tail, pooling.Global),
         )
 
     def _vector_cycles(self, node: ir.Node) -> int:
@@ -227,6 +299,12 @@ class Segment:
         if isinstance(node, ir.Mean):
             return self.graph.tensors[node.inputs[0]].nhwc[1] * self.graph.tensors[node.inputs[0]].nhwc[2]
         return len(node.inputs) if isinstance(node, ir.Elementwise) else 1
+
+    def _bands(self, number: int) -> int:
+        """Into how many bands of rows a node of the vector unit is cut, so that it runs beside its neighbours."""
+        works = self.plan.works
+        beside = any(works[n].array for n in (number - 1, number + 1) if 0 <= n < len(works))
+        return max(isqrt(works[number].cycles // OVERHEAD), 1) if beside and not self.config.serial else 1
 
     def _inputs(self, node: ir.Node) -> tuple[str, ...]:
         """What a node reads: of a move, not what lies where it belongs."""
@@ -260,7 +338,7 @@ class Segment:
             cut = convolution.spread(config, layer, self.tilings[node.name], space, arena)
             tail = None
             if stage.tail:
-                tail = self._tail(number, stage, index + 1, where, addresses.get(stage.tail.name, 0)).tasks
+                tail = self._tail(number, stage, index + 1, where, addresses.get(stage.tail.name, 0))
                 target = Place(None, None, layer.out_channels)
             elif self._is_copied(number):
                 copies = Tail(config, index, movement.MOV, layer.out_width, True, None, target, 0, ((0, 0), (0, 0)))
@@ -281,7 +359,8 @@ class Segment:
             shape = tensors[0].size // channels, channels
             return elementwise.flat_tasks(config, index, operation, shape, sources, target, constants, space, arena)
         if isinstance(node, ir.AvgPool | ir.MaxPool | ir.Mean | ir.Pad):
-            return pooling.pool_tasks(config, index, graph, node, sources[0], target, space, arena)
+            bands = self._bands(number)
+            return pooling.pool_tasks(config, index, graph, node, sources[0], target, space, arena, bands)
         if isinstance(node, ir.Move):
             return (
                 task
@@ -291,7 +370,11 @@ class Segment:
             )
         raise AssertionError(f"{node.name}: {node.op} was placed on the accelerator but has no code")
 
-    def _tail(self, number: int, stage: Stage, index: int, where: Mapping[str, int], table: int) -> Tail:
+    def _tail(self, number: int, stage: Stage, index: int, where: Mapping[str, int], table: int) -> Follower:
+        if isinstance(stage.tail, pooling.Global):
+            layer, target = self.layers[stage.head.name], self._place(stage.tail.outputs[0], where)
+            plane, results = (layer.out_height, layer.out_width), self.plan.areas(number)[1]
+            return pooling.Pooled(self.config, index, stage.tail, plane, target, results).tasks
         assert isinstance(stage.tail, ir.Pointwise)
         others = [self._place(name, where) for name in stage.operands]
         return Tail(
@@ -304,7 +387,7 @@ class Segment:
             target=self._place(stage.tail.outputs[0], where),
             table=table,
             areas=self.plan.areas(number),
-        )
+        ).tasks
 
     def _products(
         self,

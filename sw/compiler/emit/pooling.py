@@ -1,7 +1,9 @@
 """Code for pooling layers, and for padding, which walks its input like these."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import product
+from typing import TypeGuard
 
 from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config.resolved import Config
@@ -17,6 +19,9 @@ from dovetail.sw.compiler.plan.schedule import Space
 from dovetail.sw.network import ir
 
 Window = ir.AvgPool | ir.MaxPool | ir.Mean | ir.Pad
+LOADED_ROWS = 4
+"""Rows of a band at least if its input is loaded, as bands have some of that in common."""
+Global = ir.AvgPool | ir.MaxPool | ir.Mean
 
 
 def pool_tasks(
@@ -28,13 +33,17 @@ def pool_tasks(
     target: Place,
     space: Space,
     arena: Arena,
+    bands: int = 1,
 ) -> Iterator[Task]:
-    """Tasks of a pooling layer, cut in output rows, and in channels where a row is too large; of padding likewise."""
+    """Tasks of a pooling layer, cut in output rows, into ``bands`` at least, and in channels where a row is too large;
+    of padding likewise."""
     _, height, width, channels = graph.tensors[node.inputs[0]].nhwc
     _, out_height, out_width, _ = graph.tensors[node.outputs[0]].nhwc
     kernel, stride, pads = _window(node, height, width)
     room = Room(config, arena, space.free, operands=source.sram is None, results=target.sram is None)
     word = config.word_bytes
+    if source.sram is None:
+        bands = min(bands, ceil_div(out_height, LOADED_ROWS))
 
     def bytes_of(rows: int, part: int) -> tuple[int, int]:
         span = min((rows - 1) * stride[0] + kernel[0], height)
@@ -47,13 +56,12 @@ def pool_tasks(
     op = Op.MOV if isinstance(node, ir.Pad) else Op.POOL
     uneven = isinstance(node, ir.AvgPool) and node.counted is None
     columns = _runs(range(out_width), width, kernel[1], stride[1], pads[1], uneven)
-    for tile in tiles(room, bytes_of, out_height, channels, smallest):
+    for tile in tiles(room, bytes_of, out_height, channels, smallest, bands):
         first, rows, channel, count = tile.first, tile.rows, tile.channel, tile.channels
         top = first * stride[0] - pads[0]
         # A tile that lies in the padding alone still has a row of input, which it does not see.
         low = min(max(top, 0), height - 1)
         high = max(min(top + (rows - 1) * stride[0] + kernel[0], height), low + 1)
-        blocks = ceil_div(count, config.vector_lanes)
         task = Task(index)
         view = operand_of(task, Slab(low, high - low, width, channel, count), source, tile.operands)
         slab = Slab(first, rows, out_width, channel, count)
@@ -81,12 +89,71 @@ def pool_tasks(
                 "OUT_BYTES": out.bytes - skip,
                 "OUT_Y_STEP": out_width * out.pitch,
                 "OUT_X_STEP": out.pitch,
-                "BLOCKS": pack(Unit.VECTOR, "BLOCKS", count=blocks, last=count - (blocks - 1) * config.vector_lanes),
+                "BLOCKS": _blocks(config, count),
             }
-            written = (out.at + skip, out.bytes - skip)
-            task.computes.append(Compute(Form(Unit.VECTOR, op, registers), (), ((view.at, view.bytes),), written))
+            task.computes.append(_compute(op, registers))
         store(task, slab, out, target)
         yield task
+
+
+@dataclass
+class Pooled:
+    """The tasks of a node that pools over all of the plane, on the tiles of the convolution before it.
+
+    Each of these has some channels of the plane. ``index``: the layer's number; ``shape``: height and width of the
+    plane; ``results``: address and bytes of SRAM for results where these are not resident.
+    """
+
+    config: Config
+    index: int
+    node: Global
+    shape: ir.Pair
+    target: Place
+    results: tuple[int, int]
+    _pieces: int = 0
+
+    def tasks(self, _: object, col: tuple[int, int], at: int, pixel: int) -> Iterator[Task]:
+        """The task behind a tile: (first, number of) channels, address, bytes between its pixels."""
+        (height, width), (channel, count) = self.shape, col
+        view = Slab(0, height, width, channel, count).seen(at, pixel)
+        slab, task = Slab(0, 1, 1, channel, count), Task(self.index)
+        out = result_of(slab, self.target, self.results[0] + self._pieces % 2 * (self.results[1] // 2))
+        self._pieces += 1
+        registers = _pool_registers(self.node, self.shape, (1, 1), height * width) | {
+            "IN_ADDR": at,
+            "IN_BYTES": view.bytes,
+            "KY_STEP": width * pixel,
+            "KX_STEP": pixel,
+            "IN_ROWS": height,
+            "ROW_BYTES": width * pixel - (pixel - count),
+            "TILE": pack(Unit.VECTOR, "TILE", height=1, width=1),
+            "OUT_ADDR": out.at,
+            "OUT_BYTES": out.bytes,
+            "BLOCKS": _blocks(self.config, count),
+        }
+        zeros = dict.fromkeys(("ORIGIN", "Y_STEP", "X_STEP", "PAD_TOP", "PAD_LEFT", "OUT_Y_STEP", "OUT_X_STEP"), 0)
+        task.computes.append(_compute(Op.POOL, registers | zeros))
+        store(task, slab, out, self.target)
+        yield task
+
+
+def is_global(graph: ir.Graph, node: ir.Node) -> TypeGuard[Global]:
+    """Whether a node makes one pixel of all pixels."""
+    if not isinstance(node, Global):
+        return False
+    _, height, width, _ = graph.tensors[node.inputs[0]].nhwc
+    kernel, _, pads = _window(node, height, width)
+    return kernel == (height, width) and not any(pads)
+
+
+def _blocks(config: Config, channels: int) -> int:
+    count = ceil_div(channels, config.vector_lanes)
+    return pack(Unit.VECTOR, "BLOCKS", count=count, last=channels - (count - 1) * config.vector_lanes)
+
+
+def _compute(op: Op, registers: Mapping[str, int]) -> Compute:
+    read, written = ((registers[f"{name}_ADDR"], registers[f"{name}_BYTES"]) for name in ("IN", "OUT"))
+    return Compute(Form(Unit.VECTOR, op, registers), (), (read,), written)
 
 
 def _runs(outputs: range, size: int, kernel: int, stride: int, pad: int, uneven: bool) -> list[tuple[int, int, int]]:

@@ -12,49 +12,103 @@ from dovetail.sw.compiler.emit.slab import Slab, operand_of, result_of, store
 from dovetail.sw.compiler.emit.words import Task, Transfer
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.place import Place
-from dovetail.sw.compiler.plan.estimate import array_total
-from dovetail.sw.compiler.plan.grid import Grid
 from dovetail.sw.compiler.plan.residency import TABLE, Extent
 from dovetail.sw.compiler.plan.schedule import Space, Tiling, buffer_bytes, place
+from dovetail.sw.compiler.plan.tiling import array_cycles
 
 MAX_ROWS = 65535
 """Rows that an instruction can have."""
 FINER = (1, 2, 3, 4, 6, 8, 12, 16)
 """Into how many parts a tile's rows are cut for an element-wise node that follows."""
+WHOLE = 8
+"""Weights of all channels are held in one buffer if they take at most one part in so many of SRAM."""
 OVERHEAD = 40
 """Cycles of one more tile, on either unit. For estimates only."""
 
 
-def finer(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, cycles: int) -> Tiling:
-    """A tiling or one of fewer rows, whichever suits a node of so many ``cycles`` best that lags a tile behind.
+@dataclass(frozen=True)
+class Beside:
+    """About the cycles of the vector unit that could run beside a layer.
 
-    Rows are cut where that loads nothing twice.
+    ``tail``: of the node that follows it tile by tile; ``others``: of the steps before and behind it, which go along
+    its rows; ``read``: whether the array's next layer reads what comes of it, and so hides what is left of the tail;
+    ``piece``: bytes of a tile that the tail takes at once, 0 if that is all.
+    """
+
+    tail: int = 0
+    others: int = 0
+    read: bool = False
+    piece: int = 0
+
+    def price(self, array: int, tiles: int, bands: int, size: int = 0) -> int:
+        """About the cycles of it all; ``array``: of the layer, in so many tiles of ``size`` bytes, and in so many bands
+        of rows."""
+        price = max(array + self.tail // tiles, array // tiles + self.tail + tiles * OVERHEAD)
+        # There are two buffers: loads for a third piece, and for the next tile behind it, wait for the first one.
+        pieces = ceil_div(size, self.piece) if self.piece else 0
+        if pieces > 2:
+            price += self.tail * (pieces - 2) // pieces
+        price = max(price + self.others // bands, array // bands + self.others + bands * OVERHEAD)
+        left = max(self.tail - array, self.tail // tiles) if self.read else 0
+        return price - left + left // bands
+
+
+def finer(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, beside: Beside) -> Tiling:
+    """A tiling or one of fewer rows, whichever suits the vector unit's work beside it best.
+
+    Rows are cut where that loads nothing twice: also with all channels in one tile, so that rows are complete early.
     """
     columns = ceil_div(layer.out_channels, tiling.out_channels)
-    if columns > 1 and (tiling.rows_outer or space.input_at is None):
-        return tiling
     across = ceil_div(layer.out_width, tiling.columns or layer.out_width)
-    best = None
-    for parts in FINER:
+
+    def price(cut: Tiling, columns: int) -> int:
+        down = ceil_div(layer.out_height, cut.rows)
+        array = array_cycles(config, layer, replace(cut, best_stripe=False), OVERHEAD)
+        size = cut.rows * (cut.columns or layer.out_width) * cut.out_channels
+        return beside.price(array, columns * across * down, down if columns == 1 or cut.rows_outer else 1, size)
+
+    best, least = tiling, price(tiling, columns)
+    ways = [(tiling.out_channels, len(tiling.weights_at))]
+    if columns > 1 and (tiling.rows_outer or space.input_at is None):
+        ways = []
+    if columns > 1 and tiling.in_channels == layer.channels and layer.terms == 1:
+        ways.append((layer.out_channels, 1))
+    for (channels, streams), parts in product(ways, FINER):
         rows = ceil_div(tiling.rows, parts)
-        count = columns * across * ceil_div(layer.out_height, rows)
-        array = array_total(
-            config, layer, Grid.of(layer, replace(tiling, rows=rows, best_stripe=False)), OVERHEAD
-        ).item()
-        price = max(array + cycles // count, array // count + cycles + count * OVERHEAD)
-        if best is not None and price >= best[0]:
+        whole = channels == layer.out_channels
+        cut = replace(tiling, rows=rows, out_channels=channels, rows_outer=whole)
+        if (parts == 1 and channels == tiling.out_channels) or (cost := price(cut, 1 if whole else columns)) >= least:
             continue
-        if parts == 1:
-            best = price, tiling
+        sizes = buffer_bytes(config, layer, rows, channels, tiling.in_channels, space, tiling.columns)
+        copies = 2 * (space.input_at is None), streams, 2
+        if channels > tiling.out_channels and WHOLE * sizes.weights > config.sram:
             continue
-        sizes = buffer_bytes(config, layer, rows, tiling.out_channels, tiling.in_channels, space, tiling.columns)
-        copies = 2 * (space.input_at is None), len(tiling.weights_at), 2
         if (placed := place(config, sizes, copies, space)) and not placed[1]:
             input_at, weights_at, output_at = placed[0]
-            cut = replace(tiling, rows=rows, input_at=input_at, weights_at=weights_at, output_at=output_at)
-            best = price, replace(cut, rows_outer=columns == 1)
-    assert best is not None
-    return best[1]
+            best, least = replace(cut, input_at=input_at, weights_at=weights_at, output_at=output_at), cost
+    return best
+
+
+def by_channels(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, cycles: int, most: int) -> Tiling:
+    """Tiles of all rows, and as many channels, at ``most`` so many and no more than before, as suit a node best that
+    lags a tile behind, of so many ``cycles``."""
+    lanes = min(layer.lanes(config), layer.out_channels)
+    found, most = list[Tiling](), min(most, tiling.out_channels)
+    for blocks in range(1, ceil_div(layer.out_channels, lanes) + 1):
+        channels = min(blocks * lanes, layer.out_channels)
+        cut = replace(tiling, rows=layer.out_height, columns=0, out_channels=channels, in_channels=layer.channels)
+        cut = replace(cut, rows_outer=False, best_stripe=False)
+        sizes = buffer_bytes(config, layer, cut.rows, channels, layer.channels, space)
+        copies = int(space.input_at is None), 2, 2
+        if (found and channels > most) or not (placed := place(config, sizes, copies, space)):
+            break
+        input_at, weights_at, output_at = placed[0]
+        tiles = ceil_div(layer.out_channels, channels)
+        array = array_cycles(config, layer, cut, OVERHEAD)
+        first = sizes.weights // config.bus_bytes * config.memory.beat_cycles
+        price = Beside(tail=cycles).price(array, tiles, 1) + first
+        found.append(replace(cut, input_at=input_at, weights_at=weights_at, output_at=output_at, price=price))
+    return min(found, key=lambda cut: cut.price)
 
 
 @dataclass

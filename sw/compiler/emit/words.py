@@ -5,7 +5,7 @@ the bytes that it replaces, or makes those that it reads, and its unit's queue h
 that is.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -159,6 +159,12 @@ class Task:
     computes: list[Compute] = field(default_factory=list)
     stores: list[Transfer] = field(default_factory=list)
 
+    @property
+    def touched(self) -> Iterator[tuple[Range, ...]]:
+        """What each operation but the loads touches in SRAM."""
+        yield from ((*one.reads, one.write) for one in self.computes)
+        yield from ((transfer.sram_range,) for transfer in self.stores)
+
 
 class _Operation(NamedTuple):
     """An instruction to come. Ranges are what it touches: SRAM, then system memory."""
@@ -221,6 +227,8 @@ class Emitter:
         self.cycles = self.span = 0
         """Cycles of the program, once it has ended, and those from the start of its first operation to the end of the
         last one."""
+        self._places: dict[int, tuple[Moved, dict[int, Form]]] = {}
+        """By layer, where its addresses are on the larger memory, and its forms with addresses of their own there."""
         self._operations: list[_Operation] = []
         self._out = 0  # of them
         self._loads: list[_Load] = []
@@ -237,9 +245,19 @@ class Emitter:
         self._busy = [0] * len(Unit)
         """Per unit the cycles that it needs for the operations to come."""
 
-    def add(self, tasks: Iterable[Task], residents: Residents = ()) -> None:
-        """Take tasks, in an order in which they could be executed one by one. ``residents``: what is in
-        SRAM before or after them."""
+    def place(self, tasks: Iterable[Task], residents: Residents) -> None:
+        """All tasks of some layers, before any of them is added: where their addresses are on a larger memory.
+        ``residents``: what is in SRAM before or after them."""
+        if not self.like:
+            return
+        tasks = tuple(tasks)
+        touched = [region for task in tasks for regions in task.touched for region in regions]
+        touched += [transfer.sram_range for task in tasks for transfer in task.loads]
+        places = Moved(self.like.config, self.config, residents, touched), dict[int, Form]()
+        self._places |= {task.layer: places for task in tasks}
+
+    def add(self, tasks: Iterable[Task]) -> None:
+        """Take tasks, in an order in which they could be executed one by one."""
         operations, touch, busy = self._operations, self.arena.touch, self._busy
         begin = len(operations), len(self._loads)
         for task in tasks:
@@ -257,17 +275,15 @@ class Emitter:
             for transfer in task.stores:
                 self._add_store(layer, transfer)
         if self.like:
-            self._move(self.like.config, residents, *begin)
+            self._move(*begin)
 
-    def _move(self, inner: Config, residents: Residents, first: int, first_load: int) -> None:
+    def _move(self, first: int, first_load: int) -> None:
         """Move the operations and loads from these on to their place in the larger SRAM."""
         operations, loads = self._operations[first:], self._loads[first_load:]
-        touched = [region for one in operations for region in (*one.reads, *one.writes)]
-        touched += [region for load in loads for region in load.operation.writes]
-        moved = Moved(inner, self.config, residents, touched)
-        forms: dict[int, Form] = {}
-        self._operations[first:] = [_moved(operation, moved, forms) for operation in operations]
-        self._loads[first_load:] = [load._replace(operation=_moved(load.operation, moved, forms)) for load in loads]
+        self._operations[first:] = [_moved(one, *self._places[one.layer]) for one in operations]
+        self._loads[first_load:] = [
+            load._replace(operation=_moved(load.operation, *self._places[load.operation.layer])) for load in loads
+        ]
 
     def advance(self, limit: int | None, *, rest: int = 0, more: int = 0, alone: bool = False) -> bool:
         """Write the loads that were added, and all operations that go before them.

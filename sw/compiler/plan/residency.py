@@ -42,7 +42,7 @@ class Work:
     share; ``array``: its layer if it runs on the array; ``cycles``: its computation; ``constants``: bytes of its
     weights; ``bound``: what it reads or writes in system memory only; ``tail``: whether an element-wise node follows,
     ``operand``: the tensor that this one reads besides, ``table``: whether it has a table; ``copied``: whether results
-    that stay in SRAM are copied there from where the tiles are.
+    that stay in SRAM are copied there from where the tiles are; ``whole``: whether tiles have all rows.
     """
 
     reads: tuple[str, ...]
@@ -55,6 +55,7 @@ class Work:
     operand: str | None = None
     table: bool = False
     copied: bool = False
+    whole: bool = False
 
 
 def layer_cycles(config: Config, layer: ConvLayer) -> int:
@@ -208,7 +209,7 @@ class Plan:
             least = row * streamed + TABLE * work.table, row * (work.writes not in self.residents)
             if any(size < need for (_, size), need in zip(self.areas(number), least, strict=True)):
                 return False
-        rows = min(layer.out_height, ceil_div(config.stripe, layer.out_width))
+        rows = layer.out_height if work.whole else min(layer.out_height, ceil_div(config.stripe, layer.out_width))
         sizes = schedule.buffer_bytes(config, layer, rows, channels, layer.channels, space)
         copies = int(space.input_at is None) * 2, 2, int(space.output_at is None) * 2
         return schedule.place(config, sizes, copies, space) is not None

@@ -128,14 +128,14 @@ def bound(config: Config, layer: ConvLayer, space: Space, tiling: Tiling) -> int
     return lower_bound(config, layer, tiling, loads, array_cycles(config, layer, tiling))
 
 
-def array_cycles(config: Config, layer: ConvLayer, tiling: Tiling) -> int:
-    """Cycles of the array that no program of a tiling is below."""
-    return _array_cycles(_without_sram(config), layer, Grid.of(layer, tiling))
+def array_cycles(config: Config, layer: ConvLayer, tiling: Tiling, overhead: int = 1) -> int:
+    """Cycles of the array with some ``overhead`` per instruction; no program of a tiling is below that of 1."""
+    return _array_cycles(_without_sram(config), layer, Grid.of(layer, tiling), overhead)
 
 
 @lru_cache(maxsize=4096)
-def _array_cycles(config: Config, layer: ConvLayer, grid: Grid) -> int:
-    return int(array_total(config, layer, grid, 1).item())
+def _array_cycles(config: Config, layer: ConvLayer, grid: Grid, overhead: int) -> int:
+    return int(array_total(config, layer, grid, overhead).item())
 
 
 def _operations(layer: ConvLayer, tiling: Tiling) -> int:

@@ -57,7 +57,7 @@ def test_the_plan_of_a_smaller_memory_runs_on_a_larger_one() -> None:
 
 @pytest.mark.parametrize(("config", "effort"), [(SQUARE, 0), (WIDE, 1)], ids=["8x8", "16x16-1"])
 def test_sizes_between_powers_of_two(config: Config, effort: int) -> None:
-    """They are at most 1 % above the next smaller power of two; `dovetail docs scheduling` has figures."""
+    """They are at most 2 % above the next smaller power of two; `dovetail docs scheduling` has figures."""
     graph = frontend.load("zoo:resnet8")
 
     def compiled(size: int) -> CompiledNetwork:
@@ -66,7 +66,7 @@ def test_sizes_between_powers_of_two(config: Config, effort: int) -> None:
     for size in (48, 80, 192, 384):
         network = compiled(size)
         check(network)
-        assert network.report().cycles <= 1.01 * compiled(1 << size.bit_length() - 1).report().cycles
+        assert network.report().cycles <= 1.02 * compiled(1 << size.bit_length() - 1).report().cycles
 
 
 def test_no_estimate_decides_at_effort_0(monkeypatch: pytest.MonkeyPatch) -> None:
