@@ -43,7 +43,7 @@ HEADING = """## Measurements
 All of this section is what `python benchmarks/area.py --markdown` prints. The model against Yosys:"""
 RANGE = "What the measured configurations have, from the least to the most:"
 ESTIMATES = """Estimates of the presets, and what of them lies outside of that range. Where something does, the error is
-not known. `8x8`, `16x16` and `study-...` are larger than any supported part: they are for simulation and sweeps."""
+not known. `8x8` to `4x16x4` and `study-...` are larger than any supported part: they are for simulation and sweeps."""
 SYNTHESISED = """What was synthesised (T: training, H: held out): lanes, depthwise lanes, lanes of requantiser and
 vector unit, what is built (m: matrix product, p: pooling, e: element-wise operations, a: activations), size and banks
 of the SRAM, bus; LUTs and FFs, each with the model's error."""

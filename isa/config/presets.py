@@ -10,6 +10,8 @@ PRESETS: dict[str, Given] = {
     "default": {},
     "8x8": {"ic_lanes": 8, "oc_lanes": 8, "sram": "512 KiB"},
     "16x16": {"ic_lanes": 16, "oc_lanes": 16, "sram": "512 KiB"},
+    "4x8x2": {"ic_lanes": 4, "oc_lanes": 8, "pixel_lanes": 2, "sram": "512 KiB"},
+    "4x16x4": {"ic_lanes": 4, "oc_lanes": 16, "pixel_lanes": 4, "sram": "512 KiB", "bus": 128},
     "small": {
         "ic_lanes": 8,
         "oc_lanes": 8,

@@ -16,6 +16,8 @@ HASHES = {
     "default": 0x3FA5_E4DC_7BC9_F954,
     "8x8": 0x055F_1BEB_15FD_3930,
     "16x16": 0x138F_D528_02A7_6A17,
+    "4x8x2": 0xDC48_AA9C_3DF4_1233,
+    "4x16x4": 0x701B_C204_4FF9_383A,
     "small": 0x1CF3_8C3F_6CD7_9051,
     "icebreaker": 0x10C4_18AE_043E_3829,
     "ulx3s": 0xA141_3ACC_882A_302D,

@@ -116,7 +116,7 @@ def test_outside_of_what_was_measured() -> None:
     )
 
 
-SIMULATED = ("8x8", "16x16", *(name for name in PRESETS if name.startswith("study-")))
+SIMULATED = ("8x8", "16x16", "4x8x2", "4x16x4", *(name for name in PRESETS if name.startswith("study-")))
 """Presets that are larger than any supported part: for simulation and sweeps only (docs/area.md says so)."""
 
 
