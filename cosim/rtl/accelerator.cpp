@@ -72,7 +72,8 @@ struct Accelerator {
         if (!windowed || (running && cycle >= first && cycle < past)) waves.dump(10 * cycle + 5 * half);
     }
 
-    // One clock cycle: memory's side, settle, manager's side and timeline, edge.
+    // One clock cycle: memory's side, settle, manager's side and timeline, edge. What the accelerator shows on its buses
+    // comes from registers: it is there after the edge, whatever the other sides do in the cycle.
     void cycle() {
         Vdut* const t = top.get();
         memory.begin(now, bus, &t->m_axi_rdata);
@@ -153,7 +154,6 @@ struct Accelerator {
         t->s_axil_awvalid = t->s_axil_wvalid = 1;
         bool answered = false;
         for (int i = 0; i < HOST_LIMIT; ++i) {
-            clock.settle();
             const bool aw = t->s_axil_awvalid && t->s_axil_awready, w = t->s_axil_wvalid && t->s_axil_wready;
             answered = t->s_axil_bvalid;
             cycle();
@@ -170,7 +170,6 @@ struct Accelerator {
         t->s_axil_arvalid = 1;
         bool answered = false;
         for (int i = 0; i < HOST_LIMIT; ++i) {
-            clock.settle();
             const bool ar = t->s_axil_arvalid && t->s_axil_arready;
             answered = t->s_axil_rvalid;
             if (answered) *value = t->s_axil_rdata;

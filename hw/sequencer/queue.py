@@ -57,11 +57,17 @@ class Queue(wiring.Component):
         # memory or a comparison.
         with m.If(self.o.ready | ~self.o.valid):
             m.d.sync += self.o.payload.eq(Mux(many, read.data, self.i.payload))
+        # `o.ready` comes last in a cycle, from a comparison of counts. So it only chooses between two next states. No
+        # carry chain waits for it: a bit of the level flips where those below it are all ones, or all zeroes.
+        taken = self.o.ready
+        for n, bit in enumerate(level):
+            up = bit ^ (push & level[:n].all() if n else push)
+            down = bit ^ (~push & ~level[:n].any() if n else ~push)
+            m.d.sync += bit.eq(Mux(taken, Mux(self.o.valid, down, up), up))
         m.d.sync += [
-            level.eq(level + push - pop),
-            full.eq(~pop & (level[-1] | push & (level == self.depth - 1))),
-            many.eq(Mux(pop, push & many | (level > 2), push & self.o.valid | many)),
-            self.o.valid.eq(push | many | self.o.valid & ~pop),
+            full.eq(~taken & (level[-1] | push & (level == self.depth - 1))),
+            many.eq(Mux(taken, push & many | (level > 2), push & self.o.valid | many)),
+            self.o.valid.eq(push | many | self.o.valid & ~taken),
         ]
         with m.If(push):
             m.d.sync += tail.eq(tail + 1)

@@ -53,8 +53,9 @@ class Mutation:
 MUTATIONS = (
     Mutation("queue", Queue, "ready.eq(~full)", "ready.eq(1)", 6),
     Mutation("queue", Queue, "read.addr.eq(behind)", "read.addr.eq(tail[:bits])", 6),
-    Mutation("queue", Queue, "full.eq(~pop & (", "full.eq((", 8),
-    Mutation("queue", Queue, "many | self.o.valid & ~pop", "many | self.o.valid", 6),
+    Mutation("queue", Queue, "full.eq(~taken & (", "full.eq((", 8),
+    Mutation("queue", Queue, "many | self.o.valid & ~taken", "many | self.o.valid", 6),
+    Mutation("queue", Queue, "level[:n].any()", "level[:n].all()", 8),
     Mutation("queue", Queue, "Mux(many, read.data, self.i.payload)", "self.i.payload", 6),
     Mutation("run", Run, "self.start & ~self.busy", "self.start", 4),
     Mutation("run", Run, "Mux(self.halt, 0, self.failed)", "self.failed", 6),
