@@ -22,14 +22,14 @@ NETWORK = "zoo:attention_block?tokens=4&channels=8"
 
 def repacked(data: bytes, change: Callable[[dict[str, Any]], Any], stream: Callable[[bytearray], Any]) -> bytes:
     """A program file with another header and stream, and the checksum that goes with them."""
-    _, _, size, _, _ = HEADER.unpack_from(data)
+    _, version, size, _, _ = HEADER.unpack_from(data)
     header = json.loads(data[HEADER.size : HEADER.size + size])
     body = bytearray(data[HEADER.size + size : -CRC.size])
     change(header)
     stream(body)
     text = json.dumps(header, sort_keys=True).encode()
     total = HEADER.size + len(text) + len(body) + CRC.size
-    whole = HEADER.pack(data[:8], 1, len(text), struct.unpack_from("<Q", data, 16)[0], total) + text + bytes(body)
+    whole = HEADER.pack(data[:8], version, len(text), struct.unpack_from("<Q", data, 16)[0], total) + text + bytes(body)
     return whole + CRC.pack(zlib.crc32(whole))
 
 
@@ -179,7 +179,8 @@ def test_addresses_are_those_of_the_stream(name: str, effort: int, tmp_path: Pat
 
 def test_nested_header(program: bytes, tmp_path: Path) -> None:
     text = b"[" * 100_000
-    whole = HEADER.pack(b"DOVETAIL", 1, len(text), 0, HEADER.size + len(text) + CRC.size) + text
+    version = HEADER.unpack_from(program)[1]
+    whole = HEADER.pack(b"DOVETAIL", version, len(text), 0, HEADER.size + len(text) + CRC.size) + text
     with pytest.raises(ProgramError, match="header must be JSON without deep nesting"):
         load_program_bytes(whole + CRC.pack(zlib.crc32(whole)), tmp_path / "net.dvt")
 
