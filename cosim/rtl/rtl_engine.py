@@ -87,9 +87,14 @@ def check_form(form: str) -> None:
 
 
 def _train(config: Config, library: Path) -> None:
-    from dovetail.cosim.rtl.training import train  # which runs an engine
+    """Run the training programs on a library that counts what it executes, and write the counts."""
+    from dovetail.cosim.rtl.training import training_programs  # it brings the front ends
 
-    train(config, library)
+    engine = RtlEngine(config, library=library)
+    for program in training_programs(config):
+        engine.run(program.memory.copy(), program.program, program.pages, program.base)
+    engine.write_profile()
+    engine.close()
 
 
 def accelerator_library(

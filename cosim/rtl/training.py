@@ -6,11 +6,9 @@ be compiled for size.
 
 import random
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 
-from dovetail.cosim.rtl.rtl_engine import RtlEngine
 from dovetail.cosim.rtl.setting import LoadedProgram, settings_of
 from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
@@ -37,12 +35,3 @@ def training_programs(config: Config) -> list[LoadedProgram]:
     with suppress(DovetailError):  # an accelerator too small for it: then random programs alone
         programs += settings_of(compile_network(graph, config), sample)
     return programs
-
-
-def train(config: Config, library: Path) -> None:
-    """Run the training programs on a library that counts what it executes, and write the counts."""
-    engine = RtlEngine(config, library=library)
-    for program in training_programs(config):
-        engine.run(program.memory.copy(), program.program, program.pages, program.base)
-    engine.write_profile()
-    engine.close()
