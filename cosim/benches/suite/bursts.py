@@ -62,6 +62,7 @@ async def bursts_of_transfers(dut: Any, stall: float) -> None:
 
     StreamSink(dut, "o", stall=pauses(numbers, stall))
     StreamMonitor(dut, "o", taken)
+    dut.room.value = 1
     await start(dut)
     transfers = [*at_boundaries(size), *(drawn(numbers) for _ in range(options().get("transfers", 20)))]
     for n, values in enumerate(transfers):

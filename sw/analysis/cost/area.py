@@ -60,7 +60,8 @@ class Area(Resources):
     """The estimate for a whole accelerator.
 
     ``error``: the largest relative error of ``lut`` and ``ff`` in all configurations that were synthesised, of fits
-    that have not seen them too; ``dsp`` and ``bram`` are exact there. ``blocks``: by name, adding up to the whole.
+    that have not seen them too, and, where the hardware has changed since the fit, of those that were synthesised
+    again; ``dsp`` and ``bram`` are exact there. ``blocks``: by name, adding up to the whole.
     ``extrapolated``: one line per quantity that lies outside of what was measured; then the error is not known.
     """
 
@@ -103,7 +104,7 @@ def area_of(config: Config) -> Area:
         parts[name] = Resources(lut, ff, multipliers.get(name, 0), memories.get(name, 0))
     return Area(
         **asdict(total(parts.values())),
-        error=max(model["error"].values()),
+        error=max(*model["error"].values(), *model.get("changed", {}).values()),
         blocks=parts,
         extrapolated=tuple(_outside(config, model["ranges"])),
     )

@@ -97,8 +97,8 @@ def test_a_bitstream_of_another_configuration(board: SimulatedBoard) -> None:
 
 
 def test_another_version_of_the_instruction_set(board: SimulatedBoard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dovetail.sw.runtime.board.board_engine.VERSION", 2)
-    with pytest.raises(LinkError, match="must have version 2 of the instruction set, not 1; build it again"):
+    monkeypatch.setattr("dovetail.sw.runtime.board.board_engine.VERSION", 3)
+    with pytest.raises(LinkError, match="must have version 3 of the instruction set, not 2; build it again"):
         BoardEngine(CONFIG, board.port, board.baud, patience=PATIENCE)
 
 

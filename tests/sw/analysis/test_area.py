@@ -53,6 +53,14 @@ def test_how_good_it_is() -> None:
     assert not any(area_of(Config.load(name)).extrapolated for name in ("small", "default", "8x8"))
 
 
+@pytest.mark.parametrize(("name", "lut", "ff"), [("ulx3s", 18_438, 18_199), ("small", 27_795, 23_083)])
+def test_hardware_that_changed_since_the_fit(name: str, lut: int, ff: int) -> None:
+    """What was synthesised again is not further off than the model says, until it is fitted anew."""
+    area = area_of(Config.load(name))
+    assert abs(area.lut / lut - 1) <= MODEL_DATA["changed"]["lut"] <= area.error
+    assert abs(area.ff / ff - 1) <= MODEL_DATA["changed"]["ff"]
+
+
 def test_the_documented_tables_are_up_to_date() -> None:
     printed = runpy.run_path(str(ROOT / "benchmarks" / "area.py"))["markdown"]()
     _, heading, rest = (ROOT / "docs" / "area.md").read_text().partition("## Measurements")

@@ -52,6 +52,7 @@ class Machine:
 
     def __init__(self, config: Config, view: View, sram: bytearray, memory: bytearray) -> None:
         self.config, self.v, self.sram, self.memory = config, view, sram, memory
+        self.mask = (1 << config.offset_bits) - 1  # offsets in regions are modulo a power of two
 
     def byte(self, oy: int, ox: int, ky: int, kx: int, k: int) -> int:
         """Window walk; k = cb * L + l."""
@@ -73,15 +74,15 @@ class Machine:
     def place(self, oy: int, ox: int, ky: int, kx: int, k: int) -> int | None:
         """Offset in the region of byte k of a tap; None in the padding."""
         v = self.v
-        row = (oy * v["GEOMETRY", "stride_y"] + ky * v["GEOMETRY", "dilation_y"] - v["PAD_TOP"]) & M32
-        col = (ox * v["X_STEP"] + kx * v["KX_STEP"] - v["PAD_LEFT"] + k) & M32
-        off = (v["ORIGIN"] + oy * v["Y_STEP"] + ox * v["X_STEP"] + ky * v["KY_STEP"] + kx * v["KX_STEP"] + k) & M32
-        return off if row < v["IN_ROWS"] and col < v["ROW_BYTES"] else None
+        row = (oy * v["GEOMETRY", "stride_y"] + ky * v["GEOMETRY", "dilation_y"] - v["PAD_TOP"]) & self.mask
+        col = (ox * v["X_STEP"] + kx * v["KX_STEP"] - v["PAD_LEFT"] + k) & self.mask
+        off = (v["ORIGIN"] + oy * v["Y_STEP"] + ox * v["X_STEP"] + ky * v["KY_STEP"] + kx * v["KX_STEP"] + k) & self.mask
+        return off if row < v["IN_ROWS"] & self.mask and col < v["ROW_BYTES"] & self.mask else None
 
     def operand_b(self, oy: int, ox: int, k: int, item: int) -> int:
         """VECTOR's second operand; k = cb * L + l."""
         v = self.v
-        off = (oy * v["B_Y_STEP"] + ox * v["B_X_STEP"] + k * item) & M32
+        off = (oy * v["B_Y_STEP"] + ox * v["B_X_STEP"] + k * item) & self.mask
         if off + item > v["B_BYTES"]:
             return signed(v["B_ZERO", "zero_b"], 8) if item == 1 else 0
         at = v["B_ADDR"] + off
@@ -93,13 +94,13 @@ class Machine:
         row, column = step * self.config.ic_lanes + i, channel
         if v["B_FORM", "transposed"]:
             row, column = column, row
-        off = (row * v["B_STEP"] + column) & M32
+        off = (row * v["B_STEP"] + column) & self.mask
         zero = signed(v["B_FORM", "zero_b"], 8)
         return signed(self.sram[v["B_ADDR"] + off], 8) - zero if off < v["B_BYTES"] else 0
 
     def write(self, oy: int, ox: int, first: int, item: int, values: list[int]) -> None:
         v = self.v
-        off = (oy * v["OUT_Y_STEP"] + ox * v["OUT_X_STEP"] + first * item) & M32
+        off = (oy * v["OUT_Y_STEP"] + ox * v["OUT_X_STEP"] + first * item) & self.mask
         if off + len(values) * item > v["OUT_BYTES"]:
             return
         for n, value in enumerate(values):
@@ -108,7 +109,7 @@ class Machine:
 
     def old(self, oy: int, ox: int, channel: int) -> int:
         v = self.v
-        off = (oy * v["OUT_Y_STEP"] + ox * v["OUT_X_STEP"] + channel * 4) & M32
+        off = (oy * v["OUT_Y_STEP"] + ox * v["OUT_X_STEP"] + channel * 4) & self.mask
         if off + 4 > v["OUT_BYTES"]:
             return 0
         at = v["OUT_ADDR"] + off
