@@ -76,7 +76,9 @@ class Machine:
         v = self.v
         row = (oy * v["GEOMETRY", "stride_y"] + ky * v["GEOMETRY", "dilation_y"] - v["PAD_TOP"]) & self.mask
         col = (ox * v["X_STEP"] + kx * v["KX_STEP"] - v["PAD_LEFT"] + k) & self.mask
-        off = (v["ORIGIN"] + oy * v["Y_STEP"] + ox * v["X_STEP"] + ky * v["KY_STEP"] + kx * v["KX_STEP"] + k) & self.mask
+        off = (
+            v["ORIGIN"] + oy * v["Y_STEP"] + ox * v["X_STEP"] + ky * v["KY_STEP"] + kx * v["KX_STEP"] + k
+        ) & self.mask
         return off if row < v["IN_ROWS"] & self.mask and col < v["ROW_BYTES"] & self.mask else None
 
     def operand_b(self, oy: int, ox: int, k: int, item: int) -> int:
