@@ -23,7 +23,7 @@ REASONS = (
         r"fault\[|failed = ",
         "one control for all units: only LOAD and STORE have bus errors",
     ),
-    (r"\.drain\.walk$", r"back|_kept", "one walk for all: the one over results never goes back"),
+    (r"\.drain\.walk$", r"back|kept", "one walk for all: the one over results never goes back"),
     (r"\.store\.registers$", r"fetching", "one block for LOAD and STORE: only LOAD fetches pages"),
 )
 """(module, lines, reason): regular expressions for what no program can reach, and why."""
