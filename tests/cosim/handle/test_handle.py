@@ -231,14 +231,14 @@ def test_whole_accelerator(build_cache: Path) -> None:
         acc.s_axil_rready = acc.s_axil_bready = 1
         acc.s_axil_araddr = HOST_REGISTERS["ID"].offset
         acc.s_axil_arvalid = 1
-        acc.tick()
+        acc.tick(2)
         assert (acc.s_axil_rvalid, acc.s_axil_rdata) == (1, ID)
         acc.s_axil_arvalid = 0
 
         def write(name: str, value: int) -> None:
             acc.s_axil_awaddr, acc.s_axil_wdata, acc.s_axil_wstrb = HOST_REGISTERS[name].offset, value, 0xF
             acc.s_axil_awvalid = acc.s_axil_wvalid = 1
-            acc.tick()
+            acc.tick(2)
             acc.s_axil_awvalid = acc.s_axil_wvalid = 0
             acc.tick()
 

@@ -18,7 +18,7 @@ FAULTS = (
         old="        with m.Elif(self.o.ready):\n",
         new="        with m.Else():\n",
         what="bursts do not wait for the bus",
-        caught_by="M_AXI_AWVALID stays until M_AXI_AWREADY",
+        caught_by="the payload of M_AXI_AW is stable until it is taken",
     ),
     Fault(
         file="hw/sequencer/queue.py",
