@@ -95,6 +95,12 @@ def matrix_reads(config: Config, *, transposed: bool) -> int:
     return config.oc_lanes if transposed else config.ic_lanes * ceil_div(config.oc_lanes, config.word_bytes)
 
 
+def steps_of_tap(blocks: int, group: int) -> tuple[int, int]:
+    """(steps of ``group`` input blocks, blocks of the step behind them) of a tap: what is left is the last step's."""
+    before = ceil_div(blocks, group) - 1
+    return before, blocks - before * group
+
+
 class Free(NamedTuple):
     """What takes no time, to see what an instruction would take without it; the hardware has none of it.
 
@@ -210,15 +216,15 @@ def array_durations(
             return loads
         return max(-(-pixels // together) * max(together, visit), visit - 1 + ACCUMULATE, loads)
 
-    steps = -(-kc // group)
-    first, last = min(group, kc), kc - (steps - 1) * group
+    before, last = steps_of_tap(kc, group)
+    first = group if before else last
 
     def work(pixels: int) -> int:
         """Cycles of a stripe's steps: those of a tap, and the last one's with the first of the next tap or stripe."""
-        inner = (steps - 2) * window(pixels, group, rows * group) + window(pixels, group, rows * last)
-        return taps * ((inner if steps > 1 else 0) + window(pixels, last, rows * first))
+        inner = (before - 1) * window(pixels, group, rows * group) + window(pixels, group, rows * last)
+        return taps * ((inner if before else 0) + window(pixels, last, rows * first))
 
-    follows = first if steps != 2 else last  # blocks of the second step
+    follows = first if before != 1 else last  # blocks of the second step
     usual = window(size, first, rows * follows)
     records = max(usual, rows * follows + reads) - usual  # longer first window of a block
     visit = together if together > 1 else 1
@@ -244,7 +250,7 @@ def array_durations(
         return advance
 
     # No weights load in the very last window.
-    if stripes == taps == steps == 1:
+    if stripes == taps == 1 and not before:
         shorter = usual + records - window(size, last, reads)
     else:
         shorter = window(rest, last, rows * first) - window(rest, last, 0)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dovetail.isa.common.sizes import Count, ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op
+from dovetail.isa.timing.array import steps_of_tap
 
 
 @dataclass(frozen=True)
@@ -190,5 +191,5 @@ def group_blocks(config: Config, blocks: Count) -> Count:
 def tap_cycles(config: Config, blocks: int) -> int:
     """Cycles in which as many pixels as there are lanes meet the weights of a tap, see ``isa.timing.array``."""
     group = group_blocks(config, blocks)
-    whole, rest = divmod(blocks, group)
-    return whole * max(group, config.pixel_lanes) + (rest and max(rest, config.pixel_lanes))
+    before, last = steps_of_tap(blocks, group)
+    return before * max(group, config.pixel_lanes) + max(last, config.pixel_lanes)

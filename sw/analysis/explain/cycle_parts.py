@@ -18,7 +18,7 @@ from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import INDEX, View, array_lanes, channels_of, input_blocks, weight_rows
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit, unit_of
-from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, Free, matrix_reads, to_accumulator
+from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, Free, matrix_reads, steps_of_tap, to_accumulator
 from dovetail.isa.timing.dma import BOUNDARY
 from dovetail.isa.timing.operations import duration, rules_of
 from dovetail.isa.timing.sequencer import CHECK
@@ -131,8 +131,9 @@ def _array(config: Config, op: Op, view: View, duration: int, useful: Fraction, 
 
 def _held(view: View) -> list[int]:
     """Input blocks of each step of a tap."""
-    blocks, group = view["KC", "blocks"], view["KC", "group"] + 1
-    return [min(group, blocks - done) for done in range(0, blocks, group)]
+    group = view["KC", "group"] + 1
+    before, last = steps_of_tap(view["KC", "blocks"], group)
+    return [*[group] * before, last]
 
 
 def _vector(config: Config, op: Op, view: View, duration: int) -> Parts:
