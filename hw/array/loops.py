@@ -8,7 +8,7 @@ from dovetail.hw.array.passing import PixelPass, WeightLoads, pixel_bits
 from dovetail.hw.array.registers import ArrayOperation
 from dovetail.hw.common.walk import PARTS, PixelWalk, Place, Position, count_loops
 from dovetail.isa.common.sizes import INT32_BYTES, ceil_div
-from dovetail.isa.config.given import MAX_LANES
+from dovetail.isa.config.given import MAX_LANES, MAX_STRIPE, PIXEL_LANES
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.array import ACCUMULATE, matrix_reads
 
@@ -20,7 +20,7 @@ class Stripe(data.Struct):
     """A stripe, for the drain: ``pixels`` less one, ``channels``, the number of its ``block`` mod 2, which selects the
     records; whether it is the last stripe of the block, and of the operation."""
 
-    pixels: unsigned(9)
+    pixels: unsigned((MAX_STRIPE * PIXEL_LANES[-1] - 1).bit_length())
     channels: unsigned(MAX_LANES.bit_length())
     block: unsigned(1)
     ends_block: unsigned(1)
