@@ -93,8 +93,7 @@ class Config:
 
     Members are the parameters but for ``pe`` and ``dataflow``, and no longer None or text: ``sram`` is in bytes,
     ``depthwise_lanes`` 0 without the instruction. The array has ``ic_lanes`` x ``oc_lanes`` x ``pixel_lanes``
-    multipliers. Without
-    ``pooling``, ``elementwise`` and ``activation`` there is no vector unit.
+    multipliers. Without ``pooling``, ``elementwise`` and ``activation`` there is no vector unit.
     """
 
     ic_lanes: int
