@@ -42,6 +42,9 @@ COMMANDS = {
 }
 """What each subcommand does. Its file in `commands` has ``add_arguments(parser)`` and ``run(args) -> Report``."""
 
+WITHOUT_EXTENSIONS = {"docs", "doctor", "prove", "report", "serve"}
+"""Those that have neither a configuration nor a network, so ``--with`` could change nothing."""
+
 SEEN = "seen"
 """Where a parsed command line keeps which options it has had."""
 EXIT_ERROR = 2
@@ -95,9 +98,10 @@ def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
             sub.description = module.__doc__
             sub.register("action", None, Once)
             sub.add_argument("--json", action="store_true", help="one JSON object on stdout and nothing else")
-            add_with(sub, "with_more")
+            if name not in WITHOUT_EXTENSIONS:
+                add_with(sub, "with_more")
             module.add_arguments(sub)
-            sub.set_defaults(run=module.run)
+            sub.set_defaults(run=module.run, command=name, with_more=[])
     return top
 
 
@@ -126,6 +130,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     out = sys.stdout
     try:
         added = vars(args)["with"] = [*args.with_first, *args.with_more]
+        if added and args.command in WITHOUT_EXTENSIONS:
+            return _fail(f"dovetail {args.command} has no configuration, leave out --with", EXIT_ERROR, args.json)
         with redirect_stdout(sys.stderr):  # whatever a library prints is not the report
             for name in added:
                 import_module("dovetail.isa.extensions").load(name)

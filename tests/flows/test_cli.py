@@ -368,3 +368,11 @@ def test_samples_of_a_network_with_variables_are_steps_in_time(run: Any, tmp_pat
 def test_with_an_unknown_extension(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
     assert "extension 'nothing' must be an installed package" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["docs", "doctor", "prove", "report", "serve"])
+def test_with_where_there_is_no_configuration(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--with", "nothing", command, *({"report": ["r.csv"], "serve": ["s"]}.get(command, []))]) == 2
+    assert f"dovetail {command} has no configuration, leave out --with" in capsys.readouterr().err
+    assert main([command, "--with", "nothing"]) == 2
+    assert "unrecognized arguments: --with" in capsys.readouterr().err
