@@ -5,11 +5,13 @@ from dovetail.cosim.formal.proofs.control import ControlHarness
 from dovetail.cosim.formal.proofs.dma import LoadHarness, StoreHarness
 from dovetail.cosim.formal.proofs.frontend import FrontendHarness
 from dovetail.cosim.formal.proofs.host import HostHarness
+from dovetail.cosim.formal.proofs.interconnect import AddressesHarness, InterconnectHarness, WriteDataHarness
 from dovetail.cosim.formal.proofs.queue import QueueHarness
 from dovetail.cosim.formal.proofs.run import RunHarness
 from dovetail.cosim.formal.proofs.scoreboard import ScoreboardHarness
 from dovetail.cosim.formal.proofs.walk import LoopsHarness, PixelsHarness
 from dovetail.cosim.formal.proofs.walkers import WalkersHarness
+from dovetail.hw.system.interconnect import Manager
 from dovetail.isa.config.resolved import Config
 
 SMALL = Config(pe=8, sram="32 KiB", banks=4, bus=32, outstanding=2)
@@ -32,6 +34,17 @@ _ALL = (
         *("prove", 1, 8),
     ),
     Proof("pixels", "PixelWalk", "quantities of 4 bits", lambda: PixelsHarness(bits=4), "prove", 1, 12),
+    Proof("addresses", "Addresses", "3 managers", lambda: AddressesHarness(managers=3), "prove", 1, 12),
+    Proof(
+        *("write_data", "WriteData", "3 managers, bus 32 bits"),
+        lambda: WriteDataHarness(managers=3, bus=32),
+        *("prove", 1, 8),
+    ),
+    Proof(
+        *("interconnect", "Interconnect", "2 managers, bus 32 bits, outstanding 1 and 3"),
+        lambda: InterconnectHarness((Manager(32, 1), Manager(32, 3))),
+        *("prove", 1, 20),
+    ),
     Proof("load", "LoadCore", SMALL_TEXT, lambda: LoadHarness(SMALL), "prove", 5, 14),
     Proof("store", "StoreCore", SMALL_TEXT, lambda: StoreHarness(SMALL), "prove", 7, 20, slow=True),
     Proof(

@@ -8,16 +8,18 @@ INCR = 1
 
 
 class AxiRead(wiring.Signature):
-    """Read address and read data channels of AXI4, ``width`` data bits, one id, in order.
+    """Read address and read data channels of AXI4, ``width`` data bits. Without ``id_bits`` one id, in order.
 
     Raises ValueError unless the width is a power of two of at least 32.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, id_bits: int = 0) -> None:
         _check(width)
         self.width = width
+        self.id_bits = id_bits
         super().__init__(
             {
+                **({"arid": Out(id_bits), "rid": In(id_bits)} if id_bits else {}),
                 "araddr": Out(32),
                 "arlen": Out(8),
                 "arsize": Out(3),
@@ -34,16 +36,19 @@ class AxiRead(wiring.Signature):
 
 
 class AxiWrite(wiring.Signature):
-    """Write address, write data and write response channels of AXI4, ``width`` data bits, one id, in order.
+    """Write address, write data and write response channels of AXI4, ``width`` data bits. Without ``id_bits`` one id,
+    in order.
 
     Raises ValueError unless the width is a power of two of at least 32.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, id_bits: int = 0) -> None:
         _check(width)
         self.width = width
+        self.id_bits = id_bits
         super().__init__(
             {
+                **({"awid": Out(id_bits), "bid": In(id_bits)} if id_bits else {}),
                 "awaddr": Out(32),
                 "awlen": Out(8),
                 "awsize": Out(3),

@@ -1,4 +1,6 @@
-"""Instruction queue of a unit."""
+"""First in, first out: the instruction queue of a unit."""
+
+from typing import Any
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import memory, stream, wiring
@@ -14,6 +16,7 @@ class Queue(wiring.Component):
     Parameters
     ----------
     depth: entries held; a power of two of at least 2.
+    entry: what an entry is.
 
     Members
     -------
@@ -26,16 +29,17 @@ class Queue(wiring.Component):
     An entry pushed in cycle d shows from d + 1 on; a place freed in cycle c takes an entry from c + 1 on.
     """
 
-    def __init__(self, *, depth: int) -> None:
+    def __init__(self, *, depth: int, entry: Any = Entry) -> None:
         if depth < 2 or depth & (depth - 1):
             raise ValueError(f"depth must be a power of two of at least 2, not {depth}")
         self.depth = depth
-        super().__init__({"i": In(stream.Signature(Entry)), "o": Out(stream.Signature(Entry)), "clear": In(1)})
+        self.entry = entry
+        super().__init__({"i": In(stream.Signature(entry)), "o": Out(stream.Signature(entry)), "clear": In(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         bits = ceil_log2(self.depth)
-        m.submodules.entries = entries = memory.Memory(shape=Entry, depth=self.depth, init=[])
+        m.submodules.entries = entries = memory.Memory(shape=self.entry, depth=self.depth, init=[])
         write = entries.write_port()
         read = entries.read_port(domain="comb")
         behind = Signal(bits, init=1)  # the place after the oldest entry's

@@ -25,6 +25,8 @@ from dovetail.hw.sequencer.frontend import Frontend
 from dovetail.hw.sequencer.queue import Queue
 from dovetail.hw.sequencer.run import Run
 from dovetail.hw.sequencer.scoreboard import Scoreboard
+from dovetail.hw.system.arbiter import RoundRobin
+from dovetail.hw.system.channels import Addresses, TwoPlaces, WriteData
 
 
 def parameters(names: list[str]) -> list[object]:
@@ -72,6 +74,12 @@ MUTATIONS = (
     ),
     Mutation("pixels", PixelWalk, "wraps.eq(next_left == 1)", "wraps.eq(left == 1)", 6),
     Mutation("pixels", PixelWalk, "self.rewind & ~begin", "self.rewind", 6),
+    Mutation("addresses", RoundRobin, "self.coming & then", "self.coming", 8),
+    Mutation("addresses", Addresses, "m.If(i.ready)", "m.If(i.valid)", 4),
+    Mutation("addresses", Addresses, "~self.o.valid | self.o.ready", "1", 4),
+    Mutation("write_data", TwoPlaces, "self.i.valid & ~spared", "self.i.valid", 6),
+    Mutation("write_data", WriteData, "places.i.ready & places.i.payload.last", "places.i.payload.last", 6),
+    Mutation("interconnect", Addresses, "free & arbiter.grant[k]", "arbiter.grant[k]", 10),
     Mutation("load", DmaShell, "o.ready.eq(ready)", "o.ready.eq(1)", 10),
     Mutation("load", DmaShell, "room.eq(in_flight != config.outstanding)", "room.eq(1)", 14, slow=True),
     Mutation("store", DmaShell, "o.ready.eq(ready)", "o.ready.eq(1)", 10),
